@@ -1,0 +1,418 @@
+"""Concrete immutable arrays, and the operators that arrays and tracers share."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands import elementwise as ew
+from nnc.commands.contract import matmul
+from nnc.commands.indexing import AtIndexer, getitem
+from nnc.commands.promote import SCALARS, apply, as_operand
+from nnc.commands.shape import transpose
+from nnc.errors import ArgumentTypeError, TraceError, UnsupportedError, user_error
+from nnc.graph import Command, TensorSpec
+
+NDArray = np.ndarray[Any, Any]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _binary(command: Command, to: Any = None) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def forward(self: Any, other: Any) -> Any:
+        return apply(command, self, other, to=to) if _is_operand(other) else NotImplemented
+
+    def reflected(self: Any, other: Any) -> Any:
+        return apply(command, other, self, to=to) if _is_operand(other) else NotImplemented
+
+    return forward, reflected
+
+
+def _is_operand(x: Any) -> bool:
+    return isinstance(x, (np.ndarray, np.generic, list, tuple, *SCALARS)) or hasattr(x, "spec") or hasattr(x, "__array__")
+
+
+def power(x: Any, y: Any) -> Any:
+    """`x ** y`; a Python integer exponent is static, so its derivative is right at 0, too."""
+    x, y = as_operand(x, "power"), as_operand(y, "power")
+    if isinstance(y, int) and not isinstance(y, bool) and not isinstance(x, SCALARS):
+        if isinstance(x, (np.ndarray, np.generic)):
+            x = ew.copy(x)
+        if not dtypes.is_bool(x.spec.dtype):
+            return ew.integer_pow(x, exponent=y)
+    return apply(ew.pow_, x, y, where="power")
+
+
+def _unary(command: Command) -> Callable[[Any], Any]:
+    return lambda self: apply(command, self)
+
+
+class ArrayMethods:
+    """NumPy's operators and attributes, for anything that has a `spec`.
+
+    Methods that are also functions (`x.sum()`, `x.reshape(...)`) are added by the function's own module with `array_method`.
+    """
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+    __array_priority__ = 100
+    spec: TensorSpec
+    weak: bool
+
+    # -- facts -----------------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Size of each axis."""
+        return self.spec.shape
+
+    @property
+    def dtype(self) -> dtypes.DType:
+        """Element type."""
+        return self.spec.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self.spec.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.spec.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return self.spec.nbytes
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.spec.dtype.itemsize
+
+    @property
+    def T(self) -> Any:
+        """The axes reversed."""
+        return transpose(self, permutation=tuple(reversed(range(self.ndim))))
+
+    @property
+    def mT(self) -> Any:
+        """The last two axes swapped."""
+        if self.ndim < 2:
+            raise user_error(
+                ArgumentTypeError, "mT", "a matrix transpose needs at least two axes.", operands={"x": self.spec},
+                fix="use x[:, None] to make a column of a vector.",
+            )  # fmt: skip
+        return transpose(self, permutation=(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2))
+
+    @property
+    def real(self) -> Any:
+        """The real part."""
+        return ew.real(self) if dtypes.is_complex(self.dtype) else self
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary part; zeros for real arrays."""
+        return ew.imag(self) if dtypes.is_complex(self.dtype) else ew.full_like(self, 0)
+
+    @property
+    def at(self) -> AtIndexer:
+        """Functional updates: `x.at[i].set(v)`, `.add`, `.multiply`, `.min`, `.max`, `.get` return a new array."""
+        return AtIndexer(self)
+
+    def as_weak(self) -> Any:
+        """The same value, taking the dtype of the array it meets, as a Python scalar does."""
+        twin = copy.copy(self)
+        twin.weak = True
+        return twin
+
+    # -- operators -------------------------------------------------------------------------------------------------
+
+    __add__, __radd__ = _binary(ew.add)
+    __sub__, __rsub__ = _binary(ew.sub)
+    __mul__, __rmul__ = _binary(ew.mul)
+    __truediv__, __rtruediv__ = _binary(ew.div, dtypes.to_float)
+    __floordiv__, __rfloordiv__ = _binary(ew.floor_divide)
+    __mod__, __rmod__ = _binary(ew.remainder)
+    __and__, __rand__ = _binary(ew.bitwise_and)
+    __or__, __ror__ = _binary(ew.bitwise_or)
+    __xor__, __rxor__ = _binary(ew.bitwise_xor)
+    __lshift__, __rlshift__ = _binary(ew.shift_left)
+    __rshift__, __rrshift__ = _binary(ew.shift_right)
+    __eq__ = _binary(ew.equal)[0]
+    __ne__ = _binary(ew.not_equal)[0]
+    __lt__ = _binary(ew.less)[0]
+    __le__ = _binary(ew.less_equal)[0]
+    __gt__ = _binary(ew.greater)[0]
+    __ge__ = _binary(ew.greater_equal)[0]
+    __neg__ = _unary(ew.neg)
+    __abs__ = _unary(ew.abs_)
+    __invert__ = _unary(ew.bitwise_not)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __pow__(self, other: Any) -> Any:
+        return power(self, other) if _is_operand(other) else NotImplemented
+
+    def __rpow__(self, other: Any) -> Any:
+        return power(other, self) if _is_operand(other) else NotImplemented
+
+    def __matmul__(self, other: Any) -> Any:
+        return matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return matmul(other, self)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __getitem__(self, index: Any) -> Any:
+        return getitem(self, index)
+
+    # -- containers, NumPy ---------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise user_error(ArgumentTypeError, "len", "a 0-d array has no length.", fix="use x.size, or index an array with axes.")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.ndim:
+            raise user_error(ArgumentTypeError, "iter", "a 0-d array cannot be iterated over.", fix="use the value itself.")
+        return (getitem(self, i) for i in range(self.shape[0]))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise user_error(
+            ArgumentTypeError, "x[...] = value", "nnc arrays are immutable.", operands={"x": self.spec},
+            fix="write x = x.at[index].set(value) (or .add, .multiply, .min, .max).",
+        )  # fmt: skip
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        return _NAMESPACE["numpy"]
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """NumPy's operators with an nnc operand on the right give nnc values; other NumPy functions take concrete arrays only."""
+        if method == "__call__" and not kwargs and ufunc.__name__ in _UFUNCS:
+            return _UFUNCS[ufunc.__name__](*inputs)
+        arrays = [np.asarray(x) if isinstance(x, ArrayMethods) else x for x in inputs]
+        return getattr(ufunc, method)(*arrays, **kwargs)
+
+
+_UFUNCS: dict[str, Callable[..., Any]] = {
+    "add": _binary(ew.add)[0], "subtract": _binary(ew.sub)[0], "multiply": _binary(ew.mul)[0],
+    "divide": _binary(ew.div, dtypes.to_float)[0], "floor_divide": _binary(ew.floor_divide)[0],
+    "remainder": _binary(ew.remainder)[0], "power": power, "matmul": matmul, "equal": _binary(ew.equal)[0],
+    "not_equal": _binary(ew.not_equal)[0], "less": _binary(ew.less)[0], "less_equal": _binary(ew.less_equal)[0],
+    "greater": _binary(ew.greater)[0], "greater_equal": _binary(ew.greater_equal)[0],
+    "bitwise_and": _binary(ew.bitwise_and)[0], "bitwise_or": _binary(ew.bitwise_or)[0],
+    "bitwise_xor": _binary(ew.bitwise_xor)[0],
+}  # fmt: skip
+_NAMESPACE: dict[str, Any] = {}
+
+
+def array_method(function: F) -> F:
+    """Makes a function of nnc.numpy a method of arrays and tracers, too."""
+    setattr(ArrayMethods, function.__name__, function)
+    return function
+
+
+def set_namespace(module: Any) -> None:
+    """Names the module that `__array_namespace__` returns."""
+    _NAMESPACE["numpy"] = module
+
+
+class Array(ArrayMethods):
+    """An immutable array on the host.
+
+    Made by `nnc.asarray` and by every nnc function. It shares memory with NumPy where it can: `np.asarray(x)` is a read-only
+    view of it.
+
+    Example:
+        >>> x = nnc.asarray([1.0, 2.0])
+        >>> x * 2 + 1
+        Array([3., 5.], dtype=float32)
+    """
+
+    __slots__ = ("__weakref__", "_data", "spec", "weak")
+
+    _data: NDArray | None
+
+    def __init__(self, data: NDArray, *, weak: bool = False) -> None:
+        view = data.view()
+        view.flags.writeable = False
+        self._data, self.spec, self.weak = view, TensorSpec(data.shape, data.dtype), weak
+
+    @property
+    def data(self) -> NDArray:
+        """The elements as a read-only NumPy array.
+
+        Raises:   ArgumentTypeError: the array was donated to a compiled function.
+        """
+        if self._data is None:
+            raise user_error(
+                ArgumentTypeError, "donated array", "its memory was given to a compiled function and reused.",
+                operands={"x": self.spec}, fix="use the function's result instead, or drop donate_argnums.",
+            )  # fmt: skip
+        return self._data
+
+    def delete(self) -> None:
+        """Releases the memory; any later use raises."""
+        self._data = None
+
+    def is_deleted(self) -> bool:
+        """Whether the memory has been released."""
+        return self._data is None
+
+    @property
+    def device(self) -> str:
+        """Where the elements are."""
+        return self.spec.device
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Array:
+        """The array on another device.
+
+        Raises:   UnsupportedError: there is no such device.
+        """
+        if str(device) != "cpu":
+            raise user_error(UnsupportedError, "to_device", f"there is no device {device!r}.", fix="use one of nnc.devices().")
+        return self
+
+    def block_until_ready(self) -> Array:
+        """Waits until the value is computed, which for host arrays it always is."""
+        return self
+
+    def concrete(self, what: str = "") -> NDArray:
+        """The elements as a NumPy array; tracers raise here."""
+        return self.data
+
+    def item(self, *index: int) -> Any:
+        """The one element as a Python number."""
+        return self.data.item(*index)
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers."""
+        return self.data.tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
+        if copy:
+            return np.array(self.data, dtype=dtype)
+        return self.data if dtype is None or dtype == self.data.dtype else np.asarray(self.data, dtype=dtype)
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self.data.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    def __bool__(self) -> bool:
+        return bool(_one_element(self, "bool"))
+
+    def __int__(self) -> int:
+        return int(_one_element(self, "int"))
+
+    def __float__(self) -> float:
+        return float(_one_element(self, "float"))
+
+    def __complex__(self) -> complex:
+        return complex(_one_element(self, "complex"))
+
+    def __index__(self) -> int:
+        return _as_index(self, self.data)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and self.size == 1 else format(str(self), spec)
+
+    def __repr__(self) -> str:
+        if self._data is None:
+            return f"Array(<donated>, {self.spec})"
+        body = np.array2string(self._data, separator=", ", prefix="Array(", threshold=1000)
+        return f"Array({body}, dtype={self.dtype.name})"
+
+    def __str__(self) -> str:
+        return str(self.data)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Array, (np.array(self.data),)
+
+    def __copy__(self) -> Array:
+        twin = Array.__new__(Array)
+        twin._data, twin.spec, twin.weak = self._data, self.spec, self.weak
+        return twin
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return Array(np.array(self.data))
+
+
+def _one_element(x: Array, target: str) -> NDArray:
+    if x.size != 1:
+        raise user_error(
+            ArgumentTypeError, target, f"an array of {x.size} elements has no single {target} value.", operands={"x": x.spec},
+            fix="reduce it first (x.sum(), x.any(), x.all()), or index one element.",
+        )  # fmt: skip
+    return x.data.reshape(())
+
+
+def _as_index(x: ArrayMethods, data: NDArray) -> int:
+    if x.ndim or not dtypes.is_integer(x.dtype):
+        raise user_error(
+            ArgumentTypeError, "index", "only 0-d integer arrays can be an index.", operands={"x": x.spec},
+            fix="convert with int(x), or x.astype(int).",
+        )  # fmt: skip
+    return int(data)
+
+
+def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | None = None) -> Any:
+    """An nnc array of `obj`: an array, a number or nested lists of them.
+
+    Memory of a NumPy array is shared unless `copy=True` or the dtype changes, so write to it no more.
+
+    Args:     obj: array, tracer, number or nested list. dtype: element type; else that of `obj`, where lists of Python floats
+              become float32. device: "cpu". copy: True always copies, False never.
+    Raises:   DTypeError: nnc has no such dtype. ShapeError: ragged lists. ArgumentTypeError: `obj` holds no numbers.
+    Example:  >>> asarray([[1, 2], [3, 4]], dtype="float32").shape
+              (2, 2)
+    """
+    if device is not None and str(device) != "cpu":
+        raise user_error(UnsupportedError, "asarray", f"there is no device {device!r}.", fix="use one of nnc.devices().")
+    x = as_operand(obj, "asarray", "obj")
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    if hasattr(x, "spec") and not isinstance(x, Array):
+        return x if wanted is None or x.spec.dtype == wanted else ew.convert(x, dtype=wanted)
+    if isinstance(x, Array) and (wanted is None or wanted == x.dtype) and not copy:
+        return x
+    data = np.asarray(x) if not isinstance(x, SCALARS) else np.asarray(x, wanted or dtypes.scalar_dtype(x))
+    changed = wanted is not None and data.dtype != wanted
+    if changed and copy is False:
+        raise user_error(
+            ArgumentTypeError, "asarray", f"{data.dtype.name} to {wanted.name} needs a copy.",  # type: ignore[union-attr]
+            fix="drop copy=False.",
+        )  # fmt: skip
+    if changed:
+        data = data.astype(wanted)
+    elif copy:
+        data = np.array(data)
+    return Array(data)
+
+
+def as_value(x: Any) -> Any:
+    """An array or a tracer for anything a command takes: NumPy arrays and numbers are wrapped."""
+    if hasattr(x, "spec"):
+        return x
+    if isinstance(x, SCALARS):
+        return Array(np.asarray(x, dtypes.scalar_dtype(x)), weak=True)
+    return Array(np.asarray(x))
+
+
+def concrete_error(tracer: Any, what: str) -> TraceError:
+    """The error for asking an abstract tracer for its value."""
+    made = f" (made at {tracer.source})" if tracer.source is not None else ""
+    return user_error(
+        TraceError, what, f"the value of {tracer.spec}{made} is not known while the function is traced.",
+        fix="use nnc.cond, nnp.where or nnc.while_loop for decisions on values; declare arguments that are no arrays with "
+        "static_argnums; or leave this out of the traced function.",
+    )  # fmt: skip

@@ -1,0 +1,224 @@
+"""Contractions: the one command `dot`, to which matmul, einsum, tensordot … reduce.
+
+dot[b, i, j] = sum over k of x[b, i, k] · y[b, k, j]
+
+where b, i, j and k each stand for any number of axes, which may lie anywhere in the operands. It is bilinear and closed
+under transposition: the cotangent of either operand is again a `dot` of the output's cotangent and the other operand.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands.promote import promote
+from nnc.commands.rules import Linear, Value, check_axes, linear_in
+from nnc.commands.shape import invert_permutation, reshape, transpose
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.graph import TensorSpec, check_same_dtype, register, spec_of
+
+Axes = tuple[int, ...]
+AxesPair = tuple[Axes, Axes]
+
+
+class Roles(NamedTuple):
+    """The axes of one operand of `dot` by what happens to them."""
+
+    batch: Axes
+    free: Axes
+    contract: Axes
+
+    @classmethod
+    def of(cls, ndim: int, batch: Axes, contract: Axes) -> Roles:
+        """The roles in an operand of `ndim` axes: those neither batched nor contracted are free."""
+        return cls(batch, tuple(axis for axis in range(ndim) if axis not in batch and axis not in contract), contract)
+
+
+def _roles(x: Any, y: Any, contract: AxesPair, batch: AxesPair) -> tuple[Roles, Roles]:
+    return Roles.of(x.ndim, batch[0], contract[0]), Roles.of(y.ndim, batch[1], contract[1])
+
+
+def _sizes(shape: tuple[int, ...], axes: Axes) -> tuple[int, ...]:
+    return tuple(shape[axis] for axis in axes)
+
+
+def _check_pairs(kind: str, x: TensorSpec, y: TensorSpec, axes: AxesPair) -> None:
+    operands = {"left": x, "right": y}
+    if len(axes) != 2 or len(axes[0]) != len(axes[1]):
+        raise user_error(
+            ArgumentError, "dot", f"{kind} axes must be two tuples of one length, they are {axes}.", operands=operands,
+            fix="name each axis of the left operand together with its partner of the right one.",
+        )  # fmt: skip
+    for a, b in zip(*axes, strict=True):
+        if x.shape[a] != y.shape[b]:
+            raise user_error(
+                ShapeError, "dot", f"{kind} sizes differ: left axis {a} is {x.shape[a]}, right axis {b} is {y.shape[b]}.",
+                operands=operands, fix="pair axes of equal size; commands do not broadcast.",
+            )  # fmt: skip
+
+
+def _dot_infer(x: TensorSpec, y: TensorSpec, *, contract: AxesPair, batch: AxesPair = ((), ())) -> TensorSpec:
+    check_same_dtype("dot", (x, y))
+    for spec, side in ((x, 0), (y, 1)):
+        axes = (*batch[side], *contract[side])
+        if check_axes("dot", axes, spec.ndim) != axes:
+            raise user_error(
+                ShapeError, "dot", f"axes {axes} must be counted from the front.", operands={"left": x, "right": y},
+                fix="add the number of axes to negative ones.",
+            )  # fmt: skip
+    _check_pairs("contracting", x, y, contract)
+    _check_pairs("batch", x, y, batch)
+    of_x, of_y = _roles(x, y, contract, batch)
+    return x.update(shape=_sizes(x.shape, of_x.batch) + _sizes(x.shape, of_x.free) + _sizes(y.shape, of_y.free))
+
+
+def _dot_reference(x: Any, y: Any, *, contract: AxesPair, batch: AxesPair = ((), ())) -> Any:
+    """Folds each group of axes into one and multiplies matrices: BLAS does the work for the floats it knows."""
+    of_x, of_y = _roles(x, y, contract, batch)
+    shared, left, right = _sizes(x.shape, of_x.batch), _sizes(x.shape, of_x.free), _sizes(y.shape, of_y.free)
+    depth = math.prod(_sizes(x.shape, of_x.contract))
+    b, m, n = math.prod(shared), math.prod(left), math.prod(right)
+    wide = dtypes.accumulator(x.dtype)
+    lhs = x.transpose((*of_x.batch, *of_x.free, *of_x.contract)).reshape((b, m, depth)).astype(wide, copy=False)
+    rhs = y.transpose((*of_y.batch, *of_y.contract, *of_y.free)).reshape((b, depth, n)).astype(wide, copy=False)
+    with np.errstate(all="ignore"):
+        out = np.matmul(lhs[0], rhs[0]) if b == 1 else np.matmul(lhs, rhs)
+        return out.reshape((*shared, *left, *right)).astype(x.dtype, copy=False)
+
+
+def _permute(x: Value, permutation: Axes) -> Value:
+    return x if permutation == tuple(range(len(permutation))) else transpose(x, permutation=permutation)
+
+
+def _rising(pairs: AxesPair) -> AxesPair:
+    """The pairs in the order of their second axes."""
+    order = sorted(zip(*pairs, strict=True), key=lambda pair: pair[1])
+    return tuple(a for a, _ in order), tuple(b for _, b in order)
+
+
+def _cotangent_of_left(ct: Value, x: Linear, y: Value, *, contract: AxesPair, batch: AxesPair = ((), ())) -> Value:
+    """Contracts the free axes of `y`; what remains of `y` are the axes that it contracted with `x`."""
+    of_x, of_y = _roles(x.spec, y.spec, contract, batch)
+    shared = tuple(range(len(of_x.batch)))
+    last = tuple(range(ct.spec.ndim - len(of_y.free), ct.spec.ndim))
+    out = dot(ct, y, contract=(last, of_y.free), batch=(shared, of_y.batch))
+    return _permute(out, invert_permutation((*of_x.batch, *of_x.free, *_rising(contract)[0])))
+
+
+def _cotangent_of_right(ct: Value, x: Value, y: Linear, *, contract: AxesPair, batch: AxesPair = ((), ())) -> Value:
+    of_x, of_y = _roles(x.spec, y.spec, contract, batch)
+    shared = tuple(range(len(of_x.batch)))
+    middle = tuple(range(len(shared), len(shared) + len(of_x.free)))
+    out = dot(x, ct, contract=(of_x.free, middle), batch=(of_x.batch, shared))
+    contracted = _rising((contract[1], contract[0]))[0]
+    return _permute(out, invert_permutation((*of_y.batch, *contracted, *of_y.free)))
+
+
+def _dot_batch(
+    size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], *, contract: AxesPair, batch: AxesPair = ((), ())
+) -> Any:
+    """Two batched operands share one more batch axis; the batch axis of a single one is free, and moves to the front."""
+    x, y = operands
+    contract = _shift(contract, batched)
+    batch = _shift(batch, batched)
+    if all(batched):
+        return (dot(x, y, contract=contract, batch=((0, *batch[0]), (0, *batch[1]))),), (True,)
+    out = dot(x, y, contract=contract, batch=batch)
+    at = len(batch[0]) if batched[0] else len(_roles(x.spec, y.spec, contract, batch)[0].free) + len(batch[0])
+    return (_permute(out, (at, *(axis for axis in range(out.spec.ndim) if axis != at))),), (True,)
+
+
+def _shift(axes: AxesPair, batched: tuple[bool, ...]) -> AxesPair:
+    left, right = (tuple(axis + moved for axis in side) for side, moved in zip(axes, batched, strict=True))
+    return left, right
+
+
+def _dot_cost(x: TensorSpec, y: TensorSpec, *, contract: AxesPair, batch: AxesPair = ((), ())) -> int:
+    free = _roles(x, y, contract, batch)[1].free
+    return 2 * x.size * math.prod(_sizes(y.shape, free))
+
+
+dot = register(
+    "dot",
+    2,
+    infer=_dot_infer,
+    reference=_dot_reference,
+    derivative=linear_in("dot", {0: _cotangent_of_left, 1: _cotangent_of_right}),
+    batch=_dot_batch,
+    cost=_dot_cost,
+)
+
+
+def matmul(x: Any, y: Any) -> Value:
+    """Returns the matrix product `x @ y`; leading axes are batches and broadcast.
+
+    out[..., i, j] = sum over k of x[..., i, k] · y[..., k, j]
+
+    Args:     x: (..., m, k) or (k,). y: (..., k, n) or (k,). A 1-d operand's axis is summed and stands not in the result.
+    Returns:  (..., m, n), of the promoted dtype. 16-bit floats accumulate in float32.
+    Raises:   ShapeError: an operand is 0-d, the contracting sizes differ, or the batches do not broadcast.
+    Example:  >>> matmul(np.ones((5, 2, 3), np.float32), np.ones((3, 4), np.float32)).shape
+              (5, 2, 4)
+    """
+    x, y = promote(x, y, where="matmul")
+    a, b = spec_of(x), spec_of(y)
+    operands = {"left": a, "right": b}
+    for name, spec in operands.items():
+        if spec.ndim == 0:
+            raise user_error(
+                ShapeError, "matmul", f"the {name} operand is 0-d.", operands=operands, fix="use * to scale by a number."
+            )
+    k_of_y = max(0, b.ndim - 2)
+    if a.shape[-1] != b.shape[k_of_y]:
+        k = a.shape[-1]
+        raise user_error(
+            ShapeError, "matmul",
+            f"contracting sizes differ: left axis {a.ndim - 1} is {k}, right axis {k_of_y} is {b.shape[k_of_y]}.",
+            operands=operands,
+            fix=f"pass a right operand of shape ({k},{' n' if b.ndim > 1 else ''}){', or transpose it with `.T`' * (b.ndim > 1)}.",
+        )  # fmt: skip
+    _check_batches(a, b)
+    return _matmul(x, y)
+
+
+def _check_batches(a: TensorSpec, b: TensorSpec) -> None:
+    for back in range(3, min(a.ndim, b.ndim) + 1):
+        m, n = a.shape[-back], b.shape[-back]
+        if m != n and 1 not in (m, n):
+            raise user_error(
+                ShapeError, "matmul",
+                f"batch sizes do not broadcast: left axis {a.ndim - back} is {m}, right axis {b.ndim - back} is {n}.",
+                operands={"left": a, "right": b}, fix="give the leading axes equal sizes, or size 1 where they broadcast.",
+            )  # fmt: skip
+
+
+def _matmul(x: Value, y: Value) -> Value:
+    """Axes that only one operand has (or has not with size 1) are free ones of that operand: no operand is ever broadcast."""
+    a, b = spec_of(x), spec_of(y)
+    leading = max(a.ndim, b.ndim, 2) - 2
+    # the broadcast batch axis, from the front, of each operand's axis
+    at_x = {leading - (a.ndim - 2) + i: i for i in range(a.ndim - 2)}
+    at_y = {leading - (b.ndim - 2) + i: i for i in range(b.ndim - 2)}
+    both = [i for i in range(leading) if i in at_x and i in at_y]
+    drop_x = [at_x[i] for i in both if a.shape[at_x[i]] == 1 != b.shape[at_y[i]]]
+    drop_y = [at_y[i] for i in both if b.shape[at_y[i]] == 1 != a.shape[at_x[i]]]
+    x, y = _squeeze(x, drop_x), _squeeze(y, drop_y)
+    order_x = [i for i in at_x if at_x[i] not in drop_x]  # which batch axis each leading axis of x is now
+    order_y = [i for i in at_y if at_y[i] not in drop_y]
+    shared = [i for i in order_x if i in order_y]
+    out = dot(
+        x,
+        y,
+        contract=((np.ndim(x) - 1,), (max(0, np.ndim(y) - 2),)),
+        batch=(tuple(map(order_x.index, shared)), tuple(map(order_y.index, shared))),
+    )
+    rows, columns = [leading] * (a.ndim > 1), [leading + 1] * (b.ndim > 1)
+    order = [*shared, *(i for i in order_x if i not in shared), *rows, *(i for i in order_y if i not in shared), *columns]
+    return _permute(out, tuple(order.index(i) for i in sorted(order)))
+
+
+def _squeeze(x: Value, axes: list[int]) -> Value:
+    return reshape(x, shape=tuple(n for i, n in enumerate(spec_of(x).shape) if i not in axes)) if axes else x

@@ -1,0 +1,276 @@
+"""Convolution: three bilinear commands, of which each one's transposes are the other two.
+
+conv:             out[n, o, p] = sum over c, k of x[n, c, stride · p + dilation · k - low] · w[o, c, k]
+conv_input_grad:  the same sum collected in x[n, c, …], from the output's cotangent and w
+conv_weight_grad: the same sum collected in w[o, c, k], from x and the output's cotangent
+
+x is (N, C, *spatial), w is (O, C / groups, *kernel), any number of spatial axes; group g connects the g-th share of the
+channels C with the g-th share of O. What lies in the padding is 0. The references gather the windows into columns, so that
+BLAS does the work (Chellapilla et al., "High performance convolutional neural networks for document processing", 2006).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands.elementwise import NUMERIC
+from nnc.commands.rules import BatchRule, Value, check_dtype, linear_in
+from nnc.commands.shape import reshape, transpose
+from nnc.commands.windows import Padding, Shape, crop_spatial, offsets, pad_spatial, sliding, window_shape
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.graph import TensorSpec, check_same_dtype, register
+from nnc.graph import command as get_command
+
+COLUMN_ELEMENTS = 1 << 23  # gathered at a time: bounds the references' scratch memory
+
+# -- shapes ------------------------------------------------------------------------------------------------------------
+
+
+def _out_shape(
+    where: str, x: Shape, w: Shape, stride: Shape, padding: Padding, dilation: Shape, groups: int, operands: dict[str, Any]
+) -> Shape:
+    """(N, O, *out) of a convolution of `x` with `w`."""
+    if len(x) < 3 or len(x) != len(w):
+        raise user_error(
+            ShapeError, where, f"the input has {len(x)} axes and the weight {len(w)}; both need two axes and the spatial ones.",
+            operands=operands, fix="pass an input (N, C, *spatial) and a weight (O, C / groups, *kernel).",
+        )  # fmt: skip
+    if groups < 1 or x[1] % groups or w[0] % groups:
+        raise user_error(
+            ArgumentError, where, f"groups={groups} does not divide the {x[1]} input and {w[0]} output channels.",
+            operands=operands, fix="use a number of groups that divides both numbers of channels.",
+        )  # fmt: skip
+    if x[1] != w[1] * groups:
+        share = f" of groups={groups}" if groups > 1 else ""
+        raise user_error(
+            ShapeError, where, f"channels differ: input axis 1 is {x[1]}, weight axis 1 is {w[1]}{share}.",
+            operands=operands, fix=f"pass a weight of shape (O, {x[1] // groups}, *kernel), or set groups.",
+        )  # fmt: skip
+    return (x[0], w[0], *window_shape(where, x[2:], w[2:], stride, padding, dilation, operands))
+
+
+def _check(where: str, **operands: TensorSpec) -> None:
+    specs = tuple(operands.values())
+    check_same_dtype(where, specs)
+    check_dtype(where, specs[0], *NUMERIC, next(iter(operands)))
+
+
+def _check_cotangent(where: str, ct: TensorSpec, expected: Shape, operands: dict[str, TensorSpec]) -> None:
+    if ct.shape != expected:
+        raise user_error(
+            ShapeError, where, f"the cotangent has shape {ct.shape}, the convolution's output has shape {expected}.",
+            operands=operands, fix="pass a cotangent of the output's shape.",
+        )  # fmt: skip
+
+
+def _conv_infer(
+    x: TensorSpec, w: TensorSpec, *, stride: Shape, padding: Padding, dilation: Shape, groups: int
+) -> TensorSpec:
+    _check("conv", x=x, w=w)
+    return x.update(shape=_out_shape("conv", x.shape, w.shape, stride, padding, dilation, groups, {"x": x, "w": w}))
+
+
+def _input_grad_infer(
+    ct: TensorSpec, w: TensorSpec, *, spatial: Shape, stride: Shape, padding: Padding, dilation: Shape, groups: int
+) -> TensorSpec:
+    _check("conv_input_grad", ct=ct, w=w)
+    operands = {"ct": ct, "w": w}
+    shape = (ct.shape[0] if ct.ndim else 0, w.shape[1] * groups if w.ndim > 1 else 0, *spatial)
+    expected = _out_shape("conv_input_grad", shape, w.shape, stride, padding, dilation, groups, operands)
+    _check_cotangent("conv_input_grad", ct, expected, operands)
+    return ct.update(shape=shape)
+
+
+def _weight_grad_infer(
+    x: TensorSpec, ct: TensorSpec, *, kernel: Shape, stride: Shape, padding: Padding, dilation: Shape, groups: int
+) -> TensorSpec:
+    _check("conv_weight_grad", x=x, ct=ct)
+    operands = {"x": x, "ct": ct}
+    shape = (ct.shape[1] if ct.ndim > 1 else 0, x.shape[1] // max(1, groups) if x.ndim > 1 else 0, *kernel)
+    expected = _out_shape("conv_weight_grad", x.shape, shape, stride, padding, dilation, groups, operands)
+    _check_cotangent("conv_weight_grad", ct, expected, operands)
+    return x.update(shape=shape)
+
+
+# -- references --------------------------------------------------------------------------------------------------------
+
+
+def _rows(n: int, elements: int) -> Iterator[slice]:
+    """The batch in parts of which each gathers about COLUMN_ELEMENTS; `elements` is what one row gathers."""
+    step = max(1, COLUMN_ELEMENTS // max(1, elements))
+    return (slice(i, i + step) for i in range(0, n, step))
+
+
+def _by_group(x: Any, groups: int) -> Any:
+    """(N, G · c, *rest) -> (G, c, N · rest)."""
+    n, channels = x.shape[:2]
+    places = math.prod(x.shape[2:])
+    split = x.reshape((n, groups, channels // groups, places))
+    return split.transpose((1, 2, 0, 3)).reshape((groups, channels // groups, n * places))
+
+
+def _columns(x: Any, kernel: Shape, stride: Shape, dilation: Shape, out: Shape, groups: int) -> Any:
+    """The windows of a padded input (N, C, *padded) as columns: (G, C / G · kernel, N · out)."""
+    n, channels = x.shape[:2]
+    depth = channels // groups * math.prod(kernel)
+    view = sliding(x, kernel, stride, dilation, out)
+    order = (1, *range(2, 2 + len(kernel)), 0, *range(2 + len(kernel), view.ndim))
+    return view.transpose(order).reshape((groups, depth, n * math.prod(out)))
+
+
+def _conv_reference(x: Any, w: Any, *, stride: Shape, padding: Padding, dilation: Shape, groups: int) -> Any:
+    kernel = w.shape[2:]
+    out_shape = _out_shape("conv", x.shape, w.shape, stride, padding, dilation, groups, {})
+    wide = dtypes.accumulator(x.dtype)
+    padded = pad_spatial(x.astype(wide, copy=False), padding)
+    weight = w.astype(wide, copy=False).reshape((groups, w.shape[0] // groups, w.shape[1] * math.prod(kernel)))
+    out = np.empty(out_shape, x.dtype)
+    with np.errstate(all="ignore"):
+        for rows in _rows(x.shape[0], x.shape[1] * math.prod(kernel) * math.prod(out_shape[2:])):
+            part = out[rows]
+            product = np.matmul(weight, _columns(padded[rows], kernel, stride, dilation, out_shape[2:], groups))
+            part[...] = product.reshape((w.shape[0], part.shape[0], *out_shape[2:])).swapaxes(0, 1)
+    return out
+
+
+def _input_grad_reference(
+    ct: Any, w: Any, *, spatial: Shape, stride: Shape, padding: Padding, dilation: Shape, groups: int
+) -> Any:
+    """Adds the columns' cotangents where the columns were gathered, one kernel element at a time."""
+    kernel, out = w.shape[2:], ct.shape[2:]
+    channels = w.shape[1] * groups
+    wide = dtypes.accumulator(ct.dtype)
+    weight = w.astype(wide, copy=False).reshape((groups, w.shape[0] // groups, w.shape[1] * math.prod(kernel))).swapaxes(1, 2)
+    padded = tuple(low + n + high for n, (low, high) in zip(spatial, padding, strict=True))
+    total = np.zeros((channels, ct.shape[0], *padded), wide)
+    with np.errstate(all="ignore"):
+        for rows in _rows(ct.shape[0], channels * math.prod(kernel) * math.prod(out)):
+            part = total[:, rows]
+            product = np.matmul(weight, _by_group(ct[rows].astype(wide, copy=False), groups))
+            columns = product.reshape((channels, *kernel, part.shape[1], *out))
+            for place, index in offsets(kernel, stride, dilation, out):
+                part[index] += columns[(slice(None), *place)]
+        return np.ascontiguousarray(crop_spatial(total, padding).swapaxes(0, 1)).astype(ct.dtype, copy=False)
+
+
+def _weight_grad_reference(
+    x: Any, ct: Any, *, kernel: Shape, stride: Shape, padding: Padding, dilation: Shape, groups: int
+) -> Any:
+    out = ct.shape[2:]
+    wide = dtypes.accumulator(x.dtype)
+    padded = pad_spatial(x.astype(wide, copy=False), padding)
+    depth = x.shape[1] // groups * math.prod(kernel)
+    total = np.zeros((groups, ct.shape[1] // groups, depth), wide)
+    with np.errstate(all="ignore"):
+        for rows in _rows(x.shape[0], x.shape[1] * math.prod(kernel) * math.prod(out)):
+            columns = _columns(padded[rows], kernel, stride, dilation, out, groups)
+            total += np.matmul(_by_group(ct[rows].astype(wide, copy=False), groups), columns.swapaxes(1, 2))
+        return total.reshape((ct.shape[1], x.shape[1] // groups, *kernel)).astype(x.dtype, copy=False)
+
+
+# -- batching ----------------------------------------------------------------------------------------------------------
+
+
+def _fold(x: Value, axis: int, groups: int) -> Value:
+    """Folds the leading batch axis into `axis` (counted without it), inside each of `groups` shares of that axis."""
+    size, *shape = x.spec.shape
+    split = reshape(x, shape=(size, *shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :]))
+    moved = transpose(split, permutation=(*range(1, axis + 2), 0, *range(axis + 2, split.spec.ndim)))
+    return reshape(moved, shape=(*shape[:axis], size * shape[axis], *shape[axis + 1 :]))
+
+
+def _unfold(x: Value, size: int, axis: int, groups: int) -> Value:
+    """Undoes `_fold`."""
+    shape = x.spec.shape
+    share = shape[axis] // (size * groups)
+    split = reshape(x, shape=(*shape[:axis], groups, size, share, *shape[axis + 1 :]))
+    others = [i for i in range(split.spec.ndim) if i != axis + 1]
+    moved = transpose(split, permutation=(axis + 1, *others))
+    return reshape(moved, shape=(size, *shape[:axis], groups * share, *shape[axis + 1 :]))
+
+
+Fold = tuple[int, bool]  # an axis, and whether the batch goes inside each group's share of it
+
+
+def _batch_by_folding(
+    name: str, first: tuple[Fold, Fold], second: tuple[Fold, Fold], both: tuple[int, int, int]
+) -> BatchRule:
+    """Folds the batch axis into another axis.
+
+    Args:     first: the axis of the first operand and of the output, where only that operand is batched; second: likewise.
+              both: the axes of the operands and of the output, where both are; each row of the batch is then a group.
+    """
+
+    def rule(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], *, groups: int, **params: Any) -> Any:
+        x, y = operands
+        command = get_command(name)
+        if all(batched):
+            out = command(_fold(x, both[0], 1), _fold(y, both[1], 1), groups=size * groups, **params)
+            return (_unfold(out, size, both[2], 1),), (True,)
+        (axis, in_group), (out_axis, out_in_group) = first if batched[0] else second
+        folded = _fold(x if batched[0] else y, axis, groups if in_group else 1)
+        out = command(*((folded, y) if batched[0] else (x, folded)), groups=groups, **params)
+        return (_unfold(out, size, out_axis, groups if out_in_group else 1),), (True,)
+
+    return rule
+
+
+# -- the commands ------------------------------------------------------------------------------------------------------
+
+
+def _work(x: TensorSpec, w_shape: Shape, out: Shape) -> int:
+    return 2 * x.shape[0] * math.prod(out) * math.prod(w_shape)
+
+
+conv = register(
+    "conv",
+    2,
+    infer=_conv_infer,
+    reference=_conv_reference,
+    derivative=linear_in(
+        "conv",
+        {
+            0: lambda ct, x, w, **params: conv_input_grad(ct, w, spatial=x.spec.shape[2:], **params),
+            1: lambda ct, x, w, **params: conv_weight_grad(x, ct, kernel=w.spec.shape[2:], **params),
+        },
+    ),
+    batch=_batch_by_folding("conv", ((0, False), (0, False)), ((0, True), (1, True)), (1, 0, 1)),
+    cost=lambda x, w, **params: _work(x, w.shape, _conv_infer(x, w, **params).shape[2:]),
+)
+
+conv_input_grad = register(
+    "conv_input_grad",
+    2,
+    infer=_input_grad_infer,
+    reference=_input_grad_reference,
+    derivative=linear_in(
+        "conv_input_grad",
+        {
+            0: lambda g, ct, w, spatial, **params: conv(g, w, **params),
+            1: lambda g, ct, w, spatial, **params: conv_weight_grad(g, ct, kernel=w.spec.shape[2:], **params),
+        },
+    ),
+    batch=_batch_by_folding("conv_input_grad", ((0, False), (0, False)), ((1, False), (1, True)), (1, 0, 1)),
+    cost=lambda ct, w, **params: _work(ct, w.shape, ct.shape[2:]),
+)
+
+conv_weight_grad = register(
+    "conv_weight_grad",
+    2,
+    infer=_weight_grad_infer,
+    reference=_weight_grad_reference,
+    derivative=linear_in(
+        "conv_weight_grad",
+        {
+            0: lambda g, x, ct, kernel, **params: conv_input_grad(ct, g, spatial=x.spec.shape[2:], **params),
+            1: lambda g, x, ct, kernel, **params: conv(x, g, **params),
+        },
+    ),
+    batch=_batch_by_folding("conv_weight_grad", ((1, True), (1, False)), ((1, True), (0, True)), (1, 1, 0)),
+    cost=lambda x, ct, **params: _work(x, _weight_grad_infer(x, ct, **params).shape, ct.shape[2:]),
+)

@@ -1,0 +1,526 @@
+"""Elementwise commands: one row each. Operands have one shape and, but for `select` and `convert`, one dtype.
+
+A row gives the NumPy reference, the scalar expression for code generators, and the partial derivatives. Partials that can be
+infinite are marked `singular`: they meet tangents through `safe_mul`, so that a tangent of exactly 0 stays 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands.rules import (
+    Derivative,
+    InPlace,
+    Linear,
+    Tangents,
+    Value,
+    add_tangents,
+    batch_elementwise,
+    check_dtype,
+    check_same_spec,
+    linear_in,
+    linear_in_all,
+)
+from nnc.errors import DTypeError, user_error
+from nnc.graph import Command, TensorSpec, register
+
+Partial = Callable[..., Value]
+Accepts = tuple[Callable[[dtypes.DType], bool], str]
+
+NUMERIC: Accepts = (lambda dtype: not dtypes.is_bool(dtype), "numeric")
+REAL: Accepts = (lambda dtype: dtypes.is_integer(dtype) or dtypes.is_float(dtype), "a real number type")
+ORDERED: Accepts = (lambda dtype: not dtypes.is_complex(dtype), "bool or real")
+INEXACT: Accepts = (dtypes.is_inexact, "floating-point or complex")
+FLOAT: Accepts = (dtypes.is_float, "floating-point")
+COMPLEX: Accepts = (dtypes.is_complex, "complex")
+BITS: Accepts = (lambda dtype: dtypes.is_bool(dtype) or dtypes.is_integer(dtype), "bool or integer")
+INTEGER: Accepts = (dtypes.is_integer, "an integer type")
+ANY: Accepts = (lambda dtype: True, "any dtype")
+
+
+def elementwise(
+    name: str,
+    function: Callable[..., Any],
+    scalar: str,
+    *,
+    arity: int = 1,
+    accepts: Accepts = NUMERIC,
+    partials: Sequence[Partial | None] | None = None,
+    derivative: Derivative | None = None,
+    singular: bool = False,
+    result: Callable[[dtypes.DType], dtypes.DType] | None = None,
+    flops: int = 1,
+) -> Command:
+    """Registers an elementwise command.
+
+    Args:     function: the NumPy reference. scalar: an expression in x, y, z, one for each operand, in Python syntax.
+              partials: for each operand a function (*operands, output) -> partial derivative, or None where it is 0.
+              singular: a partial may be infinite. result: operand dtype -> output dtype, where they differ.
+              flops: floating-point operations for one element.
+    """
+
+    def infer(*specs: TensorSpec) -> TensorSpec:
+        spec = check_same_spec(name, specs)
+        check_dtype(name, spec, *accepts)
+        return spec.update(dtype=result(spec.dtype)) if result is not None else spec
+
+    def reference(*arrays: Any) -> Any:
+        dtype = arrays[0].dtype
+        wide = dtypes.accumulator(dtype)
+        if wide != dtype:
+            arrays = tuple(x.astype(wide) for x in arrays)
+        with np.errstate(all="ignore"):
+            out = function(*arrays)
+        return np.asarray(out).astype(result(dtype) if result is not None else dtype, copy=False)
+
+    rule = derivative or (_from_partials(partials, "safe_mul" if singular else "mul") if partials is not None else None)
+    return register(
+        name,
+        arity,
+        infer=infer,
+        reference=reference,
+        scalar=scalar,
+        derivative=rule,
+        batch=batch_elementwise(name),
+        inplace=InPlace(tuple((i, 0) for i in range(arity))) if result is None else None,
+        cost=lambda *specs: flops * specs[0].size,
+    )
+
+
+def _from_partials(partials: Sequence[Partial | None], product: str) -> Derivative:
+    def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
+        total: Value | None = None
+        for partial, t in zip(partials, tangents, strict=True):
+            if t is not None and partial is not None:
+                total = add_tangents(total, _PRODUCTS[product](t, partial(*primals, outputs[0])))
+        return (total,)
+
+    return Derivative(jvp)
+
+
+def _linear_partials(*signs: int) -> Derivative:
+    """For sums and differences: output = sum of sign_i · operand_i."""
+
+    def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
+        total: Value | None = None
+        for sign, t in zip(signs, tangents, strict=True):
+            if t is not None:
+                total = add_tangents(total, t if sign > 0 else neg(t)) if total is None or sign > 0 else sub(total, t)
+        return (total,)
+
+    def transpose(cotangents: Tangents, operands: tuple[Value | Linear, ...]) -> Tangents:
+        ct = cotangents[0]
+        return tuple(
+            (ct if sign > 0 else neg(ct)) if isinstance(operand, Linear) else None
+            for sign, operand in zip(signs, operands, strict=True)
+        )
+
+    return Derivative(jvp, transpose)
+
+
+# -- arithmetic --------------------------------------------------------------------------------------------------------
+
+
+def _numpy_or_bool(numeric: Callable[..., Any], boolean: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *xs: boolean(*xs) if xs[0].dtype == np.bool_ else numeric(*xs)
+
+
+neg = elementwise("neg", np.negative, "-x", derivative=_linear_partials(-1))
+add = elementwise("add", np.add, "x + y", arity=2, accepts=ANY, derivative=_linear_partials(1, 1))
+sub = elementwise("sub", np.subtract, "x - y", arity=2, derivative=_linear_partials(1, -1))
+mul = elementwise(
+    "mul", np.multiply, "x * y", arity=2, accepts=ANY,
+    derivative=linear_in("mul", {0: lambda ct, x, y: mul(ct, y), 1: lambda ct, x, y: mul(ct, x)}),
+)  # fmt: skip
+safe_mul = elementwise(
+    "safe_mul",
+    lambda x, y: np.where((x == 0) | (y == 0), np.zeros((), x.dtype), np.multiply(x, y)),
+    "select(x == 0 or y == 0, 0, x * y)",
+    arity=2,
+    derivative=linear_in("safe_mul", {0: lambda ct, x, y: safe_mul(ct, y), 1: lambda ct, x, y: safe_mul(ct, x)}),
+)
+_PRODUCTS = {"mul": mul, "safe_mul": safe_mul}
+
+
+div = elementwise(
+    "div", np.true_divide, "x / y", arity=2, accepts=INEXACT, singular=True,
+    partials=(lambda x, y, out: reciprocal(y), lambda x, y, out: -out / y),
+)  # fmt: skip
+reciprocal = elementwise(
+    "reciprocal", np.reciprocal, "1 / x", accepts=INEXACT, partials=(lambda x, out: -(out * out),), singular=True
+)
+floor_divide = elementwise(
+    "floor_divide", np.floor_divide, "floor_divide(x, y)", arity=2, accepts=REAL, partials=(None, None)
+)
+remainder = elementwise(
+    "remainder", np.remainder, "remainder(x, y)", arity=2, accepts=REAL,
+    partials=(lambda x, y, out: ones_like(x), lambda x, y, out: -floor(x / y)),
+)  # fmt: skip
+fmod = elementwise(
+    "fmod", np.fmod, "fmod(x, y)", arity=2, accepts=REAL,
+    partials=(lambda x, y, out: ones_like(x), lambda x, y, out: -trunc(x / y)),
+)  # fmt: skip
+abs_ = elementwise(
+    "abs", np.abs, "abs(x)", result=dtypes.real_dtype,
+    derivative=Derivative(lambda primals, tangents, outputs: (_abs_jvp(primals[0], tangents[0], outputs[0]),)),
+)  # fmt: skip
+sign = elementwise("sign", np.sign, "sign(x)", partials=(None,))
+square = elementwise("square", np.square, "x * x", partials=(lambda x, out: x * 2,))
+
+
+def _abs_jvp(x: Value, t: Value, out: Value) -> Value:
+    if not dtypes.is_complex(x.spec.dtype):
+        return mul(t, sign(x))
+    unit = select(equal(out, out * 0), complex_(out * 0, out * 0), x / complex_(out, out * 0))
+    return real(conj(unit) * t)
+
+
+def ones_like(x: Value) -> Value:
+    """A one of the spec of `x`."""
+    return full_like(x, 1)
+
+
+def full_like(x: Value, value: Any) -> Value:
+    """`value` everywhere, with the spec of `x`."""
+    return _full(shape=x.spec.shape, dtype=x.spec.dtype, value=value)
+
+
+# -- powers, exponentials, logarithms ----------------------------------------------------------------------------------
+
+sqrt = elementwise("sqrt", np.sqrt, "sqrt(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: 0.5 / out,))
+rsqrt = elementwise(
+    "rsqrt", lambda x: 1 / np.sqrt(x), "1 / sqrt(x)", accepts=INEXACT, singular=True,
+    partials=(lambda x, out: -0.5 * out / x,), flops=2,
+)  # fmt: skip
+cbrt = elementwise("cbrt", np.cbrt, "cbrt(x)", accepts=FLOAT, singular=True, partials=(lambda x, out: 1 / (3 * out * out),))
+exp = elementwise("exp", np.exp, "exp(x)", accepts=INEXACT, partials=(lambda x, out: out,))
+exp2 = elementwise("exp2", np.exp2, "exp2(x)", accepts=INEXACT, partials=(lambda x, out: out * math.log(2),))
+expm1 = elementwise("expm1", np.expm1, "expm1(x)", accepts=INEXACT, partials=(lambda x, out: out + 1,))
+log = elementwise("log", np.log, "log(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: reciprocal(x),))
+log2 = elementwise("log2", np.log2, "log2(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: 1 / (x * math.log(2)),))
+log10 = elementwise(
+    "log10", np.log10, "log10(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: 1 / (x * math.log(10)),)
+)
+log1p = elementwise("log1p", np.log1p, "log1p(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: 1 / (x + 1),))
+
+
+def _integer_pow_infer(x: TensorSpec, *, exponent: int) -> TensorSpec:
+    check_dtype("integer_pow", x, *NUMERIC)
+    if exponent < 0 and dtypes.is_integer(x.dtype):
+        raise user_error(
+            DTypeError, "integer_pow", f"an integer array to the power {exponent} is no integer.",
+            operands={"x": x}, fix="convert to a float first: x.astype('float32') ** exponent.",
+        )  # fmt: skip
+    return x
+
+
+def _integer_pow_reference(x: Any, *, exponent: int) -> Any:
+    with np.errstate(all="ignore"):
+        wide = x.astype(dtypes.accumulator(x.dtype), copy=False)
+        return np.asarray(np.power(wide, np.asarray(exponent, np.int64 if dtypes.is_integer(x.dtype) else wide.dtype))).astype(x.dtype)
+
+
+integer_pow = register(
+    "integer_pow",
+    infer=_integer_pow_infer,
+    reference=_integer_pow_reference,
+    scalar="x ** exponent",
+    derivative=Derivative(
+        lambda primals, tangents, outputs, exponent: (
+            (safe_mul if exponent < 1 else mul)(tangents[0], integer_pow(primals[0], exponent=exponent - 1) * exponent)
+            if exponent
+            else None,
+        )
+    ),
+    batch=batch_elementwise("integer_pow"),
+    inplace=InPlace(((0, 0),)),
+    cost=lambda x, exponent: x.size * max(1, abs(exponent).bit_length()),
+)
+
+
+def _pow_base(x: Value, y: Value, out: Value) -> Value:
+    """y · x^(y-1), and 0 where y is 0 (also at x = 0)."""
+    one = ones_like(y)
+    return y * pow_(x, select(equal(y, y * 0), one, y - one))
+
+
+def _pow_exponent(x: Value, y: Value, out: Value) -> Value:
+    """x^y · log x, which is 0 at x = 0 for positive y."""
+    safe = select(equal(x, x * 0), ones_like(x), x)
+    return out * log(safe)
+
+
+pow_ = elementwise(
+    "pow", np.power, "pow(x, y)", arity=2, accepts=NUMERIC, partials=(_pow_base, _pow_exponent), singular=True, flops=10
+)
+
+# -- trigonometry ------------------------------------------------------------------------------------------------------
+
+sin = elementwise("sin", np.sin, "sin(x)", accepts=INEXACT, partials=(lambda x, out: cos(x),))
+cos = elementwise("cos", np.cos, "cos(x)", accepts=INEXACT, partials=(lambda x, out: -sin(x),))
+tan = elementwise("tan", np.tan, "tan(x)", accepts=INEXACT, partials=(lambda x, out: out * out + 1,))
+asin = elementwise("asin", np.arcsin, "asin(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: rsqrt(1 - x * x),))
+acos = elementwise("acos", np.arccos, "acos(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: -rsqrt(1 - x * x),))
+atan = elementwise("atan", np.arctan, "atan(x)", accepts=INEXACT, partials=(lambda x, out: 1 / (x * x + 1),))
+sinh = elementwise("sinh", np.sinh, "sinh(x)", accepts=INEXACT, partials=(lambda x, out: cosh(x),))
+cosh = elementwise("cosh", np.cosh, "cosh(x)", accepts=INEXACT, partials=(lambda x, out: sinh(x),))
+tanh = elementwise("tanh", np.tanh, "tanh(x)", accepts=INEXACT, partials=(lambda x, out: 1 - out * out,))
+asinh = elementwise("asinh", np.arcsinh, "asinh(x)", accepts=INEXACT, partials=(lambda x, out: rsqrt(x * x + 1),))
+acosh = elementwise(
+    "acosh", np.arccosh, "acosh(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: rsqrt((x - 1) * (x + 1)),)
+)
+atanh = elementwise("atanh", np.arctanh, "atanh(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: 1 / (1 - x * x),))
+atan2 = elementwise(
+    "atan2", np.arctan2, "atan2(x, y)", arity=2, accepts=FLOAT, singular=True,
+    partials=(lambda x, y, out: y / (x * x + y * y), lambda x, y, out: -x / (x * x + y * y)),
+)  # fmt: skip
+hypot = elementwise(
+    "hypot", np.hypot, "hypot(x, y)", arity=2, accepts=FLOAT, singular=True,
+    partials=(lambda x, y, out: x / out, lambda x, y, out: y / out),
+)  # fmt: skip
+
+
+def _sigmoid(x: Any) -> Any:
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1, e) / (1 + e)
+
+
+sigmoid = elementwise(
+    "sigmoid", _sigmoid, "1 / (1 + exp(-x))", accepts=FLOAT, partials=(lambda x, out: out * (1 - out),), flops=4
+)
+logaddexp = elementwise(
+    "logaddexp", np.logaddexp, "logaddexp(x, y)", arity=2, accepts=FLOAT,
+    partials=(lambda x, y, out: _share(x, y), lambda x, y, out: _share(y, x)), flops=6,
+)  # fmt: skip
+
+
+def _share(x: Value, y: Value) -> Value:
+    """exp(x) / (exp(x) + exp(y)), which is one half where both are the same infinity."""
+    return sigmoid(select(equal(x, y), full_like(x, 0), x - y))
+
+
+# -- rounding, order, selection ----------------------------------------------------------------------------------------
+
+floor = elementwise("floor", np.floor, "floor(x)", accepts=REAL, partials=(None,))
+ceil = elementwise("ceil", np.ceil, "ceil(x)", accepts=REAL, partials=(None,))
+trunc = elementwise("trunc", np.trunc, "trunc(x)", accepts=REAL, partials=(None,))
+round_ = elementwise("round", np.round, "round_even(x)", accepts=NUMERIC, partials=(None,))
+
+
+def _winner(x: Value, y: Value) -> Value:
+    """1 where x > y, one half at ties, else 0: ties share the derivative equally."""
+    one = ones_like(x)
+    return select(greater(x, y), one, select(equal(x, y), one * 0.5, one * 0))
+
+
+maximum = elementwise(
+    "maximum", _numpy_or_bool(np.maximum, np.logical_or), "max(x, y)", arity=2, accepts=ORDERED,
+    partials=(lambda x, y, out: _winner(x, y), lambda x, y, out: _winner(y, x)),
+)  # fmt: skip
+minimum = elementwise(
+    "minimum", _numpy_or_bool(np.minimum, np.logical_and), "min(x, y)", arity=2, accepts=ORDERED,
+    partials=(lambda x, y, out: _winner(y, x), lambda x, y, out: _winner(x, y)),
+)  # fmt: skip
+copysign = elementwise(
+    "copysign", np.copysign, "copysign(x, y)", arity=2, accepts=FLOAT,
+    partials=(lambda x, y, out: select(equal(signbit(x), signbit(y)), ones_like(x), -ones_like(x)), None),
+)  # fmt: skip
+nextafter = elementwise("nextafter", np.nextafter, "nextafter(x, y)", arity=2, accepts=FLOAT)
+
+
+def _to_bool(dtype: dtypes.DType) -> dtypes.DType:
+    return dtypes.bool_
+
+
+equal = elementwise("equal", np.equal, "x == y", arity=2, accepts=ANY, result=_to_bool)
+not_equal = elementwise("not_equal", np.not_equal, "x != y", arity=2, accepts=ANY, result=_to_bool)
+less = elementwise("less", np.less, "x < y", arity=2, accepts=ORDERED, result=_to_bool)
+less_equal = elementwise("less_equal", np.less_equal, "x <= y", arity=2, accepts=ORDERED, result=_to_bool)
+greater = elementwise("greater", np.greater, "x > y", arity=2, accepts=ORDERED, result=_to_bool)
+greater_equal = elementwise("greater_equal", np.greater_equal, "x >= y", arity=2, accepts=ORDERED, result=_to_bool)
+isnan = elementwise("isnan", np.isnan, "x != x", accepts=ANY, result=_to_bool)
+isinf = elementwise("isinf", np.isinf, "abs(x) == inf", accepts=ANY, result=_to_bool)
+isfinite = elementwise("isfinite", np.isfinite, "abs(x) < inf", accepts=ANY, result=_to_bool)
+signbit = elementwise("signbit", np.signbit, "signbit(x)", accepts=FLOAT, result=_to_bool)
+
+bitwise_not = elementwise("bitwise_not", np.invert, "~x", accepts=BITS)
+bitwise_and = elementwise("bitwise_and", np.bitwise_and, "x & y", arity=2, accepts=BITS)
+bitwise_or = elementwise("bitwise_or", np.bitwise_or, "x | y", arity=2, accepts=BITS)
+bitwise_xor = elementwise("bitwise_xor", np.bitwise_xor, "x ^ y", arity=2, accepts=BITS)
+
+
+def _bits(x: Any) -> int:
+    return int(x.dtype.itemsize * 8)
+
+
+shift_left = elementwise(
+    "shift_left", lambda x, y: np.where((y >= 0) & (y < _bits(x)), x << np.clip(y, 0, _bits(x) - 1), 0), "x << y", arity=2,
+    accepts=INTEGER,
+)  # fmt: skip
+shift_right = elementwise(
+    "shift_right", lambda x, y: x >> np.where((y >= 0) & (y < _bits(x)), y, _bits(x) - 1), "x >> y", arity=2, accepts=INTEGER
+)
+
+
+def _select_infer(condition: TensorSpec, x: TensorSpec, y: TensorSpec) -> TensorSpec:
+    check_dtype("select", condition, dtypes.is_bool, "bool", "condition")
+    check_same_spec("select", (condition.update(dtype=x.dtype), x, y))
+    return x
+
+
+def _select_transpose(cotangents: Tangents, operands: tuple[Any, ...]) -> Tangents:
+    condition, x, y = operands
+    ct = cotangents[0]
+    nothing = full_like(ct, 0)
+    return (
+        None,
+        select(condition, ct, nothing) if isinstance(x, Linear) else None,
+        select(condition, nothing, ct) if isinstance(y, Linear) else None,
+    )
+
+
+select = register(
+    "select",
+    3,
+    infer=_select_infer,
+    reference=np.where,
+    scalar="select(x, y, z)",
+    derivative=linear_in_all("select", _select_transpose),
+    batch=batch_elementwise("select"),
+    inplace=InPlace(((1, 0), (2, 0))),
+    cost=lambda condition, x, y: x.size,
+)
+
+# -- complex numbers, dtype, identity ----------------------------------------------------------------------------------
+
+real = elementwise(
+    "real", np.real, "real(x)", result=dtypes.real_dtype, accepts=COMPLEX,
+    derivative=linear_in("real", {0: lambda ct, x: complex_(ct, full_like(ct, 0))}),
+)  # fmt: skip
+imag = elementwise(
+    "imag", np.imag, "imag(x)", result=dtypes.real_dtype, accepts=COMPLEX,
+    derivative=linear_in("imag", {0: lambda ct, x: complex_(full_like(ct, 0), neg(ct))}),
+)  # fmt: skip
+conj = elementwise("conj", np.conj, "conj(x)", accepts=COMPLEX, derivative=linear_in("conj", {0: lambda ct, x: conj(ct)}))
+
+
+def _complex_transpose(cotangents: Tangents, operands: tuple[Any, ...]) -> Tangents:
+    ct = cotangents[0]
+    re, im = operands
+    return real(ct) if isinstance(re, Linear) else None, neg(imag(ct)) if isinstance(im, Linear) else None
+
+
+def _complex_infer(re: TensorSpec, im: TensorSpec) -> TensorSpec:
+    spec = check_same_spec("complex", (re, im))
+    check_dtype("complex", spec, lambda dtype: dtype in (dtypes.float32, dtypes.float64), "float32 or float64", "real part")
+    return spec.update(dtype=dtypes.complex_dtype(spec.dtype))
+
+
+def _complex_reference(re: Any, im: Any) -> Any:
+    out = np.empty(np.shape(re), dtypes.complex_dtype(re.dtype))
+    out.real, out.imag = re, im
+    return out
+
+
+complex_ = register(
+    "complex",
+    2,
+    infer=_complex_infer,
+    reference=_complex_reference,
+    scalar="complex(x, y)",
+    derivative=linear_in_all("complex", _complex_transpose),
+    batch=batch_elementwise("complex"),
+    cost=lambda re, im: 0,
+)
+
+
+def _convert_infer(x: TensorSpec, *, dtype: Any) -> TensorSpec:
+    target = dtypes.as_dtype(dtype)
+    if dtypes.is_complex(x.dtype) and not dtypes.is_complex(target) and not dtypes.is_bool(target):
+        raise user_error(
+            DTypeError, "convert", f"{x.dtype.name} to {target.name} would drop the imaginary part.",
+            operands={"x": x}, fix="take nnp.real(x) or nnp.abs(x) first.",
+        )  # fmt: skip
+    return x.update(dtype=target)
+
+
+def _convert_reference(x: Any, *, dtype: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return x.astype(dtype)
+
+
+def _convert_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, dtype: Any) -> Tangents:
+    return (convert(tangents[0], dtype=dtype) if dtypes.is_inexact(dtypes.as_dtype(dtype)) else None,)
+
+
+def _convert_transpose(cotangents: Tangents, operands: tuple[Any, ...], *, dtype: Any) -> Tangents:
+    ct, target = cotangents[0], operands[0].spec.dtype
+    if dtypes.is_complex(ct.spec.dtype) and not dtypes.is_complex(target):
+        ct = real(ct)
+    return (convert(ct, dtype=target) if ct.spec.dtype != target else ct,)
+
+
+convert = register(
+    "convert",
+    infer=_convert_infer,
+    reference=_convert_reference,
+    scalar="convert(x)",
+    derivative=Derivative(_convert_jvp, _convert_transpose),
+    batch=batch_elementwise("convert"),
+    cost=lambda x, dtype: 0,
+)
+
+stop_gradient = elementwise("stop_gradient", np.array, "x", accepts=ANY, partials=(None,), flops=0)
+copy = elementwise("copy", np.array, "x", accepts=ANY, derivative=_linear_partials(1), flops=0)
+
+
+def _full_infer(*, shape: tuple[int, ...], dtype: Any, value: Any) -> TensorSpec:
+    return TensorSpec(shape, dtypes.as_dtype(dtype))
+
+
+_full = register(
+    "full",
+    0,
+    infer=_full_infer,
+    reference=lambda *, shape, dtype, value: np.full(shape, value, dtype),
+    scalar="value",
+    batch=lambda size, operands, batched, **params: ((_full(**params),), (False,)),
+    cost=lambda **params: 0,
+)
+full = _full
+
+
+def _iota_infer(*, shape: tuple[int, ...], dtype: Any, axis: int) -> TensorSpec:
+    return TensorSpec(shape, dtypes.as_dtype(dtype))
+
+
+def _iota_reference(*, shape: tuple[int, ...], dtype: Any, axis: int) -> Any:
+    steps = np.arange(shape[axis]).astype(dtype)
+    return np.broadcast_to(steps.reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape)
+
+
+iota = register(
+    "iota",
+    0,
+    infer=_iota_infer,
+    reference=_iota_reference,
+    batch=lambda size, operands, batched, **params: ((iota(**params),), (False,)),
+    cost=lambda **params: 0,
+)
+
+# -- special functions -------------------------------------------------------------------------------------------------
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+_erfc = np.frompyfunc(math.erfc, 1, 1)
+
+erf = elementwise(
+    "erf", _erf, "erf(x)", accepts=FLOAT, flops=10, partials=(lambda x, out: exp(-x * x) * (2 / math.sqrt(math.pi)),)
+)
+erfc = elementwise(
+    "erfc", _erfc, "erfc(x)", accepts=FLOAT, flops=10, partials=(lambda x, out: exp(-x * x) * (-2 / math.sqrt(math.pi)),)
+)

@@ -1,0 +1,714 @@
+"""NumPy's index expressions, in terms of commands: `x[index]`, `x.at[index].set(...)`, take, dynamic slices.
+
+An index becomes a plan: a box of x (slices and numbers; read by view commands alone), and the arrays that pick positions
+of some of the box's axes (read by one gather, written by one scatter).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import EllipsisType
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands.elementwise import add, copy, div, full, full_like, less, maximum, minimum, mul, neg, select
+from nnc.commands.index import (
+    GATHER_MODES,
+    SCATTER_MODES,
+    SLICE_MODES,
+    check_mode,
+    expand_last,
+    gather,
+    move_axis,
+    scatter,
+)
+from nnc.commands.index import dynamic_slice as dynamic_slice_command
+from nnc.commands.index import dynamic_update_slice as dynamic_update_slice_command
+from nnc.commands.promote import Operand, as_operand, astype, broadcast_to_shape, dtype_of, is_weak
+from nnc.commands.rules import Value, check_axis
+from nnc.commands.shape import flip, reshape, slice_, transpose
+from nnc.context import get_context
+from nnc.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    NncError,
+    OutOfBoundsError,
+    ShapeError,
+    TraceError,
+    user_error,
+)
+from nnc.graph import TensorSpec, spec_of
+
+Shape = tuple[int, ...]
+NDArray = np.ndarray[Any, Any]
+
+
+class IndexingError(NncError, IndexError):
+    """An index has a type, a shape or a number of parts that indexing does not take."""
+
+
+# -- reading an index expression ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Mask:
+    """A boolean index; it stands for as many axes as it has."""
+
+    values: NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class _Picked:
+    """An integer array (or a 0-d tracer) that indexes one axis."""
+
+    values: Value
+
+
+_Entry = int | slice | None | EllipsisType | _Mask | _Picked
+
+
+def _read_entry(entry: Any, where: str) -> _Entry:
+    """One part of an index, sorted by what it means; numbers that are known are ints."""
+    if entry is None or entry is Ellipsis or isinstance(entry, slice):
+        return entry
+    if isinstance(entry, (bool, np.bool_)):
+        return _Mask(np.asarray(entry))
+    if isinstance(entry, (int, np.integer)):
+        return int(entry)
+    if isinstance(entry, (list, tuple)):
+        array = as_operand(entry, where, "index")
+        entry = np.asarray(array, np.int64) if isinstance(array, np.ndarray) and not array.size else array
+    elif not hasattr(entry, "spec") and not isinstance(entry, np.ndarray) and hasattr(entry, "__index__"):
+        return operator.index(entry)
+    elif isinstance(entry, (float, complex, str, bytes)) or not (hasattr(entry, "spec") or hasattr(entry, "__array__")):
+        raise _bad_type(where, f"{entry!r} ({type(entry).__name__})")
+    else:
+        entry = as_operand(entry, where, "index")
+    return _read_array(entry, where)
+
+
+def _bad_type(where: str, what: str) -> IndexingError:
+    return user_error(
+        IndexingError, where, f"{what} is no index.",
+        fix="index with integers, slices, None, ..., integer arrays or boolean masks; convert floats with x.astype(int).",
+    )  # fmt: skip
+
+
+def _read_array(entry: Value, where: str) -> _Entry:
+    spec = spec_of(entry)
+    if dtypes.is_bool(spec.dtype):
+        return _Mask(_known_mask(entry, where))
+    if not dtypes.is_integer(spec.dtype):
+        raise _bad_type(where, f"an array {spec}")
+    if hasattr(entry, "spec") and get_context().staging is None and getattr(entry, "trace", None) is None:
+        entry = np.asarray(entry)  # nobody traces: the values are at hand
+    if isinstance(entry, (np.ndarray, np.generic)) and spec.shape == ():
+        return int(entry)
+    return _Picked(entry)
+
+
+def _known_mask(mask: Value, where: str) -> NDArray:
+    try:
+        return np.asarray(mask)
+    except TraceError as error:
+        raise user_error(
+            TraceError, where, "a boolean mask that is being traced has no values yet, so the result's shape is unknown.",
+            operands={"mask": spec_of(mask)},
+            fix="use nnp.where(mask, x, 0) or x.at[mask].set(number), which keep the shape, or nnp.nonzero(mask, size=n).",
+        ) from error  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """An index of an array of shape `whole`.
+
+    `start`, `limit`, `stride` is the box that is read and `flips` its axes that are reversed; `shape` is that box without the
+    axes that a number picks and with new axes: the view. `arrays`, of one shape, index `axes` of the view; in the result
+    their axes stand before the axis `at` of the view's others.
+    """
+
+    whole: Shape
+    start: Shape
+    limit: Shape
+    stride: Shape
+    flips: Shape
+    shape: Shape
+    axes: Shape
+    arrays: tuple[Value, ...]
+    at: int
+
+    @property
+    def box(self) -> Shape:
+        """Shape of what is read, before axes are dropped and added."""
+        return tuple(-(-(b - a) // s) for a, b, s in zip(self.start, self.limit, self.stride, strict=True))
+
+    @property
+    def picked(self) -> Shape:
+        """Shape of the index arrays."""
+        return np.shape(self.arrays[0]) if self.arrays else ()
+
+    @property
+    def rest(self) -> Shape:
+        """Sizes of the view's axes that no array indexes."""
+        return tuple(n for axis, n in enumerate(self.shape) if axis not in self.axes)
+
+    @property
+    def result(self) -> Shape:
+        """Shape of what the index selects."""
+        return (*self.rest[: self.at], *self.picked, *self.rest[self.at :])
+
+
+def _expand(spec: TensorSpec, index: Any, where: str) -> list[_Entry]:
+    """The parts of an index, with `...` replaced by whole slices."""
+    entries = [_read_entry(entry, where) for entry in (index if isinstance(index, tuple) else (index,))]
+    used = sum(_axes_of(entry) for entry in entries)
+    dots = [i for i, entry in enumerate(entries) if entry is Ellipsis]
+    if len(dots) > 1:
+        raise user_error(IndexingError, where, "an index may have one `...` only.", fix="write the other axes as `:`.")
+    if used > spec.ndim:
+        raise user_error(
+            IndexingError, where, f"{used} indices for an array of {spec.ndim} axes.", operands={"x": spec},
+            fix="give at most one index for each axis; None adds an axis.",
+        )  # fmt: skip
+    missing: list[_Entry] = [slice(None)] * (spec.ndim - used)
+    if not dots:
+        return entries + missing
+    # An empty `...` still separates the arrays on its two sides
+    return entries[: dots[0]] + (missing or [Ellipsis]) + entries[dots[0] + 1 :]
+
+
+def _axes_of(entry: _Entry) -> int:
+    return 0 if entry is None or entry is Ellipsis else entry.values.ndim if isinstance(entry, _Mask) else 1
+
+
+def _make_plan(spec: TensorSpec, index: Any, mode: str, where: str) -> _Plan:
+    start: list[int] = []
+    limit: list[int] = []
+    stride: list[int] = []
+    flips: list[int] = []
+    shape: list[int] = []
+    axes: list[int] = []
+    arrays: list[Value] = []
+    advanced: list[int] = []  # positions, in the index, of numbers and arrays
+    at: int | None = None
+    for position, entry in enumerate(_expand(spec, index, where)):
+        axis = len(start)
+        if isinstance(entry, int):
+            number = _resolve(entry, spec.shape[axis], axis, mode, where)
+            entry = _Picked(np.asarray(entry)) if number is None else number
+        if isinstance(entry, (int, _Mask, _Picked)):
+            at = len(shape) - len(axes) if at is None else at
+            advanced.append(position)
+        if entry is None:
+            shape.append(1)
+        elif isinstance(entry, (int, slice)):
+            a, b, step = (entry, entry + 1, 1) if isinstance(entry, int) else _resolve_slice(entry, spec.shape[axis], where)
+            start.append(a), limit.append(b), stride.append(abs(step))
+            flips += [axis] if step < 0 else []
+            shape += [] if isinstance(entry, int) else [-(-(b - a) // abs(step))]
+        elif isinstance(entry, (_Mask, _Picked)):
+            parts = _mask_positions(entry.values, spec, axis, where) if isinstance(entry, _Mask) else (entry.values,)
+            if isinstance(entry, _Mask) and not entry.values.ndim:  # picks all or nothing of a new axis
+                axes.append(len(shape)), shape.append(1), arrays.append(parts[0])
+                continue
+            for part in parts:
+                axes.append(len(shape))
+                arrays.append(_from_front(part, spec.shape[len(start)], len(start), mode, where))
+                shape.append(spec.shape[len(start)])
+                start.append(0), limit.append(spec.shape[len(start) - 1]), stride.append(1)
+    if at is None or advanced != list(range(advanced[0], advanced[-1] + 1)):
+        at = 0  # arrays that stand apart: their axes come first
+    return _Plan(
+        spec.shape, tuple(start), tuple(limit), tuple(stride), tuple(flips), tuple(shape), tuple(axes), _common(arrays, where), at
+    )  # fmt: skip
+
+
+def _resolve(number: int, size: int, axis: int, mode: str, where: str) -> int | None:
+    """A known number, counted from the front and within the axis; None where `mode` drops or fills it."""
+    found = number + size if number < 0 else number
+    if 0 <= found < size:
+        return found
+    if mode == "error" or (mode in ("clip", "wrap") and not size):
+        raise _out_of_bounds(where, number, axis, size)
+    return {"clip": min(max(found, 0), size - 1), "wrap": number % size}.get(mode) if size else None
+
+
+def _out_of_bounds(where: str, number: int, axis: int, size: int) -> OutOfBoundsError:
+    return user_error(
+        OutOfBoundsError, where, f"index {number} is out of range for axis {axis}, which has size {size}.",
+        fix=f"use an index from {-size} to {size - 1}, or mode='clip', 'wrap' or 'fill' with x.at[...]." if size
+        else "an axis of size 0 has no element to index.",
+    )  # fmt: skip
+
+
+def _resolve_slice(entry: slice, size: int, where: str) -> tuple[int, int, int]:
+    """Start and limit of the positions in rising order, and the step with its sign."""
+    try:
+        parts = [None if part is None else operator.index(part) for part in (entry.start, entry.stop, entry.step)]
+    except TraceError as error:
+        raise user_error(
+            TraceError, where, "the bounds of a slice must be known when tracing.",
+            fix="use nnc.dynamic_slice(x, starts, sizes), whose starts may be traced.",
+        ) from error  # fmt: skip
+    except TypeError as error:
+        raise _bad_type(where, f"{entry}") from error
+    if parts[2] == 0:
+        raise user_error(ArgumentError, where, "the step of a slice is 0.", fix="use a step of 1 or more, or a negative one.")
+    first, stop, step = slice(*parts).indices(size)
+    count = len(range(first, stop, step))
+    if not count:
+        return 0, 0, 1
+    last = first + (count - 1) * step
+    return min(first, last), max(first, last) + 1, step
+
+
+def _mask_positions(mask: NDArray, spec: TensorSpec, axis: int, where: str) -> tuple[NDArray, ...]:
+    if mask.shape != spec.shape[axis : axis + mask.ndim]:
+        raise user_error(
+            IndexingError, where, f"a mask of shape {mask.shape} does not fit axes of sizes {spec.shape[axis : axis + mask.ndim]}.",
+            operands={"x": spec}, fix="use a mask with the sizes of the axes that it stands for.",
+        )  # fmt: skip
+    return mask.nonzero() if mask.ndim else (np.zeros(int(mask), np.int64),)
+
+
+def _from_front(index: Value, size: int, axis: int, mode: str, where: str) -> Value:
+    """An index array whose negative entries are replaced by those counted from the front; known ones are checked."""
+    dtype = spec_of(index).dtype
+    if isinstance(index, (np.ndarray, np.generic)):
+        outside = (index < -size) | (index >= size)
+        if mode == "error" and outside.any():
+            raise _out_of_bounds(where, int(np.asarray(index)[outside].flat[0]), axis, size)
+        wide = index.astype(np.uint64 if dtype == dtypes.uint64 else np.int64)
+        return np.where(wide < 0, wide + wide.dtype.type(size), wide)
+    if dtype not in dtypes.SIGNED or mode == "wrap":
+        return index
+    if size > np.iinfo(dtype).max:
+        index = astype(index, dtypes.int64)
+    return select(less(index, full_like(index, 0)), add(index, full_like(index, size)), index)
+
+
+def _common(arrays: Sequence[Value], where: str) -> tuple[Value, ...]:
+    """The index arrays in one shape."""
+    shapes = [np.shape(array) for array in arrays]
+    try:
+        shape = np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise user_error(
+            IndexingError, where, f"index arrays of shapes {' and '.join(map(str, shapes))} do not broadcast together.",
+            fix="make their sizes equal or 1; nnp.ix_(rows, columns) makes arrays that select rows and columns.",
+        ) from None  # fmt: skip
+    return tuple(
+        np.ascontiguousarray(np.broadcast_to(a, shape)).reshape(shape) if isinstance(a, np.ndarray) else broadcast_to_shape(a, shape)
+        for a in arrays
+    )  # fmt: skip
+
+
+# -- x[index] ----------------------------------------------------------------------------------------------------------
+
+
+def getitem(x: Value, index: Any, mode: str = "error") -> Value:
+    """`x[index]` with NumPy's meaning.
+
+    Args:     index: integers, slices, None, `...`, integer arrays, boolean masks whose values are known, or a tuple of them.
+              mode: what an index out of range does: "error", "clip", "wrap", "drop" (reads 0), "fill" (reads NaN, or the
+              least signed, the greatest unsigned integer).
+    Returns:  the selected elements; an index without arrays gives a view, at no cost once compiled.
+    Raises:   OutOfBoundsError: an index out of range, with mode "error"; at once where it is known, else when it runs.
+              IndexingError: too many indices, floats, a mask of another size. TraceError: a mask or slice bound is traced.
+    """
+    check_mode("getitem", mode, GATHER_MODES)
+    plan = _make_plan(spec_of(x), index, mode, "getitem")
+    view = _read_view(x, plan)
+    if not plan.arrays:
+        return view
+    out = gather(view, *plan.arrays, axes=plan.axes, batch=0, mode=mode)
+    n = len(plan.picked)
+    others = range(n, n + len(plan.rest))
+    return _transpose(out, (*others[: plan.at], *range(n), *others[plan.at :]))
+
+
+def _transpose(x: Value, order: Shape) -> Value:
+    return x if order == tuple(range(len(order))) else transpose(x, permutation=order)
+
+
+def _read_view(x: Value, plan: _Plan) -> Value:
+    x = _slice(x, plan.start, plan.limit, plan.stride)
+    if plan.flips:
+        x = flip(x, axes=plan.flips)
+    return x if spec_of(x).shape == plan.shape else reshape(x, shape=plan.shape)
+
+
+def _slice(x: Value, start: Shape, limit: Shape, stride: Shape) -> Value:
+    whole = spec_of(x).shape
+    if start == (0,) * len(whole) and limit == whole and stride == (1,) * len(whole):
+        return x
+    return slice_(x, start=start, limit=limit, stride=stride)
+
+
+def _write_view(x: Value, view: Value, plan: _Plan) -> Value:
+    """`x` with the elements that `_read_view` reads replaced by `view`."""
+    view = view if spec_of(view).shape == plan.box else reshape(view, shape=plan.box)
+    if plan.flips:
+        view = flip(view, axes=plan.flips)
+    return _write_box(x, view, plan.start, plan.limit, plan.stride)
+
+
+def _write_box(x: Value, part: Value, start: Shape, limit: Shape, stride: Shape) -> Value:
+    """Axes with a stride are written one at a time, so that no index array is larger than one axis."""
+    whole = spec_of(x).shape
+    for axis, step in enumerate(stride):
+        if step > 1:
+            one_axis = (
+                _put((0,) * len(whole), axis, start[axis]), _put(whole, axis, limit[axis]), _put((1,) * len(whole), axis, step)
+            )  # fmt: skip
+            inner = _write_box(
+                slice_(x, start=one_axis[0], limit=one_axis[1], stride=one_axis[2]),
+                part,
+                _put(start, axis, 0),
+                _put(limit, axis, spec_of(part).shape[axis]),
+                _put(stride, axis, 1),
+            )
+            rows = np.arange(start[axis], limit[axis], step)
+            return scatter(
+                x, move_axis(inner, axis, 0), rows, axes=(axis,), batch=0, mode="error", op="set", unique=True
+            )
+    if np.shape(part) == whole:
+        return part if hasattr(part, "spec") else copy(part)
+    return dynamic_update_slice_command(x, part, *(np.asarray(a) for a in start), mode="error")
+
+
+
+def _put(sizes: Shape, axis: int, value: int) -> Shape:
+    return (*sizes[:axis], value, *sizes[axis + 1 :])
+
+
+# -- x.at[index] -------------------------------------------------------------------------------------------------------
+
+_COMBINE: dict[str, Callable[[Value, Value], Value]] = {
+    "set": lambda old, new: new,
+    "add": add,
+    "mul": mul,
+    "min": minimum,
+    "max": maximum,
+}
+
+
+def set_at(x: Value, index: Any, values: Any, op: str = "set", mode: str = "error") -> Value:
+    """`x` with `x[index] = values`, or with the elements there combined with the values by `op`.
+
+    Where an index repeats, op "set" keeps the last value; the others combine all of them.
+
+    Args:     values: broadcast to the shape of `x[index]`; must promote to the dtype of x. op: "set", "add", "mul", "min"
+              or "max". mode: "error", "clip", "wrap" or "drop" (which writes nothing out of range).
+    Raises:   DTypeError: the values do not fit into the dtype of x. Otherwise as `getitem`.
+    """
+    where = f"x.at[...].{_METHODS.get(op, op)}"
+    if op not in _COMBINE:
+        raise user_error(ArgumentError, where, f"op={op!r} is unknown.", fix=f"use one of {', '.join(map(repr, _COMBINE))}.")
+    check_mode(where, mode, SCATTER_MODES)
+    news = fit_values(x, values, where)
+    masked = _masked(x, index, news)
+    if masked is not None:
+        rows = broadcast_to_shape(news, x.spec.shape)
+        return select(expand_last(masked, x.spec), _COMBINE[op](x, rows), x)
+    plan = _make_plan(spec_of(x), index, mode, where)
+    news = _broadcast_values(news, plan.result, where)
+    if not plan.arrays:
+        return _write_view(x, news if op == "set" else _COMBINE[op](_read_view(x, plan), news), plan)
+    n = len(plan.picked)
+    total = range(n + len(plan.rest))
+    news = _transpose(news, (*total[plan.at : plan.at + n], *total[: plan.at], *total[plan.at + n :]))
+    view = scatter(_read_view(x, plan), news, *plan.arrays, axes=plan.axes, batch=0, mode=mode, op=op)
+    return _write_view(x, view, plan)
+
+
+_METHODS = {"mul": "multiply"}
+
+
+def fit_values(x: Value, values: Any, where: str) -> Value:
+    """`values` in the dtype of `x`.
+
+    Raises:   DTypeError: that would lose what the dtype of x cannot hold.
+    """
+    news = as_operand(values, where, "values")
+    dtype, given = spec_of(x).dtype, dtype_of(news)
+    try:
+        joined = dtypes.promote_weak(dtype, np.zeros((), given).item()) if is_weak(news) else dtypes.promote_types(dtype, given)
+    except TypeError:
+        joined = None
+    if joined != dtype:
+        wider = (joined or dtypes.float64).name
+        raise user_error(
+            DTypeError, where, f"values of {given.name} do not fit into an array of {dtype.name}.",
+            operands={"x": spec_of(x), "values": given.name if is_weak(news) else spec_of(news)},
+            fix=f"widen the array with x.astype('{wider}'), or convert the values with values.astype('{dtype.name}').",
+        )  # fmt: skip
+    return astype(news, dtype, where)
+
+
+def _masked(x: Value, index: Any, news: Value) -> Value | None:
+    """The mask, where the index is one that covers leading axes and the values do not depend on how many it selects."""
+    spec = getattr(index, "spec", None) or (spec_of(index) if isinstance(index, np.ndarray) else None)
+    if spec is None or spec.dtype != dtypes.bool_ or not spec.ndim or spec.shape != x.spec.shape[: spec.ndim]:
+        return None
+    shape = np.shape(news)
+    rest = x.spec.shape[spec.ndim :]
+    fits = len(shape) <= len(rest) and all(n in (1, m) for n, m in zip(shape[::-1], rest[::-1], strict=False))
+    return index if fits else None
+
+
+def _broadcast_values(news: Value, shape: Shape, where: str) -> Value:
+    given = np.shape(news)
+    extra = max(0, len(given) - len(shape))
+    inner = given[extra:]
+    if any(n != 1 for n in given[:extra]) or any(n not in (1, m) for n, m in zip(inner[::-1], shape[::-1], strict=False)):
+        raise user_error(
+            ShapeError, where, f"values of shape {given} do not broadcast to the indexed part, which has shape {shape}.",
+            operands={"values": spec_of(news)}, fix="give values of that shape, or with sizes of 1.",
+        )  # fmt: skip
+    return broadcast_to_shape(reshape(news, shape=inner) if extra else news, shape)
+
+
+@dataclass(frozen=True, slots=True)
+class AtIndexer:
+    """`x.at`: index it to say which elements change."""
+
+    array: Value
+
+    def __getitem__(self, index: Any) -> AtPlace:
+        return AtPlace(self.array, index)
+
+
+@dataclass(frozen=True, slots=True)
+class AtPlace:
+    """`x.at[index]`: each method returns a new array. Repeated indices count each time (`set`: the last value stays).
+
+    Example:
+        >>> x = nnp.zeros(4)
+        >>> x.at[1].set(5).at[nnp.asarray([0, 0])].add(1)
+        Array([2., 5., 0., 0.], dtype=float32)
+    """
+
+    array: Value
+    index: Any
+
+    def set(self, values: Any, *, mode: str = "error") -> Value:
+        """`x[index] = values`."""
+        return set_at(self.array, self.index, values, "set", mode)
+
+    def add(self, values: Any, *, mode: str = "error") -> Value:
+        """`x[index] += values`."""
+        return set_at(self.array, self.index, values, "add", mode)
+
+    def subtract(self, values: Any, *, mode: str = "error") -> Value:
+        """`x[index] -= values`."""
+        return set_at(self.array, self.index, neg(fit_values(self.array, values, "x.at[...].subtract")), "add", mode)
+
+    def multiply(self, values: Any, *, mode: str = "error") -> Value:
+        """`x[index] *= values`."""
+        return set_at(self.array, self.index, values, "mul", mode)
+
+    def divide(self, values: Any, *, mode: str = "error") -> Value:
+        """`x[index] /= values`, for floating-point arrays."""
+        spec = spec_of(self.array)
+        if not dtypes.is_inexact(spec.dtype):
+            raise user_error(
+                DTypeError, "x.at[...].divide", f"an array of {spec.dtype.name} cannot hold quotients.",
+                operands={"x": spec}, fix="convert it first: x.astype('float32').at[...].divide(...).",
+            )  # fmt: skip
+        one = full(shape=spec.shape, dtype=spec.dtype, value=1)
+        return div(self.array, set_at(one, self.index, values, "mul", mode))
+
+    def min(self, values: Any, *, mode: str = "error") -> Value:
+        """`x[index] = minimum(x[index], values)`."""
+        return set_at(self.array, self.index, values, "min", mode)
+
+    def max(self, values: Any, *, mode: str = "error") -> Value:
+        """`x[index] = maximum(x[index], values)`."""
+        return set_at(self.array, self.index, values, "max", mode)
+
+    def apply(self, function: Callable[[Value], Value], *, mode: str = "error") -> Value:
+        """`x[index] = function(x[index])`; an element that is indexed twice is replaced once."""
+        return self.set(function(self.get(mode=mode)), mode=mode)
+
+    def get(self, *, mode: str = "error") -> Value:
+        """`x[index]`, with a choice of what an index out of range reads."""
+        return getitem(self.array, self.index, mode)
+
+
+# -- take --------------------------------------------------------------------------------------------------------------
+
+
+def _integer_indices(indices: Any, where: str) -> Operand:
+    indices = as_operand(indices, where, "indices")
+    if isinstance(indices, np.ndarray) and not indices.size:
+        indices = indices.astype(np.int64)
+    if not dtypes.is_integer(dtype_of(indices)):
+        raise user_error(
+            IndexingError, where, f"indices of {dtype_of(indices).name} are no positions.",
+            fix="pass integers; convert with indices.astype(int).",
+        )  # fmt: skip
+    return np.asarray(indices) if isinstance(indices, (int, np.generic)) else indices
+
+
+def take(x: Any, indices: Any, axis: int | None = None, mode: str = "error") -> Value:
+    """The elements of `x` at `indices` along `axis`; of the flattened `x` where it is None."""
+    x = _array(x, "take")
+    if axis is None:
+        x, axis = reshape(x, shape=(spec_of(x).size,)), 0
+    axis = check_axis("take", axis, spec_of(x).ndim)
+    index = _integer_indices(indices, "take")
+    check_mode("take", mode, GATHER_MODES)
+    return getitem(x, (slice(None),) * axis + (index,), mode)
+
+
+def _array(x: Any, where: str) -> Value:
+    x = as_operand(x, where)
+    return np.asarray(x, dtype_of(x)) if not hasattr(x, "spec") else x
+
+
+def _along_axis(x: Value, indices: Any, axis: int, mode: str, where: str) -> tuple[Value, int]:
+    """The index array with the outer axes of x joined in, counted from the front; the axis from the front."""
+    spec = spec_of(x)
+    index = _integer_indices(indices, where)
+    axis = check_axis(where, axis, spec.ndim)
+    if len(np.shape(index)) != spec.ndim:
+        raise user_error(
+            ShapeError, where, f"the indices have {len(np.shape(index))} axes, x has {spec.ndim}.",
+            operands={"x": spec, "indices": spec_of(index)}, fix="give indices with as many axes as x.",
+        )  # fmt: skip
+    return _from_front(index, spec.shape[axis], axis, mode, where), axis
+
+
+def _outer_shape(where: str, axis: int, **operands: Value) -> Shape:
+    """The sizes but for `axis`, to which the operands broadcast."""
+    shapes = [_put(np.shape(x), axis, 1) for x in operands.values()]
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise user_error(
+            ShapeError, where, f"shapes {' and '.join(str(np.shape(x)) for x in operands.values())} do not fit but for axis {axis}.",
+            operands={name: spec_of(x) for name, x in operands.items()},
+            fix="make the sizes of all other axes equal or 1.",
+        ) from None  # fmt: skip
+
+
+def take_along_axis(x: Any, indices: Any, axis: int | None = -1, mode: str = "error") -> Value:
+    """out[..., i, ...] = x[..., indices[..., i, ...], ...], where the other axes of both run together (and broadcast)."""
+    x = _array(x, "take_along_axis")
+    if axis is None:
+        x, axis = reshape(x, shape=(spec_of(x).size,)), 0
+    check_mode("take_along_axis", mode, GATHER_MODES)
+    index, axis = _along_axis(x, indices, axis, mode, "take_along_axis")
+    outer = _outer_shape("take_along_axis", axis, x=x, indices=index)
+    x = _last(broadcast_to_shape(x, _put(outer, axis, np.shape(x)[axis])), axis)
+    index = _last(broadcast_to_shape(index, _put(outer, axis, np.shape(index)[axis])), axis)
+    last = len(outer) - 1
+    return move_axis(gather(x, index, axes=(last,), batch=last, mode=mode), last, axis)
+
+
+def _last(x: Value, axis: int) -> Value:
+    order = (*(i for i in range(len(np.shape(x))) if i != axis), axis)
+    return _transpose(x, order)
+
+
+def put_along_axis(x: Any, indices: Any, values: Any, axis: int | None = -1, mode: str = "error", op: str = "set") -> Value:
+    """`x` with x[..., indices[..., i, ...], ...] = values[..., i, ...]: the counterpart of `take_along_axis`."""
+    where = "put_along_axis"
+    x = _array(x, where)
+    shape = spec_of(x).shape
+    if axis is None:
+        return reshape(put_along_axis(reshape(x, shape=(spec_of(x).size,)), indices, values, 0, mode, op), shape=shape)
+    check_mode(where, mode, SCATTER_MODES)
+    index, axis = _along_axis(x, indices, axis, mode, where)
+    outer = _put(shape, axis, 1)
+    if _outer_shape(where, axis, x=x, indices=index) != outer:
+        raise user_error(
+            ShapeError, where, f"indices of shape {np.shape(index)} name more rows than x of shape {shape} has.",
+            operands={"x": spec_of(x), "indices": spec_of(index)}, fix="make the other sizes equal to those of x, or 1.",
+        )  # fmt: skip
+    full_shape = _put(shape, axis, np.shape(index)[axis])
+    news = _broadcast_values(fit_values(x, values, where), full_shape, where)
+    index = _last(broadcast_to_shape(index, full_shape), axis)
+    last = len(shape) - 1
+    out = scatter(_last(x, axis), _last(news, axis), index, axes=(last,), batch=last, mode=mode, op=op)
+    return move_axis(out, last, axis)
+
+
+# -- dynamic slices ----------------------------------------------------------------------------------------------------
+
+
+def dynamic_slice(x: Any, starts: Any, sizes: Sequence[int], *, mode: str = "error") -> Value:
+    """The box of `sizes` that begins at `starts`, which may be traced.
+
+    Args:     starts: one integer for each axis, or a 1-d array of them; negative ones count from the end. mode: "error"
+              raises where the box is not inside x, "clip" moves it inside.
+    Raises:   OutOfBoundsError: the box is not inside x. ShapeError: sizes do not fit.
+    Example:  >>> nnc.dynamic_slice(nnp.arange(6), [nnp.asarray(2)], [3])
+              Array([2, 3, 4])
+    """
+    where = "dynamic_slice"
+    x = _array(x, where)
+    check_mode(where, mode, SLICE_MODES)
+    box = _box_sizes(sizes, spec_of(x), where)
+    return dynamic_slice_command(x, *_read_starts(starts, spec_of(x), box, mode, where), sizes=box, mode=mode)
+
+
+def dynamic_update_slice(x: Any, update: Any, starts: Any, *, mode: str = "error") -> Value:
+    """`x` with the box that begins at `starts` replaced by `update`.
+
+    Args:     update: as many axes as x; must promote to the dtype of x. starts, mode: as in `dynamic_slice`.
+    Raises:   OutOfBoundsError: the box is not inside x. DTypeError: the update does not fit into the dtype of x.
+    Example:  >>> nnc.dynamic_update_slice(nnp.zeros(4), nnp.ones(2), [1])
+              Array([0., 1., 1., 0.], dtype=float32)
+    """
+    where = "dynamic_update_slice"
+    x = _array(x, where)
+    check_mode(where, mode, SLICE_MODES)
+    news = fit_values(x, _array(update, where), where)
+    box = _box_sizes(np.shape(news), spec_of(x), where)
+    return dynamic_update_slice_command(x, news, *_read_starts(starts, spec_of(x), box, mode, where), mode=mode)
+
+
+def _box_sizes(sizes: Sequence[int], spec: TensorSpec, where: str) -> Shape:
+    try:
+        box = tuple(operator.index(n) for n in sizes)
+    except TypeError as error:
+        raise user_error(ArgumentTypeError, where, f"sizes {sizes!r} are no integers.", fix="give one static integer for each axis.") from error
+    if len(box) != spec.ndim or any(not 0 <= n <= m for n, m in zip(box, spec.shape, strict=True)):
+        raise user_error(
+            ShapeError, where, f"a box of shape {box} does not fit into an array of shape {spec.shape}.", operands={"x": spec},
+            fix="give for each axis a size from 0 to the size of x.",
+        )  # fmt: skip
+    return box
+
+
+def _read_starts(starts: Any, spec: TensorSpec, box: Shape, mode: str, where: str) -> list[Value]:
+    if hasattr(starts, "spec") or isinstance(starts, np.ndarray):
+        starts = [getitem(starts, i) if hasattr(starts, "spec") else starts[i] for i in range(np.shape(starts)[0])] if np.ndim(starts) else [starts]
+    if len(starts) != spec.ndim:
+        raise user_error(
+            ShapeError, where, f"{len(starts)} starts for an array of {spec.ndim} axes.", operands={"x": spec},
+            fix="give one start for each axis.",
+        )  # fmt: skip
+    return [_read_start(start, spec.shape[axis], box[axis], axis, mode, where) for axis, start in enumerate(starts)]
+
+
+def _read_start(start: Any, size: int, length: int, axis: int, mode: str, where: str) -> Value:
+    entry = _read_entry(start, where)
+    if isinstance(entry, _Picked) and np.shape(entry.values) == ():
+        return _from_front(entry.values, size, axis, "clip", where)
+    if not isinstance(entry, int):
+        raise _bad_type(where, f"start {axis}")
+    first = entry + size if entry < 0 else entry
+    if mode == "error" and not 0 <= first <= size - length:
+        raise user_error(
+            OutOfBoundsError, where, f"{first}:{first + length} is out of range for axis {axis}, which has size {size}.",
+            fix=f"start from 0 to {size - length}, or pass mode='clip' to move the box inside.",
+        )  # fmt: skip
+    return np.asarray(first)

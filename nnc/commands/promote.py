@@ -1,0 +1,205 @@
+"""From NumPy's conventions to strict commands: operands become arrays of one dtype and one shape.
+
+Commands neither convert nor broadcast; the functions users call do, through these helpers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands.elementwise import convert
+from nnc.commands.rules import Value
+from nnc.commands.shape import broadcast_to, concatenate, reshape
+from nnc.errors import ArgumentTypeError, DTypeError, ShapeError, user_error
+from nnc.graph import Command, spec_of
+
+SCALARS = (bool, int, float, complex)
+Operand = Any  # an array, a tracer, a NumPy array or scalar, or a Python scalar
+
+
+def is_operand(x: Any) -> bool:
+    """Whether `x` is an array or a number already."""
+    return hasattr(x, "spec") or isinstance(x, (np.ndarray, np.generic, *SCALARS))
+
+
+def as_operand(x: Any, where: str = "asarray", name: str = "x") -> Operand:
+    """`x` itself where it is an array or a number; nested lists become arrays (stacked, where they hold tracers).
+
+    Raises:   DTypeError, ArgumentTypeError: `x` is nothing nnc makes an array of.
+    """
+    if hasattr(x, "spec") or isinstance(x, SCALARS):
+        return x
+    if isinstance(x, (np.ndarray, np.generic)):
+        if not dtypes.is_known(x.dtype):
+            raise user_error(
+                DTypeError, where, f"{name} has dtype {x.dtype}, which nnc does not have.",
+                fix=f"convert it to one of {', '.join(dtypes.BY_NAME)}.",
+            )  # fmt: skip
+        return x
+    if isinstance(x, (list, tuple)):
+        return _from_list(x, where, name)
+    if hasattr(x, "__array__"):
+        return as_operand(np.asarray(x), where, name)
+    if hasattr(x, "__dlpack__"):
+        return as_operand(np.from_dlpack(x), where, name)
+    raise user_error(
+        ArgumentTypeError, where, f"{name} is {_shorten(x)} ({type(x).__name__}), not an array or a number.",
+        fix="pass an array, a number, or a (nested) list of numbers.",
+    )  # fmt: skip
+
+
+def _shorten(x: Any) -> str:
+    text = repr(x)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _from_list(x: Sequence[Any], where: str, name: str) -> Operand:
+    if any(hasattr(leaf, "spec") for leaf in _walk(x)):
+        parts = [as_operand(part, where, name) for part in x]
+        parts = broadcast(*promote(*parts, where=where), where=where)
+        rows = [reshape(part, shape=(1, *spec_of(part).shape)) for part in parts]
+        return concatenate(*rows, axis=0)
+    try:
+        array = np.asarray(x)
+    except ValueError as error:
+        raise user_error(
+            ShapeError, where, f"{name} is a ragged nested list: {error}.", fix="make all rows of one length."
+        ) from None
+    if array.dtype.kind in "OUSMm":
+        raise user_error(
+            ArgumentTypeError, where, f"{name} is {_shorten(x)}, which holds values that are no numbers.",
+            fix="pass numbers only; strings and objects cannot be traced.",
+        )  # fmt: skip
+    if not any(isinstance(leaf, (np.ndarray, np.generic)) for leaf in _walk(x)):
+        weakest = {"b": dtypes.bool_, "i": dtypes.DEFAULT_INT, "u": dtypes.DEFAULT_INT, "f": dtypes.DEFAULT_FLOAT}
+        array = array.astype(weakest.get(array.dtype.kind, dtypes.DEFAULT_COMPLEX))
+    return array
+
+
+def _walk(x: Any) -> Any:
+    if isinstance(x, (list, tuple)):
+        for part in x:
+            yield from _walk(part)
+    else:
+        yield x
+
+
+def is_weak(x: Operand) -> bool:
+    """Whether `x` takes the dtype of the array it meets: Python scalars and what was made of them alone."""
+    return isinstance(x, SCALARS) or bool(getattr(x, "weak", False))
+
+
+def dtype_of(x: Operand) -> dtypes.DType:
+    """The dtype of an operand; that of a Python scalar is its default."""
+    return dtypes.scalar_dtype(x) if isinstance(x, SCALARS) else spec_of(x).dtype
+
+
+_WITNESS = {0: True, 1: 1, 2: 1.0, 3: 1j}
+
+
+def result_dtype(*xs: Operand, where: str = "promotion") -> dtypes.DType:
+    """The dtype that the operands promote to.
+
+    Raises:   DTypeError: no dtype holds them all.
+    """
+    strong = [dtype_of(x) for x in xs if not is_weak(x)]
+    weak = [dtype_of(x) for x in xs if is_weak(x)]
+    try:
+        if not strong:
+            result = weak[0]
+            for dtype in weak[1:]:
+                result = dtypes.promote_types(result, dtype)
+            return result
+        result = strong[0]
+        for dtype in strong[1:]:
+            result = dtypes.promote_types(result, dtype)
+    except TypeError as error:
+        raise user_error(
+            DTypeError, where, f"{error}.", operands={f"operand {i}": _describe(x) for i, x in enumerate(xs)},
+            fix="convert one operand with .astype(...).",
+        ) from None  # fmt: skip
+    for dtype in weak:
+        kind = 0 if dtypes.is_bool(dtype) else 1 if dtypes.is_integer(dtype) else 2 if dtypes.is_float(dtype) else 3
+        result = dtypes.promote_weak(result, _WITNESS[kind])
+    return result
+
+
+def _describe(x: Operand) -> str:
+    return repr(x) if isinstance(x, SCALARS) else str(spec_of(x))
+
+
+def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Value:
+    """`x` converted to `dtype`; numbers become constants.
+
+    Raises:   DTypeError: a Python integer does not fit into an integer dtype.
+    """
+    if isinstance(x, SCALARS):
+        try:
+            return dtype.type(x)
+        except (OverflowError, TypeError) as error:
+            raise user_error(
+                DTypeError, where, f"the number {x!r} does not fit into {dtype.name}: {error}.",
+                fix="use a wider dtype, or convert the array first.",
+            ) from None  # fmt: skip
+    if isinstance(x, np.generic):
+        return x if x.dtype == dtype else dtype.type(x)
+    if spec_of(x).dtype == dtype:
+        return x
+    return convert(x, dtype=dtype)
+
+
+def promote(*xs: Any, where: str = "promotion", to: Any = None) -> list[Value]:
+    """The operands in their common dtype. `to` maps the common dtype to the one wanted (division leaves the integers)."""
+    operands = [as_operand(x, where) for x in xs]
+    dtype = result_dtype(*operands, where=where)
+    if to is not None:
+        dtype = to(dtype)
+    return [astype(x, dtype, where) for x in operands]
+
+
+def broadcast(*xs: Value, where: str = "broadcast") -> list[Value]:
+    """The operands in their common shape.
+
+    Raises:   ShapeError: the shapes do not broadcast.
+    """
+    shapes = [np.shape(x) for x in xs]
+    if all(shape == shapes[0] for shape in shapes):
+        return list(xs)
+    try:
+        shape = np.broadcast_shapes(*shapes) if max(map(len, shapes)) <= 32 else _broadcast_shapes(shapes)
+    except ValueError:
+        raise user_error(
+            ShapeError, where, f"shapes {' and '.join(str(s) for s in shapes)} do not broadcast together.",
+            operands={f"operand {i}": spec_of(x) for i, x in enumerate(xs)},
+            fix="make sizes equal or 1, counted from the last axis; insert axes with x[:, None].",
+        ) from None  # fmt: skip
+    return [broadcast_to_shape(x, shape) for x in xs]
+
+
+def _broadcast_shapes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    ndim = max(map(len, shapes))
+    result = []
+    for sizes in zip(*[(1,) * (ndim - len(shape)) + shape for shape in shapes], strict=True):
+        wide = {n for n in sizes if n != 1}
+        if len(wide) > 1:
+            raise ValueError("shapes do not broadcast")
+        result.append(wide.pop() if wide else 1)
+    return tuple(result)
+
+
+def broadcast_to_shape(x: Value, shape: tuple[int, ...]) -> Value:
+    """`x` broadcast to `shape`; itself where it has that shape."""
+    return x if np.shape(x) == shape else broadcast_to(x, shape=shape)
+
+
+def apply(command: Command, *xs: Any, where: str = "", to: Any = None) -> Value:
+    """An elementwise command on operands of any dtypes and shapes, promoted and broadcast as NumPy does."""
+    where = where or command.name.rstrip("_")
+    operands = [as_operand(x, where) for x in xs]
+    weak = all(is_weak(x) for x in operands)
+    result = command(*broadcast(*promote(*operands, where=where, to=to), where=where))
+    return result.as_weak() if weak and result.spec.dtype != dtypes.bool_ else result

@@ -1,0 +1,227 @@
+"""Reductions over axes, arg-reductions and cumulative commands. `axes` are counted from the front and are removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands.elementwise import (
+    BITS,
+    NUMERIC,
+    ORDERED,
+    Accepts,
+    convert,
+    equal,
+    full,
+    greater,
+    less,
+    maximum,
+    minimum,
+    mul,
+    select,
+)
+from nnc.commands.rules import (
+    Derivative,
+    Linear,
+    Tangents,
+    Value,
+    batch_with,
+    check_axes,
+    check_axis,
+    check_dtype,
+    linear_in,
+)
+from nnc.commands.shape import broadcast_to, concatenate, flip, slice_axis
+from nnc.errors import ShapeError, user_error
+from nnc.graph import Command, TensorSpec, register
+
+Shape = tuple[int, ...]
+
+
+def _kept(ndim: int, axes: Shape) -> Shape:
+    return tuple(i for i in range(ndim) if i not in axes)
+
+
+def _reduction(
+    name: str,
+    function: Callable[..., Any],
+    *,
+    accepts: Accepts = NUMERIC,
+    derivative: Derivative | None = None,
+    needs_elements: bool = False,
+) -> Command:
+    def infer(x: TensorSpec, *, axes: Shape) -> TensorSpec:
+        check_dtype(name, x, *accepts)
+        axes = check_axes(name, axes, x.ndim)
+        if needs_elements and any(x.shape[axis] == 0 for axis in axes):
+            raise user_error(
+                ShapeError, name, "it has no value over an axis of size 0.", operands={"x": x},
+                fix="reduce a non-empty axis, or handle the empty case before.",
+            )  # fmt: skip
+        return x.update(shape=tuple(x.shape[i] for i in _kept(x.ndim, axes)))
+
+    def reference(x: Any, *, axes: Shape) -> Any:
+        with np.errstate(all="ignore"):
+            return np.asarray(function(x.astype(dtypes.accumulator(x.dtype), copy=False), axes)).astype(x.dtype, copy=False)
+
+    return register(
+        name,
+        infer=infer,
+        reference=reference,
+        derivative=derivative,
+        batch=batch_with(name, _shift_axes),
+        cost=lambda x, axes: x.size,
+    )
+
+
+def _shift_axes(params: dict[str, Any]) -> dict[str, Any]:
+    return {**params, "axes": tuple(axis + 1 for axis in params["axes"])}
+
+
+def expand(x: Value, like: TensorSpec, axes: Shape) -> Value:
+    """`x` broadcast along the `axes` that a reduction of `like` removed."""
+    return broadcast_to(x, shape=like.shape, axes=_kept(like.ndim, axes))
+
+
+reduce_sum = _reduction(
+    "reduce_sum",
+    lambda x, axes: np.sum(x, axes, dtype=x.dtype),
+    derivative=linear_in("reduce_sum", {0: lambda ct, x, axes: expand(ct, x.spec, axes)}),
+)
+
+
+def _extremum_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axes: Shape) -> Tangents:
+    """The tangent is that of the extreme element; equal ones share it equally."""
+    x = primals[0]
+    at = convert(equal(x, expand(outputs[0], x.spec, axes)), dtype=x.spec.dtype)
+    share = at / expand(reduce_sum(at, axes=axes), x.spec, axes)
+    return (reduce_sum(mul(tangents[0], share), axes=axes),)
+
+
+reduce_max = _reduction("reduce_max", np.max, accepts=ORDERED, needs_elements=True, derivative=Derivative(_extremum_jvp))
+reduce_min = _reduction("reduce_min", np.min, accepts=ORDERED, needs_elements=True, derivative=Derivative(_extremum_jvp))
+
+
+def _prod_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axes: Shape) -> Tangents:
+    """Each element's partial is the product of the others: of those before it and of those after it, so zeros are no trouble."""
+    x, t = primals[0], tangents[0]
+    for axis in sorted(axes, reverse=True):
+        others = mul(_exclusive_prod(x, axis), flip(_exclusive_prod(flip(x, axes=(axis,)), axis), axes=(axis,)))
+        t = reduce_sum(mul(t, others), axes=(axis,))
+        x = reduce_prod(x, axes=(axis,))
+    return (t,)
+
+
+def _exclusive_prod(x: Value, axis: int) -> Value:
+    first = full(shape=tuple(1 if i == axis else n for i, n in enumerate(x.spec.shape)), dtype=x.spec.dtype, value=1)
+    if x.spec.shape[axis] == 0:
+        return x
+    return concatenate(first, slice_axis(cumprod(x, axis=axis), axis, 0, x.spec.shape[axis] - 1), axis=axis)
+
+
+reduce_prod = _reduction("reduce_prod", lambda x, axes: np.prod(x, axes, dtype=x.dtype), derivative=Derivative(_prod_jvp))
+reduce_and = _reduction("reduce_and", lambda x, axes: np.bitwise_and.reduce(x, axes), accepts=BITS)
+reduce_or = _reduction("reduce_or", lambda x, axes: np.bitwise_or.reduce(x, axes), accepts=BITS)
+
+
+def _arg_reduction(name: str, function: Callable[..., Any]) -> Command:
+    def infer(x: TensorSpec, *, axis: int) -> TensorSpec:
+        check_dtype(name, x, *ORDERED)
+        axis = check_axis(name, axis, x.ndim)
+        if x.shape[axis] == 0:
+            raise user_error(
+                ShapeError, name, f"axis {axis} has size 0, so there is no element to name.", operands={"x": x},
+                fix="reduce a non-empty axis.",
+            )  # fmt: skip
+        return x.update(shape=tuple(n for i, n in enumerate(x.shape) if i != axis), dtype=dtypes.int64)
+
+    return register(
+        name,
+        infer=infer,
+        reference=lambda x, *, axis: np.asarray(function(x, axis)),
+        batch=batch_with(name, lambda params: {"axis": params["axis"] + 1}),
+        cost=lambda x, axis: x.size,
+    )
+
+
+def _as_float32(x: Any) -> Any:
+    return x.astype(dtypes.accumulator(x.dtype), copy=False)
+
+
+argmax = _arg_reduction("argmax", lambda x, axis: np.argmax(_as_float32(x), axis))
+argmin = _arg_reduction("argmin", lambda x, axis: np.argmin(_as_float32(x), axis))
+
+# -- cumulative --------------------------------------------------------------------------------------------------------
+
+
+def _cumulative(
+    name: str, function: Callable[..., Any], *, accepts: Accepts = NUMERIC, derivative: Derivative | None = None
+) -> Command:
+    def infer(x: TensorSpec, *, axis: int) -> TensorSpec:
+        check_dtype(name, x, *accepts)
+        check_axis(name, axis, x.ndim)
+        return x
+
+    def reference(x: Any, *, axis: int) -> Any:
+        with np.errstate(all="ignore"):
+            return function(_as_float32(x), axis).astype(x.dtype, copy=False)
+
+    return register(
+        name,
+        infer=infer,
+        reference=reference,
+        derivative=derivative,
+        batch=batch_with(name, lambda params: {"axis": params["axis"] + 1}),
+        cost=lambda x, axis: x.size,
+    )
+
+
+def _reverse_cumsum(ct: Value, x: Linear, *, axis: int) -> Value:
+    return flip(cumsum(flip(ct, axes=(axis,)), axis=axis), axes=(axis,))
+
+
+cumsum = _cumulative(
+    "cumsum", lambda x, axis: np.cumsum(x, axis, dtype=x.dtype), derivative=linear_in("cumsum", {0: _reverse_cumsum})
+)
+
+
+def _cumprod_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axis: int) -> Tangents:
+    """Doubling (Blelloch's scan on pairs (p, s), s = ds of the product), so that zeros need no division: log2(n) steps."""
+    p, s = primals[0], tangents[0]
+    n, step = p.spec.shape[axis], 1
+    while step < n:
+        head_p, head_s = slice_axis(p, axis, 0, step), slice_axis(s, axis, 0, step)
+        left_p, left_s = slice_axis(p, axis, 0, n - step), slice_axis(s, axis, 0, n - step)
+        right_p, right_s = slice_axis(p, axis, step, n), slice_axis(s, axis, step, n)
+        p = concatenate(head_p, mul(left_p, right_p), axis=axis)
+        s = concatenate(head_s, mul(left_s, right_p) + mul(left_p, right_s), axis=axis)
+        step *= 2
+    return (s,)
+
+
+cumprod = _cumulative("cumprod", lambda x, axis: np.cumprod(x, axis, dtype=x.dtype), derivative=Derivative(_cumprod_jvp))
+
+
+def _running_extremum(pick: Command, beats: Command) -> Derivative:
+    """The tangent of the element that holds the record (the first of equal ones), by doubling."""
+
+    def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axis: int) -> Tangents:
+        p, s = primals[0], tangents[0]
+        n, step = p.spec.shape[axis], 1
+        while step < n:
+            head_p, head_s = slice_axis(p, axis, 0, step), slice_axis(s, axis, 0, step)
+            left_p, left_s = slice_axis(p, axis, 0, n - step), slice_axis(s, axis, 0, n - step)
+            right_p, right_s = slice_axis(p, axis, step, n), slice_axis(s, axis, step, n)
+            p = concatenate(head_p, pick(left_p, right_p), axis=axis)
+            s = concatenate(head_s, select(beats(right_p, left_p), right_s, left_s), axis=axis)
+            step *= 2
+        return (s,)
+
+    return Derivative(jvp)
+
+
+cummax = _cumulative("cummax", np.maximum.accumulate, accepts=ORDERED, derivative=_running_extremum(maximum, greater))
+cummin = _cumulative("cummin", np.minimum.accumulate, accepts=ORDERED, derivative=_running_extremum(minimum, less))

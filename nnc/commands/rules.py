@@ -1,0 +1,225 @@
+"""The columns that transforms and lowering read, the types of their cells, and constructors for the common cases.
+
+A family's file registers each of its commands with all that is true of it. Values in rules are arrays or tracers and
+support NumPy operators; a tangent or cotangent that is zero by construction is `None`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from nnc.dtypes import is_inexact
+from nnc.errors import DTypeError, ShapeError, user_error
+from nnc.graph import Attribute, TensorSpec
+from nnc.graph import command as get_command
+from nnc.graph.builder import check_same_dtype
+
+Value = Any  # an array or a tracer
+Tangents = tuple[Value | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """Stands, in a transpose rule, for an operand in which the node is linear; it has a spec but no value."""
+
+    spec: TensorSpec
+
+
+class JvpRule(Protocol):
+    """`(primals, tangents, outputs, **params) -> tangents of the outputs`; None is a zero tangent.
+
+    A rule reads of `primals` and `outputs` only what it needs: what it does not touch is not kept for the backward pass.
+    """
+
+    def __call__(self, primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], **params: Any) -> Tangents: ...
+
+
+class TransposeRule(Protocol):
+    """`(cotangents, operands, **params) -> cotangents of the operands`.
+
+    `operands` holds `Linear` where a cotangent is wanted and a value elsewhere; the result has None where none is wanted.
+    """
+
+    def __call__(self, cotangents: Tangents, operands: tuple[Value | Linear, ...], **params: Any) -> Tangents: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Derivative:
+    """How a command is differentiated.
+
+    `jvp` is written with ordinary commands, so derivatives of every order exist. `transpose` is given for commands that are
+    linear in some operand. `linearize(primals, tangents, **params) -> (outputs, tangents of the outputs)` overrides `jvp` in
+    reverse mode, for commands that own sub-graphs.
+    """
+
+    jvp: JvpRule | None
+    transpose: TransposeRule | None = None
+    linearize: Callable[..., tuple[Sequence[Value], Tangents]] | None = None
+
+
+class BatchRule(Protocol):
+    """`(size, operands, batched, **params) -> (outputs, batched outputs)`.
+
+    The batch axis of an operand that is batched is its first; outputs likewise carry it first.
+    """
+
+    def __call__(
+        self, size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any
+    ) -> tuple[tuple[Value, ...], tuple[bool, ...]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """In-place facts. `overwrite`: pairs (input, output) that may share memory; `identity`: inputs equal to output 0;
+    `ignores`: inputs whose values are not read."""
+
+    overwrite: tuple[tuple[int, int], ...] = ()
+    identity: tuple[int, ...] = ()
+    ignores: tuple[int, ...] = ()
+
+
+derivative: Attribute[Derivative] = Attribute("derivative", "how the command is differentiated")
+batch: Attribute[BatchRule] = Attribute("batch", "how the command runs over a leading batch axis")
+alias: Attribute[str] = Attribute(
+    "alias", "'view': output 0 is a view of input 0; 'parts': the inputs are disjoint parts of output 0"
+)
+inplace: Attribute[InPlace] = Attribute("inplace", "which inputs the command may overwrite, pass on or ignore")
+cost: Attribute[Callable[..., int]] = Attribute("cost", "(*specs, **params) -> floating-point operations")
+scalar: Attribute[str | Callable[..., Any]] = Attribute("scalar", "the scalar expression that code generators print")
+effect: Attribute[str] = Attribute("effect", "'random', 'debug' … for commands that must be neither merged nor removed")
+
+
+# -- shared checks -----------------------------------------------------------------------------------------------------
+
+
+def check_same_spec(where: str, specs: Sequence[TensorSpec]) -> TensorSpec:
+    """The one shape and dtype of all `specs`; raises where they differ (commands neither broadcast nor convert)."""
+    check_same_dtype(where, specs)
+    if any(spec.shape != specs[0].shape for spec in specs):
+        raise user_error(
+            ShapeError, where, f"shapes differ: {', '.join(str(spec.shape) for spec in specs)}.",
+            operands={f"input {i}": spec for i, spec in enumerate(specs)},
+            fix="broadcast them to one shape first, with nnp.broadcast_to or broadcast_to in a hand-built graph.",
+        )  # fmt: skip
+    return specs[0]
+
+
+def check_dtype(where: str, spec: TensorSpec, accepts: Callable[[Any], bool], wanted: str, name: str = "x") -> None:
+    """Raises DTypeError unless `accepts(spec.dtype)`."""
+    if not accepts(spec.dtype):
+        raise user_error(
+            DTypeError, where, f"{name} must be {wanted}, it is {spec.dtype.name}.",
+            operands={name: spec}, fix=f"convert it, for example with {name}.astype(...).",
+        )  # fmt: skip
+
+
+def check_axis(where: str, axis: int, ndim: int) -> int:
+    """`axis` counted from the front; raises ShapeError where there is no such axis."""
+    if not -ndim <= axis < ndim:
+        raise user_error(
+            ShapeError, where, f"axis {axis} is out of range for an array of {ndim} axes.",
+            fix=f"use an axis from {-ndim} to {ndim - 1}." if ndim else "a 0-d array has no axes.",
+        )  # fmt: skip
+    return axis % ndim
+
+
+def check_axes(where: str, axes: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """`axes` counted from the front, in the order given; raises where one does not exist or stands twice."""
+    result = tuple(check_axis(where, axis, ndim) for axis in axes)
+    if len(set(result)) != len(result):
+        raise user_error(ShapeError, where, f"axes {tuple(axes)} name one axis twice.", fix="name each axis once.")
+    return result
+
+
+# -- linear commands ---------------------------------------------------------------------------------------------------
+
+
+def linear_in_all(command: str, transpose: TransposeRule) -> Derivative:
+    """For a command that is linear in all its differentiable operands together (a sum of linear maps, one for each).
+
+    Operands whose tangent is zero are replaced by zeros; integer operands (indices) are passed on as they are.
+    """
+
+    def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], **params: Any) -> Tangents:
+        moved = [
+            t if t is not None else p if not is_differentiable(p.spec) else zeros(p.spec)
+            for p, t in zip(primals, tangents, strict=True)
+        ]
+        return (get_command(command)(*moved, **params),)
+
+    return Derivative(jvp, transpose)
+
+
+def linear_in(command: str, transposes: Mapping[int, Callable[..., Value]]) -> Derivative:
+    """For a command that is linear in each of the operands that `transposes` names, separately (a multilinear one).
+
+    `transposes[i](ct, *operands, **params)` is the cotangent of operand i.
+    """
+
+    def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], **params: Any) -> Tangents:
+        total: Value | None = None
+        for i in transposes:
+            if tangents[i] is not None:
+                term = get_command(command)(*primals[:i], tangents[i], *primals[i + 1 :], **params)
+                total = term if total is None else add_tangents(total, term)
+        return (total,)
+
+    def transpose(cotangents: Tangents, operands: tuple[Value | Linear, ...], **params: Any) -> Tangents:
+        return tuple(
+            transposes[i](cotangents[0], *operands, **params) if isinstance(operand, Linear) else None
+            for i, operand in enumerate(operands)
+        )
+
+    return Derivative(jvp, transpose)
+
+
+def is_differentiable(spec: TensorSpec) -> bool:
+    """Whether values of this spec have tangents: real and complex floats do."""
+    return is_inexact(spec.dtype)
+
+
+def zeros(spec: TensorSpec) -> Value:
+    """A zero value of `spec`."""
+    return get_command("full")(shape=spec.shape, dtype=spec.dtype, value=0)
+
+
+def add_tangents(a: Value | None, b: Value | None) -> Value | None:
+    """The sum of two tangents of one spec, either of which may be zero."""
+    if a is None or b is None:
+        return b if a is None else a
+    return get_command("add")(a, b)
+
+
+# -- batching ----------------------------------------------------------------------------------------------------------
+
+
+def batch_elementwise(command: str) -> BatchRule:
+    """Adds the leading axis to every operand."""
+
+    def rule(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Any:
+        moved = [lead(size, x, is_batched) for x, is_batched in zip(operands, batched, strict=True)]
+        return (get_command(command)(*moved, **params),), (True,)
+
+    return rule
+
+
+def lead(size: int, x: Value, is_batched: bool) -> Value:
+    """`x` with a leading batch axis: itself where it has one, else broadcast along a new one."""
+    if is_batched:
+        return x
+    shape = x.spec.shape
+    return get_command("broadcast_to")(x, shape=(size, *shape), axes=tuple(range(1, len(shape) + 1)))
+
+
+def batch_with(command: str, shift: Callable[[dict[str, Any]], dict[str, Any]]) -> BatchRule:
+    """Adds the leading axis to every operand and changes the parameters by `shift` (axes move up by one)."""
+
+    def rule(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Any:
+        moved = [lead(size, x, is_batched) for x, is_batched in zip(operands, batched, strict=True)]
+        outputs = get_command(command)(*moved, **shift(params))
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        return outputs, (True,) * len(outputs)
+
+    return rule

@@ -1,0 +1,399 @@
+"""Commands that move elements without computing: views (`alias` = 'view'), joins and padding.
+
+All are linear; a view's transpose scatters into zeros, a broadcast's sums.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands.elementwise import add, full
+from nnc.commands.rules import (
+    Linear,
+    Tangents,
+    Value,
+    batch_with,
+    check_axes,
+    check_axis,
+    lead,
+    linear_in,
+    linear_in_all,
+    zeros,
+)
+from nnc.errors import ArgumentError, DTypeError, GraphError, ShapeError, user_error
+from nnc.graph import Box, TensorSpec, check_same_dtype, first_overlap, register
+from nnc.graph import command as get_command
+
+Shape = tuple[int, ...]
+
+
+def _check_sizes(where: str, shape: Sequence[int]) -> None:
+    if any(n < 0 for n in shape):
+        raise user_error(ShapeError, where, f"shape {tuple(shape)} has a negative size.", fix="give sizes of 0 or more.")
+
+
+def _no_cost(*specs: TensorSpec, **params: Any) -> int:
+    return 0
+
+
+# -- broadcast ---------------------------------------------------------------------------------------------------------
+
+
+def _broadcast_infer(x: TensorSpec, *, shape: Shape, axes: Shape | None = None) -> TensorSpec:
+    _check_sizes("broadcast_to", shape)
+    where = broadcast_axes(x.ndim, shape, axes)
+    rising = list(where) == sorted(set(where)) and all(0 <= axis < len(shape) for axis in where)
+    if len(where) != x.ndim or not rising or any(n not in (1, shape[axis]) for n, axis in zip(x.shape, where, strict=True)):
+        raise user_error(
+            ShapeError, "broadcast_to", f"shape {x.shape} does not broadcast to {tuple(shape)}.",
+            operands={"x": x}, fix="every axis of x must have the target's size or size 1, aligned at the last axis.",
+        )  # fmt: skip
+    return x.update(shape=tuple(shape))
+
+
+def broadcast_axes(ndim: int, shape: Shape, axes: Shape | None) -> Shape:
+    """The output axis of each input axis: `axes`, or the last ones."""
+    return axes if axes is not None else tuple(range(len(shape) - ndim, len(shape)))
+
+
+def _broadcast_reference(x: Any, *, shape: Shape, axes: Shape | None = None) -> Any:
+    where = broadcast_axes(x.ndim, shape, axes)
+    if len(where) != x.ndim:
+        return np.broadcast_to(x, shape)
+    full_shape = [1] * len(shape)
+    for n, axis in zip(x.shape, where, strict=True):
+        full_shape[axis] = n
+    return np.broadcast_to(x.reshape(full_shape), shape)
+
+
+def _broadcast_transpose(ct: Value, x: Linear, *, shape: Shape, axes: Shape | None = None) -> Value:
+    where = broadcast_axes(x.spec.ndim, shape, axes)
+    kept = {axis for axis, n in zip(where, x.spec.shape, strict=True) if n == shape[axis]}
+    summed = tuple(axis for axis in range(len(shape)) if axis not in kept)
+    if summed:
+        ct = get_command("reduce_sum")(ct, axes=summed)
+    return reshape(ct, shape=x.spec.shape) if ct.spec.shape != x.spec.shape else ct
+
+
+def _broadcast_shift(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Any:
+    shape, axes = params["shape"], params.get("axes")
+    where = broadcast_axes(operands[0].spec.ndim - 1, shape, axes)
+    return (broadcast_to(operands[0], shape=(size, *shape), axes=(0, *(axis + 1 for axis in where))),), (True,)
+
+
+broadcast_to = register(
+    "broadcast_to",
+    infer=_broadcast_infer,
+    reference=_broadcast_reference,
+    derivative=linear_in("broadcast_to", {0: _broadcast_transpose}),
+    batch=_broadcast_shift,
+    alias="view",
+    cost=_no_cost,
+)
+
+# -- reshape, transpose ------------------------------------------------------------------------------------------------
+
+
+def _reshape_infer(x: TensorSpec, *, shape: Shape) -> TensorSpec:
+    _check_sizes("reshape", shape)
+    if math.prod(shape) != x.size:
+        raise user_error(
+            ShapeError, "reshape", f"{x.size} elements do not fit into shape {tuple(shape)} of {math.prod(shape)}.",
+            operands={"x": x}, fix="give a shape with as many elements; one size may be -1 in nnp.reshape.",
+        )  # fmt: skip
+    return x.update(shape=tuple(shape))
+
+
+reshape = register(
+    "reshape",
+    infer=_reshape_infer,
+    reference=lambda x, *, shape: x.reshape(shape),
+    derivative=linear_in("reshape", {0: lambda ct, x, shape: reshape(ct, shape=x.spec.shape)}),
+    batch=lambda size, operands, batched, shape: ((reshape(operands[0], shape=(size, *shape)),), (True,)),
+    alias="view",
+    cost=_no_cost,
+)
+
+
+def _transpose_infer(x: TensorSpec, *, permutation: Shape) -> TensorSpec:
+    if sorted(permutation) != list(range(x.ndim)):
+        raise user_error(
+            ShapeError, "transpose", f"{tuple(permutation)} is no permutation of the {x.ndim} axes.",
+            operands={"x": x}, fix=f"name each of the axes 0 to {x.ndim - 1} once.",
+        )  # fmt: skip
+    return x.update(shape=tuple(x.shape[axis] for axis in permutation))
+
+
+def invert_permutation(permutation: Sequence[int]) -> Shape:
+    """The permutation that undoes `permutation`."""
+    inverse = [0] * len(permutation)
+    for i, axis in enumerate(permutation):
+        inverse[axis] = i
+    return tuple(inverse)
+
+
+transpose = register(
+    "transpose",
+    infer=_transpose_infer,
+    reference=lambda x, *, permutation: x.transpose(permutation),
+    derivative=linear_in(
+        "transpose", {0: lambda ct, x, permutation: transpose(ct, permutation=invert_permutation(permutation))}
+    ),
+    batch=batch_with("transpose", lambda p: {"permutation": (0, *(axis + 1 for axis in p["permutation"]))}),
+    alias="view",
+    cost=_no_cost,
+)
+
+# -- slice, flip -------------------------------------------------------------------------------------------------------
+
+
+def _slice_infer(x: TensorSpec, *, start: Shape, limit: Shape, stride: Shape) -> TensorSpec:
+    if not len(start) == len(limit) == len(stride) == x.ndim:
+        raise user_error(
+            ShapeError, "slice", f"start {start}, limit {limit} and stride {stride} must have one entry for each of {x.ndim} axes.",
+            operands={"x": x}, fix="give one start, limit and stride for each axis.",
+        )  # fmt: skip
+    for axis, (a, b, s, n) in enumerate(zip(start, limit, stride, x.shape, strict=True)):
+        if not (0 <= a <= b <= n and s >= 1):
+            raise user_error(
+                ShapeError, "slice", f"{a}:{b}:{s} does not lie within axis {axis}, which has size {n}.",
+                operands={"x": x}, fix="choose 0 <= start <= limit <= size and a stride of at least 1.",
+            )  # fmt: skip
+    return x.update(shape=tuple(-(-(b - a) // s) for a, b, s in zip(start, limit, stride, strict=True)))
+
+
+def _slice_transpose(ct: Value, x: Linear, *, start: Shape, limit: Shape, stride: Shape) -> Value:
+    """Writes the cotangent into zeros: the untouched part of `x` has gradient 0."""
+    if all(s == 1 for s in stride):
+        return assemble(ct, shape=x.spec.shape, dtype=ct.spec.dtype, starts=(start,))
+    interior = tuple(s - 1 if n else 0 for s, n in zip(stride, ct.spec.shape, strict=True))
+    covered = [n + max(0, n - 1) * gap for n, gap in zip(ct.spec.shape, interior, strict=True)]
+    high = tuple(n - a - c for n, a, c in zip(x.spec.shape, start, covered, strict=True))
+    nothing = full(shape=(), dtype=ct.spec.dtype, value=0)
+    return pad(ct, nothing, low=start, high=high, interior=interior)
+
+
+def _slice_batch(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Any:
+    moved = {"start": (0, *params["start"]), "limit": (size, *params["limit"]), "stride": (1, *params["stride"])}
+    return (slice_(operands[0], **moved),), (True,)
+
+
+slice_ = register(
+    "slice",
+    infer=_slice_infer,
+    reference=lambda x, *, start, limit, stride: x[tuple(map(slice, start, limit, stride))],
+    derivative=linear_in("slice", {0: _slice_transpose}),
+    batch=_slice_batch,
+    alias="view",
+    cost=_no_cost,
+)
+
+
+def slice_axis(x: Value, axis: int, start: int, limit: int) -> Value:
+    """`x[..., start:limit, ...]` on one axis."""
+    shape = x.spec.shape
+    return slice_(
+        x,
+        start=tuple(start if i == axis else 0 for i in range(len(shape))),
+        limit=tuple(limit if i == axis else n for i, n in enumerate(shape)),
+        stride=(1,) * len(shape),
+    )
+
+
+def _flip_infer(x: TensorSpec, *, axes: Shape) -> TensorSpec:
+    check_axes("flip", axes, x.ndim)
+    return x
+
+
+flip = register(
+    "flip",
+    infer=_flip_infer,
+    reference=lambda x, *, axes: np.flip(x, axes),
+    derivative=linear_in("flip", {0: lambda ct, x, axes: flip(ct, axes=axes)}),
+    batch=batch_with("flip", lambda p: {"axes": tuple(axis + 1 for axis in p["axes"])}),
+    alias="view",
+    cost=_no_cost,
+)
+
+# -- joins -------------------------------------------------------------------------------------------------------------
+
+
+def _concatenate_infer(*specs: TensorSpec, axis: int) -> TensorSpec:
+    if not specs:
+        raise user_error(ArgumentError, "concatenate", "there is nothing to join.", fix="pass at least one array.")
+    check_same_dtype("concatenate", specs)
+    axis = check_axis("concatenate", axis, specs[0].ndim)
+    for i, spec in enumerate(specs):
+        if spec.ndim != specs[0].ndim or any(
+            a != b for k, (a, b) in enumerate(zip(spec.shape, specs[0].shape, strict=True)) if k != axis
+        ):
+            raise user_error(
+                ShapeError, "concatenate", f"array {i} differs from array 0 on another axis than {axis}.",
+                operands={"array 0": specs[0], f"array {i}": spec}, fix="give all arrays the same shape but for the axis to join.",
+            )  # fmt: skip
+    shape = list(specs[0].shape)
+    shape[axis] = sum(spec.shape[axis] for spec in specs)
+    return specs[0].update(shape=tuple(shape))
+
+
+def _concatenate_transpose(cotangents: Tangents, operands: tuple[Value | Linear, ...], *, axis: int) -> Tangents:
+    ct = cotangents[0]
+    axis = axis % ct.spec.ndim
+    parts, at = [], 0
+    for operand in operands:
+        n = operand.spec.shape[axis]
+        parts.append(slice_axis(ct, axis, at, at + n) if isinstance(operand, Linear) else None)
+        at += n
+    return tuple(parts)
+
+
+concatenate = register(
+    "concatenate",
+    None,
+    infer=_concatenate_infer,
+    reference=lambda *xs, axis: np.concatenate(xs, axis),
+    derivative=linear_in_all("concatenate", _concatenate_transpose),
+    batch=batch_with("concatenate", lambda p: {"axis": p["axis"] + 1 if p["axis"] >= 0 else p["axis"]}),
+    alias="parts",
+    cost=_no_cost,
+)
+
+
+def _assemble_infer(*parts: TensorSpec, shape: Shape, dtype: Any, starts: tuple[Shape, ...]) -> TensorSpec:
+    if parts:
+        check_same_dtype("assemble", (TensorSpec((), dtype), *parts))
+    boxes = [Box.within(shape, start, part.shape) for start, part in zip(starts, parts, strict=True)]
+    clash = first_overlap(boxes)
+    if clash is not None:
+        i, j = clash
+        raise user_error(
+            GraphError, "assemble", f"parts {i} and {j} overlap: {boxes[i]} and {boxes[j]} of a tensor of shape {tuple(shape)}.",
+            fix="write aliases that do not overlap, or add the two values first.",
+        )  # fmt: skip
+    return TensorSpec(tuple(shape), dtypes.as_dtype(dtype))
+
+
+def _assemble_reference(*parts: Any, shape: Shape, dtype: Any, starts: tuple[Shape, ...]) -> Any:
+    out = np.zeros(shape, dtype)
+    for part, start in zip(parts, starts, strict=True):
+        out[tuple(slice(a, a + n) for a, n in zip(start, part.shape, strict=True))] = part
+    return out
+
+
+def _assemble_transpose(
+    cotangents: Tangents, operands: tuple[Value | Linear, ...], *, shape: Shape, dtype: Any, starts: tuple[Shape, ...]
+) -> Tangents:
+    ct = cotangents[0]
+
+    def part(start: Shape, operand: Linear) -> Value:
+        limit = tuple(a + n for a, n in zip(start, operand.spec.shape, strict=True))
+        return slice_(ct, start=start, limit=limit, stride=(1,) * len(limit))
+
+    return tuple(
+        part(start, operand) if isinstance(operand, Linear) else None for start, operand in zip(starts, operands, strict=True)
+    )
+
+
+def _assemble_batch(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Any:
+    moved = [lead(size, x, is_batched) for x, is_batched in zip(operands, batched, strict=True)]
+    starts = tuple((0, *start) for start in params["starts"])
+    return (assemble(*moved, shape=(size, *params["shape"]), dtype=params["dtype"], starts=starts),), (True,)
+
+
+assemble = register(
+    "assemble",
+    None,
+    infer=_assemble_infer,
+    reference=_assemble_reference,
+    derivative=linear_in_all("assemble", _assemble_transpose),
+    batch=_assemble_batch,
+    alias="parts",
+    cost=_no_cost,
+)
+
+# -- pad ---------------------------------------------------------------------------------------------------------------
+
+
+def _pad_infer(x: TensorSpec, value: TensorSpec, *, low: Shape, high: Shape, interior: Shape) -> TensorSpec:
+    check_same_dtype("pad", (x, value))
+    if value.shape != () or not len(low) == len(high) == len(interior) == x.ndim:
+        raise user_error(
+            ShapeError, "pad", f"low {low}, high {high} and interior {interior} must have one entry for each of {x.ndim} axes, "
+            "and the value must be 0-d.", operands={"x": x, "value": value}, fix="give one amount for each axis.",
+        )  # fmt: skip
+    if min((*low, *high, *interior), default=0) < 0:
+        raise user_error(
+            ShapeError, "pad", f"negative padding: low {low}, high {high}, interior {interior}.", operands={"x": x},
+            fix="slice the array to make it smaller.",
+        )  # fmt: skip
+    return x.update(
+        shape=tuple(a + n + max(0, n - 1) * i + b for n, a, b, i in zip(x.shape, low, high, interior, strict=True))
+    )
+
+
+def _pad_reference(x: Any, value: Any, *, low: Shape, high: Shape, interior: Shape) -> Any:
+    shape = [a + n + max(0, n - 1) * i + b for n, a, b, i in zip(x.shape, low, high, interior, strict=True)]
+    out = np.full(shape, value, x.dtype)
+    if x.size:
+        out[_pad_window(x.shape, low, interior)] = x
+    return out
+
+
+def _pad_window(shape: Shape, low: Shape, interior: Shape) -> tuple[slice, ...]:
+    return tuple(slice(a, a + (n - 1) * (i + 1) + 1, i + 1) for n, a, i in zip(shape, low, interior, strict=True))
+
+
+def _pad_transpose(
+    cotangents: Tangents, operands: tuple[Value | Linear, ...], *, low: Shape, high: Shape, interior: Shape
+) -> Tangents:
+    ct = cotangents[0]
+    x, value = operands
+    shape = x.spec.shape
+    if 0 in shape:
+        inner = zeros(x.spec)
+    else:
+        window = _pad_window(shape, low, interior)
+        inner = slice_(
+            ct,
+            start=tuple(w.start for w in window),
+            limit=tuple(w.stop for w in window),
+            stride=tuple(w.step for w in window),
+        )
+    ct_value = None
+    if isinstance(value, Linear):
+        axes = tuple(range(ct.spec.ndim))
+        total = get_command("reduce_sum")
+        ct_value = add(total(ct, axes=axes), -total(inner, axes=axes))
+    return inner if isinstance(x, Linear) else None, ct_value
+
+
+def _pad_batch(
+    size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], *, low: Shape, high: Shape, interior: Shape
+) -> Any:
+    x, value = operands
+    if batched[1]:  # pads with zeros, then puts each row's value where nothing of x is
+        ones = get_command("full")(shape=x.spec.shape[1:] if batched[0] else x.spec.shape, dtype=dtypes.bool_, value=True)
+        false = get_command("full")(shape=(), dtype=dtypes.bool_, value=False)
+        inside = pad(ones, false, low=low, high=high, interior=interior)
+        nothing = get_command("full")(shape=(), dtype=x.spec.dtype, value=0)
+        rows = lead(size, x, batched[0])
+        padded = pad(rows, nothing, low=(0, *low), high=(0, *high), interior=(0, *interior))
+        fill = broadcast_to(value, shape=padded.spec.shape, axes=(0,))
+        return (get_command("select")(lead(size, inside, False), padded, fill),), (True,)
+    return (pad(x, value, low=(0, *low), high=(0, *high), interior=(0, *interior)),), (True,)
+
+
+pad = register(
+    "pad",
+    2,
+    infer=_pad_infer,
+    reference=_pad_reference,
+    derivative=linear_in_all("pad", _pad_transpose),
+    batch=_pad_batch,
+    cost=_no_cost,
+)

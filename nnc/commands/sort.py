@@ -1,0 +1,153 @@
+"""Sorting, the largest elements, and search in sorted arrays.
+
+NaN counts as greater than every number (complex numbers are ordered by real part, then imaginary part, as in NumPy). Sorts
+are stable. A sort is linear where no two elements are equal: its tangent is the operand's, in the same order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands.index import gather, move_axis
+from nnc.commands.rules import Derivative, Tangents, Value, batch_with, check_axis, lead
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.graph import TensorSpec, check_same_dtype, register
+
+NDArray = np.ndarray[Any, Any]
+
+
+def _shift_axis(params: dict[str, Any]) -> dict[str, Any]:
+    return {**params, "axis": params["axis"] + 1}
+
+
+def _order(x: NDArray, axis: int, descending: bool) -> NDArray:
+    x = x.astype(dtypes.accumulator(x.dtype), copy=False)
+    if not descending:
+        return np.argsort(x, axis, kind="stable")
+    # Among equal elements the first comes first in both directions
+    return x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+
+
+def _sort_cost(x: TensorSpec, **params: Any) -> int:
+    n = x.shape[params.get("axis", x.ndim - 1)]
+    return x.size * max(1, n - 1).bit_length()
+
+
+def _sort_infer(x: TensorSpec, *, axis: int, descending: bool) -> TensorSpec:
+    check_axis("sort", axis, x.ndim)
+    return x
+
+
+def _sort_jvp(
+    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axis: int, descending: bool
+) -> Tangents:
+    order = argsort(primals[0], axis=axis, descending=descending, stable=True)
+    return (_along(tangents[0], order, axis),)
+
+
+def _along(x: Value, index: Value, axis: int) -> Value:
+    """`x` at `index` along one axis, row by row."""
+    last = x.spec.ndim - 1
+    axis = axis % x.spec.ndim
+    rows = gather(move_axis(x, axis, last), move_axis(index, axis, last), axes=(last,), batch=last, mode="error")
+    return move_axis(rows, last, axis)
+
+
+sort = register(
+    "sort",
+    infer=_sort_infer,
+    reference=lambda x, *, axis, descending: np.take_along_axis(x, _order(x, axis, descending), axis),
+    derivative=Derivative(_sort_jvp),
+    batch=batch_with("sort", _shift_axis),
+    cost=_sort_cost,
+)
+
+
+def _argsort_infer(x: TensorSpec, *, axis: int, descending: bool, stable: bool) -> TensorSpec:
+    check_axis("argsort", axis, x.ndim)
+    return x.update(dtype=dtypes.int64)
+
+
+argsort = register(
+    "argsort",
+    infer=_argsort_infer,
+    reference=lambda x, *, axis, descending, stable: _order(x, axis, descending),
+    batch=batch_with("argsort", _shift_axis),
+    cost=_sort_cost,
+)
+
+
+def _top_k_infer(x: TensorSpec, *, k: int) -> tuple[TensorSpec, TensorSpec]:
+    if not x.ndim or not 0 <= k <= x.shape[-1]:
+        raise user_error(
+            ShapeError, "top_k", f"there are no {k} largest of {x.shape[-1] if x.ndim else 'no axis'} elements.",
+            operands={"x": x}, fix="choose k from 0 to the size of the last axis.",
+        )  # fmt: skip
+    shape = (*x.shape[:-1], k)
+    return x.update(shape=shape), x.update(shape=shape, dtype=dtypes.int64)
+
+
+def _top_k_reference(x: NDArray, *, k: int) -> tuple[NDArray, NDArray]:
+    order = _order(x, x.ndim - 1, True)[..., :k]
+    return np.take_along_axis(x, order, -1), order
+
+
+def _top_k_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, k: int) -> Tangents:
+    return _along(tangents[0], outputs[1], -1), None
+
+
+top_k = register(
+    "top_k",
+    1,
+    2,
+    infer=_top_k_infer,
+    reference=_top_k_reference,
+    derivative=Derivative(_top_k_jvp),
+    batch=batch_with("top_k", lambda params: params),
+    cost=_sort_cost,
+)
+
+
+def _searchsorted_infer(steps: TensorSpec, values: TensorSpec, *, side: str) -> TensorSpec:
+    """Sorted rows B + (n,) and values B + S give the place, B + S, where each value would be inserted in its row."""
+    check_same_dtype("searchsorted", (steps, values))
+    if side not in ("left", "right"):
+        raise user_error(ArgumentError, "searchsorted", f"side={side!r} is unknown.", fix="use 'left' or 'right'.")
+    if not steps.ndim or values.shape[: steps.ndim - 1] != steps.shape[:-1]:
+        raise user_error(
+            ShapeError, "searchsorted", f"sorted rows of shape {steps.shape} do not fit values of shape {values.shape}.",
+            operands={"sorted": steps, "values": values},
+            fix="give a 1-d sorted array, or values whose first axes are those of the sorted rows.",
+        )  # fmt: skip
+    return values.update(dtype=dtypes.int64)
+
+
+def _searchsorted_reference(steps: NDArray, values: NDArray, *, side: str) -> NDArray:
+    out = np.zeros(values.shape, np.int64)
+    if steps.size and values.size:
+        wide = dtypes.accumulator(steps.dtype)
+        rows = steps.astype(wide, copy=False).reshape(-1, steps.shape[-1])
+        wanted = values.astype(wide, copy=False).reshape(len(rows), -1)
+        for row, sought, found in zip(rows, wanted, out.reshape(len(rows), -1), strict=True):
+            found[:] = row.searchsorted(sought, "left" if side == "left" else "right")
+    return out
+
+
+def _searchsorted_batch(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], *, side: str) -> Any:
+    steps, values = operands
+    if not batched[0] and steps.spec.ndim == 1:
+        return (searchsorted(steps, values, side=side),), (True,)
+    return (searchsorted(lead(size, steps, batched[0]), lead(size, values, batched[1]), side=side),), (True,)
+
+
+searchsorted = register(
+    "searchsorted",
+    2,
+    infer=_searchsorted_infer,
+    reference=_searchsorted_reference,
+    batch=_searchsorted_batch,
+    cost=lambda steps, values, side: values.size * max(1, steps.shape[-1]).bit_length(),
+)

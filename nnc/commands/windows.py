@@ -1,0 +1,107 @@
+"""Sliding windows over the last axes of an array: the geometry that convolution and pooling share."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from nnc.errors import ArgumentError, ShapeError, user_error
+
+Shape = tuple[int, ...]
+Padding = tuple[tuple[int, int], ...]
+
+
+def window_shape(
+    where: str,
+    spatial: Shape,
+    window: Shape,
+    stride: Shape,
+    padding: Padding,
+    dilation: Shape,
+    operands: Mapping[str, Any] | None = None,
+) -> Shape:
+    """How many windows fit along each axis: floor((n + low + high - dilation · (window - 1) - 1) / stride) + 1.
+
+    Raises:   ArgumentError: a parameter has another number of axes, or a value that makes no sense.
+              ShapeError: a window is bigger than the padded input.
+    Example:  >>> window_shape("conv", (8, 8), (3, 3), (2, 1), ((1, 1), (0, 0)), (1, 2))
+              (4, 4)
+    """
+    for name, value in (("window", window), ("stride", stride), ("padding", padding), ("dilation", dilation)):
+        if len(value) != len(spatial):
+            raise user_error(
+                ArgumentError, where, f"{name} {value} has {len(value)} entries, the input has {len(spatial)} spatial axes.",
+                operands=operands, fix=f"give {name} one entry for each spatial axis.",
+            )  # fmt: skip
+    for name, value in (("window", window), ("stride", stride), ("dilation", dilation)):
+        if min(value, default=1) < 1:
+            raise user_error(
+                ArgumentError, where, f"{name} {value} has an entry below 1.", operands=operands, fix=f"use a {name} of 1 or more."
+            )
+    if min(itertools.chain(*padding), default=0) < 0:
+        raise user_error(
+            ArgumentError, where, f"padding {padding} has a negative entry.", operands=operands,
+            fix="slice the input to make it smaller.",
+        )  # fmt: skip
+    return tuple(
+        _count(where, axis, n, window[axis], stride[axis], padding[axis], dilation[axis], operands)
+        for axis, n in enumerate(spatial)
+    )
+
+
+def _count(
+    where: str,
+    axis: int,
+    n: int,
+    window: int,
+    stride: int,
+    padding: tuple[int, int],
+    dilation: int,
+    operands: Mapping[str, Any] | None,
+) -> int:
+    reach, padded = dilation * (window - 1) + 1, n + sum(padding)
+    if reach > padded:
+        raise user_error(
+            ShapeError, where,
+            f"spatial axis {axis}: the window covers {reach} elements, the padded input has {padded} ({n} with padding {padding}).",
+            operands=operands, fix="use a smaller window or dilation, or more padding.",
+        )  # fmt: skip
+    return (padded - reach) // stride + 1
+
+
+def pad_spatial(x: Any, padding: Padding, value: Any = 0) -> Any:
+    """`x` with its last axes padded by `value`; itself where nothing is to be padded."""
+    if not any(itertools.chain(*padding)):
+        return x
+    return np.pad(x, [(0, 0)] * (x.ndim - len(padding)) + list(padding), constant_values=value)
+
+
+def crop_spatial(x: Any, padding: Padding) -> Any:
+    """Undoes `pad_spatial`."""
+    return x[(..., *(slice(low, n - high) for n, (low, high) in zip(x.shape[x.ndim - len(padding) :], padding, strict=True)))]
+
+
+def offsets(window: Shape, stride: Shape, dilation: Shape, out: Shape) -> Iterator[tuple[Shape, tuple[Any, ...]]]:
+    """For each place in the window, in row-major order, the index of the elements that all windows have there."""
+    for place in itertools.product(*map(range, window)):
+        firsts = [k * d for k, d in zip(place, dilation, strict=True)]
+        yield place, (..., *(slice(a, a + (n - 1) * s + 1, s) for a, n, s in zip(firsts, out, stride, strict=True)))
+
+
+def sliding(x: Any, window: Shape, stride: Shape, dilation: Shape, out: Shape) -> Any:
+    """A view (*leading, *window, *out) of the windows of a padded input (*leading, *spatial)."""
+    rank = len(window)
+    steps = x.strides[x.ndim - rank :]
+    return np.lib.stride_tricks.as_strided(
+        x,
+        (*x.shape[: x.ndim - rank], *window, *out),
+        (
+            *x.strides[: x.ndim - rank],
+            *(step * d for step, d in zip(steps, dilation, strict=True)),
+            *(step * s for step, s in zip(steps, stride, strict=True)),
+        ),
+        writeable=False,
+    )

@@ -1,0 +1,153 @@
+"""What this machine has: versions, processor, libraries, devices, caches. It only looks; it never fails."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+
+REQUIRED = ("nnc", "numpy", "ml_dtypes", "optree", "safetensors")
+OPTIONAL = {
+    "llvmlite": ("llvmlite",),
+    "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy"),
+    "mpi4py": ("mpi4py",),
+    "onnx": ("onnx",),
+}
+ONEDNN = "onednn-cpu-gomp"
+VECTOR_UNITS = ("avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve")
+ABSENT = "absent"
+
+Section = Mapping[str, str]
+
+
+def collect() -> dict[str, Section]:
+    """All that doctor prints: section -> name -> fact.
+
+    Example:  >>> list(collect())
+              ['versions', 'processor', 'libraries', 'devices', 'caches']
+    """
+    return {
+        "versions": {"python": platform.python_version(), **{name: version_of(name) for name in REQUIRED}},
+        "processor": processor(Path("/proc/cpuinfo")),
+        "libraries": libraries(),
+        "devices": devices(Path("/proc/driver/nvidia/gpus")),
+        "caches": {"on disk": "none", "in memory": "traces and shape rules, until the process ends"},
+    }
+
+
+def to_text(facts: Mapping[str, Section]) -> str:
+    """The facts as aligned lines.
+
+    Example:  >>> print(to_text({"versions": {"python": "3.11.7", "nnc": "0.1.0"}}))
+              versions
+                python  3.11.7
+                nnc     0.1.0
+    """
+    width = max((len(name) for section in facts.values() for name in section), default=0)
+    lines = []
+    for title, section in facts.items():
+        lines += [title, *(f"  {name:{width}}  {fact}" for name, fact in section.items())]
+    return "\n".join(lines)
+
+
+def version_of(*distributions: str) -> str:
+    """The version of the first distribution that is installed, or "absent"."""
+    for name in distributions:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return ABSENT
+
+
+def processor(cpuinfo: Path) -> dict[str, str]:
+    """Model, cores, usable threads and vector units; `cpuinfo` is Linux's file, which may be missing."""
+    rows = [line.partition(":") for line in read_text(cpuinfo).splitlines()]
+    known = {name.strip(): value.strip() for name, _, value in rows if value.strip()}
+    pairs = zip(_values(rows, "physical id"), _values(rows, "core id"), strict=False)
+    cores = len(set(pairs))
+    flags = set((known.get("flags") or known.get("Features") or "").split())
+    found = [unit for unit in VECTOR_UNITS if unit in flags]
+    return {
+        "model": known.get("model name") or platform.processor() or platform.machine() or "unknown",
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": str(cores or os.cpu_count() or "unknown"),
+        "threads": f"{usable_threads()} of {os.cpu_count() or 'unknown'} usable by this process",
+        "vector units": ", ".join(found) or "unknown",
+    }
+
+
+def _values(rows: list[tuple[str, str, str]], wanted: str) -> list[str]:
+    return [value.strip() for name, _, value in rows if name.strip() == wanted]
+
+
+def usable_threads() -> int:
+    """How many hardware threads the process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def libraries() -> dict[str, str]:
+    """NumPy's BLAS and the optional libraries, each with its version or "absent"."""
+    return {
+        "BLAS of numpy": numpy_blas(),
+        "oneDNN": onednn(),
+        "libgomp": libgomp(),
+        **{name: version_of(*distributions) for name, distributions in OPTIONAL.items()},
+    }
+
+
+def numpy_blas() -> str:
+    """Name and version of the BLAS that NumPy was built with."""
+    config = np.show_config(mode="dicts")
+    blas = config.get("Build Dependencies", {}).get("blas", {}) if isinstance(config, dict) else {}
+    return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".rstrip()
+
+
+def onednn() -> str:
+    """Version of the oneDNN wheel and where its shared library is, found in the distribution's list of files."""
+    try:
+        files = metadata.files(ONEDNN) or []
+    except metadata.PackageNotFoundError:
+        return ABSENT
+    shared = [str(file.locate()) for file in files if file.name.startswith("libdnnl.so")]
+    return f"{version_of(ONEDNN)} at {min(shared, key=len)}" if shared else f"{version_of(ONEDNN)}, without its library"
+
+
+def libgomp(name: str = "libgomp.so.1") -> str:
+    """Whether the OpenMP runtime of GCC can be loaded."""
+    try:
+        ctypes.CDLL(name)
+    except OSError as error:
+        return f"{ABSENT}: {error}"
+    return f"{name} loads"
+
+
+def devices(nvidia: Path) -> dict[str, str]:
+    """The CPU, and the NVIDIA GPUs whose driver is loaded; `nvidia` is the driver's folder, which may be missing."""
+    found = {"cpu": "used by nnc"}
+    try:
+        cards = sorted(nvidia.iterdir())
+    except OSError:
+        cards = []
+    for i, card in enumerate(cards):
+        rows = [line.partition(":") for line in read_text(card / "information").splitlines()]
+        model = next(iter(_values(rows, "Model")), "unknown model")
+        found[f"gpu {i}"] = (
+            f"{model} (pip install 'nnc[gpu]' to use it)" if version_of(*OPTIONAL["cupy"]) == ABSENT else model
+        )
+    return found
+
+
+def read_text(path: Path) -> str:
+    """The text of a file; empty where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,161 @@
+"""Dtypes, their kinds, and the promotion lattice.
+
+A dtype is a `numpy.dtype`; bfloat16 comes from ml_dtypes. The lattice is the Array API standard's, completed where that is
+silent: an integer with a float gives the float's dtype, and float16 with bfloat16 gives float32. Python scalars are weak:
+they take the dtype of the array they meet, and only their kind (bool < int < float < complex) can raise it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+DType = np.dtype[Any]
+
+bool_ = np.dtype(np.bool_)
+int8, int16, int32, int64 = (np.dtype(f"i{n}") for n in (1, 2, 4, 8))
+uint8, uint16, uint32, uint64 = (np.dtype(f"u{n}") for n in (1, 2, 4, 8))
+float16, float32, float64 = (np.dtype(f"f{n}") for n in (2, 4, 8))
+bfloat16: DType = np.dtype(ml_dtypes.bfloat16)
+complex64, complex128 = np.dtype("c8"), np.dtype("c16")
+
+SIGNED = (int8, int16, int32, int64)
+UNSIGNED = (uint8, uint16, uint32, uint64)
+FLOATS = (float16, bfloat16, float32, float64)
+COMPLEX = (complex64, complex128)
+ALL = (bool_, *SIGNED, *UNSIGNED, *FLOATS, *COMPLEX)
+BY_NAME = {dtype.name: dtype for dtype in ALL}
+
+DEFAULT_FLOAT, DEFAULT_INT, DEFAULT_COMPLEX = float32, int64, complex64
+
+_KINDS = {dtype: kind for kind, group in enumerate(((bool_,), (*SIGNED, *UNSIGNED), FLOATS, COMPLEX)) for dtype in group}
+_WEAK_DEFAULT = (bool_, DEFAULT_INT, DEFAULT_FLOAT, DEFAULT_COMPLEX)
+
+
+def as_dtype(value: Any) -> DType:
+    """The dtype that `value` names: a dtype, a NumPy scalar type, a Python type or a string.
+
+    Python's `float`, `int` and `complex` name nnc's defaults (float32, int64, complex64).
+
+    Raises:   TypeError: nnc has no such dtype.
+    Example:  >>> as_dtype("bfloat16").itemsize, as_dtype(float).name
+              (2, 'float32')
+    """
+    if value is float:
+        return DEFAULT_FLOAT
+    if value is int:
+        return DEFAULT_INT
+    if value is complex:
+        return DEFAULT_COMPLEX
+    if isinstance(value, str) and value in BY_NAME:
+        return BY_NAME[value]
+    dtype: DType = np.dtype(value).newbyteorder("=")
+    if dtype not in _KINDS:
+        raise TypeError(f"nnc has no dtype {dtype.name}; it has {', '.join(BY_NAME)}")
+    return dtype
+
+
+def is_known(dtype: DType) -> bool:
+    """Whether nnc has this dtype."""
+    return dtype in _KINDS
+
+
+def is_bool(dtype: DType) -> bool:
+    """Whether `dtype` is bool."""
+    return dtype == bool_
+
+
+def is_integer(dtype: DType) -> bool:
+    """Whether `dtype` is a signed or unsigned integer (not bool)."""
+    return _KINDS[dtype] == 1
+
+
+def is_float(dtype: DType) -> bool:
+    """Whether `dtype` is a real floating-point type."""
+    return _KINDS[dtype] == 2
+
+
+def is_complex(dtype: DType) -> bool:
+    """Whether `dtype` is complex."""
+    return _KINDS[dtype] == 3
+
+
+def is_inexact(dtype: DType) -> bool:
+    """Whether `dtype` is real or complex floating-point, that is, differentiable."""
+    return _KINDS[dtype] >= 2
+
+
+def real_dtype(dtype: DType) -> DType:
+    """The dtype of the real part."""
+    return {complex64: float32, complex128: float64}.get(dtype, dtype)
+
+
+def complex_dtype(dtype: DType) -> DType:
+    """The complex dtype whose parts hold `dtype`."""
+    return dtype if is_complex(dtype) else complex128 if dtype == float64 else complex64
+
+
+def accumulator(dtype: DType) -> DType:
+    """The dtype in which sums and products of `dtype` are accumulated: float32 for the 16-bit floats."""
+    return float32 if dtype in (float16, bfloat16) else dtype
+
+
+def to_float(dtype: DType) -> DType:
+    """The dtype of a function that leaves the integers (division, sqrt …): itself where inexact, else the default float."""
+    return dtype if is_inexact(dtype) else DEFAULT_FLOAT
+
+
+def promote_types(a: DType, b: DType) -> DType:
+    """The dtype that `a` and `b` promote to.
+
+    Raises:   TypeError: uint64 with a signed integer, which no integer dtype holds.
+    Example:  >>> promote_types(int32, float16).name, promote_types(uint8, int8).name
+              ('float16', 'int16')
+    """
+    if a == b:
+        return a
+    kind_a, kind_b = _KINDS[a], _KINDS[b]
+    if kind_a > kind_b:
+        a, b, kind_a, kind_b = b, a, kind_b, kind_a
+    if kind_b == 3 and kind_a == 2:
+        return complex128 if float64 in (a, b) or b == complex128 else complex64
+    if kind_a != kind_b:
+        return b
+    if kind_a == 1:
+        return _promote_integers(a, b)
+    if kind_a == 2 and a.itemsize == b.itemsize:
+        return float32
+    return a if a.itemsize > b.itemsize else b
+
+
+def _promote_integers(a: DType, b: DType) -> DType:
+    if (a in SIGNED) == (b in SIGNED):
+        return a if a.itemsize > b.itemsize else b
+    signed, unsigned = (a, b) if a in SIGNED else (b, a)
+    if signed.itemsize > unsigned.itemsize:
+        return signed
+    if unsigned == uint64:
+        raise TypeError(f"no integer dtype holds both {unsigned.name} and {signed.name}")
+    return SIGNED[UNSIGNED.index(unsigned) + 1]
+
+
+def promote_weak(dtype: DType, scalar: bool | int | float | complex) -> DType:
+    """The dtype of an array of `dtype` after it met a Python scalar, which raises only the kind."""
+    weak = scalar_dtype(scalar)
+    if _KINDS[weak] <= _KINDS[dtype]:
+        return dtype
+    if is_complex(weak) and is_float(dtype):
+        return complex_dtype(dtype)
+    return weak
+
+
+def scalar_dtype(scalar: bool | int | float | complex) -> DType:
+    """The dtype of a Python scalar that meets no array.
+
+    Example:  >>> scalar_dtype(3).name, scalar_dtype(0.5).name
+              ('int64', 'float32')
+    """
+    kind = 0 if isinstance(scalar, bool) else 1 if isinstance(scalar, int) else 2 if isinstance(scalar, float) else 3
+    return _WEAK_DEFAULT[kind]

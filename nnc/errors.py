@@ -1,0 +1,121 @@
+"""The errors of nnc, and the one function that words every error a user can cause.
+
+A user error says which argument of what is wrong, shows the operands, points at the user's line, says what nnc was doing
+and how to mend it. `InternalError` means a bug in nnc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, TypeVar
+
+from nnc.context import get_context
+from nnc.source import SourceLine, is_internal, user_source
+
+
+class NncError(Exception):
+    """Any mistake that nnc reports to its user."""
+
+
+class ShapeError(NncError, ValueError):
+    """Shapes do not fit together, or an axis does not exist."""
+
+
+class DTypeError(NncError, TypeError):
+    """An operand has a dtype that the operation does not take."""
+
+
+class ArgumentError(NncError, ValueError):
+    """An argument has a value that the function does not take."""
+
+
+class ArgumentTypeError(NncError, TypeError):
+    """An argument has a type that the function does not take, or a name that it does not know."""
+
+
+class TreeError(NncError, ValueError):
+    """Two pytrees that must have the same structure differ."""
+
+
+class TraceError(NncError, TypeError):
+    """A tracer is used where only a value will do, or after its trace has ended."""
+
+
+class OutOfBoundsError(NncError, IndexError):
+    """An index lies outside the axis that it indexes."""
+
+
+class GraphError(NncError, ValueError):
+    """A graph breaks one of its invariants."""
+
+
+class RegistryError(NncError, ValueError):
+    """A command, attribute or backend is registered twice, or is not registered."""
+
+
+class UnsupportedError(NncError, NotImplementedError):
+    """Something nnc does not do."""
+
+
+class BackendError(NncError, RuntimeError):
+    """No backend can run a command, or one failed."""
+
+
+class MemoryBudgetError(NncError, MemoryError):
+    """The memory plan does not fit into `memory_budget`."""
+
+
+class InternalError(Exception):
+    """A bug in nnc: please report it."""
+
+
+ErrorT = TypeVar("ErrorT", bound=NncError)
+
+
+def user_error(
+    kind: type[ErrorT],
+    where: str,
+    problem: str,
+    *,
+    operands: Mapping[str, Any] | None = None,
+    fix: str | None = None,
+    source: SourceLine | None = None,
+) -> ErrorT:
+    """Builds the error `kind` in nnc's one format; the caller raises it.
+
+    Args:     where: the function the user called. problem: what is wrong, with the values. operands: name -> spec or value,
+              shown on a line of their own. fix: what to do. source: the user's line, where it is not the present one.
+    Returns:  the error.
+    Example:  >>> print(user_error(ShapeError, "add", "shapes differ.", operands={"x": "float32[2]"}, fix="reshape x."))
+              ... # doctest: +ELLIPSIS
+              add: shapes differ.
+                x float32[2]
+                at ...
+              Fix: reshape x.
+    """
+    context = get_context()
+    source = source or context.source or user_source()
+    lines = [f"{where}: {problem}"]
+    if operands:
+        lines.append("  " + "   ".join(f"{name} {value}" for name, value in operands.items()))
+    if source is not None:
+        lines.append(f"  at {source.describe()}")
+    lines += [f"  while {activity}" for activity in reversed(context.activity)]
+    if fix:
+        lines.append(f"Fix: {fix}")
+    return kind("\n".join(lines))
+
+
+def prune_traceback(error: BaseException) -> BaseException:
+    """Drops nnc's own frames from the traceback of `error`, so that it ends in the user's line."""
+    frames: list[TracebackType] = []
+    traceback = error.__traceback__
+    while traceback is not None:
+        if not is_internal(traceback.tb_frame.f_code.co_filename):
+            frames.append(traceback)
+        traceback = traceback.tb_next
+    pruned: TracebackType | None = None
+    for frame in reversed(frames):
+        pruned = TracebackType(pruned, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return error.with_traceback(pruned)

@@ -1,0 +1,84 @@
+"""Symbolic graphs: specs, symbols, nodes, the open command registry, builder, passes, rewrite rules, text and JSON forms.
+
+Nothing here knows a command by name, but for `slice` and `assemble`, through which the builder gives aliases a meaning.
+"""
+
+from nnc.graph.boxes import Box, covers, first_overlap, uncovered
+from nnc.graph.builder import GraphBuilder, check_same_dtype, infer_specs
+from nnc.graph.dispatch import Interpreter, bind, find_interpreter, set_eager
+from nnc.graph.graph import Graph, Node, Symbol
+from nnc.graph.hashing import same_params, structural_hash, structurally_equal
+from nnc.graph.passes import PASSES, Pass, PassRecord, find_pass, register_pass, run_passes
+from nnc.graph.registry import (
+    ATTRIBUTES,
+    COMMANDS,
+    Attribute,
+    Command,
+    Kernel,
+    add_kernel,
+    attribute,
+    command,
+    infer,
+    kernel,
+    reference,
+    register,
+)
+from nnc.graph.rewrite import Rule, Sample, apply_rules, check_rule, rewrite_rule, sample
+from nnc.graph.serialize import from_json, load_graph, save_graph, storable, to_json
+from nnc.graph.spec import TensorSpec, spec_of
+from nnc.graph.text import to_text, value_text
+from nnc.graph.verify import verify
+
+__all__ = [
+    "ATTRIBUTES",
+    "COMMANDS",
+    "PASSES",
+    "Attribute",
+    "Box",
+    "Command",
+    "Graph",
+    "GraphBuilder",
+    "Interpreter",
+    "Kernel",
+    "Node",
+    "Pass",
+    "PassRecord",
+    "Rule",
+    "Sample",
+    "Symbol",
+    "TensorSpec",
+    "add_kernel",
+    "apply_rules",
+    "attribute",
+    "bind",
+    "check_rule",
+    "check_same_dtype",
+    "command",
+    "covers",
+    "find_interpreter",
+    "find_pass",
+    "first_overlap",
+    "from_json",
+    "infer",
+    "infer_specs",
+    "kernel",
+    "load_graph",
+    "reference",
+    "register",
+    "register_pass",
+    "rewrite_rule",
+    "run_passes",
+    "same_params",
+    "sample",
+    "save_graph",
+    "set_eager",
+    "spec_of",
+    "storable",
+    "structural_hash",
+    "structurally_equal",
+    "to_json",
+    "to_text",
+    "uncovered",
+    "value_text",
+    "verify",
+]

@@ -1,0 +1,241 @@
+"""Builds graphs, by hand or for a trace. The only mutable thing of the graph layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from nnc.context import Context, get_context, set_context
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, GraphError, InternalError, NncError, user_error
+from nnc.graph.boxes import Box
+from nnc.graph.graph import Graph, NDArray, Node, Symbol
+from nnc.graph.registry import Command, command, infer
+from nnc.graph.spec import TensorSpec
+from nnc.source import SourceLine, user_source
+
+
+class GraphBuilder:
+    """Grows a graph node by node.
+
+    Within `with builder:`, calling a command with symbols appends a node; `builder.add` does the same anywhere.
+
+    Example:
+        >>> b = GraphBuilder()
+        >>> x, y = b.input((2,), "float32"), b.input((2,), "float32")
+        >>> s = b.add("add", x, y)
+        >>> square = b.build(b.add("mul", s, s))
+        >>> square(nnp.asarray([10.0, 1.0]), nnp.asarray([8.0, 2.0]))
+        Array([324.,   9.], dtype=float32)
+    """
+
+    def __init__(self, name: str = "graph") -> None:
+        self.name = name
+        self.level = get_context().depth + 1
+        self.alive = True
+        self._inputs: list[Symbol] = []
+        self._nodes: list[Node] = []
+        self._constants: dict[Symbol, NDArray] = {}
+        self._written: dict[Symbol, SourceLine | None] = {}
+        self._views: dict[Symbol, tuple[Symbol, Box]] = {}  # declared aliases that nothing has written or read yet
+        self._declared: dict[Symbol, list[tuple[Symbol, Box]]] = {}  # tensors that are written through aliases
+        self._contexts: list[AbstractContextManager[Context]] = []
+
+    def __enter__(self) -> GraphBuilder:
+        self._contexts.append(set_context(staging=self, depth=self.level))
+        self._contexts[-1].__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._contexts.pop().__exit__(*exception)
+
+    # -- symbols -----------------------------------------------------------------------------------------------------
+
+    def input(self, shape: Sequence[int] | TensorSpec, dtype: Any = None, *, name: str = "") -> Symbol:
+        """A new input of the graph."""
+        spec = shape if isinstance(shape, TensorSpec) else TensorSpec(tuple(shape), dtype)
+        symbol = Symbol(spec, name)
+        self._inputs.append(symbol)
+        self._written[symbol] = None
+        return symbol
+
+    def adopt(self, symbol: Symbol) -> None:
+        """Takes a symbol whose value comes from outside; whoever builds the graph adds it to the inputs."""
+        self._written[symbol] = None
+
+    def constant(self, value: Any, dtype: Any = None, *, name: str = "") -> Symbol:
+        """A constant of the graph; `value` is anything NumPy makes an array of."""
+        array = np.asarray(value, dtype=dtype)
+        if array is value and array.flags.writeable:
+            array = array.copy()  # the caller may write to it later
+        symbol = Symbol(TensorSpec(array.shape, array.dtype), name)
+        self._constants[symbol] = array
+        self._written[symbol] = None
+        return symbol
+
+    def tensor(self, shape: Sequence[int] | TensorSpec, dtype: Any = None, *, name: str = "") -> Symbol:
+        """A tensor that will be written through aliases; what no alias covers is 0."""
+        spec = shape if isinstance(shape, TensorSpec) else TensorSpec(tuple(shape), dtype)
+        symbol = Symbol(spec, name)
+        self._declared[symbol] = []
+        return symbol
+
+    def alias(self, base: Symbol, start: Sequence[int], shape: Sequence[int], *, name: str = "") -> Symbol:
+        """The box of `shape` at `start` within `base`, as a symbol: read it, or write it with `add(..., out=alias)`.
+
+        An alias of an alias views the root.
+
+        Raises:   ShapeError: the box does not lie within `base`.
+        """
+        box = Box.within(base.spec.shape, start, shape)
+        if base in self._views:
+            root, outer = self._views[base]
+            base, box = root, box.shift(outer.start)
+        symbol = Symbol(TensorSpec(box.shape, base.spec.dtype), name)
+        self._views[symbol] = (base, box)
+        return symbol
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        target: Command | str,
+        *inputs: Symbol,
+        out: Symbol | None = None,
+        graphs: tuple[Graph, ...] = (),
+        source: SourceLine | None = None,
+        **params: Any,
+    ) -> Any:
+        """Appends a node and returns its output symbol (a tuple where the command yields several).
+
+        Args:     target: the command or its name. inputs: symbols of this graph. out: an alias of a declared tensor to write.
+        Raises:   GraphError: an input belongs to another graph or is not written yet, or `out` is written already or overlaps
+                  an alias that is. NncError: the command does not take these inputs.
+        """
+        cmd = command(target)
+        source = source or get_context().source or user_source()
+        read = tuple(self._read(cmd, i, symbol) for i, symbol in enumerate(inputs))
+        specs = infer_specs(cmd, tuple(symbol.spec for symbol in read), params, graphs)
+        outputs = tuple(Symbol(spec) for spec in specs)
+        if out is not None:
+            outputs = (self._write_alias(cmd, out, specs, source),)
+        self._append(Node(cmd, read, outputs, MappingProxyType(params), graphs, source))
+        return outputs[0] if cmd.outputs == 1 else outputs
+
+    def process(
+        self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
+    ) -> Sequence[Symbol]:
+        """Records a command that is called while the builder is ambient; NumPy arrays and scalars become constants."""
+        symbols = [arg if isinstance(arg, Symbol) else self.constant(arg) for arg in args]
+        outputs = self.add(command, *symbols, graphs=graphs, **params)
+        return (outputs,) if command.outputs == 1 else tuple(outputs)
+
+    def build(self, *outputs: Symbol, attrs: Mapping[str, Any] | None = None) -> Graph:
+        """The finished graph with these outputs."""
+        read = tuple(self._read(None, i, symbol) for i, symbol in enumerate(outputs))
+        return Graph(tuple(self._inputs), read, tuple(self._nodes), dict(self._constants), dict(attrs or {}), self.name)
+
+    # -- aliases -----------------------------------------------------------------------------------------------------
+
+    def _append(self, node: Node) -> None:
+        self._nodes.append(node)
+        self._written.update(dict.fromkeys(node.outputs, node.source))
+
+    def _read(self, reader: Command | None, position: int, symbol: Symbol) -> Symbol:
+        if symbol in self._written:
+            return symbol
+        where = reader.name if reader is not None else "build"
+        if symbol in self._declared:
+            return self._assemble(symbol)
+        if symbol in self._views:
+            base, box = self._views.pop(symbol)
+            source = self._read(reader, position, base)
+            limit = tuple(a + n for a, n in zip(box.start, box.shape, strict=True))
+            params = {"start": box.start, "limit": limit, "stride": (1,) * len(limit)}
+            self._append(Node(command("slice"), (source,), (symbol,), MappingProxyType(params), (), user_source()))
+            return symbol
+        what = f"{symbol!r}" if isinstance(symbol, Symbol) else f"{symbol!r} ({type(symbol).__name__})"
+        raise user_error(
+            GraphError, where, f"input {position} is {what}, which is no symbol of the graph being built.",
+            fix="pass symbols that this builder returned; make a constant of a value with builder.constant(value).",
+        )  # fmt: skip
+
+    def _assemble(self, base: Symbol) -> Symbol:
+        parts = self._declared.pop(base)
+        symbols = tuple(symbol for symbol, _ in parts)
+        params = {"shape": base.spec.shape, "dtype": base.spec.dtype, "starts": tuple(box.start for _, box in parts)}
+        infer_specs(command("assemble"), tuple(symbol.spec for symbol in symbols), params, ())
+        self._append(Node(command("assemble"), symbols, (base,), MappingProxyType(params), (), user_source()))
+        return base
+
+    def _write_alias(self, cmd: Command, out: Symbol, specs: tuple[TensorSpec, ...], source: SourceLine | None) -> Symbol:
+        if out in self._declared and not self._declared[out]:
+            self._views[out] = (out, Box((0,) * out.spec.ndim, out.spec.shape))  # the whole of a declared tensor
+        view = self._views.get(out)
+        if out in self._written or view is None:
+            first = f" at {self._written[out]}" if self._written.get(out) else ""
+            raise user_error(
+                GraphError, cmd.name, f"out={out!r} is written or read already{first}; a symbol is written exactly once.",
+                fix="write a fresh alias of a tensor declared with builder.tensor.",
+            )  # fmt: skip
+        base, box = view
+        if base not in self._declared and base is not out:
+            raise user_error(
+                GraphError, cmd.name, f"out={out!r} views {base!r}, which has its value already.",
+                fix="declare the tensor with builder.tensor and write all its aliases before reading it.",
+            )  # fmt: skip
+        if specs != (out.spec,):
+            raise user_error(
+                GraphError, cmd.name, "out has another shape or dtype than the command yields.",
+                operands={"yields": specs[0], "out": out.spec}, fix="declare the alias with the command's output shape.",
+            )  # fmt: skip
+        for other, other_box in self._declared[base]:
+            if box.overlaps(other_box):
+                raise user_error(
+                    GraphError, cmd.name,
+                    f"out overlaps an alias that is written already, at {self._written[other]}: {box} and {other_box} of {base!r}.",
+                    fix="write aliases that do not overlap, or add the two values first.",
+                )  # fmt: skip
+        del self._views[out]
+        if base is out:
+            del self._declared[out]
+        else:
+            self._declared[base].append((out, box))
+        return out
+
+
+def infer_specs(
+    command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], graphs: tuple[Graph, ...] = ()
+) -> tuple[TensorSpec, ...]:
+    """The output specs of a command.
+
+    Raises:   NncError: the command does not take these operands or parameters.
+    """
+    if command.arity is not None and len(specs) != command.arity:
+        raise user_error(
+            ArgumentError, command.name, f"it takes {command.arity} inputs, {len(specs)} were given.",
+            operands={f"input {i}": spec for i, spec in enumerate(specs)}, fix="pass the inputs that the command takes.",
+        )  # fmt: skip
+    try:
+        rule = infer[command]
+        result = rule(*specs, graphs=graphs, **params) if graphs else rule(*specs, **params)
+    except (NncError, InternalError):
+        raise
+    except TypeError as error:
+        raise user_error(
+            ArgumentTypeError, command.name, f"parameters do not fit: {error}.",
+            operands=dict(params), fix="pass each static parameter of the command, by keyword.",
+        ) from error  # fmt: skip
+    return result if isinstance(result, tuple) else (result,)
+
+
+def check_same_dtype(where: str, specs: Sequence[TensorSpec]) -> None:
+    """Raises DTypeError unless all specs have one dtype: commands convert nothing by themselves."""
+    if any(spec.dtype != specs[0].dtype for spec in specs):
+        raise user_error(
+            DTypeError, where, f"dtypes differ: {', '.join(spec.dtype.name for spec in specs)}.",
+            operands={f"input {i}": spec for i, spec in enumerate(specs)}, fix="convert them first, with x.astype(dtype).",
+        )  # fmt: skip

@@ -1,0 +1,74 @@
+"""Who runs a command: the innermost trace among its operands and the ambient one, else the eager interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from nnc.context import get_context
+from nnc.errors import InternalError, TraceError, user_error
+from nnc.graph.registry import _BIND, Command
+
+
+class Interpreter(Protocol):
+    """Gives a meaning to commands: runs them, records them, differentiates or batches them."""
+
+    level: int
+    alive: bool
+
+    def process(
+        self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Any, ...]
+    ) -> Sequence[Any]: ...
+
+
+@dataclass(slots=True)
+class _Eager:
+    interpreter: Interpreter | None = None
+
+
+_EAGER = _Eager()
+
+
+def set_eager(interpreter: Interpreter) -> None:
+    """Installs the interpreter at the bottom, which runs commands on concrete arrays."""
+    _EAGER.interpreter = interpreter
+
+
+def find_interpreter(args: Sequence[Any]) -> Interpreter:
+    """The innermost trace among `args` and the ambient one, else the eager interpreter.
+
+    Raises:   TraceError: an operand is a tracer whose trace has ended.
+    """
+    top: Interpreter | None = get_context().staging
+    level = -1 if top is None else top.level
+    for arg in args:
+        trace = getattr(arg, "trace", None)
+        if trace is not None and not callable(trace):  # NumPy arrays have a method of this name
+            if not trace.alive:
+                raise escaped_tracer(arg)
+            if trace.level > level:
+                top, level = trace, trace.level
+    top = top or _EAGER.interpreter
+    if top is None:
+        raise InternalError("no eager interpreter is installed")
+    return top
+
+
+def escaped_tracer(tracer: Any) -> TraceError:
+    """The error for a tracer used after its trace has ended."""
+    made = f"It was made at {tracer.source.describe()}" if tracer.source is not None else ""
+    return user_error(
+        TraceError,
+        "escaped tracer",
+        f"a value of an earlier trace ({tracer.spec}) is used after that trace ended. {made}".rstrip(),
+        fix="return the value from the traced function instead of storing it in a global, an attribute or a list.",
+    )
+
+
+def bind(command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Any, ...] = ()) -> Sequence[Any]:
+    """Runs, records or transforms one command; returns the sequence of its outputs."""
+    return find_interpreter(args).process(command, args, params, graphs)
+
+
+_BIND.function = bind

@@ -1,0 +1,158 @@
+"""The symbolic graph: symbols, nodes, graphs. Frozen data in SSA form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from nnc.context import set_context
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.graph.dispatch import bind
+from nnc.graph.registry import Command
+from nnc.graph.spec import TensorSpec, spec_of
+from nnc.source import SourceLine
+
+NDArray = np.ndarray[Any, Any]
+Runner = Callable[[Command, Sequence[Any], dict[str, Any], tuple[Any, ...]], Sequence[Any]]
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Symbol:
+    """A tensor without a value, written exactly once. Symbols are compared by identity; `name` only serves to read graphs."""
+
+    spec: TensorSpec
+    name: str = ""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the tensor it stands for."""
+        return self.spec.shape
+
+    @property
+    def dtype(self) -> Any:
+        """Dtype of the tensor it stands for."""
+        return self.spec.dtype
+
+    def __repr__(self) -> str:
+        return f"Symbol({self.name + ': ' if self.name else ''}{self.spec})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """A command in a graph: reads symbols, writes new ones.
+
+    `graphs` are sub-graphs (loop bodies, branches, called functions); `source` is the user's line that made the node.
+    """
+
+    command: Command
+    inputs: tuple[Symbol, ...]
+    outputs: tuple[Symbol, ...]
+    params: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    graphs: tuple[Graph, ...] = ()
+    source: SourceLine | None = None
+
+    def update(self, **changes: Any) -> Node:
+        """This node with some fields replaced."""
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """Nodes in topological order from `inputs` and `constants` to `outputs`; `attrs` maps a name to what a pass computed.
+
+    A graph is a function: calling it evaluates its nodes on arrays, and inside a trace on tracers.
+
+    Example:
+        >>> graph = make_graph(lambda x: x * x)(nnp.ones(2))
+        >>> graph(nnp.asarray([3.0, 4.0]))
+        Array([ 9., 16.], dtype=float32)
+    """
+
+    inputs: tuple[Symbol, ...]
+    outputs: tuple[Symbol, ...]
+    nodes: tuple[Node, ...]
+    constants: Mapping[Symbol, NDArray] = field(default_factory=dict)
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    name: str = "graph"
+
+    def update(self, **changes: Any) -> Graph:
+        """This graph with some fields replaced."""
+        return replace(self, **changes)
+
+    def with_attrs(self, **attrs: Any) -> Graph:
+        """This graph with attributes added."""
+        return replace(self, attrs={**self.attrs, **attrs})
+
+    @property
+    def input_specs(self) -> tuple[TensorSpec, ...]:
+        """Specs of the inputs."""
+        return tuple(symbol.spec for symbol in self.inputs)
+
+    @property
+    def output_specs(self) -> tuple[TensorSpec, ...]:
+        """Specs of the outputs."""
+        return tuple(symbol.spec for symbol in self.outputs)
+
+    def symbols(self) -> Iterator[Symbol]:
+        """All symbols in the order in which they get their values: inputs, constants, node outputs."""
+        yield from self.inputs
+        yield from self.constants
+        for node in self.nodes:
+            yield from node.outputs
+
+    def walk(self) -> Iterator[Node]:
+        """All nodes, those of sub-graphs before the node that owns them."""
+        for node in self.nodes:
+            for graph in node.graphs:
+                yield from graph.walk()
+            yield node
+
+    def evaluate(self, args: Sequence[Any], run: Runner = bind) -> list[Any]:
+        """Evaluates the nodes on `args` (arrays or tracers) by `run` and returns the outputs as a list."""
+        environment: dict[Symbol, Any] = dict(zip(self.inputs, args, strict=True))
+        environment.update(self.constants)
+        last_use = {symbol: i for i, node in enumerate(self.nodes) for symbol in node.inputs}
+        kept = {*self.outputs, *self.inputs, *self.constants}
+        for i, node in enumerate(self.nodes):
+            operands = [environment[symbol] for symbol in node.inputs]
+            with set_context(source=node.source):
+                results = run(node.command, operands, dict(node.params), node.graphs)
+            environment.update(zip(node.outputs, results, strict=True))
+            for symbol in node.inputs:  # frees what nothing reads any more
+                if last_use[symbol] == i and symbol not in kept:
+                    environment.pop(symbol, None)
+        return [environment[symbol] for symbol in self.outputs]
+
+    def __call__(self, *args: Any) -> Any:
+        if len(args) != len(self.inputs):
+            raise user_error(
+                ArgumentError, self.name, f"the graph takes {len(self.inputs)} inputs, {len(args)} were given.",
+                fix="pass one array for each input of the graph.",
+            )  # fmt: skip
+        args = tuple(
+            symbol.spec.dtype.type(arg) if isinstance(arg, (bool, int, float, complex)) else arg
+            for symbol, arg in zip(self.inputs, args, strict=True)
+        )
+        for i, (symbol, arg) in enumerate(zip(self.inputs, args, strict=True)):
+            spec = spec_of(arg)
+            if (spec.shape, spec.dtype) != (symbol.spec.shape, symbol.spec.dtype):
+                raise user_error(
+                    ShapeError, self.name, f"input {i} has another shape or dtype than the graph was made for.",
+                    operands={"expected": symbol.spec, "given": spec}, fix="convert the argument, or make the graph anew.",
+                )  # fmt: skip
+        outputs = self.evaluate(args)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def __str__(self) -> str:
+        return to_text(self)
+
+    def __repr__(self) -> str:
+        return f"<Graph {self.name}: {len(self.inputs)} inputs, {len(self.nodes)} nodes, {len(self.outputs)} outputs>"
+
+
+from nnc.graph.text import to_text  # noqa: E402  (the text form needs the types above)

@@ -1,0 +1,103 @@
+"""The structural hash: equal for graphs that say the same, in every process and for every hash seed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from nnc.errors import GraphError, user_error
+from nnc.graph.graph import Graph, Node, Symbol
+from nnc.graph.serialize import encode_value
+
+
+def structural_hash(graph: Graph) -> str:
+    """The SHA-256, in hexadecimal, of what `graph` computes and how.
+
+    Depends on commands, parameters, specs, wiring, order of the nodes, bytes of the constants and sub-graphs; not on names,
+    source lines, attributes, or the identity of symbols.
+
+    Raises:   GraphError: a parameter is of a type without a stable form (see `storable`).
+    Example:  >>> a, b = (make_graph(f)(nnp.ones(2)) for f in (lambda x: x + x, lambda y: y + y))
+              >>> structural_hash(a) == structural_hash(b)
+              True
+    """
+    digest = hashlib.sha256()
+    for token in _tokens(graph, _strict):
+        digest.update(token.encode())
+        digest.update(b"\n")
+    return digest.hexdigest()
+
+
+def structurally_equal(a: Graph, b: Graph) -> bool:
+    """Whether two graphs are equal in all that `structural_hash` depends on; parameters without a stable form by `==`."""
+    return a is b or all(x == y for x, y in zip_longest(_tokens(a, _lenient), _tokens(b, _lenient)))
+
+
+def same_params(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Whether two nodes' parameters are equal in value and type, so that 1, 1.0 and True differ, and 0.0 and -0.0."""
+    return a.keys() == b.keys() and all(_lenient(None, name, a[name]) == _lenient(None, name, b[name]) for name in a)
+
+
+Encode = Callable[[Node | None, str, Any], Any]
+
+
+def _strict(node: Node | None, name: str, value: Any) -> str:
+    try:
+        return f"{name}={json.dumps(encode_value(value))}"
+    except TypeError as error:
+        where = f"a {node.command.name} node" if node is not None else "a node"
+        raise user_error(
+            GraphError, "structural_hash", f"parameter {name!r} of {where} has no stable form: {error}.",
+            fix="use plain values, tuples, dtypes, arrays or dataclasses marked with storable.",
+            source=node.source if node is not None else None,
+        ) from error  # fmt: skip
+
+
+def _lenient(node: Node | None, name: str, value: Any) -> Any:
+    try:
+        return f"{name}={json.dumps(encode_value(value))}"
+    except TypeError:
+        return name, value
+
+
+def _tokens(graph: Graph, encode: Encode) -> Iterator[Any]:
+    """The graph as a sequence in which symbols are numbered by first appearance."""
+    numbers: dict[Symbol, int] = {}
+    seen: set[Symbol] = set()
+    yield f"graph {len(graph.inputs)} {len(graph.constants)} {len(graph.nodes)} {len(graph.outputs)}"
+    for symbol in graph.inputs:
+        numbers[symbol] = len(numbers)
+        yield f"input {_spec(symbol)}"
+
+    def read(symbol: Symbol) -> str:
+        if symbol in graph.constants and symbol not in seen:
+            seen.add(symbol)
+            content = hashlib.sha256(np.asarray(graph.constants[symbol]).tobytes()).hexdigest()
+            return f"{numbers.setdefault(symbol, len(numbers))} {_spec(symbol)} {content}"
+        return str(numbers.setdefault(symbol, len(numbers)))
+
+    for node in graph.nodes:
+        yield f"node {node.command.name} {len(node.inputs)} {len(node.outputs)} {len(node.params)} {len(node.graphs)}"
+        for symbol in node.inputs:
+            yield f"read {read(symbol)}"
+        for name in sorted(node.params):
+            yield encode(node, name, node.params[name])
+        for sub_graph in node.graphs:
+            yield from _tokens(sub_graph, encode)
+        for symbol in node.outputs:
+            yield f"write {numbers.setdefault(symbol, len(numbers))} {_spec(symbol)}"
+    for symbol in graph.outputs:
+        yield f"return {read(symbol)}"
+    for symbol in graph.constants:
+        if symbol not in seen:
+            yield f"unread {read(symbol)}"
+
+
+def _spec(symbol: Symbol) -> str:
+    spec = symbol.spec
+    return f"{spec.dtype.name}{list(map(int, spec.shape))}{spec.layout!r}{spec.device!r}"

@@ -1,0 +1,139 @@
+"""The registry of passes and the runner of pipelines.
+
+A pass is a function `(graph, options) -> graph` that needs attributes of the graph and provides others (NNVM's passes).
+An attribute describes the nodes it was computed from, so a pass that returns other nodes loses what it does not preserve.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nnc.context import activity
+from nnc.errors import ArgumentTypeError, GraphError, RegistryError, user_error
+from nnc.graph.graph import Graph
+from nnc.graph.serialize import storable
+from nnc.graph.verify import verify as verify_graph
+
+PassFunction = Callable[[Graph, Any], Graph]
+LOG = "passes"
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A registered pass: what it needs and provides, and which attributes stay true when it changes nodes."""
+
+    name: str
+    function: PassFunction
+    needs: tuple[str, ...] = ()
+    provides: tuple[str, ...] = ()
+    preserves: tuple[str, ...] = ()
+
+
+@storable
+@dataclass(frozen=True, slots=True)
+class PassRecord:
+    """One line of `graph.attrs["passes"]`: what a pass did. Node counts include those of sub-graphs."""
+
+    name: str
+    seconds: float
+    nodes_before: int
+    nodes_after: int
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.nodes_before} -> {self.nodes_after} nodes in {self.seconds * 1e3:.2f} ms"
+
+
+PASSES: dict[str, Pass] = {}
+
+
+def register_pass(
+    name: str, *, needs: Sequence[str] = (), provides: Sequence[str] = (), preserves: Sequence[str] = ()
+) -> Callable[[PassFunction], PassFunction]:
+    """Registers the decorated function as the pass `name`; the function itself stays what it is.
+
+    Args:     needs: attributes that must be there. provides: attributes that the pass adds. preserves: attributes of the
+              graph that stay true although the pass changes nodes.
+    Raises:   RegistryError: there is a pass of that name.
+    """
+    if name in PASSES:
+        raise RegistryError(f"pass {name!r} exists already. Fix: choose another name.")
+
+    def add(function: PassFunction) -> PassFunction:
+        PASSES[name] = Pass(name, function, tuple(needs), tuple(provides), tuple(preserves))
+        return function
+
+    return add
+
+
+def find_pass(name: str) -> Pass:
+    """The pass of that name.
+
+    Raises:   RegistryError: there is none.
+    """
+    try:
+        return PASSES[name]
+    except KeyError:
+        known = ", ".join(sorted(PASSES)) or "none"
+        raise RegistryError(f"no pass {name!r} is registered; there are {known}. Fix: import its package.") from None
+
+
+def run_passes(graph: Graph, names: Sequence[str], options: Any = None, *, verify: bool = True) -> Graph:
+    """Runs passes in order and logs each in the attribute "passes".
+
+    Args:     names: the pipeline. options: handed to every pass. verify: check the graph before the first pass and after each.
+    Raises:   RegistryError: no such pass. GraphError: an attribute that a pass needs is missing, a pass does not provide what
+              it promised, or the graph it returned breaks an invariant.
+    """
+    pipeline = [find_pass(name) for name in names]
+    lost: dict[str, str] = {}
+    if verify:
+        verify_graph(graph)
+    for step in pipeline:
+        _check_needs(graph, step, lost)
+        with activity(f"running pass {step.name!r}"):
+            graph = _run(graph, step, options, verify, lost)
+    return graph
+
+
+def _run(graph: Graph, step: Pass, options: Any, verify: bool, lost: dict[str, str]) -> Graph:
+    start = time.perf_counter()
+    result = step.function(graph, options)
+    seconds = time.perf_counter() - start
+    if not isinstance(result, Graph):
+        raise user_error(
+            ArgumentTypeError, step.name, f"the pass returned {type(result).__name__}, not a graph.",
+            fix="return the graph, changed or not.",
+        )  # fmt: skip
+    missing = [name for name in step.provides if name not in result.attrs]
+    if missing:
+        raise user_error(
+            GraphError, step.name, f"the pass did not provide the attribute {', '.join(map(repr, missing))} that it promises.",
+            fix="return graph.with_attrs(...), or take the name out of provides.",
+        )  # fmt: skip
+    attrs = dict(result.attrs)
+    if (result.nodes, result.inputs, result.outputs) != (graph.nodes, graph.inputs, graph.outputs):
+        kept = {*step.preserves, *step.provides, LOG}
+        for name in graph.attrs.keys() & attrs.keys() - kept:
+            if attrs[name] is graph.attrs[name]:  # not computed anew
+                del attrs[name]
+                lost[name] = step.name
+    for name in step.provides:
+        lost.pop(name, None)
+    record = PassRecord(step.name, seconds, sum(1 for _ in graph.walk()), sum(1 for _ in result.walk()))
+    attrs[LOG] = (*graph.attrs.get(LOG, ()), record)
+    result = result.update(attrs=attrs)
+    return verify_graph(result) if verify else result
+
+
+def _check_needs(graph: Graph, step: Pass, lost: dict[str, str]) -> None:
+    for name in step.needs:
+        if name not in graph.attrs:
+            providers = sorted(other.name for other in PASSES.values() if name in other.provides)
+            why = f" (pass {lost[name]!r} changed the nodes that it described)" if name in lost else ""
+            raise user_error(
+                GraphError, step.name, f"the pass needs the attribute {name!r}, which the graph does not have{why}.",
+                fix=f"run {' or '.join(map(repr, providers))} before it." if providers else "no registered pass provides it.",
+            )  # fmt: skip

@@ -1,0 +1,206 @@
+"""The open command registry: commands are names, everything known about them stands in attribute columns.
+
+A column maps commands to values of one type. Any package may add a command, a column, or a backend's kernel to a command
+that exists; a second value for a cell needs a higher priority than the first. (The column store is NNVM's op registry;
+one attribute set per command is libnnc's rule.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from nnc.errors import RegistryError
+from nnc.graph.spec import TensorSpec
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Command:
+    """An operation: its name, how many inputs it takes (None: any number) and how many outputs it yields (None: it depends).
+
+    Calling a command with arrays, tracers or symbols runs, traces or records it.
+
+    Example:
+        >>> command("exp").arity
+        1
+    """
+
+    name: str
+    arity: int | None = 1
+    outputs: int | None = 1
+
+    def __call__(self, *args: Any, graphs: tuple[Any, ...] = (), **params: Any) -> Any:
+        outputs = _BIND.function(self, args, params, graphs)
+        return outputs[0] if self.outputs == 1 else tuple(outputs)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return command, (self.name,)
+
+
+@dataclass(slots=True)
+class _Bind:
+    """The dispatcher, which stands above this module (nnc.graph.dispatch)."""
+
+    function: Callable[[Command, Sequence[Any], dict[str, Any], tuple[Any, ...]], Sequence[Any]]
+
+
+def _unset(*_: Any) -> Sequence[Any]:
+    raise RegistryError("no dispatcher: import nnc before commands are called")
+
+
+_BIND = _Bind(_unset)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell(Generic[T]):
+    value: T
+    priority: int
+
+
+class Attribute(Generic[T]):
+    """A column: one value of type T for each command that has one.
+
+    Example:
+        >>> latency = Attribute("latency_cycles_doctest")
+        >>> latency.set(command("exp"), 20)
+        >>> latency[command("exp")], latency.get(command("log"), 4)
+        (20, 4)
+    """
+
+    def __init__(self, name: str, doc: str = "") -> None:
+        if name in ATTRIBUTES:
+            raise RegistryError(f"attribute {name!r} exists already. Fix: use nnc.graph.attribute({name!r}), or another name.")
+        self.name, self.doc = name, doc
+        self._cells: dict[str, _Cell[T]] = {}
+        ATTRIBUTES[name] = self
+
+    def set(self, target: Command | str, value: T, *, priority: int = 10) -> None:
+        """Fills the cell of a command.
+
+        Raises:   RegistryError: the command is unknown, or the cell holds a value of the same or a higher priority.
+        """
+        name = command(target).name
+        cell = self._cells.get(name)
+        if cell is not None and cell.priority >= priority:
+            raise RegistryError(
+                f"{name}: attribute {self.name!r} is set already, with priority {cell.priority}. "
+                f"Fix: pass priority={cell.priority + 1} or higher to replace it."
+            )
+        self._cells[name] = _Cell(value, priority)
+
+    def __getitem__(self, target: Command) -> T:
+        try:
+            return self._cells[target.name].value
+        except KeyError:
+            raise RegistryError(
+                f"{target.name}: attribute {self.name!r} is not set. Fix: set it with {self.name}.set({target.name!r}, ...)."
+            ) from None
+
+    def get(self, target: Command, default: D) -> T | D:
+        """The value of a command's cell, or `default`."""
+        cell = self._cells.get(target.name)
+        return default if cell is None else cell.value
+
+    def __contains__(self, target: Command) -> bool:
+        return target.name in self._cells
+
+    def __iter__(self) -> Iterator[Command]:
+        return (COMMANDS[name] for name in self._cells)
+
+
+COMMANDS: dict[str, Command] = {}
+ATTRIBUTES: dict[str, Attribute[Any]] = {}
+
+
+def register(name: str, arity: int | None = 1, outputs: int | None = 1, **attributes: Any) -> Command:
+    """Adds a command and fills cells of existing columns, named by keyword.
+
+    Raises:   RegistryError: the command exists already, or there is no such column.
+    Example:  >>> double = register("double_doctest", 1, infer=lambda x: x, reference=lambda x: x + x)
+              >>> double(3.0)
+              Array(6., dtype=float32)
+    """
+    if name in COMMANDS:
+        raise RegistryError(f"command {name!r} exists already. Fix: choose another name, or add attributes to the one there.")
+    columns = {key: attribute(key) for key in attributes}
+    new = COMMANDS[name] = Command(name, arity, outputs)
+    for key, value in attributes.items():
+        if value is not None:
+            columns[key].set(new, value)
+    return new
+
+
+def command(name: Command | str) -> Command:
+    """The command of that name.
+
+    Raises:   RegistryError: there is none.
+    """
+    if isinstance(name, Command):
+        return name
+    try:
+        return COMMANDS[name]
+    except KeyError:
+        raise RegistryError(f"no command {name!r} is registered. Fix: import the package that registers it.") from None
+
+
+def attribute(name: str) -> Attribute[Any]:
+    """The column of that name.
+
+    Raises:   RegistryError: there is none.
+    """
+    try:
+        return ATTRIBUTES[name]
+    except KeyError:
+        raise RegistryError(f"no attribute {name!r}; there are {', '.join(ATTRIBUTES)}. Fix: create Attribute({name!r}).") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One backend's way to run a command.
+
+    `run(inputs, outputs, params)` reads NumPy arrays `inputs` and writes every element of `outputs`; `supports(specs, params)`
+    says whether it takes these inputs. Among the kernels that accept, the highest priority wins; the reference has 0.
+    """
+
+    backend: str
+    run: Callable[..., None]
+    supports: Callable[[tuple[TensorSpec, ...], Mapping[str, Any]], bool] = field(default=lambda specs, params: True)
+    priority: int = 10
+
+
+def add_kernel(target: Command | str, new: Kernel) -> None:
+    """Adds a backend to a command.
+
+    Raises:   RegistryError: the backend has a kernel of the same or a higher priority for this command already.
+    """
+    name = command(target)
+    kernels = kernel.get(name, ())
+    for old in kernels:
+        if old.backend == new.backend and old.priority >= new.priority:
+            raise RegistryError(
+                f"{name}: backend {new.backend!r} has a kernel of priority {old.priority} already. "
+                f"Fix: give the new one a higher priority."
+            )
+    kept = [old for old in kernels if old.backend != new.backend]
+    kernel.replace_cell(name, tuple(sorted([*kept, new], key=lambda k: -k.priority)))
+
+
+class _KernelColumn(Attribute[tuple[Kernel, ...]]):
+    """The kernel column: a cell holds one kernel for each backend, so it grows instead of being overruled."""
+
+    def replace_cell(self, target: Command, kernels: tuple[Kernel, ...]) -> None:
+        self._cells[target.name] = _Cell(kernels, 0)
+
+
+infer: Attribute[Callable[..., Any]] = Attribute(
+    "infer", "(*specs, [graphs,] **params) -> spec or tuple of specs; raises a user error for operands it does not take"
+)
+reference: Attribute[Callable[..., Any]] = Attribute("reference", "(*numpy arrays, **params) -> array or tuple: what the command means")
+kernel = _KernelColumn("kernel", "the backends that run the command, best first")

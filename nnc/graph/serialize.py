@@ -1,0 +1,305 @@
+"""The versioned JSON form of graphs.
+
+A document holds tables of the distinct specs, source lines and graphs (sub-graphs before the graphs that own them, the
+graph itself last); nodes refer to them by position, so what a graph shares is stored once. Parameters and attributes keep
+their Python types: what JSON lacks is an object with a single key, the tag.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.errors import GraphError, NncError, RegistryError, user_error
+from nnc.graph.boxes import Box
+from nnc.graph.graph import Graph, NDArray, Node, Symbol
+from nnc.graph.registry import Command, command
+from nnc.graph.spec import TensorSpec
+from nnc.graph.verify import verify
+from nnc.source import SourceLine
+
+FORMAT, VERSION = "nnc.graph", 1
+_EXACT_INT = 2**53  # beyond this, other JSON readers round
+
+C = TypeVar("C", bound=type[Any])
+
+RECORDS: dict[str, type[Any]] = {cls.__name__: cls for cls in (TensorSpec, Box, SourceLine)}
+
+
+def storable(cls: C) -> C:
+    """Lets instances of a frozen dataclass stand in parameters and attributes that are hashed and stored as JSON.
+
+    Raises:   RegistryError: another class of that name is storable already.
+    """
+    if cls.__name__ in RECORDS or not is_dataclass(cls):
+        problem = "is no dataclass" if cls.__name__ not in RECORDS else "has the name of a storable class"
+        raise RegistryError(f"{cls.__qualname__} {problem}. Fix: pass a frozen dataclass with a name of its own.")
+    RECORDS[cls.__name__] = cls
+    return cls
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+def encode_value(value: Any, symbols: Mapping[Symbol, int] | None = None) -> Any:
+    """`value` as a tree that JSON can hold; equal trees mean equal values of equal types.
+
+    Raises:   TypeError: there is no encoding for a type within `value`.
+    Example:  >>> encode_value((1, [2.5, None], np.dtype("float16")))
+              {'tuple': [1, [2.5, None], {'dtype': 'float16'}]}
+    """
+    kind = type(value)
+    if value is None or kind in (bool, str):
+        return value
+    if kind is int:
+        return value if abs(value) < _EXACT_INT else {"int": str(value)}
+    if kind is float:
+        return value if math.isfinite(value) else {"float": str(value)}
+    if kind is complex:
+        return {"complex": [encode_value(value.real), encode_value(value.imag)]}
+    if kind is bytes:
+        return {"bytes": base64.b64encode(value).decode("ascii")}
+    if kind is list:
+        return [encode_value(item, symbols) for item in value]
+    if kind is tuple:
+        return {"tuple": [encode_value(item, symbols) for item in value]}
+    if kind is slice:
+        return {"slice": [encode_value(part, symbols) for part in (value.start, value.stop, value.step)]}
+    if kind is frozenset:
+        return {"frozenset": sorted((encode_value(item, symbols) for item in value), key=json.dumps)}
+    if kind in (dict, MappingProxyType):
+        return {"dict": [[encode_value(key, symbols), encode_value(item, symbols)] for key, item in value.items()]}
+    return _encode_object(value, symbols)
+
+
+def _encode_object(value: Any, symbols: Mapping[Symbol, int] | None) -> Any:
+    if isinstance(value, np.dtype) and dtypes.is_known(value):
+        return {"dtype": value.name}
+    if isinstance(value, (np.ndarray, np.generic)) and dtypes.is_known(value.dtype):
+        return {"array" if isinstance(value, np.ndarray) else "scalar": encode_array(np.asarray(value))}
+    if isinstance(value, Command):
+        return {"command": value.name}
+    if isinstance(value, Symbol) and symbols is not None and value in symbols:
+        return {"symbol": symbols[value]}
+    kind = type(value)
+    if RECORDS.get(kind.__name__) is kind:
+        content = {field.name: encode_value(getattr(value, field.name), symbols) for field in fields(value)}
+        return {"record": [kind.__name__, content]}
+    raise TypeError(f"{value!r} ({kind.__name__}) has no JSON form")
+
+
+def decode_value(tree: Any, symbols: list[Symbol] | None = None) -> Any:
+    """The value that `encode_value` made `tree` of."""
+    if isinstance(tree, list):
+        return [decode_value(item, symbols) for item in tree]
+    if not isinstance(tree, dict):
+        return tree
+    ((tag, content),) = tree.items()
+    if tag == "symbol" and symbols is not None:
+        return symbols[content]
+    if tag == "record":
+        name, values = content
+        return RECORDS[name](**{key: decode_value(value, symbols) for key, value in values.items()})
+    if tag in _DECODERS:
+        return _DECODERS[tag](content)
+    items = decode_value(content, symbols)
+    if tag == "dict":
+        return dict(items)
+    if tag == "slice":
+        return slice(*items)
+    return {"tuple": tuple, "frozenset": frozenset}[tag](items)
+
+
+def encode_array(value: NDArray) -> dict[str, Any]:
+    """An array as dtype, shape and little-endian bytes."""
+    little = value.astype(value.dtype.newbyteorder("<"), copy=False) if value.dtype.kind != "V" else value
+    data = base64.b64encode(little.tobytes()).decode("ascii")
+    return {"dtype": value.dtype.name, "shape": list(value.shape), "data": data}
+
+
+def decode_array(tree: Mapping[str, Any]) -> NDArray:
+    """The array that `encode_array` made `tree` of; it is read-only."""
+    dtype = dtypes.BY_NAME[tree["dtype"]]
+    stored = dtype.newbyteorder("<") if dtype.kind != "V" else dtype
+    data = base64.b64decode(tree["data"], validate=True)
+    array = np.frombuffer(data, stored).reshape(tree["shape"]).astype(dtype, copy=False)
+    array.flags.writeable = False
+    return array
+
+
+_DECODERS: Mapping[str, Callable[[Any], Any]] = MappingProxyType({
+    "int": int,
+    "float": float,
+    "complex": lambda parts: complex(*map(decode_value, parts)),
+    "bytes": lambda text: base64.b64decode(text, validate=True),
+    "dtype": dtypes.BY_NAME.__getitem__,
+    "array": decode_array,
+    "scalar": lambda tree: decode_array(tree)[()],
+    "command": command,
+})  # fmt: skip
+
+
+# -- graphs ------------------------------------------------------------------------------------------------------------
+
+
+def to_json(graph: Graph) -> str:
+    """The JSON form of `graph` with its sub-graphs, constants, attributes, names and source lines.
+
+    Raises:   GraphError: a parameter or attribute has a value without a JSON form; `storable` gives dataclasses one.
+    Example:  >>> graph = make_graph(lambda x: x + x)(nnp.ones(2))
+              >>> from_json(to_json(graph))(nnp.ones(2))
+              Array([2., 2.], dtype=float32)
+    """
+    return _Writer().document(verify(graph))
+
+
+class _Writer:
+    """Collects the tables of one document."""
+
+    def __init__(self) -> None:
+        self.specs: dict[TensorSpec, int] = {}
+        self.sources: dict[SourceLine, int] = {}
+        self.positions: dict[Graph, int] = {}
+        self.graphs: list[dict[str, Any]] = []
+
+    def document(self, graph: Graph) -> str:
+        self.graph(graph)
+        document = {
+            "format": FORMAT,
+            "version": VERSION,
+            "specs": [_spec_tree(spec) for spec in self.specs],
+            "sources": [[source.file, source.line, source.function] for source in self.sources],
+            "graphs": self.graphs,
+        }
+        return json.dumps(document, allow_nan=False, separators=(",", ":"))
+
+    def graph(self, graph: Graph) -> int:
+        if graph in self.positions:
+            return self.positions[graph]
+        symbols = {symbol: i for i, symbol in enumerate(graph.symbols())}
+        tree = {
+            "name": graph.name,
+            "symbols": [[self.specs.setdefault(symbol.spec, len(self.specs)), symbol.name] for symbol in symbols],
+            "inputs": [symbols[symbol] for symbol in graph.inputs],
+            "constants": [[symbols[symbol], encode_array(np.asarray(value))] for symbol, value in graph.constants.items()],
+            "nodes": [self.node(node, symbols) for node in graph.nodes],
+            "outputs": [symbols[symbol] for symbol in graph.outputs],
+            "attrs": self.values(graph.attrs, f"attribute {{}} of graph {graph.name!r}", symbols),
+        }
+        self.graphs.append(tree)
+        return self.positions.setdefault(graph, len(self.graphs) - 1)
+
+    def node(self, node: Node, symbols: Mapping[Symbol, int]) -> dict[str, Any]:
+        tree: dict[str, Any] = {
+            "command": node.command.name,
+            "inputs": [symbols[symbol] for symbol in node.inputs],
+            "outputs": [symbols[symbol] for symbol in node.outputs],
+        }
+        if node.params:
+            tree["params"] = self.values(node.params, f"parameter {{}} of a {node.command.name} node", None, node.source)
+        if node.graphs:
+            tree["graphs"] = [self.graph(graph) for graph in node.graphs]
+        if node.source is not None:
+            tree["source"] = self.sources.setdefault(node.source, len(self.sources))
+        return tree
+
+    def values(
+        self, values: Mapping[str, Any], what: str, symbols: Mapping[Symbol, int] | None, source: SourceLine | None = None
+    ) -> dict[str, Any]:
+        trees = {}
+        for name, value in values.items():
+            try:
+                trees[name] = encode_value(value, symbols)
+            except TypeError as error:
+                raise user_error(
+                    GraphError, "to_json", f"{what.format(repr(name))} cannot be stored: {error}.",
+                    fix="use plain values, tuples, dtypes, arrays or dataclasses marked with storable, or drop it first.",
+                    source=source,
+                ) from error  # fmt: skip
+        return trees
+
+
+def _spec_tree(spec: TensorSpec) -> dict[str, Any]:
+    tree: dict[str, Any] = {"shape": [int(n) for n in spec.shape], "dtype": spec.dtype.name}
+    return tree | {name: getattr(spec, name) for name, usual in _USUAL.items() if getattr(spec, name) != usual}
+
+
+_USUAL = {field.name: field.default for field in fields(TensorSpec) if field.name in ("layout", "device")}
+
+
+def from_json(text: str | bytes) -> Graph:
+    """The graph that `to_json` wrote; it is verified.
+
+    Raises:   GraphError: the text is damaged, of another format or of an unknown version, or its graph breaks an invariant.
+              RegistryError: the graph has a command that is not registered.
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        _refuse(f"the text is no JSON: {error}", error)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        _refuse(f"the text is JSON, but no graph: its format is not {FORMAT!r}")
+    if document.get("version") != VERSION:
+        _refuse(f"version {document.get('version')!r} of the format is unknown; this nnc reads version {VERSION}")
+    try:
+        return verify(_read_document(document))
+    except NncError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        _refuse(f"the text is damaged ({type(error).__name__}: {error})", error)
+
+
+def _refuse(problem: str, cause: BaseException | None = None) -> NoReturn:
+    raise user_error(GraphError, "from_json", f"{problem}.", fix="pass a text that to_json wrote.") from cause
+
+
+def _read_document(document: Mapping[str, Any]) -> Graph:
+    specs = [TensorSpec(tuple(tree["shape"]), dtypes.BY_NAME[tree["dtype"]], **_extras(tree)) for tree in document["specs"]]
+    sources = [SourceLine(*source) for source in document["sources"]]
+    graphs: list[Graph] = []
+    for tree in document["graphs"]:
+        symbols = [Symbol(specs[spec], name) for spec, name in tree["symbols"]]
+        pick = _picker(symbols)
+        nodes = tuple(
+            Node(
+                command(node["command"]),
+                pick(node["inputs"]),
+                pick(node["outputs"]),
+                MappingProxyType({name: decode_value(value) for name, value in node.get("params", {}).items()}),
+                tuple(graphs[i] for i in node.get("graphs", ())),
+                sources[node["source"]] if "source" in node else None,
+            )
+            for node in tree["nodes"]
+        )
+        constants = {symbols[i]: decode_array(value) for i, value in tree["constants"]}
+        attrs = {name: decode_value(value, symbols) for name, value in tree["attrs"].items()}
+        graphs.append(Graph(pick(tree["inputs"]), pick(tree["outputs"]), nodes, constants, attrs, tree["name"]))
+    return graphs[-1]
+
+
+def _extras(tree: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tree[name] for name in _USUAL if name in tree}
+
+
+def _picker(symbols: list[Symbol]) -> Callable[[list[int]], tuple[Symbol, ...]]:
+    return lambda positions: tuple(symbols[i] for i in positions)
+
+
+def save_graph(path: str | os.PathLike[str], graph: Graph) -> None:
+    """Writes the JSON form of `graph` to a file."""
+    Path(path).write_text(to_json(graph), encoding="utf-8")
+
+
+def load_graph(path: str | os.PathLike[str]) -> Graph:
+    """The graph in a file that `save_graph` wrote; raises as `from_json` does."""
+    return from_json(Path(path).read_bytes())

@@ -1,0 +1,216 @@
+"""Activation functions. Integers become the default float; what is no number stays none."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import nnc.numpy as nnp
+from nnc import dtypes
+from nnc.commands import elementwise as ew
+from nnc.commands.promote import apply, astype, dtype_of, promote
+from nnc.commands.rules import Value
+from nnc.commands.shape import broadcast_to
+from nnc.numpy.spelling import spelled
+
+
+def to_float(x: Any, where: str) -> Value:
+    """`x` as an array of a floating-point dtype."""
+    value = promote(x, where=where, to=dtypes.to_float)[0]
+    return value if hasattr(value, "spec") else nnp.asarray(value)
+
+
+@spelled
+def relu(x: Any) -> Value:
+    """Returns max(x, 0); the derivative at 0 is 0.
+
+    Example:  >>> relu(np.array([-1.0, 2.0], np.float32))
+              Array([0., 2.], dtype=float32)
+    """
+    x = nnp.asarray(x)
+    return nnp.where(x <= 0, 0, x)
+
+
+@spelled
+def relu6(x: Any) -> Value:
+    """Returns min(max(x, 0), 6); the derivative at 0 and 6 is 0."""
+    x = nnp.asarray(x)
+    return nnp.where(x <= 0, 0, nnp.where(x >= 6, 6, x))
+
+
+@spelled
+def elu(x: Any, alpha: float = 1.0) -> Value:
+    """Returns x where it is positive, else alpha · (exp(x) - 1)."""
+    x = to_float(x, "elu")
+    return nnp.where(x > 0, x, alpha * nnp.expm1(nnp.where(x > 0, 0, x)))
+
+
+@spelled
+def celu(x: Any, alpha: float = 1.0) -> Value:
+    """Returns x where it is positive, else alpha · (exp(x / alpha) - 1), which is smooth for every alpha."""
+    x = to_float(x, "celu")
+    return nnp.where(x > 0, x, alpha * nnp.expm1(nnp.where(x > 0, 0, x) / alpha))
+
+
+@spelled
+def selu(x: Any) -> Value:
+    """Returns the scaled elu that keeps mean 0 and variance 1 from layer to layer (Klambauer et al., 2017)."""
+    return 1.0507009873554805 * elu(x, 1.6732632423543772)
+
+
+@spelled
+def leaky_relu(x: Any, negative_slope: float = 0.01) -> Value:
+    """Returns x where it is positive, else negative_slope · x."""
+    x = to_float(x, "leaky_relu")
+    return nnp.where(x >= 0, x, negative_slope * x)
+
+
+@spelled
+def gelu(x: Any, approximate: bool = True) -> Value:
+    """Returns x · Φ(x), Φ the normal distribution (Hendrycks & Gimpel, 2016).
+
+    Args:     approximate: by tanh, with an error below 1e-3; else by erfc.
+    """
+    x = to_float(x, "gelu")
+    if approximate:
+        return 0.5 * x * (1 + nnp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))))
+    return 0.5 * x * ew.erfc(x * -math.sqrt(0.5))
+
+
+@spelled
+def sigmoid(x: Any) -> Value:
+    """Returns 1 / (1 + exp(-x)), without overflow."""
+    return apply(ew.sigmoid, x, where="sigmoid", to=dtypes.to_float)
+
+
+@spelled
+def log_sigmoid(x: Any) -> Value:
+    """Returns log(sigmoid(x)), without overflow."""
+    return -softplus(-to_float(x, "log_sigmoid"))
+
+
+@spelled
+def silu(x: Any) -> Value:
+    """Returns x · sigmoid(x), also called swish."""
+    x = to_float(x, "silu")
+    return x * ew.sigmoid(x)
+
+
+@spelled
+def tanh(x: Any) -> Value:
+    """Returns the hyperbolic tangent of x."""
+    return apply(ew.tanh, x, where="tanh", to=dtypes.to_float)
+
+
+@spelled
+def softplus(x: Any) -> Value:
+    """Returns log(1 + exp(x)), without overflow."""
+    x = to_float(x, "softplus")
+    return ew.logaddexp(x, ew.full_like(x, 0))
+
+
+@spelled
+def mish(x: Any) -> Value:
+    """Returns x · tanh(softplus(x)) (Misra, 2019)."""
+    x = to_float(x, "mish")
+    return x * nnp.tanh(softplus(x))
+
+
+@spelled
+def soft_sign(x: Any) -> Value:
+    """Returns x / (1 + |x|)."""
+    x = to_float(x, "soft_sign")
+    return x / (1 + abs(x))
+
+
+@spelled
+def hard_tanh(x: Any) -> Value:
+    """Returns x between -1 and 1, which bound it."""
+    x = nnp.asarray(x)
+    return nnp.where(x <= -1, -1, nnp.where(x >= 1, 1, x))
+
+
+@spelled
+def hard_sigmoid(x: Any) -> Value:
+    """Returns relu6(x + 3) / 6."""
+    return relu6(to_float(x, "hard_sigmoid") + 3) / 6
+
+
+@spelled
+def hard_silu(x: Any) -> Value:
+    """Returns x · hard_sigmoid(x)."""
+    x = to_float(x, "hard_silu")
+    return x * hard_sigmoid(x)
+
+
+@spelled
+def glu(x: Any, axis: int = -1) -> Value:
+    """Returns the first half of x along `axis`, gated by the sigmoid of the second half.
+
+    Raises:   ShapeError: the axis has an odd size.
+    """
+    left, right = nnp.split(to_float(x, "glu"), 2, axis=axis)
+    return left * ew.sigmoid(right)
+
+
+# -- over an axis ------------------------------------------------------------------------------------------------------
+
+
+def _masked(x: Value, where: Any) -> Value:
+    return x if where is None else nnp.where(where, x, -math.inf)
+
+
+def _shifted(x: Value, axis: int | tuple[int, ...] | None) -> tuple[Value, Value]:
+    """x minus its greatest element, and the sum of its exponentials, which is made 1 where all elements are -inf."""
+    top = ew.stop_gradient(nnp.max(x, axis=axis, keepdims=True))
+    x = x - nnp.where(abs(top) == math.inf, 0, top)
+    total = nnp.sum(nnp.exp(x), axis=axis, keepdims=True)
+    return x, nnp.where(total == 0, 1, total)
+
+
+@spelled
+def softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = None) -> Value:
+    """Returns exp(x) divided by its sum over `axis`, without overflow.
+
+    An element of -inf has probability 0; where all are -inf (or masked) the result is 0, with gradient 0.
+
+    Args:     x: logits. axis: the axes that sum to 1. where: a mask; elements where it is False take no part.
+    Example:  >>> softmax(np.array([0.0, 0.0, -np.inf], np.float32))
+              Array([0.5, 0.5, 0. ], dtype=float32)
+    """
+    shifted, total = _shifted(_masked(to_float(x, "softmax"), where), axis)
+    return nnp.exp(shifted) / total
+
+
+@spelled
+def log_softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = None) -> Value:
+    """Returns log(softmax(x)), without overflow; -inf where the probability is 0."""
+    shifted, total = _shifted(_masked(to_float(x, "log_softmax"), where), axis)
+    return shifted - nnp.log(total)
+
+
+@spelled
+def one_hot(x: Any, num_classes: int, *, dtype: Any = dtypes.float32, axis: int = -1) -> Value:
+    """Returns 1 at the index that x holds, else 0; an index out of range has no 1.
+
+    Args:     x: integers. num_classes: size of the new axis. axis: where the new axis stands.
+    Example:  >>> one_hot(np.array([1, 0]), 3)
+              Array([[0., 1., 0.],
+                     [1., 0., 0.]], dtype=float32)
+    """
+    x = nnp.asarray(x)
+    at = axis % (x.ndim + 1)
+    shape = (*x.shape[:at], num_classes, *x.shape[at:])
+    spread = broadcast_to(x, shape=shape, axes=tuple(i for i in range(len(shape)) if i != at))
+    classes = ew.iota(shape=shape, dtype=dtypes.int64, axis=at)
+    return astype(ew.equal(*promote(spread, classes, where="one_hot")), dtypes.as_dtype(dtype))
+
+
+@spelled
+def standardize(x: Any, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-5) -> Value:
+    """Returns x with mean 0 and variance 1 over `axis`; 16-bit floats are computed in float32."""
+    x = to_float(x, "standardize")
+    wide = x.astype(dtypes.accumulator(dtype_of(x)))
+    centred = wide - nnp.mean(wide, axis=axis, keepdims=True)
+    spread = nnp.mean(centred * centred, axis=axis, keepdims=True)
+    return (centred * ew.rsqrt(spread + eps)).astype(x.dtype)

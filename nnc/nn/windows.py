@@ -1,0 +1,317 @@
+"""Convolution and pooling as users write them: layouts, integers for pairs, "SAME" and "VALID".
+
+The axes that a layout names are the last ones of the array; any number of batch axes may stand before them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import nnc.numpy as nnp
+from nnc import dtypes
+from nnc.commands import conv as conv_commands
+from nnc.commands import pool as pool_commands
+from nnc.commands.promote import promote
+from nnc.commands.rules import Value
+from nnc.commands.shape import invert_permutation
+from nnc.commands.windows import Padding, Shape
+from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
+from nnc.graph import spec_of
+from nnc.numpy.spelling import spelled
+
+Sizes = int | Sequence[int]
+PaddingLike = str | int | Sequence[int] | Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the channels stand: `order` maps the canonical order (channels, *spatial) to the axes of the layout."""
+
+    order: tuple[int, ...]
+
+    @property
+    def rank(self) -> int:
+        """Number of spatial axes."""
+        return len(self.order) - 1
+
+    def to_canonical(self, x: Value) -> tuple[Value, Shape]:
+        """x as (N, C, *spatial), and the sizes of the batch axes that N folds."""
+        shape = spec_of(x).shape
+        lead = len(shape) - len(self.order)
+        x = nnp.transpose(x, (*range(lead), *(lead + axis for axis in self.order)))
+        return nnp.reshape(x, (math.prod(shape[:lead]), *x.shape[lead:])), shape[:lead]
+
+    def from_canonical(self, x: Value, lead: Shape) -> Value:
+        """Undoes `to_canonical`."""
+        x = nnp.reshape(x, (*lead, *x.shape[1:]))
+        back = invert_permutation(self.order)
+        return nnp.transpose(x, (*range(len(lead)), *(len(lead) + axis for axis in back)))
+
+
+def parse_layout(where: str, layout: str, rank: int | None = None) -> Layout:
+    """The layout that a string of axis letters names: N first, C, and a letter for each spatial axis, as in "NHWC".
+
+    "NCHW" and "NHWC" also mean channels first and last where there are other than two spatial axes.
+
+    Args:     rank: how many spatial axes there are; None where the layout says it.
+    Raises:   ArgumentError: the string is no layout, or has another number of spatial axes.
+    """
+    letters = layout[1:]
+    if not layout.startswith("N") or letters.count("C") != 1 or len(set(layout)) != len(layout):
+        raise user_error(
+            ArgumentError, where, f"{layout!r} is no layout.", fix='write "NCHW", "NHWC", "NCW", "NWC", "NCDHW" or "NDHWC".'
+        )
+    if rank is not None and len(letters) != rank + 1:
+        if layout not in ("NCHW", "NHWC"):
+            raise user_error(
+                ArgumentError, where, f"layout {layout!r} has {len(letters) - 1} spatial axes, the window has {rank}.",
+                fix="write a letter for each axis.",
+            )  # fmt: skip
+        return Layout((0, *range(1, rank + 1)) if layout == "NCHW" else (rank, *range(rank)))
+    at = letters.index("C")
+    return Layout((at, *(axis for axis in range(len(letters)) if axis != at)))
+
+
+def per_axis(where: str, name: str, value: Sizes, rank: int) -> Shape:
+    """A size for each spatial axis.
+
+    Raises:   ArgumentError: another number of sizes. ArgumentTypeError: a size is no integer.
+    """
+    sizes = tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
+    if any(isinstance(size, bool) or not hasattr(size, "__index__") for size in sizes):
+        raise user_error(
+            ArgumentTypeError, where, f"{name}={value!r} is no integer nor a sequence of integers.",
+            fix=f"write {name}=2 or {name}=(2, 2).",
+        )  # fmt: skip
+    if len(sizes) != rank:
+        raise user_error(
+            ArgumentError, where, f"{name}={value!r} has {len(sizes)} entries, there are {rank} spatial axes.",
+            fix=f"give {name} one number, or one for each spatial axis.",
+        )  # fmt: skip
+    return tuple(int(size) for size in sizes)
+
+
+def to_padding(
+    where: str, padding: PaddingLike, spatial: Shape, window: Shape, stride: Shape, dilation: Shape
+) -> Padding:
+    """Pairs (before, after) for each spatial axis.
+
+    "VALID" is no padding; with "SAME" the output has ceil(size / stride) elements, and an odd one goes after.
+
+    Raises:   ArgumentError: `padding` is another string, or has another number of entries.
+    """
+    rank = len(spatial)
+    if isinstance(padding, str):
+        kind = padding.upper()
+        if kind not in ("SAME", "VALID"):
+            raise user_error(
+                ArgumentError, where, f"padding={padding!r} is unknown.", fix='write "SAME", "VALID", a number or pairs of them.'
+            )
+        if kind == "VALID":
+            return ((0, 0),) * rank
+        totals = [
+            max(0, (-(-n // s) - 1) * s + d * (k - 1) + 1 - n)
+            for n, k, s, d in zip(spatial, window, stride, dilation, strict=True)
+        ]
+        return tuple((total // 2, total - total // 2) for total in totals)
+    if isinstance(padding, (tuple, list)) and any(isinstance(pair, (tuple, list)) for pair in padding):
+        pairs = tuple(per_axis(where, "padding", pair, 2) for pair in padding)  # type: ignore[arg-type]
+        if len(pairs) != rank:
+            raise user_error(
+                ArgumentError, where, f"padding={padding!r} has {len(pairs)} pairs, there are {rank} spatial axes.",
+                fix="give one pair for each spatial axis.",
+            )  # fmt: skip
+        return tuple((low, high) for low, high in pairs)
+    return tuple((n, n) for n in per_axis(where, "padding", padding, rank))  # type: ignore[arg-type]
+
+
+def _check_rank(where: str, x: Value, layout: Layout) -> None:
+    if np_ndim(x) < layout.rank + 1:
+        raise user_error(
+            ShapeError, where, f"the input has {np_ndim(x)} axes; channels and {layout.rank} spatial axes are needed.",
+            operands={"x": spec_of(x)}, fix="pass an input with batch axes (any number), channels and spatial axes.",
+        )  # fmt: skip
+
+
+def np_ndim(x: Value) -> int:
+    """Number of axes of an operand."""
+    return spec_of(x).ndim
+
+
+# -- convolution -------------------------------------------------------------------------------------------------------
+
+
+@spelled
+def conv(
+    x: Any,
+    w: Any,
+    *,
+    stride: Sizes = 1,
+    padding: PaddingLike = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+    layout: str = "NCHW",
+) -> Value:
+    """Returns the convolution (without flipping) of x with w, for any number of spatial axes.
+
+    out[n, o, p] = sum over c, k of x[n, c, stride · p + dilation · k - padding] · w[o, c, k]
+
+    Args:     x: (N, C, *spatial), or as `layout` says; N is any number of batch axes. w: (O, C / groups, *kernel) in every
+              layout. stride, dilation: a number, or one for each spatial axis. padding: a number, one for each spatial axis, a
+              pair (before, after) for each, "SAME" or "VALID". groups: share g of O sees share g of C only.
+    Returns:  (N, O, *out) in the layout of x, of the promoted dtype.
+    Raises:   ShapeError: the channels differ, or the kernel is bigger than the padded input.
+    Example:  >>> conv(np.ones((1, 8, 8, 3), np.float32), np.ones((4, 3, 3, 3), np.float32), padding="SAME", layout="NHWC").shape
+              (1, 8, 8, 4)
+    """
+    x, w = promote(x, w, where="conv")
+    rank = max(0, np_ndim(w) - 2)
+    form = parse_layout("conv", layout, rank)
+    _check_rank("conv", x, form)
+    canonical, lead = form.to_canonical(x)
+    kernel, spatial = spec_of(w).shape[2:], canonical.shape[2:]
+    strides, dilations = per_axis("conv", "stride", stride, rank), per_axis("conv", "dilation", dilation, rank)
+    pads = to_padding("conv", padding, spatial, kernel, strides, dilations)
+    out = conv_commands.conv(canonical, w, stride=strides, padding=pads, dilation=dilations, groups=groups)
+    return form.from_canonical(out, lead)
+
+
+@spelled
+def conv_transpose(
+    x: Any,
+    w: Any,
+    *,
+    stride: Sizes = 1,
+    padding: PaddingLike = 0,
+    output_padding: Sizes = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+    layout: str = "NCHW",
+) -> Value:
+    """Returns the transposed convolution: what `conv` with the same parameters does to cotangents.
+
+    out[n, c, stride · p + dilation · k - padding] += x[n, i, p] · w[i, c, k]
+
+    Args:     x: (N, I, *spatial), or as `layout` says. w: (I, O / groups, *kernel). padding: what it cuts off the output on
+              either side; with "SAME" the output has size · stride elements. output_padding: how many elements more the output
+              has at the end of each axis, less than the stride. The others as in `conv`.
+    Returns:  (N, O, *out), out = (size - 1) · stride + dilation · (kernel - 1) + 1 + output_padding - padding on both sides.
+    Raises:   ArgumentError: output_padding is not below the stride. ShapeError: the channels differ.
+    Example:  >>> conv_transpose(np.ones((1, 3, 4), np.float32), np.ones((3, 2, 2), np.float32), stride=2).shape
+              (1, 2, 8)
+    """
+    where = "conv_transpose"
+    x, w = promote(x, w, where=where)
+    rank = max(0, np_ndim(w) - 2)
+    form = parse_layout(where, layout, rank)
+    _check_rank(where, x, form)
+    canonical, lead = form.to_canonical(x)
+    kernel, sizes = spec_of(w).shape[2:], canonical.shape[2:]
+    strides, dilations = per_axis(where, "stride", stride, rank), per_axis(where, "dilation", dilation, rank)
+    extra = per_axis(where, "output_padding", output_padding, rank)
+    if any(not 0 <= more < s for more, s in zip(extra, strides, strict=True)):
+        raise user_error(
+            ArgumentError, where, f"output_padding={output_padding!r} is not below stride={stride!r}.",
+            fix="use a smaller output_padding, or pad the result.",
+        )  # fmt: skip
+    _check_channels(where, canonical, w, groups)
+    grown = tuple(n * s for n, s in zip(sizes, strides, strict=True))
+    pads = to_padding(where, padding, grown, kernel, strides, dilations)
+    if isinstance(padding, str) and padding.upper() == "SAME":
+        spatial = grown
+    else:
+        spatial = tuple(
+            (n - 1) * s + d * (k - 1) + 1 + more - low - high
+            for n, s, d, k, more, (low, high) in zip(sizes, strides, dilations, kernel, extra, pads, strict=True)
+        )
+    out = conv_commands.conv_input_grad(
+        canonical, w, spatial=spatial, stride=strides, padding=pads, dilation=dilations, groups=groups
+    )
+    return form.from_canonical(out, lead)
+
+
+def _check_channels(where: str, x: Value, w: Value, groups: int) -> None:
+    if x.shape[1] != spec_of(w).shape[0]:
+        raise user_error(
+            ShapeError, where, f"channels differ: the input has {x.shape[1]}, weight axis 0 is {spec_of(w).shape[0]}.",
+            operands={"x": spec_of(x), "w": spec_of(w)}, fix=f"pass a weight of shape ({x.shape[1]}, O / groups, *kernel).",
+        )  # fmt: skip
+
+
+# -- pooling -----------------------------------------------------------------------------------------------------------
+
+
+def _pool(
+    where: str,
+    command: Callable[..., Value],
+    x: Value,
+    window: Sizes,
+    stride: Sizes | None,
+    padding: PaddingLike,
+    dilation: Sizes,
+    layout: str,
+) -> Value:
+    rank = len(window) if isinstance(window, (tuple, list)) else np_ndim(x) - 2
+    form = parse_layout(where, layout, rank)
+    _check_rank(where, x, form)
+    canonical, lead = form.to_canonical(x)
+    windows = per_axis(where, "window", window, rank)
+    strides = windows if stride is None else per_axis(where, "stride", stride, rank)
+    dilations = per_axis(where, "dilation", dilation, rank)
+    pads = to_padding(where, padding, canonical.shape[2:], windows, strides, dilations)
+    return form.from_canonical(
+        command(canonical, window=windows, stride=strides, padding=pads, dilation=dilations), lead
+    )
+
+
+@spelled
+def max_pool(
+    x: Any,
+    window: Sizes,
+    *,
+    stride: Sizes | None = None,
+    padding: PaddingLike = 0,
+    dilation: Sizes = 1,
+    layout: str = "NCHW",
+) -> Value:
+    """Returns the greatest element of each window. Padding never wins, NaN always.
+
+    Args:     x: (N, C, *spatial), or as `layout` says. window: a size for each spatial axis; a number stands for all axes after
+              N and C. stride: steps between windows; the window itself by default. padding: as in `conv`.
+    Raises:   ShapeError: a window is bigger than the padded input.
+    Example:  >>> max_pool(np.arange(16.0).reshape(1, 1, 4, 4), 2)
+              Array([[[[ 5.,  7.],
+                       [13., 15.]]]], dtype=float64)
+    """
+    return _pool("max_pool", pool_commands.max_pool, nnp.asarray(x), window, stride, padding, dilation, layout)
+
+
+@spelled
+def avg_pool(
+    x: Any,
+    window: Sizes,
+    *,
+    stride: Sizes | None = None,
+    padding: PaddingLike = 0,
+    dilation: Sizes = 1,
+    count_include_pad: bool = True,
+    layout: str = "NCHW",
+) -> Value:
+    """Returns the mean of each window.
+
+    Args:     count_include_pad: whether padding counts as zeros; else the mean is over the elements of x alone. The others as
+              in `max_pool`.
+    Example:  >>> avg_pool(np.arange(16.0).reshape(1, 1, 4, 4), 2)
+              Array([[[[ 2.5,  4.5],
+                       [10.5, 12.5]]]], dtype=float64)
+    """
+    x = promote(x, where="avg_pool", to=dtypes.to_float)[0]
+    total = _pool("avg_pool", pool_commands.sum_pool, x, window, stride, padding, dilation, layout)
+    if count_include_pad:
+        rank = len(window) if isinstance(window, (tuple, list)) else np_ndim(x) - 2
+        return total / math.prod(per_axis("avg_pool", "window", window, rank))
+    ones = nnp.ones(spec_of(x).shape, spec_of(x).dtype)
+    return total / _pool("avg_pool", pool_commands.sum_pool, ones, window, stride, padding, dilation, layout)

@@ -1,0 +1,367 @@
+"""Sums of products: dot, tensordot, einsum and their kin, all by the one command `dot` (see nnc.commands.contract)."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands import contract as commands
+from nnc.commands.contract import matmul
+from nnc.commands.elementwise import conj, mul
+from nnc.commands.promote import apply, promote
+from nnc.commands.reduce import reduce_or, reduce_sum
+from nnc.commands.rules import Value, check_axes
+from nnc.commands.shape import broadcast_to, reshape, slice_, transpose
+from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
+from nnc.graph import spec_of
+
+__all__ = ["dot", "einsum", "inner", "matmul", "outer", "tensordot", "vdot", "vecdot"]
+
+Label = Hashable
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def dot(a: Any, b: Any) -> Value:
+    """Returns the dot product: of vectors, of matrices, by a number, or over the last axis of `a` and the last but one of `b`.
+
+    Args:     a: any shape. b: any shape; its only axis is summed where it is 1-d.
+    Returns:  the axes of `a` and then those of `b`, without the summed ones.
+    Raises:   ShapeError: the summed axes differ in size.
+    Example:  >>> dot(np.ones((2, 3), np.float32), np.ones((5, 3, 4), np.float32)).shape
+              (2, 5, 4)
+    """
+    a, b = promote(a, b, where="dot")
+    if np.ndim(a) == 0 or np.ndim(b) == 0:
+        return apply(mul, a, b, where="dot")
+    if np.ndim(b) <= 2:
+        return _contract("dot", a, b, (np.ndim(a) - 1,), (0,))
+    return _contract("dot", a, b, (np.ndim(a) - 1,), (np.ndim(b) - 2,))
+
+
+def inner(a: Any, b: Any) -> Value:
+    """Returns the sum of products over the last axes: out[i, j] = sum over k of a[i, k] · b[j, k].
+
+    Example:  >>> inner(np.ones((2, 3), np.float32), np.ones((4, 3), np.float32)).shape
+              (2, 4)
+    """
+    a, b = promote(a, b, where="inner")
+    if np.ndim(a) == 0 or np.ndim(b) == 0:
+        return apply(mul, a, b, where="inner")
+    return _contract("inner", a, b, (np.ndim(a) - 1,), (np.ndim(b) - 1,))
+
+
+def outer(a: Any, b: Any) -> Value:
+    """Returns all products of an element of `a` with one of `b`, both flattened: out[i, j] = a[i] · b[j].
+
+    Example:  >>> outer(np.ones(2, np.float32), np.ones(3, np.float32)).shape
+              (2, 3)
+    """
+    a, b = promote(a, b, where="outer")
+    m, n = spec_of(a).size, spec_of(b).size
+    return mul(
+        broadcast_to(reshape(a, shape=(m,)), shape=(m, n), axes=(0,)),
+        broadcast_to(reshape(b, shape=(n,)), shape=(m, n), axes=(1,)),
+    )
+
+
+def vdot(a: Any, b: Any) -> Value:
+    """Returns the sum of conj(a) · b over all elements, both flattened.
+
+    Raises:   ShapeError: the numbers of elements differ.
+    """
+    a, b = promote(a, b, where="vdot")
+    a = conj(a) if dtypes.is_complex(spec_of(a).dtype) else a
+    flat = [reshape(x, shape=(spec_of(x).size,)) for x in (a, b)]
+    return _contract("vdot", *flat, (0,), (0,))
+
+
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
+    """Returns the sum of conj(x1) · x2 over `axis`; the other axes broadcast.
+
+    Raises:   ShapeError: the axis differs in size, or the others do not broadcast.
+    Example:  >>> vecdot(np.ones((5, 3), np.float32), np.ones(3, np.float32)).shape
+              (5,)
+    """
+    a, b = promote(x1, x2, where="vecdot")
+    a = conj(a) if dtypes.is_complex(spec_of(a).dtype) else a
+    moved = []
+    for x in (a, b):
+        at = check_axes("vecdot", (axis,), np.ndim(x))[0]
+        rest = [i for i in range(np.ndim(x)) if i != at]
+        moved.append(transpose(x, permutation=(*rest, at)) if at != np.ndim(x) - 1 else x)
+    m, n = (spec_of(x).shape[-1] for x in moved)
+    if m != n:
+        raise user_error(
+            ShapeError, "vecdot", f"summed sizes differ: left axis {axis} is {m}, right axis {axis} is {n}.",
+            operands={"left": spec_of(a), "right": spec_of(b)}, fix="pass vectors of one length.",
+        )  # fmt: skip
+    return einsum("...i,...i->...", *moved)
+
+
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Value:
+    """Returns the sum of products over pairs of axes.
+
+    Args:     a, b: any shape. axes: a number n (the last n axes of `a` with the first n of `b`), or a pair of axes or of
+              sequences of axes, (of `a`, of `b`).
+    Returns:  the other axes of `a`, then those of `b`.
+    Raises:   ShapeError: paired axes differ in size or do not exist. ArgumentError: `axes` names unequal numbers of axes.
+    Example:  >>> tensordot(np.ones((2, 3, 4), np.float32), np.ones((4, 3, 5), np.float32), axes=((1, 2), (1, 0))).shape
+              (2, 5)
+    """
+    a, b = promote(a, b, where="tensordot")
+    if isinstance(axes, (int, np.integer)):
+        if not 0 <= axes <= min(np.ndim(a), np.ndim(b)):
+            raise user_error(
+                ArgumentError, "tensordot", f"axes={axes} is more than the operands have, or negative.",
+                operands={"a": spec_of(a), "b": spec_of(b)}, fix="sum over at most as many axes as either operand has.",
+            )  # fmt: skip
+        left, right = range(np.ndim(a) - int(axes), np.ndim(a)), range(int(axes))
+        return _contract("tensordot", a, b, tuple(left), tuple(right))
+    of_a, of_b = (tuple(side) if isinstance(side, Sequence) else (operator.index(side),) for side in axes)
+    return _contract("tensordot", a, b, of_a, of_b)
+
+
+def _contract(where: str, a: Value, b: Value, of_a: tuple[int, ...], of_b: tuple[int, ...]) -> Value:
+    left, right = spec_of(a), spec_of(b)
+    operands = {"left": left, "right": right}
+    if len(of_a) != len(of_b):
+        raise user_error(
+            ArgumentError, where, f"{len(of_a)} axes of the left operand are paired with {len(of_b)} of the right one.",
+            operands=operands, fix="name as many axes of either operand.",
+        )  # fmt: skip
+    of_a, of_b = check_axes(where, of_a, left.ndim), check_axes(where, of_b, right.ndim)
+    for i, j in zip(of_a, of_b, strict=True):
+        if left.shape[i] != right.shape[j]:
+            raise user_error(
+                ShapeError, where,
+                f"contracting sizes differ: left axis {i} is {left.shape[i]}, right axis {j} is {right.shape[j]}.",
+                operands=operands, fix="pair axes of equal size; transpose an operand with `.T` where its axes are swapped.",
+            )  # fmt: skip
+    return commands.dot(a, b, contract=(of_a, of_b), batch=((), ()))
+
+
+# -- einsum ------------------------------------------------------------------------------------------------------------
+
+
+def einsum(subscripts: Any, /, *operands: Any, optimize: bool | str = True) -> Value:
+    """Returns the sum of products that Einstein's notation describes: a letter for each axis, equal ones multiply together.
+
+    Letters that the output lacks are summed; without `->` the output has the letters that occur once, in alphabetical order.
+    `...` stands for any axes, which broadcast. A letter twice in one operand takes the diagonal. More than two operands are
+    contracted in pairs, in the order that numpy.einsum_path finds.
+
+    Args:     subscripts: such as "bij,bjk->bik"; or `einsum(x, [0, 1], y, [1, 2], [0, 2])`, a list of numbers for each
+              operand and last, if wanted, for the output. optimize: how the order is chosen: True, "greedy" or "optimal";
+              False contracts from left to right.
+    Raises:   ArgumentError: the subscripts are malformed or do not match the operands. ShapeError: a letter's sizes differ.
+    Example:  >>> einsum("ij,jk->ki", np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)).shape
+              (4, 2)
+    """
+    if isinstance(subscripts, str):
+        inputs, output = _parse(subscripts, len(operands))
+    else:
+        interleaved = (subscripts, *operands)
+        pairs = len(interleaved) // 2
+        operands = interleaved[0 : 2 * pairs : 2]
+        inputs = [_from_list(labels) for labels in interleaved[1 : 2 * pairs : 2]]
+        output = _from_list(interleaved[-1]) if len(interleaved) % 2 else None
+        subscripts = "einsum with lists"
+    values = promote(*operands, where="einsum")
+    labels, result = _expand(subscripts, inputs, output, [np.ndim(x) for x in values])
+    sizes = _sizes(subscripts, values, labels)
+    terms = [_Term(x, names).normal(sizes) for x, names in zip(values, labels, strict=True)]
+    for pair in _path(terms, result, sizes, optimize):
+        rest = [term for i, term in enumerate(terms) if i not in pair]
+        done = terms[pair[0]].only(_needed(result, [*rest, *(terms[i] for i in pair[1:])]))
+        for step, i in enumerate(pair[1:], start=2):
+            needed = _needed(result, [*rest, *(terms[j] for j in pair[step:])])
+            done = _multiply(done, terms[i].only(needed | set(done.labels)), needed)
+        terms = [*rest, done]
+    final = terms[0].only(set(result))
+    return _permute(final.value, tuple(final.labels.index(label) for label in result))
+
+
+def _bad(subscripts: str, problem: str, fix: str) -> ArgumentError:
+    return user_error(ArgumentError, "einsum", f"{subscripts!r}: {problem}", fix=fix)
+
+
+def _parse(subscripts: str, count: int) -> tuple[list[list[Label]], list[Label] | None]:
+    """The labels of each operand and of the output; Ellipsis stands for itself."""
+    left, arrow, right = subscripts.replace(" ", "").partition("->")
+    parts = left.split(",")
+    if len(parts) != count:
+        raise _bad(
+            subscripts, f"it describes {len(parts)} operands, {count} were given.", "separate one group per operand by commas."
+        )
+    return [_letters(part, subscripts) for part in parts], _letters(right, subscripts) if arrow else None
+
+
+def _letters(part: str, subscripts: str) -> list[Label]:
+    head, dots, tail = part.partition("...")
+    for letter in head + tail:
+        if not letter.isalpha():
+            raise _bad(subscripts, f"{letter!r} is no letter.", "use letters, commas, '...' and one '->'.")
+    return [*head, ..., *tail] if dots else [*head]
+
+
+def _from_list(labels: Any) -> list[Label]:
+    if not isinstance(labels, (list, tuple)):
+        raise user_error(
+            ArgumentTypeError, "einsum", f"labels are given as {labels!r} ({type(labels).__name__}), not as a list.",
+            fix="pass a string of subscripts first, or a list of numbers after each operand.",
+        )  # fmt: skip
+    return [label if label is Ellipsis else operator.index(label) for label in labels]
+
+
+def _expand(
+    subscripts: str, inputs: list[list[Label]], output: list[Label] | None, ndims: list[int]
+) -> tuple[list[list[Label]], list[Label]]:
+    """Replaces each Ellipsis by labels of its own, counted from the right, and completes the output."""
+    expanded, longest = [], 0
+    for i, (labels, ndim) in enumerate(zip(inputs, ndims, strict=True)):
+        covered = ndim - sum(label is not ... for label in labels)
+        if covered < 0 or (covered and ... not in labels):
+            raise _bad(
+                subscripts, f"operand {i} has {ndim} axes, its labels name {ndim - covered}.",
+                "give a label for each axis, or '...' for the rest.",
+            )  # fmt: skip
+        longest = max(longest, covered)
+        expanded.append(_replace_dots(labels, covered))
+    named = [label for labels in inputs for label in labels if label is not ...]
+    if output is None:
+        once = sorted({label for label in named if named.count(label) == 1}, key=lambda label: (str(type(label)), label))
+        output = [..., *once]
+    elif longest and ... not in output:
+        raise _bad(subscripts, "the output has no '...'.", "write '...' in the output, too, or name the axes to sum them.")
+    result = _replace_dots(output, longest)
+    for label in output:
+        if output.count(label) > 1 or (label is not ... and label not in named):
+            raise _bad(
+                subscripts, f"output label {label!r} stands there twice or in no operand.",
+                "name each output axis once, with a label of an operand.",
+            )  # fmt: skip
+    return expanded, result
+
+
+def _replace_dots(labels: list[Label], covered: int) -> list[Label]:
+    if ... not in labels:
+        return labels
+    at = labels.index(...)
+    return [*labels[:at], *(("...", k) for k in reversed(range(covered))), *labels[at + 1 :]]
+
+
+def _sizes(subscripts: str, values: list[Value], labels: list[list[Label]]) -> dict[Label, int]:
+    sizes: dict[Label, int] = {}
+    for i, (x, names) in enumerate(zip(values, labels, strict=True)):
+        for label, n in zip(names, spec_of(x).shape, strict=True):
+            known = sizes.get(label, 1)
+            if n != known and 1 not in (n, known):
+                shown = "'...'" if isinstance(label, tuple) else repr(label)
+                raise user_error(
+                    ShapeError, "einsum", f"{subscripts!r}: label {shown} has size {known} and, in operand {i}, size {n}.",
+                    operands={f"operand {j}": spec_of(v) for j, v in enumerate(values)},
+                    fix="give axes that share a label one size (or size 1, which broadcasts).",
+                )  # fmt: skip
+            sizes[label] = n if known == 1 else known
+    return sizes
+
+
+class _Term(NamedTuple):
+    """An operand and the label of each axis."""
+
+    value: Value
+    labels: list[Label]
+
+    def normal(self, sizes: dict[Label, int]) -> _Term:
+        """Without axes that broadcast and without repeated labels."""
+        x, labels = self
+        shape = spec_of(x).shape
+        kept = [i for i, label in enumerate(labels) if shape[i] == sizes[label]]
+        if len(kept) < len(labels):
+            x, labels = reshape(x, shape=tuple(shape[i] for i in kept)), [labels[i] for i in kept]
+        for label in dict.fromkeys(labels):
+            while labels.count(label) > 1:
+                first = labels.index(label)
+                second = labels.index(label, first + 1)
+                rest = [i for i in range(len(labels)) if i not in (first, second)]
+                x, labels = _diagonal(_permute(x, (*rest, first, second))), [*(labels[i] for i in rest), label]
+        return _Term(x, labels)
+
+    def only(self, needed: set[Label]) -> _Term:
+        """Summed over the axes that nothing else needs."""
+        axes = tuple(i for i, label in enumerate(self.labels) if label not in needed)
+        if not axes:
+            return self
+        add = reduce_or if dtypes.is_bool(spec_of(self.value).dtype) else reduce_sum
+        return _Term(add(self.value, axes=axes), [label for label in self.labels if label in needed])
+
+
+def _needed(result: list[Label], others: list[_Term]) -> set[Label]:
+    return {*result, *(label for term in others for label in term.labels)}
+
+
+def _diagonal(x: Value) -> Value:
+    """(*rest, n, n) -> (*rest, n), as a view: every (n + 1)-th of the flattened matrix."""
+    *rest, n, _ = spec_of(x).shape
+    flat = reshape(x, shape=(*rest, n * n))
+    return slice_(flat, start=(0,) * (len(rest) + 1), limit=(*rest, n * n), stride=(*(1 for _ in rest), n + 1))
+
+
+def _permute(x: Value, permutation: tuple[int, ...]) -> Value:
+    if permutation == tuple(range(len(permutation))):
+        return x if hasattr(x, "spec") else reshape(x, shape=np.shape(x))
+    return transpose(x, permutation=permutation)
+
+
+def _multiply(x: _Term, y: _Term, needed: set[Label]) -> _Term:
+    """One pair: shared labels that nothing else needs are contracted, the other shared ones are batch axes."""
+    shared = [label for label in x.labels if label in y.labels]
+    batch = [label for label in shared if label in needed]
+    summed = [label for label in shared if label not in needed]
+    left = [label for label in x.labels if label not in shared]
+    right = [label for label in y.labels if label not in shared]
+    labels = [*batch, *left, *right]
+    if not summed:  # a product without a sum is no matrix product
+        return _Term(mul(_spread(x, y, labels), _spread(y, x, labels)), labels)
+    value = commands.dot(
+        x.value,
+        y.value,
+        contract=(tuple(map(x.labels.index, summed)), tuple(map(y.labels.index, summed))),
+        batch=(tuple(map(x.labels.index, batch)), tuple(map(y.labels.index, batch))),
+    )
+    return _Term(value, labels)
+
+
+def _spread(x: _Term, other: _Term, labels: list[Label]) -> Value:
+    """`x` with the axes `labels`, broadcast along those that only `other` has."""
+    size = dict(zip(x.labels, spec_of(x.value).shape, strict=True))
+    size_of_other = dict(zip(other.labels, spec_of(other.value).shape, strict=True))
+    own = [label for label in labels if label in size]
+    ordered = _permute(x.value, tuple(map(x.labels.index, own)))
+    if len(own) == len(labels):
+        return ordered
+    shape = tuple(size[label] if label in size else size_of_other[label] for label in labels)
+    return broadcast_to(ordered, shape=shape, axes=tuple(map(labels.index, own)))
+
+
+def _path(terms: list[_Term], result: list[Label], sizes: dict[Label, int], optimize: bool | str) -> list[tuple[int, ...]]:
+    """The pairs to contract, by their places among the terms that are left; the product goes to the end."""
+    if len(terms) < 3:
+        return [tuple(range(len(terms)))]
+    known = [label for label in sizes if label in result or any(label in term.labels for term in terms)]
+    if not optimize or len(known) > len(LETTERS):
+        return [(0, 1)] + [(len(terms) - step, 0) for step in range(2, len(terms))]
+    letter = dict(zip(known, LETTERS, strict=False))
+    text = ",".join("".join(letter[label] for label in term.labels) for term in terms)
+    text += "->" + "".join(letter[label] for label in result)
+    shapes = [tuple(max(1, sizes[label]) for label in term.labels) for term in terms]
+    stand_ins = [np.broadcast_to(np.empty(()), shape) for shape in shapes]
+    kind = optimize if isinstance(optimize, str) else "greedy"
+    unlimited = math.prod(max(1, n) for n in sizes.values())
+    path = np.einsum_path(text, *stand_ins, optimize=(kind, unlimited))[0]
+    return [tuple(step) for step in path[1:]]

@@ -1,0 +1,433 @@
+"""New arrays. Their dtype is float32 (integers int64) unless one is given."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.array import Array, array_method, asarray, concrete_error
+from nnc.commands import elementwise as ew
+from nnc.commands.promote import SCALARS, astype as convert_to, broadcast_to_shape, is_weak, promote
+from nnc.commands.rules import Value
+from nnc.commands.shape import broadcast_to, reshape
+from nnc.errors import ArgumentError, ArgumentTypeError, UnsupportedError, user_error
+from nnc.numpy.elementwise import as_bool, where
+from nnc.numpy.operands import static_int, to_dtype, to_shape, to_value
+from nnc.numpy.spelling import spelled
+
+__all__ = [
+    "arange", "array", "asarray", "astype", "copy", "diag", "diagflat", "empty", "empty_like", "eye", "from_dlpack", "full",
+    "full_like", "geomspace", "identity", "indices", "linspace", "logspace", "meshgrid", "ones", "ones_like", "tri", "tril",
+    "tril_indices", "triu", "triu_indices", "vander", "zeros", "zeros_like",
+]  # fmt: skip
+
+
+def _check_device(device: Any, where: str) -> None:
+    if device is not None and str(device) != "cpu":
+        raise user_error(UnsupportedError, where, f"there is no device {device!r}.", fix="use one of nnc.devices().")
+
+
+def _constant(where: str, shape: Any, dtype: Any, value: Any, device: Any) -> Value:
+    _check_device(device, where)
+    dtype = dtypes.DEFAULT_FLOAT if dtype is None else to_dtype(dtype, where)
+    return ew.full(shape=to_shape(shape, where), dtype=dtype, value=value)
+
+
+@spelled
+def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
+    """Returns an array of zeros.
+
+    Args:     shape: an integer or a sequence of integers. dtype: float32 by default.
+    Example:  >>> zeros((2, 3)).shape
+              (2, 3)
+    """
+    return _constant("zeros", shape, dtype, 0, device)
+
+
+@spelled
+def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
+    """Returns an array of ones; float32 by default.
+
+    Example:  >>> ones(2, "int32")
+              Array([1, 1], dtype=int32)
+    """
+    return _constant("ones", shape, dtype, 1, device)
+
+
+@spelled
+def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
+    """Returns an array whose elements do not matter; they are zeros."""
+    return _constant("empty", shape, dtype, 0, device)
+
+
+@spelled
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Value:
+    """Returns an array of `fill_value`, which may be an array that broadcasts to `shape`.
+
+    Args:     dtype: that of `fill_value` by default.
+    Example:  >>> full(2, 7)
+              Array([7, 7], dtype=int64)
+    """
+    _check_device(device, "full")
+    sizes = to_shape(shape, "full")
+    if isinstance(fill_value, SCALARS):
+        wanted = dtypes.scalar_dtype(fill_value) if dtype is None else to_dtype(dtype, "full")
+        number = convert_to(fill_value, wanted, "full").item()
+        return ew.full(shape=sizes, dtype=wanted, value=number)
+    value = to_value(fill_value, "full", "fill_value")
+    return broadcast_to_shape(value if dtype is None else convert_to(value, to_dtype(dtype, "full")), sizes)
+
+
+def _like(where: str, x: Any, fill_value: Any, dtype: Any, shape: Any) -> Value:
+    x = to_value(x, where)
+    wanted = x.spec.dtype if dtype is None else to_dtype(dtype, where)
+    return full(x.spec.shape if shape is None else shape, fill_value, wanted)
+
+
+@spelled
+def zeros_like(x: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Value:
+    """Returns zeros with the shape and dtype of `x`, or those given."""
+    _check_device(device, "zeros_like")
+    return _like("zeros_like", x, 0, dtype, shape)
+
+
+@spelled
+def ones_like(x: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Value:
+    """Returns ones with the shape and dtype of `x`, or those given."""
+    _check_device(device, "ones_like")
+    return _like("ones_like", x, 1, dtype, shape)
+
+
+@spelled
+def empty_like(x: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Value:
+    """Returns an array like `x` whose elements do not matter; they are zeros."""
+    _check_device(device, "empty_like")
+    return _like("empty_like", x, 0, dtype, shape)
+
+
+@spelled
+def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Value:
+    """Returns `fill_value` everywhere, with the shape and dtype of `x`, or those given."""
+    _check_device(device, "full_like")
+    return _like("full_like", x, fill_value, dtype, shape)
+
+
+@spelled
+def array(obj: Any, dtype: Any = None, *, copy: bool = True, ndmin: int = 0, device: Any = None) -> Any:
+    """Returns a new array of `obj`; see `asarray`, which copies only where it must.
+
+    Example:  >>> array([1.0, 2.0])
+              Array([1., 2.], dtype=float32)
+    """
+    x = asarray(obj, None if dtype is None else to_dtype(dtype, "array"), copy=copy or None, device=device)
+    missing = ndmin - x.spec.ndim
+    return reshape(x, shape=(1,) * missing + x.spec.shape) if missing > 0 else x
+
+
+@array_method
+@spelled
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Value:
+    """Returns `x` converted to `dtype`. Floats are truncated to integers.
+
+    Raises:   DTypeError: nnc has no such dtype, or the imaginary part would be dropped.
+    Example:  >>> astype(np.asarray([1.5, -1.5]), int)
+              Array([ 1, -1], dtype=int64)
+    """
+    _check_device(device, "astype")
+    return convert_to(to_value(x, "astype"), to_dtype(dtype, "astype"))
+
+
+@array_method
+def copy(x: Any, /) -> Value:
+    """Returns a copy of `x`."""
+    return ew.copy(to_value(x, "copy"))
+
+
+@spelled
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+    """Returns an array that shares the memory of another library's array (through DLPack)."""
+    if not hasattr(x, "__dlpack__"):
+        raise user_error(
+            ArgumentTypeError, "from_dlpack", f"{type(x).__name__} has no __dlpack__.", fix="use nnp.asarray for other objects."
+        )
+    return asarray(x if hasattr(x, "spec") else np.from_dlpack(x), copy=copy, device=device)
+
+
+# -- ranges ------------------------------------------------------------------------------------------------------------
+
+
+def _number(x: Any, where: str, name: str) -> Any:
+    """A Python number whose value is known while tracing."""
+    if isinstance(x, SCALARS):
+        return x
+    x = to_value(x, where, name)
+    if x.spec.ndim:
+        raise user_error(ArgumentTypeError, where, f"{name} must be a number, it is {x.spec}.", fix="pass one number.")
+    return x.concrete(f"{where}({name})").item()
+
+
+@spelled
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None) -> Value:
+    """Returns numbers from `start` up to and without `stop`, in steps of `step`; `arange(n)` starts at 0.
+
+    Args:     start, stop, step: numbers whose values are known while tracing. dtype: int64 for integers, else float32.
+    Raises:   TraceError: a traced value. ArgumentError: step is 0.
+    Example:  >>> arange(3), arange(1, 0, -0.5)
+              (Array([0, 1, 2], dtype=int64), Array([1. , 0.5], dtype=float32))
+    """
+    _check_device(device, "arange")
+    given = (start, stop, step)
+    start, stop, step = (None if x is None else _number(x, "arange", name) for x, name in zip(given, ("start", "stop", "step"), strict=True))
+    if stop is None:
+        start, stop = 0, start
+    if step == 0:
+        raise user_error(ArgumentError, "arange", "step is 0.", fix="give a positive or negative step.")
+    n = max(0, math.ceil((stop - start) / step))
+    exact = not any(isinstance(x, float) for x in (start, stop, step))
+    default = dtypes.DEFAULT_INT if exact else dtypes.DEFAULT_FLOAT
+    wanted = default if dtype is None else to_dtype(dtype, "arange")
+    if (start, step) == (0, 1) and not dtypes.is_bool(wanted):
+        return ew.iota(shape=(n,), dtype=wanted, axis=0)
+    steps = ew.iota(shape=(n,), dtype=dtypes.int64 if exact else dtypes.float64, axis=0)
+    return convert_to(steps * step + start, wanted)
+
+
+@spelled
+def linspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0,
+    *, device: Any = None,
+) -> Any:  # fmt: skip
+    """Returns `num` numbers from `start` to `stop` at equal distances.
+
+    Args:     start, stop: numbers or arrays that broadcast. endpoint: the last number is `stop`. retstep: return the distance,
+              too. axis: where the new axis goes.
+    Raises:   ArgumentError: num is negative.
+    Example:  >>> linspace(0, 1, 5)
+              Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
+    """
+    _check_device(device, "linspace")
+    num = static_int(num, "linspace", "num")
+    if num < 0:
+        raise user_error(ArgumentError, "linspace", f"num is {num}.", fix="give 0 or more numbers.")
+    from_, to = promote(start, stop, where="linspace", to=dtypes.to_float)
+    natural = from_.dtype
+    exact = all(isinstance(x, SCALARS) or is_weak(x) for x in (start, stop)) and dtypes.is_float(natural)
+    work = dtypes.float64 if exact else dtypes.complex128 if natural == dtypes.complex128 else natural
+    if exact and all(isinstance(x, SCALARS) for x in (start, stop)):
+        from_, to = start, stop
+    from_, to = (convert_to(x, work) for x in (from_, to))
+    gaps = num - 1 if endpoint else num
+    t = ew.iota(shape=(num,), dtype=dtypes.real_dtype(work), axis=0) / max(gaps, 1)
+    t = convert_to(t, work)
+    shape = np.broadcast_shapes(np.shape(from_), np.shape(to))
+    t = reshape(t, shape=(num, *(1 for _ in shape)))
+    values = from_ * (1 - t) + to * t
+    wanted = natural if dtype is None else to_dtype(dtype, "linspace")
+    if dtypes.is_integer(wanted):
+        values = ew.floor(values)
+    result = convert_to(values, wanted)
+    if axis:
+        at = axis % (len(shape) + 1)
+        order = [*range(1, len(shape) + 1)]
+        order.insert(at, 0)
+        result = result.transpose(order)
+    return (result, convert_to((to - from_) / max(gaps, 1), natural)) if retstep else result
+
+
+@spelled
+def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0) -> Value:
+    """Returns `num` numbers from base**start to base**stop at equal ratios."""
+    exponents = linspace(start, stop, num, endpoint, axis=axis)
+    result = np.float64(base) ** convert_to(exponents, dtypes.float64) if isinstance(base, SCALARS) else base**exponents
+    return convert_to(result, exponents.dtype if dtype is None else to_dtype(dtype, "logspace"))
+
+
+@spelled
+def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Value:
+    """Returns `num` numbers from `start` to `stop` at equal ratios.
+
+    Args:     start, stop: numbers of one sign, not 0.
+    Example:  >>> geomspace(1, 100, 3)
+              Array([  1.,  10., 100.], dtype=float32)
+    """
+    from_, to = promote(start, stop, where="geomspace", to=dtypes.to_float)
+    natural = from_.dtype
+    from_, to = (convert_to(x, dtypes.promote_types(natural, dtypes.float64)) for x in (from_, to))
+    ratio = ew.log(to / from_) if hasattr(to / from_, "spec") else np.log(to / from_)
+    result = from_ * ew.exp(linspace(np.zeros_like(ratio), ratio, num, endpoint, axis=axis)) if not hasattr(ratio, "spec") else (
+        from_ * ew.exp(linspace(ratio * 0, ratio, num, endpoint, axis=axis))
+    )
+    return convert_to(result, natural if dtype is None else to_dtype(dtype, "geomspace"))
+
+
+# -- matrices ----------------------------------------------------------------------------------------------------------
+
+
+def _band(shape: tuple[int, int], command: Any, k: int) -> Value:
+    """command(row + k, column) for each element of a matrix: less means above the diagonal k."""
+    rows = ew.iota(shape=shape, dtype=dtypes.int64, axis=0)
+    columns = ew.iota(shape=shape, dtype=dtypes.int64, axis=1)
+    return command(rows + k, columns)
+
+
+@spelled
+def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None, *, device: Any = None) -> Value:
+    """Returns a matrix with ones on the diagonal `k` (above the main one where positive), else zeros.
+
+    Example:  >>> eye(2, dtype=int)
+              Array([[1, 0],
+                     [0, 1]], dtype=int64)
+    """
+    _check_device(device, "eye")
+    (n,) = to_shape(n_rows, "eye")
+    m = n if n_cols is None else to_shape(n_cols, "eye")[0]
+    wanted = dtypes.DEFAULT_FLOAT if dtype is None else to_dtype(dtype, "eye")
+    return convert_to(_band((n, m), ew.equal, static_int(k, "eye", "k")), wanted)
+
+
+@spelled
+def identity(n: int, dtype: Any = None) -> Value:
+    """Returns the n by n identity matrix."""
+    return eye(n, dtype=dtype)
+
+
+@spelled
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Value:
+    """Returns a matrix with ones on and below the diagonal `k`, else zeros."""
+    shape = (*to_shape(N, "tri"), *to_shape(N if M is None else M, "tri"))
+    wanted = dtypes.DEFAULT_FLOAT if dtype is None else to_dtype(dtype, "tri")
+    return convert_to(_band((shape[0], shape[1]), ew.greater_equal, static_int(k, "tri", "k")), wanted)
+
+
+def _triangle(name: str, x: Any, k: int, lower: bool) -> Value:
+    x = to_value(x, name)
+    if x.spec.ndim < 2:
+        raise user_error(
+            ArgumentError, name, "a triangle needs a matrix.", operands={"x": x.spec}, fix="pass at least two axes."
+        )
+    k = static_int(k, name, "k")
+    inside = _band(x.spec.shape[-2:], ew.greater_equal if lower else ew.less_equal, k)
+    return where(inside, x, convert_to(0, x.spec.dtype) if not dtypes.is_bool(x.spec.dtype) else False)
+
+
+@spelled
+def tril(x: Any, /, k: int = 0) -> Value:
+    """Returns the matrices in the last two axes with zeros above the diagonal `k`.
+
+    Example:  >>> tril(ones((2, 2)))
+              Array([[1., 0.],
+                     [1., 1.]], dtype=float32)
+    """
+    return _triangle("tril", x, k, lower=True)
+
+
+@spelled
+def triu(x: Any, /, k: int = 0) -> Value:
+    """Returns the matrices in the last two axes with zeros below the diagonal `k`."""
+    return _triangle("triu", x, k, lower=False)
+
+
+@spelled
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
+    """Returns the rows and columns of the elements on and below the diagonal `k` of an n by m matrix."""
+    return tuple(Array(i) for i in np.tril_indices(static_int(n, "tril_indices", "n"), k, m))
+
+
+@spelled
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
+    """Returns the rows and columns of the elements on and above the diagonal `k` of an n by m matrix."""
+    return tuple(Array(i) for i in np.triu_indices(static_int(n, "triu_indices", "n"), k, m))
+
+
+@spelled
+def diag(v: Any, k: int = 0) -> Value:
+    """Returns the matrix with the vector `v` on its diagonal `k`, or the diagonal `k` of the matrix `v`.
+
+    Raises:   ArgumentError: v has neither one nor two axes.
+    Example:  >>> diag(diag(np.asarray([1, 2])))
+              Array([1, 2], dtype=int64)
+    """
+    x, k = to_value(v, "diag", "v"), static_int(k, "diag", "k")
+    if x.spec.ndim == 2:
+        return x.diagonal(k)
+    if x.spec.ndim != 1:
+        raise user_error(
+            ArgumentError, "diag", f"v has {x.spec.ndim} axes.", operands={"v": x.spec}, fix="pass a vector or a matrix."
+        )
+    size = x.spec.shape[0] + abs(k)
+    low, high = (abs(k), 0) if k > 0 else (0, abs(k))
+    # row i of the matrix holds v[i], shifted by k: every row holds all of v, and the band keeps one element of each
+    row = ew.full(shape=(), dtype=x.spec.dtype, value=0)
+    padded = _pad_vector(x, row, low, high)
+    return where(_band((size, size), ew.equal, k), broadcast_to(padded, shape=(size, size), axes=(1,)), row)
+
+
+def _pad_vector(x: Value, value: Value, low: int, high: int) -> Value:
+    return ew_pad(x, value, low=(low,), high=(high,), interior=(0,))
+
+
+def diagflat(v: Any, k: int = 0) -> Value:
+    """Returns the matrix with the elements of `v`, flattened, on its diagonal `k`."""
+    x = to_value(v, "diagflat", "v")
+    return diag(reshape(x, shape=(x.spec.size,)), k)
+
+
+@spelled
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Value:
+    """Returns the matrix of powers of `x`, one row for each element; the highest power first unless `increasing`."""
+    x = to_value(x, "vander")
+    n = x.spec.shape[0] if N is None else static_int(N, "vander", "N")
+    powers = [reshape(x**k, shape=(x.spec.shape[0], 1)) for k in (range(n) if increasing else reversed(range(n)))]
+    return concatenate(*powers, axis=1) if powers else ew.full(shape=(x.spec.shape[0], 0), dtype=x.spec.dtype, value=0)
+
+
+@spelled
+def meshgrid(*arrays: Any, indexing: str = "xy", sparse: bool = False) -> list[Value]:
+    """Returns, for each vector, an array that holds it along one axis and is constant along the others'.
+
+    Args:     indexing: "ij": vector i runs along axis i; "xy": the first two are swapped, as in a picture. sparse: the other
+              axes have size 1.
+    Example:  >>> [g.shape for g in meshgrid(ones(2), ones(3))]
+              [(3, 2), (3, 2)]
+    """
+    if indexing not in ("xy", "ij"):
+        raise user_error(ArgumentError, "meshgrid", f"indexing is {indexing!r}.", fix='use "xy" or "ij".')
+    values = [to_value(x, "meshgrid", f"array {i}") for i, x in enumerate(arrays)]
+    for i, x in enumerate(values):
+        if x.spec.ndim > 1:
+            raise user_error(
+                ArgumentError, "meshgrid", f"array {i} is no vector.", operands={f"array {i}": x.spec}, fix="flatten it first."
+            )
+    axes = list(range(len(values)))
+    if indexing == "xy" and len(values) > 1:
+        axes[:2] = [1, 0]
+    sizes = [1] * len(values)
+    for axis, x in zip(axes, values, strict=True):
+        sizes[axis] = x.spec.size
+    grids = []
+    for axis, x in zip(axes, values, strict=True):
+        grid = reshape(x, shape=tuple(n if i == axis else 1 for i, n in enumerate(sizes)))
+        grids.append(grid if sparse else broadcast_to_shape(grid, tuple(sizes)))
+    return grids
+
+
+@spelled
+def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
+    """Returns the index of each element of an array of shape `dimensions`: one grid for each axis, stacked (or, sparse, a tuple).
+
+    Example:  >>> indices((2, 2))[1]
+              Array([[0, 1],
+                     [0, 1]], dtype=int64)
+    """
+    shape = to_shape(dimensions, "indices")
+    wanted = dtypes.DEFAULT_INT if dtype is None else to_dtype(dtype, "indices")
+    if sparse:
+        return tuple(
+            ew.iota(shape=tuple(n if i == axis else 1 for i, n in enumerate(shape)), dtype=wanted, axis=axis)
+            for axis, n in enumerate(shape)
+        )
+    grids = [ew.iota(shape=(1, *shape), dtype=wanted, axis=axis + 1) for axis in range(len(shape))]
+    return concatenate(*grids, axis=0) if grids else ew.full(shape=(0,), dtype=wanted, value=0)

@@ -1,0 +1,435 @@
+"""Elementwise functions: operands of any dtypes and shapes are promoted and broadcast, then one command does the work."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from nnc import dtypes
+from nnc.array import power
+from nnc.commands import elementwise as ew
+from nnc.commands.elementwise import ANY, BITS, FLOAT, INEXACT, INTEGER, NUMERIC, ORDERED, REAL, Accepts
+from nnc.commands.promote import as_operand, astype, broadcast, is_weak, promote
+from nnc.commands.rules import Value, check_dtype
+from nnc.graph import Command, spec_of
+from nnc.numpy.operands import static_int, to_value
+from nnc.numpy.spelling import spelled
+from nnc.numpy.types import finfo
+
+ToDtype = Callable[[dtypes.DType], dtypes.DType] | None
+
+
+def call(where: str, command: Command, accepts: Accepts, to: ToDtype, *xs: Any) -> Value:
+    """An elementwise command on promoted and broadcast operands; errors name the function `where`."""
+    operands = [as_operand(x, where) for x in xs]
+    weak = all([is_weak(x) for x in operands])
+    promoted = promote(*operands, where=where, to=to)
+    if accepts is not ANY:
+        check_dtype(where, spec_of(promoted[0]), *accepts)
+    result = command(*broadcast(*promoted, where=where))
+    return result.as_weak() if weak and result.spec.dtype != dtypes.bool_ else result
+
+
+def _unary(name: str, command: Command, doc: str, accepts: Accepts, to: ToDtype = None) -> Callable[[Any], Value]:
+    def function(x: Any, /) -> Value:
+        return call(name, command, accepts, to, x)
+
+    return _named(function, name, doc)
+
+
+def _binary(name: str, command: Command, doc: str, accepts: Accepts, to: ToDtype = None) -> Callable[[Any, Any], Value]:
+    def function(x1: Any, x2: Any, /) -> Value:
+        return call(name, command, accepts, to, x1, x2)
+
+    return _named(function, name, doc)
+
+
+def _named(function: Any, name: str, doc: str) -> Any:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+to_float = dtypes.to_float
+
+# -- arithmetic --------------------------------------------------------------------------------------------------------
+
+add = _binary("add", ew.add, "Returns `x1 + x2`; of bools the logical or.", ANY)
+subtract = _binary("subtract", ew.sub, "Returns `x1 - x2`.", NUMERIC)
+multiply = _binary("multiply", ew.mul, "Returns `x1 * x2`; of bools the logical and.", ANY)
+divide = true_divide = _binary("divide", ew.div, "Returns `x1 / x2`; integers become float32.", INEXACT, to_float)
+floor_divide = _binary("floor_divide", ew.floor_divide, "Returns the largest integers not above `x1 / x2`.", REAL)
+remainder = mod = _binary("remainder", ew.remainder, "Returns what `x1 // x2` leaves; it has the sign of x2.", REAL)
+fmod = _binary("fmod", ew.fmod, "Returns what the truncated division leaves; it has the sign of x1.", REAL)
+negative = _unary("negative", ew.neg, "Returns `-x`.", NUMERIC)
+square = _unary("square", ew.square, "Returns `x * x`.", NUMERIC)
+reciprocal = _unary("reciprocal", ew.reciprocal, "Returns `1 / x`; integers become float32.", INEXACT, to_float)
+sign = _unary("sign", ew.sign, "Returns -1, 0 or 1 by the sign of x; x / |x| of complex numbers.", NUMERIC)
+pow = power
+
+
+def positive(x: Any, /) -> Value:
+    """Returns `x` itself."""
+    return to_value(x, "positive")
+
+
+def abs(x: Any, /) -> Value:
+    """Returns the absolute value; that of complex numbers is real.
+
+    Example:  >>> abs(np.asarray([-1, 2])), abs(3 + 4j)
+              (Array([1, 2], dtype=int64), Array(5., dtype=float32))
+    """
+    x = to_value(x, "abs")
+    return x if dtypes.is_bool(x.spec.dtype) else call("abs", ew.abs_, NUMERIC, None, x)
+
+
+absolute = abs
+fabs = _unary("fabs", ew.abs_, "Returns the absolute value as a float.", FLOAT, to_float)
+
+
+def divmod(x1: Any, x2: Any, /) -> tuple[Value, Value]:
+    """Returns `(x1 // x2, x1 % x2)`."""
+    return floor_divide(x1, x2), remainder(x1, x2)
+
+
+def float_power(x1: Any, x2: Any, /) -> Value:
+    """Returns `x1 ** x2` in floating point, also of integers."""
+    x1, x2 = promote(x1, x2, where="float_power", to=to_float)
+    return power(x1, x2)
+
+
+# -- exponentials, logarithms, roots -----------------------------------------------------------------------------------
+
+sqrt = _unary("sqrt", ew.sqrt, "Returns the square root.", INEXACT, to_float)
+cbrt = _unary("cbrt", ew.cbrt, "Returns the cube root, negative for negative x.", FLOAT, to_float)
+exp = _unary("exp", ew.exp, "Returns e to the power x.", INEXACT, to_float)
+exp2 = _unary("exp2", ew.exp2, "Returns 2 to the power x.", INEXACT, to_float)
+expm1 = _unary("expm1", ew.expm1, "Returns `exp(x) - 1`, exact for small x.", INEXACT, to_float)
+log = _unary("log", ew.log, "Returns the natural logarithm.", INEXACT, to_float)
+log2 = _unary("log2", ew.log2, "Returns the logarithm to base 2.", INEXACT, to_float)
+log10 = _unary("log10", ew.log10, "Returns the logarithm to base 10.", INEXACT, to_float)
+log1p = _unary("log1p", ew.log1p, "Returns `log(1 + x)`, exact for small x.", INEXACT, to_float)
+logaddexp = _binary("logaddexp", ew.logaddexp, "Returns `log(exp(x1) + exp(x2))` without overflow.", FLOAT, to_float)
+
+
+def logaddexp2(x1: Any, x2: Any, /) -> Value:
+    """Returns `log2(2**x1 + 2**x2)` without overflow."""
+    x1, x2 = promote(x1, x2, where="logaddexp2", to=to_float)
+    return logaddexp(x1 * math.log(2), x2 * math.log(2)) / math.log(2)
+
+
+# -- trigonometry ------------------------------------------------------------------------------------------------------
+
+sin = _unary("sin", ew.sin, "Returns the sine of an angle in radians.", INEXACT, to_float)
+cos = _unary("cos", ew.cos, "Returns the cosine of an angle in radians.", INEXACT, to_float)
+tan = _unary("tan", ew.tan, "Returns the tangent of an angle in radians.", INEXACT, to_float)
+asin = arcsin = _unary("asin", ew.asin, "Returns the angle in [-π/2, π/2] whose sine is x.", INEXACT, to_float)
+acos = arccos = _unary("acos", ew.acos, "Returns the angle in [0, π] whose cosine is x.", INEXACT, to_float)
+atan = arctan = _unary("atan", ew.atan, "Returns the angle in [-π/2, π/2] whose tangent is x.", INEXACT, to_float)
+atan2 = arctan2 = _binary("atan2", ew.atan2, "Returns the angle of the point (x2, x1), in [-π, π].", FLOAT, to_float)
+sinh = _unary("sinh", ew.sinh, "Returns the hyperbolic sine.", INEXACT, to_float)
+cosh = _unary("cosh", ew.cosh, "Returns the hyperbolic cosine.", INEXACT, to_float)
+tanh = _unary("tanh", ew.tanh, "Returns the hyperbolic tangent.", INEXACT, to_float)
+asinh = arcsinh = _unary("asinh", ew.asinh, "Returns the number whose hyperbolic sine is x.", INEXACT, to_float)
+acosh = arccosh = _unary("acosh", ew.acosh, "Returns the number >= 0 whose hyperbolic cosine is x.", INEXACT, to_float)
+atanh = arctanh = _unary("atanh", ew.atanh, "Returns the number whose hyperbolic tangent is x.", INEXACT, to_float)
+hypot = _binary("hypot", ew.hypot, "Returns the length of the hypotenuse, sqrt(x1² + x2²).", FLOAT, to_float)
+
+
+def deg2rad(x: Any, /) -> Value:
+    """Returns an angle in degrees as radians."""
+    return multiply(x, math.pi / 180)
+
+
+def rad2deg(x: Any, /) -> Value:
+    """Returns an angle in radians as degrees."""
+    return multiply(x, 180 / math.pi)
+
+
+radians, degrees = deg2rad, rad2deg
+
+
+def sinc(x: Any, /) -> Value:
+    """Returns `sin(π x) / (π x)`, and 1 at 0.
+
+    Example:  >>> sinc(0.0)
+              Array(1., dtype=float32)
+    """
+    x = multiply(x, math.pi)
+    at_zero = equal(x, 0)
+    safe = where(at_zero, 1, x)
+    return where(at_zero, 1 - square(x) / 6, sin(safe) / safe)  # the series gives derivatives at 0
+
+
+# -- rounding ----------------------------------------------------------------------------------------------------------
+
+
+def _rounding(name: str, command: Command, doc: str) -> Callable[[Any], Value]:
+    def function(x: Any, /) -> Value:
+        x = to_value(x, name)
+        return call(name, command, FLOAT, None, x) if dtypes.is_inexact(x.spec.dtype) else x
+
+    return _named(function, name, doc)
+
+
+floor = _rounding("floor", ew.floor, "Returns the largest whole number not above x; integers stay.")
+ceil = _rounding("ceil", ew.ceil, "Returns the smallest whole number not below x; integers stay.")
+trunc = fix = _rounding("trunc", ew.trunc, "Returns x without its fraction; integers stay.")
+
+
+@spelled
+def round(x: Any, /, decimals: int = 0) -> Value:
+    """Returns `x` rounded to `decimals` places, halves to even.
+
+    Args:     decimals: negative ones round to tens, hundreds, ….
+    Example:  >>> round(nnp.asarray([0.5, 1.5, 2.26]), 1)
+              Array([0.5, 1.5, 2.3], dtype=float32)
+    """
+    x = to_value(x, "round")
+    decimals = static_int(decimals, "round", "decimals")
+    if not dtypes.is_inexact(x.spec.dtype):
+        if decimals >= 0:
+            return x
+        scale = 10**-decimals
+        return astype(ew.round_(astype(x, dtypes.float64) / scale) * scale, x.spec.dtype)
+    if not decimals:
+        return ew.round_(x)
+    if decimals < 0:
+        return ew.round_(x / 10.0**-decimals) * 10.0**-decimals
+    return ew.round_(x * 10.0**decimals) / 10.0**decimals
+
+
+around = round
+rint = _unary("rint", ew.round_, "Returns the nearest whole number, halves to even, as a float.", INEXACT, to_float)
+
+# -- comparison, logic, bits -------------------------------------------------------------------------------------------
+
+equal = _binary("equal", ew.equal, "Returns `x1 == x2`.", ANY)
+not_equal = _binary("not_equal", ew.not_equal, "Returns `x1 != x2`.", ANY)
+less = _binary("less", ew.less, "Returns `x1 < x2`.", ORDERED)
+less_equal = _binary("less_equal", ew.less_equal, "Returns `x1 <= x2`.", ORDERED)
+greater = _binary("greater", ew.greater, "Returns `x1 > x2`.", ORDERED)
+greater_equal = _binary("greater_equal", ew.greater_equal, "Returns `x1 >= x2`.", ORDERED)
+
+bitwise_and = _binary("bitwise_and", ew.bitwise_and, "Returns `x1 & x2`.", BITS)
+bitwise_or = _binary("bitwise_or", ew.bitwise_or, "Returns `x1 | x2`.", BITS)
+bitwise_xor = _binary("bitwise_xor", ew.bitwise_xor, "Returns `x1 ^ x2`.", BITS)
+bitwise_invert = bitwise_not = invert = _unary("bitwise_invert", ew.bitwise_not, "Returns `~x`.", BITS)
+bitwise_left_shift = left_shift = _binary("bitwise_left_shift", ew.shift_left, "Returns `x1 << x2`.", INTEGER)
+bitwise_right_shift = right_shift = _binary("bitwise_right_shift", ew.shift_right, "Returns `x1 >> x2`.", INTEGER)
+
+
+def _logical(name: str, command: Command, doc: str) -> Callable[..., Value]:
+    def function(x1: Any, x2: Any, /) -> Value:
+        return call(name, command, ANY, None, as_bool(x1, name), as_bool(x2, name))
+
+    return _named(function, name, doc)
+
+
+def as_bool(x: Any, where: str) -> Value:
+    """`x` as bool: whether each element differs from 0."""
+    return astype(to_value(x, where), dtypes.bool_, where)
+
+
+logical_and = _logical("logical_and", ew.bitwise_and, "Returns whether both x1 and x2 are true (not 0).")
+logical_or = _logical("logical_or", ew.bitwise_or, "Returns whether x1 or x2 is true (not 0).")
+logical_xor = _logical("logical_xor", ew.bitwise_xor, "Returns whether just one of x1 and x2 is true (not 0).")
+
+
+def logical_not(x: Any, /) -> Value:
+    """Returns whether x is false (0)."""
+    return ew.bitwise_not(as_bool(x, "logical_not"))
+
+
+def _float_test(name: str, command: Command, doc: str, exact: bool) -> Callable[[Any], Value]:
+    """A predicate that has the answer `exact` for all integers and bools."""
+
+    def function(x: Any, /) -> Value:
+        x = to_value(x, name)
+        if dtypes.is_inexact(x.spec.dtype):
+            return command(x)
+        return ew.full(shape=x.spec.shape, dtype=dtypes.bool_, value=exact)
+
+    return _named(function, name, doc)
+
+
+isnan = _float_test("isnan", ew.isnan, "Returns whether x is not a number.", False)
+isinf = _float_test("isinf", ew.isinf, "Returns whether x is infinite.", False)
+isfinite = _float_test("isfinite", ew.isfinite, "Returns whether x is neither infinite nor not a number.", True)
+
+
+def isposinf(x: Any, /) -> Value:
+    """Returns whether x is +infinity."""
+    return logical_and(isinf(x), greater(x, 0))
+
+
+def isneginf(x: Any, /) -> Value:
+    """Returns whether x is -infinity."""
+    return logical_and(isinf(x), less(x, 0))
+
+
+def signbit(x: Any, /) -> Value:
+    """Returns whether x has a minus sign; -0.0 has one."""
+    x = to_value(x, "signbit")
+    return call("signbit", ew.signbit, FLOAT, None, x) if dtypes.is_inexact(x.spec.dtype) else less(x, 0)
+
+
+# -- choice ------------------------------------------------------------------------------------------------------------
+
+maximum = _binary("maximum", ew.maximum, "Returns the larger of x1 and x2, NaN where one is. Ties share the derivative.", ORDERED)
+minimum = _binary("minimum", ew.minimum, "Returns the smaller of x1 and x2, NaN where one is. Ties share the derivative.", ORDERED)
+copysign = _binary("copysign", ew.copysign, "Returns |x1| with the sign of x2.", FLOAT, to_float)
+nextafter = _binary("nextafter", ew.nextafter, "Returns the next float after x1 towards x2.", FLOAT, to_float)
+
+
+def fmax(x1: Any, x2: Any, /) -> Value:
+    """Returns the larger of x1 and x2, and the number where just one is NaN."""
+    return where(isnan(x1), x2, where(isnan(x2), x1, maximum(x1, x2)))
+
+
+def fmin(x1: Any, x2: Any, /) -> Value:
+    """Returns the smaller of x1 and x2, and the number where just one is NaN."""
+    return where(isnan(x1), x2, where(isnan(x2), x1, minimum(x1, x2)))
+
+
+def where(condition: Any, x: Any, y: Any, /) -> Value:
+    """Returns elements of `x` where `condition` is true (not 0), else of `y`.
+
+    The branch that is not taken has derivative 0, also where its own derivative is infinite.
+
+    Args:     condition, x, y: broadcast together; x and y are promoted.
+    Example:  >>> where(np.asarray([True, False]), 1.0, np.zeros(2, "float32"))
+              Array([1., 0.], dtype=float32)
+    """
+    x, y = as_operand(x, "where"), as_operand(y, "where", "y")
+    weak = is_weak(x) and is_weak(y)
+    result = ew.select(*broadcast(as_bool(condition, "where"), *promote(x, y, where="where"), where="where"))
+    return result.as_weak() if weak and result.spec.dtype != dtypes.bool_ else result
+
+
+@spelled
+def clip(x: Any, /, min: Any = None, max: Any = None) -> Value:
+    """Returns `x` limited to [min, max].
+
+    Args:     min, max: numbers or arrays that broadcast with x; None is no limit.
+    Example:  >>> clip(np.asarray([-1, 5, 9]), 0, 6)
+              Array([0, 5, 6], dtype=int64)
+    """
+    result = to_value(x, "clip")
+    if min is not None:
+        result = call("clip", ew.maximum, ORDERED, None, result, min)
+    if max is not None:
+        result = call("clip", ew.minimum, ORDERED, None, result, max)
+    return result
+
+
+def heaviside(x1: Any, x2: Any, /) -> Value:
+    """Returns 0 where x1 < 0, x2 where it is 0, and 1 where it is positive; NaN stays."""
+    x1, x2 = promote(x1, x2, where="heaviside", to=to_float)
+    return where(equal(x1, 0), x2, where(isnan(x1), x1, where(less(x1, 0), zero_like(x1), zero_like(x1) + 1)))
+
+
+def zero_like(x: Any) -> Value:
+    """Zeros of the spec of `x`."""
+    return ew.full(shape=spec_of(x).shape, dtype=spec_of(x).dtype, value=0)
+
+
+@spelled
+def nan_to_num(x: Any, /, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Value:
+    """Returns `x` with numbers for NaN and the infinities.
+
+    Args:     nan: replaces NaN. posinf, neginf: replace the infinities; by default the largest and the smallest finite number.
+    Example:  >>> nan_to_num(np.asarray([1.0, np.nan, np.inf], "float32"), posinf=9)
+              Array([1., 0., 9.], dtype=float32)
+    """
+    x = to_value(x, "nan_to_num")
+    dtype = x.spec.dtype
+    if not dtypes.is_inexact(dtype):
+        return x
+    if dtypes.is_complex(dtype):
+        return ew.complex_(*(nan_to_num(part, nan, posinf, neginf) for part in (ew.real(x), ew.imag(x))))
+    largest = finfo(dtype).max
+    x = where(ew.isnan(x), nan, x)
+    x = where(isposinf(x), largest if posinf is None else posinf, x)
+    return where(isneginf(x), -largest if neginf is None else neginf, x)
+
+
+# -- complex numbers ---------------------------------------------------------------------------------------------------
+
+
+def real(x: Any, /) -> Value:
+    """Returns the real part; real arrays stay."""
+    return to_value(x, "real").real
+
+
+def imag(x: Any, /) -> Value:
+    """Returns the imaginary part; zeros for real arrays."""
+    return to_value(x, "imag").imag
+
+
+def conj(x: Any, /) -> Value:
+    """Returns the complex conjugate; real arrays stay."""
+    x = to_value(x, "conj")
+    return ew.conj(x) if dtypes.is_complex(x.spec.dtype) else x
+
+
+conjugate = conj
+
+
+def angle(x: Any, /) -> Value:
+    """Returns the angle of a complex number in radians, in [-π, π]."""
+    x = to_value(x, "angle")
+    return atan2(x.imag, x.real)
+
+
+def isreal(x: Any, /) -> Value:
+    """Returns whether the imaginary part is 0."""
+    return equal(imag(x), 0)
+
+
+def iscomplex(x: Any, /) -> Value:
+    """Returns whether the imaginary part is not 0."""
+    return not_equal(imag(x), 0)
+
+
+# -- closeness ---------------------------------------------------------------------------------------------------------
+
+
+@spelled
+def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Value:
+    """Returns whether `a` and `b` are equal up to rounding: |a - b| <= atol + rtol · |b|.
+
+    Args:     equal_nan: NaNs are close to each other.
+    Example:  >>> isclose(np.asarray([1.0, 2.0]), np.asarray([1.0, 2.1]))
+              Array([ True, False], dtype=bool)
+    """
+    a, b = broadcast(*promote(a, b, where="isclose", to=to_float), where="isclose")
+    near = less_equal(abs(subtract(a, b)), add(multiply(abs(b), rtol), atol))
+    close = where(logical_and(isfinite(a), isfinite(b)), near, equal(a, b))
+    return logical_or(close, logical_and(isnan(a), isnan(b))) if equal_nan else close
+
+
+@spelled
+def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Value:
+    """Returns whether all elements are close; see `isclose`."""
+    return isclose(a, b, rtol, atol, equal_nan).all()
+
+
+@spelled
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Value:
+    """Returns whether both have one shape and equal elements.
+
+    Example:  >>> bool(array_equal([1, 2], [1.0, 2.0])), bool(array_equal([1, 2], [1]))
+              (True, False)
+    """
+    a1, a2 = to_value(a1, "array_equal"), to_value(a2, "array_equal", "a2")
+    if a1.spec.shape != a2.spec.shape:
+        return ew.full(shape=(), dtype=dtypes.bool_, value=False)
+    same = equal(a1, a2)
+    return (logical_or(same, logical_and(isnan(a1), isnan(a2))) if equal_nan else same).all()
+
+
+def array_equiv(a1: Any, a2: Any) -> Value:
+    """Returns whether both broadcast to one shape and have equal elements there."""
+    return equal(a1, a2).all()

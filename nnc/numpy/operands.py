@@ -1,0 +1,102 @@
+"""How the functions of nnc.numpy read their arguments: arrays, dtypes, axes, shapes and static numbers."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.array import Array
+from nnc.commands.promote import SCALARS, as_operand, astype
+from nnc.commands.rules import Value, check_axes, check_axis
+from nnc.commands.shape import reshape
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, NncError, user_error
+from nnc.graph import TensorSpec
+
+Axis = int | Sequence[int] | None
+Shape = tuple[int, ...]
+
+
+def to_value(x: Any, where: str, name: str = "x") -> Value:
+    """An array or a tracer of `x`; Python numbers become weak arrays."""
+    if hasattr(x, "spec"):
+        return x
+    x = as_operand(x, where, name)
+    if isinstance(x, SCALARS):
+        return Array(np.asarray(astype(x, dtypes.scalar_dtype(x), where)), weak=True)
+    return x if hasattr(x, "spec") else Array(np.asarray(x))
+
+
+def to_dtype(dtype: Any, where: str) -> dtypes.DType:
+    """The dtype that `dtype` names.
+
+    Raises:   DTypeError: nnc has no such dtype.
+    """
+    try:
+        return dtypes.as_dtype(dtype)
+    except TypeError as error:
+        raise user_error(DTypeError, where, f"{error}.", fix="use a dtype of nnc.numpy, such as nnp.float32.") from None
+
+
+def converted(x: Value, dtype: Any, where: str) -> Value:
+    """`x` in `dtype`, or as it is where `dtype` is None."""
+    return x if dtype is None else astype(x, to_dtype(dtype, where), where)
+
+
+def to_axes(where: str, axis: Axis, ndim: int) -> Shape:
+    """The axes that `axis` names, counted from the front; all of them for None."""
+    if axis is None:
+        return tuple(range(ndim))
+    if isinstance(axis, (tuple, list)):
+        return check_axes(where, [static_int(a, where, "axis") for a in axis], ndim)
+    return (to_axis(where, axis, ndim),)
+
+
+def to_axis(where: str, axis: Any, ndim: int) -> int:
+    """One axis, counted from the front."""
+    return check_axis(where, static_int(axis, where, "axis"), ndim)
+
+
+def static_int(x: Any, where: str, name: str) -> int:
+    """`x` as a Python integer.
+
+    Raises:   TraceError: it is a traced value. ArgumentTypeError: it is no integer.
+    """
+    try:
+        return operator.index(x)
+    except NncError:
+        raise
+    except TypeError:
+        raise user_error(
+            ArgumentTypeError, where, f"{name} is {x!r} ({type(x).__name__}), not an integer.",
+            fix=f"pass a Python integer for {name}.",
+        ) from None  # fmt: skip
+
+
+def to_shape(shape: Any, where: str) -> Shape:
+    """A shape given as an integer or a sequence of integers.
+
+    Raises:   ArgumentError: a size is negative.
+    """
+    sizes = shape if isinstance(shape, (tuple, list)) or (isinstance(shape, np.ndarray) and shape.ndim) else (shape,)
+    result = tuple(static_int(n, where, "shape") for n in sizes)
+    if any(n < 0 for n in result):
+        raise user_error(ArgumentError, where, f"shape {result} has a negative size.", fix="give sizes of 0 or more.")
+    return result
+
+
+def keep(x: Value, spec: TensorSpec, axes: Shape, keepdims: bool) -> Value:
+    """The result of a reduction of `spec`, with size-1 axes in place of the removed ones where `keepdims`."""
+    if not keepdims:
+        return x
+    return reshape(x, shape=tuple(1 if i in axes else n for i, n in enumerate(spec.shape)))
+
+
+def ravel_for(axis: int | None, x: Value) -> tuple[Value, int]:
+    """NumPy's convention for functions along one axis: None means the flattened array."""
+    if axis is not None:
+        return x, axis
+    return (x if x.spec.ndim == 1 else reshape(x, shape=(x.spec.size,))), 0

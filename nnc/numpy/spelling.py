@@ -1,0 +1,90 @@
+"""Keyword arguments that a function does not have: the error names the spelling that nnc uses."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from nnc.errors import ArgumentTypeError, user_error
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# a foreign spelling -> the names of nnc that may be meant, and how the argument is written
+SPELLINGS: dict[str, tuple[tuple[str, ...], str]] = {
+    "dim": (("axis", "axes"), "{}=..."),
+    "dims": (("axis", "axes"), "{}=..."),
+    "axes": (("axis",), "{}=..."),
+    "axis": (("axes",), "{}=..."),
+    "keepdim": (("keepdims",), "{}=..."),
+    "keep_dims": (("keepdims",), "{}=..."),
+    "unbiased": (("ddof", "correction"), "{}=1 (or 0)"),
+    "a_min": (("min",), "{}=..."),
+    "a_max": (("max",), "{}=..."),
+    "lr": (("learning_rate",), "{}=..."),
+    "betas": (("b1",), "{}=..., b2=..."),
+    "in_dims": (("in_axes",), "{}=..."),
+    "out_dims": (("out_axes",), "{}=..."),
+    "newshape": (("shape",), "{}=..."),
+    "size": (("shape",), "{}=..."),
+    "fill": (("fill_value",), "{}=..."),
+    "kernel_size": (("window", "kernel"), "{}=..."),
+    "num_features": (("features",), "{}=..."),
+    "in_channels": (("in_features",), "{}=..."),
+    "out_channels": (("out_features",), "{}=..."),
+    "num_channels": (("features",), "{}=..."),
+    "embedding_dim": (("features",), "{}=..."),
+    "normalized_shape": (("features", "axis"), "{}=..."),
+    "elementwise_affine": (("use_scale",), "{}=..."),
+    "affine": (("use_scale",), "{}=..."),
+    "bias": (("use_bias", "b"), "{}=..."),
+    "weight": (("w", "scale"), "{}=..."),
+    "input": (("x", "logits", "predictions"), "{}=..."),
+    "target": (("labels", "targets"), "{}=..."),
+    "attn_mask": (("mask",), "{}=..."),
+    "data_format": (("layout",), "{}=..."),
+    "p": (("rate",), "{}=..."),
+    "training": (("deterministic", "inference"), "{}=not training"),
+}
+
+
+def spelled(function: F) -> F:
+    """Makes unknown keyword arguments of `function` raise with the spelling that it takes.
+
+    Raises:   ArgumentTypeError: (when called) there is no such argument.
+    Example:  >>> @spelled
+              ... def total(x, *, axis=None):
+              ...     return axis
+              >>> total([1], axis=0)
+              0
+              >>> total([1], dim=0)  # doctest: +ELLIPSIS
+              Traceback (most recent call last):
+              nnc.errors.ArgumentTypeError: total: it has no argument 'dim'...
+              Fix: write axis=... instead.
+    """
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    names = [p.name for p in inspect.signature(function).parameters.values() if p.kind in kinds and p.name != "self"]
+    known = frozenset(names)
+    where = function.__qualname__.split(".")[-2] if function.__name__ == "__init__" else function.__name__
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        if kwargs and not kwargs.keys() <= known:
+            raise unknown_argument(where, next(key for key in kwargs if key not in known), names)
+        return function(*args, **kwargs)
+
+    return cast(F, checked)
+
+
+def unknown_argument(where: str, name: str, known: list[str]) -> ArgumentTypeError:
+    """The error for an argument `name` of a function whose arguments are `known`."""
+    meant, form = SPELLINGS.get(name, ((), ""))
+    there = [word for word in meant if word in known]
+    if there:
+        fix = f"write {form.format(there[0])} instead."
+    elif name == "out":
+        fix = "use the value that is returned: nnc arrays are immutable."
+    else:
+        fix = f"its arguments are {', '.join(known)}."
+    return user_error(ArgumentTypeError, where, f"it has no argument {name!r}.", fix=fix)

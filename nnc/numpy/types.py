@@ -1,0 +1,172 @@
+"""Dtypes by name, what is known of them, and the constants of mathematics."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands.promote import SCALARS, as_operand
+from nnc.commands.promote import result_dtype as _result_dtype
+from nnc.dtypes import (
+    bfloat16,
+    bool_,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from nnc.errors import ArgumentError, DTypeError, user_error
+from nnc.numpy.operands import to_dtype
+
+__all__ = [
+    "bfloat16", "bool", "bool_", "can_cast", "complex64", "complex128", "e", "euler_gamma", "finfo", "float16", "float32",
+    "float64", "iinfo", "inf", "int8", "int16", "int32", "int64", "isdtype", "nan", "newaxis", "pi", "promote_types",
+    "result_type", "uint8", "uint16", "uint32", "uint64",
+]  # fmt: skip
+
+bool = bool_
+pi, e, inf, nan, euler_gamma = math.pi, math.e, math.inf, math.nan, 0.5772156649015329
+newaxis = None
+
+KINDS = {
+    "bool": (bool_,),
+    "signed integer": dtypes.SIGNED,
+    "unsigned integer": dtypes.UNSIGNED,
+    "integral": (*dtypes.SIGNED, *dtypes.UNSIGNED),
+    "real floating": dtypes.FLOATS,
+    "complex floating": dtypes.COMPLEX,
+    "numeric": (*dtypes.SIGNED, *dtypes.UNSIGNED, *dtypes.FLOATS, *dtypes.COMPLEX),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FloatInfo:
+    """The limits of a float dtype, as Python floats. `eps` is the gap above 1, `smallest_normal` the least full-precision one."""
+
+    dtype: dtypes.DType
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+
+    @property
+    def tiny(self) -> float:
+        """NumPy's older name of `smallest_normal`."""
+        return self.smallest_normal
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerInfo:
+    """The limits of an integer dtype."""
+
+    dtype: dtypes.DType
+    bits: int
+    max: int
+    min: int
+
+
+def _dtype_of(type: Any, where: str) -> dtypes.DType:
+    return type.dtype if hasattr(type, "dtype") and hasattr(type, "shape") else to_dtype(type, where)
+
+
+def finfo(type: Any, /) -> FloatInfo:
+    """Returns the limits of a float dtype; of a complex one those of its parts.
+
+    Args:     type: a dtype or an array.
+    Raises:   DTypeError: it is no float.
+    Example:  >>> finfo("bfloat16").eps
+              0.0078125
+    """
+    dtype = dtypes.real_dtype(_dtype_of(type, "finfo"))
+    if not dtypes.is_float(dtype):
+        raise user_error(DTypeError, "finfo", f"{dtype.name} is no float dtype.", fix="use iinfo for integers.")
+    info = ml_dtypes.finfo(dtype)
+    return FloatInfo(
+        dtype, int(info.bits), float(info.eps), float(info.max), float(info.min), float(info.smallest_normal)
+    )
+
+
+def iinfo(type: Any, /) -> IntegerInfo:
+    """Returns the limits of an integer dtype.
+
+    Raises:   DTypeError: it is no integer.
+    Example:  >>> iinfo("uint8").max
+              255
+    """
+    dtype = _dtype_of(type, "iinfo")
+    if not dtypes.is_integer(dtype):
+        raise user_error(DTypeError, "iinfo", f"{dtype.name} is no integer dtype.", fix="use finfo for floats.")
+    info = np.iinfo(dtype)
+    return IntegerInfo(dtype, int(info.bits), int(info.max), int(info.min))
+
+
+def isdtype(dtype: Any, kind: Any) -> Any:
+    """Returns whether `dtype` is of a kind.
+
+    Args:     kind: a dtype; "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating" or
+              "numeric"; or a tuple of such.
+    Raises:   ArgumentError: there is no such kind.
+    Example:  >>> isdtype(float32, ("integral", "real floating"))
+              True
+    """
+    if isinstance(kind, tuple):
+        return any(isdtype(dtype, one) for one in kind)
+    if isinstance(kind, str) and kind in KINDS:
+        return to_dtype(dtype, "isdtype") in KINDS[kind]
+    if isinstance(kind, str) and kind not in dtypes.BY_NAME:
+        raise user_error(ArgumentError, "isdtype", f"there is no kind {kind!r}.", fix=f"use one of {', '.join(KINDS)}.")
+    return to_dtype(dtype, "isdtype") == to_dtype(kind, "isdtype")
+
+
+def result_type(*arrays_and_dtypes: Any) -> dtypes.DType:
+    """Returns the dtype that an operation on these operands has; Python numbers only raise the kind.
+
+    Raises:   DTypeError: no dtype holds them all.
+    Example:  >>> result_type("float16", 1.5), result_type(int8, uint8)
+              (dtype('float16'), dtype('int16'))
+    """
+    return _result_dtype(*map(_witness, arrays_and_dtypes), where="result_type")
+
+
+def _witness(x: Any) -> Any:
+    """An operand of the dtype that `x` is or has."""
+    if isinstance(x, SCALARS) or hasattr(x, "spec") or (hasattr(x, "dtype") and hasattr(x, "shape") and not isinstance(x, type)):
+        return as_operand(x, "result_type")
+    return np.empty((), to_dtype(x, "result_type"))
+
+
+def promote_types(type1: Any, type2: Any) -> dtypes.DType:
+    """Returns the dtype that two dtypes promote to.
+
+    Example:  >>> promote_types("int32", "float16").name
+              'float16'
+    """
+    return result_type(to_dtype(type1, "promote_types"), to_dtype(type2, "promote_types"))
+
+
+def can_cast(from_: Any, to: Any, /) -> Any:
+    """Returns whether promotion takes `from_` to `to`: no kind is lowered and no value is narrowed.
+
+    Example:  >>> can_cast("int8", "int32"), can_cast("float32", "int32")
+              (True, False)
+    """
+    target = to_dtype(to, "can_cast")
+    try:
+        return dtypes.promote_types(_dtype_of(from_, "can_cast"), target) == target
+    except TypeError:
+        return False

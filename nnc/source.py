@@ -1,0 +1,61 @@
+"""Where in the user's program something happened: the innermost frame that is not nnc's own."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from dataclasses import dataclass
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """A line of the user's program.
+
+    Example:
+        >>> str(SourceLine("train.py", 41, "loss"))
+        'train.py:41 in loss'
+    """
+
+    file: str
+    line: int
+    function: str
+
+    @property
+    def text(self) -> str:
+        """The line itself, stripped; empty where the file cannot be read."""
+        return linecache.getline(self.file, self.line).strip()
+
+    def __str__(self) -> str:
+        return f"{short_path(self.file)}:{self.line} in {self.function}"
+
+    def describe(self) -> str:
+        """The place and, where it can be read, the line."""
+        return f"{self}:   {self.text}" if self.text else str(self)
+
+
+def short_path(path: str) -> str:
+    """`path` relative to the working directory where that is shorter."""
+    try:
+        relative = os.path.relpath(path)
+    except ValueError:  # another drive on Windows
+        return path
+    return relative if len(relative) < len(path) else path
+
+
+def is_internal(file: str) -> bool:
+    """Whether `file` is part of nnc, or of the machinery between nnc and the user (contextlib, functools, optree)."""
+    return file.startswith(_PACKAGE) or file.endswith(("contextlib.py", "functools.py")) or "/optree/" in file
+
+
+def user_source() -> SourceLine | None:
+    """The innermost frame outside nnc on the present call stack; None at top level of an embedded interpreter."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not is_internal(code.co_filename):
+            return SourceLine(code.co_filename, frame.f_lineno, code.co_qualname)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None

@@ -1,0 +1,102 @@
+"""Transposition: walks a linear graph backwards, from cotangents of its outputs to cotangents of its linear inputs.
+
+Some linear maps are known by their transpose alone (`pull_only`: custom vjps, recomputed functions). Backwards they are
+called; forwards the transpose is traced and transposed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nnc.commands.control import pull_only
+from nnc.commands.rules import Derivative, Linear, Tangents, add_tangents, derivative, zeros
+from nnc.context import set_context
+from nnc.errors import UnsupportedError, user_error
+from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, bind
+from nnc.trace.staging import stage
+
+
+def transpose_graph(graph: Graph, linear: int, values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    """Cotangents of the first `linear` inputs of a graph that is linear in them.
+
+    Args:     values: values of the other inputs. cotangents: of the outputs, None where zero.
+    Returns:  one cotangent for each linear input, None where it is zero.
+    Raises:   UnsupportedError: the graph is not linear in these inputs.
+    """
+    environment: dict[Symbol, Any] = dict(zip(graph.inputs[linear:], values, strict=True))
+    environment.update(graph.constants)
+    active = set(graph.inputs[:linear])
+    backward: list[Node] = []
+    for node in graph.nodes:
+        if active.isdisjoint(node.inputs):  # computes from values alone: run it now
+            with set_context(source=node.source):
+                results = bind(node.command, [environment[s] for s in node.inputs], dict(node.params), node.graphs)
+            environment.update(zip(node.outputs, results, strict=True))
+        else:
+            active.update(node.outputs)
+            backward.append(node)
+    sums: dict[Symbol, Any] = {}
+    for symbol, ct in zip(graph.outputs, cotangents, strict=True):
+        if symbol in active:
+            sums[symbol] = add_tangents(sums.get(symbol), ct)
+    for node in reversed(backward):
+        cts = tuple(sums.pop(symbol, None) for symbol in node.outputs)
+        if any(ct is not None for ct in cts):
+            with set_context(source=node.source):
+                _pull(node, cts, environment, active, sums)
+    return [sums.get(symbol) for symbol in graph.inputs[:linear]]
+
+
+def _pull(
+    node: Node, cotangents: tuple[Any, ...], environment: dict[Symbol, Any], active: set[Symbol], sums: dict[Symbol, Any]
+) -> None:
+    rule = derivative.get(node.command, None)
+    if rule is None or rule.transpose is None:
+        raise user_error(
+            UnsupportedError, node.command.name, "it is not linear, so it cannot be run backwards.",
+            operands={f"input {i}": s.spec for i, s in enumerate(node.inputs)},
+            fix="make the rule given to custom_jvp linear in its tangents (or the function given to linear_transpose linear).",
+        )  # fmt: skip
+    operands = tuple(Linear(symbol.spec) if symbol in active else environment[symbol] for symbol in node.inputs)
+    filled = tuple(zeros(s.spec) if ct is None else ct for s, ct in zip(node.outputs, cotangents, strict=True))
+    static = {**node.params, "graphs": node.graphs} if node.graphs else node.params
+    for symbol, ct in zip(node.inputs, rule.transpose(filled, operands, **static), strict=True):
+        if ct is not None and symbol in active:
+            sums[symbol] = add_tangents(sums.get(symbol), ct)
+
+
+def push_graph(graph: Graph, values: Sequence[Any]) -> list[Any]:
+    """Evaluates a linear graph forwards."""
+    return graph.evaluate(values, run=_run_forward)
+
+
+def _run_forward(command: Command, operands: Sequence[Any], params: dict[str, Any], graphs: tuple[Any, ...]) -> Sequence[Any]:
+    if command is pull_only and not is_recording(operands):
+        return push_by_transposing(params["pull"], operands, params["outputs"])
+    return bind(command, operands, params, graphs)
+
+
+def is_recording(tangents: Sequence[Any]) -> bool:
+    """Whether tangents are symbols of a linear graph, to be transposed later."""
+    return any(getattr(getattr(t, "trace", None), "linear", False) is True for t in tangents)
+
+
+def apply_pull_only(pull: Callable[..., Any], tangents: Sequence[Any], outputs: Sequence[TensorSpec]) -> list[Any]:
+    """Tangents of specs `outputs` under the linear map whose transpose is `pull(cotangents) -> cotangents`."""
+    return list(_run_forward(pull_only, tangents, {"pull": pull, "outputs": tuple(outputs)}, ()))
+
+
+def push_by_transposing(pull: Callable[..., Any], tangents: Sequence[Any], outputs: Sequence[TensorSpec]) -> list[Any]:
+    """The same, computed: the transpose of the transpose."""
+    staged = stage(lambda *cts: pull(cts), outputs, name="pull")
+    found = transpose_graph(staged.graph, len(outputs), staged.captured, tangents)
+    return [zeros(spec) if t is None else t for t, spec in zip(found, outputs, strict=True)]
+
+
+def _pull_only_transpose(cotangents: Tangents, operands: tuple[Any, ...], pull: Callable[..., Any], outputs: Any) -> Tangents:
+    found = pull(cotangents)
+    return tuple(ct if isinstance(x, Linear) else None for ct, x in zip(found, operands, strict=True))
+
+
+derivative.set(pull_only, Derivative(None, _pull_only_transpose))

@@ -1,0 +1,381 @@
+"""Functions with derivatives given by the user: custom_jvp and custom_vjp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import update_wrapper
+from typing import Any
+
+from nnc import tree
+from nnc.array import as_value
+from nnc.commands import control
+from nnc.commands.rules import Derivative, Tangents, Value, batch, derivative, is_differentiable, lead, zeros
+from nnc.context import activity
+from nnc.errors import ArgumentError, ArgumentTypeError, InternalError, ShapeError, UnsupportedError, user_error
+from nnc.graph import command as get_command
+from nnc.graph import Graph, TensorSpec, bind, find_interpreter
+from nnc.trace.backward import apply_pull_only
+from nnc.trace.batching import run_batched
+from nnc.trace.dual import DualTrace, DualTracer
+from nnc.trace.eager import EagerInterpreter
+from nnc.trace.flat import FlatFunction, FlatTree, check_callable, name_of
+from nnc.trace.specs import argument_spec
+from nnc.trace.staging import stage
+from nnc.trace.subgraphs import batched_graph, input_values
+
+Fun = Callable[..., Any]
+
+
+class _Custom:
+    """A function whose derivative the user gives. `nondiff_argnums` are handed to the rules first, as they are."""
+
+    transform = ""
+
+    def __init__(self, fun: Fun, nondiff_argnums: Sequence[int] = ()) -> None:
+        check_callable(fun, f"nnc.{self.transform}")
+        update_wrapper(self, fun)
+        self.fun = fun
+        self.nondiff = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
+
+    def _split(self, args: tuple[Any, ...]) -> tuple[list[Any], tuple[Any, ...]]:
+        """The arguments that are not differentiated, and the others."""
+        return [args[i] for i in self.nondiff], tuple(x for i, x in enumerate(args) if i not in self.nondiff)
+
+    def _whole(self, fixed: Sequence[Any]) -> Fun:
+        """`fun` of the other arguments alone."""
+
+        def part(*others: Any) -> Any:
+            merged, rest = dict(zip(self.nondiff, fixed, strict=True)), iter(others)
+            return self.fun(*[merged[i] if i in merged else next(rest) for i in range(len(fixed) + len(others))])
+
+        part.__name__ = name_of(self.fun)
+        return part
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else lambda *args: self(instance, *args)
+
+    def _positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        if kwargs:
+            raise user_error(
+                ArgumentError, f"nnc.{self.transform}", f"{name_of(self.fun)} was called with keyword arguments {', '.join(kwargs)}.",
+                fix="pass all arguments of a function with a custom derivative by position.",
+            )  # fmt: skip
+        return args
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        fixed, others = self._split(self._positional(args, kwargs))
+        flat = FlatFunction(self._whole(fixed), others)
+        top = find_interpreter(flat.leaves)
+        if isinstance(top, EagerInterpreter):
+            return self.fun(*args)
+        self._check_rules()
+        if isinstance(top, DualTrace):
+            pairs = [top.split(x) for x in flat.leaves]
+            outputs, moved = self._rule(fixed, flat)([p for p, _ in pairs], [t for _, t in pairs])
+            duals = [x if t is None else DualTracer(top, x, t) for x, t in zip(outputs, moved, strict=True)]
+            return flat.build_result(duals)
+        specs = [argument_spec(x) for x in flat.leaves]
+        with activity(f"tracing {name_of(self.fun)} for {self.transform}"):
+            staged = stage(flat, specs, name=name_of(self.fun))
+        operands = [*input_values(flat.leaves, specs), *staged.captured]
+        params = {"rule": self._rule(fixed, flat), "args": len(specs)}
+        return flat.build_result(bind(get_command(self.transform), operands, params, (staged.graph,)))
+
+    def _check_rules(self) -> None:
+        raise InternalError(f"{self.transform} is not to be used by itself")
+
+    def _rule(self, fixed: Sequence[Any], flat: FlatFunction) -> Callable[..., Any]:
+        """The user's rules as one function `(primals, tangents) -> (outputs, tangents)` of flat values, None a zero tangent."""
+        raise InternalError(f"{self.transform} is not to be used by itself")
+
+    def _missing(self, method: str) -> UnsupportedError:
+        return user_error(
+            UnsupportedError, f"nnc.{self.transform}", f"{name_of(self.fun)} has no derivative rule.",
+            fix=f"define it with {name_of(self.fun)}.{method}.",
+        )  # fmt: skip
+
+
+class custom_jvp(_Custom):  # noqa: N801  (a decorator)
+    """A function whose forward derivative you define; reverse mode follows by transposing it.
+
+    Args:     fun: the function. nondiff_argnums: positions of arguments that are not differentiated; they are given to the
+              rule first.
+    Example:  >>> @nnc.custom_jvp
+              ... def f(x):
+              ...     return nnp.sin(x)
+              >>> @f.defjvp
+              ... def f_jvp(primals, tangents):
+              ...     (x,), (t,) = primals, tangents
+              ...     return f(x), 10 * nnp.cos(x) * t
+              >>> nnc.grad(f)(0.0)
+              Array(10., dtype=float32)
+    """
+
+    transform = "custom_jvp"
+
+    def __init__(self, fun: Fun, nondiff_argnums: Sequence[int] = ()) -> None:
+        super().__init__(fun, nondiff_argnums)
+        self.rule: Fun | None = None
+
+    def defjvp(self, rule: Fun) -> Fun:
+        """Sets the rule `(primals, tangents) -> (result, tangent)`; returns it, so it can decorate."""
+        self.rule = rule
+        return rule
+
+    def defjvps(self, *rules: Fun | None) -> None:
+        """Sets one rule `(t, result, *primals) -> tangent` for each argument; None where the derivative is zero."""
+
+        def rule(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+            result = self(*primals)
+            terms = [r(t, result, *primals) for r, t in zip(rules, tangents, strict=True) if r is not None]
+            total = terms[0] if terms else tree.map(lambda x: zeros(as_value(x).spec), result)
+            for term in terms[1:]:
+                total = tree.map(lambda a, b: a + b, total, term)
+            return result, total
+
+        self.rule = rule
+
+    def _check_rules(self) -> None:
+        if self.rule is None:
+            raise self._missing("defjvp")
+
+    def _rule(self, fixed: Sequence[Any], flat: FlatFunction) -> Callable[..., Any]:
+        rule, where = self.rule, f"the jvp rule of {name_of(self.fun)}"
+        assert rule is not None
+
+        def push(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+            filled = [zeros(as_value(p).spec) if t is None else t for p, t in zip(primals, tangents, strict=True)]
+            result = rule(*fixed, flat.arguments.build(primals)[0], flat.arguments.build(filled)[0])
+            result = _check_pair(where, result, "return value, tangent — both with the structure of the function's result.")
+            tree.check_same_structure(where, "the tangent", result[1], "the result", result[0])
+            flat.out = FlatTree(result[0])
+            outputs, moved = [as_value(x) for x in flat.out.dynamic], [as_value(x) for x in FlatTree(result[1]).dynamic]
+            for x, t in zip(outputs, moved, strict=True):
+                _check_like(where, "the tangent", t.spec, "the result", x.spec)
+            return outputs, [t if is_differentiable(x.spec) else None for x, t in zip(outputs, moved, strict=True)]
+
+        return push
+
+
+class custom_vjp(_Custom):  # noqa: N801  (a decorator)
+    """A function whose reverse derivative you define.
+
+    Args:     fun: the function. nondiff_argnums: positions of arguments that are not differentiated; they are given to `bwd`
+              first, and to `fwd` in their places.
+    Example:  >>> @nnc.custom_vjp
+              ... def f(x):
+              ...     return nnp.sin(x)
+              >>> f.defvjp(lambda x: (f(x), nnp.cos(x)), lambda cos_x, ct: (10 * cos_x * ct,))
+              >>> nnc.grad(f)(0.0)
+              Array(10., dtype=float32)
+    """
+
+    transform = "custom_vjp"
+
+    def __init__(self, fun: Fun, nondiff_argnums: Sequence[int] = ()) -> None:
+        super().__init__(fun, nondiff_argnums)
+        self.fwd: Fun | None = None
+        self.bwd: Fun | None = None
+
+    def defvjp(self, fwd: Fun, bwd: Fun) -> None:
+        """Sets `fwd(*args) -> (result, residuals)` and `bwd(residuals, cotangent) -> tuple of cotangents of the arguments`."""
+        check_callable(fwd, "defvjp")
+        check_callable(bwd, "defvjp")
+        self.fwd, self.bwd = fwd, bwd
+
+    def _check_rules(self) -> None:
+        if self.fwd is None:
+            raise self._missing("defvjp")
+
+    def _forward(self, fixed: Sequence[Any], flat: FlatFunction, primals: Sequence[Any]) -> tuple[list[Any], FlatTree]:
+        """Outputs and residuals; sets `flat.out`."""
+        assert self.fwd is not None
+        others = iter(flat.arguments.build(primals)[0])
+        merged = dict(zip(self.nondiff, fixed, strict=True))
+        count = len(fixed) + len(flat.arguments.build(primals)[0])
+        where = f"the fwd rule of {name_of(self.fun)}"
+        result = self.fwd(*[merged[i] if i in merged else next(others) for i in range(count)])
+        result = _check_pair(where, result, "return result, residuals.")
+        flat.out = FlatTree(result[0])
+        return [as_value(x) for x in flat.out.dynamic], FlatTree(result[1])
+
+    def _backward(
+        self, fixed: Sequence[Any], flat: FlatFunction, residuals: Any, outputs: Sequence[TensorSpec], cts: Sequence[Any]
+    ) -> list[Any]:
+        """Cotangents of the argument leaves, zeros filled in; `cts` are those of the differentiable outputs."""
+        assert self.bwd is not None
+        given = iter(cts)
+        filled = [next(given) if is_differentiable(spec) else zeros(spec) for spec in outputs]
+        args = flat.arguments.build(flat.leaves)[0]
+        where = f"the bwd rule of {name_of(self.fun)}"
+        result = self.bwd(*fixed, residuals, flat.build_result(filled))
+        if not isinstance(result, (tuple, list)) or len(result) != len(args):
+            got = f"{len(result)} values" if isinstance(result, (tuple, list)) else f"a {type(result).__name__}"
+            raise user_error(
+                ArgumentTypeError, where, f"it must return a tuple of {len(args)} cotangents, one for each argument, it returns {got}.",
+                fix="return a tuple, with None for arguments that have no derivative.",
+            )  # fmt: skip
+        found: list[Any] = []
+        for arg, ct in zip(args, result, strict=True):
+            leaves = FlatTree(arg).dynamic
+            if ct is None:
+                found += [zeros(argument_spec(x)) for x in leaves]
+                continue
+            tree.check_same_structure(where, "the cotangent", ct, "the argument", arg)
+            for x, c in zip(leaves, FlatTree(ct).dynamic, strict=True):
+                value, spec = as_value(c), argument_spec(x)
+                if is_differentiable(spec):
+                    _check_like(where, "the cotangent", value.spec, "the argument", spec)
+                found.append(value)
+        return found
+
+    def _rule(self, fixed: Sequence[Any], flat: FlatFunction) -> VjpRule:
+        def forward(primals: Sequence[Any]) -> tuple[list[Any], FlatTree]:
+            return self._forward(fixed, flat, primals)
+
+        def backward(residuals: FlatTree, outputs: Sequence[TensorSpec], cts: Sequence[Any]) -> list[Any]:
+            return self._backward(fixed, flat, residuals.build(residuals.dynamic), outputs, cts)
+
+        return VjpRule(forward, backward)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VjpRule:
+    """The two rules of a custom vjp on flat values: `forward(primals) -> (outputs, residuals)` and
+    `backward(residuals, output specs, cotangents of the differentiable outputs) -> cotangents of the arguments`."""
+
+    forward: Callable[[Sequence[Any]], tuple[list[Any], FlatTree]]
+    backward: Callable[[FlatTree, Sequence[TensorSpec], Sequence[Any]], list[Any]]
+
+    def __call__(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        outputs, residuals = self.forward(primals)
+        specs = [x.spec for x in outputs]
+
+        def pull(cts: Sequence[Any]) -> list[Any]:
+            found = self.backward(residuals, specs, cts)
+            return [ct for ct, t in zip(found, tangents, strict=True) if t is not None]
+
+        moved = [spec for spec in specs if is_differentiable(spec)]
+        pushed = iter(apply_pull_only(pull, [t for t in tangents if t is not None], moved))
+        return outputs, [next(pushed) if is_differentiable(spec) else None for spec in specs]
+
+
+def _check_pair(where: str, result: Any, fix: str) -> Any:
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise user_error(ArgumentTypeError, where, f"it must return a pair, it returns a {type(result).__name__}.", fix=fix)
+    return result
+
+
+def _check_like(where: str, left_name: str, left: TensorSpec, right_name: str, right: TensorSpec) -> None:
+    if (left.shape, left.dtype) != (right.shape, right.dtype):
+        raise user_error(
+            ShapeError, where, f"{left_name} has another shape or dtype than {right_name}.",
+            operands={left_name: left, right_name: right}, fix=f"return {left_name} with the shape and dtype of {right_name}.",
+        )  # fmt: skip
+
+
+# -- the rules of staged nodes -----------------------------------------------------------------------------------------
+
+
+def _check_captured(name: str, tangents: Tangents, args: int) -> None:
+    if any(t is not None for t in tangents[args:]):
+        raise user_error(
+            UnsupportedError, name, "the function captures a value that is being differentiated; its rule knows nothing of it.",
+            fix="pass the value as an argument of the function.",
+        )  # fmt: skip
+
+
+def _jvp_of_node(
+    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], graphs: tuple[Graph, ...], rule: Any, args: int
+) -> Tangents:
+    _check_captured("custom_jvp", tangents, args)
+    return tuple(rule(list(primals[:args]), list(tangents[:args]))[1])
+
+
+def _linearize_node(
+    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], rule: Any, args: int
+) -> tuple[list[Value], Tangents]:
+    _check_captured("custom_vjp", tangents, args)
+    outputs, moved = rule(list(primals[:args]), list(tangents[:args]))
+    return outputs, tuple(moved)
+
+
+def _jvp_of_vjp_node(
+    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], graphs: tuple[Graph, ...], rule: Any, args: int
+) -> Tangents:
+    return _linearize_node(primals, tangents, graphs, rule, args)[1]
+
+
+def _batched_jvp(size: int, rule: Any, batched: tuple[bool, ...]) -> Callable[..., Any]:
+    def push(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        seeds = [(i, t) for i, t in enumerate(tangents) if t is not None]
+        counts: list[int] = []
+
+        def row(*values: Any) -> list[Any]:
+            given = dict(zip((i for i, _ in seeds), values[len(primals) :], strict=True))
+            outputs, moved = rule(list(values[: len(primals)]), [given.get(i) for i in range(len(primals))])
+            counts.append(len(outputs))
+            return [*outputs, *(zeros(x.spec) if t is None else t for x, t in zip(outputs, moved, strict=True))]
+
+        flags = [*batched, *(batched[i] for i, _ in seeds)]
+        results, out_batched = run_batched(row, size, [*primals, *(t for _, t in seeds)], flags)
+        led = [lead(size, x, b) for x, b in zip(results, out_batched, strict=True)]
+        outputs, moved = led[: counts[0]], led[counts[0] :]
+        return outputs, [t if is_differentiable(x.spec) else None for x, t in zip(outputs, moved, strict=True)]
+
+    return push
+
+
+def _batched_vjp(size: int, rule: VjpRule) -> VjpRule:
+    """The rules for all rows; every argument has the batch axis, so that its cotangent has it, too."""
+
+    def forward(primals: Sequence[Any]) -> tuple[list[Any], FlatTree]:
+        kept: list[Any] = []
+
+        def row(*values: Any) -> list[Any]:
+            outputs, residuals = rule.forward(values)
+            kept.extend((len(outputs), residuals))
+            return [*outputs, *residuals.dynamic]
+
+        results, flags = run_batched(row, size, primals, [True] * len(primals))
+        led = [lead(size, x, b) for x, b in zip(results, flags, strict=True)]
+        count, residuals = kept
+        return led[:count], residuals.with_values(led[count:])
+
+    def backward(residuals: FlatTree, outputs: Sequence[TensorSpec], cts: Sequence[Any]) -> list[Any]:
+        rows = [spec.update(shape=spec.shape[1:]) for spec in outputs]
+        count = len(residuals.dynamic)
+
+        def row(*values: Any) -> list[Any]:
+            return rule.backward(residuals.with_values(values[:count]), rows, values[count:])
+
+        values = [*residuals.dynamic, *cts]
+        found, flags = run_batched(row, size, values, [True] * len(values))
+        return [lead(size, x, b) for x, b in zip(found, flags, strict=True)]
+
+    return VjpRule(forward, backward)
+
+
+def _batch_jvp_node(
+    size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], graphs: tuple[Graph, ...], rule: Any, args: int
+) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
+    params = {"rule": _batched_jvp(size, rule, batched[:args]), "args": args}
+    outputs = tuple(bind(control.custom_jvp, operands, params, (batched_graph(size, batched, graphs[0]),)))
+    return outputs, (True,) * len(outputs)
+
+
+def _batch_vjp_node(
+    size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], graphs: tuple[Graph, ...], rule: VjpRule, args: int
+) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
+    flags = [b or i < args for i, b in enumerate(batched)]
+    rows = [lead(size, x, b) if on else x for x, b, on in zip(operands, batched, flags, strict=True)]
+    params = {"rule": _batched_vjp(size, rule), "args": args}
+    outputs = tuple(bind(control.custom_vjp, rows, params, (batched_graph(size, flags, graphs[0]),)))
+    return outputs, (True,) * len(outputs)
+
+
+derivative.set(control.custom_jvp, Derivative(_jvp_of_node))
+batch.set(control.custom_jvp, _batch_jvp_node)
+derivative.set(control.custom_vjp, Derivative(_jvp_of_vjp_node, None, _linearize_node))
+batch.set(control.custom_vjp, _batch_vjp_node)

@@ -1,0 +1,82 @@
+"""The interpreter at the bottom: runs commands on concrete arrays at once, with the best kernel that takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nnc.array import Array
+from nnc.errors import BackendError, InternalError, user_error
+from nnc.graph import Command, Kernel, TensorSpec, infer_specs, kernel, reference, set_eager, spec_of
+
+NDArray = np.ndarray[Any, Any]
+
+
+class EagerInterpreter:
+    """Runs each command when it is called."""
+
+    level = -1
+    alive = True
+
+    def process(self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Any, ...]) -> Sequence[Any]:
+        arrays = [arg.data if isinstance(arg, Array) else np.asarray(arg) for arg in args]
+        specs = tuple(spec_of(arg) for arg in args)
+        if graphs:
+            outputs = infer_specs(command, specs, params, graphs)
+            results = reference[command](*arrays, graphs=graphs, **params)
+            return [Array(np.asarray(x)) for x in checked(command, results, outputs)]
+        outputs = _infer_cached(command, specs, tuple(params.items()))
+        return [Array(x) for x in run_kernel(command, arrays, specs, outputs, params)]
+
+
+@lru_cache(maxsize=8192)
+def _infer_cached(command: Command, specs: tuple[TensorSpec, ...], params: tuple[Any, ...]) -> tuple[TensorSpec, ...]:
+    return infer_specs(command, specs, dict(params))
+
+
+def choose_kernel(command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> Kernel | None:
+    """The kernel of highest priority that takes these inputs; None where only the reference does.
+
+    Raises:   BackendError: the command has neither kernel nor reference.
+    """
+    for candidate in kernel.get(command, ()):
+        if candidate.supports(specs, params):
+            return candidate
+    if command not in reference:
+        raise user_error(
+            BackendError, command.name, "no backend runs it for these inputs, and it has no reference.",
+            operands={f"input {i}": spec for i, spec in enumerate(specs)},
+            fix="register a reference, or a kernel whose `supports` accepts them.",
+        )  # fmt: skip
+    return None
+
+
+def run_kernel(
+    command: Command, arrays: Sequence[NDArray], specs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...],
+    params: Mapping[str, Any],
+) -> list[NDArray]:  # fmt: skip
+    """The outputs of a command on NumPy arrays."""
+    chosen = choose_kernel(command, specs, params)
+    if chosen is None:
+        return checked(command, reference[command](*arrays, **params), outputs)
+    results = [np.empty(spec.shape, spec.dtype) for spec in outputs]
+    chosen.run(arrays, results, params)
+    return results
+
+
+def checked(command: Command, results: Any, outputs: tuple[TensorSpec, ...]) -> list[NDArray]:
+    """The results of a reference as a list, held against what was inferred."""
+    listed = list(results) if isinstance(results, (tuple, list)) else [results]
+    found = [np.asarray(x) for x in listed]
+    if [(x.shape, x.dtype) for x in found] != [(spec.shape, spec.dtype) for spec in outputs]:
+        raise InternalError(
+            f"{command.name}: the reference gave {', '.join(str(spec_of(x)) for x in found)}, "
+            f"the infer rule says {', '.join(map(str, outputs))}"
+        )
+    return found
+
+
+set_eager(EagerInterpreter())

@@ -1,0 +1,91 @@
+"""Between users' functions over pytrees and traces over flat sequences of values.
+
+Leaves that are no arrays or numbers (strings, functions, settings) are static: they pass through untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nnc import tree
+from nnc.commands.promote import as_operand
+from nnc.errors import ArgumentTypeError, user_error
+
+
+def name_of(fun: Callable[..., Any]) -> str:
+    """A name for `fun` in messages."""
+    inner = getattr(fun, "__wrapped__", None) or getattr(fun, "func", None)
+    return getattr(fun, "__name__", None) or (name_of(inner) if inner is not None else type(fun).__name__)
+
+
+def check_callable(fun: Any, transform: str) -> None:
+    """Raises ArgumentTypeError unless `fun` can be called."""
+    if not callable(fun):
+        raise user_error(
+            ArgumentTypeError, transform, f"its first argument must be a function, it is {fun!r}.",
+            fix=f"pass the function itself: {transform}(f)(x), not {transform}(f(x)).",
+        )  # fmt: skip
+
+
+class FlatTree:
+    """A pytree taken apart: its dynamic leaves, and how to put it together around others."""
+
+    __slots__ = ("dynamic", "leaves", "treedef", "where")
+
+    def __init__(self, value: Any) -> None:
+        self.leaves, self.treedef = tree.flatten(value)
+        self.where = [i for i, leaf in enumerate(self.leaves) if tree.is_array(leaf)]
+        self.dynamic = [self.leaves[i] for i in self.where]
+
+    def build(self, values: Sequence[Any]) -> Any:
+        """The tree with these dynamic leaves."""
+        leaves = list(self.leaves)
+        for i, value in zip(self.where, values, strict=True):
+            leaves[i] = value
+        return tree.unflatten(self.treedef, leaves)
+
+    def with_values(self, values: Sequence[Any]) -> FlatTree:
+        """The same tree taken apart, with these dynamic leaves."""
+        return FlatTree(self.build(values))
+
+    def paths(self) -> list[str]:
+        """The path of each dynamic leaf."""
+        paths = [path for path, _ in tree.flatten_with_path(tree.unflatten(self.treedef, self.leaves))]
+        return [paths[i] for i in self.where]
+
+
+class FlatFunction:
+    """`fun` as a function from the dynamic leaves of its arguments to those of its result; `out` is the last result's tree."""
+
+    def __init__(self, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        self.fun = fun
+        self.arguments = FlatTree((args, kwargs or {}))
+        self.out: FlatTree | None = None
+
+    @property
+    def leaves(self) -> list[Any]:
+        """The dynamic leaves of the arguments."""
+        return self.arguments.dynamic
+
+    def __call__(self, *values: Any) -> list[Any]:
+        args, kwargs = self.arguments.build(values)
+        self.out = FlatTree(self.fun(*args, **kwargs))
+        for leaf in self.out.leaves:
+            check_result(leaf, self.fun)
+        return [as_operand(leaf, name_of(self.fun), "result") for leaf in self.out.dynamic]
+
+    def build_result(self, values: Sequence[Any]) -> Any:
+        """The result's tree with these values."""
+        if self.out is None:
+            raise AssertionError("the function has not been run")
+        return self.out.build(values)
+
+
+def check_result(leaf: Any, fun: Callable[..., Any]) -> None:
+    """Raises ArgumentTypeError for results that are neither arrays nor settings (sets, iterators)."""
+    if isinstance(leaf, (set, frozenset)) or (hasattr(leaf, "__next__") and not hasattr(leaf, "spec")):
+        raise user_error(
+            ArgumentTypeError, name_of(fun), f"it returns a {type(leaf).__name__}, which is no pytree of arrays.",
+            fix="return arrays in lists, tuples, dicts or dataclasses.",
+        )  # fmt: skip

@@ -1,0 +1,133 @@
+"""Jacobians and Hessians: a linear map applied to the rows of an identity matrix, all at once or in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from nnc import tree
+from nnc.array import as_value
+from nnc.commands.elementwise import convert, equal, iota
+from nnc.commands.rules import Value
+from nnc.commands.shape import reshape, slice_axis, transpose
+from nnc.errors import ArgumentTypeError, user_error
+from nnc.trace.differentiate import linearize, vjp
+from nnc.trace.flat import check_callable
+from nnc.trace.vectorize import vmap
+
+Fun = Callable[..., Any]
+Argnums = int | Sequence[int]
+
+
+def jacfwd(fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, chunk_size: int | None = None) -> Fun:
+    """The Jacobian of `fun` by forward mode, column by column: best where the result is larger than the argument.
+
+    Args:     argnums: arguments to differentiate. has_aux: `fun` returns (result, aux). chunk_size: columns at a time.
+    Returns:  a function of the same arguments. For each leaf of the result, a tree like the argument with leaves of shape
+              result.shape + argument.shape; with `has_aux`, a pair of it and aux.
+    Example:  >>> nnc.jacfwd(lambda x: x**2)(nnp.asarray([1.0, 2.0]))
+              Array([[2., 0.],
+                     [0., 4.]], dtype=float32)
+    """
+    check_callable(fun, "nnc.jacfwd")
+
+    @wraps(fun)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        part, chosen, single = _partial("nnc.jacfwd", fun, argnums, args, kwargs)
+        result, push, *aux = linearize(part, *chosen, has_aux=has_aux)
+        columns = vmap(lambda *rows: push(*rows), chunk_size=chunk_size)(*_identity(tuple(chosen)))
+        blocks = tree.map(lambda column: _last(column), columns)
+        jac = tree.map(lambda block: _split(block, tuple(chosen), single), blocks)
+        return (jac, aux[0]) if has_aux else jac
+
+    return jacobian
+
+
+def jacrev(fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, chunk_size: int | None = None) -> Fun:
+    """The Jacobian of `fun` by reverse mode, row by row: best where the argument is larger than the result. See `jacfwd`."""
+    check_callable(fun, "nnc.jacrev")
+
+    @wraps(fun)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        part, chosen, single = _partial("nnc.jacrev", fun, argnums, args, kwargs)
+        result, pull, *aux = vjp(part, *chosen, has_aux=has_aux)
+        rows = vmap(pull, chunk_size=chunk_size)(_identity(result))
+        per_leaf = [[_split_rows(column, result, i) for column in tree.leaves(rows)] for i in range(len(tree.leaves(result)))]
+        structure = tree.structure(rows)
+        trees = [tree.unflatten(structure, leaves) for leaves in per_leaf]
+        jac = tree.unflatten_like(result, [t[0] if single else t for t in trees])
+        return (jac, aux[0]) if has_aux else jac
+
+    return jacobian
+
+
+def hessian(fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, chunk_size: int | None = None) -> Fun:
+    """The matrix of second derivatives of a function, forward over reverse.
+
+    Returns:  a function of the same arguments; leaves have shape result.shape + argument.shape + argument.shape.
+    Example:  >>> nnc.hessian(lambda x: nnp.sum(x**3))(nnp.asarray([1.0, 2.0]))
+              Array([[ 6.,  0.],
+                     [ 0., 12.]], dtype=float32)
+    """
+    inner = jacrev(fun, argnums, has_aux, chunk_size=chunk_size)
+    return jacfwd(inner, argnums, has_aux, chunk_size=chunk_size)
+
+
+def _partial(transform: str, fun: Fun, argnums: Argnums, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Fun, list[Any], bool]:
+    """`fun` of the chosen arguments alone."""
+    single = isinstance(argnums, int)
+    positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if not all(isinstance(i, int) and -len(args) <= i < len(args) for i in positions):
+        raise user_error(
+            ArgumentTypeError, transform, f"argnums is {argnums!r} for {len(args)} positional arguments.",
+            fix="name positional arguments by number.",
+        )  # fmt: skip
+
+    def part(*chosen: Any) -> Any:
+        rebuilt = list(args)
+        for i, value in zip(positions, chosen, strict=True):
+            rebuilt[i] = value
+        return fun(*rebuilt, **kwargs)
+
+    return part, [args[i] for i in positions], single
+
+
+def _identity(value: Any) -> Any:
+    """A tree like `value` whose leaves have a leading axis: together the rows of an identity matrix."""
+    leaves = [as_value(leaf) for leaf in tree.leaves(value)]
+    total, at, rows = sum(x.spec.size for x in leaves), 0, []
+    for x in leaves:
+        shape = (total, x.spec.size)
+        ones = equal(iota(shape=shape, dtype="int64", axis=0), iota(shape=shape, dtype="int64", axis=1) + at)
+        rows.append(reshape(convert(ones, dtype=x.spec.dtype), shape=(total, *x.spec.shape)))
+        at += x.spec.size
+    return tree.unflatten_like(value, rows)
+
+
+def _last(column: Value) -> Value:
+    """The leading axis moved to the end."""
+    return transpose(column, permutation=(*range(1, column.spec.ndim), 0))
+
+
+def _split(block: Value, chosen: tuple[Any, ...], single: bool) -> Any:
+    """The last axis of a block cut into the leaves of the arguments."""
+    leaves, at, parts = tree.leaves(chosen), 0, []
+    for leaf in leaves:
+        shape = np.shape(leaf)
+        n = int(np.prod(shape))
+        piece = slice_axis(block, block.spec.ndim - 1, at, at + n)
+        parts.append(reshape(piece, shape=(*block.spec.shape[:-1], *shape)))
+        at += n
+    result = tree.unflatten_like(chosen, parts)
+    return result[0] if single else result
+
+
+def _split_rows(column: Value, result: Any, i: int) -> Value:
+    """The rows of `column` that belong to leaf `i` of the result, in its shape."""
+    sizes = [int(np.prod(np.shape(leaf))) for leaf in tree.leaves(result)]
+    start = sum(sizes[:i])
+    rows = slice_axis(column, 0, start, start + sizes[i])
+    return reshape(rows, shape=(*np.shape(tree.leaves(result)[i]), *column.spec.shape[1:]))

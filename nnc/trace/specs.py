@@ -1,0 +1,111 @@
+"""Traces functions for their graphs and their result's shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+from nnc import dtypes
+from nnc.array import Array
+from nnc.commands.promote import is_weak
+from nnc.context import activity
+from nnc.errors import TraceError, user_error
+from nnc.graph import Graph, TensorSpec, spec_of
+from nnc.trace.flat import FlatFunction, check_callable, name_of
+from nnc.trace.staging import Staged, stage
+
+
+@dataclass(frozen=True)
+class ShapeDtypeStruct:
+    """A shape and a dtype without a value, which may stand for an array where a function is only traced.
+
+    Example:
+        >>> nnc.eval_shape(lambda x: x @ x.T, nnc.ShapeDtypeStruct((2, 3), "float32"))
+        ShapeDtypeStruct(shape=(2, 2), dtype=dtype('float32'))
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(self.shape))
+        object.__setattr__(self, "dtype", dtypes.as_dtype(self.dtype))
+
+    @property
+    def spec(self) -> TensorSpec:
+        """The same as a TensorSpec."""
+        return TensorSpec(self.shape, self.dtype)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.spec.size
+
+
+def argument_spec(leaf: Any) -> TensorSpec:
+    """The spec of an argument; Python numbers have their default dtype."""
+    return TensorSpec((), dtypes.scalar_dtype(leaf)) if isinstance(leaf, (bool, int, float, complex)) else spec_of(leaf)
+
+
+def stage_function(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> tuple[Staged, FlatFunction]:
+    """Traces `fun` on the specs of its arguments' leaves."""
+    flat = FlatFunction(fun, args, kwargs)
+    specs = [argument_spec(leaf) for leaf in flat.leaves]
+    return stage(flat, specs, weak=[is_weak(leaf) for leaf in flat.leaves], name=name_of(fun)), flat
+
+
+def make_graph(fun: Callable[..., Any]) -> Callable[..., Graph]:
+    """The graph that `fun` traces to.
+
+    Args:     fun: a function of pytrees of arrays.
+    Returns:  a function of the same arguments (arrays, numbers or ShapeDtypeStructs) that returns the graph. Its inputs are the
+              arguments' leaves; arrays that `fun` captures are its constants.
+    Raises:   TraceError: `fun` needs a value that is known only at run time, or captures a value of an enclosing trace.
+    Example:  >>> print(make_graph(lambda x: x + 1)(nnp.ones(3)))  # doctest: +ELLIPSIS
+              graph ...
+    """
+    check_callable(fun, "nnc.make_graph")
+
+    @wraps(fun)
+    def traced(*args: Any, **kwargs: Any) -> Graph:
+        with activity(f"tracing {name_of(fun)} for make_graph"):
+            staged, _ = stage_function(fun, args, kwargs)
+        return close_graph(staged)
+
+    return traced
+
+
+def close_graph(staged: Staged) -> Graph:
+    """The graph with captured arrays as constants.
+
+    Raises:   TraceError: it captures a tracer.
+    """
+    graph, explicit = staged.graph, staged.num_explicit
+    for value in staged.captured:
+        if not isinstance(value, Array):
+            raise user_error(
+                TraceError, "make_graph", f"the function captures {value.spec}, a value of an enclosing trace.",
+                fix="pass it as an argument, so that it becomes an input of the graph.",
+            )  # fmt: skip
+    constants = {symbol: value.data for symbol, value in zip(graph.inputs[explicit:], staged.captured, strict=True)}
+    return graph.update(inputs=graph.inputs[:explicit], constants={**graph.constants, **constants})
+
+
+def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Shapes and dtypes of the result of `fun`, without computing it.
+
+    Args:     fun: a function of pytrees. args, kwargs: arrays, numbers or ShapeDtypeStructs.
+    Returns:  the result's pytree with a ShapeDtypeStruct for each array.
+    """
+    check_callable(fun, "nnc.eval_shape")
+    with activity(f"tracing {name_of(fun)} for eval_shape"):
+        staged, flat = stage_function(fun, args, kwargs)
+    return flat.build_result([ShapeDtypeStruct(spec.shape, spec.dtype) for spec in staged.graph.output_specs])
+

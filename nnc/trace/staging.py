@@ -1,0 +1,109 @@
+"""Staging: runs a function on abstract tracers and records every command as a node of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nnc.array import Array, as_value
+from nnc.context import get_context, set_context
+from nnc.graph import Command, Graph, GraphBuilder, Symbol, TensorSpec, spec_of
+from nnc.source import SourceLine, user_source
+from nnc.trace.tracer import Tracer
+
+Flat = Callable[..., Sequence[Any]]
+
+
+class StagedTracer(Tracer):
+    """Stands for a symbol of the graph that is being recorded."""
+
+    __slots__ = ("symbol",)
+
+    def __init__(self, trace: StagingTrace, symbol: Symbol, source: SourceLine | None, weak: bool = False) -> None:
+        super().__init__(trace, symbol.spec, source, weak)
+        self.symbol = symbol
+
+
+class StagingTrace:
+    """Records commands into a graph.
+
+    Values from outside (arrays, tracers of enclosing traces) become hidden inputs by identity; scalars, which nobody can change,
+    become constants. `linear` marks the graphs of tangents that `linearize` makes.
+    """
+
+    differentiates = False
+
+    def __init__(self, name: str, level: int, linear: bool = False) -> None:
+        self.builder = GraphBuilder(name)
+        self.level, self.linear = level, linear
+        self.alive = True
+        self.captured: dict[int, tuple[Any, Symbol]] = {}  # holds the value too, so that its id stays its own
+        self._scalars: dict[tuple[Any, ...], Symbol] = {}
+
+    def input(self, spec: TensorSpec, *, weak: bool = False, name: str = "") -> StagedTracer:
+        """A new explicit input."""
+        return StagedTracer(self, self.builder.input(spec, name=name), get_context().source, weak)
+
+    def symbol_of(self, value: Any) -> Symbol:
+        """The symbol that stands for `value` in this graph."""
+        if isinstance(value, StagedTracer) and value.trace is self:
+            return value.symbol
+        if isinstance(value, Array) and value.spec.shape == ():
+            value = value.data[()]
+        if isinstance(value, (np.generic, bool, int, float, complex)):
+            key = (type(value), np.asarray(value).dtype, np.asarray(value).tobytes())
+            if key not in self._scalars:
+                self._scalars[key] = self.builder.constant(value)
+            return self._scalars[key]
+        entry = self.captured.get(id(value))
+        if entry is None:
+            symbol = Symbol(spec_of(value), "captured")
+            self.builder.adopt(symbol)
+            entry = self.captured[id(value)] = (value, symbol)
+        return entry[1]
+
+    def process(self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]) -> Sequence[Any]:
+        source = get_context().source or user_source()
+        symbols = [self.symbol_of(arg) for arg in args]
+        outputs = self.builder.add(command, *symbols, graphs=graphs, source=source, **params)
+        if not isinstance(outputs, tuple):
+            outputs = (outputs,)
+        return [StagedTracer(self, symbol, source) for symbol in outputs]
+
+    def finish(self, outputs: Sequence[Any]) -> Staged:
+        """Ends the trace."""
+        graph = self.builder.build(*[self.symbol_of(x) for x in outputs])
+        self.alive = False
+        captured = tuple(self.captured.values())
+        graph = graph.update(inputs=(*graph.inputs, *(symbol for _, symbol in captured)))
+        return Staged(graph, tuple(as_value(value) for value, _ in captured))
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A traced graph. Its last inputs are hidden: they stand for `captured`, values from outside the function."""
+
+    graph: Graph
+    captured: tuple[Any, ...]
+
+    @property
+    def num_explicit(self) -> int:
+        """How many inputs are the function's own arguments."""
+        return len(self.graph.inputs) - len(self.captured)
+
+
+def stage(fun: Flat, specs: Sequence[TensorSpec], *, weak: Sequence[bool] | None = None, name: str = "graph") -> Staged:
+    """Traces `fun`, which takes and returns flat sequences of values, on abstract arguments."""
+    context = get_context()
+    trace = StagingTrace(name, context.depth + 1)
+    weak = weak or [False] * len(specs)
+    try:
+        with set_context(staging=trace, depth=trace.level, source=None):
+            tracers = [trace.input(spec, weak=is_weak) for spec, is_weak in zip(specs, weak, strict=True)]
+            return trace.finish(fun(*tracers))
+    finally:
+        trace.alive = False
+

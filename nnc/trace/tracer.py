@@ -1,0 +1,102 @@
+"""What stands for a value while a function is traced."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.array import ArrayMethods, concrete_error
+from nnc.errors import TraceError, user_error
+from nnc.graph import TensorSpec
+from nnc.graph.dispatch import escaped_tracer
+from nnc.source import SourceLine
+
+NDArray = np.ndarray[Any, Any]
+
+
+class Tracer(ArrayMethods):
+    """A value of a trace. Subclasses say what it is made of; `concrete` gives its value where it has one."""
+
+    __slots__ = ("source", "spec", "trace", "weak")
+
+    def __init__(self, trace: Any, spec: TensorSpec, source: SourceLine | None, weak: bool = False) -> None:
+        self.trace, self.spec, self.source, self.weak = trace, spec, source, weak
+
+    def concrete(self, what: str) -> NDArray:
+        """The value as a NumPy array.
+
+        Raises:   TraceError: the tracer is abstract.
+        """
+        if not self.trace.alive:
+            raise escaped_tracer(self)
+        raise concrete_error(self, what)
+
+    @property
+    def device(self) -> str:
+        """Where the value will be."""
+        return self.spec.device
+
+    def block_until_ready(self) -> Tracer:
+        """Does nothing: a traced value is not computed yet."""
+        return self
+
+    def item(self) -> Any:
+        """The one element as a Python number, where the value is known."""
+        return self.concrete("item").item()
+
+    def tolist(self) -> Any:
+        """The elements as nested lists, where the value is known."""
+        return self.concrete("tolist").tolist()
+
+    def __bool__(self) -> bool:
+        return bool(self.concrete("bool"))
+
+    def __int__(self) -> int:
+        return int(self.concrete("int"))
+
+    def __float__(self) -> float:
+        return float(self.concrete("float"))
+
+    def __complex__(self) -> complex:
+        return complex(self.concrete("complex"))
+
+    def __index__(self) -> int:
+        if self.ndim or not dtypes.is_integer(self.dtype):
+            raise TypeError("only 0-d integer arrays can be an index")
+        return int(self.concrete("index"))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
+        if self.trace.alive and self.trace.differentiates and dtypes.is_inexact(self.dtype):
+            self._refuse_numpy()
+        value = self.concrete("conversion to a NumPy array")
+        return np.array(value, dtype=dtype) if copy else np.asarray(value, dtype=dtype)
+
+    def _refuse_numpy(self) -> NoReturn:
+        raise user_error(
+            TraceError, "conversion to a NumPy array", f"{self.spec} is being differentiated; NumPy would lose the derivative.",
+            fix="use the function of the same name in nnc.numpy, or nnc.stop_gradient(x) where no derivative is wanted.",
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.spec})"
+
+    def __format__(self, spec: str) -> str:
+        return repr(self)
+
+    def __copy__(self) -> Tracer:
+        twin = object.__new__(type(self))
+        for cls in type(self).__mro__:
+            for name in getattr(cls, "__slots__", ()):
+                setattr(twin, name, getattr(self, name))
+        return twin
+
+    def __deepcopy__(self, memo: Any) -> Tracer:
+        return self.__copy__()
+
+    def __reduce__(self) -> NoReturn:
+        raise user_error(
+            TraceError, "pickle", f"{self.spec} is a traced value, which cannot be stored.",
+            fix="return it from the traced function and store the result.",
+        )  # fmt: skip

@@ -1,0 +1,140 @@
+"""vmap and chunking for users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from nnc import tree
+from nnc.array import as_value
+from nnc.commands.rules import Value, check_axis, lead
+from nnc.commands.shape import concatenate, slice_axis, transpose
+from nnc.context import activity
+from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
+from nnc.trace.batching import run_batched
+from nnc.trace.flat import FlatFunction, check_callable, name_of
+
+Fun = Callable[..., Any]
+
+
+def vmap(
+    fun: Fun,
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_name: str | None = None,
+    axis_size: int | None = None,
+    *,
+    chunk_size: int | None = None,
+) -> Fun:
+    """Maps `fun` over an axis of its arguments, as one batched computation.
+
+    Args:     in_axes: the axis of each positional argument to map over: an int, None (not mapped), or a pytree of them that
+              is a prefix of the arguments'. out_axes: where the axis goes in the result, likewise. axis_name: a name for the
+              axis in messages. axis_size: its size, needed where nothing is mapped. chunk_size: how many rows to run at once.
+    Returns:  the mapped function; keyword arguments are mapped over axis 0.
+    Raises:   ShapeError: mapped sizes differ, or an axis does not exist. ArgumentError: nothing is mapped.
+    Example:  >>> nnc.vmap(nnp.dot)(nnp.ones((3, 2)), nnp.ones((3, 2)))
+              Array([2., 2., 2.], dtype=float32)
+    """
+    check_callable(fun, "nnc.vmap")
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if chunk_size is not None and chunk_size < 1:
+        raise user_error(ArgumentError, "nnc.vmap", f"chunk_size is {chunk_size}.", fix="give a positive number of rows.")
+    label = f"vmap{'' if axis_name is None else f' over {axis_name!r}'}"
+
+    @wraps(fun)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        flat = FlatFunction(fun, args, kwargs)
+        axes = _leaf_axes(flat, in_axes, args, kwargs)
+        size = _mapped_size(flat, axes, axis_size)
+        rows = [_to_front(x, axis) if axis is not None else x for x, axis in zip(flat.leaves, axes, strict=True)]
+        batched = [axis is not None for axis in axes]
+        with activity(f"tracing {name_of(fun)} for {label}"):
+            outputs = run_chunks(flat, size, rows, batched, chunk_size or size)
+        result = flat.build_result(outputs)
+        targets = tree.broadcast_prefix(out_axes, result, is_leaf=lambda x: x is None, where="nnc.vmap: out_axes")
+        where = flat.out.where if flat.out is not None else []
+        return flat.build_result([_from_front(x, targets[i], size) for x, i in zip(outputs, where, strict=True)])
+
+    return mapped
+
+
+def run_chunks(flat: Callable[..., Sequence[Any]], size: int, rows: Sequence[Any], batched: Sequence[bool], chunk: int) -> list[Value]:
+    """Outputs for all rows, `chunk` rows at a time; every output has the batch axis first."""
+    parts: list[list[Value]] = []
+    for start in range(0, max(size, 1), max(chunk, 1)):
+        stop = min(size, start + chunk)
+        whole = (start, stop) == (0, size)
+        some = [slice_axis(x, 0, start, stop) if b and not whole else x for x, b in zip(rows, batched, strict=True)]
+        outputs, out_batched = run_batched(flat, stop - start, some, batched)
+        parts.append([lead(stop - start, x, b) for x, b in zip(outputs, out_batched, strict=True)])
+    return parts[0] if len(parts) == 1 else [concatenate(*column, axis=0) for column in zip(*parts, strict=True)]
+
+
+def _leaf_axes(flat: FlatFunction, in_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int | None]:
+    """The mapped axis of each dynamic leaf, counted from the front."""
+    if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+        raise user_error(
+            ArgumentError, "nnc.vmap", f"in_axes has {len(in_axes)} entries for {len(args)} positional arguments.",
+            operands={"in_axes": in_axes}, fix="give one entry for each positional argument, or one for all.",
+        )  # fmt: skip
+    prefix = (in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(args), dict.fromkeys(kwargs, 0))
+    spread = tree.broadcast_prefix(prefix, (args, kwargs), is_leaf=lambda x: x is None, where="nnc.vmap: in_axes")
+    result: list[int | None] = []
+    for i, leaf, path in zip(flat.arguments.where, flat.leaves, flat.arguments.paths(), strict=True):
+        axis = spread[i]
+        if axis is not None and not isinstance(axis, int):
+            raise user_error(
+                ArgumentTypeError, "nnc.vmap", f"in_axes holds {axis!r}; an axis is an int or None.", fix="use ints and None."
+            )
+        if axis is not None and np.ndim(leaf) == 0:
+            raise user_error(
+                ShapeError, "nnc.vmap", f"argument {path} is 0-d, so it has no axis {axis} to map over.",
+                operands={"argument": as_value(leaf).spec}, fix="give None for it in in_axes.",
+            )  # fmt: skip
+        result.append(None if axis is None else check_axis("nnc.vmap", axis, np.ndim(leaf)))
+    return result
+
+
+def _mapped_size(flat: FlatFunction, axes: list[int | None], axis_size: int | None) -> int:
+    sizes = {
+        path: np.shape(leaf)[axis]
+        for path, leaf, axis in zip(flat.arguments.paths(), flat.leaves, axes, strict=True)
+        if axis is not None
+    }
+    if not sizes and axis_size is None:
+        raise user_error(
+            ArgumentError, "nnc.vmap", "no argument is mapped, so the size of the axis is unknown.",
+            fix="give an int in in_axes for at least one argument, or pass axis_size.",
+        )  # fmt: skip
+    found = set(sizes.values()) | ({axis_size} if axis_size is not None else set())
+    if len(found) > 1:
+        shown: dict[str, Any] = dict(sizes) | ({"axis_size": axis_size} if axis_size is not None else {})
+        raise user_error(
+            ShapeError, "nnc.vmap", "the mapped axes have different sizes.", operands=shown,
+            fix="map axes of one size, or give None in in_axes for arguments that are shared.",
+        )  # fmt: skip
+    return int(found.pop())
+
+
+def _to_front(x: Any, axis: int) -> Value:
+    x = as_value(x)
+    return x if axis == 0 else transpose(x, permutation=(axis, *(i for i in range(x.spec.ndim) if i != axis)))
+
+
+def _from_front(x: Value, axis: Any, size: int) -> Value:
+    if axis is None:
+        return _first_row(x)
+    axis = check_axis("nnc.vmap: out_axes", axis, x.spec.ndim)
+    order = [i for i in range(1, x.spec.ndim)]
+    order.insert(axis, 0)
+    return x if axis == 0 else transpose(x, permutation=tuple(order))
+
+
+def _first_row(x: Value) -> Value:
+    """For out_axes=None: the result is the same for all rows."""
+    return x[0]

@@ -1,0 +1,242 @@
+"""Pytrees: nested containers of arrays. Dicts, lists, tuples, namedtuples, dataclasses, None and registered classes.
+
+Built on optree, in its namespace "nnc". A dataclass becomes a pytree when it is first met: its fields are children, except
+those marked `metadata={"static": True}` and those that hold a setting (a string, a function, a bool, an int, …), which become
+part of the structure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import optree
+
+from nnc.errors import ArgumentTypeError, TreeError, user_error
+
+NAMESPACE = "nnc"
+TreeDef = optree.PyTreeSpec
+_SCALARS = (bool, int, float, complex)
+
+
+def is_array(leaf: Any) -> bool:
+    """Whether a leaf is numeric: an nnc array or tracer, a NumPy array or scalar, or a Python number."""
+    return hasattr(leaf, "spec") or isinstance(leaf, (np.ndarray, np.generic, *_SCALARS))
+
+
+def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
+    """The leaves of `tree` in order, and its structure.
+
+    Example:  >>> flatten({"b": 2, "a": [1, None]})[0]
+              [1, 2]
+    """
+    while True:
+        leaves, treedef = optree.tree_flatten(tree, is_leaf=is_leaf, namespace=NAMESPACE)
+        new = {type(leaf) for leaf in leaves if _is_unregistered_dataclass(leaf) and not (is_leaf and is_leaf(leaf))}
+        if not new:
+            return leaves, treedef
+        for cls in new:
+            register_dataclass(cls)
+
+
+def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
+    """The tree of structure `treedef` with these leaves."""
+    return optree.tree_unflatten(treedef, list(leaves))
+
+
+def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+    """The leaves of `tree` in order."""
+    return flatten(tree, is_leaf)[0]
+
+
+def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> TreeDef:
+    """The structure of `tree`."""
+    return flatten(tree, is_leaf)[1]
+
+
+def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
+    """Applies `f` to the leaves of `tree` and the corresponding leaves of `rest`, which must have the same structure.
+
+    Raises:   TreeError: a tree of `rest` has another structure; every differing path is listed.
+    Example:  >>> map(lambda x, y: x + y, {"a": 1}, {"a": 10})
+              {'a': 11}
+    """
+    first, treedef = flatten(tree, is_leaf)
+    columns = [first]
+    for i, other in enumerate(rest):
+        other_leaves, other_treedef = flatten(other, is_leaf)
+        if other_treedef != treedef:
+            raise tree_mismatch("tree.map", "the first tree", tree, f"tree {i + 2}", other)
+        columns.append(other_leaves)
+    return unflatten(treedef, [f(*row) for row in zip(*columns, strict=True)])
+
+
+def all_leaves(leaves: Iterable[Any]) -> bool:
+    """Whether every element is a leaf."""
+    return all(structure(leaf).is_leaf() for leaf in leaves)
+
+
+def reduce(f: Callable[[Any, Any], Any], tree: Any, initial: Any) -> Any:
+    """Folds `f` over the leaves of `tree`, starting from `initial`."""
+    result = initial
+    for leaf in leaves(tree):
+        result = f(result, leaf)
+    return result
+
+
+def flatten_with_path(tree: Any) -> list[tuple[str, Any]]:
+    """Pairs (path, leaf), a path written as in Python: `["layers"][0].weight`.
+
+    Example:  >>> flatten_with_path({"layers": [1, 2]})
+              [('["layers"][0]', 1), ('["layers"][1]', 2)]
+    """
+    values, treedef = flatten(tree)
+    paths = [accessor.codify("").replace("'", '"') for accessor in optree.treespec_accessors(treedef)]
+    return list(zip(paths, values, strict=True))
+
+
+def broadcast_prefix(prefix: Any, tree: Any, is_leaf: Callable[[Any], bool] | None = None, where: str = "tree") -> list[Any]:
+    """A value of `prefix` for each leaf of `tree`; `prefix` has the structure of `tree` or of a part of it from the root.
+
+    Raises:   TreeError: `prefix` is no prefix of `tree`.
+    """
+    flatten(tree)
+    try:
+        return list(optree.broadcast_prefix(prefix, tree, is_leaf=is_leaf, namespace=NAMESPACE))
+    except ValueError as error:
+        raise user_error(
+            TreeError, where, f"the prefix {prefix!r} does not fit the tree: {error}",
+            fix="give one value for the whole tree, or a tree of values of its structure.",
+        ) from None  # fmt: skip
+
+
+# -- registration ------------------------------------------------------------------------------------------------------
+
+
+def register(cls: type, flatten: Callable[[Any], tuple[Iterable[Any], Any]], unflatten: Callable[[Any, Any], Any]) -> None:
+    """Makes a class a pytree: `flatten(x) -> (children, metadata)`, `unflatten(metadata, children) -> x`.
+
+    The metadata is part of the structure, so it must be hashable and comparable.
+    """
+    optree.register_pytree_node(cls, flatten, unflatten, namespace=NAMESPACE)
+
+
+def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
+    """Makes a dataclass a pytree; `static_scalars` makes fields that hold Python floats and complex numbers settings, too."""
+    names = [field.name for field in dataclasses.fields(cls)]
+    static = {field.name for field in dataclasses.fields(cls) if field.metadata.get("static")}
+
+    def is_setting(name: str, value: Any) -> bool:
+        if name in static or isinstance(value, (str, bytes, bool, int)) or (static_scalars and isinstance(value, (float, complex))):
+            return True
+        return not is_array(value) and not _is_unregistered_dataclass(value) and _is_opaque(value)
+
+    def flatten_fields(x: Any) -> tuple[list[Any], tuple[Any, ...], list[str]]:
+        values = [(name, getattr(x, name)) for name in names if hasattr(x, name)]
+        children = [(name, value) for name, value in values if not is_setting(name, value)]
+        settings = tuple((name, value) for name, value in values if is_setting(name, value))
+        order = tuple(name for name, _ in children)
+        return [value for _, value in children], (order, _Settings(settings)), list(order)
+
+    def unflatten_fields(metadata: Any, children: Iterable[Any]) -> Any:
+        order, settings = metadata
+        x = object.__new__(cls)
+        for name, value in (*zip(order, children, strict=True), *settings.items):
+            object.__setattr__(x, name, value)
+        return x
+
+    optree.register_pytree_node(
+        cls, flatten_fields, unflatten_fields, path_entry_type=optree.GetAttrEntry, namespace=NAMESPACE
+    )
+    return cls
+
+
+class _Settings:
+    """The settings of a dataclass as part of a tree structure: compared by value, hashed as far as the values allow it."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: tuple[tuple[str, Any], ...]) -> None:
+        self.items = items
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Settings) and _same(self.items, other.items)
+
+    def __hash__(self) -> int:
+        return hash(tuple(name for name, _ in self.items))
+
+    def __repr__(self) -> str:
+        return ", ".join(f"{name}={value!r}" for name, value in self.items)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equality of settings: of one type and equal, where arrays are compared by identity."""
+    if a is b:
+        return True
+    if type(a) is not type(b) or is_array(a) and not isinstance(a, _SCALARS):
+        return False
+    if isinstance(a, (tuple, list)):
+        return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
+    return bool(a == b)
+
+
+def _is_opaque(value: Any) -> bool:
+    """Whether optree sees a leaf that is no number: a function, an object."""
+    treedef = optree.tree_structure(value, namespace=NAMESPACE)
+    return treedef.is_leaf() and treedef.num_leaves == 1
+
+
+def _is_unregistered_dataclass(leaf: Any) -> bool:
+    return dataclasses.is_dataclass(leaf) and not isinstance(leaf, type) and not is_array(leaf)
+
+
+# -- mismatches --------------------------------------------------------------------------------------------------------
+
+
+def tree_mismatch(where: str, left_name: str, left: Any, right_name: str, right: Any, fix: str | None = None) -> TreeError:
+    """The error for two trees that should have one structure; it lists every path on which they differ, both sides."""
+    return user_error(
+        TreeError, where, f"{left_name} and {right_name} differ in structure:\n" + "\n".join(differences(left, right)),
+        operands=None, fix=fix or "give both the same containers, keys and lengths.",
+    )  # fmt: skip
+
+
+def differences(left: Any, right: Any) -> list[str]:
+    """One line for each path on which two trees differ in structure."""
+    a, b = dict(flatten_with_path(left)), dict(flatten_with_path(right))
+    lines = [f"  {path or '(root)'}: {_describe(a[path])} on the left, nothing on the right" for path in a if path not in b]
+    lines += [f"  {path or '(root)'}: nothing on the left, {_describe(b[path])} on the right" for path in b if path not in a]
+    return lines or [f"  {structure(left)} on the left, {structure(right)} on the right"]
+
+
+def _describe(leaf: Any) -> str:
+    return str(getattr(leaf, "spec", None) or repr(leaf))
+
+
+def check_same_structure(where: str, left_name: str, left: Any, right_name: str, right: Any) -> None:
+    """Raises TreeError, listing every differing path, unless both trees have one structure."""
+    if structure(left) != structure(right):
+        raise tree_mismatch(where, left_name, left, right_name, right)
+
+
+def check_hashable(where: str, name: str, value: Any) -> None:
+    """Raises ArgumentTypeError unless `value` can be part of a cache key."""
+    try:
+        hash(value)
+    except TypeError:
+        raise user_error(
+            ArgumentTypeError, where, f"static argument {name} is a {type(value).__name__}, which has no hash.",
+            fix="pass a hashable value (a tuple instead of a list), or an array as an ordinary argument.",
+        ) from None  # fmt: skip
+
+
+def transpose(outer: TreeDef, inner: TreeDef, tree: Any) -> Any:
+    """Turns a tree of structure `outer` whose leaves have structure `inner` inside out."""
+    return optree.tree_transpose(outer, inner, tree)
+
+
+def unflatten_like(tree: Any, leaves: Sequence[Any]) -> Any:
+    """A tree of the structure of `tree` with these leaves."""
+    return unflatten(structure(tree), leaves)

@@ -1,0 +1,118 @@
+"""Pooling against windows written out, ties, NaN and padding, and what it refuses."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import nnc
+from nnc.commands.pool import max_pool, max_pool_argmax, sum_pool, sum_pool_input_grad
+from nnc.errors import ArgumentError, DTypeError, ShapeError
+from tests.commands.samples_pool import GEOMETRIES
+
+RNG = np.random.default_rng(0)
+PAIRS: dict[str, Any] = {"window": (2,), "stride": (1,), "padding": ((0, 0),), "dilation": (1,)}
+
+
+def written_out(
+    x: Any, function: Callable[..., Any], fill: float, *, window: Any, stride: Any, padding: Any, dilation: Any
+) -> Any:
+    """`function` of each window, one after the other."""
+    at = x.ndim - len(window)
+    x = np.pad(x, [(0, 0)] * at + list(padding), constant_values=fill)
+    out = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(x.shape[at:], window, stride, dilation, strict=True)]
+    result = np.zeros((*x.shape[:at], *out))
+    for place in itertools.product(*map(range, out)):
+        index = tuple(slice(a * s, a * s + d * (k - 1) + 1, d) for a, s, k, d in zip(place, stride, window, dilation, strict=True))
+        result[(..., *place)] = function(x[(..., *index)], axis=tuple(range(at, x.ndim)))
+    return result
+
+
+@pytest.mark.parametrize(("shape", "params"), GEOMETRIES)
+def test_pooling_is_the_maximum_or_sum_of_each_window(shape: Any, params: Any) -> None:
+    x = RNG.normal(size=shape)
+    np.testing.assert_array_equal(np.asarray(max_pool(x, **params)), written_out(x, np.max, -np.inf, **params))
+    np.testing.assert_allclose(np.asarray(sum_pool(x, **params)), written_out(x, np.sum, 0, **params), atol=1e-12)
+
+
+@pytest.mark.parametrize(("shape", "params"), GEOMETRIES)
+def test_the_argmax_names_the_place_of_the_maximum_in_the_unpadded_input(shape: Any, params: Any) -> None:
+    x = RNG.normal(size=shape)
+    at = len(shape) - len(params["window"])
+    where, best = np.asarray(max_pool_argmax(x, **params)), np.asarray(max_pool(x, **params))
+    flat = x.reshape(*shape[:at], int(np.prod(shape[at:])))
+    found = np.take_along_axis(flat, where.reshape(*shape[:at], int(np.prod(where.shape[at:]))), -1)
+    assert where.dtype == np.int64
+    np.testing.assert_array_equal(found.reshape(best.shape), best)
+
+
+def test_nan_wins_and_the_first_of_equal_elements_is_named() -> None:
+    x = np.array([1, np.nan, 2, 2, -np.inf, -np.inf])
+    np.testing.assert_array_equal(np.asarray(max_pool(x, **PAIRS)), [np.nan, np.nan, 2, 2, -np.inf])
+    np.testing.assert_array_equal(np.asarray(max_pool_argmax(x, **PAIRS)), [1, 1, 2, 3, 4])
+
+
+def test_padding_never_wins() -> None:
+    params = {**PAIRS, "padding": ((1, 1),)}
+    lowest = np.full(2, -np.inf)
+    np.testing.assert_array_equal(np.asarray(max_pool_argmax(lowest, **params)), [0, 0, 1])
+    np.testing.assert_array_equal(np.asarray(max_pool(np.array([-5, -3], np.int8), **params)), [-5, -3, -3])
+    np.testing.assert_array_equal(np.asarray(max_pool_argmax(np.full(2, -128, np.int8), **params)), [0, 0, 1])
+
+
+def test_the_gradient_of_the_maximum_goes_to_the_winners() -> None:
+    x = np.array([3.0, 1.0, 2.0, 2.0])
+    gradient = nnc.grad(lambda x: max_pool(x, **PAIRS).sum())(x)
+    np.testing.assert_array_equal(np.asarray(gradient), [1, 0, 2, 0])
+
+
+@pytest.mark.parametrize(("shape", "params"), GEOMETRIES)
+def test_sum_pool_and_its_gradient_are_adjoint(shape: Any, params: Any) -> None:
+    x = RNG.normal(size=shape)
+    out = np.asarray(sum_pool(x, **params))
+    ct = RNG.normal(size=out.shape)
+    dx = np.asarray(sum_pool_input_grad(ct, spatial=shape[len(shape) - len(params["window"]) :], **params))
+    assert dx.shape == x.shape
+    np.testing.assert_allclose(np.vdot(dx, x), np.vdot(ct, out), atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.float16, ml_dtypes.bfloat16, np.float32])
+def test_pooling_keeps_the_dtype_and_accumulates_wide(dtype: Any) -> None:
+    x = np.ones(4096, dtype)
+    params = {**PAIRS, "window": (4096,)}
+    out = sum_pool(x, **params)
+    assert (out.dtype, float(out[0])) == (np.dtype(dtype), 4096)
+    assert max_pool(x, **params).dtype == np.dtype(dtype)
+    assert sum_pool_input_grad(np.ones(1, dtype), spatial=(4096,), **params).dtype == np.dtype(dtype)
+
+
+@pytest.mark.parametrize(
+    ("shape", "changes", "kind", "message"),
+    [
+        ((3,), {"window": (5,)}, ShapeError, "the window covers 5 elements, the padded input has 3"),
+        ((3,), {"padding": ((2, 0),)}, ArgumentError, "a window lies in the padding \\(2, 0\\) alone"),
+        ((1,), {"padding": ((1, 1),), "dilation": (2,)}, ArgumentError, "lies in the padding"),
+        ((3,), {"stride": (0,)}, ArgumentError, "stride \\(0,\\) has an entry below 1"),
+        ((3,), {"stride": (1, 1)}, ArgumentError, "stride \\(1, 1\\) has 2 entries, the input has 1 spatial axes"),
+        ((), {}, ShapeError, "window \\(2,\\) has 1 axes, the input has 0"),
+    ],
+)
+def test_max_pool_says_what_does_not_fit(shape: Any, changes: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message) as caught:
+        max_pool(np.ones(shape, np.float32), **{**PAIRS, **changes})
+    assert "\nFix: " in str(caught.value)
+
+
+def test_max_pool_takes_real_numbers_only() -> None:
+    with pytest.raises(DTypeError, match="x must be a real number type, it is complex64"):
+        max_pool(np.ones(3, np.complex64), **PAIRS)
+
+
+def test_the_gradient_of_sum_pool_refuses_a_cotangent_of_another_shape() -> None:
+    with pytest.raises(ShapeError, match=r"does not end in \(3,\)"):
+        sum_pool_input_grad(np.ones(4, np.float32), spatial=(4,), **PAIRS)

@@ -1,0 +1,100 @@
+"""The pass registry and the runner of pipelines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nnc.errors import ArgumentTypeError, GraphError, RegistryError
+from nnc.graph import Graph, PassRecord, from_json, register_pass, run_passes, to_json
+
+
+@pytest.fixture
+def passes() -> None:
+    """A pass that counts nodes, one that needs the count, and one that drops a node."""
+
+    @register_pass("count", provides=["count"])
+    def count(graph: Graph, options: Any) -> Graph:
+        return graph.with_attrs(count=len(graph.nodes))
+
+    @register_pass("use", needs=["count"], provides=["half"])
+    def use(graph: Graph, options: Any) -> Graph:
+        return graph.with_attrs(half=graph.attrs["count"] // 2, options=options)
+
+    @register_pass("drop", preserves=["note"])
+    def drop(graph: Graph, options: Any) -> Graph:
+        return graph.update(nodes=graph.nodes[:-1], outputs=graph.nodes[-1].inputs[:1])
+
+
+def test_passes_run_in_order_and_receive_the_options(passes: None, squares: Graph) -> None:
+    result = run_passes(squares, ["count", "use"], {"level": 2})
+    assert (result.attrs["count"], result.attrs["half"], result.attrs["options"]) == (3, 1, {"level": 2})
+    assert result.nodes == squares.nodes
+
+
+def test_each_pass_is_logged_with_time_and_node_counts(passes: None, squares: Graph) -> None:
+    result = run_passes(run_passes(squares, ["count"]), ["drop"])
+    first, second = result.attrs["passes"]
+    assert (first.name, first.nodes_before, first.nodes_after) == ("count", 3, 3)
+    assert (second.name, second.nodes_before, second.nodes_after) == ("drop", 3, 2)
+    assert first.seconds >= 0 and str(second).startswith("drop: 3 -> 2 nodes in ")
+    assert from_json(to_json(result)).attrs["passes"] == (first, second)
+    assert isinstance(first, PassRecord)
+
+
+def test_a_missing_attribute_names_the_passes_that_provide_it(passes: None, squares: Graph) -> None:
+    with pytest.raises(GraphError, match="use: the pass needs the attribute 'count'(.|\n)*Fix: run 'count' before it"):
+        run_passes(squares, ["use"])
+    register_pass("lonely", needs=["test_nothing"])(lambda graph, options: graph)
+    with pytest.raises(GraphError, match="no registered pass provides it"):
+        run_passes(squares, ["lonely"])
+
+
+def test_attributes_are_lost_with_the_nodes_they_described_unless_they_are_preserved(passes: None, squares: Graph) -> None:
+    result = run_passes(squares.with_attrs(note="kept", other="lost"), ["count", "drop"])
+    assert {name for name in result.attrs if name != "passes"} == {"note"}
+    with pytest.raises(GraphError, match=r"does not have \(pass 'drop' changed the nodes that it described\)"):
+        run_passes(squares, ["count", "drop", "use"])
+    assert run_passes(squares, ["count", "drop", "count", "use"]).attrs["half"] == 1
+
+
+def test_attributes_that_a_pass_computes_anew_stay_though_it_changes_nodes(passes: None, squares: Graph) -> None:
+    @register_pass("recount", provides=["count"])
+    def recount(graph: Graph, options: Any) -> Graph:
+        return graph.update(nodes=graph.nodes[:-1], outputs=graph.nodes[-1].inputs[:1], attrs={"count": 2, "fresh": 5})
+
+    result = run_passes(squares, ["count", "recount", "use"])
+    assert (result.attrs["half"], result.attrs["fresh"]) == (1, 5)
+
+
+def test_a_pass_must_provide_what_it_promises(squares: Graph) -> None:
+    register_pass("liar", provides=["test_truth"])(lambda graph, options: graph)
+    with pytest.raises(GraphError, match="liar: the pass did not provide the attribute 'test_truth'"):
+        run_passes(squares, ["liar"])
+
+
+def test_a_pass_that_breaks_the_graph_is_named_unless_checks_are_off(squares: Graph) -> None:
+    register_pass("breaker")(lambda graph, options: graph.update(nodes=graph.nodes[1:]))
+    with pytest.raises(GraphError, match="(.|\n)*while running pass 'breaker'"):
+        run_passes(squares, ["breaker"])
+    assert len(run_passes(squares, ["breaker"], verify=False).nodes) == 2
+
+
+def test_a_graph_that_is_broken_before_the_first_pass_blames_no_pass(passes: None, squares: Graph) -> None:
+    with pytest.raises(GraphError) as caught:
+        run_passes(squares.update(nodes=squares.nodes[1:]), ["count"])
+    assert "while running pass" not in str(caught.value)
+
+
+def test_a_pass_that_returns_no_graph_is_named(squares: Graph) -> None:
+    register_pass("forgetful")(lambda graph, options: None)  # type: ignore[arg-type,return-value]
+    with pytest.raises(ArgumentTypeError, match="forgetful: the pass returned NoneType, not a graph"):
+        run_passes(squares, ["forgetful"])
+
+
+def test_unknown_passes_and_second_registrations_are_refused_before_anything_runs(passes: None, squares: Graph) -> None:
+    with pytest.raises(RegistryError, match="no pass 'cuont' is registered; there are .*count, drop, use"):
+        run_passes(squares, ["count", "cuont"])
+    with pytest.raises(RegistryError, match="pass 'count' exists already"):
+        register_pass("count")

@@ -1,0 +1,102 @@
+"""`python -m nnc doctor`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nnc import doctor
+from nnc.__main__ import main
+
+CPUINFO = """\
+processor\t: 0
+model name\t: Fast CPU 9000
+physical id\t: 0
+core id\t: 0
+flags\t\t: fpu avx2 fma
+
+processor\t: 1
+model name\t: Fast CPU 9000
+physical id\t: 0
+core id\t: 0
+flags\t\t: fpu avx2 fma
+
+processor\t: 2
+model name\t: Fast CPU 9000
+physical id\t: 1
+core id\t: 0
+flags\t\t: fpu avx2 fma
+"""
+
+
+def test_doctor_prints_what_it_collects_and_exits_with_0(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.rstrip() == doctor.to_text(doctor.collect())
+    for line in (f"numpy          {np.__version__}", "BLAS of numpy", "threads", "oneDNN", "mpi4py", "caches"):
+        assert line in printed
+
+
+@pytest.mark.parametrize("arguments", [[], ["docter"], ["doctor", "--verbose"]])
+def test_an_unknown_subcommand_prints_the_usage_and_exits_with_2(arguments: list[str]) -> None:
+    run = subprocess.run([sys.executable, "-m", "nnc", *arguments], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr.startswith("usage: python -m nnc doctor")
+
+
+def test_the_processor_is_read_from_cpuinfo(tmp_path: Path) -> None:
+    file = tmp_path / "cpuinfo"
+    file.write_text(CPUINFO)
+    facts = doctor.processor(file)
+    assert (facts["model"], facts["cores"], facts["vector units"]) == ("Fast CPU 9000", "2", "avx2, fma")
+
+
+def test_a_machine_without_cpuinfo_still_has_a_processor(tmp_path: Path) -> None:
+    facts = doctor.processor(tmp_path / "missing")
+    assert facts["vector units"] == "unknown"
+    assert int(facts["cores"]) >= 1
+
+
+def test_gpus_are_listed_from_the_folder_of_their_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "0000:01:00.0").mkdir()
+    (tmp_path / "0000:01:00.0" / "information").write_text("Model: \t\t NVIDIA H200\nIRQ: 7\n")
+    monkeypatch.setattr(doctor, "version_of", lambda *names: doctor.ABSENT)
+    assert doctor.devices(tmp_path)["gpu 0"] == "NVIDIA H200 (pip install 'nnc[gpu]' to use it)"
+    assert list(doctor.devices(tmp_path / "missing")) == ["cpu"]
+
+
+def test_absent_libraries_are_said_to_be_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    monkeypatch.setattr(metadata, "files", missing)
+    facts = doctor.libraries()
+    assert {name for name, fact in facts.items() if fact == doctor.ABSENT} == {"oneDNN", *doctor.OPTIONAL}
+
+
+def test_a_onednn_wheel_is_found_through_its_list_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    class File:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def locate(self) -> str:
+            return f"/somewhere/lib/{self.name}"
+
+    monkeypatch.setattr(metadata, "version", lambda name: "2025.1")
+    monkeypatch.setattr(metadata, "files", lambda name: [File("LICENSE"), File("libdnnl.so.3.8"), File("libdnnl.so.3")])
+    assert doctor.onednn() == "2025.1 at /somewhere/lib/libdnnl.so.3"
+    monkeypatch.setattr(metadata, "files", lambda name: [File("LICENSE")])
+    assert doctor.onednn() == "2025.1, without its library"
+
+
+def test_a_libgomp_that_does_not_load_is_reported(tmp_path: Path) -> None:
+    broken = tmp_path / "libgomp.so.1"
+    broken.write_text("no library")
+    assert doctor.libgomp(str(broken)).startswith("absent: ")
+    assert doctor.libgomp("libdoes_not_exist.so").startswith("absent: ")
