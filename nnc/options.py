@@ -13,7 +13,7 @@ from typing import Any
 
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 
-_UNITS = {"": 1, "b": 1} | {
+_UNITS: dict[str, int] = {"": 1, "b": 1} | {
     f"{prefix}{suffix}": base**power
     for power, prefix in enumerate("kmgt", start=1)
     for suffix, base in (("", 1000), ("b", 1000), ("ib", 1024))
@@ -26,8 +26,8 @@ class Options:
     """What lowering may do.
 
     `verify_passes` checks the graph after every pass and the memory plan once more (environment: NNC_VERIFY);
-    `memory_budget` is the largest number of bytes that a call may allocate (NNC_MEMORY_BUDGET); `streams` is how many streams
-    the schedule may use, "auto" or a number; `donated` names the inputs that the program may overwrite.
+    `memory_budget` is the largest number of bytes that a call may allocate (NNC_MEMORY_BUDGET); `streams` is how many
+    streams the schedule may use, "auto" or a number; `donated` names the inputs that the program may overwrite.
 
     Example:
         >>> Options(memory_budget=parse_bytes("2GiB")).memory_budget
@@ -63,13 +63,14 @@ class Options:
 def parse_bytes(value: int | str, where: str = "memory_budget") -> int:
     """A number of bytes: an int, or a text such as "2GiB", "500 MB" or "1.5k" (kB are 1000 bytes, KiB are 1024).
 
-    Raises:   ArgumentError: the text is no number of bytes, or it is negative. ArgumentTypeError: it is no int or string.
+    Raises:   ArgumentError: the text is no number of bytes, or it is negative. ArgumentTypeError: no int or string.
     Example:  >>> parse_bytes("1.5 KiB"), parse_bytes(10), parse_bytes("2MB")
               (1536, 10, 2000000)
     """
     fix = 'give a number of bytes such as 2_000_000_000, or a text such as "2GiB" or "500MB".'
     if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise user_error(ArgumentTypeError, where, f"{value!r} is a {type(value).__name__}, not a number of bytes.", fix=fix)
+        problem = f"{value!r} is a {type(value).__name__}, not a number of bytes."
+        raise user_error(ArgumentTypeError, where, problem, fix=fix)
     if isinstance(value, int):
         if value < 0:
             raise user_error(ArgumentError, where, f"{value} bytes is negative.", fix=fix)
@@ -77,7 +78,7 @@ def parse_bytes(value: int | str, where: str = "memory_budget") -> int:
     match = re.fullmatch(r"\s*(\d+(?:_\d+)*(?:\.\d*)?)\s*([a-zA-Z]*)\s*", value)
     if match is None or match[2].lower() not in _UNITS:
         raise user_error(ArgumentError, where, f"{value!r} is no number of bytes.", fix=fix)
-    number, unit = match[1], _UNITS[match[2].lower()]
+    number, unit = str(match[1]), _UNITS[match[2].lower()]
     return round(float(number) * unit) if "." in number else int(number) * unit
 
 

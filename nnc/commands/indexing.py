@@ -105,7 +105,7 @@ def _read_array(entry: Value, where: str) -> _Entry:
         return _Mask(_known_mask(entry, where))
     if not dtypes.is_integer(spec.dtype):
         raise _bad_type(where, f"an array {spec}")
-    if hasattr(entry, "spec") and get_context().staging is None and getattr(entry, "trace", None) is None:
+    if hasattr(entry, "spec") and get_context().staging is None and getattr(entry, "owner", None) is None:
         entry = np.asarray(entry)  # nobody traces: the values are at hand
     if isinstance(entry, (np.ndarray, np.generic)) and spec.shape == ():
         return int(entry)

@@ -26,7 +26,9 @@ class Box:
     shape: tuple[int, ...]
 
     @classmethod
-    def within(cls, outer_shape: Sequence[int], start: Sequence[int], shape: Sequence[int], *, where: str = "alias") -> Box:
+    def within(
+        cls, outer_shape: Sequence[int], start: Sequence[int], shape: Sequence[int], *, where: str = "alias"
+    ) -> Box:
         """The box of `shape` at `start` in a tensor of `outer_shape`; `where` names the caller in errors.
 
         Raises:   ShapeError: another rank, a negative start or size, or a part of the box is outside.

@@ -43,7 +43,7 @@ def find_interpreter(args: Sequence[Any]) -> Interpreter:
     top: Interpreter | None = get_context().staging
     level = -1 if top is None else top.level
     for arg in args:
-        trace = getattr(arg, "trace", None)
+        trace = getattr(arg, "owner", None)
         if trace is not None and not callable(trace):  # NumPy arrays have a method of this name
             if not trace.alive:
                 raise escaped_tracer(arg)

@@ -26,16 +26,30 @@ def structural_hash(graph: Graph) -> str:
               >>> structural_hash(a) == structural_hash(b)
               True
     """
-    digest = hashlib.sha256()
-    for token in _tokens(graph, _strict):
-        digest.update(token.encode())
-        digest.update(b"\n")
-    return digest.hexdigest()
+    return _digest(graph, {})
+
+
+def _digest(graph: Graph, known: dict[Graph, str]) -> str:
+    if graph not in known:
+        digest = hashlib.sha256()
+        for token in _tokens(graph, _strict):
+            digest.update((_digest(token, known) if isinstance(token, Graph) else token).encode())
+            digest.update(b"\n")
+        known[graph] = digest.hexdigest()
+    return known[graph]
 
 
 def structurally_equal(a: Graph, b: Graph) -> bool:
     """Whether two graphs are equal in all that `structural_hash` depends on; parameters without a stable form by `==`."""
-    return a is b or all(x == y for x, y in zip_longest(_tokens(a, _lenient), _tokens(b, _lenient)))
+    return _equal(a, b, {})
+
+
+def _equal(a: Graph, b: Graph, known: dict[tuple[Graph, Graph], bool]) -> bool:
+    if a is not b and (a, b) not in known:
+        pairs = zip_longest(_tokens(a, _lenient), _tokens(b, _lenient))
+        both = (_equal(x, y, known) if isinstance(x, Graph) and isinstance(y, Graph) else x == y for x, y in pairs)
+        known[a, b] = all(both)
+    return a is b or known[a, b]
 
 
 def same_params(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
@@ -66,7 +80,7 @@ def _lenient(node: Node | None, name: str, value: Any) -> Any:
 
 
 def _tokens(graph: Graph, encode: Encode) -> Iterator[Any]:
-    """The graph as a sequence in which symbols are numbered by first appearance."""
+    """The graph as a sequence in which symbols are numbered by first appearance; a sub-graph is one token."""
     numbers: dict[Symbol, int] = {}
     seen: set[Symbol] = set()
     yield f"graph {len(graph.inputs)} {len(graph.constants)} {len(graph.nodes)} {len(graph.outputs)}"
@@ -87,8 +101,7 @@ def _tokens(graph: Graph, encode: Encode) -> Iterator[Any]:
             yield f"read {read(symbol)}"
         for name in sorted(node.params):
             yield encode(node, name, node.params[name])
-        for sub_graph in node.graphs:
-            yield from _tokens(sub_graph, encode)
+        yield from node.graphs
         for symbol in node.outputs:
             yield f"write {numbers.setdefault(symbol, len(numbers))} {_spec(symbol)}"
     for symbol in graph.outputs:

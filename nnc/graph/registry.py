@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from nnc.errors import RegistryError
+from nnc.errors import BackendError, RegistryError, user_error
 from nnc.graph.spec import TensorSpec
 
 T = TypeVar("T")
@@ -204,3 +204,20 @@ infer: Attribute[Callable[..., Any]] = Attribute(
 )
 reference: Attribute[Callable[..., Any]] = Attribute("reference", "(*numpy arrays, **params) -> array or tuple: what the command means")
 kernel = _KernelColumn("kernel", "the backends that run the command, best first")
+
+
+def find_kernel(target: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> Kernel | None:
+    """The kernel of highest priority that takes these inputs; None where only the reference does.
+
+    Raises:   BackendError: the command has neither kernel nor reference.
+    """
+    for candidate in kernel.get(target, ()):
+        if candidate.supports(specs, params):
+            return candidate
+    if target not in reference:
+        raise user_error(
+            BackendError, target.name, "no backend runs it for these inputs, and it has no reference.",
+            operands={f"input {i}": spec for i, spec in enumerate(specs)},
+            fix="register a reference, or a kernel whose `supports` accepts them.",
+        )  # fmt: skip
+    return None

@@ -139,7 +139,9 @@ class Rule:
         writers = {symbol: node for node in graph.nodes for symbol in node.outputs}
         root = writers.get(left[0]) if left else None
         if root is None or root.outputs != left:
-            raise self.error("the left side is not all that one command yields.", "return a command's output as the left side.")
+            raise self.error(
+                "the left side is not all that one command yields.", "return a command's output as the left side."
+            )
         if [symbol.spec for symbol in left] != [symbol.spec for symbol in right]:
             raise self.error(
                 f"the sides differ in spec: {', '.join(str(symbol.spec) for symbol in left)} = "
@@ -485,7 +487,9 @@ def _random_array(generator: np.random.Generator, spec: TensorSpec, *, special: 
         values = np.asarray(generator.integers(0 if info.min == 0 else -9, 10, shape)).astype(dtype)
         corners = np.asarray([0, 1, info.min, info.max], dtype)
     elif dtypes.is_complex(dtype):
-        parts = [_random_array(generator, spec.update(dtype=dtypes.real_dtype(dtype)), special=special) for _ in range(2)]
+        parts = [
+            _random_array(generator, spec.update(dtype=dtypes.real_dtype(dtype)), special=special) for _ in range(2)
+        ]
         out = np.empty(shape, dtype)
         out.real, out.imag = parts
         return out

@@ -191,7 +191,9 @@ class _Writer:
             "name": graph.name,
             "symbols": [[self.specs.setdefault(symbol.spec, len(self.specs)), symbol.name] for symbol in symbols],
             "inputs": [symbols[symbol] for symbol in graph.inputs],
-            "constants": [[symbols[symbol], encode_array(np.asarray(value))] for symbol, value in graph.constants.items()],
+            "constants": [
+                [symbols[symbol], encode_array(np.asarray(value))] for symbol, value in graph.constants.items()
+            ],
             "nodes": [self.node(node, symbols) for node in graph.nodes],
             "outputs": [symbols[symbol] for symbol in graph.outputs],
             "attrs": self.values(graph.attrs, f"attribute {{}} of graph {graph.name!r}", symbols),
@@ -206,7 +208,9 @@ class _Writer:
             "outputs": [symbols[symbol] for symbol in node.outputs],
         }
         if node.params:
-            tree["params"] = self.values(node.params, f"parameter {{}} of a {node.command.name} node", None, node.source)
+            tree["params"] = self.values(
+                node.params, f"parameter {{}} of a {node.command.name} node", None, node.source
+            )
         if node.graphs:
             tree["graphs"] = [self.graph(graph) for graph in node.graphs]
         if node.source is not None:
@@ -214,7 +218,11 @@ class _Writer:
         return tree
 
     def values(
-        self, values: Mapping[str, Any], what: str, symbols: Mapping[Symbol, int] | None, source: SourceLine | None = None
+        self,
+        values: Mapping[str, Any],
+        what: str,
+        symbols: Mapping[Symbol, int] | None,
+        source: SourceLine | None = None,
     ) -> dict[str, Any]:
         trees = {}
         for name, value in values.items():
@@ -264,7 +272,9 @@ def _refuse(problem: str, cause: BaseException | None = None) -> NoReturn:
 
 
 def _read_document(document: Mapping[str, Any]) -> Graph:
-    specs = [TensorSpec(tuple(tree["shape"]), dtypes.BY_NAME[tree["dtype"]], **_extras(tree)) for tree in document["specs"]]
+    specs = [
+        TensorSpec(tuple(tree["shape"]), dtypes.BY_NAME[tree["dtype"]], **_extras(tree)) for tree in document["specs"]
+    ]
     sources = [SourceLine(*source) for source in document["sources"]]
     graphs: list[Graph] = []
     for tree in document["graphs"]:

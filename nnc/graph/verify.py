@@ -36,9 +36,12 @@ class _Check:
 
     def __init__(self, root: Graph) -> None:
         self.root = root
+        self.checked: dict[Graph, set[Symbol]] = {}  # the symbols of each graph that was checked and of its sub-graphs
 
     def graph(self, graph: Graph, place: str, enclosing: tuple[set[Symbol], ...]) -> None:
         """Checks a graph; `place` says of which node it is a sub-graph, `enclosing` holds the symbols of those around it."""
+        if graph in self.checked and all(outer.isdisjoint(self.checked[graph]) for outer in enclosing):
+            return
         symbols = self.written_once(graph, place, enclosing)
         for symbol, value in graph.constants.items():
             spec = spec_of(value)
@@ -59,6 +62,8 @@ class _Check:
             if symbol not in defined:
                 what = self.explain_missing(symbol, symbols, enclosing)
                 self.fail(place, f"graph output {i}, {self.name(symbol)}, {what}")
+        inner = (self.checked[sub_graph] for node in graph.nodes for sub_graph in node.graphs)
+        self.checked[graph] = symbols.union(*inner)
 
     def written_once(self, graph: Graph, place: str, enclosing: tuple[set[Symbol], ...]) -> set[Symbol]:
         """The symbols of `graph`, each written in one place only."""
@@ -66,7 +71,9 @@ class _Check:
         entries: list[tuple[str, SourceLine | None, Symbol]] = [("an input", None, symbol) for symbol in graph.inputs]
         entries += [("a constant", None, symbol) for symbol in graph.constants]
         entries += [
-            (f"node {i} ({node.command.name})", node.source, s) for i, node in enumerate(graph.nodes) for s in node.outputs
+            (f"node {i} ({node.command.name})", node.source, s)
+            for i, node in enumerate(graph.nodes)
+            for s in node.outputs
         ]
         for writer, source, symbol in entries:
             if symbol in writers:
@@ -95,12 +102,14 @@ class _Check:
             raise
         except NncError as error:
             raise self.error(place, f"the command does not take these inputs: {error}", node.source) from error
-        if cmd.outputs is not None and len(node.outputs) != cmd.outputs or len(specs) != len(node.outputs):
+        if (cmd.outputs is not None and len(node.outputs) != cmd.outputs) or len(specs) != len(node.outputs):
             self.fail(place, f"it has {len(node.outputs)} outputs, the command yields {len(specs)}.", node.source)
         for i, (symbol, spec) in enumerate(zip(node.outputs, specs, strict=True)):
             if symbol.spec != spec:
                 operands = {"recorded": symbol.spec, "inferred": spec}
-                self.fail(place, f"output {i}, {self.name(symbol)}, has another spec than inferred.", node.source, operands)
+                self.fail(
+                    place, f"output {i}, {self.name(symbol)}, has another spec than inferred.", node.source, operands
+                )
 
     def name(self, symbol: Any) -> str:
         """The symbol as the readable form numbers it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
@@ -22,23 +23,24 @@ def bind_buffers(graph: Graph) -> Bound:
     owner: dict[Symbol, Symbol] = {}
     for symbol, base in overwritten.items():
         owner[symbol] = owner.get(base, base)
-    returned = {owner.get(views[s].base, views[s].base): i for i, s in enumerate(graph.outputs)}
+    returned = {owner.get(views[s].base, views[s].base) for s in graph.outputs}
     numbers: dict[Symbol, int] = {}
     buffers: list[Buffer] = []
+    counts: Counter[Kind] = Counter()
 
-    def add(kind: Kind, index: int, symbol: Symbol, source: SourceLine | None = None) -> None:
+    def add(kind: Kind, symbol: Symbol, source: SourceLine | None = None) -> None:
         numbers[symbol] = len(buffers)
-        buffers.append(Buffer(kind, index, symbol, source))
+        buffers.append(Buffer(kind, counts[kind], symbol, source))
+        counts[kind] += 1
 
-    for i, symbol in enumerate(graph.inputs):
-        add(Kind.INPUT, i, symbol)
-    for i, symbol in enumerate(graph.constants):
-        add(Kind.CONSTANT, i, symbol)
+    for symbol in graph.inputs:
+        add(Kind.INPUT, symbol)
+    for symbol in graph.constants:
+        add(Kind.CONSTANT, symbol)
     for node in graph.nodes:
         for symbol in node.outputs:
             if views[symbol].base is symbol and symbol not in owner:
-                kind = Kind.OUTPUT if symbol in returned else Kind.ARENA
-                add(kind, returned.get(symbol, -1), symbol, node.source)
+                add(Kind.OUTPUT if symbol in returned else Kind.ARENA, symbol, node.source)
 
     def view_of(symbol: Symbol) -> View:
         view = views[symbol]
@@ -46,7 +48,12 @@ def bind_buffers(graph: Graph) -> Bound:
 
     steps = tuple(
         Step(
-            node.command, tuple(map(view_of, node.inputs)), tuple(map(view_of, node.outputs)), node.params, node.graphs, node.source
+            node.command,
+            tuple(map(view_of, node.inputs)),
+            tuple(map(view_of, node.outputs)),
+            node.params,
+            node.graphs,
+            node.source,
         )
         for node in graph.nodes
         if runs(node, views)

@@ -1,12 +1,12 @@
 """One arena and everything bound to it: what a single call of a program runs on.
 
-All that does not change from call to call is made once: views into the arena and the constants, and the argument lists of the
-kernels. A call makes its outputs, puts the views of inputs and outputs into the lists, runs, and takes them out again.
+All that does not change from call to call is made once: views into the arena and the constants, and the argument lists
+of the kernels. A call makes its outputs, puts the views of inputs and outputs into the lists, runs, and takes them out again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,22 +28,19 @@ Arrays = list[Any]
 class Frame:
     """The arena of one call at a time."""
 
-    __slots__ = ("_arguments", "_patches", "_program", "_recipes", "_runs", "arena")
+    __slots__ = ("_patches", "_program", "_recipes", "_runs", "arena")
 
     def __init__(self, program: Program) -> None:
         self._program = program
         self.arena = aligned_bytes(program.arena_bytes)
-        self._arguments: list[tuple[Arrays, Arrays]] = []
-        self._recipes: list[tuple[bool, int, View | None]] = []  # (is an input, its index, the view, None for the whole)
+        self._runs: list[tuple[Callable[..., None], Arrays, Arrays, Mapping[str, Any]]] = []
+        self._recipes: list[tuple[bool, int, View | None]] = []  # (is an input, index, view or None for all)
         self._patches: list[tuple[Arrays, int, int]] = []  # (list, position, recipe)
         slots: dict[View, int] = {}
         constants = [as_bytes(x) for x in program.bound.constants]
-        for step in program.bound.steps:
-            self._arguments.append((self._bind(step.inputs, slots, constants), self._bind(step.outputs, slots, constants)))
-        self._runs = [
-            (kernel.run, inputs, outputs, step.params)
-            for kernel, (inputs, outputs), step in zip(program.kernels, self._arguments, program.bound.steps, strict=True)
-        ]
+        for step, kernel in zip(program.bound.steps, program.kernels, strict=True):
+            inputs, outputs = (self._bind(views, slots, constants) for views in (step.inputs, step.outputs))
+            self._runs.append((kernel.run, inputs, outputs, step.params))
 
     def _bind(self, views: Sequence[View], slots: dict[View, int], constants: Sequence[NDArray]) -> Arrays:
         arrays: Arrays = []
@@ -84,7 +81,7 @@ class Frame:
         finally:
             for arrays, position, _ in self._patches:
                 arrays[position] = None
-        return [_output(view, buffer_kind, index, inputs, fresh) for view, buffer_kind, index in program.returned]
+        return [_output(view, kind, index, inputs, fresh) for view, kind, index in program.returned]
 
     def _explain(self, position: int, error: NncError) -> None:
         """Raises the error of a failed step once more, worded for the user's line that made the step.
@@ -104,7 +101,8 @@ class Frame:
 
 def _output(view: View, kind: Kind, index: int, inputs: Sequence[NDArray], fresh: Sequence[NDArray]) -> NDArray:
     memory = inputs[index] if kind is Kind.INPUT else fresh[index]
-    return memory if memory.shape == view.spec.shape and memory.dtype == view.spec.dtype else make_view(as_bytes(memory), view)
+    is_whole = memory.shape == view.spec.shape and memory.dtype == view.spec.dtype
+    return memory if is_whole else make_view(as_bytes(memory), view)
 
 
 def aligned_bytes(nbytes: int, alignment: int = _ALIGNMENT) -> NDArray:
@@ -124,4 +122,4 @@ def make_view(memory: NDArray, view: View, offset: int = 0) -> NDArray:
     spec: TensorSpec = view.spec
     if spec.size == 0:
         return np.empty(spec.shape, spec.dtype)
-    return np.ndarray(spec.shape, spec.dtype, memory, offset + view.offset, view.strides)  # type: ignore[arg-type]
+    return np.ndarray(spec.shape, spec.dtype, memory, offset + view.offset, view.strides)

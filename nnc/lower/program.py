@@ -10,7 +10,7 @@ import numpy as np
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import Kernel, TensorSpec, spec_of
 from nnc.lower.frame import Frame
-from nnc.lower.report import MemoryPlan, Rows, cost_rows, make_memory_plan, program_text
+from nnc.lower.report import Cost, MemoryPlan, make_cost, make_memory_plan, program_text
 from nnc.lower.stages import Bound, Kind, NDArray, Placement, Planned, View
 
 
@@ -18,8 +18,8 @@ from nnc.lower.stages import Bound, Kind, NDArray, Placement, Planned, View
 class Program:
     """Steps on planned memory, ready to run. Any number of threads may call it at once.
 
-    Each call borrows an arena, which later calls use again. Inputs are read where they are, unless they are not contiguous;
-    outputs are fresh arrays (or the memory of donated inputs).
+    Each call borrows an arena, which later calls use again. Inputs are read where they are, unless they are not
+    contiguous; outputs are fresh arrays (or the memory of donated inputs).
     """
 
     bound: Bound
@@ -37,12 +37,8 @@ class Program:
         bound = planned.bound
         buffers = bound.buffers
         returned = tuple((view, buffers[view.buffer].kind, buffers[view.buffer].index) for view in bound.outputs)
-        fresh = {buffer.index: buffer.symbol.spec for buffer in buffers if buffer.kind is Kind.OUTPUT}
-        order = {index: i for i, index in enumerate(sorted(fresh))}
-        return cls(
-            bound, planned.placements, planned.arena_bytes, planned.lower_bound, tuple(kernels), returned,
-            tuple(fresh[index] for index in order),
-        )  # fmt: skip
+        fresh = tuple(buffer.symbol.spec for buffer in buffers if buffer.kind is Kind.OUTPUT)
+        return cls(bound, planned.placements, planned.arena_bytes, planned.lower_bound, tuple(kernels), returned, fresh)
 
     def run(self, inputs: Sequence[NDArray]) -> list[NDArray]:
         """The outputs for `inputs`, arrays of the specs that the program was lowered for.
@@ -73,7 +69,8 @@ class Program:
                 raise user_error(
                     ShapeError if x.shape != spec.shape else DTypeError, self.bound.name,
                     f"input {i} has another spec than the program was lowered for.",
-                    operands={"expected": spec, "given": spec_of(x)}, fix="convert the array, or lower the graph for its spec.",
+                    operands={"expected": spec, "given": spec_of(x)},
+                    fix="convert the array, or lower the graph for its spec.",
                 )  # fmt: skip
             if not x.flags.c_contiguous or not x.flags.aligned:
                 checked[i] = np.array(x, order="C", copy=True)
@@ -84,19 +81,23 @@ class Program:
         return checked
 
     @property
-    def memory_plan(self) -> MemoryPlan:
-        """Where each tensor lies, and what that costs; it is known before anything runs."""
-        return make_memory_plan(Planned(self.bound, self.placements, self.arena_bytes, self.lower_bound))
+    def planned(self) -> Planned:
+        """The stage before: the plan without kernels."""
+        return Planned(self.bound, self.placements, self.arena_bytes, self.lower_bound)
 
     @property
-    def cost(self) -> Rows:
+    def memory_plan(self) -> MemoryPlan:
+        """Where each tensor lies, and what that costs; it is known before anything runs."""
+        return make_memory_plan(self.planned)
+
+    @property
+    def cost(self) -> Cost:
         """Floating-point operations and bytes of each step."""
-        return cost_rows(self.bound)
+        return make_cost(self.bound)
 
     def as_text(self) -> str:
         """The readable form: buffers with their places, steps with their kernels."""
-        planned = Planned(self.bound, self.placements, self.arena_bytes, self.lower_bound)
-        return program_text(planned, [kernel.backend for kernel in self.kernels])
+        return program_text(self.planned, [kernel.backend for kernel in self.kernels])
 
     def __str__(self) -> str:
         return self.as_text()

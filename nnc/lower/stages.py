@@ -1,7 +1,7 @@
 """The frozen types of a lowered program, one for each stage.
 
-graph (with views and in-place choices as attributes) → `Bound` (steps on numbered buffers) → `Planned` (with live ranges
-and offsets) → `Program` (with kernels; nnc.lower.program).
+graph (with views and in-place choices as attributes) → `Bound` (steps on numbered buffers) → `Planned` (with live
+ranges and offsets) → `Program` (with kernels; nnc.lower.program).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Memory of the program. `index` counts inputs, constants and fresh outputs; `symbol` is its first tenant."""
+    """Memory of the program. `index` counts the buffers of its kind; `symbol` is its first tenant."""
 
     kind: Kind
     index: int

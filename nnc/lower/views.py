@@ -6,13 +6,13 @@ The column `restride` says how a view command moves offset and strides; a comman
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import nnc.commands.shape  # noqa: F401  (registers the commands whose cells are filled here)
 from nnc.commands.rules import alias, inplace
 from nnc.graph import Attribute, Graph, Node, Symbol, TensorSpec
 from nnc.lower.stages import Strides, SymbolView, is_contiguous, row_major
 
+Axes = tuple[int, ...]
 Restride = Callable[..., tuple[int, Strides] | None]
 
 restride: Attribute[Restride] = Attribute(
@@ -55,25 +55,25 @@ def _shared_view(node: Node, views: dict[Symbol, SymbolView], outputs: set[Symbo
     return SymbolView(source.base, out.spec, source.offset + skipped, strides)
 
 
-def _transpose(spec: TensorSpec, out: TensorSpec, strides: Strides, *, permutation: tuple[int, ...]) -> tuple[int, Strides]:
+def _transpose(spec: TensorSpec, out: TensorSpec, strides: Strides, *, permutation: Axes) -> tuple[int, Strides]:
     return 0, tuple(strides[axis] for axis in permutation)
 
 
 def _slice(
-    spec: TensorSpec, out: TensorSpec, strides: Strides, *, start: tuple[int, ...], limit: tuple[int, ...], stride: tuple[int, ...]
+    spec: TensorSpec, out: TensorSpec, strides: Strides, *, start: Axes, limit: Axes, stride: Axes
 ) -> tuple[int, Strides]:
     skipped = sum(a * step for a, step in zip(start, strides, strict=True))
     return skipped, tuple(s * step for s, step in zip(stride, strides, strict=True))
 
 
-def _flip(spec: TensorSpec, out: TensorSpec, strides: Strides, *, axes: tuple[int, ...]) -> tuple[int, Strides]:
+def _flip(spec: TensorSpec, out: TensorSpec, strides: Strides, *, axes: Axes) -> tuple[int, Strides]:
     flipped = {axis % spec.ndim for axis in axes}
     skipped = sum((spec.shape[axis] - 1) * strides[axis] for axis in flipped)
     return skipped, tuple(-step if axis in flipped else step for axis, step in enumerate(strides))
 
 
 def _broadcast(
-    spec: TensorSpec, out: TensorSpec, strides: Strides, *, shape: tuple[int, ...], axes: tuple[int, ...] | None = None
+    spec: TensorSpec, out: TensorSpec, strides: Strides, *, shape: Axes, axes: Axes | None = None
 ) -> tuple[int, Strides]:
     where = axes if axes is not None else range(out.ndim - spec.ndim, out.ndim)
     result = [0] * out.ndim
@@ -82,8 +82,8 @@ def _broadcast(
     return 0, tuple(result)
 
 
-def _reshape(spec: TensorSpec, out: TensorSpec, strides: Strides, *, shape: tuple[int, ...]) -> tuple[int, Strides] | None:
-    """Merges axes that lie evenly in memory into runs, then cuts the runs into the new axes; None where one crosses runs."""
+def _reshape(spec: TensorSpec, out: TensorSpec, strides: Strides, *, shape: Axes) -> tuple[int, Strides] | None:
+    """Merges axes that lie evenly in memory into runs and cuts these into the new axes; None where one crosses runs."""
     runs: list[tuple[int, int]] = []
     for n, step in zip(spec.shape, strides, strict=True):
         if n == 1:

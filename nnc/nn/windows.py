@@ -41,14 +41,17 @@ class Layout:
         """x as (N, C, *spatial), and the sizes of the batch axes that N folds."""
         shape = spec_of(x).shape
         lead = len(shape) - len(self.order)
-        x = nnp.transpose(x, (*range(lead), *(lead + axis for axis in self.order)))
-        return nnp.reshape(x, (math.prod(shape[:lead]), *x.shape[lead:])), shape[:lead]
+        x = _transpose(x, (*range(lead), *(lead + axis for axis in self.order)))
+        return x if lead == 1 else nnp.reshape(x, (math.prod(shape[:lead]), *x.shape[lead:])), shape[:lead]
 
     def from_canonical(self, x: Value, lead: Shape) -> Value:
         """Undoes `to_canonical`."""
-        x = nnp.reshape(x, (*lead, *x.shape[1:]))
-        back = invert_permutation(self.order)
-        return nnp.transpose(x, (*range(len(lead)), *(len(lead) + axis for axis in back)))
+        x = x if len(lead) == 1 else nnp.reshape(x, (*lead, *x.shape[1:]))
+        return _transpose(x, (*range(len(lead)), *(len(lead) + axis for axis in invert_permutation(self.order))))
+
+
+def _transpose(x: Value, permutation: Shape) -> Value:
+    return x if permutation == tuple(range(len(permutation))) else nnp.transpose(x, permutation)
 
 
 def parse_layout(where: str, layout: str, rank: int | None = None) -> Layout:
@@ -129,14 +132,14 @@ def to_padding(
 
 
 def _check_rank(where: str, x: Value, layout: Layout) -> None:
-    if np_ndim(x) < layout.rank + 1:
+    if _ndim(x) < layout.rank + 1:
         raise user_error(
-            ShapeError, where, f"the input has {np_ndim(x)} axes; channels and {layout.rank} spatial axes are needed.",
+            ShapeError, where, f"the input has {_ndim(x)} axes; channels and {layout.rank} spatial axes are needed.",
             operands={"x": spec_of(x)}, fix="pass an input with batch axes (any number), channels and spatial axes.",
         )  # fmt: skip
 
 
-def np_ndim(x: Value) -> int:
+def _ndim(x: Value) -> int:
     """Number of axes of an operand."""
     return spec_of(x).ndim
 
@@ -168,7 +171,7 @@ def conv(
               (1, 8, 8, 4)
     """
     x, w = promote(x, w, where="conv")
-    rank = max(0, np_ndim(w) - 2)
+    rank = max(0, _ndim(w) - 2)
     form = parse_layout("conv", layout, rank)
     _check_rank("conv", x, form)
     canonical, lead = form.to_canonical(x)
@@ -205,7 +208,7 @@ def conv_transpose(
     """
     where = "conv_transpose"
     x, w = promote(x, w, where=where)
-    rank = max(0, np_ndim(w) - 2)
+    rank = max(0, _ndim(w) - 2)
     form = parse_layout(where, layout, rank)
     _check_rank(where, x, form)
     canonical, lead = form.to_canonical(x)
@@ -254,7 +257,7 @@ def _pool(
     dilation: Sizes,
     layout: str,
 ) -> Value:
-    rank = len(window) if isinstance(window, (tuple, list)) else np_ndim(x) - 2
+    rank = len(window) if isinstance(window, (tuple, list)) else _ndim(x) - 2
     form = parse_layout(where, layout, rank)
     _check_rank(where, x, form)
     canonical, lead = form.to_canonical(x)
@@ -311,7 +314,7 @@ def avg_pool(
     x = promote(x, where="avg_pool", to=dtypes.to_float)[0]
     total = _pool("avg_pool", pool_commands.sum_pool, x, window, stride, padding, dilation, layout)
     if count_include_pad:
-        rank = len(window) if isinstance(window, (tuple, list)) else np_ndim(x) - 2
+        rank = len(window) if isinstance(window, (tuple, list)) else _ndim(x) - 2
         return total / math.prod(per_axis("avg_pool", "window", window, rank))
     ones = nnp.ones(spec_of(x).shape, spec_of(x).dtype)
     return total / _pool("avg_pool", pool_commands.sum_pool, ones, window, stride, padding, dilation, layout)

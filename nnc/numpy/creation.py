@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.array import Array, array_method, asarray, concrete_error
+from nnc.array import Array, array_method, asarray, power
 from nnc.commands import elementwise as ew
-from nnc.commands.promote import SCALARS, astype as convert_to, broadcast_to_shape, is_weak, promote
+from nnc.commands.promote import SCALARS, broadcast, broadcast_to_shape, promote
+from nnc.commands.promote import astype as convert_to
 from nnc.commands.rules import Value
-from nnc.commands.shape import broadcast_to, reshape
+from nnc.commands.shape import broadcast_to, pad, reshape
 from nnc.errors import ArgumentError, ArgumentTypeError, UnsupportedError, user_error
-from nnc.numpy.elementwise import as_bool, where
+from nnc.numpy.elementwise import divide, exp, log, multiply, where
+from nnc.numpy.manipulation import moveaxis, stack
 from nnc.numpy.operands import static_int, to_dtype, to_shape, to_value
 from nnc.numpy.spelling import spelled
 
@@ -214,34 +216,27 @@ def linspace(
         raise user_error(ArgumentError, "linspace", f"num is {num}.", fix="give 0 or more numbers.")
     from_, to = promote(start, stop, where="linspace", to=dtypes.to_float)
     natural = from_.dtype
-    exact = all(isinstance(x, SCALARS) or is_weak(x) for x in (start, stop)) and dtypes.is_float(natural)
-    work = dtypes.float64 if exact else dtypes.complex128 if natural == dtypes.complex128 else natural
-    if exact and all(isinstance(x, SCALARS) for x in (start, stop)):
+    work = dtypes.accumulator(natural)
+    if isinstance(start, SCALARS) and isinstance(stop, SCALARS):
+        work = dtypes.promote_types(natural, dtypes.float64)
         from_, to = start, stop
-    from_, to = (convert_to(x, work) for x in (from_, to))
-    gaps = num - 1 if endpoint else num
-    t = ew.iota(shape=(num,), dtype=dtypes.real_dtype(work), axis=0) / max(gaps, 1)
-    t = convert_to(t, work)
-    shape = np.broadcast_shapes(np.shape(from_), np.shape(to))
-    t = reshape(t, shape=(num, *(1 for _ in shape)))
+    from_, to = broadcast(*(convert_to(x, work) for x in (from_, to)), where="linspace")
+    gaps = max(1, num - 1 if endpoint else num)
+    ndim = np.ndim(from_)
+    t = convert_to(ew.iota(shape=(num, *(1,) * ndim), dtype=dtypes.real_dtype(work), axis=0) / gaps, work)
     values = from_ * (1 - t) + to * t
     wanted = natural if dtype is None else to_dtype(dtype, "linspace")
     if dtypes.is_integer(wanted):
         values = ew.floor(values)
-    result = convert_to(values, wanted)
-    if axis:
-        at = axis % (len(shape) + 1)
-        order = [*range(1, len(shape) + 1)]
-        order.insert(at, 0)
-        result = result.transpose(order)
-    return (result, convert_to((to - from_) / max(gaps, 1), natural)) if retstep else result
+    result = moveaxis(convert_to(values, wanted), 0, axis)
+    return (result, convert_to((to - from_) / gaps, natural)) if retstep else result
 
 
 @spelled
 def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0) -> Value:
     """Returns `num` numbers from base**start to base**stop at equal ratios."""
     exponents = linspace(start, stop, num, endpoint, axis=axis)
-    result = np.float64(base) ** convert_to(exponents, dtypes.float64) if isinstance(base, SCALARS) else base**exponents
+    result = power(base, convert_to(exponents, dtypes.promote_types(exponents.dtype, dtypes.float64)))
     return convert_to(result, exponents.dtype if dtype is None else to_dtype(dtype, "logspace"))
 
 
@@ -256,11 +251,9 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     from_, to = promote(start, stop, where="geomspace", to=dtypes.to_float)
     natural = from_.dtype
     from_, to = (convert_to(x, dtypes.promote_types(natural, dtypes.float64)) for x in (from_, to))
-    ratio = ew.log(to / from_) if hasattr(to / from_, "spec") else np.log(to / from_)
-    result = from_ * ew.exp(linspace(np.zeros_like(ratio), ratio, num, endpoint, axis=axis)) if not hasattr(ratio, "spec") else (
-        from_ * ew.exp(linspace(ratio * 0, ratio, num, endpoint, axis=axis))
-    )
-    return convert_to(result, natural if dtype is None else to_dtype(dtype, "geomspace"))
+    exponent = log(divide(to, from_))
+    values = multiply(from_, exp(linspace(ew.full_like(exponent, 0), exponent, num, endpoint)))
+    return moveaxis(convert_to(values, natural if dtype is None else to_dtype(dtype, "geomspace")), 0, axis)
 
 
 # -- matrices ----------------------------------------------------------------------------------------------------------
@@ -310,7 +303,7 @@ def _triangle(name: str, x: Any, k: int, lower: bool) -> Value:
         )
     k = static_int(k, name, "k")
     inside = _band(x.spec.shape[-2:], ew.greater_equal if lower else ew.less_equal, k)
-    return where(inside, x, convert_to(0, x.spec.dtype) if not dtypes.is_bool(x.spec.dtype) else False)
+    return where(inside, x, ew.full(shape=(), dtype=x.spec.dtype, value=0))
 
 
 @spelled
@@ -358,15 +351,9 @@ def diag(v: Any, k: int = 0) -> Value:
             ArgumentError, "diag", f"v has {x.spec.ndim} axes.", operands={"v": x.spec}, fix="pass a vector or a matrix."
         )
     size = x.spec.shape[0] + abs(k)
-    low, high = (abs(k), 0) if k > 0 else (0, abs(k))
-    # row i of the matrix holds v[i], shifted by k: every row holds all of v, and the band keeps one element of each
-    row = ew.full(shape=(), dtype=x.spec.dtype, value=0)
-    padded = _pad_vector(x, row, low, high)
-    return where(_band((size, size), ew.equal, k), broadcast_to(padded, shape=(size, size), axes=(1,)), row)
-
-
-def _pad_vector(x: Value, value: Value, low: int, high: int) -> Value:
-    return ew_pad(x, value, low=(low,), high=(high,), interior=(0,))
+    zero = ew.full(shape=(), dtype=x.spec.dtype, value=0)
+    row = pad(x, zero, low=(max(k, 0),), high=(max(-k, 0),), interior=(0,))  # column j of the matrix holds row[j]
+    return where(_band((size, size), ew.equal, k), broadcast_to(row, shape=(size, size), axes=(1,)), zero)
 
 
 def diagflat(v: Any, k: int = 0) -> Value:
@@ -380,8 +367,8 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Value:
     """Returns the matrix of powers of `x`, one row for each element; the highest power first unless `increasing`."""
     x = to_value(x, "vander")
     n = x.spec.shape[0] if N is None else static_int(N, "vander", "N")
-    powers = [reshape(x**k, shape=(x.spec.shape[0], 1)) for k in (range(n) if increasing else reversed(range(n)))]
-    return concatenate(*powers, axis=1) if powers else ew.full(shape=(x.spec.shape[0], 0), dtype=x.spec.dtype, value=0)
+    powers = [x**k for k in (range(n) if increasing else reversed(range(n)))]
+    return stack(powers, axis=1) if powers else ew.full(shape=(x.spec.shape[0], 0), dtype=x.spec.dtype, value=0)
 
 
 @spelled
@@ -429,5 +416,5 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
             ew.iota(shape=tuple(n if i == axis else 1 for i, n in enumerate(shape)), dtype=wanted, axis=axis)
             for axis, n in enumerate(shape)
         )
-    grids = [ew.iota(shape=(1, *shape), dtype=wanted, axis=axis + 1) for axis in range(len(shape))]
-    return concatenate(*grids, axis=0) if grids else ew.full(shape=(0,), dtype=wanted, value=0)
+    grids = [ew.iota(shape=shape, dtype=wanted, axis=axis) for axis in range(len(shape))]
+    return stack(grids) if grids else ew.full(shape=(0,), dtype=wanted, value=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from nnc import dtypes
 from nnc.array import power
@@ -17,6 +17,7 @@ from nnc.numpy.operands import static_int, to_value
 from nnc.numpy.spelling import spelled
 from nnc.numpy.types import finfo
 
+F = TypeVar("F", bound=Callable[..., Any])
 ToDtype = Callable[[dtypes.DType], dtypes.DType] | None
 
 
@@ -45,7 +46,7 @@ def _binary(name: str, command: Command, doc: str, accepts: Accepts, to: ToDtype
     return _named(function, name, doc)
 
 
-def _named(function: Any, name: str, doc: str) -> Any:
+def _named(function: F, name: str, doc: str) -> F:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     return function
@@ -293,15 +294,17 @@ def fmin(x1: Any, x2: Any, /) -> Value:
     return where(isnan(x1), x2, where(isnan(x2), x1, minimum(x1, x2)))
 
 
-def where(condition: Any, x: Any, y: Any, /) -> Value:
+def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     """Returns elements of `x` where `condition` is true (not 0), else of `y`.
 
     The branch that is not taken has derivative 0, also where its own derivative is infinite.
 
-    Args:     condition, x, y: broadcast together; x and y are promoted.
+    Args:     condition, x, y: broadcast together; x and y are promoted. Without x and y the result is `nonzero(condition)`.
     Example:  >>> where(np.asarray([True, False]), 1.0, np.zeros(2, "float32"))
               Array([1., 0.], dtype=float32)
     """
+    if x is None and y is None:
+        return to_value(condition, "where").nonzero()
     x, y = as_operand(x, "where"), as_operand(y, "where", "y")
     weak = is_weak(x) and is_weak(y)
     result = ew.select(*broadcast(as_bool(condition, "where"), *promote(x, y, where="where"), where="where"))

@@ -95,7 +95,7 @@ def finfo(type: Any, /) -> FloatInfo:
     dtype = dtypes.real_dtype(_dtype_of(type, "finfo"))
     if not dtypes.is_float(dtype):
         raise user_error(DTypeError, "finfo", f"{dtype.name} is no float dtype.", fix="use iinfo for integers.")
-    info = ml_dtypes.finfo(dtype)
+    info: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     return FloatInfo(
         dtype, int(info.bits), float(info.eps), float(info.max), float(info.min), float(info.smallest_normal)
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nnc.array import as_value
 from nnc.commands.control import pull_only
 from nnc.commands.rules import Derivative, Linear, Tangents, add_tangents, derivative, zeros
 from nnc.context import set_context
@@ -25,7 +26,7 @@ def transpose_graph(graph: Graph, linear: int, values: Sequence[Any], cotangents
     Raises:   UnsupportedError: the graph is not linear in these inputs.
     """
     environment: dict[Symbol, Any] = dict(zip(graph.inputs[linear:], values, strict=True))
-    environment.update(graph.constants)
+    environment.update((symbol, as_value(value)) for symbol, value in graph.constants.items())
     active = set(graph.inputs[:linear])
     backward: list[Node] = []
     for node in graph.nodes:
@@ -79,7 +80,7 @@ def _run_forward(command: Command, operands: Sequence[Any], params: dict[str, An
 
 def is_recording(tangents: Sequence[Any]) -> bool:
     """Whether tangents are symbols of a linear graph, to be transposed later."""
-    return any(getattr(getattr(t, "trace", None), "linear", False) is True for t in tangents)
+    return any(getattr(getattr(t, "owner", None), "linear", False) is True for t in tangents)
 
 
 def apply_pull_only(pull: Callable[..., Any], tangents: Sequence[Any], outputs: Sequence[TensorSpec]) -> list[Any]:

@@ -35,7 +35,7 @@ class BatchTrace:
 
     def split(self, value: Any) -> tuple[Any, bool]:
         """The value at the enclosing level, and whether it has the batch axis."""
-        if isinstance(value, BatchTracer) and value.trace is self:
+        if isinstance(value, BatchTracer) and value.owner is self:
             return value.value, True
         return as_value(value), False
 

@@ -84,7 +84,7 @@ def value_and_grad(
         chosen = _choose(_transform, fun, args, kwargs, positions, names)
         flats = [FlatTree(value) for value in chosen]
         leaves = [leaf for flat in flats for leaf in flat.dynamic]
-        active = _active_leaves(_transform, flats, holomorphic, allow_int)
+        active = active_leaves(_transform, flats, holomorphic, allow_int)
         aux: list[Any] = []
 
         def scalar(*values: Any) -> list[Any]:
@@ -326,7 +326,7 @@ def _signature(fun: Fun) -> str:
         return name_of(fun)
 
 
-def _active_leaves(transform: str, flats: list[FlatTree], holomorphic: bool, allow_int: bool) -> list[bool]:
+def active_leaves(transform: str, flats: list[FlatTree], holomorphic: bool, allow_int: bool) -> list[bool]:
     """Which leaves are differentiated. An argument without any float is a mistake; integers beside floats are passed by."""
     active = []
     for flat in flats:

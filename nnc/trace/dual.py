@@ -37,7 +37,7 @@ class DualTracer(Tracer):
         self.primal, self.tangent = primal, tangent
 
     def concrete(self, what: str) -> NDArray:
-        if not self.trace.alive:
+        if not self.owner.alive:
             return super().concrete(what)
         value: NDArray = self.primal.concrete(what)
         return value
@@ -54,7 +54,7 @@ class DualTrace:
 
     def split(self, value: Any) -> tuple[Any, Any]:
         """Primal and tangent of a value of this or an enclosing level."""
-        if isinstance(value, DualTracer) and value.trace is self:
+        if isinstance(value, DualTracer) and value.owner is self:
             return value.primal, value.tangent
         return as_value(value), None
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from nnc.array import Array
-from nnc.errors import BackendError, InternalError, user_error
-from nnc.graph import Command, Kernel, TensorSpec, infer_specs, kernel, reference, set_eager, spec_of
+from nnc.errors import InternalError
+from nnc.graph import Command, TensorSpec, find_kernel, infer_specs, reference, set_eager, spec_of
 
 NDArray = np.ndarray[Any, Any]
 
@@ -37,29 +37,12 @@ def _infer_cached(command: Command, specs: tuple[TensorSpec, ...], params: tuple
     return infer_specs(command, specs, dict(params))
 
 
-def choose_kernel(command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> Kernel | None:
-    """The kernel of highest priority that takes these inputs; None where only the reference does.
-
-    Raises:   BackendError: the command has neither kernel nor reference.
-    """
-    for candidate in kernel.get(command, ()):
-        if candidate.supports(specs, params):
-            return candidate
-    if command not in reference:
-        raise user_error(
-            BackendError, command.name, "no backend runs it for these inputs, and it has no reference.",
-            operands={f"input {i}": spec for i, spec in enumerate(specs)},
-            fix="register a reference, or a kernel whose `supports` accepts them.",
-        )  # fmt: skip
-    return None
-
-
 def run_kernel(
     command: Command, arrays: Sequence[NDArray], specs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...],
     params: Mapping[str, Any],
 ) -> list[NDArray]:  # fmt: skip
     """The outputs of a command on NumPy arrays."""
-    chosen = choose_kernel(command, specs, params)
+    chosen = find_kernel(command, specs, params)
     if chosen is None:
         return checked(command, reference[command](*arrays, **params), outputs)
     results = [np.empty(spec.shape, spec.dtype) for spec in outputs]

@@ -45,6 +45,15 @@ class FlatTree:
             leaves[i] = value
         return tree.unflatten(self.treedef, leaves)
 
+    def skeleton(self) -> FlatTree:
+        """The same structure without the dynamic leaves, for keeping it beyond a call."""
+        twin = object.__new__(FlatTree)
+        twin.leaves, twin.dynamic = list(self.leaves), [None] * len(self.where)
+        twin.treedef, twin.where = self.treedef, self.where
+        for i in self.where:
+            twin.leaves[i] = None
+        return twin
+
     def with_values(self, values: Sequence[Any]) -> FlatTree:
         """The same tree taken apart, with these dynamic leaves."""
         return FlatTree(self.build(values))

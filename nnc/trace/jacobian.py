@@ -14,8 +14,8 @@ from nnc.commands.elementwise import convert, equal, iota
 from nnc.commands.rules import Value
 from nnc.commands.shape import reshape, slice_axis, transpose
 from nnc.errors import ArgumentTypeError, user_error
-from nnc.trace.differentiate import linearize, vjp
-from nnc.trace.flat import check_callable
+from nnc.trace.differentiate import active_leaves, linearize, vjp
+from nnc.trace.flat import FlatTree, check_callable
 from nnc.trace.vectorize import vmap
 
 Fun = Callable[..., Any]
@@ -92,7 +92,9 @@ def _partial(transform: str, fun: Fun, argnums: Argnums, args: tuple[Any, ...], 
             rebuilt[i] = value
         return fun(*rebuilt, **kwargs)
 
-    return part, [args[i] for i in positions], single
+    chosen = [args[i] for i in positions]
+    active_leaves(transform, [FlatTree(value) for value in chosen], holomorphic=False, allow_int=False)
+    return part, chosen, single
 
 
 def _identity(value: Any) -> Any:

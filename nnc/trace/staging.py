@@ -49,7 +49,7 @@ class StagingTrace:
 
     def symbol_of(self, value: Any) -> Symbol:
         """The symbol that stands for `value` in this graph."""
-        if isinstance(value, StagedTracer) and value.trace is self:
+        if isinstance(value, StagedTracer) and value.owner is self:
             return value.symbol
         if isinstance(value, Array) and value.spec.shape == ():
             value = value.data[()]

@@ -94,7 +94,7 @@ def checkpoint(fun: Fun, *, policy: Callable[..., bool] | None = None, static_ar
 
 
 def _is_traced(leaves: Sequence[Any]) -> bool:
-    return get_context().staging is not None or any(getattr(x, "trace", None) is not None for x in leaves)
+    return get_context().staging is not None or any(getattr(x, "owner", None) is not None for x in leaves)
 
 
 def input_values(leaves: Sequence[Any], specs: Sequence[TensorSpec]) -> list[Any]:

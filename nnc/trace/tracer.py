@@ -19,17 +19,17 @@ NDArray = np.ndarray[Any, Any]
 class Tracer(ArrayMethods):
     """A value of a trace. Subclasses say what it is made of; `concrete` gives its value where it has one."""
 
-    __slots__ = ("source", "spec", "trace", "weak")
+    __slots__ = ("owner", "source", "spec", "weak")
 
     def __init__(self, trace: Any, spec: TensorSpec, source: SourceLine | None, weak: bool = False) -> None:
-        self.trace, self.spec, self.source, self.weak = trace, spec, source, weak
+        self.owner, self.spec, self.source, self.weak = trace, spec, source, weak
 
     def concrete(self, what: str) -> NDArray:
         """The value as a NumPy array.
 
         Raises:   TraceError: the tracer is abstract.
         """
-        if not self.trace.alive:
+        if not self.owner.alive:
             raise escaped_tracer(self)
         raise concrete_error(self, what)
 
@@ -68,7 +68,7 @@ class Tracer(ArrayMethods):
         return int(self.concrete("index"))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
-        if self.trace.alive and self.trace.differentiates and dtypes.is_inexact(self.dtype):
+        if self.owner.alive and self.owner.differentiates and dtypes.is_inexact(self.dtype):
             self._refuse_numpy()
         value = self.concrete("conversion to a NumPy array")
         return np.array(value, dtype=dtype) if copy else np.asarray(value, dtype=dtype)

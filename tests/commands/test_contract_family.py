@@ -58,7 +58,7 @@ def check(got: Any, want: Any) -> None:
     np.testing.assert_allclose(np.asarray(got), want, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize(("left", "right"), itertools.product(MATMUL_SHAPES, MATMUL_SHAPES))
+@pytest.mark.parametrize(("left", "right"), list(itertools.product(MATMUL_SHAPES, MATMUL_SHAPES)))
 def test_matmul_agrees_with_numpy_on_vectors_matrices_and_batches(left: tuple[int, ...], right: tuple[int, ...]) -> None:
     right = right if len(right) == 1 else (*right[:-2], right[-1], right[-2])
     x, y = normal(*left), normal(*right)

@@ -1,27 +1,20 @@
-"""Fixtures of the graph tests: commands, passes and records that exist for one test only."""
+"""Commands and graphs that several tests of the graph layer use."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
 import nnc.commands.elementwise
 import nnc.commands.shape  # noqa: F401  (registers the commands that the tests use)
-from nnc.graph import ATTRIBUTES, COMMANDS, PASSES, Command, Graph, GraphBuilder, TensorSpec, register
-from nnc.graph.serialize import RECORDS
+from nnc.graph import Command, Graph, GraphBuilder, TensorSpec, register
 
 
 @pytest.fixture
-def new_command() -> Iterator[Callable[..., Command]]:
+def new_command(own_registries: None) -> Callable[..., Command]:
     """Registers commands, which are forgotten after the test."""
-    before = set(COMMANDS)
-    yield register
-    for name in set(COMMANDS) - before:
-        del COMMANDS[name]
-        for column in ATTRIBUTES.values():
-            column._cells.pop(name, None)
+    return register
 
 
 @pytest.fixture
@@ -38,17 +31,6 @@ def call(new_command: Callable[..., Command]) -> Command:
 def gather_all(new_command: Callable[..., Command]) -> Command:
     """A command that takes any number of inputs of one spec."""
     return new_command("test_gather_all", None, 1, infer=lambda *specs, **params: specs[0])
-
-
-@pytest.fixture(autouse=True)
-def forget_passes_and_records() -> Iterator[None]:
-    """Drops the passes and storable classes that a test adds."""
-    tables: tuple[dict[str, Any], ...] = (PASSES, RECORDS)
-    before = [set(table) for table in tables]
-    yield
-    for table, names in zip(tables, before, strict=True):
-        for name in set(table) - names:
-            del table[name]
 
 
 @pytest.fixture

@@ -28,7 +28,9 @@ def test_nodes_stand_in_the_order_in_which_they_were_added_with_the_line_that_ad
     assert [node.command.name for node in graph.nodes] == ["add", "mul"]
     assert graph.inputs == (x, y) and graph.outputs[1] is total
     source = graph.nodes[0].source
-    assert source is not None and source.text == 'total = b.add("add", x, y)' and source.function.startswith("test_nodes")
+    assert (
+        source is not None and source.text == 'total = b.add("add", x, y)' and source.function.startswith("test_nodes")
+    )
 
 
 def test_commands_called_within_the_builder_are_recorded_and_numbers_become_constants() -> None:

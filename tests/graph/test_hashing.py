@@ -27,7 +27,13 @@ print(structural_hash(b.build(b.add("add", part, b.constant(np.ones(2), "bfloat1
 
 
 def make(
-    *, command: str = "add", shape: tuple[int, ...] = (4,), start: Any = 1, swap: bool = False, value: float = 1.0, name: str = "g"
+    *,
+    command: str = "add",
+    shape: tuple[int, ...] = (4,),
+    start: Any = 1,
+    swap: bool = False,
+    value: float = 1.0,
+    name: str = "g",
 ) -> Graph:
     """A graph that differs with every argument; only `name` does not matter to the hash."""
     b = GraphBuilder(name)
@@ -44,7 +50,7 @@ def test_names_sources_attributes_and_identities_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"command": "sub"}, {"shape": (5,)}, {"start": 0}, {"swap": True}, {"value": -1.0}], ids=lambda change: str([*change])
+    "change", [{"command": "sub"}, {"shape": (5,)}, {"start": 0}, {"swap": True}, {"value": -1.0}], ids=str
 )
 def test_commands_specs_parameters_wiring_and_constants_matter(change: dict[str, Any]) -> None:
     assert structural_hash(make()) != structural_hash(make(**change))

@@ -9,6 +9,8 @@ import pytest
 from nnc.errors import ArgumentTypeError, GraphError, RegistryError
 from nnc.graph import Graph, PassRecord, from_json, register_pass, run_passes, to_json
 
+pytestmark = pytest.mark.usefixtures("own_registries")
+
 
 @pytest.fixture
 def passes() -> None:
@@ -51,7 +53,9 @@ def test_a_missing_attribute_names_the_passes_that_provide_it(passes: None, squa
         run_passes(squares, ["lonely"])
 
 
-def test_attributes_are_lost_with_the_nodes_they_described_unless_they_are_preserved(passes: None, squares: Graph) -> None:
+def test_attributes_are_lost_with_the_nodes_they_described_unless_they_are_preserved(
+    passes: None, squares: Graph
+) -> None:
     result = run_passes(squares.with_attrs(note="kept", other="lost"), ["count", "drop"])
     assert {name for name in result.attrs if name != "passes"} == {"note"}
     with pytest.raises(GraphError, match=r"does not have \(pass 'drop' changed the nodes that it described\)"):
@@ -94,7 +98,7 @@ def test_a_pass_that_returns_no_graph_is_named(squares: Graph) -> None:
 
 
 def test_unknown_passes_and_second_registrations_are_refused_before_anything_runs(passes: None, squares: Graph) -> None:
-    with pytest.raises(RegistryError, match="no pass 'cuont' is registered; there are .*count, drop, use"):
+    with pytest.raises(RegistryError, match="no pass 'cuont' is registered; there are .*count.*drop.*use"):
         run_passes(squares, ["count", "cuont"])
     with pytest.raises(RegistryError, match="pass 'count' exists already"):
         register_pass("count")

@@ -1,8 +1,9 @@
 """Places tensors with known live ranges in one arena, as small as possible.
 
-A portfolio of greedy planners, each cheap and good at another kind of graph; the first that meets the lower bound (the largest
-live set) wins, else the smallest. The dive always places the tensor that can go lowest; the best fit takes the tightest
-gap for each tensor of a fixed order. Each costs O(n) vector work a tensor. Same input, same plan, in every process.
+A portfolio of greedy planners, each cheap and good at another kind of graph; the first that meets the lower bound (the
+largest live set) wins, else the smallest. The dive always places the tensor that can go lowest; the best fit takes the
+tightest gap for each tensor of a fixed order. Each costs O(n) vector work a tensor. Same input, same plan, in every
+process.
 """
 
 from __future__ import annotations
@@ -45,14 +46,13 @@ def plan_arena(first: Sequence[int], end: Sequence[int], size: Sequence[int], al
     by_start = placed[np.lexsort((placed, -units[placed], lo[placed]))]
     problem = _Problem.of(lo[by_start], hi[by_start], units[by_start])
     bound = int(problem.load.max())
-    best, best_peak = None, _FAR
+    best_peak = _FAR
     for candidate in _portfolio(problem):
         peak = int((candidate + problem.size).max())
         if peak < best_peak:
-            best, best_peak = candidate, peak
+            offsets[by_start], best_peak = candidate, peak
         if peak == bound:
             break
-    offsets[by_start] = best
     return ArenaPlan(tuple(int(x) * alignment for x in offsets), best_peak * alignment, bound * alignment)
 
 
@@ -64,7 +64,7 @@ def max_live(first: Sequence[int], end: Sequence[int], size: Sequence[int]) -> i
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """Tensors by first step, sizes in units of the alignment. `load` is the live size of each section between events."""
+    """Tensors by first step, sizes in units of the alignment; `load` is the live size of each section between events."""
 
     lo: Ints
     hi: Ints

@@ -18,6 +18,4 @@ def live_ranges(bound: Bound) -> list[tuple[int, int]]:
         for view in (*step.inputs, *step.outputs):
             first[view.buffer] = min(first[view.buffer], position)
             last[view.buffer] = position + 1
-    return [
-        (first[i], last[i]) if buffer.kind is Kind.ARENA else (0, end) for i, buffer in enumerate(bound.buffers)
-    ]
+    return [(first[i], last[i]) if buffer.kind is Kind.ARENA else (0, end) for i, buffer in enumerate(bound.buffers)]

@@ -14,7 +14,7 @@ def copy_outputs(graph: Graph, options: Options) -> Graph:
     The copy follows the node that writes the value, so that the original's memory is free early.
 
     Requires: no later pass removes `copy` nodes.
-    Ensures:  each output is, possibly reshaped, the whole of a tensor that a node writes, and no two are the same one's.
+    Ensures:  each output is, perhaps reshaped, the whole of a tensor that a node writes; no two are the same one's.
     Example:  y = transpose(x); return y  →  y = transpose(x); z = copy(y); return z
     """
     views = find_views(graph)

@@ -23,7 +23,16 @@ def dce(graph: Graph, options: Options) -> Graph:
 def has_effect(node: Node) -> bool:
     """Whether a node does more than yield its outputs, by itself or within its sub-graphs."""
     kind = effect.get(node.command, None)
-    return (kind is not None and kind not in REMOVABLE_EFFECTS) or any(has_effect(n) for g in node.graphs for n in g.walk())
+    if kind is not None and kind not in REMOVABLE_EFFECTS:
+        return True
+    return any(has_effect(inner) for graph in node.graphs for inner in graph.walk())
+
+
+def _sweep_once(graph: Graph, known: dict[int, Graph]) -> Graph:
+    """The swept form of a sub-graph, which nodes may share."""
+    if id(graph) not in known:
+        known[id(graph)] = _sweep(graph, known)
+    return known[id(graph)]
 
 
 def _sweep(graph: Graph, known: dict[int, Graph]) -> Graph:
@@ -34,7 +43,7 @@ def _sweep(graph: Graph, known: dict[int, Graph]) -> Graph:
             continue
         needed.update(node.inputs)
         if node.graphs:
-            graphs = tuple(known[id(g)] if id(g) in known else known.setdefault(id(g), _sweep(g, known)) for g in node.graphs)
+            graphs = tuple(_sweep_once(sub_graph, known) for sub_graph in node.graphs)
             if any(a is not b for a, b in zip(graphs, node.graphs, strict=True)):
                 node = node.update(graphs=graphs)
         kept.append(node)

@@ -1,7 +1,7 @@
 """Replaces calls (column `inlines`) by the nodes of the graph that they call, in sub-graphs, too.
 
-A call may be a barrier (its nodes recompute what exists already, on purpose). Barriers are inlined by a pass of their own,
-which runs after equal nodes have been merged; until then nothing sees into them.
+A call may be a barrier (its nodes recompute what exists already, on purpose). Barriers are inlined by a pass of their
+own, which runs after equal nodes have been merged; until then nothing sees into them.
 """
 
 from __future__ import annotations

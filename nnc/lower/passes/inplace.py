@@ -18,8 +18,8 @@ def choose_inplace(graph: Graph, options: Options) -> Graph:
     """Computes the attribute "inplace": symbol → the base symbol whose memory it takes over.
 
     Requires: views; the order of the nodes is final.
-    Ensures:  the memory taken over is read by no later node, holds as many bytes, and is no argument (unless donated), no
-              constant and no output of the graph.
+    Ensures:  the memory taken over is read by no later node, holds as many bytes, and is no argument (unless donated),
+              no constant and no output of the graph.
     Example:  a = exp(x); b = neg(a); return b  →  inplace[b] = a
     """
     views: Mapping[Symbol, SymbolView] = graph.attrs["views"]

@@ -1,0 +1,48 @@
+"""nnc: pure functions over pytrees, traced into graphs, transformed, planned and compiled."""
+
+from nnc import debug, errors, graph, numpy, optim, testing, tree
+from nnc.array import Array, asarray
+from nnc.commands.indexing import dynamic_slice, dynamic_update_slice
+from nnc.devices import devices
+from nnc.jit import compile
+from nnc.trace.custom import custom_jvp, custom_vjp
+from nnc.trace.differentiate import grad, hvp, jvp, linear_transpose, linearize, value_and_grad, vjp
+from nnc.trace.jacobian import hessian, jacfwd, jacrev
+from nnc.trace.specs import ShapeDtypeStruct, eval_shape, make_graph
+from nnc.trace.subgraphs import checkpoint
+from nnc.trace.vectorize import vmap
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Array",
+    "ShapeDtypeStruct",
+    "asarray",
+    "checkpoint",
+    "compile",
+    "custom_jvp",
+    "custom_vjp",
+    "debug",
+    "devices",
+    "dynamic_slice",
+    "dynamic_update_slice",
+    "errors",
+    "eval_shape",
+    "grad",
+    "graph",
+    "hessian",
+    "hvp",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linear_transpose",
+    "linearize",
+    "make_graph",
+    "numpy",
+    "optim",
+    "testing",
+    "tree",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+]

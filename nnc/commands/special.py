@@ -1,0 +1,145 @@
+"""Special functions beyond erf: its inverse, log-gamma and its derivatives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands.elementwise import FLOAT, exp, safe_mul
+from nnc.commands.rules import Derivative, InPlace, Tangents, Value, batch_elementwise, check_dtype
+from nnc.errors import ArgumentError, user_error
+from nnc.graph import Command, TensorSpec, register
+
+NDArray = np.ndarray[Any, Any]
+
+
+def _special(name: str, function: Callable[..., NDArray], partial: Callable[..., Value]) -> Command:
+    """An elementwise function of one float array; `partial(x, output, **params)` is its derivative."""
+
+    def infer(x: TensorSpec, **params: Any) -> TensorSpec:
+        check_dtype(name, x, *FLOAT)
+        if params.get("n", 0) < 0:
+            raise user_error(ArgumentError, name, f"there is no derivative of order {params['n']}.", fix="give n >= 0.")
+        return x
+
+    def reference(x: NDArray, **params: Any) -> NDArray:
+        with np.errstate(all="ignore"):
+            return np.asarray(function(x.astype(dtypes.accumulator(x.dtype), copy=False), **params)).astype(x.dtype, copy=False)
+
+    def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], **params: Any) -> Tangents:
+        return (None if tangents[0] is None else safe_mul(tangents[0], partial(primals[0], outputs[0], **params)),)
+
+    return register(
+        name,
+        infer=infer,
+        reference=reference,
+        derivative=Derivative(jvp),
+        batch=batch_elementwise(name),
+        inplace=InPlace(((0, 0),)),
+        cost=lambda x, **params: 20 * x.size,
+    )
+
+
+# Giles, "Approximating the erfinv function" (2012): polynomials in w = -log(1 - x^2), for w < 5 and beyond
+_CENTRE = (
+    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164,
+    0.246640727, 1.50140941,
+)  # fmt: skip
+_TAIL = (
+    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047,
+    1.00167406, 2.83297682,
+)  # fmt: skip
+_erf = np.frompyfunc(math.erf, 1, 1)
+_erfc = np.frompyfunc(math.erfc, 1, 1)
+
+
+def _erfinv(x: NDArray) -> NDArray:
+    w = -np.log((1 - x) * (1 + x))
+    central = w < 5
+    w = np.where(central, w - x.dtype.type(2.5), np.sqrt(w) - 3)
+    p = np.where(central, x.dtype.type(_CENTRE[0]), x.dtype.type(_TAIL[0]))
+    for centre, tail in zip(_CENTRE[1:], _TAIL[1:], strict=True):
+        p = np.where(central, x.dtype.type(centre), x.dtype.type(tail)) + p * w
+    y = p * x
+    if x.dtype == dtypes.float64:
+        far = -np.log((1 - x) * (1 + x))  # beyond the polynomials' reach: erfc(y) is nearly exp(-y²) / (y √π)
+        y = np.where(far > 16, np.copysign(np.sqrt(far + math.log(2) - np.log(np.pi * far) / 2), x), y)
+        y = _refine_erfinv(x, y)
+    return np.where(np.abs(x) == 1, x * np.inf, y)
+
+
+def _refine_erfinv(x: NDArray, y: NDArray) -> NDArray:
+    """Two steps of Halley's method; in the tails on erfc, whose argument 1 - |x| is exact."""
+    size, target, tail = np.abs(y), np.abs(x), np.abs(x) > 0.5
+    for _ in range(2):
+        error = np.empty_like(size)
+        error[~tail] = _erf(size[~tail]).astype(np.float64) - target[~tail]
+        error[tail] = (1 - target[tail]) - _erfc(size[tail]).astype(np.float64)
+        step = error / (2 / math.sqrt(math.pi) * np.exp(-size * size))
+        size = size - step / (1 + size * step)
+    return np.copysign(size, x)
+
+
+erfinv = _special("erfinv", _erfinv, lambda x, out: exp(out * out) * (math.sqrt(math.pi) / 2))
+
+
+def _log_gamma(x: float) -> float:
+    try:
+        return math.lgamma(x)
+    except ValueError:  # a pole
+        return math.inf
+
+
+_lgamma = np.frompyfunc(_log_gamma, 1, 1)
+lgamma = _special("lgamma", lambda x: np.asarray(_lgamma(x)).astype(x.dtype), lambda x, out: polygamma(x, n=0))
+"""log |Γ(x)|"""
+
+_ASYMPTOTIC = 12  # from here on six terms of the asymptotic series are exact in float64
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
+_LOWEST = -64.0
+
+
+def _polygamma(x: NDArray, *, n: int) -> NDArray:
+    x = x.astype(np.float64)
+    return _digamma(x) if n == 0 else (-1) ** (n + 1) * math.factorial(n) * _hurwitz(n + 1, x)
+
+
+def _digamma(x: NDArray) -> NDArray:
+    """By reflection to x >= 1/2, recurrence to x >= 12, then the asymptotic series."""
+    mirrored = x < 0.5
+    z = np.where(mirrored, 1 - x, x)
+    total = np.zeros_like(z)
+    for _ in range(_ASYMPTOTIC):
+        low = z < _ASYMPTOTIC
+        total = np.where(low, total - 1 / z, total)
+        z = np.where(low, z + 1, z)
+    total = total + np.log(z) - 1 / (2 * z)
+    for k, b in enumerate(_BERNOULLI, 1):
+        total = total - b / (2 * k * z ** (2 * k))
+    reflected = total - np.pi / np.tan(np.pi * x)
+    pole = (x <= 0) & (x == np.floor(x))
+    return np.where(pole, np.nan, np.where(mirrored, reflected, total))
+
+
+def _hurwitz(s: int, x: NDArray) -> NDArray:
+    """Σ 1 / (x + k)^s over k >= 0, by Euler and Maclaurin's formula; NaN below -64."""
+    total, z = np.zeros_like(x), np.where(x < _LOWEST, np.nan, x)
+    edge = _ASYMPTOTIC + s
+    while (z < edge).any():
+        low = z < edge
+        total = np.where(low, total + z ** -float(s), total)
+        z = np.where(low, z + 1, z)
+    total = total + z ** (1 - s) / (s - 1) + z**-s / 2
+    rising = float(s)
+    for k, b in enumerate(_BERNOULLI, 1):
+        total = total + b * rising / math.factorial(2 * k) * z ** -(s + 2.0 * k - 1)
+        rising *= (s + 2 * k - 1) * (s + 2 * k)
+    return total
+
+
+polygamma = _special("polygamma", _polygamma, lambda x, out, n: polygamma(x, n=n + 1))
+"""The n-th derivative of digamma (n = 0: digamma itself), which is the derivative of log Γ."""

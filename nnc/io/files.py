@@ -1,0 +1,213 @@
+"""Pytrees to and from safetensors files (https://huggingface.co/docs/safetensors), which hold no code and load anywhere."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, TensorSpec, safe_open, serialize_file
+
+from nnc import dtypes
+from nnc.array import Array, asarray
+from nnc.errors import ArgumentTypeError, TraceError, user_error
+from nnc.io.layout import FileFormatError, Layout, MissingFileError, Node, describe, fill, leaf_value, rebuild, walk
+
+NDArray = np.ndarray[Any, Any]
+PathLike = str | os.PathLike[str]
+
+FORMAT = "nnc"  # the key of the structure in the file's metadata
+VERSION = 1
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def save(path: PathLike, tree: Any) -> None:
+    """Writes a pytree of arrays as a safetensors file.
+
+    The names of the tensors are the paths of the leaves (`layers.0.weight`); numbers, strings and the structure go to the
+    metadata. The file appears whole or not at all: it is written beside its place and then moved there.
+
+    Args:     path: where to; a file there is replaced. tree: dicts, lists, tuples, dataclasses … of arrays of any dtype.
+    Raises:   ArgumentTypeError: path and tree are swapped. TraceError: a leaf is a tracer. UnsupportedError: a dict has keys
+              that are no strings or numbers. OSError: the file cannot be written.
+    Example:  >>> import tempfile, pathlib
+              >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
+              >>> nnc.io.save(path, {"w": nnp.ones(2), "layers": [nnp.zeros(1), None]})
+              >>> nnc.io.load(path)
+              {'layers': [Array([0.], dtype=float32), None], 'w': Array([1., 1.], dtype=float32)}
+    """
+    target = _check_path("nnc.io.save", path)
+    layout = describe(tree, "nnc.io.save")
+    arrays, wide = _tensors(layout)
+    metadata = {FORMAT: json.dumps({"version": VERSION, "dtypes": wide, "tree": layout.structure})}
+    if not target.parent.is_dir():
+        raise user_error(
+            MissingFileError,
+            "nnc.io.save",
+            f"there is no directory {target.parent}.",
+            fix="make it first: path.parent.mkdir(parents=True).",
+        )
+    if target.is_dir():
+        raise user_error(ArgumentTypeError, "nnc.io.save", f"{target} is a directory.", fix="name a file in it.")
+    _write(target, arrays, metadata)
+
+
+def _check_path(where: str, path: Any) -> Path:
+    if not isinstance(path, (str, os.PathLike)):
+        raise user_error(
+            ArgumentTypeError, where, f"its first argument is a {type(path).__name__}, not a path.",
+            fix='write nnc.io.save("model.safetensors", tree).',
+        )  # fmt: skip
+    return Path(path)
+
+
+def _tensors(layout: Layout) -> tuple[dict[str, NDArray], dict[str, str]]:
+    """The arrays of a layout, and the dtypes of those that safetensors stores as another."""
+    arrays, wide = {}, {}
+    for leaf, node in zip(layout.leaves, (node for _, node in walk(layout.structure)), strict=True):
+        if "tensor" not in node:
+            continue
+        if hasattr(leaf.value, "spec") and not isinstance(leaf.value, Array):
+            raise user_error(
+                TraceError, "nnc.io.save", f"{leaf.name} is {leaf.value.spec}, a traced value that has no elements yet.",
+                fix="save outside the traced function, from what it returns.",
+            )  # fmt: skip
+        data = np.array(asarray(leaf.value).data, order="C", ndmin=0, copy=None)
+        data = data.astype(data.dtype.newbyteorder("<"), copy=False)
+        if data.dtype == dtypes.complex128:
+            wide[leaf.name] = data.dtype.name
+            data = data.view(np.float64).reshape(*data.shape, 2)
+        arrays[leaf.name] = data
+    return arrays, wide
+
+
+def _write(target: Path, arrays: Mapping[str, NDArray], metadata: dict[str, str]) -> None:
+    """Writes beside the target, then moves."""
+    specs = {
+        name: TensorSpec(dtype=x.dtype.name, shape=x.shape, data_ptr=x.ctypes.data, data_len=x.nbytes)
+        for name, x in arrays.items()
+    }
+    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        part.touch(exist_ok=False)
+        mode = part.stat().st_mode
+        serialize_file(specs, part, metadata=metadata)
+        part.chmod(mode)  # the library makes files that only their owner can read
+        with open(part, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(part, target)
+    except SafetensorError as error:
+        raise OSError(f"cannot write {target}: {error}") from error
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            part.unlink()
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def load(path: PathLike, like: Any = None) -> Any:
+    """Reads a pytree of arrays from a safetensors file.
+
+    Args:     path: a file that `save` or another program wrote. like: a tree of the structure wanted, of arrays or
+              ShapeDtypeStructs; names, shapes and dtypes must agree.
+    Returns:  a tree like `like`. Without it, the tree that was saved, with dataclasses and namedtuples as dicts of their
+              fields; or, of a file from another program, a dict from names to arrays.
+    Raises:   MissingFileError: there is no such file. FileFormatError: it is damaged. TreeError: it does not match `like`;
+              every difference is listed.
+    Example:  >>> import tempfile, pathlib
+              >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
+              >>> nnc.io.save(path, (nnp.ones(2), 3))
+              >>> nnc.io.load(path, like=(nnp.zeros(2), 0))
+              (Array([1., 1.], dtype=float32), 3)
+    """
+    source = _check_path("nnc.io.load", path)
+    tensors, header = _read(source)
+    if header is None:
+        arrays = {name: Array(data) for name, data in tensors.items()}
+        return arrays if like is None else fill(like, arrays, "nnc.io.load")
+    arrays = {name: Array(_narrow(source, data, header["dtypes"].get(name))) for name, data in tensors.items()}
+    found = _leaves(source, header["tree"], arrays)
+    return rebuild(header["tree"], arrays, "nnc.io.load") if like is None else fill(like, found, "nnc.io.load")
+
+
+def _read(source: Path) -> tuple[dict[str, NDArray], dict[str, Any] | None]:
+    """The tensors of a file by name, and nnc's header where the file has one."""
+    if not source.exists():
+        raise user_error(
+            MissingFileError,
+            "nnc.io.load",
+            f"there is no file {source}.",
+            fix=f"check the path; the working directory is {Path.cwd()}.",
+        )
+    if source.is_dir():
+        raise user_error(MissingFileError, "nnc.io.load", f"{source} is a directory.", fix="name a file in it.")
+    try:
+        with safe_open(source, framework="numpy") as file:
+            tensors = {name: _known(source, name, file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
+            text = (file.metadata() or {}).get(FORMAT)
+    except SafetensorError as error:
+        raise _damaged(source, str(error)) from None
+    return tensors, None if text is None else _parse(source, text)
+
+
+def _known(source: Path, name: str, data: NDArray) -> NDArray:
+    if not dtypes.is_known(data.dtype):
+        raise user_error(
+            FileFormatError, "nnc.io.load", f"tensor {name} of {source} has dtype {data.dtype}, which nnc does not have.",
+            fix="convert it with the program that wrote it.",
+        )  # fmt: skip
+    return data
+
+
+def _parse(source: Path, text: str) -> dict[str, Any]:
+    """The header; what is missing in it shows when the tree is walked."""
+    try:
+        header = json.loads(text)
+        version = header["version"]
+        tree, wide = header["tree"], header["dtypes"]
+    except (ValueError, TypeError, KeyError):
+        raise _damaged(source, "its description of the tree cannot be read") from None
+    if version != VERSION:
+        raise user_error(
+            FileFormatError, "nnc.io.load", f"{source} has version {version!r} of the format, this nnc reads {VERSION}.",
+            fix="update nnc, or save the file again with the nnc you have.",
+        )  # fmt: skip
+    if not isinstance(tree, dict) or not isinstance(wide, dict):
+        raise _damaged(source, "its description of the tree cannot be read")
+    return {"tree": tree, "dtypes": wide}
+
+
+def _narrow(source: Path, data: NDArray, dtype: str | None) -> NDArray:
+    """A tensor in the dtype that it had before it was stored as pairs of floats."""
+    if dtype is None:
+        return data
+    if dtype != "complex128" or data.dtype != dtypes.float64 or data.shape[-1:] != (2,):
+        raise _damaged(source, f"a tensor of {dtype} is stored as {data.dtype}{list(data.shape)}")
+    return data.view(np.complex128).reshape(data.shape[:-1])
+
+
+def _leaves(source: Path, structure: Node, arrays: dict[str, Array]) -> dict[str, Any]:
+    """The values of all leaves by name."""
+    try:
+        found = {name: leaf_value(node, arrays) for name, node in walk(structure)}
+    except (KeyError, TypeError, ValueError, AttributeError, StopIteration, RuntimeError) as error:
+        raise _damaged(source, f"its tree and its tensors do not belong together ({error})") from None
+    named = {node["tensor"] for _, node in walk(structure) if "tensor" in node}
+    if named != set(arrays):
+        raise _damaged(source, f"its tree does not name the tensors {', '.join(sorted(set(arrays) - named))}")
+    return found
+
+
+def _damaged(source: Path, reason: str) -> FileFormatError:
+    return user_error(
+        FileFormatError, "nnc.io.load", f"{source} is no whole safetensors file: {reason}.",
+        fix="copy or download it again; nnc.io.save never leaves a half-written file.",
+    )  # fmt: skip

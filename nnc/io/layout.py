@@ -1,0 +1,224 @@
+"""How a pytree lies in a file: names of its leaves, and its structure as JSON.
+
+A name joins the keys on the way to a leaf with dots, as other programs write it: `layers.0.weight`. Keys that hold dots, look
+like numbers or are empty stand in JSON quotes, so that no two leaves share a name.
+
+The JSON of a node is one of
+    {"tensor": name}                  an array; with "dtype" where safetensors has none for it
+    {"value": x}                      a Python number, bool or string
+    {"opaque": text}                  anything else: only a tree given as `like` can bring it back
+    {"none": null}                    None
+    {"dict": [[key, node], …]}, {"list": [node, …]}, {"tuple": [node, …]}
+    {"record": [[field, node], …]}    a namedtuple, dataclass or registered class, by its fields
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import optree
+
+from nnc import tree
+from nnc.errors import NncError, TreeError, UnsupportedError, user_error
+
+Node = dict[str, Any]
+PLAIN_NAME = re.compile(r"(?!-?\d+$)[^.\"]+")
+
+
+class FileFormatError(NncError, ValueError):
+    """A file is damaged, or not of the expected kind."""
+
+
+class MissingFileError(NncError, FileNotFoundError):
+    """There is no such file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A leaf of a tree and its name; `path` is how Python reaches it."""
+
+    name: str
+    path: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A tree taken apart for a file."""
+
+    leaves: tuple[Leaf, ...]
+    structure: Node
+
+
+def describe(value: Any, where: str) -> Layout:
+    """The named leaves of a pytree, and its structure.
+
+    Raises:   UnsupportedError: a key of a dict is no string, number, None or tuple of them.
+    """
+    tree.flatten(value)  # registers the dataclasses in it
+    leaves: list[Leaf] = []
+    structure = _describe(value, "", "", leaves, where)
+    return Layout(tuple(leaves), structure)
+
+
+def _describe(value: Any, name: str, path: str, leaves: list[Leaf], where: str) -> Node:
+    if value is None:
+        return {"none": None}
+    kind = type(value)
+    if tree.structure(value).is_leaf():
+        leaves.append(Leaf(name or "array", path, value))
+        return _leaf_node(value, name or "array")
+    children, _, entries, _ = optree.tree_flatten_one_level(value, namespace=tree.NAMESPACE)
+    nodes = []
+    for entry, child in zip(entries, children, strict=True):
+        field = _field_name(value, entry)
+        step = f".{field}" if _is_record(value) else f"[{_quote(field)}]"
+        nodes.append([_encode_key(field, where), _describe(child, _join(name, field), path + step, leaves, where)])
+    if kind is list or kind is tuple:
+        return {kind.__name__: [node for _, node in nodes]}
+    return {"dict" if isinstance(value, dict) else "record": nodes}
+
+
+def _quote(key: Any) -> str:
+    return json.dumps(key) if isinstance(key, str) else repr(key)
+
+
+def _is_record(value: Any) -> bool:
+    return not isinstance(value, (dict, list)) and (type(value) is not tuple)
+
+
+def _field_name(value: Any, entry: Any) -> Any:
+    """The key of a child: namedtuples count their children, but name them."""
+    fields = getattr(type(value), "_fields", None)
+    return fields[entry] if isinstance(value, tuple) and fields is not None and isinstance(entry, int) else entry
+
+
+def _leaf_node(value: Any, name: str) -> Node:
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"value": str(value), "type": "float"}
+    if isinstance(value, (bool, int, float, str)) and type(value) in (bool, int, float, str):
+        return {"value": value}
+    if tree.is_array(value):
+        return {"tensor": name}
+    return {"opaque": getattr(value, "__qualname__", None) or type(value).__qualname__}
+
+
+def _join(prefix: str, key: Any) -> str:
+    text = key if isinstance(key, str) and PLAIN_NAME.fullmatch(key) else _segment(key)
+    return f"{prefix}.{text}" if prefix else text
+
+
+def _segment(key: Any) -> str:
+    return str(key) if isinstance(key, int) and not isinstance(key, bool) else json.dumps(_encode_key(key, "nnc.io"))
+
+
+def _encode_key(key: Any, where: str) -> Any:
+    if isinstance(key, tuple):
+        return {"tuple": [_encode_key(part, where) for part in key]}
+    if key is None or isinstance(key, (str, int, float)):
+        return key
+    raise user_error(
+        UnsupportedError, where, f"the tree has a key {key!r} ({type(key).__name__}), which a file cannot hold.",
+        fix="use strings, numbers, None or tuples of them as keys.",
+    )  # fmt: skip
+
+
+def _decode_key(key: Any) -> Any:
+    return tuple(_decode_key(part) for part in key["tuple"]) if isinstance(key, dict) else key
+
+
+def walk(node: Node, name: str = "") -> Iterator[tuple[str, Node]]:
+    """The leaves of a structure with their names."""
+    kind = next(iter(node))
+    if kind in ("dict", "record"):
+        for key, child in node[kind]:
+            yield from walk(child, _join(name, _decode_key(key)))
+    elif kind in ("list", "tuple"):
+        for i, child in enumerate(node[kind]):
+            yield from walk(child, _join(name, i))
+    elif kind != "none":
+        yield name or "array", node
+
+
+def leaf_value(node: Node, tensors: dict[str, Any]) -> Any:
+    """The value of a leaf of a structure; an opaque one is its own node."""
+    if "tensor" in node:
+        return tensors[node["tensor"]]
+    if "value" in node:
+        return float(node["value"]) if node.get("type") == "float" else node["value"]
+    return node
+
+
+def rebuild(node: Node, tensors: dict[str, Any], where: str, name: str = "") -> Any:
+    """The tree of a structure: dicts, lists and tuples as they were, records as dicts of their fields.
+
+    Raises:   UnsupportedError: a leaf was neither array nor number nor string.
+    """
+    kind = next(iter(node))
+    if kind == "none":
+        return None
+    if kind in ("dict", "record"):
+        pairs = [(_decode_key(key), child) for key, child in node[kind]]
+        return {key: rebuild(child, tensors, where, _join(name, key)) for key, child in pairs}
+    if kind in ("list", "tuple"):
+        parts = [rebuild(child, tensors, where, _join(name, i)) for i, child in enumerate(node[kind])]
+        return tuple(parts) if kind == "tuple" else parts
+    if kind == "opaque":
+        raise user_error(
+            UnsupportedError, where, f"{name} was {node['opaque']}, a Python object that the file does not hold.",
+            fix="pass like=..., a tree of the same structure that has it.",
+        )  # fmt: skip
+    return leaf_value(node, tensors)
+
+
+def fill(like: Any, found: dict[str, Any], where: str) -> Any:
+    """The tree `like` with the values of `found`, by name.
+
+    Raises:   TreeError: names, shapes or dtypes differ; every difference is listed.
+    """
+    layout = describe(like, where)
+    wanted = {leaf.name: leaf.value for leaf in layout.leaves}
+    lines = [
+        f"  {name}: missing in the file, {_kind(value)} in `like`"
+        for name, value in wanted.items()
+        if name not in found
+    ]
+    lines += [
+        f"  {name}: {_kind(value)} in the file, missing in `like`"
+        for name, value in found.items()
+        if name not in wanted
+    ]
+    for name, value in wanted.items():
+        if name in found and _kind(found[name]) != _kind(value):
+            lines.append(f"  {name}: {_kind(found[name])} in the file, {_kind(value)} in `like`")
+    if lines:
+        raise user_error(
+            TreeError, where, "the file does not match `like`:\n" + "\n".join(lines),
+            fix="build `like` with the settings of the saved model, or load without `like` and pick what is needed.",
+        )  # fmt: skip
+    values = [leaf.value if _is_opaque(leaf.value) else found[leaf.name] for leaf in layout.leaves]
+    return tree.unflatten_like(like, values)
+
+
+def _is_opaque(value: Any) -> bool:
+    return not tree.is_array(value) and not isinstance(value, (str, dict))
+
+
+def _kind(value: Any) -> str:
+    """A leaf in words: the spec of an array, the value of a string, else the type."""
+    if hasattr(value, "spec"):
+        return str(value.spec)
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        return f"{value.dtype.name}[{','.join(map(str, value.shape))}]"
+    if isinstance(value, dict):
+        return f"an object ({value['opaque']})"
+    if isinstance(value, str):
+        return repr(value)
+    if isinstance(value, (bool, int, float, complex)):
+        return f"a Python {type(value).__name__}"
+    return f"an object ({getattr(value, '__qualname__', None) or type(value).__qualname__})"

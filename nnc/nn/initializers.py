@@ -1,0 +1,164 @@
+"""Initial values of weights: `init(key, shape, dtype=float32)`, as in jax.nn.initializers.
+
+variance_scaling draws with the variance scale / n, n the number of inputs of each output ("fan_in"), of outputs of each input
+("fan_out") or their mean ("fan_avg"); the named ones are special cases. With the default axes a weight (inputs, outputs) is
+meant; nnc.nn's own layers hold (outputs, inputs, *kernel), for which in_axis=1, out_axis=0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
+
+import nnc.numpy as nnp
+from nnc import dtypes, random
+from nnc.commands.rules import Value, check_axes
+from nnc.errors import ArgumentError, user_error
+
+Axes = int | Sequence[int]
+Mode = Literal["fan_in", "fan_out", "fan_avg"]
+Distribution = Literal["normal", "truncated_normal", "uniform"]
+TRUNCATED_STDDEV = 0.87962566103423978  # of a standard normal distribution cut off at -2 and 2
+
+
+class Initializer(Protocol):
+    """Draws an array of `shape` and `dtype`."""
+
+    def __call__(self, key: Any, shape: Sequence[int], dtype: Any = dtypes.float32) -> Value: ...
+
+
+def zeros(key: Any, shape: Sequence[int], dtype: Any = dtypes.float32) -> Value:
+    """Returns zeros; the key is not used."""
+    return nnp.zeros(shape, dtype)
+
+
+def ones(key: Any, shape: Sequence[int], dtype: Any = dtypes.float32) -> Value:
+    """Returns ones; the key is not used."""
+    return nnp.ones(shape, dtype)
+
+
+def constant(value: Any, dtype: Any = dtypes.float32) -> Initializer:
+    """Makes an initializer that returns `value` everywhere."""
+    default = dtype
+
+    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Value:
+        return nnp.full(shape, value, dtype)
+
+    return init
+
+
+def normal(stddev: float = 1e-2, dtype: Any = dtypes.float32) -> Initializer:
+    """Makes an initializer that draws from the normal distribution of mean 0."""
+    default = dtype
+
+    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Value:
+        return random.normal(key, shape, dtype) * stddev
+
+    return init
+
+
+def truncated_normal(
+    stddev: float = 1e-2, dtype: Any = dtypes.float32, lower: float = -2.0, upper: float = 2.0
+) -> Initializer:
+    """Makes an initializer that draws from a normal distribution cut off at `lower` and `upper` before it is scaled."""
+    default = dtype
+
+    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Value:
+        return random.truncated_normal(key, lower, upper, shape, dtype) * stddev
+
+    return init
+
+
+def uniform(scale: float = 1e-2, dtype: Any = dtypes.float32) -> Initializer:
+    """Makes an initializer that draws evenly from 0 to `scale`."""
+    default = dtype
+
+    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Value:
+        return random.uniform(key, shape, dtype) * scale
+
+    return init
+
+
+def fans(shape: Sequence[int], in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = ()) -> tuple[int, int]:
+    """How many inputs each output has, and how many outputs each input has; axes that are none of the three are a window.
+
+    Raises:   ArgumentError: the shape has fewer than two axes.
+    Example:  >>> fans((3, 3, 16, 32))
+              (144, 288)
+    """
+    if len(shape) < 2:
+        raise user_error(
+            ArgumentError, "initializer", f"shape {tuple(shape)} has no input and output axes.",
+            fix="use zeros, constant, normal or uniform for arrays of fewer than two axes.",
+        )  # fmt: skip
+    sizes = []
+    for axes in (in_axis, out_axis, batch_axis):
+        axes = check_axes("initializer", (axes,) if isinstance(axes, int) else tuple(axes), len(shape))
+        sizes.append(math.prod(shape[axis] for axis in axes))
+    window = math.prod(shape) / max(1, math.prod(sizes))
+    return int(sizes[0] * window), int(sizes[1] * window)
+
+
+def variance_scaling(
+    scale: float,
+    mode: Mode,
+    distribution: Distribution,
+    in_axis: Axes = -2,
+    out_axis: Axes = -1,
+    batch_axis: Axes = (),
+    dtype: Any = dtypes.float32,
+) -> Initializer:
+    """Makes an initializer of mean 0 and variance scale / n, n as `mode` says.
+
+    Args:     in_axis, out_axis, batch_axis: the axes of inputs, of outputs, and of copies that share nothing.
+    Raises:   ArgumentError: (by the initializer) mode or distribution is unknown.
+    """
+    default = dtype
+
+    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Value:
+        fan_in, fan_out = fans(shape, in_axis, out_axis, batch_axis)
+        sizes = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}
+        if mode not in sizes or distribution not in ("normal", "truncated_normal", "uniform"):
+            raise user_error(
+                ArgumentError, "variance_scaling", f"mode={mode!r} or distribution={distribution!r} is unknown.",
+                fix='modes are "fan_in", "fan_out", "fan_avg"; distributions "normal", "truncated_normal", "uniform".',
+            )  # fmt: skip
+        variance = scale / max(1, sizes[mode])
+        if distribution == "normal":
+            return random.normal(key, shape, dtype) * math.sqrt(variance)
+        if distribution == "truncated_normal":
+            return random.truncated_normal(key, -2.0, 2.0, shape, dtype) * (math.sqrt(variance) / TRUNCATED_STDDEV)
+        return (random.uniform(key, shape, dtype) * 2 - 1) * math.sqrt(3 * variance)
+
+    return init
+
+
+def glorot_normal(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32) -> Initializer:
+    """Variance 1 / mean of inputs and outputs, normal (Glorot & Bengio, 2010)."""
+    return variance_scaling(1.0, "fan_avg", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
+
+
+def glorot_uniform(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32) -> Initializer:
+    """Variance 1 / mean of inputs and outputs, uniform (Glorot & Bengio, 2010)."""
+    return variance_scaling(1.0, "fan_avg", "uniform", in_axis, out_axis, batch_axis, dtype)
+
+
+def he_normal(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32) -> Initializer:
+    """Variance 2 / inputs, normal, for relu (He et al., 2015)."""
+    return variance_scaling(2.0, "fan_in", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
+
+
+def he_uniform(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32) -> Initializer:
+    """Variance 2 / inputs, uniform, for relu (He et al., 2015)."""
+    return variance_scaling(2.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)
+
+
+def lecun_normal(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32) -> Initializer:
+    """Variance 1 / inputs, normal, for selu (LeCun et al., 1998)."""
+    return variance_scaling(1.0, "fan_in", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
+
+
+def lecun_uniform(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32) -> Initializer:
+    """Variance 1 / inputs, uniform (LeCun et al., 1998)."""
+    return variance_scaling(1.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)

@@ -1,0 +1,182 @@
+"""Models as values: a `Module` is a frozen dataclass and a pytree, so every transform takes it as an argument."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+import numpy as np
+
+from nnc import tree
+from nnc.errors import ArgumentTypeError, user_error
+from nnc.graph import spec_of
+
+M = TypeVar("M", bound="Module")
+_LINE = 100
+_OPEN = "_is_being_initialised"
+
+
+def field(*, static: bool = False, **kwargs: Any) -> Any:
+    """A dataclass field; `static=True` makes it a setting: part of the model's structure, never differentiated or traced.
+
+    Strings, functions and Python numbers are settings without being told. The other arguments are those of dataclasses.field.
+    """
+    metadata = {**kwargs.pop("metadata", {}), "static": static} if static else kwargs.pop("metadata", None)
+    return dataclasses.field(metadata=metadata, **kwargs)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, field))
+class Module:
+    """The base of models: subclasses are frozen dataclasses and pytrees of their array fields, by inheriting.
+
+    Fields are declared with annotations. Without an `__init__` of its own a module is built from its fields, in their order;
+    one of its own may assign to `self` until it returns. What computes is an ordinary method, `__call__` by custom.
+
+    Example:
+        >>> class Scale(nnc.nn.Module):
+        ...     factor: nnc.Array
+        ...     power: int = 1
+        ...     def __call__(self, x):
+        ...         return self.factor * x**self.power
+        >>> model = Scale(nnp.asarray([1.0, 2.0]), power=2)
+        >>> model
+        Scale(factor=float32[2], power=2)
+        >>> nnc.grad(lambda model: model(nnp.asarray([3.0, 4.0])).sum())(model).factor
+        Array([ 9., 16.], dtype=float32)
+    """
+
+    _has_own_init: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = cls.__dict__.get("__init__")
+        if own is not None:
+            cls._has_own_init = True
+            setattr(cls, "__init__", _assigning(own))  # noqa: B010  (mypy: methods are not assigned to)
+        dataclasses.dataclass(frozen=True, eq=False, repr=False, init=not cls._has_own_init)(cls)
+        # the base's __setattr__ lets __init__ assign; without the generated ones the decorator may also be written out
+        for name in ("__setattr__", "__delattr__"):
+            delattr(cls, name)
+        tree.register_dataclass(cls, static_scalars=True)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if _OPEN not in self.__dict__:
+            raise user_error(
+                ArgumentTypeError, type(self).__name__, f"{name} cannot be assigned: modules are immutable.",
+                fix=f"make a changed copy with model.replace({name}=...).",
+            )  # fmt: skip
+        if name not in _field_names(type(self)):
+            raise user_error(
+                ArgumentTypeError, type(self).__name__, f"{name} is assigned in __init__, but is no field.",
+                fix=f"declare it in the class body: `{name}: nnc.Array`, or another type.",
+            )  # fmt: skip
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise user_error(
+            ArgumentTypeError, type(self).__name__, f"{name} cannot be deleted: modules are immutable.",
+            fix="make a changed copy with model.replace(...).",
+        )  # fmt: skip
+
+    def replace(self: M, **changes: Any) -> M:
+        """Returns a copy with some fields changed; `__init__` does not run.
+
+        Raises:   ArgumentTypeError: there is no such field.
+        """
+        names = _field_names(type(self))
+        for name in changes:
+            if name not in names:
+                raise user_error(
+                    ArgumentTypeError, f"{type(self).__name__}.replace", f"there is no field {name!r}.",
+                    fix=f"the fields are {', '.join(names)}.",
+                )  # fmt: skip
+        return _copy(self, changes)
+
+    def __repr__(self) -> str:
+        return _text(self, "")
+
+
+def _field_names(cls: type) -> tuple[str, ...]:
+    return tuple(item.name for item in dataclasses.fields(cls))
+
+
+def _copy(module: M, changes: Mapping[str, Any]) -> M:
+    twin: M = object.__new__(type(module))
+    for name, value in {**module.__dict__, **changes}.items():
+        object.__setattr__(twin, name, value)
+    return twin
+
+
+def _assigning(init: Callable[..., None]) -> Callable[..., None]:
+    """`init` with the right to assign fields until the outermost `__init__` returns."""
+
+    @functools.wraps(init)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        if _OPEN in self.__dict__:
+            return init(self, *args, **kwargs)
+        object.__setattr__(self, _OPEN, True)
+        try:
+            init(self, *args, **kwargs)
+        finally:
+            object.__delattr__(self, _OPEN)
+        missing = [name for name in _field_names(type(self)) if not hasattr(self, name)]
+        if missing:
+            raise user_error(
+                ArgumentTypeError, type(self).__name__, f"__init__ leaves {', '.join(missing)} without a value.",
+                fix="assign every field in __init__, None where there is nothing.",
+            )  # fmt: skip
+        return None
+
+    return __init__
+
+
+def modify(module: Any, change: Callable[[Module], Mapping[str, Any]]) -> Any:
+    """A copy of a tree of modules in which each module has the fields changed that `change(module)` gives."""
+    if isinstance(module, Module):
+        inner = {name: modify(value, change) for name, value in module.__dict__.items()}
+        return _copy(module, {**inner, **change(module)})
+    if isinstance(module, (list, tuple)) and type(module) in (list, tuple):
+        return type(module)(modify(part, change) for part in module)
+    if isinstance(module, dict):
+        return {name: modify(part, change) for name, part in module.items()}
+    return module
+
+
+def inference_mode(model: Any, value: bool = True) -> Any:
+    """Returns the model with the field `inference` of every module that has one set: dropout off, running statistics used."""
+    return modify(model, lambda module: {"inference": value} if "inference" in _field_names(type(module)) else {})
+
+
+# -- text --------------------------------------------------------------------------------------------------------------
+
+
+def _text(value: Any, indent: str) -> str:
+    if isinstance(value, Module):
+        shown = [item.name for item in dataclasses.fields(value) if item.repr and hasattr(value, item.name)]
+        parts = [(f"{name}=", getattr(value, name)) for name in shown]
+        return _bracketed(f"{type(value).__name__}(", parts, ")", indent)
+    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+        left, right = ("[", "]") if isinstance(value, list) else ("(", ",)" if len(value) == 1 else ")")
+        return _bracketed(left, [("", part) for part in value], right, indent)
+    if isinstance(value, dict):
+        return _bracketed("{", [(f"{name!r}: ", part) for name, part in value.items()], "}", indent)
+    if hasattr(value, "spec") or isinstance(value, np.ndarray):
+        return str(spec_of(value))
+    if callable(value) and hasattr(value, "__qualname__"):
+        return str(value.__qualname__)
+    return repr(value)
+
+
+def _bracketed(left: str, parts: list[tuple[str, Any]], right: str, indent: str) -> str:
+    inner = indent + "  "
+    texts = [name + _text(part, inner) for name, part in parts]
+    line = f"{left}{', '.join(texts)}{right}"
+    if len(line) + len(indent) <= _LINE and "\n" not in line:
+        return line
+    return f"{left}\n{''.join(_lines(texts, inner))}{indent}{right.lstrip(',')}"
+
+
+def _lines(texts: list[str], indent: str) -> Iterator[str]:
+    return (f"{indent}{text},\n" for text in texts)

@@ -1,0 +1,138 @@
+"""Normalisation. 16-bit floats are computed in float32; statistics are ordinary values that the caller carries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import nnc.numpy as nnp
+from nnc import dtypes
+from nnc.commands import elementwise as ew
+from nnc.commands.promote import dtype_of, promote
+from nnc.commands.rules import Value, check_axes, check_axis
+from nnc.commands.shape import reshape
+from nnc.errors import ShapeError, user_error
+from nnc.graph import spec_of
+from nnc.numpy.spelling import spelled
+
+Axes = int | Sequence[int]
+
+
+def _wide(x: Any, where: str) -> tuple[Value, dtypes.DType]:
+    """x in the dtype that its sums need, and its own dtype."""
+    value = promote(x, where=where, to=dtypes.to_float)[0]
+    dtype = dtype_of(value)
+    return nnp.astype(value, dtypes.accumulator(dtype)), dtype
+
+
+def _moments(x: Value, axes: Axes) -> tuple[Value, Value]:
+    mean = nnp.mean(x, axis=axes, keepdims=True)
+    return mean, nnp.mean(nnp.square(x - mean), axis=axes, keepdims=True)
+
+
+def _along(where: str, name: str, values: Any, x: Value, axes: tuple[int, ...]) -> Value:
+    """`values`, one for each element of the axes, with axes of size 1 for the others of x."""
+    values = nnp.asarray(values)
+    expected = tuple(x.shape[axis] for axis in axes)
+    if values.shape != expected:
+        raise user_error(
+            ShapeError, where, f"{name} has shape {values.shape}, the axes {axes} of x have shape {expected}.",
+            operands={"x": spec_of(x), name: spec_of(values)}, fix=f"pass {name} of shape {expected}.",
+        )  # fmt: skip
+    return reshape(values, shape=tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))
+
+
+def _affine(where: str, x: Value, scale: Any, bias: Any, axes: tuple[int, ...]) -> Value:
+    x = x if scale is None else x * _along(where, "scale", scale, x, axes)
+    return x if bias is None else x + _along(where, "bias", bias, x, axes)
+
+
+@spelled
+def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Axes = -1, eps: float = 1e-5) -> Value:
+    """Returns x with mean 0 and variance 1 over `axis`, then scaled and shifted (Ba et al., 2016).
+
+    out = (x - mean) / sqrt(variance + eps) · scale + bias
+
+    Args:     scale, bias: one value for each element of `axis`, or None. axis: the axes to normalise.
+    Raises:   ShapeError: scale or bias has another shape than the axes.
+    Example:  >>> layer_norm(np.array([1.0, 3.0], np.float32), eps=0)
+              Array([-1.,  1.], dtype=float32)
+    """
+    wide, dtype = _wide(x, "layer_norm")
+    axes = tuple(sorted(check_axes("layer_norm", axis if isinstance(axis, (tuple, list)) else (axis,), wide.ndim)))  # type: ignore[list-item]
+    mean, variance = _moments(wide, axes)
+    return _affine("layer_norm", (wide - mean) * ew.rsqrt(variance + eps), scale, bias, axes).astype(dtype)
+
+
+@spelled
+def rms_norm(x: Any, scale: Any = None, *, axis: int = -1, eps: float = 1e-6) -> Value:
+    """Returns x divided by the root of the mean of its squares over `axis`, then scaled (Zhang & Sennrich, 2019)."""
+    wide, dtype = _wide(x, "rms_norm")
+    axis = check_axis("rms_norm", axis, wide.ndim)
+    size = nnp.mean(nnp.square(wide), axis=axis, keepdims=True)
+    return _affine("rms_norm", wide * ew.rsqrt(size + eps), scale, None, (axis,)).astype(dtype)
+
+
+@spelled
+def group_norm(
+    x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis: int = 1, eps: float = 1e-5
+) -> Value:
+    """Returns x normalised over each group of channels and all axes after N, then scaled and shifted (Wu & He, 2018).
+
+    Args:     x: (N, C, *spatial), the channels at `axis`. groups: divides the number of channels.
+    Raises:   ShapeError: groups does not divide the channels.
+    """
+    wide, dtype = _wide(x, "group_norm")
+    axis = check_axis("group_norm", axis, wide.ndim)
+    shape = wide.shape
+    if groups < 1 or shape[axis] % groups:
+        raise user_error(
+            ShapeError, "group_norm", f"groups={groups} does not divide the {shape[axis]} channels.",
+            operands={"x": spec_of(wide)}, fix="use a number of groups that divides the channels.",
+        )  # fmt: skip
+    split = reshape(wide, shape=(*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :]))
+    others = tuple(i for i in range(1, split.ndim) if i != axis)
+    mean, variance = _moments(split, others)
+    normal = reshape((split - mean) * ew.rsqrt(variance + eps), shape=shape)
+    return _affine("group_norm", normal, scale, bias, (axis,)).astype(dtype)
+
+
+@spelled
+def batch_norm(
+    x: Any,
+    mean: Any,
+    variance: Any,
+    scale: Any = None,
+    bias: Any = None,
+    *,
+    deterministic: bool = False,
+    momentum: float = 0.9,
+    axis: int = 1,
+    eps: float = 1e-5,
+) -> tuple[Value, tuple[Value, Value]]:
+    """Returns x normalised over all axes but the channels, and the new running statistics (Ioffe & Szegedy, 2015).
+
+    new statistic = momentum · old + (1 - momentum) · that of this batch (of the variance, the unbiased one)
+
+    Args:     x: (N, C, *spatial), the channels at `axis`. mean, variance: (C,), running statistics. scale, bias: (C,) or None.
+              deterministic: normalise by the running statistics, and return them as they are.
+    Returns:  (out, (mean, variance)); no gradient flows into the statistics.
+    Raises:   ShapeError: a parameter has not one value for each channel.
+    """
+    wide, dtype = _wide(x, "batch_norm")
+    channel = check_axis("batch_norm", axis, wide.ndim)
+    old_mean = _along("batch_norm", "mean", mean, wide, (channel,))
+    old_variance = _along("batch_norm", "variance", variance, wide, (channel,))
+    if deterministic:
+        out = (wide - old_mean) * ew.rsqrt(old_variance + eps)
+        return _affine("batch_norm", out, scale, bias, (channel,)).astype(dtype), (nnp.asarray(mean), nnp.asarray(variance))
+    others = tuple(i for i in range(wide.ndim) if i != channel)
+    batch_mean, batch_variance = _moments(wide, others)
+    count = wide.size // max(1, wide.shape[channel])
+    unbiased = batch_variance * (count / max(1, count - 1))
+    running = tuple(
+        reshape(ew.stop_gradient(momentum * old + (1 - momentum) * new), shape=(wide.shape[channel],))
+        for old, new in ((old_mean, batch_mean), (old_variance, unbiased))
+    )
+    out = (wide - batch_mean) * ew.rsqrt(batch_variance + eps)
+    return _affine("batch_norm", out, scale, bias, (channel,)).astype(dtype), (running[0], running[1])

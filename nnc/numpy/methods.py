@@ -1,0 +1,60 @@
+"""The methods of arrays whose call differs from the function of that name, and those of functions defined lower down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nnc.array import array_method
+from nnc.commands.rules import Value
+from nnc.numpy import contractions, elementwise, manipulation
+from nnc.numpy.spelling import spelled
+
+
+def _from_arguments(arguments: tuple[Any, ...]) -> Any:
+    """x.reshape(2, 3) and x.reshape((2, 3)) mean the same."""
+    return arguments[0] if len(arguments) == 1 and isinstance(arguments[0], (tuple, list)) else arguments
+
+
+@array_method
+def reshape(self: Any, *shape: Any) -> Value:
+    """The elements in another shape; one size may be -1."""
+    return manipulation.reshape(self, _from_arguments(shape))
+
+
+@array_method
+def transpose(self: Any, *axes: Any) -> Value:
+    """The axes in another order; by default reversed."""
+    order = _from_arguments(axes)
+    return manipulation.transpose(self, None if order == () or order == (None,) else order)
+
+
+@array_method
+def flatten(self: Any) -> Value:
+    """The elements in one axis."""
+    return manipulation.ravel(self)
+
+
+@array_method
+@spelled
+def clip(self: Any, min: Any = None, max: Any = None) -> Value:
+    """Limited to [min, max]."""
+    return elementwise.clip(self, min, max)
+
+
+@array_method
+@spelled
+def round(self: Any, decimals: int = 0) -> Value:
+    """Rounded to `decimals` places, halves to even."""
+    return elementwise.round(self, decimals)
+
+
+@array_method
+def conj(self: Any) -> Value:
+    """The complex conjugate."""
+    return elementwise.conj(self)
+
+
+@array_method
+def dot(self: Any, other: Any) -> Value:
+    """The dot product with `other`."""
+    return contractions.dot(self, other)

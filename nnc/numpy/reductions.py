@@ -1,0 +1,399 @@
+"""Reductions: one value of each group of elements, and running sums and products.
+
+`axis` is an axis, several, or None for all; `keepdims` leaves axes of size 1 in their place; `where` says which elements count.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nnc import dtypes
+from nnc.array import array_method
+from nnc.commands import elementwise as ew
+from nnc.commands import reduce as commands
+from nnc.commands.elementwise import NUMERIC, ORDERED, Accepts
+from nnc.commands.promote import astype, broadcast_to_shape
+from nnc.commands.rules import Value, check_dtype
+from nnc.commands.shape import concatenate
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.graph import Command, TensorSpec
+from nnc.numpy import elementwise as el
+from nnc.numpy.operands import Axis, Shape, converted, keep, ravel_for, to_axes, to_axis, to_dtype, to_value
+from nnc.numpy.spelling import spelled
+
+
+def _apply(
+    name: str, command: Command, accepts: Accepts, x: Value, axis: Axis, keepdims: bool, where: Any = None, fill: Any = None,
+    needs_elements: bool = False,
+) -> Value:  # fmt: skip
+    """A reduction of the elements that `where` chooses; `fill` is what changes no result."""
+    spec: TensorSpec = x.spec
+    check_dtype(name, spec, *accepts)
+    axes = to_axes(name, axis, spec.ndim)
+    if needs_elements and 0 in [spec.shape[i] for i in axes]:
+        raise user_error(
+            ShapeError, name, "it has no value over an axis of size 0.", operands={"x": spec},
+            fix="reduce a non-empty axis, or pass initial=... for the empty case.",
+        )  # fmt: skip
+    if where is not None:
+        x = ew.select(_mask(where, spec, name), x, ew.full_like(x, fill))
+    return keep(command(x, axes=axes), spec, axes, keepdims)
+
+
+def _mask(where: Any, spec: TensorSpec, name: str) -> Value:
+    return broadcast_to_shape(el.as_bool(where, name), spec.shape)
+
+
+def _wide(x: Value, dtype: Any, where: str) -> Value:
+    """The operand of a sum or product: small integers and bools become 64 bits wide."""
+    own = x.spec.dtype
+    if dtype is not None:
+        return converted(x, dtype, where)
+    if dtypes.is_bool(own) or own in dtypes.SIGNED:
+        return astype(x, dtypes.int64)
+    return astype(x, dtypes.uint64) if own in dtypes.UNSIGNED else x
+
+
+# -- sums and products -------------------------------------------------------------------------------------------------
+
+
+@array_method
+@spelled
+def sum(
+    x: Any, /, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+) -> Value:
+    """Returns the sum of the elements over `axis`.
+
+    out[j] = initial + sum over i of x[i, j]
+
+    Args:     axis: axis or axes to remove; None all. dtype: that of the sum; by default integers become 64 bits wide and floats
+              stay (16-bit ones accumulate in float32). keepdims: keep the axes with size 1. initial: is added. where: which
+              elements count.
+    Raises:   ShapeError: there is no such axis.
+    Example:  >>> sum(np.ones((2, 3)), axis=0).shape
+              (3,)
+    """
+    x = _wide(to_value(x, "sum"), dtype, "sum")
+    result = _apply("sum", commands.reduce_sum, NUMERIC, x, axis, keepdims, where, 0)
+    return result if initial is None else result + initial
+
+
+@array_method
+@spelled
+def prod(
+    x: Any, /, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+) -> Value:
+    """Returns the product of the elements over `axis`; arguments as in `sum`.
+
+    Its derivative needs no division, so zeros are no trouble.
+
+    Example:  >>> prod(np.asarray([[1.0, 2.0], [3.0, 4.0]]), axis=1)
+              Array([ 2., 12.], dtype=float64)
+    """
+    x = _wide(to_value(x, "prod"), dtype, "prod")
+    result = _apply("prod", commands.reduce_prod, NUMERIC, x, axis, keepdims, where, 1)
+    return result if initial is None else result * initial
+
+
+@array_method
+@spelled
+def mean(x: Any, /, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Value:
+    """Returns the arithmetic mean over `axis`; integers become float32, 16-bit floats accumulate in float32.
+
+    Example:  >>> mean(np.asarray([1, 2, 4, 5]))
+              Array(3., dtype=float32)
+    """
+    x = to_value(x, "mean")
+    result_dtype = dtypes.to_float(x.spec.dtype) if dtype is None else to_dtype(dtype, "mean")
+    x = astype(x, dtypes.accumulator(result_dtype))
+    axes = to_axes("mean", axis, x.spec.ndim)
+    total = _apply("mean", commands.reduce_sum, NUMERIC, x, axes, keepdims, where, 0)
+    return astype(total / _count(x.spec, axes, keepdims, where, "mean"), result_dtype)
+
+
+def _count(spec: TensorSpec, axes: Shape, keepdims: bool, where: Any, name: str) -> Any:
+    """How many elements stand for one of the result: a number, or an array of numbers where a mask chooses."""
+    if where is None:
+        n = 1
+        for axis in axes:
+            n *= spec.shape[axis]
+        return float(n) if n else float_zero(spec)
+    mask = astype(_mask(where, spec, name), dtypes.real_dtype(spec.dtype))
+    return _apply(name, commands.reduce_sum, NUMERIC, mask, axes, keepdims)
+
+
+def float_zero(spec: TensorSpec) -> Value:
+    """A 0-d zero to divide by, which gives NaN or an infinity instead of an error."""
+    return ew.full(shape=(), dtype=dtypes.real_dtype(spec.dtype), value=0)
+
+
+@array_method
+@spelled
+def var(
+    x: Any, /, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, correction: float | None = None, keepdims: bool = False,
+    where: Any = None,
+) -> Value:  # fmt: skip
+    """Returns the variance over `axis`, of centred values: sum |x - mean|² / (n - ddof).
+
+    Args:     ddof, correction: what is subtracted from the number of elements; 1 estimates the variance of a population.
+              The rest as in `mean`.
+    Example:  >>> var(np.asarray([1.0, 3.0])), var(np.asarray([1.0, 3.0]), ddof=1)
+              (Array(1., dtype=float64), Array(2., dtype=float64))
+    """
+    return _variance("var", x, axis, dtype, ddof if correction is None else correction, keepdims, where)
+
+
+def _variance(name: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool, where: Any) -> Value:
+    x = to_value(x, name)
+    check_dtype(name, x.spec, *NUMERIC) if not dtypes.is_bool(x.spec.dtype) else None
+    work = dtypes.to_float(x.spec.dtype) if dtype is None else to_dtype(dtype, name)
+    x = astype(x, dtypes.accumulator(work))
+    axes = to_axes(name, axis, x.spec.ndim)
+    centred = x - mean(x, axes, keepdims=True, where=where)
+    if dtypes.is_complex(work):
+        squares = ew.real(centred) * ew.real(centred) + ew.imag(centred) * ew.imag(centred)
+        work = dtypes.real_dtype(work)
+    else:
+        squares = ew.square(centred)
+    total = _apply(name, commands.reduce_sum, NUMERIC, squares, axes, keepdims, where, 0)
+    count = _count(squares.spec, axes, keepdims, where, name)
+    if where is None and isinstance(count, float):
+        count = max_number(count - ddof) or float_zero(squares.spec)
+    elif where is not None:
+        count = el.maximum(count - ddof, 0.0)
+    return astype(total / count, work)
+
+
+def max_number(x: float) -> float:
+    """`x` where positive, else 0."""
+    return x if x > 0 else 0.0
+
+
+@array_method
+@spelled
+def std(
+    x: Any, /, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, correction: float | None = None, keepdims: bool = False,
+    where: Any = None,
+) -> Value:  # fmt: skip
+    """Returns the standard deviation over `axis`, the square root of `var`. Where it is 0, so is its derivative.
+
+    Example:  >>> std(np.asarray([1.0, 3.0]))
+              Array(1., dtype=float64)
+    """
+    return safe_sqrt(_variance("std", x, axis, dtype, ddof if correction is None else correction, keepdims, where))
+
+
+def safe_sqrt(x: Value) -> Value:
+    """The square root with the derivative 0 at 0, the least of its subgradients for lengths and deviations."""
+    zero = ew.full_like(x, 0)
+    at_zero = ew.equal(x, zero)
+    return ew.select(at_zero, zero, ew.sqrt(ew.select(at_zero, ew.full_like(x, 1), x)))
+
+
+# -- extremes ----------------------------------------------------------------------------------------------------------
+
+
+def _extreme(name: str, command: Command, pick: Any, x: Any, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Value:
+    x = to_value(x, name)
+    if dtypes.is_bool(x.spec.dtype):
+        command = commands.reduce_or if name == "max" else commands.reduce_and
+    if initial is None:
+        if where is not None:
+            raise user_error(
+                ArgumentError, name, "where= may leave no element at all.", fix=f"pass initial=..., the {name} of nothing, too."
+            )
+        return _apply(name, command, ORDERED, x, axis, keepdims, needs_elements=True)
+    check_dtype(name, x.spec, *ORDERED)
+    axes = to_axes(name, axis, x.spec.ndim)
+    start = astype(to_value(initial, name, "initial"), x.spec.dtype, name)
+    if where is not None:
+        x = ew.select(_mask(where, x.spec, name), x, broadcast_to_shape(start, x.spec.shape))
+    if 0 in [x.spec.shape[i] for i in axes]:
+        kept = tuple(1 if i in axes else n for i, n in enumerate(x.spec.shape) if keepdims or i not in axes)
+        return broadcast_to_shape(start, kept)
+    return pick(keep(command(x, axes=axes), x.spec, axes, keepdims), start)
+
+
+@array_method
+@spelled
+def max(x: Any, /, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Value:
+    """Returns the largest element over `axis`, NaN where one is. Equal ones share the derivative.
+
+    Args:     initial: is taken into account as an element, so that there always is one. where: which elements count.
+    Raises:   ShapeError: an axis is empty and `initial` is not given.
+    Example:  >>> max(np.asarray([[1, 5], [7, 2]]), axis=1)
+              Array([5, 7], dtype=int64)
+    """
+    return _extreme("max", commands.reduce_max, el.maximum, x, axis, keepdims, initial, where)
+
+
+@array_method
+@spelled
+def min(x: Any, /, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Value:
+    """Returns the smallest element over `axis`; see `max`.
+
+    Example:  >>> min(np.asarray([[1, 5], [7, 2]]), axis=1)
+              Array([1, 2], dtype=int64)
+    """
+    return _extreme("min", commands.reduce_min, el.minimum, x, axis, keepdims, initial, where)
+
+
+amax, amin = max, min
+
+
+@spelled
+def ptp(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Value:
+    """Returns the largest minus the smallest element over `axis`."""
+    return el.subtract(max(x, axis, keepdims=keepdims), min(x, axis, keepdims=keepdims))
+
+
+def _arg_extreme(name: str, command: Command, x: Any, axis: int | None, keepdims: bool) -> Value:
+    original = to_value(x, name)
+    check_dtype(name, original.spec, *ORDERED)
+    x, at = ravel_for(axis, original)
+    at = to_axis(name, at, x.spec.ndim)
+    if x.spec.shape[at] == 0:
+        raise user_error(
+            ShapeError, name, "there is no element to name.", operands={"x": original.spec}, fix="pass a non-empty axis."
+        )
+    axes = (at,) if axis is not None else tuple(range(original.spec.ndim))
+    return keep(command(x, axis=at), original.spec, axes, keepdims)
+
+
+@array_method
+@spelled
+def argmax(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Value:
+    """Returns the index (int64) of the first largest element along `axis`; None means in the flattened array.
+
+    Raises:   ShapeError: the axis is empty or does not exist.
+    Example:  >>> argmax(np.asarray([3, 9, 9]))
+              Array(1, dtype=int64)
+    """
+    return _arg_extreme("argmax", commands.argmax, x, axis, keepdims)
+
+
+@array_method
+@spelled
+def argmin(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Value:
+    """Returns the index (int64) of the first smallest element along `axis`; None means in the flattened array."""
+    return _arg_extreme("argmin", commands.argmin, x, axis, keepdims)
+
+
+# -- truth -------------------------------------------------------------------------------------------------------------
+
+ANY_DTYPE: Accepts = (lambda dtype: True, "any dtype")
+
+
+@array_method
+@spelled
+def any(x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Value:
+    """Returns whether an element is true (not 0) over `axis`; False of none.
+
+    Example:  >>> any(np.asarray([[0, 1], [0, 0]]), axis=1)
+              Array([ True, False], dtype=bool)
+    """
+    return _apply("any", commands.reduce_or, ANY_DTYPE, el.as_bool(x, "any"), axis, keepdims, where, False)
+
+
+@array_method
+@spelled
+def all(x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Value:
+    """Returns whether all elements are true (not 0) over `axis`; True of none."""
+    return _apply("all", commands.reduce_and, ANY_DTYPE, el.as_bool(x, "all"), axis, keepdims, where, True)
+
+
+@spelled
+def count_nonzero(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Value:
+    """Returns how many elements differ from 0 over `axis`."""
+    return sum(el.as_bool(x, "count_nonzero"), axis, keepdims=keepdims)
+
+
+# -- running -----------------------------------------------------------------------------------------------------------
+
+
+def _running(name: str, command: Command, x: Any, axis: int | None, dtype: Any, wide: bool) -> tuple[Value, int]:
+    x, at = ravel_for(axis, to_value(x, name))
+    x = _wide(x, dtype, name) if wide else x
+    check_dtype(name, x.spec, *(NUMERIC if wide else ORDERED))
+    at = to_axis(name, at, x.spec.ndim)
+    return command(x, axis=at), at
+
+
+@array_method
+@spelled
+def cumsum(x: Any, /, axis: int | None = None, dtype: Any = None) -> Value:
+    """Returns the sums of the elements up to each one along `axis`; None flattens first. Dtypes as in `sum`.
+
+    Example:  >>> cumsum(np.asarray([1, 2, 3]))
+              Array([1, 3, 6], dtype=int64)
+    """
+    return _running("cumsum", commands.cumsum, x, axis, dtype, True)[0]
+
+
+@array_method
+@spelled
+def cumprod(x: Any, /, axis: int | None = None, dtype: Any = None) -> Value:
+    """Returns the products of the elements up to each one along `axis`; None flattens first. Dtypes as in `prod`."""
+    return _running("cumprod", commands.cumprod, x, axis, dtype, True)[0]
+
+
+@spelled
+def cummax(x: Any, /, axis: int | None = None) -> Value:
+    """Returns the largest of the elements up to each one along `axis`; None flattens first.
+
+    Example:  >>> cummax(np.asarray([1, 3, 2]))
+              Array([1, 3, 3], dtype=int64)
+    """
+    return _running("cummax", commands.cummax, x, axis, None, False)[0]
+
+
+@spelled
+def cummin(x: Any, /, axis: int | None = None) -> Value:
+    """Returns the smallest of the elements up to each one along `axis`; None flattens first."""
+    return _running("cummin", commands.cummin, x, axis, None, False)[0]
+
+
+def _cumulative(name: str, command: Command, x: Any, axis: int | None, dtype: Any, include_initial: bool, first: int) -> Value:
+    x = to_value(x, name)
+    if axis is None and x.spec.ndim != 1:
+        raise user_error(
+            ArgumentError, name, f"axis must be given for an array of {x.spec.ndim} axes.", operands={"x": x.spec}, fix="pass axis=..."
+        )
+    result, at = _running(name, command, x, axis, dtype, True)
+    if not include_initial:
+        return result
+    shape = tuple(1 if i == at else n for i, n in enumerate(result.spec.shape))
+    return concatenate(ew.full(shape=shape, dtype=result.spec.dtype, value=first), result, axis=at)
+
+
+@spelled
+def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Value:
+    """Returns running sums along `axis`, which vectors need not name; `include_initial` starts them with 0."""
+    return _cumulative("cumulative_sum", commands.cumsum, x, axis, dtype, include_initial, 0)
+
+
+@spelled
+def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Value:
+    """Returns running products along `axis`, which vectors need not name; `include_initial` starts them with 1."""
+    return _cumulative("cumulative_prod", commands.cumprod, x, axis, dtype, include_initial, 1)
+
+
+@spelled
+def diff(x: Any, /, n: int = 1, axis: int = -1) -> Value:
+    """Returns the differences of neighbours along `axis`, `n` times over.
+
+    Example:  >>> diff(np.asarray([1, 4, 9]))
+              Array([3, 5], dtype=int64)
+    """
+    x = to_value(x, "diff")
+    at = to_axis("diff", axis, x.spec.ndim)
+    for _ in range(n):
+        size = x.spec.shape[at]
+        later, earlier = _part(x, at, 1, size), _part(x, at, 0, size - 1)
+        x = el.not_equal(later, earlier) if dtypes.is_bool(x.spec.dtype) else ew.sub(later, earlier)
+    return x
+
+
+def _part(x: Value, axis: int, start: int, stop: int) -> Value:
+    stop = stop if stop > 0 else 0
+    return x[(slice(None),) * axis + (slice(start if start < stop else stop, stop),)]

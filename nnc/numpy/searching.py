@@ -1,0 +1,399 @@
+"""Sorting, searching, selecting and counting elements.
+
+Functions whose result's shape depends on values (`nonzero`, `unique` …) need values that are known: traced values raise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.array import Array, array_method
+from nnc.commands import elementwise as ew
+from nnc.commands import indexing
+from nnc.commands import sort as commands
+from nnc.commands.elementwise import ORDERED
+from nnc.commands.promote import as_operand, promote
+from nnc.commands.rules import Value, check_dtype
+from nnc.commands.shape import slice_axis
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.numpy import elementwise as el
+from nnc.numpy import manipulation
+from nnc.numpy.creation import arange
+from nnc.numpy.operands import ravel_for, static_int, to_axis, to_shape, to_value
+from nnc.numpy.reductions import count_nonzero
+from nnc.numpy.spelling import spelled
+
+# -- order -------------------------------------------------------------------------------------------------------------
+
+
+@array_method
+@spelled
+def sort(x: Any, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Value:
+    """Returns `x` sorted along `axis`, NaN last; None flattens it first. The sort is always stable.
+
+    Raises:   ShapeError: there is no such axis.
+    Example:  >>> sort(np.asarray([3, 1, 2]), descending=True)
+              Array([3, 2, 1], dtype=int64)
+    """
+    x, at = ravel_for(axis, to_value(x, "sort"))
+    return commands.sort(x, axis=to_axis("sort", at, x.spec.ndim), descending=bool(descending))
+
+
+@array_method
+@spelled
+def argsort(x: Any, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Value:
+    """Returns the indices (int64) that sort `x` along `axis`; see `sort`.
+
+    Example:  >>> argsort(np.asarray([3, 1, 2]))
+              Array([1, 2, 0], dtype=int64)
+    """
+    x, at = ravel_for(axis, to_value(x, "argsort"))
+    return commands.argsort(x, axis=to_axis("argsort", at, x.spec.ndim), descending=bool(descending), stable=True)
+
+
+@spelled
+def lexsort(keys: Any, axis: int = -1) -> Value:
+    """Returns the indices that sort by several keys: by the last one first, ties by the one before, ….
+
+    Example:  >>> lexsort(([1, 0, 2], [5, 5, 4]))
+              Array([2, 1, 0], dtype=int64)
+    """
+    values = [to_value(key, "lexsort", "keys") for key in keys]
+    if not values:
+        raise user_error(ArgumentError, "lexsort", "there is no key.", fix="pass at least one key.")
+    order = argsort(values[0], axis)
+    for key in values[1:]:
+        step = argsort(indexing.take_along_axis(key, order, axis), axis)
+        order = indexing.take_along_axis(order, step, axis)
+    return order
+
+
+@spelled
+def top_k(x: Any, k: int, *, axis: int = -1) -> tuple[Value, Value]:
+    """Returns the `k` largest elements along `axis`, in falling order, and their indices.
+
+    Raises:   ShapeError: the axis has fewer elements.
+    Example:  >>> top_k(np.asarray([3, 9, 5]), 2)
+              (Array([9, 5], dtype=int64), Array([1, 2], dtype=int64))
+    """
+    x, k = to_value(x, "top_k"), static_int(k, "top_k", "k")
+    at = to_axis("top_k", axis, x.spec.ndim)
+    values, places = commands.top_k(manipulation.moveaxis(x, at, -1), k=k)
+    return manipulation.moveaxis(values, -1, at), manipulation.moveaxis(places, -1, at)
+
+
+@array_method
+@spelled
+def searchsorted(x1: Any, x2: Any, /, side: str = "left", sorter: Any = None) -> Value:
+    """Returns where elements of `x2` would be inserted in the sorted vector `x1`.
+
+    Args:     side: "left": before equal elements, "right": behind them. sorter: indices that sort x1, if it is not sorted.
+    Raises:   ShapeError: x1 is no vector.
+    Example:  >>> searchsorted(np.asarray([1, 3, 5]), [3, 4])
+              Array([1, 2], dtype=int64)
+    """
+    steps, values = promote(x1, x2, where="searchsorted")
+    if np.ndim(steps) != 1:
+        raise user_error(
+            ShapeError, "searchsorted", f"x1 has {np.ndim(steps)} axes.", fix="pass a sorted vector; use nnc.vmap for rows."
+        )
+    if sorter is not None:
+        steps = indexing.take(steps, sorter)
+    return commands.searchsorted(steps, values, side=side)
+
+
+@spelled
+def digitize(x: Any, bins: Any, right: bool = False) -> Value:
+    """Returns the number of the bin that holds each element: bins[i - 1] <= x < bins[i], or with `right` < and <=.
+
+    Args:     bins: a rising vector.
+    """
+    return searchsorted(bins, x, side="left" if right else "right")
+
+
+# -- taking and putting ------------------------------------------------------------------------------------------------
+
+
+@array_method
+@spelled
+def take(x: Any, indices: Any, /, axis: int | None = None, *, mode: str = "error") -> Value:
+    """Returns the elements at `indices` along `axis`; of the flattened array where it is None.
+
+    Args:     mode: what an index out of range does: "error" raises, "clip" takes the nearest, "wrap" counts modulo the size,
+              "fill" reads NaN.
+    Raises:   IndexError: an index is out of range.
+    Example:  >>> take(np.asarray([10, 20, 30]), [2, 0])
+              Array([30, 10], dtype=int64)
+    """
+    return indexing.take(to_value(x, "take"), indices, axis, mode)
+
+
+@spelled
+def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1, *, mode: str = "error") -> Value:
+    """Returns, in each row along `axis`, the elements at that row's indices.
+
+    out[i, j] = x[i, indices[i, j]]
+
+    Example:  >>> take_along_axis(np.asarray([[1, 2], [3, 4]]), np.asarray([[1], [0]]))
+              Array([[2],
+                     [3]], dtype=int64)
+    """
+    return indexing.take_along_axis(to_value(x, "take_along_axis"), indices, axis, mode)
+
+
+@spelled
+def put_along_axis(x: Any, indices: Any, values: Any, axis: int | None = -1, *, mode: str = "error") -> Value:
+    """Returns `x` with `values` at each row's indices along `axis` (NumPy writes into `x` instead)."""
+    return indexing.put_along_axis(to_value(x, "put_along_axis"), indices, values, axis, mode)
+
+
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Value:
+    """Returns, for each element, the choice of the first condition that holds, else `default`.
+
+    Raises:   ArgumentError: unequal numbers of conditions and choices.
+    """
+    if len(condlist) != len(choicelist):
+        raise user_error(
+            ArgumentError, "select", f"{len(condlist)} conditions go with {len(choicelist)} choices.", fix="pass as many of either."
+        )
+    result = default
+    for condition, choice in reversed(list(zip(condlist, choicelist, strict=True))):
+        result = el.where(condition, choice, result)
+    return to_value(result, "select")
+
+
+@spelled
+def compress(condition: Any, x: Any, axis: int | None = None) -> Value:
+    """Returns the slices of `x` along `axis` for which `condition`, a vector known while tracing, is true."""
+    x, at = ravel_for(axis, to_value(x, "compress"))
+    places = np.flatnonzero(known(condition, "compress"))
+    return manipulation.pick(x, places, to_axis("compress", at, x.spec.ndim))
+
+
+def extract(condition: Any, x: Any) -> Value:
+    """Returns the elements of `x` where `condition`, which must be known while tracing, is true."""
+    return compress(known(condition, "extract").ravel(), x)
+
+
+@spelled
+def delete(x: Any, obj: Any, axis: int | None = None) -> Value:
+    """Returns `x` without the elements at `obj` (an index, a slice or indices, known while tracing) along `axis`.
+
+    Example:  >>> delete(np.asarray([1, 2, 3]), 1)
+              Array([1, 3], dtype=int64)
+    """
+    x, at = ravel_for(axis, to_value(x, "delete"))
+    at = to_axis("delete", at, x.spec.ndim)
+    index = obj if isinstance(obj, slice) else known(obj, "delete")
+    return manipulation.pick(x, np.delete(np.arange(x.spec.shape[at]), index), at)
+
+
+@spelled
+def insert(x: Any, obj: int, values: Any, axis: int | None = None) -> Value:
+    """Returns `x` with `values` inserted before the index `obj` along `axis`; None flattens it first."""
+    x, at = ravel_for(axis, to_value(x, "insert"))
+    at = to_axis("insert", at, x.spec.ndim)
+    n, place = x.spec.shape[at], static_int(obj, "insert", "obj")
+    place = place + n if place < 0 else place
+    news = to_value(values, "insert", "values").astype(x.spec.dtype)
+    if news.spec.ndim < x.spec.ndim:
+        count = news.spec.shape[-1] if news.spec.ndim and x.spec.ndim == 1 else 1
+        sizes = tuple(count if i == at else m for i, m in enumerate(x.spec.shape))
+        news = manipulation.broadcast_to(news, sizes)
+    return manipulation.concatenate([slice_axis(x, at, 0, place), news, slice_axis(x, at, place, n)], at)
+
+
+# -- values that must be known -----------------------------------------------------------------------------------------
+
+
+def known(x: Any, where: str) -> np.ndarray[Any, Any]:
+    """The value of `x` as a NumPy array.
+
+    Raises:   TraceError: it is an abstract tracer.
+    """
+    x = as_operand(x, where)
+    value: np.ndarray[Any, Any] = x.concrete(where) if hasattr(x, "spec") else np.asarray(x)
+    return value
+
+
+@array_method
+@spelled
+def nonzero(x: Any, /, *, size: int | None = None, fill_value: Any = 0) -> tuple[Value, ...]:
+    """Returns the indices of the elements that are not 0: an array for each axis.
+
+    Args:     size: how many to return, so that traced values work: further ones are left out, missing ones are `fill_value`.
+    Raises:   TraceError: `x` is traced and `size` not given. ArgumentError: `x` is 0-d.
+    Example:  >>> nonzero(np.asarray([0, 5, 0, 6]))
+              (Array([1, 3], dtype=int64),)
+    """
+    value = to_value(x, "nonzero")
+    if not value.spec.ndim:
+        raise user_error(ArgumentError, "nonzero", "a 0-d array has no indices.", fix="use nnp.atleast_1d(x), or x != 0.")
+    if size is None:
+        return tuple(Array(np.ascontiguousarray(i)) for i in np.nonzero(value.concrete("nonzero")))
+    size = static_int(size, "nonzero", "size")
+    true = manipulation.ravel(el.as_bool(value, "nonzero"))
+    order = commands.argsort(ew.bitwise_not(true), axis=0, descending=False, stable=True)
+    taken = slice_axis(order, 0, 0, min(size, true.spec.size))
+    if size > true.spec.size:
+        taken = manipulation.pad(taken, (0, size - true.spec.size))
+    there = arange(size) < count_nonzero(true)
+    return tuple(el.where(there, i, fill_value) for i in unravel_index(taken, value.spec.shape))
+
+
+@spelled
+def flatnonzero(x: Any, *, size: int | None = None, fill_value: Any = 0) -> Value:
+    """Returns the indices, in the flattened array, of the elements that are not 0; see `nonzero`."""
+    return nonzero(manipulation.ravel(x), size=size, fill_value=fill_value)[0]
+
+
+@spelled
+def argwhere(x: Any, *, size: int | None = None, fill_value: Any = 0) -> Value:
+    """Returns the indices of the elements that are not 0, one row for each; see `nonzero`."""
+    return manipulation.stack(nonzero(x, size=size, fill_value=fill_value), axis=1)
+
+
+def unravel_index(indices: Any, shape: Any) -> tuple[Value, ...]:
+    """Returns the index along each axis of `shape` for indices of the flattened array.
+
+    Example:  >>> unravel_index(5, (2, 3))
+              (Array(1, dtype=int64), Array(2, dtype=int64))
+    """
+    rest, sizes = to_value(indices, "unravel_index", "indices"), to_shape(shape, "unravel_index")
+    found = []
+    for n in reversed(sizes[1:]):
+        found.append(rest % n)
+        rest = rest // n
+    return (rest, *reversed(found)) if sizes else ()
+
+
+def ravel_multi_index(multi_index: Sequence[Any], dims: Any) -> Value:
+    """Returns the index in the flattened array for an index along each axis of `dims`."""
+    sizes = to_shape(dims, "ravel_multi_index")
+    total: Any = 0
+    for i, index in enumerate(multi_index):
+        total = el.add(total, el.multiply(index, math.prod(sizes[i + 1 :])))
+    return to_value(total, "ravel_multi_index")
+
+
+class UniqueAll(NamedTuple):
+    """What `unique_all` returns."""
+
+    values: Value
+    indices: Value
+    inverse_indices: Value
+    counts: Value
+
+
+class UniqueCounts(NamedTuple):
+    """What `unique_counts` returns."""
+
+    values: Value
+    counts: Value
+
+
+class UniqueInverse(NamedTuple):
+    """What `unique_inverse` returns."""
+
+    values: Value
+    inverse_indices: Value
+
+
+def _unique(x: Any, where: str, axis: int | None, equal_nan: bool) -> UniqueAll:
+    value = to_value(x, where)
+    data = value.concrete(where)
+    comparable = data.astype(dtypes.accumulator(data.dtype), copy=False)
+    options: Any = {"axis": axis, "equal_nan": equal_nan}
+    _, first, inverse, counts = np.unique(comparable, return_index=True, return_inverse=True, return_counts=True, **options)
+    flat, at = ravel_for(axis, value)
+    return UniqueAll(indexing.take(flat, first, at), *(Array(np.asarray(a)) for a in (first, inverse, counts)))
+
+
+@spelled
+def unique(
+    x: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None,
+    *, equal_nan: bool = True,
+) -> Any:  # fmt: skip
+    """Returns the distinct elements of `x` (or slices along `axis`), sorted.
+
+    Args:     return_index, return_inverse, return_counts: return, too, where each occurs first, which of them each element
+              is, and how often each occurs.
+    Raises:   TraceError: `x` is traced, so the number of elements is unknown.
+    Example:  >>> unique(np.asarray([3, 1, 3]), return_counts=True)
+              (Array([1, 3], dtype=int64), Array([1, 2], dtype=int64))
+    """
+    found = _unique(x, "unique", axis, equal_nan)
+    wanted = (True, return_index, return_inverse, return_counts)
+    results = tuple(part for part, on in zip(found, wanted, strict=True) if on)
+    return results[0] if len(results) == 1 else results
+
+
+def unique_all(x: Any, /) -> UniqueAll:
+    """Returns the distinct elements, where each occurs first, which of them each element is, and how often each occurs."""
+    return _unique(x, "unique_all", None, False)
+
+
+def unique_counts(x: Any, /) -> UniqueCounts:
+    """Returns the distinct elements and how often each occurs."""
+    found = _unique(x, "unique_counts", None, False)
+    return UniqueCounts(found.values, found.counts)
+
+
+def unique_inverse(x: Any, /) -> UniqueInverse:
+    """Returns the distinct elements and which of them each element is."""
+    found = _unique(x, "unique_inverse", None, False)
+    return UniqueInverse(found.values, found.inverse_indices)
+
+
+def unique_values(x: Any, /) -> Value:
+    """Returns the distinct elements, sorted."""
+    return _unique(x, "unique_values", None, False).values
+
+
+# -- counting, membership ----------------------------------------------------------------------------------------------
+
+
+@spelled
+def isin(x: Any, test_elements: Any, *, invert: bool = False) -> Value:
+    """Returns whether each element of `x` is one of `test_elements`; with `invert`, whether it is none.
+
+    Example:  >>> isin(np.asarray([1, 2, 3]), [3, 1])
+              Array([ True, False,  True], dtype=bool)
+    """
+    x, tests = promote(x, test_elements, where="isin")
+    check_dtype("isin", to_value(x, "isin").spec, *ORDERED)
+    tests = sort(tests, axis=None)
+    n = tests.spec.size
+    if not n:
+        found = ew.full(shape=np.shape(x), dtype=dtypes.bool_, value=False)
+    else:
+        place = el.minimum(commands.searchsorted(tests, x, side="left"), n - 1)
+        found = el.equal(indexing.take(tests, place), x)
+    return ew.bitwise_not(found) if invert else found
+
+
+@spelled
+def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Value:
+    """Returns how often each of 0, 1, 2, … occurs in a vector of integers, or the sum of its weights.
+
+    Args:     length: size of the result, so that traced values work; else the largest element + 1, at least `minlength`.
+    Raises:   IndexError: an element is not below `length`. ArgumentError: an element is negative.
+    Example:  >>> bincount(np.asarray([1, 1, 3]))
+              Array([0, 2, 0, 1], dtype=int64)
+    """
+    x = to_value(x, "bincount")
+    if length is None:
+        data = x.concrete("bincount")
+        if data.size and data.min() < 0:
+            raise user_error(
+                ArgumentError, "bincount", f"element {data.min()} is negative.", operands={"x": x.spec}, fix="count numbers of 0 or more."
+            )
+        length = max(int(minlength), int(data.max()) + 1 if data.size else 0)
+    dtype = dtypes.int64 if weights is None else to_value(weights, "bincount").spec.dtype
+    counts = ew.full(shape=(static_int(length, "bincount", "length"),), dtype=dtype, value=0)
+    return counts.at[x].add(1 if weights is None else weights)

@@ -1,0 +1,121 @@
+"""Special functions, and sums by segment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nnc import dtypes
+from nnc.commands import elementwise as ew
+from nnc.commands.elementwise import FLOAT, INEXACT
+from nnc.commands.promote import astype, broadcast, promote
+from nnc.commands.reduce import reduce_max, reduce_sum
+from nnc.commands.rules import Value, check_dtype
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.numpy import elementwise as el
+from nnc.numpy.operands import Axis, keep, static_int, to_axes, to_value
+from nnc.numpy.spelling import spelled
+from nnc.numpy.types import iinfo
+
+
+def erf(x: Any, /) -> Value:
+    """Returns the error function, 2/√π · the integral of exp(-t²) from 0 to x.
+
+    Example:  >>> erf(0.0)
+              Array(0., dtype=float32)
+    """
+    return el.call("erf", ew.erf, FLOAT, dtypes.to_float, x)
+
+
+def erfc(x: Any, /) -> Value:
+    """Returns 1 - erf(x), exact for large x."""
+    return el.call("erfc", ew.erfc, FLOAT, dtypes.to_float, x)
+
+
+@spelled
+def logsumexp(x: Any, /, axis: Axis = None, b: Any = None, *, keepdims: bool = False) -> Value:
+    """Returns log(sum of b · exp(x)) over `axis`, without overflow.
+
+    The largest element, which is factored out, is a constant for the derivative.
+
+    Args:     b: factors, by default 1.
+    Example:  >>> logsumexp(np.asarray([1000.0, 1000.0]))
+              Array(1000.69314718, dtype=float64)
+    """
+    (x,) = promote(x, where="logsumexp", to=dtypes.to_float)
+    x = to_value(x, "logsumexp")
+    check_dtype("logsumexp", x.spec, *INEXACT)
+    if b is not None:
+        x, b = broadcast(x, astype(to_value(b, "logsumexp", "b"), x.spec.dtype), where="logsumexp")
+        x = el.where(el.equal(b, 0), -float("inf"), x)
+    axes = to_axes("logsumexp", axis, x.spec.ndim)
+    if any(x.spec.shape[i] == 0 for i in axes):
+        empty = reduce_sum(x, axes=axes)
+        return keep(ew.full(shape=empty.spec.shape, dtype=x.spec.dtype, value=-float("inf")), x.spec, axes, keepdims)
+    magnitude = ew.real(x) if dtypes.is_complex(x.spec.dtype) else x
+    top = keep(reduce_max(ew.stop_gradient(magnitude), axes=axes), x.spec, axes, True)
+    top = astype(el.where(ew.isfinite(top), top, 0), x.spec.dtype)
+    terms = ew.exp(x - top)
+    total = keep(reduce_sum(terms if b is None else b * terms, axes=axes), x.spec, axes, True)
+    nothing = ew.equal(total, ew.full_like(total, 0))  # log 0: its value is -inf, its derivative 0
+    logarithm = ew.log(ew.select(nothing, ew.full_like(total, 1), total)) + top
+    result = el.where(nothing, -float("inf"), logarithm)
+    return result if keepdims else reduce_sum(result, axes=axes)
+
+
+# -- segments ----------------------------------------------------------------------------------------------------------
+
+
+def _segment(name: str, method: str, start: Callable[[dtypes.DType], Any], doc: str) -> Callable[..., Value]:
+    """`x.at[segment_ids].method(data)` on rows that hold what changes no result."""
+
+    def function(data: Any, segment_ids: Any, num_segments: int | None = None, *, mode: str = "error") -> Value:
+        rows, ids = to_value(data, name, "data"), to_value(segment_ids, name, "segment_ids")
+        if ids.spec.ndim != 1 or not rows.spec.ndim or rows.spec.shape[0] != ids.spec.shape[0]:
+            raise user_error(
+                ShapeError, name, "segment_ids must be a vector with an entry for each row of data.",
+                operands={"data": rows.spec, "segment_ids": ids.spec}, fix="make its size that of axis 0 of data.",
+            )  # fmt: skip
+        if num_segments is None:
+            known = ids.concrete(f"{name}(num_segments)")
+            num_segments = int(known.max()) + 1 if known.size else 0
+        n = static_int(num_segments, name, "num_segments")
+        if n < 0:
+            raise user_error(ArgumentError, name, f"num_segments is {n}.", fix="give the number of segments, 0 or more.")
+        dtype = rows.spec.dtype
+        empty = ew.full(shape=(n, *rows.spec.shape[1:]), dtype=dtype, value=start(dtype))
+        result: Value = getattr(empty.at[ids], method)(rows, mode=mode)
+        return result
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return spelled(function)
+
+
+def _lowest(dtype: dtypes.DType) -> Any:
+    return -float("inf") if dtypes.is_float(dtype) else iinfo(dtype).min
+
+
+def _highest(dtype: dtypes.DType) -> Any:
+    return float("inf") if dtypes.is_float(dtype) else iinfo(dtype).max
+
+
+segment_sum = _segment(
+    "segment_sum", "add", lambda dtype: 0,
+    """Returns the sum of the rows of each segment: out[s] = sum of data[i] where segment_ids[i] = s.
+
+    Args:     data: (n, ...). segment_ids: n integers. num_segments: how many segments there are; may be left out where the ids
+              are known. mode: what an id out of range does: "error" raises, "drop" leaves its row out.
+    Returns:  (num_segments, ...).
+    Raises:   IndexError: an id is out of range. TraceError: traced ids without `num_segments`.
+    Example:  >>> nnp.segment_sum(np.asarray([1.0, 2.0, 4.0]), np.asarray([0, 0, 2]), 3)
+              Array([3., 0., 4.], dtype=float64)
+    """,
+)  # fmt: skip
+segment_prod = _segment("segment_prod", "multiply", lambda dtype: 1, "Returns the product of the rows of each segment, 1 of none; see `segment_sum`.")
+segment_max = _segment(
+    "segment_max", "max", _lowest, "Returns the largest of each segment, the least value (-inf) of none; see `segment_sum`."
+)
+segment_min = _segment(
+    "segment_min", "min", _highest, "Returns the smallest of each segment, the greatest value (inf) of none; see `segment_sum`."
+)

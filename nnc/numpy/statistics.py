@@ -1,0 +1,395 @@
+"""Averages, quantiles, histograms, and reductions that leave NaN out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands import elementwise as ew
+from nnc.commands.promote import astype, broadcast_to_shape, promote
+from nnc.commands.rules import Value
+from nnc.commands.sort import sort
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.numpy import elementwise as el
+from nnc.numpy import reductions as red
+from nnc.numpy.contractions import matmul
+from nnc.numpy.creation import linspace
+from nnc.numpy.manipulation import concatenate, moveaxis, ravel, reshape
+from nnc.numpy.operands import Axis, static_int, to_axes, to_axis, to_value
+from nnc.numpy.searching import bincount, searchsorted, take, take_along_axis
+from nnc.numpy.spelling import spelled
+
+# -- averages ----------------------------------------------------------------------------------------------------------
+
+
+@spelled
+def average(x: Any, axis: Axis = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
+    """Returns the weighted mean over `axis`.
+
+    out[j] = sum over i of w[i, j] · x[i, j] / sum over i of w[i, j]
+
+    Args:     weights: of the shape of `x`, or a vector along one axis. returned: return the sum of the weights, too.
+    Raises:   ShapeError: the weights fit neither.
+    Example:  >>> average(np.asarray([1.0, 4.0]), weights=[2, 1])
+              Array(2., dtype=float64)
+    """
+    x = to_value(x, "average")
+    if weights is None:
+        mean = red.mean(x, axis, keepdims=keepdims)
+        count = ew.full_like(mean, x.spec.size // max(1, mean.spec.size))
+        return (mean, count) if returned else mean
+    w = to_value(weights, "average", "weights")
+    if w.spec.shape != x.spec.shape:
+        axes = to_axes("average", axis, x.spec.ndim)
+        if axis is None or tuple(x.spec.shape[i] for i in axes) != w.spec.shape:
+            raise user_error(
+                ShapeError, "average", "the weights have neither the shape of x nor that of its axis.",
+                operands={"x": x.spec, "weights": w.spec}, fix="give a weight for each element, or pass axis=... for a vector.",
+            )  # fmt: skip
+        rising = w.transpose(sorted(range(len(axes)), key=axes.__getitem__))
+        w = reshape(rising, tuple(n if i in axes else 1 for i, n in enumerate(x.spec.shape)))
+    x, w = promote(x, w, where="average", to=dtypes.to_float)
+    w = broadcast_to_shape(to_value(w, "average"), np.shape(x))
+    total = red.sum(w, axis, keepdims=keepdims)
+    mean = red.sum(x * w, axis, keepdims=keepdims) / total
+    return (mean, total) if returned else mean
+
+
+@spelled
+def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None) -> Value:
+    """Returns the covariance matrix of variables, one in each row (each column unless `rowvar`).
+
+    Args:     y: more variables. bias, ddof: divide by n with bias, by n - 1 without, or by n - ddof.
+    Example:  >>> cov(np.asarray([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
+              Array([[ 1., -1.],
+                     [-1.,  1.]], dtype=float64)
+    """
+    x = _variables(m, rowvar)
+    if y is not None:
+        x = concatenate([x, _variables(y, rowvar)])
+    n = x.spec.shape[1] - ((0 if bias else 1) if ddof is None else ddof)
+    centred = x - red.mean(x, 1, keepdims=True)
+    product = matmul(centred, el.conj(centred).T) * (1 / n if n > 0 else math.nan)
+    return reshape(product, ()) if product.spec.size == 1 else product
+
+
+def _variables(m: Any, rowvar: bool) -> Value:
+    (x,) = promote(m, where="cov", to=dtypes.to_float)
+    x = to_value(x, "cov")
+    if x.spec.ndim > 2:
+        raise user_error(ShapeError, "cov", "there are more than two axes.", operands={"m": x.spec}, fix="pass a matrix.")
+    if x.spec.ndim < 2:
+        return reshape(x, (1, -1)) if x.spec.size else reshape(x, (1, 0))
+    return x if rowvar else x.T
+
+
+@spelled
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Value:
+    """Returns the correlation coefficients of variables; arguments as in `cov`."""
+    c = cov(x, y, rowvar)
+    if not c.spec.ndim:
+        return c / c
+    deviation = el.sqrt(el.real(c.diagonal()))
+    return c / deviation[:, None] / deviation[None, :]
+
+
+# -- quantiles ---------------------------------------------------------------------------------------------------------
+
+METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
+
+
+def _quantile(name: str, x: Any, q: Any, axis: Axis, method: str, keepdims: bool, skip_nan: bool) -> Value:
+    """Sorts and interpolates between the neighbours of the place q · (n - 1); n counts what is not NaN where `skip_nan`."""
+    if method not in METHODS:
+        raise user_error(ArgumentError, name, f"there is no method {method!r}.", fix=f"use one of {', '.join(METHODS)}.")
+    (x,) = promote(x, where=name, to=dtypes.to_float)
+    x = to_value(x, name)
+    if not dtypes.is_float(x.spec.dtype):
+        raise user_error(ArgumentError, name, f"{x.spec.dtype.name} has no order.", operands={"x": x.spec}, fix="pass real numbers.")
+    dtype, shape = x.spec.dtype, x.spec.shape
+    x = astype(x, dtypes.accumulator(dtype))
+    q = astype(to_value(q, name, "q"), x.spec.dtype)
+    if not hasattr(q, "trace"):
+        values = q.concrete(name)
+        if ((values < 0) | (values > 1)).any():
+            raise user_error(ArgumentError, name, f"q lies outside the range: {values}.", fix="choose q from 0 to 1 (percentiles: 100).")
+    axes = to_axes(name, axis, len(shape))
+    rest = [i for i in range(len(shape)) if i not in axes]
+    outer = tuple(shape[i] for i in rest)
+    n = math.prod(shape[i] for i in axes)
+    if not n:
+        raise user_error(ShapeError, name, "it has no value over an axis of size 0.", operands={"x": x.spec}, fix="pass elements.")
+    rows = sort(reshape(x.transpose((*rest, *axes)), (*outer, n)), axis=len(outer), descending=False)
+    nans = red.count_nonzero(ew.isnan(rows), -1)
+    flat_q = ravel(q)
+    last = astype(n - nans - 1 if skip_nan else nans * 0 + (n - 1), x.spec.dtype)
+    place = flat_q * el.maximum(last, 0.0)[..., None]
+    low, high = el.floor(place), el.ceil(place)
+    if method == "nearest":
+        low = high = el.round(place)
+    below = take_along_axis(rows, low.astype(dtypes.int64), axis=-1)
+    above = take_along_axis(rows, high.astype(dtypes.int64), axis=-1)
+    part = {"lower": 0.0, "higher": 1.0, "nearest": 0.0, "midpoint": 0.5}.get(method)
+    weight = place - low if part is None else part * (high - low)
+    found = below + el.where(el.equal(below, above), 0, above - below) * weight
+    bad = el.equal(nans, n) if skip_nan else el.greater(nans, 0)
+    found = astype(el.where(bad[..., None], math.nan, found), dtype)
+    kept = tuple(1 if i in axes else m for i, m in enumerate(shape)) if keepdims else outer
+    return reshape(moveaxis(found, -1, 0), (*q.spec.shape, *kept))
+
+
+@spelled
+def quantile(x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Value:
+    """Returns quantiles over `axis`; NaN where an element is.
+
+    Args:     q: numbers from 0 (least) to 1 (greatest); its axes come first in the result. method: "linear" between the two
+              neighbours, or "lower", "higher", "nearest" or "midpoint" of them.
+    Raises:   ArgumentError: q lies outside [0, 1].
+    Example:  >>> quantile(np.asarray([1.0, 2.0, 4.0]), [0.0, 0.75])
+              Array([1., 3.], dtype=float64)
+    """
+    return _quantile("quantile", x, q, axis, method, keepdims, False)
+
+
+@spelled
+def percentile(x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Value:
+    """Returns percentiles over `axis`: quantiles with q from 0 to 100."""
+    return _quantile("percentile", x, el.divide(q, 100), axis, method, keepdims, False)
+
+
+@spelled
+def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Value:
+    """Returns the middle of the sorted elements over `axis`, or the mean of the two middle ones.
+
+    Example:  >>> median(np.asarray([1, 9, 3, 4]))
+              Array(3.5, dtype=float32)
+    """
+    return _quantile("median", x, 0.5, axis, "linear", keepdims, False)
+
+
+@spelled
+def nanquantile(x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Value:
+    """Returns quantiles of the elements that are not NaN; see `quantile`."""
+    return _quantile("nanquantile", x, q, axis, method, keepdims, True)
+
+
+@spelled
+def nanpercentile(x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Value:
+    """Returns percentiles of the elements that are not NaN; see `percentile`."""
+    return _quantile("nanpercentile", x, el.divide(q, 100), axis, method, keepdims, True)
+
+
+@spelled
+def nanmedian(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Value:
+    """Returns the median of the elements that are not NaN; see `median`."""
+    return _quantile("nanmedian", x, 0.5, axis, "linear", keepdims, True)
+
+
+# -- without NaN -------------------------------------------------------------------------------------------------------
+
+
+def _without_nan(x: Any, where: str, fill: Any) -> tuple[Value, Value | None]:
+    """`x` with `fill` for NaN, and which elements are none (None: all of them, as of integers)."""
+    x = to_value(x, where)
+    if not dtypes.is_inexact(x.spec.dtype):
+        return x, None
+    bad = ew.isnan(x)
+    return ew.select(bad, ew.full_like(x, fill), x), ew.bitwise_not(bad)
+
+
+@spelled
+def nansum(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Value:
+    """Returns the sum of the elements that are not NaN.
+
+    Example:  >>> nansum(np.asarray([1.0, np.nan]))
+              Array(1., dtype=float64)
+    """
+    return red.sum(_without_nan(x, "nansum", 0)[0], axis, dtype, keepdims=keepdims)
+
+
+@spelled
+def nanprod(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Value:
+    """Returns the product of the elements that are not NaN."""
+    return red.prod(_without_nan(x, "nanprod", 1)[0], axis, dtype, keepdims=keepdims)
+
+
+@spelled
+def nanmean(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Value:
+    """Returns the mean of the elements that are not NaN; NaN of none."""
+    values, there = _without_nan(x, "nanmean", 0)
+    return red.mean(values, axis, dtype, keepdims=keepdims, where=there)
+
+
+@spelled
+def nanvar(x: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Value:
+    """Returns the variance of the elements that are not NaN."""
+    values, there = _without_nan(x, "nanvar", 0)
+    return red.var(values, axis, dtype, ddof=ddof, keepdims=keepdims, where=there)
+
+
+@spelled
+def nanstd(x: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Value:
+    """Returns the standard deviation of the elements that are not NaN."""
+    values, there = _without_nan(x, "nanstd", 0)
+    return red.std(values, axis, dtype, ddof=ddof, keepdims=keepdims, where=there)
+
+
+def _nan_extreme(name: str, x: Any, axis: Axis, keepdims: bool, fill: float) -> Value:
+    values, there = _without_nan(x, name, fill)
+    reduce = red.max if name == "nanmax" else red.min
+    result = reduce(values, axis, keepdims=keepdims)
+    return result if there is None else el.where(red.any(there, axis, keepdims=keepdims), result, math.nan)
+
+
+@spelled
+def nanmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Value:
+    """Returns the largest of the elements that are not NaN; NaN of none."""
+    return _nan_extreme("nanmax", x, axis, keepdims, -math.inf)
+
+
+@spelled
+def nanmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Value:
+    """Returns the smallest of the elements that are not NaN; NaN of none."""
+    return _nan_extreme("nanmin", x, axis, keepdims, math.inf)
+
+
+@spelled
+def nanargmax(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Value:
+    """Returns the index of the largest of the elements that are not NaN; 0 of none."""
+    return red.argmax(_without_nan(x, "nanargmax", -math.inf)[0], axis, keepdims=keepdims)
+
+
+@spelled
+def nanargmin(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Value:
+    """Returns the index of the smallest of the elements that are not NaN; 0 of none."""
+    return red.argmin(_without_nan(x, "nanargmin", math.inf)[0], axis, keepdims=keepdims)
+
+
+@spelled
+def nancumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Value:
+    """Returns running sums in which NaN counts as 0."""
+    return red.cumsum(_without_nan(x, "nancumsum", 0)[0], axis, dtype)
+
+
+@spelled
+def nancumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Value:
+    """Returns running products in which NaN counts as 1."""
+    return red.cumprod(_without_nan(x, "nancumprod", 1)[0], axis, dtype)
+
+
+# -- curves and histograms ---------------------------------------------------------------------------------------------
+
+
+@spelled
+def histogram_bin_edges(x: Any, bins: Any = 10, range: Any = None) -> Value:
+    """Returns the edges of `bins` equal bins from the least to the greatest element, or over `range`; or `bins` itself."""
+    x = to_value(x, "histogram")
+    if np.ndim(bins):
+        return to_value(bins, "histogram", "bins")
+    low, high = (red.min(x), red.max(x)) if range is None and x.spec.size else (0.0, 1.0) if range is None else range
+    low, high = promote(low, high, where="histogram", to=dtypes.to_float)
+    flat = el.equal(low, high)
+    return linspace(el.where(flat, low - 0.5, low), el.where(flat, high + 0.5, high), static_int(bins, "histogram", "bins") + 1)
+
+
+@spelled
+def histogram(x: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None) -> tuple[Value, Value]:
+    """Returns how many elements lie in each bin, and the bins' edges.
+
+    Args:     bins: how many equal bins, or their edges. range: (least, greatest) edge. density: divide by number and width.
+              weights: count elements so often.
+    Example:  >>> histogram(np.asarray([1.0, 2.0, 2.0]), bins=[0, 2, 3])[0]
+              Array([1, 2], dtype=int64)
+    """
+    x = ravel(x)
+    edges = histogram_bin_edges(x, bins, range)
+    n = edges.spec.size - 1
+    place = searchsorted(edges, x, side="right")
+    place = el.where(el.equal(x, edges[-1]), n, place)
+    counts = bincount(place, None if weights is None else ravel(weights), length=n + 2)[1 : n + 1]
+    if density:
+        counts = counts / red.sum(counts) / red.diff(edges)
+    return counts, edges
+
+
+@spelled
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Value:
+    """Returns the values at `x` of the broken line through the points (xp, fp).
+
+    Args:     xp: rising. left, right: values outside of xp, by default those at its ends.
+    Example:  >>> interp(np.asarray([0.5, 9.0]), np.asarray([0.0, 1.0]), np.asarray([10.0, 20.0]))
+              Array([15., 20.], dtype=float64)
+    """
+    x, xp, fp = (to_value(v, "interp") for v in promote(x, xp, fp, where="interp", to=dtypes.to_float))
+    if xp.spec.ndim != 1 or fp.spec.shape != xp.spec.shape or not xp.spec.size:
+        raise user_error(
+            ShapeError, "interp", "xp and fp must be vectors of one length, not empty.", operands={"xp": xp.spec, "fp": fp.spec},
+            fix="give one value for each point.",
+        )  # fmt: skip
+    n = xp.spec.size
+    above = el.clip(searchsorted(xp, x, side="right"), 1, max(n - 1, 1)) if n > 1 else searchsorted(xp, x) * 0
+    below = el.maximum(above - 1, 0)
+    x0, x1, y0, y1 = take(xp, below), take(xp, above), take(fp, below), take(fp, above)
+    flat = el.equal(x1, x0)
+    value = y0 + el.where(flat, 0, (x - x0) / el.where(flat, 1, x1 - x0)) * (y1 - y0)
+    value = el.where(el.less(x, xp[0]), fp[0] if left is None else left, value)
+    return el.where(el.greater(x, xp[-1]), fp[-1] if right is None else right, value)
+
+
+@spelled
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Value:
+    """Returns the area below the broken line `y` along `axis`.
+
+    Args:     x: the places of the points; by default they are `dx` apart.
+    """
+    y = moveaxis(to_value(y, "trapezoid", "y"), to_axis("trapezoid", axis, np.ndim(y)), -1)
+    if x is not None:
+        places = to_value(x, "trapezoid")
+        dx = red.diff(places if places.spec.ndim == 1 else moveaxis(places, axis, -1))
+    return red.sum((y[..., 1:] + y[..., :-1]) * dx / 2, -1)
+
+
+def polyval(p: Any, x: Any) -> Value:
+    """Returns the value at `x` of the polynomial with coefficients `p`, the highest power first (Horner's scheme).
+
+    Example:  >>> polyval(np.asarray([1, 0, 2]), 3)
+              Array(11, dtype=int64)
+    """
+    p, x = to_value(p, "polyval", "p"), to_value(x, "polyval")
+    total: Value = ew.full_like(x, 0)
+    for i in range(p.spec.shape[0]):
+        total = total * x + p[i]
+    return total
+
+
+def cross(a: Any, b: Any, /, *, axis: int = -1) -> Value:
+    """Returns the cross product of vectors of three elements along `axis`.
+
+    Raises:   ShapeError: the axis has another size.
+    Example:  >>> cross(np.asarray([1, 0, 0]), np.asarray([0, 1, 0]))
+              Array([0, 0, 1], dtype=int64)
+    """
+    values = [to_value(x, "cross") for x in promote(a, b, where="cross")]
+    for x in values:
+        if x.spec.shape[to_axis("cross", axis, x.spec.ndim)] != 3:
+            raise user_error(ShapeError, "cross", f"axis {axis} must have size 3.", operands={"x": x.spec}, fix="pass 3-vectors.")
+    (a0, a1, a2), (b0, b1, b2) = ([take(x, i, axis=axis) for i in (0, 1, 2)] for x in values)
+    parts = (a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0)
+    return moveaxis(concatenate([part[None] for part in parts]), 0, axis)
+
+
+def kron(a: Any, b: Any) -> Value:
+    """Returns the Kronecker product: each element of `a` times all of `b`, as blocks.
+
+    Example:  >>> kron(np.asarray([1, 2]), np.asarray([1, 1]))
+              Array([1, 1, 2, 2], dtype=int64)
+    """
+    a, b = (to_value(x, "kron") for x in promote(a, b, where="kron"))
+    ndim = max(a.spec.ndim, b.spec.ndim)
+    of_a, of_b = ((1,) * (ndim - x.spec.ndim) + x.spec.shape for x in (a, b))
+    wide_a = reshape(a, tuple(n for size in of_a for n in (size, 1)))
+    wide_b = reshape(b, tuple(n for size in of_b for n in (1, size)))
+    return reshape(wide_a * wide_b, tuple(m * n for m, n in zip(of_a, of_b, strict=True)))

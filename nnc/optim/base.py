@@ -1,0 +1,191 @@
+"""The protocol of optimizers, how they chain, and how they walk over pytrees.
+
+Only floating-point and complex leaves are updated. Integer arrays, strings, functions and None stay as they are. Arithmetic
+on 16-bit floats is done in float32, and each update has the dtype of its gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from nnc import dtypes, tree
+from nnc.array import asarray
+from nnc.commands.promote import as_operand, astype
+from nnc.commands.rules import Value
+from nnc.errors import ArgumentTypeError, ShapeError, user_error
+from nnc.optim.arguments import Scalar, check_params, check_state, is_trainable
+
+
+class Init(Protocol):
+    """What makes the first state for parameters."""
+
+    def __call__(self, params: Any) -> Any:
+        """The state before the first update."""
+
+
+class Update(Protocol):
+    """What makes updates of gradients."""
+
+    def __call__(self, updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        """The updates and the next state."""
+
+
+class GradientTransformation(NamedTuple):
+    """Two pure functions that make an optimizer.
+
+    `init(params) -> state` makes a pytree of arrays. `update(updates, state, params=None) -> (updates, state)` takes gradients
+    (or the updates of an earlier transformation) and returns what is to be added to the parameters. Both can be traced, so a
+    training step compiles as a whole.
+
+    Example:
+        >>> optimizer = nnc.optim.sgd(0.5)
+        >>> params = {"w": nnp.asarray([1.0, 2.0])}
+        >>> updates, state = optimizer.update({"w": nnp.asarray([1.0, -1.0])}, optimizer.init(params), params)
+        >>> nnc.optim.apply_updates(params, updates)
+        {'w': Array([0.5, 2.5], dtype=float32)}
+    """
+
+    init: Init
+    update: Update
+
+
+class EmptyState(NamedTuple):
+    """The state of a transformation that has none."""
+
+
+def stateless(where: str, update: Callable[[Any, Any], Any]) -> GradientTransformation:
+    """The transformation whose updates are `update(updates, params)`."""
+
+    def init_fn(params: Any) -> EmptyState:
+        return EmptyState()
+
+    def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        check_state(where, state, EmptyState)
+        return update(updates, params), state
+
+    return GradientTransformation(init_fn, update_fn)
+
+
+def identity() -> GradientTransformation:
+    """The transformation that changes nothing.
+
+    Example:  >>> nnc.optim.identity().update(1.0, nnc.optim.identity().init(1.0))
+              (1.0, EmptyState())
+    """
+    return stateless("identity", lambda updates, params: updates)
+
+
+def chain(*transformations: GradientTransformation) -> GradientTransformation:
+    """Applies transformations one after the other; the state is the tuple of their states.
+
+    Args:     transformations: the first receives the gradients, the last gives the updates.
+    Raises:   ArgumentTypeError: one is no GradientTransformation.
+    Example:  >>> optimizer = nnc.optim.chain(nnc.optim.clip_by_global_norm(1.0), nnc.optim.sgd(0.1))
+              >>> optimizer.update(nnp.asarray([3.0, 4.0]), optimizer.init(nnp.zeros(2)))[0]
+              Array([-0.06      , -0.08      ], dtype=float32)
+    """
+    for i, transformation in enumerate(transformations):
+        if not isinstance(transformation, GradientTransformation):
+            raise user_error(
+                ArgumentTypeError, "chain", f"argument {i} is {transformation!r}, not a GradientTransformation.",
+                fix="pass what functions such as nnc.optim.clip(1.0) return, not the functions themselves, and no list.",
+            )  # fmt: skip
+
+    def init_fn(params: Any) -> tuple[Any, ...]:
+        return tuple(transformation.init(params) for transformation in transformations)
+
+    def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        check_state("chain", state, tuple)
+        if len(state) != len(transformations):
+            raise user_error(
+                ArgumentTypeError, "chain", f"its state has {len(state)} parts for {len(transformations)} transformations.",
+                fix="make the state with this optimizer's own init(params).",
+            )  # fmt: skip
+        states = []
+        for transformation, part in zip(transformations, state, strict=True):
+            updates, part = transformation.update(updates, part, params)
+            states.append(part)
+        return updates, tuple(states)
+
+    return GradientTransformation(init_fn, update_fn)
+
+
+def apply_updates(params: Any, updates: Any) -> Any:
+    """The parameters plus their updates; every leaf keeps the dtype that it has in `params`.
+
+    Args:     params: a pytree. updates: a pytree of the same structure and shapes. Leaves of `params` that are not
+              floating-point stay as they are.
+    Raises:   TreeError, ShapeError: the two do not match; every differing path is listed.
+    Example:  >>> nnc.optim.apply_updates({"w": nnp.ones(2), "name": "a"}, {"w": nnp.ones(2), "name": "a"})
+              {'w': Array([2., 2.], dtype=float32), 'name': 'a'}
+    """
+    check_params("apply_updates", params)
+
+    def add(p: Value, u: Any) -> Value:
+        wide = widen(p)
+        return astype(wide + astype(as_operand(u), wide.dtype), p.dtype)
+
+    return map_trainable("apply_updates", add, "params", params, updates=updates)
+
+
+# -- walking over trees ------------------------------------------------------------------------------------------------
+
+
+def map_trainable(where: str, function: Callable[..., Any], name: str, first: Any, **others: Any) -> Any:
+    """Applies `function` to the trainable leaves of `first` and those beside them in the other trees.
+
+    Raises:   TreeError: structures differ. ShapeError: shapes of corresponding leaves differ.
+    """
+    leaves, treedef = tree.flatten(first)
+    columns = []
+    for other_name, other in others.items():
+        other_leaves, other_treedef = tree.flatten(other)
+        if other_treedef != treedef:
+            raise tree.tree_mismatch(where, name, first, other_name, other)
+        columns.append(other_leaves)
+    results = []
+    for i, (leaf, *rest) in enumerate(zip(leaves, *columns, strict=True)):
+        if not is_trainable(leaf):
+            results.append(leaf)
+            continue
+        x = asarray(leaf)
+        for other_name, other_leaf in zip(others, rest, strict=True):
+            if getattr(other_leaf, "shape", ()) != x.shape:
+                raise _shape_error(where, name, first, i, x, other_name, other_leaf)
+        results.append(function(x, *rest))
+    return tree.unflatten(treedef, results)
+
+
+def _shape_error(where: str, name: str, first: Any, i: int, x: Value, other_name: str, other: Any) -> ShapeError:
+    path = tree.flatten_with_path(first)[i][0]
+    return user_error(
+        ShapeError, where, f"{name} and {other_name} differ in shape at {path or 'the root'}.",
+        operands={name: x.spec, other_name: getattr(other, "spec", repr(other))},
+        fix="take the gradient with respect to these parameters, and the state from init of these parameters.",
+    )  # fmt: skip
+
+
+def make_state(where: str, function: Callable[[Value], Value], params: Any) -> Any:
+    """A tree like `params` with `function` of each trainable leaf; integer leaves become zeros, so that nothing is shared."""
+    check_params(where, params)
+
+    def fill(leaf: Any) -> Any:
+        if is_trainable(leaf):
+            return function(asarray(leaf))
+        return asarray(leaf) * 0 if tree.is_array(leaf) and not dtypes.is_bool(asarray(leaf).dtype) else leaf
+
+    return tree.map(fill, params)
+
+
+# -- arithmetic --------------------------------------------------------------------------------------------------------
+
+
+def widen(x: Value) -> Value:
+    """`x` in the dtype in which arithmetic is done: float32 for the 16-bit floats."""
+    return astype(x, dtypes.accumulator(x.dtype))
+
+
+def number(value: Scalar, dtype: dtypes.DType) -> Any:
+    """A hyperparameter as a factor that does not change `dtype`: Python numbers are weak, arrays are converted."""
+    return value if isinstance(value, (int, float)) else astype(as_operand(value), dtypes.real_dtype(dtype))

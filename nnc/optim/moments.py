@@ -1,0 +1,280 @@
+"""Transformations that divide updates by running estimates of their moments: Adam, AMSGrad, RMSProp.
+
+Moments are kept in the parameter's dtype, or in float32 for 16-bit floats, whose own precision loses the small changes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import nnc.numpy as nnp
+from nnc import dtypes
+from nnc.array import Array
+from nnc.commands.promote import astype
+from nnc.commands.rules import Value
+from nnc.numpy.spelling import spelled
+from nnc.optim.arguments import Scalar, check_scalar, check_state
+from nnc.optim.base import GradientTransformation, make_state, map_trainable, number, widen
+from nnc.optim.clipping import squared_magnitude
+from nnc.optim.transforms import zero_count, zeros_for
+
+
+class ScaleByAdamState(NamedTuple):
+    """Count of updates, first and second moment."""
+
+    count: Any
+    mu: Any
+    nu: Any
+
+
+class ScaleByAmsgradState(NamedTuple):
+    """Count of updates, first and second moment, the greatest second moment so far."""
+
+    count: Any
+    mu: Any
+    nu: Any
+    nu_max: Any
+
+
+class ScaleByRmsState(NamedTuple):
+    """Count of updates and second moment."""
+
+    count: Any
+    nu: Any
+
+
+class ScaleByStddevState(NamedTuple):
+    """Count of updates, first and second moment."""
+
+    count: Any
+    mu: Any
+    nu: Any
+
+
+# -- moments -----------------------------------------------------------------------------------------------------------
+
+
+def _zeros(where: str, params: Any, dtype: Any = None) -> Any:
+    return make_state(where, lambda p: zeros_for(p, dtype), params)
+
+
+def _filled_squares(where: str, params: Any, value: float) -> Any:
+    def fill(p: Value) -> Array:
+        return Array(np.full(p.shape, value, dtypes.real_dtype(dtypes.accumulator(p.dtype))))
+
+    return make_state(where, fill, params)
+
+
+def _first_moment(where: str, decay: Scalar, updates: Any, mu: Any) -> Any:
+    """mu ← decay · mu + (1 − decay) · g"""
+    return map_trainable(where, lambda g, m: _average(decay, widen(g), m), "updates", updates, mu=mu)
+
+
+def _second_moment(where: str, decay: Scalar, updates: Any, nu: Any) -> Any:
+    """nu ← decay · nu + (1 − decay) · |g|²"""
+    return map_trainable(where, lambda g, v: _average(decay, squared_magnitude(widen(g)), v), "updates", updates, nu=nu)
+
+
+def _average(decay: Scalar, x: Value, moment: Value) -> Value:
+    wide = widen(moment)
+    d = number(decay, wide.dtype)
+    return astype(wide * d + astype(x, wide.dtype) * (1 - d), moment.dtype)
+
+
+class _Correction:
+    """1 − decayᵗ, by which a moment that started at zero is too small; without cancellation, and once for each dtype."""
+
+    def __init__(self, decay: Scalar, count: Value) -> None:
+        self.decay, self.count = decay, count
+        self.values: dict[dtypes.DType, Any] = {}
+
+    def __call__(self, moment: Value) -> Value:
+        wide = widen(moment)
+        dtype = dtypes.real_dtype(wide.dtype)
+        if dtype not in self.values:
+            self.values[dtype] = self._factor(dtype)
+        return wide / self.values[dtype]
+
+    def _factor(self, dtype: dtypes.DType) -> Any:
+        t = astype(self.count, dtype)
+        if not isinstance(self.decay, (int, float)):
+            return 1 - number(self.decay, dtype) ** t
+        return -nnp.expm1(t * math.log(self.decay)) if self.decay > 0 else 1.0
+
+
+def _check_decays(where: str, **decays: Scalar) -> None:
+    for name, value in decays.items():
+        check_scalar(where, name, value, below=1.0)
+
+
+# -- Adam --------------------------------------------------------------------------------------------------------------
+
+
+@spelled
+def scale_by_adam(
+    b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8, eps_root: Scalar = 0.0, mu_dtype: Any = None, *,
+    nesterov: bool = False,
+) -> GradientTransformation:  # fmt: skip
+    """Divides the mean of past gradients by their root mean square (Kingma and Ba, "Adam", 2015).
+
+    m ← b1 · m + (1 − b1) · g,    v ← b2 · v + (1 − b2) · |g|²
+    u = m̂ / (sqrt(v̂ + eps_root) + eps),    m̂ = m / (1 − b1ᵗ),  v̂ = v / (1 − b2ᵗ)
+
+    Args:     mu_dtype: dtype of m. nesterov: look ahead, m̂ = b1 · m / (1 − b1ᵗ⁺¹) + (1 − b1) · g / (1 − b1ᵗ) (Dozat,
+              "Incorporating Nesterov momentum into Adam", 2016).
+    """
+    _check_decays("scale_by_adam", b1=b1, b2=b2)
+    check_scalar("scale_by_adam", "eps", eps)
+    check_scalar("scale_by_adam", "eps_root", eps_root)
+
+    def init_fn(params: Any) -> ScaleByAdamState:
+        nu = _filled_squares("scale_by_adam", params, 0.0)
+        return ScaleByAdamState(zero_count(), _zeros("scale_by_adam", params, mu_dtype), nu)
+
+    def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        check_state("scale_by_adam", state, ScaleByAdamState)
+        count = state.count + 1
+        mu = _first_moment("scale_by_adam", b1, updates, state.mu)
+        nu = _second_moment("scale_by_adam", b2, updates, state.nu)
+        correct_mu, correct_nu = _Correction(b1, count), _Correction(b2, count)
+        correct_next = _Correction(b1, count + 1)
+
+        def step(g: Value, m: Value, v: Value) -> Value:
+            if nesterov:
+                wide = widen(g)
+                d = number(b1, wide.dtype)
+                m_hat = correct_next(m) * d + correct_mu(wide) * (1 - d)
+            else:
+                m_hat = correct_mu(m)
+            return _divide(m_hat, correct_nu(v), eps, eps_root, g.dtype)
+
+        u = map_trainable("scale_by_adam", step, "updates", updates, mu=mu, nu=nu)
+        return u, ScaleByAdamState(count, mu, nu)
+
+    return GradientTransformation(init_fn, update_fn)
+
+
+def _divide(m: Value, v: Value, eps: Scalar, eps_root: Scalar, dtype: dtypes.DType) -> Value:
+    """m / (sqrt(v + eps_root) + eps)"""
+    if not isinstance(eps_root, (int, float)) or eps_root:
+        v = v + number(eps_root, v.dtype)
+    return astype(m / (nnp.sqrt(v) + number(eps, v.dtype)), dtype)
+
+
+@spelled
+def scale_by_amsgrad(
+    b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8, eps_root: Scalar = 0.0, mu_dtype: Any = None
+) -> GradientTransformation:
+    """Adam whose divisor never falls (Reddi, Kale and Kumar, "On the convergence of Adam and beyond", 2018).
+
+    As `scale_by_adam`, with the greatest v̂ so far in place of v̂.
+    """
+    _check_decays("scale_by_amsgrad", b1=b1, b2=b2)
+    check_scalar("scale_by_amsgrad", "eps", eps)
+    check_scalar("scale_by_amsgrad", "eps_root", eps_root)
+
+    def init_fn(params: Any) -> ScaleByAmsgradState:
+        squares = [_filled_squares("scale_by_amsgrad", params, 0.0) for _ in range(2)]
+        return ScaleByAmsgradState(zero_count(), _zeros("scale_by_amsgrad", params, mu_dtype), *squares)
+
+    def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        check_state("scale_by_amsgrad", state, ScaleByAmsgradState)
+        count = state.count + 1
+        mu = _first_moment("scale_by_amsgrad", b1, updates, state.mu)
+        nu = _second_moment("scale_by_amsgrad", b2, updates, state.nu)
+        correct_mu, correct_nu = _Correction(b1, count), _Correction(b2, count)
+
+        def greatest(v: Value, peak: Value) -> Value:
+            return nnp.maximum(correct_nu(v), peak)
+
+        def step(g: Value, m: Value, peak: Value) -> Value:
+            return _divide(correct_mu(m), peak, eps, eps_root, g.dtype)
+
+        nu_max = map_trainable("scale_by_amsgrad", greatest, "nu", nu, nu_max=state.nu_max)
+        u = map_trainable("scale_by_amsgrad", step, "updates", updates, mu=mu, nu_max=nu_max)
+        return u, ScaleByAmsgradState(count, mu, nu, nu_max)
+
+    return GradientTransformation(init_fn, update_fn)
+
+
+# -- RMSProp -----------------------------------------------------------------------------------------------------------
+
+
+def _rms(variance: Value, g: Value, eps: Scalar, eps_in_sqrt: bool) -> Value:
+    inside, outside = (eps, 0.0) if eps_in_sqrt else (0.0, eps)
+    return _divide(astype(widen(g), _joint(g, variance)), variance, outside, inside, g.dtype)
+
+
+def _joint(g: Value, variance: Value) -> dtypes.DType:
+    """The dtype in which `g` is divided by a root of `variance`."""
+    return dtypes.complex_dtype(variance.dtype) if dtypes.is_complex(g.dtype) else variance.dtype
+
+
+@spelled
+def scale_by_rms(
+    decay: Scalar = 0.9, eps: Scalar = 1e-8, initial_scale: float = 0.0, eps_in_sqrt: bool = True,
+    bias_correction: bool = False,
+) -> GradientTransformation:  # fmt: skip
+    """Divides by the root of the running mean of squares (Tieleman and Hinton, lecture 6.5, 2012).
+
+    v ← decay · v + (1 − decay) · |g|²,    u = g / sqrt(v + eps),  or  g / (sqrt(v) + eps) where eps_in_sqrt is False
+
+    Args:     initial_scale: v before the first step. bias_correction: use v / (1 − decayᵗ).
+    """
+    _check_decays("scale_by_rms", decay=decay)
+    check_scalar("scale_by_rms", "eps", eps)
+
+    def init_fn(params: Any) -> ScaleByRmsState:
+        return ScaleByRmsState(zero_count(), _filled_squares("scale_by_rms", params, initial_scale))
+
+    def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        check_state("scale_by_rms", state, ScaleByRmsState)
+        count = state.count + 1
+        nu = _second_moment("scale_by_rms", decay, updates, state.nu)
+        correct = _Correction(decay, count)
+
+        def step(g: Value, v: Value) -> Value:
+            return _rms(correct(v) if bias_correction else v, g, eps, eps_in_sqrt)
+
+        return map_trainable("scale_by_rms", step, "updates", updates, nu=nu), ScaleByRmsState(count, nu)
+
+    return GradientTransformation(init_fn, update_fn)
+
+
+@spelled
+def scale_by_stddev(
+    decay: Scalar = 0.9, eps: Scalar = 1e-8, initial_scale: float = 0.0, eps_in_sqrt: bool = True,
+    bias_correction: bool = False,
+) -> GradientTransformation:  # fmt: skip
+    """Divides by the running standard deviation (Graves, "Generating sequences with recurrent neural networks", 2013).
+
+    m ← decay · m + (1 − decay) · g,    v ← decay · v + (1 − decay) · |g|²,    u = g / sqrt(v − |m|² + eps)
+
+    Args:     as for `scale_by_rms`.
+    """
+    _check_decays("scale_by_stddev", decay=decay)
+    check_scalar("scale_by_stddev", "eps", eps)
+
+    def init_fn(params: Any) -> ScaleByStddevState:
+        nu = _filled_squares("scale_by_stddev", params, initial_scale)
+        return ScaleByStddevState(zero_count(), _zeros("scale_by_stddev", params), nu)
+
+    def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        check_state("scale_by_stddev", state, ScaleByStddevState)
+        count = state.count + 1
+        mu = _first_moment("scale_by_stddev", decay, updates, state.mu)
+        nu = _second_moment("scale_by_stddev", decay, updates, state.nu)
+        correct = _Correction(decay, count)
+
+        def step(g: Value, m: Value, v: Value) -> Value:
+            mean, square = (correct(m), correct(v)) if bias_correction else (m, v)
+            variance = nnp.maximum(square - squared_magnitude(mean), 0)
+            return _rms(variance, g, eps, eps_in_sqrt)
+
+        u = map_trainable("scale_by_stddev", step, "updates", updates, mu=mu, nu=nu)
+        return u, ScaleByStddevState(count, mu, nu)
+
+    return GradientTransformation(init_fn, update_fn)

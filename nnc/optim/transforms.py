@@ -1,0 +1,230 @@
+"""The building blocks that optimizers are chained from: scaling, momentum, weight decay, trust ratios."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import optree
+
+import nnc.numpy as nnp
+from nnc import dtypes, tree
+from nnc.array import Array, asarray
+from nnc.commands.promote import as_operand, astype
+from nnc.commands.rules import Value
+from nnc.errors import ArgumentTypeError, TreeError, user_error
+from nnc.numpy.spelling import spelled
+from nnc.optim.arguments import Scalar, check_params, check_rate, check_scalar, check_state, is_trainable
+from nnc.optim.base import GradientTransformation, make_state, map_trainable, number, stateless, widen
+from nnc.optim.clipping import norm
+from nnc.optim.schedules import Schedule
+
+
+def scaled(where: str, updates: Any, factor: Scalar) -> Any:
+    """Every trainable leaf of `updates` times `factor`, in its own dtype."""
+
+    def multiply(u: Value) -> Value:
+        wide = widen(u)
+        return astype(wide * number(factor, wide.dtype), u.dtype)
+
+    return map_trainable(where, multiply, "updates", updates)
+
+
+@spelled
+def scale(step_size: Scalar) -> GradientTransformation:
+    """Multiplies updates by a constant.
+
+    u' = step_size · u
+
+    Example:  >>> transformation = nnc.optim.scale(3.0)
+              >>> transformation.update(nnp.asarray([1.0, 2.0]), transformation.init(nnp.zeros(2)))[0]
+              Array([3., 6.], dtype=float32)
+    """
+    check_scalar("scale", "step_size", step_size, low=-np.inf)
+    return stateless("scale", lambda updates, params: scaled("scale", updates, step_size))
+
+
+class ScaleByScheduleState(NamedTuple):
+    """How many updates were made."""
+
+    count: Any
+
+
+@spelled
+def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
+    """Multiplies updates by a function of how many updates were made before: u' = step_size_fn(t) · u, t = 0, 1, …
+
+    The count is an array in the state, so a compiled step is not traced again as it grows.
+    """
+    if not callable(step_size_fn):
+        raise user_error(
+            ArgumentTypeError, "scale_by_schedule", f"step_size_fn is {step_size_fn!r}, not a function of the count.",
+            fix="use scale for constants, or one of the schedules, such as linear_schedule.",
+        )  # fmt: skip
+
+    def init_fn(params: Any) -> ScaleByScheduleState:
+        return ScaleByScheduleState(zero_count())
+
+    def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        check_state("scale_by_schedule", state, ScaleByScheduleState)
+        factor = step_size_fn(state.count)
+        return scaled("scale_by_schedule", updates, factor), ScaleByScheduleState(state.count + 1)
+
+    return GradientTransformation(init_fn, update_fn)
+
+
+@spelled
+def scale_by_learning_rate(learning_rate: Scalar | Schedule, *, flip_sign: bool = True) -> GradientTransformation:
+    """Multiplies updates by minus the learning rate, the last link of every optimizer: u' = −η(t) · u
+
+    Args:     learning_rate: a number, a 0-d array, or a schedule: a function of the count of updates.
+              flip_sign: False keeps the sign, for ascent.
+    """
+    check_rate("scale_by_learning_rate", learning_rate)
+    sign = -1 if flip_sign else 1
+    if callable(learning_rate):
+        return scale_by_schedule(lambda count: sign * asarray(learning_rate(count)))
+    return scale(sign * learning_rate)
+
+
+def zero_count() -> Array:
+    """A counter at zero."""
+    return Array(np.zeros((), np.int64))
+
+
+class TraceState(NamedTuple):
+    """The decaying sum of past updates."""
+
+    trace: Any
+
+
+@spelled
+def trace(
+    decay: Scalar, nesterov: bool = False, accumulator_dtype: Any = None, *, dampening: Scalar = 0.0
+) -> GradientTransformation:
+    """Adds momentum (Polyak 1964; Sutskever et al., "On the importance of initialization and momentum", 2013).
+
+    m ← decay · m + (1 − dampening) · g,    u = m,  or with Nesterov's look-ahead  u = g + decay · m
+
+    m starts at 0; the first step is dampened as all others.
+
+    Args:     decay: in [0, 1). nesterov: look ahead. accumulator_dtype: dtype of m; default the parameter's, float32 for
+              16-bit floats. dampening: in [0, 1).
+    """
+    check_scalar("trace", "decay", decay, below=1.0)
+    check_scalar("trace", "dampening", dampening, below=1.0)
+
+    def init_fn(params: Any) -> TraceState:
+        return TraceState(make_state("trace", lambda p: zeros_for(p, accumulator_dtype), params))
+
+    def accumulate(g: Value, m: Value) -> Value:
+        wide = widen(m)
+        g = astype(g, wide.dtype)
+        if not isinstance(dampening, (int, float)) or dampening:
+            g = g * (1 - number(dampening, wide.dtype))
+        return astype(wide * number(decay, wide.dtype) + g, m.dtype)
+
+    def step(g: Value, m: Value) -> Value:
+        wide = widen(m)
+        ahead = astype(g, wide.dtype) + wide * number(decay, wide.dtype) if nesterov else wide
+        return astype(ahead, g.dtype)
+
+    def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        check_state("trace", state, TraceState)
+        moved = map_trainable("trace", accumulate, "updates", updates, trace=state.trace)
+        return map_trainable("trace", step, "updates", updates, trace=moved), TraceState(moved)
+
+    return GradientTransformation(init_fn, update_fn)
+
+
+def zeros_for(p: Value, dtype: Any = None) -> Array:
+    """Zeros that accumulate updates of the parameter `p`."""
+    return Array(np.zeros(p.shape, dtypes.accumulator(p.dtype) if dtype is None else dtypes.as_dtype(dtype)))
+
+
+Mask = Any  # a tree of bools, or a function from parameters to one
+
+
+@spelled
+def add_decayed_weights(weight_decay: Scalar = 0.0, mask: Mask = None) -> GradientTransformation:
+    """Adds a multiple of the parameters to their updates: u' = u + weight_decay · p
+
+    Before the gradient's moments this is L2 regularisation; after them it is decoupled weight decay (Loshchilov and Hutter,
+    "Decoupled weight decay regularization", 2019).
+
+    Args:     mask: a tree of bools like the parameters or a part of it from the root, or a function from parameters to one;
+              only where it is True do weights decay.
+    Raises:   ArgumentTypeError (from update): params were not given. TreeError: the mask does not fit.
+    Example:  >>> decay = nnc.optim.add_decayed_weights(0.1, mask={"w": True, "b": False})
+              >>> params = {"w": nnp.ones(1), "b": nnp.ones(1)}
+              >>> decay.update({"w": nnp.zeros(1), "b": nnp.zeros(1)}, decay.init(params), params)[0]
+              {'w': Array([0.1], dtype=float32), 'b': Array([0.], dtype=float32)}
+    """
+    check_scalar("add_decayed_weights", "weight_decay", weight_decay)
+
+    def decay(u: Value, p: Any) -> Value:
+        wide = widen(u)
+        return astype(wide + astype(as_operand(p), wide.dtype) * number(weight_decay, wide.dtype), u.dtype)
+
+    def update(updates: Any, params: Any) -> Any:
+        check_params("add_decayed_weights", params)
+        decayed = map_trainable("add_decayed_weights", decay, "updates", updates, params=params)
+        if mask is None:
+            return decayed
+        chosen = _mask_leaves(mask(params) if callable(mask) else mask, params)
+        before, after = tree.leaves(updates), tree.leaves(decayed)
+        return tree.unflatten_like(updates, [a if on else b for on, a, b in zip(chosen, after, before, strict=True)])
+
+    return stateless("add_decayed_weights", update)
+
+
+def _mask_leaves(mask: Any, params: Any) -> list[bool]:
+    """The mask's bool for each leaf of `params`; a bool higher up holds for all below it."""
+    result = []
+    for accessor, leaf in zip(optree.treespec_accessors(tree.structure(params)), tree.leaves(params), strict=True):
+        here = mask
+        for entry in accessor:
+            if isinstance(here, (bool, np.bool_)):
+                break
+            try:
+                here = entry(here)
+            except (KeyError, IndexError, AttributeError, TypeError):
+                here = None
+        if is_trainable(leaf) and not isinstance(here, (bool, np.bool_)):
+            raise user_error(
+                TreeError, "add_decayed_weights", f"the mask holds {here!r} at {accessor.codify('params')}, not True or False.",
+                fix="give a bool for each leaf of the parameters, or for a whole sub-tree: "
+                "mask=lambda params: nnc.tree.map(lambda p: p.ndim > 1, params).",
+            )  # fmt: skip
+        result.append(bool(here))
+    return result
+
+
+@spelled
+def scale_by_trust_ratio(
+    min_norm: Scalar = 0.0, trust_coefficient: Scalar = 1.0, eps: Scalar = 0.0
+) -> GradientTransformation:
+    """Gives each array an update in proportion to its own norm (You et al., "Large batch training", 2017; 2020).
+
+    u' = trust_coefficient · ‖p‖ / (‖u‖ + eps) · u,  and u' = u where ‖p‖ or ‖u‖ is 0; norms count at least min_norm.
+
+    Raises:   ArgumentTypeError (from update): params were not given.
+    """
+    for name, value in (("min_norm", min_norm), ("trust_coefficient", trust_coefficient), ("eps", eps)):
+        check_scalar("scale_by_trust_ratio", name, value)
+
+    def rescale(u: Value, p: Any) -> Value:
+        wide = widen(u)
+        real = dtypes.real_dtype(wide.dtype)
+        p_norm, u_norm = (
+            nnp.maximum(norm(astype(as_operand(x), wide.dtype)), number(min_norm, real)) for x in (p, wide)
+        )
+        ratio = number(trust_coefficient, real) * p_norm / (u_norm + number(eps, real))
+        either_zero = (p_norm == 0) | (u_norm == 0)
+        return astype(wide * nnp.where(either_zero, astype(1.0, real), ratio), u.dtype)
+
+    def update(updates: Any, params: Any) -> Any:
+        check_params("scale_by_trust_ratio", params)
+        return map_trainable("scale_by_trust_ratio", rescale, "updates", updates, params=params)
+
+    return stateless("scale_by_trust_ratio", update)

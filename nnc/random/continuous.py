@@ -1,0 +1,193 @@
+"""Draws of real numbers. All are written with commands, so they trace, batch and compile; parameters may be traced.
+
+Values agree with jax.random for the same key up to rounding, except `gamma`, whose method differs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands import elementwise as ew
+from nnc.commands.indexing import take_along_axis
+from nnc.commands.promote import apply, as_operand, astype, broadcast_to_shape
+from nnc.commands.reduce import argmax, reduce_or
+from nnc.commands.rules import Value
+from nnc.commands.shape import reshape
+from nnc.commands.special import erfinv
+from nnc.errors import DTypeError, ShapeError, user_error
+from nnc.numpy.operands import to_dtype, to_shape
+from nnc.random.keys import Shape, draw_bits, read_key, split
+
+_GAMMA_ROUNDS = 12  # each proposal is refused with a probability below 5%
+
+
+def float_dtype(dtype: Any, where: str) -> dtypes.DType:
+    """The dtype of a draw of real numbers.
+
+    Raises:   DTypeError: it is no real floating-point dtype.
+    """
+    wanted = to_dtype(dtype, where)
+    if not dtypes.is_float(wanted):
+        raise user_error(
+            DTypeError, where, f"dtype is {wanted.name}.", fix="draw in a floating-point dtype, such as 'float32'."
+        )
+    return wanted
+
+
+def read_parameter(x: Any, dtype: dtypes.DType, where: str, name: str) -> Value:
+    """A parameter of a distribution in the dtype of the draw; numbers become NumPy scalars."""
+    return astype(as_operand(x, where, name), dtype, where)
+
+
+def joint_shape(shape: Any, where: str, **parameters: Value) -> Shape:
+    """The shape of a draw: `shape`, or where it is None that of the parameters together.
+
+    Raises:   ShapeError: the parameters do not broadcast to it.
+    """
+    shapes = [np.shape(x) for x in parameters.values()]
+    try:
+        joint = np.broadcast_shapes(*shapes)
+        wanted = joint if shape is None else to_shape(shape, where)
+        fits = np.broadcast_shapes(joint, wanted) == wanted
+    except ValueError:
+        fits = False
+    if not fits:
+        raise user_error(
+            ShapeError, where, f"parameters of shapes {' and '.join(map(str, shapes))} do not broadcast to shape {shape}.",
+            fix="give a shape that ends with the shape of the parameters.",
+        )  # fmt: skip
+    return wanted
+
+
+def _unit(key: Value, shape: Shape, dtype: dtypes.DType) -> Value:
+    """Multiples of 2^-m in [0, 1), where m is the number of fraction bits of `dtype`."""
+    fraction = ml_dtypes.finfo(dtype).nmant
+    width = 8 if fraction < 8 else 8 * dtype.itemsize
+    drawn = draw_bits(key, shape, width)
+    numbers = ew.convert(drawn >> drawn.dtype.type(width - fraction), dtype=dtype)
+    return numbers * dtype.type(2.0**-fraction)
+
+
+def uniform(key: Any, shape: Any = (), dtype: Any = dtypes.float32, minval: Any = 0.0, maxval: Any = 1.0) -> Value:
+    """Numbers that are uniform in [minval, maxval).
+
+    Args:     shape: shape of the draw. dtype: a floating-point dtype. minval, maxval: broadcast to `shape`.
+    Raises:   DTypeError: dtype is not floating-point. ShapeError: the bounds do not broadcast to `shape`.
+    Example:  >>> nnc.random.uniform(nnc.random.key(0), (2,))
+              Array([0.94..., 0.97...], dtype=float32)
+    """
+    where = "nnc.random.uniform"
+    key, dtype = read_key(key, where), float_dtype(dtype, where)
+    low, high = read_parameter(minval, dtype, where, "minval"), read_parameter(maxval, dtype, where, "maxval")
+    shape = joint_shape(shape, where, minval=low, maxval=high)
+    unit = _unit(key, shape, dtype)
+    if isinstance(low, np.generic) and isinstance(high, np.generic) and (low, high) == (0, 1):
+        return unit
+    width = apply(ew.sub, high, low) if not isinstance(high, np.generic) or not isinstance(low, np.generic) else high - low
+    return apply(ew.maximum, broadcast_to_shape(low, shape), unit * width + low)
+
+
+def normal(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
+    """Numbers of the standard normal distribution.
+
+    x = √2 erfinv(u), u uniform in (-1, 1)
+
+    Raises:   DTypeError: dtype is not floating-point.
+    Example:  >>> nnc.random.normal(nnc.random.key(0), (2, 3)).shape
+              (2, 3)
+    """
+    where = "nnc.random.normal"
+    dtype = float_dtype(dtype, where)
+    low = np.nextafter(dtype.type(-1), dtype.type(0), dtype=dtype)
+    return erfinv(uniform(read_key(key, where), shape, dtype, low, dtype.type(1))) * dtype.type(math.sqrt(2))
+
+
+def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+    """Numbers of the standard normal distribution that lie in (lower, upper).
+
+    Args:     shape: by default that of the bounds together.
+    Raises:   DTypeError: dtype is not floating-point. ShapeError: the bounds do not broadcast to `shape`.
+    Example:  >>> bool(abs(nnc.random.truncated_normal(nnc.random.key(0), -1, 1, (100,))).max() < 1)
+              True
+    """
+    where = "nnc.random.truncated_normal"
+    key, dtype = read_key(key, where), float_dtype(dtype, where)
+    low, high = read_parameter(lower, dtype, where, "lower"), read_parameter(upper, dtype, where, "upper")
+    shape = joint_shape(shape, where, lower=low, upper=high)
+    root = dtype.type(math.sqrt(2))
+    edges = [ew.erf(apply(ew.div, bound, root)) for bound in (low, high)]
+    x = erfinv(uniform(key, shape, dtype, *edges)) * root
+    least = apply(ew.nextafter, ew.stop_gradient(low), dtype.type(np.inf))
+    most = apply(ew.nextafter, ew.stop_gradient(high), dtype.type(-np.inf))
+    return apply(ew.minimum, apply(ew.maximum, x, least), most)
+
+
+def exponential(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
+    """Numbers of the exponential distribution with mean 1.
+
+    Example:  >>> bool((nnc.random.exponential(nnc.random.key(0), (10,)) >= 0).all())
+              True
+    """
+    where = "nnc.random.exponential"
+    return -ew.log1p(-uniform(read_key(key, where), shape, float_dtype(dtype, where)))
+
+
+def gumbel(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
+    """Numbers of the standard Gumbel distribution: -log(-log u); the greatest of `logits + gumbel` is a categorical draw.
+
+    Example:  >>> nnc.random.gumbel(nnc.random.key(0), (3,)).shape
+              (3,)
+    """
+    where = "nnc.random.gumbel"
+    dtype = float_dtype(dtype, where)
+    tiny = dtype.type(ml_dtypes.finfo(dtype).tiny)
+    return -ew.log(-ew.log(uniform(read_key(key, where), shape, dtype, tiny, dtype.type(1))))
+
+
+def laplace(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
+    """Numbers of the Laplace distribution with mean 0 and scale 1.
+
+    Example:  >>> nnc.random.laplace(nnc.random.key(0), (3,)).shape
+              (3,)
+    """
+    where = "nnc.random.laplace"
+    dtype = float_dtype(dtype, where)
+    low = dtype.type(-1) + dtype.type(ml_dtypes.finfo(dtype).epsneg)
+    u = uniform(read_key(key, where), shape, dtype, low, dtype.type(1))
+    return ew.sign(u) * ew.log1p(-ew.abs_(u))
+
+
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+    """Numbers of the gamma distribution with shape parameter `a` and scale 1.
+
+    Marsaglia and Tsang (2000), with 12 proposals for each number side by side (all are refused with a probability below
+    1e-15, and then the number is a - 1/3). The draw is constant to derivatives.
+
+    Args:     a: positive, any shape. shape: by default that of `a`.
+    Raises:   DTypeError: dtype is not floating-point. ShapeError: `a` does not broadcast to `shape`.
+    Example:  >>> nnc.random.gamma(nnc.random.key(0), 3.0, (2,)).shape
+              (2,)
+    """
+    where = "nnc.random.gamma"
+    key, dtype = read_key(key, where), float_dtype(dtype, where)
+    alpha = read_parameter(a, dtype, where, "a")
+    shape = joint_shape(shape, where, a=alpha)
+    alpha = ew.stop_gradient(broadcast_to_shape(alpha, shape))
+    normal_key, accept_key, boost_key = split(key, 3)
+    small = alpha < 1
+    d = ew.select(small, alpha + 1, alpha) - 1 / 3
+    x = normal(normal_key, (_GAMMA_ROUNDS, *shape), dtype)
+    u = 1 - uniform(accept_key, (_GAMMA_ROUNDS, *shape), dtype)
+    v = (1 + x * ew.rsqrt(d * 9)) ** 3
+    positive = ew.select(v > 0, v, ew.ones_like(v))
+    accepted = (v > 0) & (ew.log(u) < x * x * 0.5 + d * (1 - positive + ew.log(positive)))
+    first = argmax(ew.convert(accepted, dtype=dtypes.int8), axis=0)
+    chosen = reshape(take_along_axis(positive, reshape(first, shape=(1, *shape)), 0), shape=shape)
+    chosen = ew.select(reduce_or(accepted, axes=(0,)), chosen, ew.ones_like(chosen))
+    boost = (1 - uniform(boost_key, shape, dtype)) ** ew.reciprocal(alpha)
+    return d * chosen * ew.select(small, boost, ew.ones_like(boost))

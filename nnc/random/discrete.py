@@ -1,0 +1,235 @@
+"""Draws of integers, of truth values, of positions and orders. They agree with jax.random for the same key."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands import elementwise as ew
+from nnc.commands.indexing import getitem, take, take_along_axis
+from nnc.commands.promote import apply, as_operand, astype, broadcast_to_shape, dtype_of
+from nnc.commands.reduce import argmax, cumsum
+from nnc.commands.rules import Value, check_axis
+from nnc.commands.shape import reshape, slice_axis, transpose
+from nnc.commands.sort import argsort, searchsorted, top_k
+from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
+from nnc.graph import spec_of
+from nnc.numpy.operands import to_dtype, to_shape, to_value
+from nnc.random.continuous import gumbel, joint_shape, uniform
+from nnc.random.keys import Shape, draw_bits, read_key, split
+
+
+def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Value:
+    """Truth values that are True with probability `p`.
+
+    Args:     p: floating-point, any shape. shape: by default that of `p`.
+    Returns:  bool.
+    Raises:   DTypeError: p is not floating-point. ShapeError: p does not broadcast to `shape`.
+    Example:  >>> nnc.random.bernoulli(nnc.random.key(0), 0.9, (4,)).dtype.name
+              'bool'
+    """
+    where = "nnc.random.bernoulli"
+    key, p = read_key(key, where), as_operand(p, where, "p")
+    dtype = dtype_of(p)
+    if not dtypes.is_float(dtype):
+        raise user_error(
+            DTypeError, where, f"p is of {dtype.name}.", fix="give the probability as a floating-point number."
+        )
+    shape = joint_shape(shape, where, p=p)
+    return apply(ew.less, uniform(key, shape, dtype), p)
+
+
+def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = dtypes.int64) -> Value:
+    """Integers from `minval` to `maxval - 1`.
+
+    Twice as many bits are drawn as the dtype has, so the excess of small numbers is below one part in 2^bits.
+
+    Args:     minval, maxval: integers or integer arrays that broadcast to `shape`. Where traced bounds leave no number,
+              minval is drawn.
+    Raises:   ArgumentError: bounds that are known leave no number or do not fit the dtype. DTypeError: no integer dtype.
+    Example:  >>> nnc.random.randint(nnc.random.key(0), (3,), 0, 10).shape
+              (3,)
+    """
+    where = "nnc.random.randint"
+    key, dtype = read_key(key, where), to_dtype(dtype, where)
+    low, high = as_operand(minval, where, "minval"), as_operand(maxval, where, "maxval")
+    for name, given in (("dtype", dtype), ("minval", dtype_of(low)), ("maxval", dtype_of(high))):
+        if not dtypes.is_integer(given):
+            raise user_error(DTypeError, where, f"{name} is {given.name}.", fix="draw integers between integers.")
+    shape = joint_shape(shape, where, minval=low, maxval=high)
+    width, info = 8 * dtype.itemsize, np.iinfo(dtype)
+    unsigned = dtypes.UNSIGNED[(dtypes.SIGNED if dtype in dtypes.SIGNED else dtypes.UNSIGNED).index(dtype)]
+    upper, lower = (draw_bits(part, shape, width) for part in split(key))
+    if isinstance(low, int) and isinstance(high, int):
+        if not info.min <= low < high <= info.max + 1:
+            raise user_error(
+                ArgumentError, where, f"there is no {dtype.name} from {low} to {high} - 1.",
+                fix="choose minval < maxval within the dtype, or a wider dtype.",
+            )  # fmt: skip
+        span = high - low
+        if span == 1 << width:
+            offset = lower
+        else:
+            factor = unsigned.type((1 << width) % span)
+            step = unsigned.type(span)
+            offset = ((upper % step) * factor + lower % step) % step
+        return ew.convert(offset, dtype=dtype) + dtype.type(low)
+    low, high = to_value(astype(low, dtype, where), where), to_value(astype(high, dtype, where), where)
+    span = ew.convert(apply(ew.sub, high, low), dtype=unsigned)
+    empty = apply(ew.less_equal, high, low)
+    span = ew.select(empty, ew.ones_like(span), span)
+    half = apply(ew.remainder, unsigned.type(1 << width // 2), span)
+    factor = (half * half) % span
+    offset = ((upper % span) * factor + lower % span) % span
+    return ew.convert(offset, dtype=dtype) + low
+
+
+def _shuffle(key: Value, x: Value, axis: int) -> Value:
+    """`x` in the order of random numbers, several times over, so that equal numbers leave no trace."""
+    rounds = math.ceil(3 * math.log(max(1, x.spec.size)) / math.log(2**32 - 1))
+    for _ in range(rounds):
+        key, drawn = split(key)
+        order = argsort(draw_bits(drawn, x.spec.shape, 32), axis=axis, descending=False, stable=True)
+        x = take_along_axis(x, order, axis)
+    return x
+
+
+def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Value:
+    """The elements of `x` in random order along an axis, or the numbers below an integer `x`.
+
+    Args:     independent: whether every row along the axis has an order of its own.
+    Raises:   ShapeError: there is no such axis. DTypeError: a 0-d x is no integer.
+    Example:  >>> sorted(nnc.random.permutation(nnc.random.key(0), 5).tolist())
+              [0, 1, 2, 3, 4]
+    """
+    where = "nnc.random.permutation"
+    key, x = read_key(key, where), to_value(x, where)
+    if not x.spec.ndim:
+        return _shuffle(key, ew.iota(shape=(_count(x, where),), dtype=dtypes.int64, axis=0), check_axis(where, axis, 1))
+    axis = check_axis(where, axis, x.spec.ndim)
+    if independent or x.spec.ndim == 1:
+        return _shuffle(key, x, axis)
+    order = _shuffle(key, ew.iota(shape=(x.spec.shape[axis],), dtype=dtypes.int64, axis=0), 0)
+    return take(x, order, axis)
+
+
+def _count(x: Value, where: str) -> int:
+    if not dtypes.is_integer(x.spec.dtype) or int(x) < 0:
+        raise user_error(
+            DTypeError, where, f"{x} is no count.", operands={"x": x.spec}, fix="give an array or an integer of 0 or more."
+        )
+    return int(x)
+
+
+def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0) -> Value:
+    """Elements of `a` along an axis, or numbers below an integer `a`, drawn with or without replacement.
+
+    Args:     a: an array, or an integer n for the numbers below n. shape: of the draws, put in place of the axis. p: a
+              probability for each element; equal by default.
+    Raises:   ArgumentError: without replacement, more are wanted than there are, or there are none. ShapeError: p has
+              another size.
+    Example:  >>> nnc.random.choice(nnc.random.key(0), nnp.asarray([10, 20, 30]), (2, 2)).shape
+              (2, 2)
+    """
+    where = "nnc.random.choice"
+    key, a, shape = read_key(key, where), to_value(a, where, "a"), to_shape(shape, where)
+    source = a if a.spec.ndim else None
+    if source is not None:
+        axis = check_axis(where, axis, source.spec.ndim)
+    count = _count(a, where) if source is None else source.spec.shape[axis]
+    draws = math.prod(shape)
+    if draws and (not count or (not replace and draws > count)):
+        raise user_error(
+            ArgumentError, where, f"{draws} of {count} elements.", operands={"a": a.spec},
+            fix="draw fewer, or with replace=True from a non-empty array.",
+        )  # fmt: skip
+    if not draws:
+        index = ew.full(shape=shape, dtype=dtypes.int64, value=0)
+    elif p is None:
+        if replace:
+            index = randint(key, shape, 0, count)
+        else:
+            order = permutation(key, count) if source is None else permutation(key, source, axis)
+            return _place(slice_axis(order, axis if source is not None else 0, 0, draws), source, axis, shape)
+    else:
+        index = _weighted(key, _weights(p, count, where), shape, replace)
+    if source is None:
+        return index
+    return take(source, index, axis)
+
+
+def _place(drawn: Value, source: Value | None, axis: int, shape: Shape) -> Value:
+    if source is None:
+        return reshape(drawn, shape=shape)
+    whole = source.spec.shape
+    return reshape(drawn, shape=(*whole[:axis], *shape, *whole[axis + 1 :]))
+
+
+def _weights(p: Any, count: int, where: str) -> Value:
+    p = to_value(p, where, "p")
+    if p.spec.shape != (count,):
+        raise user_error(
+            ShapeError, where, f"p has shape {p.spec.shape}, there are {count} elements.", operands={"p": p.spec},
+            fix="give one probability for each element.",
+        )  # fmt: skip
+    return astype(p, dtypes.to_float(p.spec.dtype), where)
+
+
+def _weighted(key: Value, p: Value, shape: Shape, replace: bool) -> Value:
+    dtype = p.spec.dtype
+    if replace:
+        steps = cumsum(p, axis=0)
+        total = getitem(steps, -1)
+        return searchsorted(steps, (1 - uniform(key, shape, dtype)) * total, side="left")
+    order = top_k(gumbel(key, p.spec.shape, dtype) + ew.log(p), k=math.prod(shape))[1]
+    return reshape(order, shape=shape)
+
+
+def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True) -> Value:
+    """Positions along an axis, drawn with probabilities softmax(logits).
+
+    Args:     axis: the axis of one distribution. shape: ends with the shape of the other axes, which is the default.
+              replace: False draws the positions in front of the last axes of `shape` without repetition.
+    Returns:  int64.
+    Raises:   ShapeError: the shape does not end so. DTypeError: the logits are not floating-point. ArgumentError: without
+              replacement, more are wanted than there are.
+    Example:  >>> nnc.random.categorical(nnc.random.key(0), nnp.zeros((5, 3))).shape
+              (5,)
+    """
+    where = "nnc.random.categorical"
+    key, logits = read_key(key, where), to_value(logits, where, "logits")
+    spec = spec_of(logits)
+    if not dtypes.is_float(spec.dtype):
+        raise user_error(
+            DTypeError, where, f"the logits are of {spec.dtype.name}.", operands={"logits": spec},
+            fix="give floating-point logits, such as logits.astype('float32').",
+        )  # fmt: skip
+    axis = check_axis(where, axis, spec.ndim)
+    batch = tuple(n for i, n in enumerate(spec.shape) if i != axis)
+    wanted = batch if shape is None else to_shape(shape, where)
+    split_at = len(wanted) - len(batch)
+    if split_at < 0 or any(n not in (1, m) for n, m in zip(batch, wanted[split_at:], strict=True)):
+        raise user_error(
+            ShapeError, where, f"shape {wanted} does not end with {batch}.", operands={"logits": spec},
+            fix="end the shape with the logits' shape but for the axis.",
+        )  # fmt: skip
+    prefix = wanted[:split_at]
+    if replace:
+        rows = list(wanted[split_at:])
+        rows.insert(axis, spec.shape[axis])
+        noise = gumbel(key, (*prefix, *rows), spec.dtype)
+        return argmax(noise + broadcast_to_shape(logits, noise.spec.shape), axis=len(prefix) + axis)
+    count = math.prod(prefix)
+    if count > spec.shape[axis] or batch != wanted[split_at:]:
+        raise user_error(
+            ArgumentError, where, f"{count} of {spec.shape[axis]} categories without replacement.", operands={"logits": spec},
+            fix="draw fewer, or with replace=True.",
+        )  # fmt: skip
+    noisy = logits + gumbel(key, spec.shape, spec.dtype)
+    others = [i for i in range(spec.ndim) if i != axis]
+    order = top_k(transpose(noisy, permutation=(*others, axis)), k=count)[1]
+    front = transpose(order, permutation=(spec.ndim - 1, *range(spec.ndim - 1)))
+    return reshape(front, shape=wanted)

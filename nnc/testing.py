@@ -1,0 +1,129 @@
+"""Checks for users' own functions and rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes, tree
+from nnc.array import Array, as_value
+from nnc.commands.promote import dtype_of
+from nnc.trace.differentiate import jvp, vjp
+
+Fun = Callable[..., Any]
+NDArray = np.ndarray[Any, Any]
+
+
+def check_grads(
+    f: Fun,
+    args: Sequence[Any],
+    order: int,
+    modes: Sequence[str] = ("fwd", "rev"),
+    *,
+    eps: float | None = None,
+    atol: float | None = None,
+    rtol: float | None = None,
+    seed: int = 0,
+) -> None:
+    """Compares derivatives of `f` at `args` with central differences along random directions.
+
+    Args:     f: function of pytrees of floats. args: tuple of arguments; give float64 for tight bounds. order: how many
+              derivatives to check; for the second, derivatives of the derivative are compared, and so on. modes: "fwd", "rev".
+              eps: step. atol, rtol: bounds; the defaults fit the dtype (1e-6 relative in float64). seed: of the directions.
+    Raises:   AssertionError: a derivative is wrong; the message says which, and by how much. ValueError: unknown mode.
+    Example:  >>> nnc.testing.check_grads(nnp.sin, (np.float64(0.3),), order=2)
+    """
+    if isinstance(modes, str):
+        modes = (modes,)
+    if not set(modes) <= {"fwd", "rev"}:
+        raise ValueError(f'modes are "fwd" and "rev", not {modes!r}')
+    rng = np.random.default_rng(seed)
+    wide = all(dtype_of(x) in (dtypes.float64, dtypes.complex128) for x in tree.leaves(tuple(args)) if _moves(x))
+    eps = eps if eps is not None else (1e-5 if wide else 1e-2)
+    bounds = {"atol": atol if atol is not None else (1e-6 if wide else 2e-2), "rtol": rtol if rtol is not None else (1e-6 if wide else 2e-2)}
+    _check(f, tuple(args), order, tuple(modes), eps, bounds, rng, "derivative 1")
+
+
+def _check(
+    f: Fun, args: tuple[Any, ...], order: int, modes: tuple[str, ...], eps: float, bounds: dict[str, float],
+    rng: np.random.Generator, name: str,
+) -> None:  # fmt: skip
+    direction = tree.map(lambda x: _random(x, rng), args)
+    expected = central_difference(f, args, direction, eps)
+    if "fwd" in modes:
+        _, moved = jvp(f, args, direction)
+        _compare(f"{name}, forward mode", moved, expected, bounds)
+    if "rev" in modes:
+        result, pull = vjp(f, *args)
+        ct = tree.map(lambda x: _random(x, rng), result)
+        left, right = inner_product(pull(ct), direction), inner_product(ct, expected)
+        scale = 1 + abs(right)
+        if not abs(left - right) <= (bounds["atol"] + bounds["rtol"]) * scale:
+            raise AssertionError(f"{name}, reverse mode: <pull(ct), t> = {left!r}, central differences give {right!r}")
+    if order > 1:
+        following = f"derivative {int(name.split()[1]) + 1}"
+        if "fwd" in modes:
+            fixed = direction
+            _check(lambda *xs: jvp(f, xs, fixed)[1], args, order - 1, modes, eps, bounds, rng, following)
+        if "rev" in modes:
+            ct = tree.map(lambda x: _random(x, rng), f(*args))
+            _check(lambda *xs: vjp(f, *xs)[1](ct), args, order - 1, modes, eps, bounds, rng, following)
+
+
+def _moves(x: Any) -> bool:
+    return tree.is_array(x) and dtypes.is_inexact(dtype_of(x))
+
+
+def _random(x: Any, rng: np.random.Generator) -> Any:
+    value = as_value(x)
+    if not dtypes.is_inexact(value.dtype):
+        return Array(np.zeros(value.shape, value.dtype))
+    noise = rng.standard_normal(value.shape)
+    if dtypes.is_complex(value.dtype):
+        noise = noise + 1j * rng.standard_normal(value.shape)
+    return Array(np.asarray(noise).astype(value.dtype))
+
+
+def central_difference(f: Fun, args: tuple[Any, ...], direction: tuple[Any, ...], eps: float) -> Any:
+    """(f(x + h t) - f(x - h t)) / 2h with Richardson's extrapolation to fourth order, in float64 where `args` are."""
+
+    def at(step: float) -> Any:
+        moved = tree.map(lambda x, t: _step(x, t, step), args, direction)
+        return tree.map(lambda y: np.asarray(as_value(y).concrete("check_grads")), f(*moved))
+
+    def combine(a: NDArray, b: NDArray, c: NDArray, d: NDArray) -> Any:
+        if a.dtype.kind in "biu":
+            return np.zeros(a.shape)
+        wide = [x.astype(np.complex128 if x.dtype.kind == "c" else np.float64) for x in (a, b, c, d)]
+        return (8 * (wide[1] - wide[2]) - (wide[0] - wide[3])) / (12 * eps)
+
+    return tree.map(combine, at(2 * eps), at(eps), at(-eps), at(-2 * eps))
+
+
+def _step(x: Any, t: Any, step: float) -> Any:
+    value = as_value(x)
+    if not dtypes.is_inexact(value.dtype):
+        return x
+    return Array(np.asarray(value.concrete("x") + value.dtype.type(step) * t.concrete("t")))
+
+
+def inner_product(a: Any, b: Any) -> float:
+    """The real inner product of two trees, in float64; JAX's convention: no conjugate."""
+    total = 0.0
+    for x, y in zip(tree.leaves(a), tree.leaves(b), strict=True):
+        u, v = np.asarray(as_value(x).concrete("x")), np.asarray(as_value(y).concrete("y"))
+        wide = np.complex128 if "c" in (u.dtype.kind, v.dtype.kind) else np.float64
+        total += float(np.real(np.sum(u.astype(wide) * v.astype(wide))))
+    return total
+
+
+def _compare(name: str, found: Any, expected: Any, bounds: dict[str, float]) -> None:
+    for i, (x, y) in enumerate(zip(tree.leaves(found), tree.leaves(expected), strict=True)):
+        value = np.asarray(as_value(x).concrete("tangent"))
+        value = value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
+        scale = 1 + np.max(np.abs(y), initial=0.0)
+        worst = np.max(np.abs(value - y), initial=0.0)
+        if not worst <= bounds["atol"] + bounds["rtol"] * scale:
+            raise AssertionError(f"{name}: result leaf {i} differs from central differences by {worst:.3g}: {value} against {y}")

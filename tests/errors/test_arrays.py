@@ -1,0 +1,285 @@
+"""Mistakes with arrays: shapes, axes, dtypes, indices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    OutOfBoundsError,
+    ShapeError,
+    UnsupportedError,
+)
+from tests.errors.reports import reports
+
+# -- shapes ------------------------------------------------------------------------------------------------------------
+
+
+def test_matmul_of_sizes_that_do_not_fit() -> None:
+    x, w = nnp.ones((32, 128)), nnp.ones((64, 10))
+    with reports(ShapeError, "matmul", "128", "64", "float32[32,128]", "float32[64,10]"):
+        x @ w
+
+
+def test_adding_shapes_that_do_not_broadcast() -> None:
+    x, y = nnp.ones((3, 4)), nnp.ones(3)
+    with reports(ShapeError, "add", "(3, 4)", "(3,)", "float32[3,4]", "float32[3]"):
+        x + y
+
+
+def test_summing_over_an_axis_that_does_not_exist() -> None:
+    x = nnp.ones((2, 3))
+    with reports(ShapeError, "sum", "axis 2", "2 axes"):
+        nnp.sum(x, axis=2)
+
+
+def test_reshape_to_another_number_of_elements() -> None:
+    x = nnp.ones((2, 3))
+    with reports(ShapeError, "reshape", "(4, 2)", "float32[2,3]"):
+        x.reshape(4, 2)
+
+
+def test_reshape_with_two_unknown_sizes() -> None:
+    x = nnp.ones((2, 3))
+    with reports(ShapeError, "reshape", "-1", "float32[2,3]"):
+        nnp.reshape(x, (-1, -1))
+
+
+def test_concatenating_arrays_that_differ_on_another_axis() -> None:
+    x, y = nnp.ones((2, 3)), nnp.ones((2, 4))
+    with reports(ShapeError, "concat", "float32[2,3]", "float32[2,4]"):
+        nnp.concatenate([x, y], axis=0)
+
+
+def test_stacking_arrays_of_different_shapes() -> None:
+    x, y = nnp.ones(3), nnp.ones(4)
+    with reports(ShapeError, "stack", "3", "4"):
+        nnp.stack([x, y])
+
+
+def test_transposing_with_an_axis_named_twice() -> None:
+    x = nnp.ones((2, 3))
+    with reports(ShapeError, "transpose", "(0, 0)"):
+        nnp.transpose(x, (0, 0))
+
+
+def test_squeezing_an_axis_that_is_not_of_size_1() -> None:
+    x = nnp.ones((2, 3))
+    with reports(ShapeError, "squeeze", "axis 1", "float32[2,3]"):
+        nnp.squeeze(x, axis=1)
+
+
+def test_broadcasting_to_a_smaller_shape() -> None:
+    x = nnp.ones((2, 3))
+    with reports(ShapeError, "broadcast_to", "float32[2,3]", "(3,)"):
+        nnp.broadcast_to(x, (3,))
+
+
+def test_einsum_with_a_subscript_for_an_axis_that_is_not_there() -> None:
+    x = nnp.ones((2, 3))
+    with reports(ArgumentError, "einsum", "ijk", "float32[2,3]"):
+        nnp.einsum("ijk->ij", x)
+
+
+def test_einsum_with_one_letter_for_two_sizes() -> None:
+    x, y = nnp.ones((2, 3)), nnp.ones((4, 5))
+    with reports(ShapeError, "einsum", "'j'", "3", "4"):
+        nnp.einsum("ij,jk->ik", x, y)
+
+
+def test_einsum_with_a_character_that_is_no_letter() -> None:
+    x = nnp.ones((2, 3))
+    with reports(ArgumentError, "einsum", "i;j"):
+        nnp.einsum("i;j->i", x)
+
+
+def test_matrix_transpose_of_a_vector() -> None:
+    x = nnp.ones(3)
+    with reports(ArgumentTypeError, "mT", "float32[3]"):
+        _ = x.mT
+
+
+def test_maximum_of_an_empty_array() -> None:
+    x = nnp.ones((0, 3))
+    with reports(ShapeError, "max", "0"):
+        nnp.max(x, axis=0)
+
+
+# -- values that Python asks for ---------------------------------------------------------------------------------------
+
+
+def test_an_array_of_several_elements_as_a_condition() -> None:
+    x = nnp.ones(3)
+    with reports(ArgumentTypeError, "bool", "3 elements", "float32[3]"):
+        if x > 0:
+            pass
+
+
+def test_an_array_of_several_elements_as_a_number() -> None:
+    x = nnp.ones((2, 2))
+    with reports(ArgumentTypeError, "float", "4 elements", "float32[2,2]"):
+        float(x)
+
+
+def test_the_length_of_a_number() -> None:
+    x = nnp.sum(nnp.ones(3))
+    with reports(ArgumentTypeError, "len", "0-d"):
+        len(x)
+
+
+def test_iterating_over_a_number() -> None:
+    x = nnp.sum(nnp.ones(3))
+    with reports(ArgumentTypeError, "iter", "0-d"):
+        list(x)
+
+
+def test_assigning_to_an_element() -> None:
+    x = nnp.ones(3)
+    with reports(ArgumentTypeError, "immutable", "float32[3]", "x.at[index].set(value)"):
+        x[0] = 2.0
+
+
+# -- dtypes and other values -------------------------------------------------------------------------------------------
+
+
+def test_a_ragged_list() -> None:
+    with reports(ShapeError, "asarray", "ragged"):
+        nnc.asarray([[1.0, 2.0], [3.0]])
+
+
+def test_an_array_of_strings() -> None:
+    with reports(ArgumentTypeError, "['cat', 'dog']", "no numbers"):
+        nnp.asarray(["cat", "dog"])
+
+
+def test_a_set_where_an_array_is_due() -> None:
+    with reports(ArgumentTypeError, "set", "{1, 2}"):
+        nnp.sum({1, 2})
+
+
+def test_none_where_an_array_is_due() -> None:
+    with reports(ArgumentTypeError, "exp", "None"):
+        nnp.exp(None)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"), [(np.array([object()]), "object"), (np.array(["2024-01-01"], "datetime64[D]"), "datetime64")]
+)
+def test_a_numpy_array_of_a_dtype_that_nnc_does_not_have(value: np.ndarray, dtype: str) -> None:
+    with reports(DTypeError, dtype, "float32"):
+        nnc.asarray(value)
+
+
+def test_a_dtype_name_that_does_not_exist() -> None:
+    with reports(DTypeError, "float8", "float16"):
+        nnp.zeros(3, dtype="float8")
+
+
+def test_uint64_with_int64() -> None:
+    x, y = nnp.ones(2, dtype="uint64"), nnp.ones(2, dtype="int64")
+    with reports(DTypeError, "uint64", "int64", "uint64[2]"):
+        x + y
+
+
+def test_a_number_too_large_for_the_dtype_of_the_array() -> None:
+    x = nnp.ones(2, dtype="int8")
+    with reports(DTypeError, "300", "int8"):
+        x + 300
+
+
+def test_complex_to_float_drops_the_imaginary_part_silently_nowhere() -> None:
+    x = nnp.asarray([1 + 2j])
+    with reports(DTypeError, "complex64", "float32", "real"):
+        x.astype("float32")
+
+
+def test_bitwise_and_of_floats() -> None:
+    x = nnp.ones(2)
+    with reports(DTypeError, "bitwise_and", "float32"):
+        x & x
+
+
+def test_a_negative_power_of_integers() -> None:
+    x = nnp.asarray([1, 2])
+    with reports(DTypeError, "-1", "int64[2]"):
+        x**-1
+
+
+def test_ordering_complex_numbers() -> None:
+    x = nnp.asarray([1j, 2j])
+    with reports(DTypeError, "less", "complex64"):
+        x < x  # noqa: B015
+
+
+def test_a_device_that_does_not_exist() -> None:
+    x = nnp.ones(2)
+    with reports(UnsupportedError, "cuda:7"):
+        x.to_device("cuda:7")
+
+
+def test_the_pytorch_name_of_an_axis() -> None:
+    x = nnp.ones((2, 3))
+    with reports(ArgumentTypeError, "sum", "dim", "axis"):
+        nnp.sum(x, dim=1)
+
+
+# -- indices -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_index_out_of_range() -> None:
+    x = nnp.ones((3, 2))
+    with reports(OutOfBoundsError, "index 5", "axis 0", "size 3"):
+        x[5]
+
+
+def test_an_index_array_out_of_range() -> None:
+    x, i = nnp.ones((3, 2)), nnp.asarray([0, 7])
+    with reports(OutOfBoundsError, "index 7", "axis 0", "size 3"):
+        x[i]
+
+
+def test_more_indices_than_axes() -> None:
+    x = nnp.ones((3, 2))
+    with reports(OutOfBoundsError, "3", "2", "float32[3,2]"):
+        x[0, 0, 0]
+
+
+def test_a_float_as_an_index() -> None:
+    x = nnp.ones(3)
+    with reports(ArgumentTypeError, "1.0", "float32[3]"):
+        x[1.0]
+
+
+def test_a_string_as_an_index() -> None:
+    x = nnp.ones(3)
+    with reports(ArgumentTypeError, "'a'", "float32[3]"):
+        x["a"]
+
+
+def test_a_slice_with_step_0() -> None:
+    x = nnp.ones(3)
+    with reports(ArgumentError, "step", "0"):
+        x[::0]
+
+
+def test_a_mask_of_another_shape() -> None:
+    x, mask = nnp.ones((3, 2)), nnp.asarray([True, False])
+    with reports(ShapeError, "bool[2]", "float32[3,2]"):
+        x[mask]
+
+
+def test_updating_with_values_that_do_not_fit() -> None:
+    x, v = nnp.ones((3, 2)), nnp.ones(5)
+    with reports(ShapeError, "(5,)"):
+        x.at[0].set(v)
+
+
+def test_an_index_mode_that_does_not_exist() -> None:
+    x = nnp.ones(3)
+    with reports(ArgumentError, "mode", "'clamp'"):
+        x.at[5].get(mode="clamp")

@@ -1,0 +1,89 @@
+"""Mistakes with compiled functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nnc
+import nnc.numpy as nnp
+from nnc.errors import ArgumentError, ArgumentTypeError, MemoryBudgetError, OutOfBoundsError, ShapeError, TraceError
+from tests.errors.reports import reports
+
+
+def test_compiling_the_result_instead_of_the_function() -> None:
+    with reports(ArgumentTypeError, "nnc.compile", "must be a function"):
+        nnc.compile(nnp.ones(2))
+
+
+def test_a_static_argument_that_has_no_hash() -> None:
+    scale = nnc.compile(lambda x, factors: x * factors[0], static_argnums=1)
+    with reports(ArgumentTypeError, "list", "tuple"):
+        scale(nnp.ones(2), [2.0])
+
+
+def test_static_argnums_out_of_range() -> None:
+    with reports(ArgumentError, "static_argnums", "3"):
+        nnc.compile(lambda x: x, static_argnums=3)(1.0)
+
+
+def test_a_static_argname_that_the_function_does_not_have() -> None:
+    def scale(x: Any, factor: float = 2.0) -> Any:
+        return x * factor
+
+    with reports(ArgumentError, "static_argnames", "'fcator'", "factor"):
+        nnc.compile(scale, static_argnames="fcator")(1.0)
+
+
+def test_a_donated_array_used_again() -> None:
+    x = nnp.ones(3)
+    nnc.compile(lambda x: x * 2, donate_argnums=0)(x)
+    with reports(ArgumentTypeError, "donated", "float32[3]", "donate_argnums"):
+        x + 1
+
+
+def test_more_traces_than_allowed() -> None:
+    double = nnc.compile(lambda x: x * 2, max_traces=2)
+    double(nnp.ones(1))
+    double(nnp.ones(2))
+    with reports(TraceError, "max_traces", "2", "float32[3]", "float32[2]"):
+        double(nnp.ones(3))
+
+
+def test_a_memory_budget_that_is_too_small() -> None:
+    outer = nnc.compile(lambda x: nnp.sum(nnp.exp(x[:, None] + x[None, :])), memory_budget=1000)
+    with reports(MemoryBudgetError, "1000", "memory_budget"):
+        outer(nnp.ones(100))
+
+
+def test_a_memory_budget_that_is_no_number_of_bytes() -> None:
+    with reports(ArgumentError, "memory_budget", "'2 gigs'", "2GiB"):
+        nnc.compile(lambda x: x, memory_budget="2 gigs")(1.0)
+
+
+def test_a_dynamic_index_out_of_range_when_a_compiled_function_runs() -> None:
+    def pick(x: Any, i: Any) -> Any:
+        return x[i]
+
+    compiled = nnc.compile(pick)
+    assert float(compiled(nnp.ones(3), 1)) == 1
+    with reports(OutOfBoundsError, "index 8", "axis 0", "size 3", at="return x[i]"):
+        compiled(nnp.ones(3), 8)
+
+
+def test_an_executable_called_with_another_shape() -> None:
+    executable = nnc.compile(lambda x: x * 2).lower(nnp.ones(3)).compile()
+    with reports(ShapeError, "float32[3]", "float32[4]"):
+        executable(nnp.ones(4))
+
+
+def test_a_compiled_function_that_returns_a_set() -> None:
+    with reports(ArgumentTypeError, "a set"):
+        nnc.compile(lambda x: {1, 2})(1.0)
+
+
+def test_an_argument_that_the_compiled_function_does_not_take() -> None:
+    def scale(x: Any, factor: float = 2.0) -> Any:
+        return x * factor
+
+    with reports(ArgumentTypeError, "scale", "fcator"):
+        nnc.compile(scale)(1.0, fcator=3.0)

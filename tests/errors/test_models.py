@@ -1,0 +1,82 @@
+"""Mistakes with layers, losses, optimizers and model files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nnc
+import nnc.numpy as nnp
+from nnc.errors import ArgumentTypeError, ShapeError, TreeError
+from tests.errors.reports import reports
+
+
+def test_convolving_with_another_number_of_channels() -> None:
+    x, w = nnp.ones((1, 3, 8, 8)), nnp.ones((16, 4, 3, 3))
+    with reports(ShapeError, "conv", "float32[1,3,8,8]", "float32[16,4,3,3]", "3", "4"):
+        nnc.nn.conv(x, w)
+
+
+def test_convolving_with_a_kernel_larger_than_the_image() -> None:
+    x, w = nnp.ones((1, 3, 4, 4)), nnp.ones((16, 3, 5, 5))
+    with reports(ShapeError, "conv", "float32[1,3,4,4]", "float32[16,3,5,5]"):
+        nnc.nn.conv(x, w)
+
+
+def test_pooling_with_a_window_of_another_rank() -> None:
+    x = nnp.ones((1, 3, 4, 4))
+    with reports(ShapeError, "max_pool", "(2, 2, 2)", "float32[1,3,4,4]"):
+        nnc.nn.max_pool(x, (2, 2, 2))
+
+
+def test_softmax_over_the_axis_in_pytorch_spelling() -> None:
+    with reports(ArgumentTypeError, "softmax", "dim", "axis"):
+        nnc.nn.softmax(nnp.ones((2, 3)), dim=1)
+
+
+def test_the_learning_rate_in_pytorch_spelling() -> None:
+    with reports(ArgumentTypeError, "adam", "lr", "learning_rate"):
+        nnc.optim.adam(lr=1e-3)
+
+
+def test_the_decay_rates_in_pytorch_spelling() -> None:
+    with reports(ArgumentTypeError, "adam", "betas", "b1"):
+        nnc.optim.adam(1e-3, betas=(0.9, 0.999))
+
+
+def test_updates_of_another_structure_than_the_parameters() -> None:
+    params, updates = {"w": nnp.ones(2), "b": nnp.ones(1)}, {"w": nnp.ones(2)}
+    with reports(TreeError, "apply_updates", '["b"]', "float32[1]"):
+        nnc.optim.apply_updates(params, updates)
+
+
+def test_gradients_of_another_structure_than_the_state() -> None:
+    optimizer = nnc.optim.adam(1e-3)
+    state = optimizer.init({"w": nnp.ones(2), "b": nnp.ones(1)})
+    with reports(TreeError, "adam", '["b"]'):
+        optimizer.update({"w": nnp.ones(2)}, state)
+
+
+def test_a_layer_fed_with_another_number_of_features() -> None:
+    layer = nnc.nn.Linear(4, 2, key=nnc.random.key(0))
+    with reports(ShapeError, "float32[3,5]", "5", "4"):
+        layer(nnp.ones((3, 5)))
+
+
+def test_setting_a_field_of_a_module() -> None:
+    layer = nnc.nn.Linear(4, 2, key=nnc.random.key(0))
+    with reports(ArgumentTypeError, "Linear", "weight", "frozen"):
+        layer.weight = nnp.ones((4, 2))
+
+
+def test_loading_a_model_file_into_another_structure(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    nnc.io.save(path, {"w": nnp.ones(2)})
+    with reports(TreeError, "load", "model.safetensors", '["b"]'):
+        nnc.io.load(path, like={"w": nnp.ones(2), "b": nnp.ones(1)})
+
+
+def test_loading_a_model_file_into_another_shape(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    nnc.io.save(path, {"w": nnp.ones(2)})
+    with reports(ShapeError, "load", "float32[2]", "float32[3]"):
+        nnc.io.load(path, like={"w": nnp.ones(3)})

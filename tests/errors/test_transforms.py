@@ -1,0 +1,196 @@
+"""Mistakes with grad, vmap, jvp, vjp and the custom rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nnc
+import nnc.numpy as nnp
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TreeError, UnsupportedError
+from tests.errors.reports import reports
+
+
+def square(x: Any) -> Any:
+    return x * x
+
+
+# -- grad --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_gradient_of_a_function_that_returns_a_vector() -> None:
+    with reports(ShapeError, "nnc.grad", "square", "float32[3]", "nnp.mean"):
+        nnc.grad(square)(nnp.ones(3))
+
+
+def test_the_gradient_of_a_function_that_returns_a_dict() -> None:
+    with reports(ShapeError, "nnc.grad", "a dict", "has_aux=True"):
+        nnc.grad(lambda x: {"loss": x * x, "x": x})(1.0)
+
+
+def test_the_gradient_of_a_function_that_returns_nothing() -> None:
+    with reports(ShapeError, "nnc.grad", "None"):
+        nnc.grad(lambda x: None)(1.0)
+
+
+def test_the_gradient_with_respect_to_an_integer() -> None:
+    with reports(DTypeError, "nnc.grad", "int64", "1.0 instead of 1"):
+        nnc.grad(square)(3)
+
+
+def test_the_gradient_of_a_function_that_returns_an_integer() -> None:
+    with reports(DTypeError, "nnc.grad", "int64[]"):
+        nnc.grad(lambda x: nnp.argmax(x))(nnp.ones(3))
+
+
+def test_the_gradient_with_respect_to_an_argument_that_was_not_passed() -> None:
+    def loss(w: Any, x: Any = 1.0) -> Any:
+        return w * x
+
+    with reports(ArgumentError, "nnc.grad", "argument 1", "loss(w", "argnames"):
+        nnc.grad(loss, argnums=1)(2.0)
+
+
+def test_the_gradient_with_respect_to_a_keyword_that_was_not_passed() -> None:
+    with reports(ArgumentError, "nnc.grad", "'scale'"):
+        nnc.grad(lambda x, scale=1.0: x * scale, argnames="scale")(2.0)
+
+
+def test_argnums_that_are_names() -> None:
+    with reports(ArgumentTypeError, "nnc.grad", "('x',)", "argnames"):
+        nnc.grad(square, argnums=("x",))
+
+
+def test_has_aux_without_a_pair() -> None:
+    with reports(ArgumentTypeError, "nnc.value_and_grad", "has_aux=True", "pair"):
+        nnc.value_and_grad(square, has_aux=True)(2.0)
+
+
+def test_grad_of_the_result_instead_of_the_function() -> None:
+    with reports(ArgumentTypeError, "nnc.grad", "must be a function", "nnc.grad(f)(x)"):
+        nnc.grad(square(2.0))
+
+
+def test_a_complex_result_without_holomorphic() -> None:
+    with reports(DTypeError, "nnc.grad", "complex64[]", "nnp.abs"):
+        nnc.grad(lambda x: x * 1j)(2.0)
+
+
+def test_an_unknown_keyword_of_a_transform_in_pytorch_spelling() -> None:
+    with reports(ArgumentTypeError, "vmap", "in_dims", "in_axes"):
+        nnc.vmap(square, in_dims=0)
+
+
+# -- vmap --------------------------------------------------------------------------------------------------------------
+
+
+def test_mapped_axes_of_different_sizes() -> None:
+    with reports(ShapeError, "nnc.vmap", "3", "4"):
+        nnc.vmap(lambda x, y: x + y)(nnp.ones(3), nnp.ones(4))
+
+
+def test_more_in_axes_than_arguments() -> None:
+    with reports(ArgumentError, "nnc.vmap", "2 entries", "1 positional", "(0, 0)"):
+        nnc.vmap(square, in_axes=(0, 0))(nnp.ones(3))
+
+
+def test_mapping_over_a_number() -> None:
+    with reports(ShapeError, "nnc.vmap", "0-d", "float32[]", "None"):
+        nnc.vmap(lambda x, y: x * y)(nnp.ones(3), 2.0)
+
+
+def test_mapping_over_an_axis_that_does_not_exist() -> None:
+    with reports(ShapeError, "nnc.vmap", "axis 2"):
+        nnc.vmap(square, in_axes=2)(nnp.ones((3, 4)))
+
+
+def test_mapping_over_nothing() -> None:
+    with reports(ArgumentError, "nnc.vmap", "axis_size"):
+        nnc.vmap(square, in_axes=None)(nnp.ones(3))
+
+
+def test_an_axis_that_is_no_number() -> None:
+    with reports(ArgumentTypeError, "nnc.vmap", "'batch'"):
+        nnc.vmap(square, in_axes="batch")(nnp.ones(3))
+
+
+def test_in_axes_that_do_not_fit_the_tree() -> None:
+    with reports(TreeError, "nnc.vmap", "in_axes"):
+        nnc.vmap(lambda p: p["w"], in_axes=({"b": 0},))({"w": nnp.ones(3)})
+
+
+# -- jvp, vjp, linear maps ---------------------------------------------------------------------------------------------
+
+
+def test_tangents_of_another_structure() -> None:
+    with reports(TreeError, "nnc.jvp", '["b"]', "float32[2]"):
+        nnc.jvp(lambda p: p["w"], ({"w": nnp.ones(2)},), ({"b": nnp.ones(2)},))
+
+
+def test_tangents_of_another_shape() -> None:
+    with reports(ShapeError, "nnc.jvp", "float32[2]", "float32[3]"):
+        nnc.jvp(square, (nnp.ones(2),), (nnp.ones(3),))
+
+
+def test_tangents_of_another_dtype() -> None:
+    with reports(DTypeError, "nnc.jvp", "float32[2]", "float64[2]"):
+        nnc.jvp(square, (nnp.ones(2),), (nnp.ones(2, dtype="float64"),))
+
+
+def test_primals_that_are_not_in_a_tuple() -> None:
+    with reports(ArgumentTypeError, "nnc.jvp", "tuple", "nnc.jvp(f, (x,), (t,))"):
+        nnc.jvp(square, nnp.ones(2), nnp.ones(2))
+
+
+def test_a_cotangent_of_another_shape() -> None:
+    _, pull = nnc.vjp(square, nnp.ones(2))
+    with reports(ShapeError, "vjp_fn", "float32[5]", "float32[2]"):
+        pull(nnp.ones(5))
+
+
+def test_a_cotangent_of_another_structure() -> None:
+    _, pull = nnc.vjp(lambda x: (x, x * x), nnp.ones(2))
+    with reports(TreeError, "vjp_fn", "cotangent"):
+        pull(nnp.ones(2))
+
+
+def test_transposing_a_function_that_is_not_linear() -> None:
+    with reports(UnsupportedError, "linear", at="transposed(nnp.ones(2))"):
+        transposed = nnc.linear_transpose(lambda x: nnp.sin(x), nnp.ones(2))
+        transposed(nnp.ones(2))
+
+
+def test_the_jacobian_with_respect_to_integers() -> None:
+    with reports(DTypeError, "nnc.jacrev", "int64"):
+        nnc.jacrev(square)(nnp.asarray([1, 2]))
+
+
+# -- custom rules ------------------------------------------------------------------------------------------------------
+
+
+def test_a_backward_rule_with_too_few_cotangents() -> None:
+    product = nnc.custom_vjp(lambda x, y: x * y)
+    product.defvjp(lambda x, y: (x * y, (x, y)), lambda kept, ct: (ct * kept[1],))
+    with reports(TreeError, "custom_vjp", "2", "1"):
+        nnc.grad(lambda x: product(x, 3.0))(2.0)
+
+
+def test_a_backward_rule_with_a_cotangent_of_another_shape() -> None:
+    total = nnc.custom_vjp(lambda x: nnp.sum(x))
+    total.defvjp(lambda x: (nnp.sum(x), None), lambda kept, ct: (ct,))
+    with reports(ShapeError, "custom_vjp", "float32[3]", "float32[]"):
+        nnc.grad(total)(nnp.ones(3))
+
+
+def test_a_custom_function_without_its_rule() -> None:
+    unfinished = nnc.custom_vjp(square)
+    with reports(ArgumentError, "square", "defvjp"):
+        nnc.grad(unfinished)(2.0)
+
+
+# -- trees -------------------------------------------------------------------------------------------------------------
+
+
+def test_mapping_over_trees_that_differ_lists_every_path() -> None:
+    left, right = {"w": 1.0, "layers": [1.0, 2.0]}, {"b": 1.0, "layers": [1.0]}
+    with reports(TreeError, "tree.map", '["w"]', '["b"]', '["layers"][1]'):
+        nnc.tree.map(lambda x, y: x + y, left, right)
