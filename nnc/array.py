@@ -32,7 +32,9 @@ def _binary(command: Command, to: Any = None) -> tuple[Callable[..., Any], Calla
 
 
 def _is_operand(x: Any) -> bool:
-    return isinstance(x, (np.ndarray, np.generic, list, tuple, *SCALARS)) or hasattr(x, "spec") or hasattr(x, "__array__")
+    return (
+        isinstance(x, (np.ndarray, np.generic, list, tuple, *SCALARS)) or hasattr(x, "spec") or hasattr(x, "__array__")
+    )
 
 
 def power(x: Any, y: Any) -> Any:
@@ -126,7 +128,7 @@ class ArrayMethods:
 
     def as_weak(self) -> Any:
         """The same value, taking the dtype of the array it meets, as a Python scalar does."""
-        twin = copy.copy(self)
+        twin: Any = copy.copy(self)
         twin.weak = True
         return twin
 
@@ -178,12 +180,16 @@ class ArrayMethods:
 
     def __len__(self) -> int:
         if not self.ndim:
-            raise user_error(ArgumentTypeError, "len", "a 0-d array has no length.", fix="use x.size, or index an array with axes.")
+            raise user_error(
+                ArgumentTypeError, "len", "a 0-d array has no length.", fix="use x.size, or index an array with axes."
+            )
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
         if not self.ndim:
-            raise user_error(ArgumentTypeError, "iter", "a 0-d array cannot be iterated over.", fix="use the value itself.")
+            raise user_error(
+                ArgumentTypeError, "iter", "a 0-d array cannot be iterated over.", fix="use the value itself."
+            )
         return (getitem(self, i) for i in range(self.shape[0]))
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -279,7 +285,9 @@ class Array(ArrayMethods):
         Raises:   UnsupportedError: there is no such device.
         """
         if str(device) != "cpu":
-            raise user_error(UnsupportedError, "to_device", f"there is no device {device!r}.", fix="use one of nnc.devices().")
+            raise user_error(
+                UnsupportedError, "to_device", f"there is no device {device!r}.", fix="use one of nnc.devices()."
+            )
         return self
 
     def block_until_ready(self) -> Array:
@@ -378,7 +386,9 @@ def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | Non
               (2, 2)
     """
     if device is not None and str(device) != "cpu":
-        raise user_error(UnsupportedError, "asarray", f"there is no device {device!r}.", fix="use one of nnc.devices().")
+        raise user_error(
+            UnsupportedError, "asarray", f"there is no device {device!r}.", fix="use one of nnc.devices()."
+        )
     x = as_operand(obj, "asarray", "obj")
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
     if hasattr(x, "spec") and not isinstance(x, Array):
@@ -403,7 +413,7 @@ def as_value(x: Any) -> Any:
     """An array or a tracer for anything a command takes: NumPy arrays and numbers are wrapped."""
     if hasattr(x, "spec"):
         return x
-    if isinstance(x, SCALARS):
+    if isinstance(x, SCALARS) and not isinstance(x, np.generic):  # numpy.float64 is a Python float, too
         return Array(np.asarray(x, dtypes.scalar_dtype(x)), weak=True)
     return Array(np.asarray(x))
 

@@ -30,7 +30,9 @@ BY_NAME = {dtype.name: dtype for dtype in ALL}
 
 DEFAULT_FLOAT, DEFAULT_INT, DEFAULT_COMPLEX = float32, int64, complex64
 
-_KINDS = {dtype: kind for kind, group in enumerate(((bool_,), (*SIGNED, *UNSIGNED), FLOATS, COMPLEX)) for dtype in group}
+_KINDS = {
+    dtype: kind for kind, group in enumerate(((bool_,), (*SIGNED, *UNSIGNED), FLOATS, COMPLEX)) for dtype in group
+}
 _WEAK_DEFAULT = (bool_, DEFAULT_INT, DEFAULT_FLOAT, DEFAULT_COMPLEX)
 
 

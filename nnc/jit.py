@@ -16,7 +16,15 @@ from nnc.array import Array
 from nnc.backends.numpy_ref import choose_kernel
 from nnc.commands.promote import as_operand, is_weak
 from nnc.context import activity, get_context
-from nnc.errors import ArgumentError, ArgumentTypeError, NncError, TraceError, UnsupportedError, prune_traceback, user_error
+from nnc.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    NncError,
+    TraceError,
+    UnsupportedError,
+    prune_traceback,
+    user_error,
+)
 from nnc.graph import Graph, TensorSpec
 from nnc.lower.pipeline import lower
 from nnc.lower.program import Program
@@ -70,14 +78,22 @@ def compile(
         )  # fmt: skip
     check_callable(fun, "nnc.compile")
     if device not in (None, "cpu"):
-        raise user_error(UnsupportedError, "nnc.compile", f"there is no device {device!r}.", fix="use one of nnc.devices().")
+        raise user_error(
+            UnsupportedError, "nnc.compile", f"there is no device {device!r}.", fix="use one of nnc.devices()."
+        )
     if streams not in ("auto", 1):
         raise user_error(
-            UnsupportedError, "nnc.compile", f"streams={streams!r}: programs run on one stream.", fix='use streams="auto" or 1.'
+            UnsupportedError,
+            "nnc.compile",
+            f"streams={streams!r}: programs run on one stream.",
+            fix='use streams="auto" or 1.',
         )
     if autotune:
         raise user_error(
-            UnsupportedError, "nnc.compile", "autotune=True: there is only one backend to choose from.", fix="drop autotune."
+            UnsupportedError,
+            "nnc.compile",
+            "autotune=True: there is only one backend to choose from.",
+            fix="drop autotune.",
         )
     options = Options.from_environment().update(streams=streams)
     if memory_budget is not None:
@@ -105,7 +121,9 @@ class _Roles:
     donate_names: tuple[str, ...]
 
     @classmethod
-    def of(cls, fun: Fun, static_nums: Numbers, static_names: Names, donate_nums: Numbers, donate_names: Names) -> _Roles:
+    def of(
+        cls, fun: Fun, static_nums: Numbers, static_names: Names, donate_nums: Numbers, donate_names: Names
+    ) -> _Roles:
         parameters = _positional_parameters(fun)
         static = _resolve("static", fun, parameters, static_nums, static_names)
         donated = _resolve("donate", fun, parameters, donate_nums, donate_names)
@@ -187,6 +205,7 @@ class Compiled:
         self._lock = threading.RLock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the program for these arguments, which is made on the first call."""
         if get_context().staging is not None or _holds_tracer((args, kwargs)):
             return self._fun(*args, **kwargs)  # inside a trace the function is part of it
         try:
@@ -289,9 +308,13 @@ def _difference(old: _Key, new: _Key) -> str:
     """What differs between the keys of two calls, in words."""
     if old.treedef != new.treedef:
         return f"the structure of the arguments changed from {old.treedef} to {new.treedef}"
-    lines = [f"{name} changed from {a!r} to {b!r}" for (name, (_, a)), (_, (_, b)) in zip(old.static, new.static, strict=False) if a != b]
+    lines = [
+        f"{name} changed from {a!r} to {b!r}"
+        for (name, (_, a)), (_, (_, b)) in zip(old.static, new.static, strict=False)
+        if a != b
+    ]
     paths = [path for path, _ in tree.flatten_with_path(tree.unflatten(new.treedef, [0] * new.treedef.num_leaves))]
-    for path, (a, weak_a), (b, weak_b) in zip(paths, [s for s in old.specs], [s for s in new.specs], strict=False):
+    for path, (a, weak_a), (b, weak_b) in zip(paths, old.specs, new.specs, strict=False):
         if (a, weak_a) != (b, weak_b):
             lines.append(f"argument {path} changed from {_described(a, weak_a)} to {_described(b, weak_b)}")
     if old.settings != new.settings:
@@ -341,6 +364,7 @@ class _BoundMethod:
         self._compiled, self._instance = compiled, instance
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the method."""
         return self._compiled(self._instance, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:

@@ -42,7 +42,10 @@ def check_grads(
     rng = np.random.default_rng(seed)
     wide = all(dtype_of(x) in (dtypes.float64, dtypes.complex128) for x in tree.leaves(tuple(args)) if _moves(x))
     eps = eps if eps is not None else (1e-5 if wide else 1e-2)
-    bounds = {"atol": atol if atol is not None else (1e-6 if wide else 2e-2), "rtol": rtol if rtol is not None else (1e-6 if wide else 2e-2)}
+    bounds = {
+        "atol": atol if atol is not None else (1e-6 if wide else 2e-2),
+        "rtol": rtol if rtol is not None else (1e-6 if wide else 2e-2),
+    }
     _check(f, tuple(args), order, tuple(modes), eps, bounds, rng, "derivative 1")
 
 
@@ -126,4 +129,6 @@ def _compare(name: str, found: Any, expected: Any, bounds: dict[str, float]) -> 
         scale = 1 + np.max(np.abs(y), initial=0.0)
         worst = np.max(np.abs(value - y), initial=0.0)
         if not worst <= bounds["atol"] + bounds["rtol"] * scale:
-            raise AssertionError(f"{name}: result leaf {i} differs from central differences by {worst:.3g}: {value} against {y}")
+            raise AssertionError(
+                f"{name}: result leaf {i} differs from central differences by {worst:.3g}: {value} against {y}"
+            )

@@ -97,7 +97,9 @@ def flatten_with_path(tree: Any) -> list[tuple[str, Any]]:
     return list(zip(paths, values, strict=True))
 
 
-def broadcast_prefix(prefix: Any, tree: Any, is_leaf: Callable[[Any], bool] | None = None, where: str = "tree") -> list[Any]:
+def broadcast_prefix(
+    prefix: Any, tree: Any, is_leaf: Callable[[Any], bool] | None = None, where: str = "tree"
+) -> list[Any]:
     """A value of `prefix` for each leaf of `tree`; `prefix` has the structure of `tree` or of a part of it from the root.
 
     Raises:   TreeError: `prefix` is no prefix of `tree`.
@@ -115,7 +117,9 @@ def broadcast_prefix(prefix: Any, tree: Any, is_leaf: Callable[[Any], bool] | No
 # -- registration ------------------------------------------------------------------------------------------------------
 
 
-def register(cls: type, flatten: Callable[[Any], tuple[Iterable[Any], Any]], unflatten: Callable[[Any, Any], Any]) -> None:
+def register(
+    cls: type, flatten: Callable[[Any], tuple[Iterable[Any], Any]], unflatten: Callable[[Any, Any], Any]
+) -> None:
     """Makes a class a pytree: `flatten(x) -> (children, metadata)`, `unflatten(metadata, children) -> x`.
 
     The metadata is part of the structure, so it must be hashable and comparable.
@@ -129,7 +133,11 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
     static = {field.name for field in dataclasses.fields(cls) if field.metadata.get("static")}
 
     def is_setting(name: str, value: Any) -> bool:
-        if name in static or isinstance(value, (str, bytes, bool, int)) or (static_scalars and isinstance(value, (float, complex))):
+        if (
+            name in static
+            or isinstance(value, (str, bytes, bool, int))
+            or (static_scalars and isinstance(value, (float, complex)))
+        ):
             return True
         return not is_array(value) and not _is_unregistered_dataclass(value) and _is_opaque(value)
 
@@ -142,7 +150,7 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
 
     def unflatten_fields(metadata: Any, children: Iterable[Any]) -> Any:
         order, settings = metadata
-        x = object.__new__(cls)
+        x: Any = object.__new__(cls)
         for name, value in (*zip(order, children, strict=True), *settings.items):
             object.__setattr__(x, name, value)
         return x
@@ -175,7 +183,7 @@ def _same(a: Any, b: Any) -> bool:
     """Equality of settings: of one type and equal, where arrays are compared by identity."""
     if a is b:
         return True
-    if type(a) is not type(b) or is_array(a) and not isinstance(a, _SCALARS):
+    if type(a) is not type(b) or (is_array(a) and not isinstance(a, _SCALARS)):
         return False
     if isinstance(a, (tuple, list)):
         return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
@@ -195,7 +203,9 @@ def _is_unregistered_dataclass(leaf: Any) -> bool:
 # -- mismatches --------------------------------------------------------------------------------------------------------
 
 
-def tree_mismatch(where: str, left_name: str, left: Any, right_name: str, right: Any, fix: str | None = None) -> TreeError:
+def tree_mismatch(
+    where: str, left_name: str, left: Any, right_name: str, right: Any, fix: str | None = None
+) -> TreeError:
     """The error for two trees that should have one structure; it lists every path on which they differ, both sides."""
     return user_error(
         TreeError, where, f"{left_name} and {right_name} differ in structure:\n" + "\n".join(differences(left, right)),
@@ -206,8 +216,12 @@ def tree_mismatch(where: str, left_name: str, left: Any, right_name: str, right:
 def differences(left: Any, right: Any) -> list[str]:
     """One line for each path on which two trees differ in structure."""
     a, b = dict(flatten_with_path(left)), dict(flatten_with_path(right))
-    lines = [f"  {path or '(root)'}: {_describe(a[path])} on the left, nothing on the right" for path in a if path not in b]
-    lines += [f"  {path or '(root)'}: nothing on the left, {_describe(b[path])} on the right" for path in b if path not in a]
+    lines = [
+        f"  {path or '(root)'}: {_describe(a[path])} on the left, nothing on the right" for path in a if path not in b
+    ]
+    lines += [
+        f"  {path or '(root)'}: nothing on the left, {_describe(b[path])} on the right" for path in b if path not in a
+    ]
     return lines or [f"  {structure(left)} on the left, {structure(right)} on the right"]
 
 

@@ -88,14 +88,14 @@ def _fast_run(name: str, specs: tuple[TensorSpec, ...], params: Params) -> Run |
 
 def _unary(function: np.ufunc) -> Run:
     def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
-        function(inputs[0], outputs[0])
+        function(inputs[0], out=outputs[0])
 
     return run
 
 
 def _binary(function: np.ufunc) -> Run:
     def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
-        function(inputs[0], inputs[1], outputs[0])
+        function(inputs[0], inputs[1], out=outputs[0])
 
     return run
 

@@ -160,8 +160,9 @@ def matmul(x: Any, y: Any) -> Value:
     Args:     x: (..., m, k) or (k,). y: (..., k, n) or (k,). A 1-d operand's axis is summed and stands not in the result.
     Returns:  (..., m, n), of the promoted dtype. 16-bit floats accumulate in float32.
     Raises:   ShapeError: an operand is 0-d, the contracting sizes differ, or the batches do not broadcast.
-    Example:  >>> matmul(np.ones((5, 2, 3), np.float32), np.ones((3, 4), np.float32)).shape
-              (5, 2, 4)
+    Example:
+        >>> matmul(np.ones((5, 2, 3), np.float32), np.ones((3, 4), np.float32)).shape
+        (5, 2, 4)
     """
     x, y = promote(x, y, where="matmul")
     a, b = spec_of(x), spec_of(y)
@@ -169,7 +170,11 @@ def matmul(x: Any, y: Any) -> Value:
     for name, spec in operands.items():
         if spec.ndim == 0:
             raise user_error(
-                ShapeError, "matmul", f"the {name} operand is 0-d.", operands=operands, fix="use * to scale by a number."
+                ShapeError,
+                "matmul",
+                f"the {name} operand is 0-d.",
+                operands=operands,
+                fix="use * to scale by a number.",
             )
     k_of_y = max(0, b.ndim - 2)
     if a.shape[-1] != b.shape[k_of_y]:
@@ -216,7 +221,13 @@ def _matmul(x: Value, y: Value) -> Value:
         batch=(tuple(map(order_x.index, shared)), tuple(map(order_y.index, shared))),
     )
     rows, columns = [leading] * (a.ndim > 1), [leading + 1] * (b.ndim > 1)
-    order = [*shared, *(i for i in order_x if i not in shared), *rows, *(i for i in order_y if i not in shared), *columns]
+    order = [
+        *shared,
+        *(i for i in order_x if i not in shared),
+        *rows,
+        *(i for i in order_y if i not in shared),
+        *columns,
+    ]
     return _permute(out, tuple(order.index(i) for i in sorted(order)))
 
 

@@ -23,7 +23,7 @@ from nnc.commands.rules import BatchRule, Value, check_dtype, linear_in
 from nnc.commands.shape import reshape, transpose
 from nnc.commands.windows import Padding, Shape, crop_spatial, offsets, pad_spatial, sliding, window_shape
 from nnc.errors import ArgumentError, ShapeError, user_error
-from nnc.graph import TensorSpec, check_same_dtype, register
+from nnc.graph import Command, TensorSpec, check_same_dtype, register
 from nnc.graph import command as get_command
 
 COLUMN_ELEMENTS = 1 << 23  # gathered at a time: bounds the references' scratch memory
@@ -32,7 +32,14 @@ COLUMN_ELEMENTS = 1 << 23  # gathered at a time: bounds the references' scratch 
 
 
 def _out_shape(
-    where: str, x: Shape, w: Shape, stride: Shape, padding: Padding, dilation: Shape, groups: int, operands: dict[str, Any]
+    where: str,
+    x: Shape,
+    w: Shape,
+    stride: Shape,
+    padding: Padding,
+    dilation: Shape,
+    groups: int,
+    operands: dict[str, Any],
 ) -> Shape:
     """(N, O, *out) of a convolution of `x` with `w`."""
     if len(x) < 3 or len(x) != len(w):
@@ -145,7 +152,11 @@ def _input_grad_reference(
     kernel, out = w.shape[2:], ct.shape[2:]
     channels = w.shape[1] * groups
     wide = dtypes.accumulator(ct.dtype)
-    weight = w.astype(wide, copy=False).reshape((groups, w.shape[0] // groups, w.shape[1] * math.prod(kernel))).swapaxes(1, 2)
+    weight = (
+        w.astype(wide, copy=False)
+        .reshape((groups, w.shape[0] // groups, w.shape[1] * math.prod(kernel)))
+        .swapaxes(1, 2)
+    )
     padded = tuple(low + n + high for n, (low, high) in zip(spatial, padding, strict=True))
     total = np.zeros((channels, ct.shape[0], *padded), wide)
     with np.errstate(all="ignore"):
@@ -227,7 +238,7 @@ def _work(x: TensorSpec, w_shape: Shape, out: Shape) -> int:
     return 2 * x.shape[0] * math.prod(out) * math.prod(w_shape)
 
 
-conv = register(
+conv: Command = register(
     "conv",
     2,
     infer=_conv_infer,
@@ -243,7 +254,7 @@ conv = register(
     cost=lambda x, w, **params: _work(x, w.shape, _conv_infer(x, w, **params).shape[2:]),
 )
 
-conv_input_grad = register(
+conv_input_grad: Command = register(
     "conv_input_grad",
     2,
     infer=_input_grad_infer,
@@ -259,7 +270,7 @@ conv_input_grad = register(
     cost=lambda ct, w, **params: _work(ct, w.shape, ct.shape[2:]),
 )
 
-conv_weight_grad = register(
+conv_weight_grad: Command = register(
     "conv_weight_grad",
     2,
     infer=_weight_grad_infer,

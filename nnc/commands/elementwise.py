@@ -14,6 +14,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.commands.rules import (
+    Cotangents,
     Derivative,
     InPlace,
     Linear,
@@ -113,7 +114,7 @@ def _linear_partials(*signs: int) -> Derivative:
                 total = add_tangents(total, t if sign > 0 else neg(t)) if total is None or sign > 0 else sub(total, t)
         return (total,)
 
-    def transpose(cotangents: Tangents, operands: tuple[Value | Linear, ...]) -> Tangents:
+    def transpose(cotangents: Cotangents, operands: tuple[Value | Linear, ...]) -> Tangents:
         ct = cotangents[0]
         return tuple(
             (ct if sign > 0 else neg(ct)) if isinstance(operand, Linear) else None
@@ -130,14 +131,14 @@ def _numpy_or_bool(numeric: Callable[..., Any], boolean: Callable[..., Any]) -> 
     return lambda *xs: boolean(*xs) if xs[0].dtype == np.bool_ else numeric(*xs)
 
 
-neg = elementwise("neg", np.negative, "-x", derivative=_linear_partials(-1))
-add = elementwise("add", np.add, "x + y", arity=2, accepts=ANY, derivative=_linear_partials(1, 1))
-sub = elementwise("sub", np.subtract, "x - y", arity=2, derivative=_linear_partials(1, -1))
-mul = elementwise(
+neg: Command = elementwise("neg", np.negative, "-x", derivative=_linear_partials(-1))
+add: Command = elementwise("add", np.add, "x + y", arity=2, accepts=ANY, derivative=_linear_partials(1, 1))
+sub: Command = elementwise("sub", np.subtract, "x - y", arity=2, derivative=_linear_partials(1, -1))
+mul: Command = elementwise(
     "mul", np.multiply, "x * y", arity=2, accepts=ANY,
     derivative=linear_in("mul", {0: lambda ct, x, y: mul(ct, y), 1: lambda ct, x, y: mul(ct, x)}),
 )  # fmt: skip
-safe_mul = elementwise(
+safe_mul: Command = elementwise(
     "safe_mul",
     lambda x, y: np.where((x == 0) | (y == 0), np.zeros((), x.dtype), np.multiply(x, y)),
     "select(x == 0 or y == 0, 0, x * y)",
@@ -147,30 +148,47 @@ safe_mul = elementwise(
 _PRODUCTS = {"mul": mul, "safe_mul": safe_mul}
 
 
-div = elementwise(
-    "div", np.true_divide, "x / y", arity=2, accepts=INEXACT, singular=True,
-    partials=(lambda x, y, out: reciprocal(y), lambda x, y, out: -out / y),
+div: Command = elementwise(
+    "div", np.true_divide, "x / y", arity=2, accepts=INEXACT,
+    derivative=Derivative(
+        lambda primals, tangents, outputs: _DIV_PARTIALS.jvp(primals, tangents, outputs),
+        lambda cotangents, operands: _div_transpose(cotangents, operands),
+    ),
 )  # fmt: skip
-reciprocal = elementwise(
+reciprocal: Command = elementwise(
     "reciprocal", np.reciprocal, "1 / x", accepts=INEXACT, partials=(lambda x, out: -(out * out),), singular=True
 )
-floor_divide = elementwise(
+_DIV_PARTIALS = _from_partials((lambda x, y, out: reciprocal(y), lambda x, y, out: -out / y), "safe_mul")
+
+
+def _div_transpose(cotangents: Cotangents, operands: tuple[Value | Linear, ...]) -> Tangents:
+    """Division is linear in what is divided."""
+    y = operands[1]
+    if isinstance(y, Linear):
+        raise user_error(
+            UnsupportedError, "div", "it is not linear in the divisor.", operands={"divisor": y.spec},
+            fix="make the function given to linear_transpose, or the rule given to custom_jvp, linear in what it differentiates.",
+        )  # fmt: skip
+    return (safe_mul(cotangents[0], reciprocal(y)), None)
+
+
+floor_divide: Command = elementwise(
     "floor_divide", np.floor_divide, "floor_divide(x, y)", arity=2, accepts=REAL, partials=(None, None)
 )
-remainder = elementwise(
+remainder: Command = elementwise(
     "remainder", np.remainder, "remainder(x, y)", arity=2, accepts=REAL,
     partials=(lambda x, y, out: ones_like(x), lambda x, y, out: -floor(x / y)),
 )  # fmt: skip
-fmod = elementwise(
+fmod: Command = elementwise(
     "fmod", np.fmod, "fmod(x, y)", arity=2, accepts=REAL,
     partials=(lambda x, y, out: ones_like(x), lambda x, y, out: -trunc(x / y)),
 )  # fmt: skip
-abs_ = elementwise(
+abs_: Command = elementwise(
     "abs", np.abs, "abs(x)", result=dtypes.real_dtype,
     derivative=Derivative(lambda primals, tangents, outputs: (_abs_jvp(primals[0], tangents[0], outputs[0]),)),
 )  # fmt: skip
-sign = elementwise("sign", np.sign, "sign(x)", partials=(None,))
-square = elementwise("square", np.square, "x * x", partials=(lambda x, out: x * 2,))
+sign: Command = elementwise("sign", np.sign, "sign(x)", partials=(None,))
+square: Command = elementwise("square", np.square, "x * x", partials=(lambda x, out: x * 2,))
 
 
 def _abs_jvp(x: Value, t: Value, out: Value) -> Value:
@@ -192,21 +210,31 @@ def full_like(x: Value, value: Any) -> Value:
 
 # -- powers, exponentials, logarithms ----------------------------------------------------------------------------------
 
-sqrt = elementwise("sqrt", np.sqrt, "sqrt(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: 0.5 / out,))
-rsqrt = elementwise(
+sqrt: Command = elementwise(
+    "sqrt", np.sqrt, "sqrt(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: 0.5 / out,)
+)
+rsqrt: Command = elementwise(
     "rsqrt", lambda x: 1 / np.sqrt(x), "1 / sqrt(x)", accepts=INEXACT, singular=True,
     partials=(lambda x, out: -0.5 * out / x,), flops=2,
 )  # fmt: skip
-cbrt = elementwise("cbrt", np.cbrt, "cbrt(x)", accepts=FLOAT, singular=True, partials=(lambda x, out: 1 / (3 * out * out),))
-exp = elementwise("exp", np.exp, "exp(x)", accepts=INEXACT, partials=(lambda x, out: out,))
-exp2 = elementwise("exp2", np.exp2, "exp2(x)", accepts=INEXACT, partials=(lambda x, out: out * math.log(2),))
-expm1 = elementwise("expm1", np.expm1, "expm1(x)", accepts=INEXACT, partials=(lambda x, out: out + 1,))
-log = elementwise("log", np.log, "log(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: reciprocal(x),))
-log2 = elementwise("log2", np.log2, "log2(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: 1 / (x * math.log(2)),))
-log10 = elementwise(
+cbrt: Command = elementwise(
+    "cbrt", np.cbrt, "cbrt(x)", accepts=FLOAT, singular=True, partials=(lambda x, out: 1 / (3 * out * out),)
+)
+exp: Command = elementwise("exp", np.exp, "exp(x)", accepts=INEXACT, partials=(lambda x, out: out,))
+exp2: Command = elementwise("exp2", np.exp2, "exp2(x)", accepts=INEXACT, partials=(lambda x, out: out * math.log(2),))
+expm1: Command = elementwise("expm1", np.expm1, "expm1(x)", accepts=INEXACT, partials=(lambda x, out: out + 1,))
+log: Command = elementwise(
+    "log", np.log, "log(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: reciprocal(x),)
+)
+log2: Command = elementwise(
+    "log2", np.log2, "log2(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: 1 / (x * math.log(2)),)
+)
+log10: Command = elementwise(
     "log10", np.log10, "log10(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: 1 / (x * math.log(10)),)
 )
-log1p = elementwise("log1p", np.log1p, "log1p(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: 1 / (x + 1),))
+log1p: Command = elementwise(
+    "log1p", np.log1p, "log1p(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: 1 / (x + 1),)
+)
 
 
 def _integer_pow_infer(x: TensorSpec, *, exponent: int) -> TensorSpec:
@@ -222,10 +250,12 @@ def _integer_pow_infer(x: TensorSpec, *, exponent: int) -> TensorSpec:
 def _integer_pow_reference(x: Any, *, exponent: int) -> Any:
     with np.errstate(all="ignore"):
         wide = x.astype(dtypes.accumulator(x.dtype), copy=False)
-        return np.asarray(np.power(wide, np.asarray(exponent, np.int64 if dtypes.is_integer(x.dtype) else wide.dtype))).astype(x.dtype)
+        return np.asarray(
+            np.power(wide, np.asarray(exponent, np.int64 if dtypes.is_integer(x.dtype) else wide.dtype))
+        ).astype(x.dtype)
 
 
-integer_pow = register(
+integer_pow: Command = register(
     "integer_pow",
     infer=_integer_pow_infer,
     reference=_integer_pow_reference,
@@ -255,31 +285,39 @@ def _pow_exponent(x: Value, y: Value, out: Value) -> Value:
     return out * log(safe)
 
 
-pow_ = elementwise(
+pow_: Command = elementwise(
     "pow", np.power, "pow(x, y)", arity=2, accepts=NUMERIC, partials=(_pow_base, _pow_exponent), singular=True, flops=10
 )
 
 # -- trigonometry ------------------------------------------------------------------------------------------------------
 
-sin = elementwise("sin", np.sin, "sin(x)", accepts=INEXACT, partials=(lambda x, out: cos(x),))
-cos = elementwise("cos", np.cos, "cos(x)", accepts=INEXACT, partials=(lambda x, out: -sin(x),))
-tan = elementwise("tan", np.tan, "tan(x)", accepts=INEXACT, partials=(lambda x, out: out * out + 1,))
-asin = elementwise("asin", np.arcsin, "asin(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: rsqrt(1 - x * x),))
-acos = elementwise("acos", np.arccos, "acos(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: -rsqrt(1 - x * x),))
-atan = elementwise("atan", np.arctan, "atan(x)", accepts=INEXACT, partials=(lambda x, out: 1 / (x * x + 1),))
-sinh = elementwise("sinh", np.sinh, "sinh(x)", accepts=INEXACT, partials=(lambda x, out: cosh(x),))
-cosh = elementwise("cosh", np.cosh, "cosh(x)", accepts=INEXACT, partials=(lambda x, out: sinh(x),))
-tanh = elementwise("tanh", np.tanh, "tanh(x)", accepts=INEXACT, partials=(lambda x, out: 1 - out * out,))
-asinh = elementwise("asinh", np.arcsinh, "asinh(x)", accepts=INEXACT, partials=(lambda x, out: rsqrt(x * x + 1),))
-acosh = elementwise(
+sin: Command = elementwise("sin", np.sin, "sin(x)", accepts=INEXACT, partials=(lambda x, out: cos(x),))
+cos: Command = elementwise("cos", np.cos, "cos(x)", accepts=INEXACT, partials=(lambda x, out: -sin(x),))
+tan: Command = elementwise("tan", np.tan, "tan(x)", accepts=INEXACT, partials=(lambda x, out: out * out + 1,))
+asin: Command = elementwise(
+    "asin", np.arcsin, "asin(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: rsqrt(1 - x * x),)
+)
+acos: Command = elementwise(
+    "acos", np.arccos, "acos(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: -rsqrt(1 - x * x),)
+)
+atan: Command = elementwise("atan", np.arctan, "atan(x)", accepts=INEXACT, partials=(lambda x, out: 1 / (x * x + 1),))
+sinh: Command = elementwise("sinh", np.sinh, "sinh(x)", accepts=INEXACT, partials=(lambda x, out: cosh(x),))
+cosh: Command = elementwise("cosh", np.cosh, "cosh(x)", accepts=INEXACT, partials=(lambda x, out: sinh(x),))
+tanh: Command = elementwise("tanh", np.tanh, "tanh(x)", accepts=INEXACT, partials=(lambda x, out: 1 - out * out,))
+asinh: Command = elementwise(
+    "asinh", np.arcsinh, "asinh(x)", accepts=INEXACT, partials=(lambda x, out: rsqrt(x * x + 1),)
+)
+acosh: Command = elementwise(
     "acosh", np.arccosh, "acosh(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: rsqrt((x - 1) * (x + 1)),)
 )
-atanh = elementwise("atanh", np.arctanh, "atanh(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: 1 / (1 - x * x),))
-atan2 = elementwise(
+atanh: Command = elementwise(
+    "atanh", np.arctanh, "atanh(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: 1 / (1 - x * x),)
+)
+atan2: Command = elementwise(
     "atan2", np.arctan2, "atan2(x, y)", arity=2, accepts=FLOAT, singular=True,
     partials=(lambda x, y, out: y / (x * x + y * y), lambda x, y, out: -x / (x * x + y * y)),
 )  # fmt: skip
-hypot = elementwise(
+hypot: Command = elementwise(
     "hypot", np.hypot, "hypot(x, y)", arity=2, accepts=FLOAT, singular=True,
     partials=(lambda x, y, out: x / out, lambda x, y, out: y / out),
 )  # fmt: skip
@@ -290,10 +328,10 @@ def _sigmoid(x: Any) -> Any:
     return np.where(x >= 0, 1, e) / (1 + e)
 
 
-sigmoid = elementwise(
+sigmoid: Command = elementwise(
     "sigmoid", _sigmoid, "1 / (1 + exp(-x))", accepts=FLOAT, partials=(lambda x, out: out * (1 - out),), flops=4
 )
-logaddexp = elementwise(
+logaddexp: Command = elementwise(
     "logaddexp", np.logaddexp, "logaddexp(x, y)", arity=2, accepts=FLOAT,
     partials=(lambda x, y, out: _share(x, y), lambda x, y, out: _share(y, x)), flops=6,
 )  # fmt: skip
@@ -306,10 +344,10 @@ def _share(x: Value, y: Value) -> Value:
 
 # -- rounding, order, selection ----------------------------------------------------------------------------------------
 
-floor = elementwise("floor", np.floor, "floor(x)", accepts=REAL, partials=(None,))
-ceil = elementwise("ceil", np.ceil, "ceil(x)", accepts=REAL, partials=(None,))
-trunc = elementwise("trunc", np.trunc, "trunc(x)", accepts=REAL, partials=(None,))
-round_ = elementwise("round", np.round, "round_even(x)", accepts=NUMERIC, partials=(None,))
+floor: Command = elementwise("floor", np.floor, "floor(x)", accepts=REAL, partials=(None,))
+ceil: Command = elementwise("ceil", np.ceil, "ceil(x)", accepts=REAL, partials=(None,))
+trunc: Command = elementwise("trunc", np.trunc, "trunc(x)", accepts=REAL, partials=(None,))
+round_: Command = elementwise("round", np.round, "round_even(x)", accepts=NUMERIC, partials=(None,))
 
 
 def _winner(x: Value, y: Value) -> Value:
@@ -318,52 +356,58 @@ def _winner(x: Value, y: Value) -> Value:
     return select(greater(x, y), one, select(equal(x, y), one * 0.5, one * 0))
 
 
-maximum = elementwise(
+maximum: Command = elementwise(
     "maximum", _numpy_or_bool(np.maximum, np.logical_or), "max(x, y)", arity=2, accepts=ORDERED,
     partials=(lambda x, y, out: _winner(x, y), lambda x, y, out: _winner(y, x)),
 )  # fmt: skip
-minimum = elementwise(
+minimum: Command = elementwise(
     "minimum", _numpy_or_bool(np.minimum, np.logical_and), "min(x, y)", arity=2, accepts=ORDERED,
     partials=(lambda x, y, out: _winner(y, x), lambda x, y, out: _winner(x, y)),
 )  # fmt: skip
-copysign = elementwise(
+copysign: Command = elementwise(
     "copysign", np.copysign, "copysign(x, y)", arity=2, accepts=FLOAT,
     partials=(lambda x, y, out: select(equal(signbit(x), signbit(y)), ones_like(x), -ones_like(x)), None),
 )  # fmt: skip
-nextafter = elementwise("nextafter", np.nextafter, "nextafter(x, y)", arity=2, accepts=FLOAT)
+nextafter: Command = elementwise("nextafter", np.nextafter, "nextafter(x, y)", arity=2, accepts=FLOAT)
 
 
 def _to_bool(dtype: dtypes.DType) -> dtypes.DType:
     return dtypes.bool_
 
 
-equal = elementwise("equal", np.equal, "x == y", arity=2, accepts=ANY, result=_to_bool)
-not_equal = elementwise("not_equal", np.not_equal, "x != y", arity=2, accepts=ANY, result=_to_bool)
-less = elementwise("less", np.less, "x < y", arity=2, accepts=ORDERED, result=_to_bool)
-less_equal = elementwise("less_equal", np.less_equal, "x <= y", arity=2, accepts=ORDERED, result=_to_bool)
-greater = elementwise("greater", np.greater, "x > y", arity=2, accepts=ORDERED, result=_to_bool)
-greater_equal = elementwise("greater_equal", np.greater_equal, "x >= y", arity=2, accepts=ORDERED, result=_to_bool)
-isnan = elementwise("isnan", np.isnan, "x != x", accepts=ANY, result=_to_bool)
-isinf = elementwise("isinf", np.isinf, "abs(x) == inf", accepts=ANY, result=_to_bool)
-isfinite = elementwise("isfinite", np.isfinite, "abs(x) < inf", accepts=ANY, result=_to_bool)
-signbit = elementwise("signbit", np.signbit, "signbit(x)", accepts=FLOAT, result=_to_bool)
+equal: Command = elementwise("equal", np.equal, "x == y", arity=2, accepts=ANY, result=_to_bool)
+not_equal: Command = elementwise("not_equal", np.not_equal, "x != y", arity=2, accepts=ANY, result=_to_bool)
+less: Command = elementwise("less", np.less, "x < y", arity=2, accepts=ORDERED, result=_to_bool)
+less_equal: Command = elementwise("less_equal", np.less_equal, "x <= y", arity=2, accepts=ORDERED, result=_to_bool)
+greater: Command = elementwise("greater", np.greater, "x > y", arity=2, accepts=ORDERED, result=_to_bool)
+greater_equal: Command = elementwise(
+    "greater_equal", np.greater_equal, "x >= y", arity=2, accepts=ORDERED, result=_to_bool
+)
+isnan: Command = elementwise("isnan", np.isnan, "x != x", accepts=ANY, result=_to_bool)
+isinf: Command = elementwise("isinf", np.isinf, "abs(x) == inf", accepts=ANY, result=_to_bool)
+isfinite: Command = elementwise("isfinite", np.isfinite, "abs(x) < inf", accepts=ANY, result=_to_bool)
+signbit: Command = elementwise("signbit", np.signbit, "signbit(x)", accepts=FLOAT, result=_to_bool)
 
-bitwise_not = elementwise("bitwise_not", np.invert, "~x", accepts=BITS)
-bitwise_and = elementwise("bitwise_and", np.bitwise_and, "x & y", arity=2, accepts=BITS)
-bitwise_or = elementwise("bitwise_or", np.bitwise_or, "x | y", arity=2, accepts=BITS)
-bitwise_xor = elementwise("bitwise_xor", np.bitwise_xor, "x ^ y", arity=2, accepts=BITS)
+bitwise_not: Command = elementwise("bitwise_not", np.invert, "~x", accepts=BITS)
+bitwise_and: Command = elementwise("bitwise_and", np.bitwise_and, "x & y", arity=2, accepts=BITS)
+bitwise_or: Command = elementwise("bitwise_or", np.bitwise_or, "x | y", arity=2, accepts=BITS)
+bitwise_xor: Command = elementwise("bitwise_xor", np.bitwise_xor, "x ^ y", arity=2, accepts=BITS)
 
 
 def _bits(x: Any) -> int:
     return int(x.dtype.itemsize * 8)
 
 
-shift_left = elementwise(
+shift_left: Command = elementwise(
     "shift_left", lambda x, y: np.where((y >= 0) & (y < _bits(x)), x << np.clip(y, 0, _bits(x) - 1), 0), "x << y", arity=2,
     accepts=INTEGER,
 )  # fmt: skip
-shift_right = elementwise(
-    "shift_right", lambda x, y: x >> np.where((y >= 0) & (y < _bits(x)), y, _bits(x) - 1), "x >> y", arity=2, accepts=INTEGER
+shift_right: Command = elementwise(
+    "shift_right",
+    lambda x, y: x >> np.where((y >= 0) & (y < _bits(x)), y, _bits(x) - 1),
+    "x >> y",
+    arity=2,
+    accepts=INTEGER,
 )
 
 
@@ -373,7 +417,7 @@ def _select_infer(condition: TensorSpec, x: TensorSpec, y: TensorSpec) -> Tensor
     return x
 
 
-def _select_transpose(cotangents: Tangents, operands: tuple[Any, ...]) -> Tangents:
+def _select_transpose(cotangents: Cotangents, operands: tuple[Any, ...]) -> Tangents:
     condition, x, y = operands
     ct = cotangents[0]
     nothing = full_like(ct, 0)
@@ -384,7 +428,7 @@ def _select_transpose(cotangents: Tangents, operands: tuple[Any, ...]) -> Tangen
     )
 
 
-select = register(
+select: Command = register(
     "select",
     3,
     infer=_select_infer,
@@ -398,18 +442,20 @@ select = register(
 
 # -- complex numbers, dtype, identity ----------------------------------------------------------------------------------
 
-real = elementwise(
+real: Command = elementwise(
     "real", np.real, "real(x)", result=dtypes.real_dtype, accepts=COMPLEX,
     derivative=linear_in("real", {0: lambda ct, x: complex_(ct, full_like(ct, 0))}),
 )  # fmt: skip
-imag = elementwise(
+imag: Command = elementwise(
     "imag", np.imag, "imag(x)", result=dtypes.real_dtype, accepts=COMPLEX,
     derivative=linear_in("imag", {0: lambda ct, x: complex_(full_like(ct, 0), neg(ct))}),
 )  # fmt: skip
-conj = elementwise("conj", np.conj, "conj(x)", accepts=COMPLEX, derivative=linear_in("conj", {0: lambda ct, x: conj(ct)}))
+conj: Command = elementwise(
+    "conj", np.conj, "conj(x)", accepts=COMPLEX, derivative=linear_in("conj", {0: lambda ct, x: conj(ct)})
+)
 
 
-def _complex_transpose(cotangents: Tangents, operands: tuple[Any, ...]) -> Tangents:
+def _complex_transpose(cotangents: Cotangents, operands: tuple[Any, ...]) -> Tangents:
     ct = cotangents[0]
     re, im = operands
     return real(ct) if isinstance(re, Linear) else None, neg(imag(ct)) if isinstance(im, Linear) else None
@@ -417,7 +463,9 @@ def _complex_transpose(cotangents: Tangents, operands: tuple[Any, ...]) -> Tange
 
 def _complex_infer(re: TensorSpec, im: TensorSpec) -> TensorSpec:
     spec = check_same_spec("complex", (re, im))
-    check_dtype("complex", spec, lambda dtype: dtype in (dtypes.float32, dtypes.float64), "float32 or float64", "real part")
+    check_dtype(
+        "complex", spec, lambda dtype: dtype in (dtypes.float32, dtypes.float64), "float32 or float64", "real part"
+    )
     return spec.update(dtype=dtypes.complex_dtype(spec.dtype))
 
 
@@ -427,7 +475,7 @@ def _complex_reference(re: Any, im: Any) -> Any:
     return out
 
 
-complex_ = register(
+complex_: Command = register(
     "complex",
     2,
     infer=_complex_infer,
@@ -458,14 +506,14 @@ def _convert_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[
     return (convert(tangents[0], dtype=dtype) if dtypes.is_inexact(dtypes.as_dtype(dtype)) else None,)
 
 
-def _convert_transpose(cotangents: Tangents, operands: tuple[Any, ...], *, dtype: Any) -> Tangents:
+def _convert_transpose(cotangents: Cotangents, operands: tuple[Any, ...], *, dtype: Any) -> Tangents:
     ct, target = cotangents[0], operands[0].spec.dtype
     if dtypes.is_complex(ct.spec.dtype) and not dtypes.is_complex(target):
         ct = real(ct)
     return (convert(ct, dtype=target) if ct.spec.dtype != target else ct,)
 
 
-convert = register(
+convert: Command = register(
     "convert",
     infer=_convert_infer,
     reference=_convert_reference,
@@ -475,15 +523,15 @@ convert = register(
     cost=lambda x, dtype: 0,
 )
 
-stop_gradient = elementwise("stop_gradient", np.array, "x", accepts=ANY, partials=(None,), flops=0)
-copy = elementwise("copy", np.array, "x", accepts=ANY, derivative=_linear_partials(1), flops=0)
+stop_gradient: Command = elementwise("stop_gradient", np.array, "x", accepts=ANY, partials=(None,), flops=0)
+copy: Command = elementwise("copy", np.array, "x", accepts=ANY, derivative=_linear_partials(1), flops=0)
 
 
 def _full_infer(*, shape: tuple[int, ...], dtype: Any, value: Any) -> TensorSpec:
     return TensorSpec(shape, dtypes.as_dtype(dtype))
 
 
-_full = register(
+_full: Command = register(
     "full",
     0,
     infer=_full_infer,
@@ -504,7 +552,7 @@ def _iota_reference(*, shape: tuple[int, ...], dtype: Any, axis: int) -> Any:
     return np.broadcast_to(steps.reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape)
 
 
-iota = register(
+iota: Command = register(
     "iota",
     0,
     infer=_iota_infer,
@@ -518,9 +566,14 @@ iota = register(
 _erf = np.frompyfunc(math.erf, 1, 1)
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 
-erf = elementwise(
+erf: Command = elementwise(
     "erf", _erf, "erf(x)", accepts=FLOAT, flops=10, partials=(lambda x, out: exp(-x * x) * (2 / math.sqrt(math.pi)),)
 )
-erfc = elementwise(
-    "erfc", _erfc, "erfc(x)", accepts=FLOAT, flops=10, partials=(lambda x, out: exp(-x * x) * (-2 / math.sqrt(math.pi)),)
+erfc: Command = elementwise(
+    "erfc",
+    _erfc,
+    "erfc(x)",
+    accepts=FLOAT,
+    flops=10,
+    partials=(lambda x, out: exp(-x * x) * (-2 / math.sqrt(math.pi)),),
 )

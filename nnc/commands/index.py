@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.commands.elementwise import add, convert, equal, full, iota, maximum, minimum, mul, select
+from nnc.commands.elementwise import add, convert, equal, full, iota, maximum, minimum, mul, reciprocal, select
 from nnc.commands.reduce import expand
 from nnc.commands.rules import (
     Derivative,
@@ -28,7 +28,6 @@ from nnc.commands.rules import (
     Linear,
     Tangents,
     Value,
-    add_tangents,
     check_axes,
     check_dtype,
     lead,
@@ -290,7 +289,7 @@ def _scatter_jvp(
     won = convert(equal(updates, gather(out, *indices, **params)), dtype=x.spec.dtype)
     count = add(kept, scatter(zero, won, *indices, **add_up))
     total = add(mul(kept, t), scatter(zero, mul(won, t_updates), *indices, **add_up))
-    return (total / count,)
+    return (mul(total, reciprocal(count)),)
 
 
 def _scatter_mul_tangent(primals: tuple[Value, ...], t: Value, t_updates: Value, unique: bool, params: dict[str, Any]) -> Value:

@@ -18,7 +18,7 @@ from nnc.commands.rules import Derivative, Tangents, Value, batch_with, check_dt
 from nnc.commands.shape import reshape
 from nnc.commands.windows import Padding, Shape, crop_spatial, offsets, pad_spatial, window_shape
 from nnc.errors import ArgumentError, ShapeError, user_error
-from nnc.graph import TensorSpec, register
+from nnc.graph import Command, TensorSpec, register
 
 
 def _pooled(where: str, x: TensorSpec, window: Shape, stride: Shape, padding: Padding, dilation: Shape) -> TensorSpec:
@@ -93,7 +93,7 @@ def _max_pool_jvp(
     primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, window: Shape, **params: Any
 ) -> Tangents:
     """Takes the tangents at the winners."""
-    t = tangents[0]
+    t: Value = tangents[0]
     winners = max_pool_argmax(primals[0], window=window, **params)
     at = t.spec.ndim - len(window)
     rows = math.prod(t.spec.shape[:at])
@@ -107,7 +107,7 @@ def _keep(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cost(x: TensorSpec, **params: Any) -> int:
-    return _pooled("pool", x, **params).size * math.prod(params["window"])
+    return int(_pooled("pool", x, **params).size * math.prod(params["window"]))
 
 
 max_pool = register(
@@ -187,7 +187,7 @@ sum_pool = register(
     cost=_cost,
 )
 
-sum_pool_input_grad = register(
+sum_pool_input_grad: Command = register(
     "sum_pool_input_grad",
     infer=_sum_pool_grad_infer,
     reference=_sum_pool_grad_reference,

@@ -81,7 +81,7 @@ def _reference(key: NDArray, start: NDArray, *, shape: Shape, width: int) -> NDA
             block |= y
         else:
             block[:] = x ^ y  # narrower widths keep the low bits
-    return out.reshape(*start.shape, *shape)
+    return out.reshape((*start.shape, *shape))
 
 
 def _batch(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Any:

@@ -65,7 +65,9 @@ def _reduction(
 
     def reference(x: Any, *, axes: Shape) -> Any:
         with np.errstate(all="ignore"):
-            return np.asarray(function(x.astype(dtypes.accumulator(x.dtype), copy=False), axes)).astype(x.dtype, copy=False)
+            return np.asarray(function(x.astype(dtypes.accumulator(x.dtype), copy=False), axes)).astype(
+                x.dtype, copy=False
+            )
 
     return register(
         name,
@@ -86,14 +88,16 @@ def expand(x: Value, like: TensorSpec, axes: Shape) -> Value:
     return broadcast_to(x, shape=like.shape, axes=_kept(like.ndim, axes))
 
 
-reduce_sum = _reduction(
+reduce_sum: Command = _reduction(
     "reduce_sum",
     lambda x, axes: np.sum(x, axes, dtype=x.dtype),
     derivative=linear_in("reduce_sum", {0: lambda ct, x, axes: expand(ct, x.spec, axes)}),
 )
 
 
-def _extremum_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axes: Shape) -> Tangents:
+def _extremum_jvp(
+    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axes: Shape
+) -> Tangents:
     """The tangent is that of the extreme element; equal ones share it equally."""
     x = primals[0]
     at = convert(equal(x, expand(outputs[0], x.spec, axes)), dtype=x.spec.dtype)
@@ -101,8 +105,12 @@ def _extremum_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple
     return (reduce_sum(mul(tangents[0], share), axes=axes),)
 
 
-reduce_max = _reduction("reduce_max", np.max, accepts=ORDERED, needs_elements=True, derivative=Derivative(_extremum_jvp))
-reduce_min = _reduction("reduce_min", np.min, accepts=ORDERED, needs_elements=True, derivative=Derivative(_extremum_jvp))
+reduce_max: Command = _reduction(
+    "reduce_max", np.max, accepts=ORDERED, needs_elements=True, derivative=Derivative(_extremum_jvp)
+)
+reduce_min: Command = _reduction(
+    "reduce_min", np.min, accepts=ORDERED, needs_elements=True, derivative=Derivative(_extremum_jvp)
+)
 
 
 def _prod_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axes: Shape) -> Tangents:
@@ -122,9 +130,11 @@ def _exclusive_prod(x: Value, axis: int) -> Value:
     return concatenate(first, slice_axis(cumprod(x, axis=axis), axis, 0, x.spec.shape[axis] - 1), axis=axis)
 
 
-reduce_prod = _reduction("reduce_prod", lambda x, axes: np.prod(x, axes, dtype=x.dtype), derivative=Derivative(_prod_jvp))
-reduce_and = _reduction("reduce_and", lambda x, axes: np.bitwise_and.reduce(x, axes), accepts=BITS)
-reduce_or = _reduction("reduce_or", lambda x, axes: np.bitwise_or.reduce(x, axes), accepts=BITS)
+reduce_prod: Command = _reduction(
+    "reduce_prod", lambda x, axes: np.prod(x, axes, dtype=x.dtype), derivative=Derivative(_prod_jvp)
+)
+reduce_and: Command = _reduction("reduce_and", lambda x, axes: np.bitwise_and.reduce(x, axes), accepts=BITS)
+reduce_or: Command = _reduction("reduce_or", lambda x, axes: np.bitwise_or.reduce(x, axes), accepts=BITS)
 
 
 def _arg_reduction(name: str, function: Callable[..., Any]) -> Command:
@@ -151,8 +161,8 @@ def _as_float32(x: Any) -> Any:
     return x.astype(dtypes.accumulator(x.dtype), copy=False)
 
 
-argmax = _arg_reduction("argmax", lambda x, axis: np.argmax(_as_float32(x), axis))
-argmin = _arg_reduction("argmin", lambda x, axis: np.argmin(_as_float32(x), axis))
+argmax: Command = _arg_reduction("argmax", lambda x, axis: np.argmax(_as_float32(x), axis))
+argmin: Command = _arg_reduction("argmin", lambda x, axis: np.argmin(_as_float32(x), axis))
 
 # -- cumulative --------------------------------------------------------------------------------------------------------
 
@@ -183,7 +193,7 @@ def _reverse_cumsum(ct: Value, x: Linear, *, axis: int) -> Value:
     return flip(cumsum(flip(ct, axes=(axis,)), axis=axis), axes=(axis,))
 
 
-cumsum = _cumulative(
+cumsum: Command = _cumulative(
     "cumsum", lambda x, axis: np.cumsum(x, axis, dtype=x.dtype), derivative=linear_in("cumsum", {0: _reverse_cumsum})
 )
 
@@ -202,7 +212,9 @@ def _cumprod_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[
     return (s,)
 
 
-cumprod = _cumulative("cumprod", lambda x, axis: np.cumprod(x, axis, dtype=x.dtype), derivative=Derivative(_cumprod_jvp))
+cumprod: Command = _cumulative(
+    "cumprod", lambda x, axis: np.cumprod(x, axis, dtype=x.dtype), derivative=Derivative(_cumprod_jvp)
+)
 
 
 def _running_extremum(pick: Command, beats: Command) -> Derivative:
@@ -223,5 +235,9 @@ def _running_extremum(pick: Command, beats: Command) -> Derivative:
     return Derivative(jvp)
 
 
-cummax = _cumulative("cummax", np.maximum.accumulate, accepts=ORDERED, derivative=_running_extremum(maximum, greater))
-cummin = _cumulative("cummin", np.minimum.accumulate, accepts=ORDERED, derivative=_running_extremum(minimum, less))
+cummax: Command = _cumulative(
+    "cummax", np.maximum.accumulate, accepts=ORDERED, derivative=_running_extremum(maximum, greater)
+)
+cummin: Command = _cumulative(
+    "cummin", np.minimum.accumulate, accepts=ORDERED, derivative=_running_extremum(minimum, less)
+)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from nnc.dtypes import is_inexact
-from nnc.errors import DTypeError, ShapeError, user_error
+from nnc.errors import DTypeError, ShapeError, UnsupportedError, user_error
 from nnc.graph import Attribute, TensorSpec
 from nnc.graph import command as get_command
 from nnc.graph.builder import check_same_dtype
 
 Value = Any  # an array or a tracer
 Tangents = tuple[Value | None, ...]
+Cotangents = tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +28,16 @@ class Linear:
     spec: TensorSpec
 
 
-class JvpRule(Protocol):
-    """`(primals, tangents, outputs, **params) -> tangents of the outputs`; None is a zero tangent.
+# `(primals, tangents, outputs, **params) -> tangents of the outputs`. A rule reads of `primals` and `outputs` only what it
+# needs: what it does not touch is not kept for the backward pass. Commands with sub-graphs get `graphs=` among the params.
+JvpRule = Callable[..., Tangents]
 
-    A rule reads of `primals` and `outputs` only what it needs: what it does not touch is not kept for the backward pass.
-    """
+# `(cotangents, operands, **params) -> cotangents of the operands`. `operands` holds `Linear` where a cotangent is wanted and a
+# value elsewhere; the result has None where none is wanted.
+TransposeRule = Callable[..., Tangents]
 
-    def __call__(self, primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], **params: Any) -> Tangents: ...
-
-
-class TransposeRule(Protocol):
-    """`(cotangents, operands, **params) -> cotangents of the operands`.
-
-    `operands` holds `Linear` where a cotangent is wanted and a value elsewhere; the result has None where none is wanted.
-    """
-
-    def __call__(self, cotangents: Tangents, operands: tuple[Value | Linear, ...], **params: Any) -> Tangents: ...
+# `(size, operands, batched, **params) -> (outputs, batched outputs)`. The batch axis of a batched operand or output is its first.
+BatchRule = Callable[..., tuple[Sequence[Value], Sequence[bool]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +52,6 @@ class Derivative:
     jvp: JvpRule | None
     transpose: TransposeRule | None = None
     linearize: Callable[..., tuple[Sequence[Value], Tangents]] | None = None
-
-
-class BatchRule(Protocol):
-    """`(size, operands, batched, **params) -> (outputs, batched outputs)`.
-
-    The batch axis of an operand that is batched is its first; outputs likewise carry it first.
-    """
-
-    def __call__(
-        self, size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any
-    ) -> tuple[tuple[Value, ...], tuple[bool, ...]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +150,24 @@ def linear_in(command: str, transposes: Mapping[int, Callable[..., Value]]) -> D
                 total = term if total is None else add_tangents(total, term)
         return (total,)
 
-    def transpose(cotangents: Tangents, operands: tuple[Value | Linear, ...], **params: Any) -> Tangents:
+    def transpose(cotangents: Cotangents, operands: tuple[Value | Linear, ...], **params: Any) -> Tangents:
+        check_linear_in_one(command, operands)
         return tuple(
             transposes[i](cotangents[0], *operands, **params) if isinstance(operand, Linear) else None
             for i, operand in enumerate(operands)
         )
 
     return Derivative(jvp, transpose)
+
+
+def check_linear_in_one(command: str, operands: tuple[Value | Linear, ...]) -> None:
+    """Raises UnsupportedError where more than one operand is linear: their product is not."""
+    moving = {f"operand {i}": x.spec for i, x in enumerate(operands) if isinstance(x, Linear)}
+    if len(moving) > 1:
+        raise user_error(
+            UnsupportedError, command, f"it is not linear in {len(moving)} operands together.", operands=moving,
+            fix="make the function given to linear_transpose, or the rule given to custom_jvp, linear in what it differentiates.",
+        )  # fmt: skip
 
 
 def is_differentiable(spec: TensorSpec) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.commands.elementwise import add, full
 from nnc.commands.rules import (
+    Cotangents,
     Linear,
     Tangents,
     Value,
@@ -25,8 +26,8 @@ from nnc.commands.rules import (
     linear_in_all,
     zeros,
 )
-from nnc.errors import ArgumentError, DTypeError, GraphError, ShapeError, user_error
-from nnc.graph import Box, TensorSpec, check_same_dtype, first_overlap, register
+from nnc.errors import ArgumentError, GraphError, ShapeError, user_error
+from nnc.graph import Box, Command, TensorSpec, check_same_dtype, first_overlap, register
 from nnc.graph import command as get_command
 
 Shape = tuple[int, ...]
@@ -34,7 +35,9 @@ Shape = tuple[int, ...]
 
 def _check_sizes(where: str, shape: Sequence[int]) -> None:
     if any(n < 0 for n in shape):
-        raise user_error(ShapeError, where, f"shape {tuple(shape)} has a negative size.", fix="give sizes of 0 or more.")
+        raise user_error(
+            ShapeError, where, f"shape {tuple(shape)} has a negative size.", fix="give sizes of 0 or more."
+        )
 
 
 def _no_cost(*specs: TensorSpec, **params: Any) -> int:
@@ -48,7 +51,11 @@ def _broadcast_infer(x: TensorSpec, *, shape: Shape, axes: Shape | None = None) 
     _check_sizes("broadcast_to", shape)
     where = broadcast_axes(x.ndim, shape, axes)
     rising = list(where) == sorted(set(where)) and all(0 <= axis < len(shape) for axis in where)
-    if len(where) != x.ndim or not rising or any(n not in (1, shape[axis]) for n, axis in zip(x.shape, where, strict=True)):
+    if (
+        len(where) != x.ndim
+        or not rising
+        or any(n not in (1, shape[axis]) for n, axis in zip(x.shape, where, strict=True))
+    ):
         raise user_error(
             ShapeError, "broadcast_to", f"shape {x.shape} does not broadcast to {tuple(shape)}.",
             operands={"x": x}, fix="every axis of x must have the target's size or size 1, aligned at the last axis.",
@@ -86,7 +93,7 @@ def _broadcast_shift(size: int, operands: tuple[Value, ...], batched: tuple[bool
     return (broadcast_to(operands[0], shape=(size, *shape), axes=(0, *(axis + 1 for axis in where))),), (True,)
 
 
-broadcast_to = register(
+broadcast_to: Command = register(
     "broadcast_to",
     infer=_broadcast_infer,
     reference=_broadcast_reference,
@@ -109,7 +116,7 @@ def _reshape_infer(x: TensorSpec, *, shape: Shape) -> TensorSpec:
     return x.update(shape=tuple(shape))
 
 
-reshape = register(
+reshape: Command = register(
     "reshape",
     infer=_reshape_infer,
     reference=lambda x, *, shape: x.reshape(shape),
@@ -137,7 +144,7 @@ def invert_permutation(permutation: Sequence[int]) -> Shape:
     return tuple(inverse)
 
 
-transpose = register(
+transpose: Command = register(
     "transpose",
     infer=_transpose_infer,
     reference=lambda x, *, permutation: x.transpose(permutation),
@@ -183,7 +190,7 @@ def _slice_batch(size: int, operands: tuple[Value, ...], batched: tuple[bool, ..
     return (slice_(operands[0], **moved),), (True,)
 
 
-slice_ = register(
+slice_: Command = register(
     "slice",
     infer=_slice_infer,
     reference=lambda x, *, start, limit, stride: x[tuple(map(slice, start, limit, stride))],
@@ -210,7 +217,7 @@ def _flip_infer(x: TensorSpec, *, axes: Shape) -> TensorSpec:
     return x
 
 
-flip = register(
+flip: Command = register(
     "flip",
     infer=_flip_infer,
     reference=lambda x, *, axes: np.flip(x, axes),
@@ -241,7 +248,7 @@ def _concatenate_infer(*specs: TensorSpec, axis: int) -> TensorSpec:
     return specs[0].update(shape=tuple(shape))
 
 
-def _concatenate_transpose(cotangents: Tangents, operands: tuple[Value | Linear, ...], *, axis: int) -> Tangents:
+def _concatenate_transpose(cotangents: Cotangents, operands: tuple[Value | Linear, ...], *, axis: int) -> Tangents:
     ct = cotangents[0]
     axis = axis % ct.spec.ndim
     parts, at = [], 0
@@ -252,7 +259,7 @@ def _concatenate_transpose(cotangents: Tangents, operands: tuple[Value | Linear,
     return tuple(parts)
 
 
-concatenate = register(
+concatenate: Command = register(
     "concatenate",
     None,
     infer=_concatenate_infer,
@@ -286,7 +293,7 @@ def _assemble_reference(*parts: Any, shape: Shape, dtype: Any, starts: tuple[Sha
 
 
 def _assemble_transpose(
-    cotangents: Tangents, operands: tuple[Value | Linear, ...], *, shape: Shape, dtype: Any, starts: tuple[Shape, ...]
+    cotangents: Cotangents, operands: tuple[Value | Linear, ...], *, shape: Shape, dtype: Any, starts: tuple[Shape, ...]
 ) -> Tangents:
     ct = cotangents[0]
 
@@ -295,7 +302,8 @@ def _assemble_transpose(
         return slice_(ct, start=start, limit=limit, stride=(1,) * len(limit))
 
     return tuple(
-        part(start, operand) if isinstance(operand, Linear) else None for start, operand in zip(starts, operands, strict=True)
+        part(start, operand) if isinstance(operand, Linear) else None
+        for start, operand in zip(starts, operands, strict=True)
     )
 
 
@@ -305,7 +313,7 @@ def _assemble_batch(size: int, operands: tuple[Value, ...], batched: tuple[bool,
     return (assemble(*moved, shape=(size, *params["shape"]), dtype=params["dtype"], starts=starts),), (True,)
 
 
-assemble = register(
+assemble: Command = register(
     "assemble",
     None,
     infer=_assemble_infer,
@@ -349,7 +357,7 @@ def _pad_window(shape: Shape, low: Shape, interior: Shape) -> tuple[slice, ...]:
 
 
 def _pad_transpose(
-    cotangents: Tangents, operands: tuple[Value | Linear, ...], *, low: Shape, high: Shape, interior: Shape
+    cotangents: Cotangents, operands: tuple[Value | Linear, ...], *, low: Shape, high: Shape, interior: Shape
 ) -> Tangents:
     ct = cotangents[0]
     x, value = operands
@@ -377,7 +385,9 @@ def _pad_batch(
 ) -> Any:
     x, value = operands
     if batched[1]:  # pads with zeros, then puts each row's value where nothing of x is
-        ones = get_command("full")(shape=x.spec.shape[1:] if batched[0] else x.spec.shape, dtype=dtypes.bool_, value=True)
+        ones = get_command("full")(
+            shape=x.spec.shape[1:] if batched[0] else x.spec.shape, dtype=dtypes.bool_, value=True
+        )
         false = get_command("full")(shape=(), dtype=dtypes.bool_, value=False)
         inside = pad(ones, false, low=low, high=high, interior=interior)
         nothing = get_command("full")(shape=(), dtype=x.spec.dtype, value=0)
@@ -388,7 +398,7 @@ def _pad_batch(
     return (pad(x, value, low=(0, *low), high=(0, *high), interior=(0, *interior)),), (True,)
 
 
-pad = register(
+pad: Command = register(
     "pad",
     2,
     infer=_pad_infer,

@@ -27,8 +27,9 @@ def window_shape(
 
     Raises:   ArgumentError: a parameter has another number of axes, or a value that makes no sense.
               ShapeError: a window is bigger than the padded input.
-    Example:  >>> window_shape("conv", (8, 8), (3, 3), (2, 1), ((1, 1), (0, 0)), (1, 2))
-              (4, 4)
+    Example:
+        >>> window_shape("conv", (8, 8), (3, 3), (2, 1), ((1, 1), (0, 0)), (1, 2))
+        (4, 4)
     """
     for name, value in (("window", window), ("stride", stride), ("padding", padding), ("dilation", dilation)):
         if len(value) != len(spatial):
@@ -39,7 +40,11 @@ def window_shape(
     for name, value in (("window", window), ("stride", stride), ("dilation", dilation)):
         if min(value, default=1) < 1:
             raise user_error(
-                ArgumentError, where, f"{name} {value} has an entry below 1.", operands=operands, fix=f"use a {name} of 1 or more."
+                ArgumentError,
+                where,
+                f"{name} {value} has an entry below 1.",
+                operands=operands,
+                fix=f"use a {name} of 1 or more.",
             )
     if min(itertools.chain(*padding), default=0) < 0:
         raise user_error(
@@ -81,7 +86,9 @@ def pad_spatial(x: Any, padding: Padding, value: Any = 0) -> Any:
 
 def crop_spatial(x: Any, padding: Padding) -> Any:
     """Undoes `pad_spatial`."""
-    return x[(..., *(slice(low, n - high) for n, (low, high) in zip(x.shape[x.ndim - len(padding) :], padding, strict=True)))]
+    return x[
+        (..., *(slice(low, n - high) for n, (low, high) in zip(x.shape[x.ndim - len(padding) :], padding, strict=True)))
+    ]
 
 
 def offsets(window: Shape, stride: Shape, dilation: Shape, out: Shape) -> Iterator[tuple[Shape, tuple[Any, ...]]]:

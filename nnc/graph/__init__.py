@@ -24,7 +24,8 @@ from nnc.graph.registry import (
     reference,
     register,
 )
-from nnc.graph.rewrite import Rule, Sample, apply_rules, check_rule, rewrite_rule, sample
+from nnc.graph.rewrite import Rule, RuleError, Sample, apply_rules, rewrite_rule, sample
+from nnc.graph.rule_check import check_rule
 from nnc.graph.serialize import from_json, load_graph, save_graph, storable, to_json
 from nnc.graph.spec import TensorSpec, spec_of
 from nnc.graph.text import to_text, value_text
@@ -45,6 +46,7 @@ __all__ = [
     "Pass",
     "PassRecord",
     "Rule",
+    "RuleError",
     "Sample",
     "Symbol",
     "TensorSpec",

@@ -32,8 +32,9 @@ class Box:
         """The box of `shape` at `start` in a tensor of `outer_shape`; `where` names the caller in errors.
 
         Raises:   ShapeError: another rank, a negative start or size, or a part of the box is outside.
-        Example:  >>> str(Box.within((4, 4), (1, 0), (2, 4)))
-                  '[1:3, 0:4]'
+        Example:
+            >>> str(Box.within((4, 4), (1, 0), (2, 4)))
+            '[1:3, 0:4]'
         """
         outer, box = tuple(map(index, outer_shape)), cls(tuple(map(index, start)), tuple(map(index, shape)))
         operands = {"tensor": list(outer), "start": list(box.start), "shape": list(box.shape)}
@@ -89,8 +90,9 @@ class Box:
     def subtract(self, other: Box) -> list[Box]:
         """The elements of this box that are not in `other`, as disjoint boxes: at most two for each axis.
 
-        Example:  >>> [str(box) for box in Box((0, 0), (2, 4)).subtract(Box((0, 1), (2, 2)))]
-                  ['[0:2, 0:1]', '[0:2, 3:4]']
+        Example:
+            >>> [str(box) for box in Box((0, 0), (2, 4)).subtract(Box((0, 1), (2, 2)))]
+            ['[0:2, 0:1]', '[0:2, 3:4]']
         """
         if 0 in self.shape:
             return []
@@ -117,8 +119,9 @@ def uncovered(boxes: Iterable[Box], shape: Sequence[int]) -> list[Box]:
 
     Cost: each box meets only the pieces that reach as far along axis 0; linear for rows and grids of boxes.
 
-    Example:  >>> [str(box) for box in uncovered([Box((0,), (2,)), Box((5,), (1,))], (8,))]
-              ['[2:5]', '[6:8]']
+    Example:
+        >>> [str(box) for box in uncovered([Box((0,), (2,)), Box((5,), (1,))], (8,))]
+        ['[2:5]', '[6:8]']
     """
     whole = Box.whole(shape)
     left, done = ([] if 0 in whole.shape else [whole]), []
@@ -136,8 +139,9 @@ def uncovered(boxes: Iterable[Box], shape: Sequence[int]) -> list[Box]:
 def covers(boxes: Iterable[Box], shape: Sequence[int]) -> bool:
     """Whether every element of a tensor of `shape` lies in one of `boxes`.
 
-    Example:  >>> covers([Box((0,), (2,)), Box((1,), (2,))], (3,))
-              True
+    Example:
+        >>> covers([Box((0,), (2,)), Box((1,), (2,))], (3,))
+        True
     """
     return not uncovered(boxes, shape)
 
@@ -147,8 +151,9 @@ def first_overlap(boxes: Sequence[Box]) -> tuple[int, int] | None:
 
     Cost: boxes that some axis separates are never compared, so rows and grids take O(n log n); n^2 where no axis does.
 
-    Example:  >>> first_overlap([Box((0,), (2,)), Box((2,), (2,)), Box((1,), (2,))])
-              (0, 2)
+    Example:
+        >>> first_overlap([Box((0,), (2,)), Box((2,), (2,)), Box((1,), (2,))])
+        (0, 2)
     """
     found: tuple[int, int] | None = None
     groups = [[i for i, box in enumerate(boxes) if 0 not in box.shape]]

@@ -171,7 +171,9 @@ class GraphBuilder:
         self._append(Node(command("assemble"), symbols, (base,), MappingProxyType(params), (), user_source()))
         return base
 
-    def _write_alias(self, cmd: Command, out: Symbol, specs: tuple[TensorSpec, ...], source: SourceLine | None) -> Symbol:
+    def _write_alias(
+        self, cmd: Command, out: Symbol, specs: tuple[TensorSpec, ...], source: SourceLine | None
+    ) -> Symbol:
         if out in self._declared and not self._declared[out]:
             self._views[out] = (out, Box((0,) * out.spec.ndim, out.spec.shape))  # the whole of a declared tensor
         view = self._views.get(out)

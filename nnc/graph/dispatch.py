@@ -19,7 +19,8 @@ class Interpreter(Protocol):
 
     def process(
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Any, ...]
-    ) -> Sequence[Any]: ...
+    ) -> Sequence[Any]:
+        """The outputs of a command on these operands."""
 
 
 @dataclass(slots=True)

@@ -129,6 +129,7 @@ class Graph:
         return [environment[symbol] for symbol in self.outputs]
 
     def __call__(self, *args: Any) -> Any:
+        """The outputs (a single one by itself) for these inputs, whose specs must be those of the graph."""
         if len(args) != len(self.inputs):
             raise user_error(
                 ArgumentError, self.name, f"the graph takes {len(self.inputs)} inputs, {len(args)} were given.",

@@ -22,9 +22,10 @@ def structural_hash(graph: Graph) -> str:
     source lines, attributes, or the identity of symbols.
 
     Raises:   GraphError: a parameter is of a type without a stable form (see `storable`).
-    Example:  >>> a, b = (make_graph(f)(nnp.ones(2)) for f in (lambda x: x + x, lambda y: y + y))
-              >>> structural_hash(a) == structural_hash(b)
-              True
+    Example:
+        >>> a, b = (make_graph(f)(nnp.ones(2)) for f in (lambda x: x + x, lambda y: y + y))
+        >>> structural_hash(a) == structural_hash(b)
+        True
     """
     return _digest(graph, {})
 

@@ -59,7 +59,7 @@ def register_pass(
     Raises:   RegistryError: there is a pass of that name.
     """
     if name in PASSES:
-        raise RegistryError(f"pass {name!r} exists already. Fix: choose another name.")
+        raise user_error(RegistryError, "register_pass", f"pass {name!r} exists already.", fix="choose another name.")
 
     def add(function: PassFunction) -> PassFunction:
         PASSES[name] = Pass(name, function, tuple(needs), tuple(provides), tuple(preserves))
@@ -77,7 +77,9 @@ def find_pass(name: str) -> Pass:
         return PASSES[name]
     except KeyError:
         known = ", ".join(sorted(PASSES)) or "none"
-        raise RegistryError(f"no pass {name!r} is registered; there are {known}. Fix: import its package.") from None
+        raise user_error(
+            RegistryError, "find_pass", f"no pass {name!r} is registered; there are {known}.", fix="import its package."
+        ) from None
 
 
 def run_passes(graph: Graph, names: Sequence[str], options: Any = None, *, verify: bool = True) -> Graph:

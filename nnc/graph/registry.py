@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from nnc.errors import BackendError, RegistryError, user_error
+from nnc.errors import BackendError, InternalError, RegistryError, user_error
 from nnc.graph.spec import TensorSpec
 
 T = TypeVar("T")
@@ -34,6 +34,7 @@ class Command:
     outputs: int | None = 1
 
     def __call__(self, *args: Any, graphs: tuple[Any, ...] = (), **params: Any) -> Any:
+        """Runs, traces or records the command; parameters are static and keyword-only."""
         outputs = _BIND.function(self, args, params, graphs)
         return outputs[0] if self.outputs == 1 else tuple(outputs)
 
@@ -52,7 +53,7 @@ class _Bind:
 
 
 def _unset(*_: Any) -> Sequence[Any]:
-    raise RegistryError("no dispatcher: import nnc before commands are called")
+    raise InternalError("no dispatcher: import nnc before commands are called")
 
 
 _BIND = _Bind(_unset)
@@ -76,7 +77,10 @@ class Attribute(Generic[T]):
 
     def __init__(self, name: str, doc: str = "") -> None:
         if name in ATTRIBUTES:
-            raise RegistryError(f"attribute {name!r} exists already. Fix: use nnc.graph.attribute({name!r}), or another name.")
+            raise user_error(
+                RegistryError, "Attribute", f"attribute {name!r} exists already.",
+                fix=f"use nnc.graph.attribute({name!r}), or another name.",
+            )  # fmt: skip
         self.name, self.doc = name, doc
         self._cells: dict[str, _Cell[T]] = {}
         ATTRIBUTES[name] = self
@@ -89,19 +93,20 @@ class Attribute(Generic[T]):
         name = command(target).name
         cell = self._cells.get(name)
         if cell is not None and cell.priority >= priority:
-            raise RegistryError(
-                f"{name}: attribute {self.name!r} is set already, with priority {cell.priority}. "
-                f"Fix: pass priority={cell.priority + 1} or higher to replace it."
-            )
+            raise user_error(
+                RegistryError, name, f"attribute {self.name!r} is set already, with priority {cell.priority}.",
+                fix=f"pass priority={cell.priority + 1} or higher to replace it.",
+            )  # fmt: skip
         self._cells[name] = _Cell(value, priority)
 
     def __getitem__(self, target: Command) -> T:
         try:
             return self._cells[target.name].value
         except KeyError:
-            raise RegistryError(
-                f"{target.name}: attribute {self.name!r} is not set. Fix: set it with {self.name}.set({target.name!r}, ...)."
-            ) from None
+            raise user_error(
+                RegistryError, target.name, f"attribute {self.name!r} is not set.",
+                fix=f"set it with {self.name}.set({target.name!r}, ...).",
+            ) from None  # fmt: skip
 
     def get(self, target: Command, default: D) -> T | D:
         """The value of a command's cell, or `default`."""
@@ -123,12 +128,16 @@ def register(name: str, arity: int | None = 1, outputs: int | None = 1, **attrib
     """Adds a command and fills cells of existing columns, named by keyword.
 
     Raises:   RegistryError: the command exists already, or there is no such column.
-    Example:  >>> double = register("double_doctest", 1, infer=lambda x: x, reference=lambda x: x + x)
-              >>> double(3.0)
-              Array(6., dtype=float32)
+    Example:
+        >>> double = register("double_doctest", 1, infer=lambda x: x, reference=lambda x: x + x)
+        >>> double(nnp.ones(2))
+        Array([2., 2.], dtype=float32)
     """
     if name in COMMANDS:
-        raise RegistryError(f"command {name!r} exists already. Fix: choose another name, or add attributes to the one there.")
+        raise user_error(
+            RegistryError, "register", f"command {name!r} exists already.",
+            fix="choose another name, or add attributes to the one there.",
+        )  # fmt: skip
     columns = {key: attribute(key) for key in attributes}
     new = COMMANDS[name] = Command(name, arity, outputs)
     for key, value in attributes.items():
@@ -147,7 +156,9 @@ def command(name: Command | str) -> Command:
     try:
         return COMMANDS[name]
     except KeyError:
-        raise RegistryError(f"no command {name!r} is registered. Fix: import the package that registers it.") from None
+        raise user_error(
+            RegistryError, "command", f"no command {name!r} is registered.", fix="import the package that registers it."
+        ) from None
 
 
 def attribute(name: str) -> Attribute[Any]:
@@ -158,7 +169,10 @@ def attribute(name: str) -> Attribute[Any]:
     try:
         return ATTRIBUTES[name]
     except KeyError:
-        raise RegistryError(f"no attribute {name!r}; there are {', '.join(ATTRIBUTES)}. Fix: create Attribute({name!r}).") from None
+        raise user_error(
+            RegistryError, "attribute", f"no attribute {name!r}; there are {', '.join(ATTRIBUTES)}.",
+            fix=f"create Attribute({name!r}).",
+        ) from None  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +198,10 @@ def add_kernel(target: Command | str, new: Kernel) -> None:
     kernels = kernel.get(name, ())
     for old in kernels:
         if old.backend == new.backend and old.priority >= new.priority:
-            raise RegistryError(
-                f"{name}: backend {new.backend!r} has a kernel of priority {old.priority} already. "
-                f"Fix: give the new one a higher priority."
-            )
+            raise user_error(
+                RegistryError, name.name, f"backend {new.backend!r} has a kernel of priority {old.priority} already.",
+                fix="give the new one a higher priority.",
+            )  # fmt: skip
     kept = [old for old in kernels if old.backend != new.backend]
     kernel.replace_cell(name, tuple(sorted([*kept, new], key=lambda k: -k.priority)))
 
@@ -202,7 +216,9 @@ class _KernelColumn(Attribute[tuple[Kernel, ...]]):
 infer: Attribute[Callable[..., Any]] = Attribute(
     "infer", "(*specs, [graphs,] **params) -> spec or tuple of specs; raises a user error for operands it does not take"
 )
-reference: Attribute[Callable[..., Any]] = Attribute("reference", "(*numpy arrays, **params) -> array or tuple: what the command means")
+reference: Attribute[Callable[..., Any]] = Attribute(
+    "reference", "(*numpy arrays, **params) -> array or tuple: what the command means"
+)
 kernel = _KernelColumn("kernel", "the backends that run the command, best first")
 
 

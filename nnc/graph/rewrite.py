@@ -13,19 +13,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from nnc import dtypes
-from nnc.errors import ArgumentError, GraphError, InternalError, NncError, user_error
+from nnc.errors import ArgumentError, GraphError, NncError, user_error
 from nnc.graph.builder import GraphBuilder
 from nnc.graph.graph import Graph, NDArray, Node, Symbol
 from nnc.graph.hashing import same_params, structurally_equal
-from nnc.graph.registry import reference
 from nnc.graph.spec import TensorSpec
 
 _DEFAULT_SPEC = TensorSpec((2, 3), dtypes.float32)
-_DRAWS = 8
 _MARKABLE = (int, float, complex, str, bytes, tuple)
 
 
@@ -169,12 +166,13 @@ def rewrite_rule(
     Args:     when: side condition `(*specs, **statics) -> bool`. exact: both sides are equal bit for bit, for all inputs.
               samples: specs that the commands take, at least one for each form of the left side; 2x3 float32 by default.
     Raises:   ArgumentError: there are static parameters, but no samples.
-    Example:  >>> @rewrite_rule()
-              ... def double_negation(x):
-              ...     return command("neg")(command("neg")(x)), x
-              >>> graph = make_graph(lambda x: -(-x))(nnp.ones(2))
-              >>> len(apply_rules(graph, [double_negation]).nodes)
-              0
+    Example:
+        >>> @rewrite_rule()
+        ... def double_negation(x):
+        ...     return command("neg")(command("neg")(x)), x
+        >>> graph = make_graph(lambda x: -(-x))(nnp.ones(2))
+        >>> len(apply_rules(graph, [double_negation]).nodes)
+        0
     """
 
     def make(function: Callable[..., tuple[Any, Any]]) -> Rule:
@@ -288,6 +286,11 @@ def apply_rules(graph: Graph, rules: Sequence[Rule], *, exact: bool = False, max
     chosen = [rule for rule in rules if rule.exact or not exact]
     limit = max_rewrites if max_rewrites is not None else 32 * sum(1 for _ in graph.walk()) + 256
     return _Rewriter(chosen, limit).graph(graph)
+
+
+def finds(rule: Rule, equation: Equation) -> bool:
+    """Whether `rule` applies to the left side of `equation`."""
+    return _Rewriter([rule], 1).find(equation.root, equation.writers, equation.constants) is not None
 
 
 class _Rewriter:
@@ -429,95 +432,3 @@ class _Sweep:
                 kept.append(node)
                 read.update(node.inputs)
         return tuple(reversed(kept)), read
-
-
-# -- checking ----------------------------------------------------------------------------------------------------------
-
-
-def check_rule(rule: Rule, samples: Sequence[Sample] | None = None, *, seed: int = 0) -> None:
-    """Checks that a rule is true: that it finds its own left side, and that both sides agree on random inputs.
-
-    Sides are evaluated with the commands' references. Inputs of an exact rule include zeros of both signs, infinities, NaN
-    and the extreme integers, and its sides must agree bit for bit (but for the payload of NaN); other rules are checked on
-    finite numbers up to rounding.
-
-    Args:     samples: specs to check, by default those of the rule. seed: of the random inputs.
-    Raises:   RuleError: the rule is false, or does not apply to a sample. ArgumentError: a sample fails the rule's condition.
-    """
-    generator = np.random.default_rng(seed)
-    for case in rule.samples if samples is None else samples:
-        shown = {f"variable {i}": spec for i, spec in enumerate(case.specs)} | dict(case.params)
-        if rule.when is not None and not rule.when(*case.specs, **case.params):
-            raise user_error(
-                ArgumentError, f"rule {rule.name}", "a sample does not fulfil the rule's condition.",
-                operands=shown, fix="check the rule on samples for which when=... holds.",
-            )  # fmt: skip
-        equation = rule.instantiate(case.specs, case.params)
-        left, right = equation.side(equation.left, rule.name), equation.side(equation.right, rule.name)
-        rewritten = _Rewriter([rule], 1)
-        if rewritten.find(equation.root, equation.writers, equation.constants) is None:
-            raise rule.error("it does not find its own left side.", "add a sample of this form to the rule.", shown)
-        for _ in range(_DRAWS):
-            inputs = [_random_array(generator, spec, special=rule.exact) for spec in case.specs]
-            for a, b in zip(_evaluate(left, inputs), _evaluate(right, inputs), strict=True):
-                if not (_identical(a, b) if rule.exact else _close(a, b)):
-                    values = {"inputs": [x.tolist() for x in inputs], "left": a.tolist(), "right": b.tolist()}
-                    fix = "mend the rule" + (", or state exact=False." if rule.exact else ".")
-                    raise rule.error("the sides differ.", fix, shown | values)
-
-
-def _evaluate(graph: Graph, inputs: Sequence[NDArray]) -> list[NDArray]:
-    """The outputs of `graph` by the commands' references."""
-    values: dict[Symbol, Any] = dict(zip(graph.inputs, inputs, strict=True)) | dict(graph.constants)
-    for node in graph.nodes:
-        if node.graphs:
-            raise InternalError(f"{node.command.name}: rules with sub-graphs cannot be evaluated here")
-        with np.errstate(all="ignore"):
-            result = reference[node.command](*(values[symbol] for symbol in node.inputs), **node.params)
-        values.update(zip(node.outputs, result if isinstance(result, tuple) else (result,), strict=True))
-    return [np.asarray(values[symbol]) for symbol in graph.outputs]
-
-
-def _random_array(generator: np.random.Generator, spec: TensorSpec, *, special: bool) -> NDArray:
-    dtype, shape = spec.dtype, spec.shape
-    if dtypes.is_bool(dtype):
-        return np.asarray(generator.integers(0, 2, shape)).astype(dtype)
-    if dtypes.is_integer(dtype):
-        info = np.iinfo(dtype)
-        values = np.asarray(generator.integers(0 if info.min == 0 else -9, 10, shape)).astype(dtype)
-        corners = np.asarray([0, 1, info.min, info.max], dtype)
-    elif dtypes.is_complex(dtype):
-        parts = [
-            _random_array(generator, spec.update(dtype=dtypes.real_dtype(dtype)), special=special) for _ in range(2)
-        ]
-        out = np.empty(shape, dtype)
-        out.real, out.imag = parts
-        return out
-    else:
-        values = np.asarray(generator.normal(size=shape)).astype(dtype)
-        corners = np.asarray([0.0, -0.0, 1.0, np.inf, -np.inf, np.nan]).astype(dtype)
-    if special:
-        values = np.where(generator.random(shape) < 0.5, values, generator.choice(corners, shape))
-    return values
-
-
-def _identical(a: NDArray, b: NDArray) -> bool:
-    if a.dtype != b.dtype or a.shape != b.shape:
-        return False
-    if dtypes.is_complex(a.dtype):
-        return _identical(a.real, b.real) and _identical(a.imag, b.imag)
-    if not dtypes.is_float(a.dtype):
-        return bool(np.array_equal(a, b))
-    a, b = a.astype(np.float64), b.astype(np.float64)  # exact for every float dtype
-    numbers = ~np.isnan(a)
-    return bool(np.array_equal(a, b, equal_nan=True) and np.array_equal(np.signbit(a[numbers]), np.signbit(b[numbers])))
-
-
-def _close(a: NDArray, b: NDArray) -> bool:
-    if a.dtype != b.dtype or a.shape != b.shape:
-        return False
-    if not dtypes.is_inexact(a.dtype):
-        return bool(np.array_equal(a, b))
-    tolerance = 256 * float(ml_dtypes.finfo(dtypes.real_dtype(a.dtype)).eps)  # type: ignore[no-untyped-call]
-    wide = np.complex128 if dtypes.is_complex(a.dtype) else np.float64
-    return bool(np.allclose(a.astype(wide), b.astype(wide), rtol=tolerance, atol=tolerance, equal_nan=True))

@@ -55,8 +55,9 @@ def encode_value(value: Any, symbols: Mapping[Symbol, int] | None = None) -> Any
     """`value` as a tree that JSON can hold; equal trees mean equal values of equal types.
 
     Raises:   TypeError: there is no encoding for a type within `value`.
-    Example:  >>> encode_value((1, [2.5, None], np.dtype("float16")))
-              {'tuple': [1, [2.5, None], {'dtype': 'float16'}]}
+    Example:
+        >>> encode_value((1, [2.5, None], np.dtype("float16")))
+        {'tuple': [1, [2.5, None], {'dtype': 'float16'}]}
     """
     kind = type(value)
     if value is None or kind in (bool, str):
@@ -156,9 +157,10 @@ def to_json(graph: Graph) -> str:
     """The JSON form of `graph` with its sub-graphs, constants, attributes, names and source lines.
 
     Raises:   GraphError: a parameter or attribute has a value without a JSON form; `storable` gives dataclasses one.
-    Example:  >>> graph = make_graph(lambda x: x + x)(nnp.ones(2))
-              >>> from_json(to_json(graph))(nnp.ones(2))
-              Array([2., 2.], dtype=float32)
+    Example:
+        >>> graph = make_graph(lambda x: x + x)(nnp.ones(2))
+        >>> from_json(to_json(graph))(nnp.ones(2))
+        Array([2., 2.], dtype=float32)
     """
     return _Writer().document(verify(graph))
 

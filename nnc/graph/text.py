@@ -25,10 +25,11 @@ def to_text(graph: Graph, *, sources: bool = True) -> str:
     marks a symbol that is read before it is written, which a verified graph never has.
 
     Args:     graph: any graph, also one that breaks its invariants. sources: show the user's line that made each node.
-    Example:  >>> print(to_text(make_graph(lambda x: x + x)(nnp.ones(2)), sources=False))
-              graph(%0: float32[2])
-                %1: float32[2] = add(%0, %0)
-                return %1
+    Example:
+        >>> print(to_text(make_graph(lambda x: x + x)(nnp.ones(2)), sources=False))
+        <lambda>(%0: float32[2])
+          %1: float32[2] = add(%0, %0)
+          return %1
     """
     return "\n".join(_graph_lines(graph, _Numbers(), "", sources))
 

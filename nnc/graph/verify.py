@@ -24,8 +24,9 @@ def verify(graph: Graph) -> Graph:
 
     Returns:  the graph itself.
     Raises:   GraphError: an invariant is broken; the message names the node, the symbol and the user's line.
-    Example:  >>> verify(make_graph(lambda x: x + x)(nnp.ones(2)))
-              <Graph <lambda>: 1 inputs, 1 nodes, 1 outputs>
+    Example:
+        >>> verify(make_graph(lambda x: x + x)(nnp.ones(2)))
+        <Graph <lambda>: 1 inputs, 1 nodes, 1 outputs>
     """
     _Check(graph).graph(graph, "", ())
     return graph

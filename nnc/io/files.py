@@ -37,11 +37,12 @@ def save(path: PathLike, tree: Any) -> None:
     Args:     path: where to; a file there is replaced. tree: dicts, lists, tuples, dataclasses … of arrays of any dtype.
     Raises:   ArgumentTypeError: path and tree are swapped. TraceError: a leaf is a tracer. UnsupportedError: a dict has keys
               that are no strings or numbers. OSError: the file cannot be written.
-    Example:  >>> import tempfile, pathlib
-              >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
-              >>> nnc.io.save(path, {"w": nnp.ones(2), "layers": [nnp.zeros(1), None]})
-              >>> nnc.io.load(path)
-              {'layers': [Array([0.], dtype=float32), None], 'w': Array([1., 1.], dtype=float32)}
+    Example:
+        >>> import tempfile, pathlib
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
+        >>> nnc.io.save(path, {"w": nnp.ones(2), "layers": [nnp.zeros(1), None]})
+        >>> nnc.io.load(path)
+        {'layers': [Array([0.], dtype=float32), None], 'w': Array([1., 1.], dtype=float32)}
     """
     target = _check_path("nnc.io.save", path)
     layout = describe(tree, "nnc.io.save")
@@ -122,11 +123,12 @@ def load(path: PathLike, like: Any = None) -> Any:
               fields; or, of a file from another program, a dict from names to arrays.
     Raises:   MissingFileError: there is no such file. FileFormatError: it is damaged. TreeError: it does not match `like`;
               every difference is listed.
-    Example:  >>> import tempfile, pathlib
-              >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
-              >>> nnc.io.save(path, (nnp.ones(2), 3))
-              >>> nnc.io.load(path, like=(nnp.zeros(2), 0))
-              (Array([1., 1.], dtype=float32), 3)
+    Example:
+        >>> import tempfile, pathlib
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
+        >>> nnc.io.save(path, (nnp.ones(2), 3))
+        >>> nnc.io.load(path, like=(nnp.zeros(2), 0))
+        (Array([1., 1.], dtype=float32), 3)
     """
     source = _check_path("nnc.io.load", path)
     tensors, header = _read(source)

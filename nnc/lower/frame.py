@@ -1,7 +1,8 @@
 """One arena and everything bound to it: what a single call of a program runs on.
 
 All that does not change from call to call is made once: views into the arena and the constants, and the argument lists
-of the kernels. A call makes its outputs, puts the views of inputs and outputs into the lists, runs, and takes them out again.
+of the kernels. A call makes its outputs, puts the views of inputs and outputs into the lists, runs, and takes them out
+again.
 """
 
 from __future__ import annotations

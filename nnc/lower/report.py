@@ -16,7 +16,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class MemoryRow:
-    """One tensor of the plan. `first` and `last` are the steps between which it lives; it has an `offset` in the arena only."""
+    """One tensor of the plan: it lives from step `first` to step `last`, and has an `offset` in the arena only."""
 
     name: str
     spec: TensorSpec
@@ -143,7 +143,8 @@ def check_budget(planned: Planned, budget: int | None) -> None:
     raise user_error(
         MemoryBudgetError, planned.bound.name,
         f"a call needs {format_bytes(plan.peak)} (arena {format_bytes(plan.arena_bytes)}, outputs "
-        f"{format_bytes(plan.output_bytes)}), memory_budget is {format_bytes(budget)}. The largest tensors:\n    " + "\n    ".join(largest),
+        f"{format_bytes(plan.output_bytes)}), memory_budget is {format_bytes(budget)}. "
+        "The largest tensors:\n    " + "\n    ".join(largest),
         fix=f"raise memory_budget to {plan.peak}, use smaller batches, or wrap parts in nnc.checkpoint.",
     )  # fmt: skip
 

@@ -24,8 +24,9 @@ def to_float(x: Any, where: str) -> Value:
 def relu(x: Any) -> Value:
     """Returns max(x, 0); the derivative at 0 is 0.
 
-    Example:  >>> relu(np.array([-1.0, 2.0], np.float32))
-              Array([0., 2.], dtype=float32)
+    Example:
+        >>> relu(np.array([-1.0, 2.0], np.float32))
+        Array([0., 2.], dtype=float32)
     """
     x = nnp.asarray(x)
     return nnp.where(x <= 0, 0, x)
@@ -175,8 +176,9 @@ def softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = None) 
     An element of -inf has probability 0; where all are -inf (or masked) the result is 0, with gradient 0.
 
     Args:     x: logits. axis: the axes that sum to 1. where: a mask; elements where it is False take no part.
-    Example:  >>> softmax(np.array([0.0, 0.0, -np.inf], np.float32))
-              Array([0.5, 0.5, 0. ], dtype=float32)
+    Example:
+        >>> softmax(np.array([0.0, 0.0, -np.inf], np.float32))
+        Array([0.5, 0.5, 0. ], dtype=float32)
     """
     shifted, total = _shifted(_masked(to_float(x, "softmax"), where), axis)
     return nnp.exp(shifted) / total
@@ -194,9 +196,10 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = dtypes.float32, axis: int 
     """Returns 1 at the index that x holds, else 0; an index out of range has no 1.
 
     Args:     x: integers. num_classes: size of the new axis. axis: where the new axis stands.
-    Example:  >>> one_hot(np.array([1, 0]), 3)
-              Array([[0., 1., 0.],
-                     [1., 0., 0.]], dtype=float32)
+    Example:
+        >>> one_hot(np.array([1, 0]), 3)
+        Array([[0., 1., 0.],
+               [1., 0., 0.]], dtype=float32)
     """
     x = nnp.asarray(x)
     at = axis % (x.ndim + 1)

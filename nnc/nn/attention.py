@@ -35,9 +35,10 @@ def dot_product_attention(
               False nothing is attended to. scale: 1 / sqrt(features) by default. is_causal: s > t is masked.
     Returns:  (..., T, heads, features); 0 where everything is masked.
     Raises:   ShapeError: the operands do not fit together.
-    Example:  >>> q = np.ones((2, 5, 4, 8), np.float32)
-              >>> dot_product_attention(q, q, q, is_causal=True).shape
-              (2, 5, 4, 8)
+    Example:
+        >>> q = np.ones((2, 5, 4, 8), np.float32)
+        >>> dot_product_attention(q, q, q, is_causal=True).shape
+        (2, 5, 4, 8)
     """
     q, k, v = promote(query, key, value, where="dot_product_attention", to=dtypes.to_float)
     operands = {"query": spec_of(q), "key": spec_of(k), "value": spec_of(v)}

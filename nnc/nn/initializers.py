@@ -25,7 +25,9 @@ TRUNCATED_STDDEV = 0.87962566103423978  # of a standard normal distribution cut 
 class Initializer(Protocol):
     """Draws an array of `shape` and `dtype`."""
 
-    def __call__(self, key: Any, shape: Sequence[int], dtype: Any = dtypes.float32) -> Value: ...
+    def __call__(self, key: Any, shape: Sequence[int], dtype: Any = dtypes.float32) -> Value:
+        """Draws it, with `key`."""
+        ...
 
 
 def zeros(key: Any, shape: Sequence[int], dtype: Any = dtypes.float32) -> Value:
@@ -84,8 +86,9 @@ def fans(shape: Sequence[int], in_axis: Axes = -2, out_axis: Axes = -1, batch_ax
     """How many inputs each output has, and how many outputs each input has; axes that are none of the three are a window.
 
     Raises:   ArgumentError: the shape has fewer than two axes.
-    Example:  >>> fans((3, 3, 16, 32))
-              (144, 288)
+    Example:
+        >>> fans((3, 3, 16, 32))
+        (144, 288)
     """
     if len(shape) < 2:
         raise user_error(
@@ -134,31 +137,43 @@ def variance_scaling(
     return init
 
 
-def glorot_normal(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32) -> Initializer:
+def glorot_normal(
+    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32
+) -> Initializer:
     """Variance 1 / mean of inputs and outputs, normal (Glorot & Bengio, 2010)."""
     return variance_scaling(1.0, "fan_avg", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
 
 
-def glorot_uniform(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32) -> Initializer:
+def glorot_uniform(
+    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32
+) -> Initializer:
     """Variance 1 / mean of inputs and outputs, uniform (Glorot & Bengio, 2010)."""
     return variance_scaling(1.0, "fan_avg", "uniform", in_axis, out_axis, batch_axis, dtype)
 
 
-def he_normal(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32) -> Initializer:
+def he_normal(
+    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32
+) -> Initializer:
     """Variance 2 / inputs, normal, for relu (He et al., 2015)."""
     return variance_scaling(2.0, "fan_in", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
 
 
-def he_uniform(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32) -> Initializer:
+def he_uniform(
+    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32
+) -> Initializer:
     """Variance 2 / inputs, uniform, for relu (He et al., 2015)."""
     return variance_scaling(2.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)
 
 
-def lecun_normal(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32) -> Initializer:
+def lecun_normal(
+    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32
+) -> Initializer:
     """Variance 1 / inputs, normal, for selu (LeCun et al., 1998)."""
     return variance_scaling(1.0, "fan_in", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
 
 
-def lecun_uniform(in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32) -> Initializer:
+def lecun_uniform(
+    in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32
+) -> Initializer:
     """Variance 1 / inputs, uniform (LeCun et al., 1998)."""
     return variance_scaling(1.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)

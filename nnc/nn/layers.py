@@ -26,9 +26,13 @@ def _draw(key: Any, shape: Sequence[int], fan_in: int, dtype: Any) -> Value:
     return (random.uniform(key, tuple(shape), dtype) * 2 - 1) * bound
 
 
-def _weights(key: Any, shape: Sequence[int], bias_shape: Sequence[int] | None, fan_in: int, dtype: Any) -> tuple[Any, Any]:
+def _weights(
+    key: Any, shape: Sequence[int], bias_shape: Sequence[int] | None, fan_in: int, dtype: Any
+) -> tuple[Any, Any]:
     for_weight, for_bias = random.split(key)
-    return _draw(for_weight, shape, fan_in, dtype), None if bias_shape is None else _draw(for_bias, bias_shape, fan_in, dtype)
+    return _draw(for_weight, shape, fan_in, dtype), None if bias_shape is None else _draw(
+        for_bias, bias_shape, fan_in, dtype
+    )
 
 
 def _check_features(where: str, x: Any, features: int, axis: int = -1) -> Value:
@@ -46,11 +50,12 @@ class Linear(Module):
 
     Args:     in_features, out_features: sizes of the last axis before and after. key: for the weights, uniform in
               ±1 / sqrt(in_features). use_bias: whether there is a bias.
-    Example:  >>> layer = nnc.nn.Linear(3, 2, key=nnc.random.key(0))
-              >>> layer
-              Linear(weight=float32[2,3], bias=float32[2], in_features=3, out_features=2)
-              >>> layer(np.ones((5, 3), np.float32)).shape
-              (5, 2)
+    Example:
+        >>> layer = nnc.nn.Linear(3, 2, key=nnc.random.key(0))
+        >>> layer
+        Linear(weight=float32[2,3], bias=float32[2], in_features=3, out_features=2)
+        >>> layer(np.ones((5, 3), np.float32)).shape
+        (5, 2)
     """
 
     weight: Array
@@ -68,6 +73,7 @@ class Linear(Module):
         self.in_features, self.out_features = in_features, out_features
 
     def __call__(self, x: Any) -> Value:
+        """(..., in_features) -> (..., out_features)."""
         out = _check_features("Linear", x, self.in_features) @ self.weight.T
         return out if self.bias is None else out + self.bias
 
@@ -117,9 +123,10 @@ class Conv(_Convolution):
 
     Args:     kernel: a size for each spatial axis, or one for all; the layout says how many there are ("NCHW", "NWC" …).
               key: for the weights, uniform in ±1 / sqrt(inputs of an output).
-    Example:  >>> layer = nnc.nn.Conv(3, 8, 5, key=nnc.random.key(0), stride=2, padding="SAME")
-              >>> layer(np.ones((1, 3, 32, 32), np.float32)).shape
-              (1, 8, 16, 16)
+    Example:
+        >>> layer = nnc.nn.Conv(3, 8, 5, key=nnc.random.key(0), stride=2, padding="SAME")
+        >>> layer(np.ones((1, 3, 32, 32), np.float32)).shape
+        (1, 8, 16, 16)
     """
 
     @spelled
@@ -144,10 +151,14 @@ class Conv(_Convolution):
         bias_shape = (out_features,) if use_bias else None
         self.weight, self.bias = _weights(key, shape, bias_shape, math.prod(shape[1:]), dtype)
         self.in_features, self.out_features, self.groups, self.layout = in_features, out_features, groups, layout
-        self.stride, self.dilation = per_axis("Conv", "stride", stride, rank), per_axis("Conv", "dilation", dilation, rank)
+        self.stride, self.dilation = (
+            per_axis("Conv", "stride", stride, rank),
+            per_axis("Conv", "dilation", dilation, rank),
+        )
         self.padding = _hashable(padding)
 
     def __call__(self, x: Any) -> Value:
+        """(N, in_features, *spatial) -> (N, out_features, *out), in the layout of the layer."""
         return self._shift(functions.conv(self._channels(x), self.weight, **self._options()))
 
 
@@ -155,9 +166,10 @@ class ConvTranspose(_Convolution):
     """Transposed convolution (see nnc.nn.conv_transpose) with a weight (in_features, out_features / groups, *kernel).
 
     Args:     output_padding: how many elements more the output has at the end of each axis. The others as for Conv.
-    Example:  >>> layer = nnc.nn.ConvTranspose(8, 3, 2, key=nnc.random.key(0), stride=2)
-              >>> layer(np.ones((1, 8, 16, 16), np.float32)).shape
-              (1, 3, 32, 32)
+    Example:
+        >>> layer = nnc.nn.ConvTranspose(8, 3, 2, key=nnc.random.key(0), stride=2)
+        >>> layer(np.ones((1, 8, 16, 16), np.float32)).shape
+        (1, 3, 32, 32)
     """
 
     output_padding: tuple[int, ...] = field(static=True)
@@ -186,11 +198,15 @@ class ConvTranspose(_Convolution):
         bias_shape = (out_features,) if use_bias else None
         self.weight, self.bias = _weights(key, shape, bias_shape, math.prod(shape[1:]), dtype)
         self.in_features, self.out_features, self.groups, self.layout = in_features, out_features, groups, layout
-        self.stride, self.dilation = per_axis(where, "stride", stride, rank), per_axis(where, "dilation", dilation, rank)
+        self.stride, self.dilation = (
+            per_axis(where, "stride", stride, rank),
+            per_axis(where, "dilation", dilation, rank),
+        )
         self.output_padding = per_axis(where, "output_padding", output_padding, rank)
         self.padding = _hashable(padding)
 
     def __call__(self, x: Any) -> Value:
+        """(N, in_features, *spatial) -> (N, out_features, *out), in the layout of the layer."""
         x = self._channels(x)
         out = functions.conv_transpose(x, self.weight, output_padding=self.output_padding, **self._options())
         return self._shift(out)
@@ -199,8 +215,9 @@ class ConvTranspose(_Convolution):
 class Embedding(Module):
     """Rows of a table, chosen by integers.
 
-    Example:  >>> nnc.nn.Embedding(10, 4, key=nnc.random.key(0))(np.array([[1, 2, 3]])).shape
-              (1, 3, 4)
+    Example:
+        >>> nnc.nn.Embedding(10, 4, key=nnc.random.key(0))(np.array([[1, 2, 3]])).shape
+        (1, 3, 4)
     """
 
     weight: Array
@@ -210,14 +227,16 @@ class Embedding(Module):
         self.weight = random.normal(key, (num_embeddings, features), dtype)
 
     def __call__(self, x: Any) -> Value:
+        """Integers of any shape -> (*shape, features)."""
         return nnp.take(self.weight, x, axis=0)
 
 
 class LayerNorm(Module):
     """Normalisation over the last axes, of the sizes `features` (see nnc.nn.layer_norm).
 
-    Example:  >>> nnc.nn.LayerNorm(4)(np.ones((2, 4), np.float32)).shape
-              (2, 4)
+    Example:
+        >>> nnc.nn.LayerNorm(4)(np.ones((2, 4), np.float32)).shape
+        (2, 4)
     """
 
     scale: Array | None
@@ -241,6 +260,7 @@ class LayerNorm(Module):
         self.eps = eps
 
     def __call__(self, x: Any) -> Value:
+        """(..., *features) -> the same shape."""
         axes = tuple(range(-len(self.features), 0))
         for axis, size in zip(axes, self.features, strict=True):
             x = _check_features("LayerNorm", x, size, axis)
@@ -253,10 +273,11 @@ class BatchNorm(Module):
     A call returns the output and the layer with new running statistics, which the caller carries on.
 
     Args:     features: number of channels, which stand at `axis`. momentum: weight of the old statistics.
-    Example:  >>> layer = nnc.nn.BatchNorm(3)
-              >>> out, layer = layer(np.ones((8, 3, 4, 4), np.float32))
-              >>> nnc.nn.inference_mode(layer)(out)[0].shape
-              (8, 3, 4, 4)
+    Example:
+        >>> layer = nnc.nn.BatchNorm(3)
+        >>> out, layer = layer(np.ones((8, 3, 4, 4), np.float32))
+        >>> nnc.nn.inference_mode(layer)(out)[0].shape
+        (8, 3, 4, 4)
     """
 
     scale: Array
@@ -284,6 +305,7 @@ class BatchNorm(Module):
         self.momentum, self.axis, self.eps, self.inference = momentum, axis, eps, inference
 
     def __call__(self, x: Any) -> tuple[Value, BatchNorm]:
+        """Returns the output and the layer with new running statistics."""
         out, (mean, variance) = normalization.batch_norm(
             x, self.mean, self.variance, self.scale, self.bias,
             deterministic=self.inference, momentum=self.momentum, axis=self.axis, eps=self.eps,
@@ -300,7 +322,9 @@ def dropout(key: Any, x: Any, rate: float, *, deterministic: bool = False) -> Va
     Raises:   ArgumentError: rate is no such probability, or the key is missing.
     """
     if not 0 <= rate < 1:
-        raise user_error(ArgumentError, "dropout", f"rate={rate} is not in [0, 1).", fix="pass the share to drop, such as 0.5.")
+        raise user_error(
+            ArgumentError, "dropout", f"rate={rate} is not in [0, 1).", fix="pass the share to drop, such as 0.5."
+        )
     x = nnp.asarray(x)
     if deterministic or rate == 0:
         return x
@@ -316,28 +340,32 @@ def dropout(key: Any, x: Any, rate: float, *, deterministic: bool = False) -> Va
 class Dropout(Module):
     """Dropout (see nnc.nn.dropout), with a key for each call; off in `inference`.
 
-    Example:  >>> layer = nnc.nn.Dropout(0.5)
-              >>> layer(np.ones(4, np.float32), key=nnc.random.key(0)).shape
-              (4,)
+    Example:
+        >>> layer = nnc.nn.Dropout(0.5)
+        >>> layer(np.ones(4, np.float32), key=nnc.random.key(0)).shape
+        (4,)
     """
 
     rate: float = 0.5
     inference: bool = False
 
     def __call__(self, x: Any, *, key: Any = None) -> Value:
+        """Drops elements by a draw with `key`, which only inference does without."""
         return dropout(key, x, self.rate, deterministic=self.inference)
 
 
 class Lambda(Module):
     """A function as a layer.
 
-    Example:  >>> nnc.nn.Lambda(nnc.nn.relu)(np.array([-1.0, 1.0], np.float32))
-              Array([0., 1.], dtype=float32)
+    Example:
+        >>> nnc.nn.Lambda(nnc.nn.relu)(np.array([-1.0, 1.0], np.float32))
+        Array([0., 1.], dtype=float32)
     """
 
     function: Callable[..., Any] = field(static=True)
 
     def __call__(self, x: Any) -> Value:
+        """Applies the function."""
         return self.function(x)
 
 
@@ -345,6 +373,7 @@ class Identity(Module):
     """Returns its input."""
 
     def __call__(self, x: Any) -> Any:
+        """Returns x."""
         return x
 
 
@@ -354,6 +383,7 @@ class Flatten(Module):
     axes: int | None = None
 
     def __call__(self, x: Any) -> Value:
+        """Returns x with its last axes folded into one."""
         x = nnp.asarray(x)
         lead = 1 if self.axes is None else x.ndim - self.axes
         return nnp.reshape(x, (*x.shape[:lead], math.prod(x.shape[lead:])))
@@ -374,24 +404,28 @@ class _Pool(Module):
 class MaxPool(_Pool):
     """The greatest element of each window (see nnc.nn.max_pool); the layout says how many spatial axes a number stands for.
 
-    Example:  >>> nnc.nn.MaxPool(2)(np.ones((1, 3, 8, 8), np.float32)).shape
-              (1, 3, 4, 4)
+    Example:
+        >>> nnc.nn.MaxPool(2)(np.ones((1, 3, 8, 8), np.float32)).shape
+        (1, 3, 4, 4)
     """
 
     def __call__(self, x: Any) -> Value:
+        """(N, C, *spatial) -> (N, C, *out), in the layout of the layer."""
         return functions.max_pool(x, **self._options())
 
 
 class AvgPool(_Pool):
     """The mean of each window (see nnc.nn.avg_pool).
 
-    Example:  >>> nnc.nn.AvgPool((2,), layout="NWC")(np.ones((1, 8, 3), np.float32)).shape
-              (1, 4, 3)
+    Example:
+        >>> nnc.nn.AvgPool((2,), layout="NWC")(np.ones((1, 8, 3), np.float32)).shape
+        (1, 4, 3)
     """
 
     count_include_pad: bool = True
 
     def __call__(self, x: Any) -> Value:
+        """(N, C, *spatial) -> (N, C, *out), in the layout of the layer."""
         return functions.avg_pool(x, count_include_pad=self.count_include_pad, **self._options())
 
 
@@ -400,10 +434,11 @@ class Sequential(Module):
 
     A `key` given to the call is split among the layers that take one (Dropout, and what holds it).
 
-    Example:  >>> first, second = nnc.random.split(nnc.random.key(0))
-              >>> model = nnc.nn.Sequential(nnc.nn.Linear(4, 8, key=first), nnc.nn.relu, nnc.nn.Linear(8, 2, key=second))
-              >>> model(np.ones((3, 4), np.float32)).shape
-              (3, 2)
+    Example:
+        >>> first, second = nnc.random.split(nnc.random.key(0))
+        >>> model = nnc.nn.Sequential(nnc.nn.Linear(4, 8, key=first), nnc.nn.relu, nnc.nn.Linear(8, 2, key=second))
+        >>> model(np.ones((3, 4), np.float32)).shape
+        (3, 2)
     """
 
     layers: tuple[Module, ...]
@@ -420,6 +455,7 @@ class Sequential(Module):
         self.layers = tuple(layer if isinstance(layer, Module) else Lambda(layer) for layer in layers)
 
     def __call__(self, x: Any, *, key: Any = None) -> Any:
+        """Applies all layers, in their order."""
         takers = [layer for layer in self.layers if _takes_key(layer)]
         keys = iter(random.split(key, len(takers)) if key is not None and takers else [None] * len(takers))
         for layer in self.layers:
@@ -441,8 +477,9 @@ class MLP(Module):
     """Linear layers with an activation between them.
 
     Args:     width: size of the hidden layers. depth: how many hidden layers there are.
-    Example:  >>> nnc.nn.MLP(2, 1, width=8, depth=2, key=nnc.random.key(0))(np.ones((5, 2), np.float32)).shape
-              (5, 1)
+    Example:
+        >>> nnc.nn.MLP(2, 1, width=8, depth=2, key=nnc.random.key(0))(np.ones((5, 2), np.float32)).shape
+        (5, 1)
     """
 
     layers: tuple[Linear, ...]
@@ -471,6 +508,7 @@ class MLP(Module):
         self.activation, self.final_activation = activation, final_activation
 
     def __call__(self, x: Any) -> Value:
+        """(..., in_features) -> (..., out_features)."""
         for layer in self.layers[:-1]:
             x = self.activation(layer(x))
         x = self.layers[-1](x)

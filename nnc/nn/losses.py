@@ -23,8 +23,9 @@ def softmax_cross_entropy(logits: Any, labels: Any, axis: int = -1) -> Value:
               probability of each class. axis: the classes.
     Returns:  (...), the dtype of the logits.
     Raises:   ShapeError: the labels do not fit the logits. IndexError: an integer label is no class.
-    Example:  >>> softmax_cross_entropy(np.zeros((2, 4), np.float32), np.array([1, 3])).shape
-              (2,)
+    Example:
+        >>> softmax_cross_entropy(np.zeros((2, 4), np.float32), np.array([1, 3])).shape
+        (2,)
     """
     scores, labels = nnp.asarray(logits), nnp.asarray(labels)
     axis = axis % max(1, scores.ndim)
@@ -72,8 +73,9 @@ def mse(predictions: Any, targets: Any) -> Value:
     """Returns the mean of the squared differences.
 
     Raises:   ShapeError: the shapes differ.
-    Example:  >>> mse(np.array([1.0, 2.0], np.float32), np.array([1.0, 4.0], np.float32))
-              Array(2., dtype=float32)
+    Example:
+        >>> mse(np.array([1.0, 2.0], np.float32), np.array([1.0, 4.0], np.float32))
+        Array(2., dtype=float32)
     """
     return nnp.mean(nnp.square(_difference("mse", predictions, targets)))
 

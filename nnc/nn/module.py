@@ -27,7 +27,7 @@ def field(*, static: bool = False, **kwargs: Any) -> Any:
     return dataclasses.field(metadata=metadata, **kwargs)
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, field))
+@dataclass_transform(field_specifiers=(dataclasses.field, field))
 class Module:
     """The base of models: subclasses are frozen dataclasses and pytrees of their array fields, by inheriting.
 
@@ -113,9 +113,10 @@ def _assigning(init: Callable[..., None]) -> Callable[..., None]:
     """`init` with the right to assign fields until the outermost `__init__` returns."""
 
     @functools.wraps(init)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    def assigning(self: Any, *args: Any, **kwargs: Any) -> None:
         if _OPEN in self.__dict__:
-            return init(self, *args, **kwargs)
+            init(self, *args, **kwargs)
+            return
         object.__setattr__(self, _OPEN, True)
         try:
             init(self, *args, **kwargs)
@@ -127,9 +128,8 @@ def _assigning(init: Callable[..., None]) -> Callable[..., None]:
                 ArgumentTypeError, type(self).__name__, f"__init__ leaves {', '.join(missing)} without a value.",
                 fix="assign every field in __init__, None where there is nothing.",
             )  # fmt: skip
-        return None
 
-    return __init__
+    return assigning
 
 
 def modify(module: Any, change: Callable[[Module], Mapping[str, Any]]) -> Any:
@@ -154,7 +154,7 @@ def inference_mode(model: Any, value: bool = True) -> Any:
 
 def _text(value: Any, indent: str) -> str:
     if isinstance(value, Module):
-        shown = [item.name for item in dataclasses.fields(value) if item.repr and hasattr(value, item.name)]
+        shown = [item.name for item in dataclasses.fields(type(value)) if item.repr and hasattr(value, item.name)]
         parts = [(f"{name}=", getattr(value, name)) for name in shown]
         return _bracketed(f"{type(value).__name__}(", parts, ")", indent)
     if isinstance(value, (list, tuple)) and type(value) in (list, tuple):

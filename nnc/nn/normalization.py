@@ -55,11 +55,12 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Axes = -1, 
 
     Args:     scale, bias: one value for each element of `axis`, or None. axis: the axes to normalise.
     Raises:   ShapeError: scale or bias has another shape than the axes.
-    Example:  >>> layer_norm(np.array([1.0, 3.0], np.float32), eps=0)
-              Array([-1.,  1.], dtype=float32)
+    Example:
+        >>> layer_norm(np.array([1.0, 3.0], np.float32), eps=0)
+        Array([-1.,  1.], dtype=float32)
     """
     wide, dtype = _wide(x, "layer_norm")
-    axes = tuple(sorted(check_axes("layer_norm", axis if isinstance(axis, (tuple, list)) else (axis,), wide.ndim)))  # type: ignore[list-item]
+    axes = tuple(sorted(check_axes("layer_norm", axis if isinstance(axis, (tuple, list)) else (axis,), wide.ndim)))
     mean, variance = _moments(wide, axes)
     return _affine("layer_norm", (wide - mean) * ew.rsqrt(variance + eps), scale, bias, axes).astype(dtype)
 
@@ -74,9 +75,7 @@ def rms_norm(x: Any, scale: Any = None, *, axis: int = -1, eps: float = 1e-6) ->
 
 
 @spelled
-def group_norm(
-    x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis: int = 1, eps: float = 1e-5
-) -> Value:
+def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis: int = 1, eps: float = 1e-5) -> Value:
     """Returns x normalised over each group of channels and all axes after N, then scaled and shifted (Wu & He, 2018).
 
     Args:     x: (N, C, *spatial), the channels at `axis`. groups: divides the number of channels.
@@ -125,7 +124,10 @@ def batch_norm(
     old_variance = _along("batch_norm", "variance", variance, wide, (channel,))
     if deterministic:
         out = (wide - old_mean) * ew.rsqrt(old_variance + eps)
-        return _affine("batch_norm", out, scale, bias, (channel,)).astype(dtype), (nnp.asarray(mean), nnp.asarray(variance))
+        return _affine("batch_norm", out, scale, bias, (channel,)).astype(dtype), (
+            nnp.asarray(mean),
+            nnp.asarray(variance),
+        )
     others = tuple(i for i in range(wide.ndim) if i != channel)
     batch_mean, batch_variance = _moments(wide, others)
     count = wide.size // max(1, wide.shape[channel])

@@ -65,7 +65,10 @@ def parse_layout(where: str, layout: str, rank: int | None = None) -> Layout:
     letters = layout[1:]
     if not layout.startswith("N") or letters.count("C") != 1 or len(set(layout)) != len(layout):
         raise user_error(
-            ArgumentError, where, f"{layout!r} is no layout.", fix='write "NCHW", "NHWC", "NCW", "NWC", "NCDHW" or "NDHWC".'
+            ArgumentError,
+            where,
+            f"{layout!r} is no layout.",
+            fix='write "NCHW", "NHWC", "NCW", "NWC", "NCDHW" or "NDHWC".',
         )
     if rank is not None and len(letters) != rank + 1:
         if layout not in ("NCHW", "NHWC"):
@@ -83,7 +86,7 @@ def per_axis(where: str, name: str, value: Sizes, rank: int) -> Shape:
 
     Raises:   ArgumentError: another number of sizes. ArgumentTypeError: a size is no integer.
     """
-    sizes = tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
+    sizes: tuple[Any, ...] = tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
     if any(isinstance(size, bool) or not hasattr(size, "__index__") for size in sizes):
         raise user_error(
             ArgumentTypeError, where, f"{name}={value!r} is no integer nor a sequence of integers.",
@@ -111,7 +114,10 @@ def to_padding(
         kind = padding.upper()
         if kind not in ("SAME", "VALID"):
             raise user_error(
-                ArgumentError, where, f"padding={padding!r} is unknown.", fix='write "SAME", "VALID", a number or pairs of them.'
+                ArgumentError,
+                where,
+                f"padding={padding!r} is unknown.",
+                fix='write "SAME", "VALID", a number or pairs of them.',
             )
         if kind == "VALID":
             return ((0, 0),) * rank
@@ -121,7 +127,7 @@ def to_padding(
         ]
         return tuple((total // 2, total - total // 2) for total in totals)
     if isinstance(padding, (tuple, list)) and any(isinstance(pair, (tuple, list)) for pair in padding):
-        pairs = tuple(per_axis(where, "padding", pair, 2) for pair in padding)  # type: ignore[arg-type]
+        pairs = tuple(per_axis(where, "padding", pair, 2) for pair in padding)
         if len(pairs) != rank:
             raise user_error(
                 ArgumentError, where, f"padding={padding!r} has {len(pairs)} pairs, there are {rank} spatial axes.",
@@ -167,8 +173,9 @@ def conv(
               pair (before, after) for each, "SAME" or "VALID". groups: share g of O sees share g of C only.
     Returns:  (N, O, *out) in the layout of x, of the promoted dtype.
     Raises:   ShapeError: the channels differ, or the kernel is bigger than the padded input.
-    Example:  >>> conv(np.ones((1, 8, 8, 3), np.float32), np.ones((4, 3, 3, 3), np.float32), padding="SAME", layout="NHWC").shape
-              (1, 8, 8, 4)
+    Example:
+        >>> conv(np.ones((1, 8, 8, 3), np.float32), np.ones((4, 3, 3, 3), np.float32), padding="SAME", layout="NHWC").shape
+        (1, 8, 8, 4)
     """
     x, w = promote(x, w, where="conv")
     rank = max(0, _ndim(w) - 2)
@@ -203,8 +210,9 @@ def conv_transpose(
               has at the end of each axis, less than the stride. The others as in `conv`.
     Returns:  (N, O, *out), out = (size - 1) · stride + dilation · (kernel - 1) + 1 + output_padding - padding on both sides.
     Raises:   ArgumentError: output_padding is not below the stride. ShapeError: the channels differ.
-    Example:  >>> conv_transpose(np.ones((1, 3, 4), np.float32), np.ones((3, 2, 2), np.float32), stride=2).shape
-              (1, 2, 8)
+    Example:
+        >>> conv_transpose(np.ones((1, 3, 4), np.float32), np.ones((3, 2, 2), np.float32), stride=2).shape
+        (1, 2, 8)
     """
     where = "conv_transpose"
     x, w = promote(x, w, where=where)
@@ -285,9 +293,10 @@ def max_pool(
     Args:     x: (N, C, *spatial), or as `layout` says. window: a size for each spatial axis; a number stands for all axes after
               N and C. stride: steps between windows; the window itself by default. padding: as in `conv`.
     Raises:   ShapeError: a window is bigger than the padded input.
-    Example:  >>> max_pool(np.arange(16.0).reshape(1, 1, 4, 4), 2)
-              Array([[[[ 5.,  7.],
-                       [13., 15.]]]], dtype=float64)
+    Example:
+        >>> max_pool(np.arange(16.0).reshape(1, 1, 4, 4), 2)
+        Array([[[[ 5.,  7.],
+                 [13., 15.]]]], dtype=float64)
     """
     return _pool("max_pool", pool_commands.max_pool, nnp.asarray(x), window, stride, padding, dilation, layout)
 
@@ -307,9 +316,10 @@ def avg_pool(
 
     Args:     count_include_pad: whether padding counts as zeros; else the mean is over the elements of x alone. The others as
               in `max_pool`.
-    Example:  >>> avg_pool(np.arange(16.0).reshape(1, 1, 4, 4), 2)
-              Array([[[[ 2.5,  4.5],
-                       [10.5, 12.5]]]], dtype=float64)
+    Example:
+        >>> avg_pool(np.arange(16.0).reshape(1, 1, 4, 4), 2)
+        Array([[[[ 2.5,  4.5],
+                 [10.5, 12.5]]]], dtype=float64)
     """
     x = promote(x, where="avg_pool", to=dtypes.to_float)[0]
     total = _pool("avg_pool", pool_commands.sum_pool, x, window, stride, padding, dilation, layout)

@@ -32,8 +32,9 @@ def dot(a: Any, b: Any) -> Value:
     Args:     a: any shape. b: any shape; its only axis is summed where it is 1-d.
     Returns:  the axes of `a` and then those of `b`, without the summed ones.
     Raises:   ShapeError: the summed axes differ in size.
-    Example:  >>> dot(np.ones((2, 3), np.float32), np.ones((5, 3, 4), np.float32)).shape
-              (2, 5, 4)
+    Example:
+        >>> dot(np.ones((2, 3), np.float32), np.ones((5, 3, 4), np.float32)).shape
+        (2, 5, 4)
     """
     a, b = promote(a, b, where="dot")
     if np.ndim(a) == 0 or np.ndim(b) == 0:
@@ -46,8 +47,9 @@ def dot(a: Any, b: Any) -> Value:
 def inner(a: Any, b: Any) -> Value:
     """Returns the sum of products over the last axes: out[i, j] = sum over k of a[i, k] · b[j, k].
 
-    Example:  >>> inner(np.ones((2, 3), np.float32), np.ones((4, 3), np.float32)).shape
-              (2, 4)
+    Example:
+        >>> inner(np.ones((2, 3), np.float32), np.ones((4, 3), np.float32)).shape
+        (2, 4)
     """
     a, b = promote(a, b, where="inner")
     if np.ndim(a) == 0 or np.ndim(b) == 0:
@@ -58,8 +60,9 @@ def inner(a: Any, b: Any) -> Value:
 def outer(a: Any, b: Any) -> Value:
     """Returns all products of an element of `a` with one of `b`, both flattened: out[i, j] = a[i] · b[j].
 
-    Example:  >>> outer(np.ones(2, np.float32), np.ones(3, np.float32)).shape
-              (2, 3)
+    Example:
+        >>> outer(np.ones(2, np.float32), np.ones(3, np.float32)).shape
+        (2, 3)
     """
     a, b = promote(a, b, where="outer")
     m, n = spec_of(a).size, spec_of(b).size
@@ -76,16 +79,17 @@ def vdot(a: Any, b: Any) -> Value:
     """
     a, b = promote(a, b, where="vdot")
     a = conj(a) if dtypes.is_complex(spec_of(a).dtype) else a
-    flat = [reshape(x, shape=(spec_of(x).size,)) for x in (a, b)]
-    return _contract("vdot", *flat, (0,), (0,))
+    left, right = (reshape(x, shape=(spec_of(x).size,)) for x in (a, b))
+    return _contract("vdot", left, right, (0,), (0,))
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
     """Returns the sum of conj(x1) · x2 over `axis`; the other axes broadcast.
 
     Raises:   ShapeError: the axis differs in size, or the others do not broadcast.
-    Example:  >>> vecdot(np.ones((5, 3), np.float32), np.ones(3, np.float32)).shape
-              (5,)
+    Example:
+        >>> vecdot(np.ones((5, 3), np.float32), np.ones(3, np.float32)).shape
+        (5,)
     """
     a, b = promote(x1, x2, where="vecdot")
     a = conj(a) if dtypes.is_complex(spec_of(a).dtype) else a
@@ -110,8 +114,9 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Value:
               sequences of axes, (of `a`, of `b`).
     Returns:  the other axes of `a`, then those of `b`.
     Raises:   ShapeError: paired axes differ in size or do not exist. ArgumentError: `axes` names unequal numbers of axes.
-    Example:  >>> tensordot(np.ones((2, 3, 4), np.float32), np.ones((4, 3, 5), np.float32), axes=((1, 2), (1, 0))).shape
-              (2, 5)
+    Example:
+        >>> tensordot(np.ones((2, 3, 4), np.float32), np.ones((4, 3, 5), np.float32), axes=((1, 2), (1, 0))).shape
+        (2, 5)
     """
     a, b = promote(a, b, where="tensordot")
     if isinstance(axes, (int, np.integer)):
@@ -159,8 +164,9 @@ def einsum(subscripts: Any, /, *operands: Any, optimize: bool | str = True) -> V
               operand and last, if wanted, for the output. optimize: how the order is chosen: True, "greedy" or "optimal";
               False contracts from left to right.
     Raises:   ArgumentError: the subscripts are malformed or do not match the operands. ShapeError: a letter's sizes differ.
-    Example:  >>> einsum("ij,jk->ki", np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)).shape
-              (4, 2)
+    Example:
+        >>> einsum("ij,jk->ki", np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)).shape
+        (4, 2)
     """
     if isinstance(subscripts, str):
         inputs, output = _parse(subscripts, len(operands))
@@ -196,7 +202,9 @@ def _parse(subscripts: str, count: int) -> tuple[list[list[Label]], list[Label] 
     parts = left.split(",")
     if len(parts) != count:
         raise _bad(
-            subscripts, f"it describes {len(parts)} operands, {count} were given.", "separate one group per operand by commas."
+            subscripts,
+            f"it describes {len(parts)} operands, {count} were given.",
+            "separate one group per operand by commas.",
         )
     return [_letters(part, subscripts) for part in parts], _letters(right, subscripts) if arrow else None
 
@@ -234,10 +242,14 @@ def _expand(
         expanded.append(_replace_dots(labels, covered))
     named = [label for labels in inputs for label in labels if label is not ...]
     if output is None:
-        once = sorted({label for label in named if named.count(label) == 1}, key=lambda label: (str(type(label)), label))
+        once = sorted(
+            {label for label in named if named.count(label) == 1}, key=lambda label: (str(type(label)), label)
+        )
         output = [..., *once]
     elif longest and ... not in output:
-        raise _bad(subscripts, "the output has no '...'.", "write '...' in the output, too, or name the axes to sum them.")
+        raise _bad(
+            subscripts, "the output has no '...'.", "write '...' in the output, too, or name the axes to sum them."
+        )
     result = _replace_dots(output, longest)
     for label in output:
         if output.count(label) > 1 or (label is not ... and label not in named):
@@ -349,13 +361,15 @@ def _spread(x: _Term, other: _Term, labels: list[Label]) -> Value:
     return broadcast_to(ordered, shape=shape, axes=tuple(map(labels.index, own)))
 
 
-def _path(terms: list[_Term], result: list[Label], sizes: dict[Label, int], optimize: bool | str) -> list[tuple[int, ...]]:
+def _path(
+    terms: list[_Term], result: list[Label], sizes: dict[Label, int], optimize: bool | str
+) -> list[tuple[int, ...]]:
     """The pairs to contract, by their places among the terms that are left; the product goes to the end."""
     if len(terms) < 3:
         return [tuple(range(len(terms)))]
     known = [label for label in sizes if label in result or any(label in term.labels for term in terms)]
     if not optimize or len(known) > len(LETTERS):
-        return [(0, 1)] + [(len(terms) - step, 0) for step in range(2, len(terms))]
+        return [(0, 1), *((len(terms) - step, 0) for step in range(2, len(terms)))]
     letter = dict(zip(known, LETTERS, strict=False))
     text = ",".join("".join(letter[label] for label in term.labels) for term in terms)
     text += "->" + "".join(letter[label] for label in result)

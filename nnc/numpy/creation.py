@@ -229,7 +229,7 @@ def linspace(
     if dtypes.is_integer(wanted):
         values = ew.floor(values)
     result = moveaxis(convert_to(values, wanted), 0, axis)
-    return (result, convert_to((to - from_) / gaps, natural)) if retstep else result
+    return (result, ew.convert((to - from_) / gaps, dtype=natural)) if retstep else result
 
 
 @spelled
@@ -250,7 +250,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     """
     from_, to = promote(start, stop, where="geomspace", to=dtypes.to_float)
     natural = from_.dtype
-    from_, to = (convert_to(x, dtypes.promote_types(natural, dtypes.float64)) for x in (from_, to))
+    from_, to = (ew.convert(x, dtype=dtypes.promote_types(natural, dtypes.float64)) for x in (from_, to))
     exponent = log(divide(to, from_))
     values = multiply(from_, exp(linspace(ew.full_like(exponent, 0), exponent, num, endpoint)))
     return moveaxis(convert_to(values, natural if dtype is None else to_dtype(dtype, "geomspace")), 0, axis)

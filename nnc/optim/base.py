@@ -70,8 +70,9 @@ def stateless(where: str, update: Callable[[Any, Any], Any]) -> GradientTransfor
 def identity() -> GradientTransformation:
     """The transformation that changes nothing.
 
-    Example:  >>> nnc.optim.identity().update(1.0, nnc.optim.identity().init(1.0))
-              (1.0, EmptyState())
+    Example:
+        >>> nnc.optim.identity().update(1.0, nnc.optim.identity().init(1.0))
+        (1.0, EmptyState())
     """
     return stateless("identity", lambda updates, params: updates)
 
@@ -81,9 +82,10 @@ def chain(*transformations: GradientTransformation) -> GradientTransformation:
 
     Args:     transformations: the first receives the gradients, the last gives the updates.
     Raises:   ArgumentTypeError: one is no GradientTransformation.
-    Example:  >>> optimizer = nnc.optim.chain(nnc.optim.clip_by_global_norm(1.0), nnc.optim.sgd(0.1))
-              >>> optimizer.update(nnp.asarray([3.0, 4.0]), optimizer.init(nnp.zeros(2)))[0]
-              Array([-0.06      , -0.08      ], dtype=float32)
+    Example:
+        >>> optimizer = nnc.optim.chain(nnc.optim.clip_by_global_norm(1.0), nnc.optim.sgd(0.1))
+        >>> optimizer.update(nnp.asarray([3.0, 4.0]), optimizer.init(nnp.zeros(2)))[0]
+        Array([-0.06      , -0.08      ], dtype=float32)
     """
     for i, transformation in enumerate(transformations):
         if not isinstance(transformation, GradientTransformation):
@@ -117,8 +119,9 @@ def apply_updates(params: Any, updates: Any) -> Any:
     Args:     params: a pytree. updates: a pytree of the same structure and shapes. Leaves of `params` that are not
               floating-point stay as they are.
     Raises:   TreeError, ShapeError: the two do not match; every differing path is listed.
-    Example:  >>> nnc.optim.apply_updates({"w": nnp.ones(2), "name": "a"}, {"w": nnp.ones(2), "name": "a"})
-              {'w': Array([2., 2.], dtype=float32), 'name': 'a'}
+    Example:
+        >>> nnc.optim.apply_updates({"w": nnp.ones(2), "name": "a"}, {"w": nnp.ones(2), "name": "a"})
+        {'w': Array([2., 2.], dtype=float32), 'name': 'a'}
     """
     check_params("apply_updates", params)
 

@@ -29,8 +29,9 @@ def global_norm(updates: Any) -> Value:
 
     Args:     updates: a pytree; 16-bit floats are summed in float32.
     Returns:  a 0-d array, float32 for a tree without float leaves.
-    Example:  >>> nnc.optim.global_norm({"a": nnp.asarray([3.0]), "b": nnp.asarray([4.0])})
-              Array(5., dtype=float32)
+    Example:
+        >>> nnc.optim.global_norm({"a": nnp.asarray([3.0]), "b": nnp.asarray([4.0])})
+        Array(5., dtype=float32)
     """
     parts = [nnp.sum(squared_magnitude(widen(asarray(x)))) for x in tree.leaves(updates) if is_trainable(x)]
     if not parts:
@@ -46,9 +47,10 @@ def global_norm(updates: Any) -> Value:
 def clip(max_delta: Scalar) -> GradientTransformation:
     """Limits each element of the updates to [−max_delta, max_delta].
 
-    Example:  >>> transformation = nnc.optim.clip(1.0)
-              >>> transformation.update(nnp.asarray([-3.0, 0.5]), transformation.init(nnp.zeros(2)))[0]
-              Array([-1. ,  0.5], dtype=float32)
+    Example:
+        >>> transformation = nnc.optim.clip(1.0)
+        >>> transformation.update(nnp.asarray([-3.0, 0.5]), transformation.init(nnp.zeros(2)))[0]
+        Array([-1. ,  0.5], dtype=float32)
     """
     check_scalar("clip", "max_delta", max_delta, positive=True)
 
@@ -68,9 +70,10 @@ def clip_by_global_norm(max_norm: Scalar) -> GradientTransformation:
 
     Updates within the norm are not changed in any bit.
 
-    Example:  >>> transformation = nnc.optim.clip_by_global_norm(1.0)
-              >>> transformation.update(nnp.asarray([3.0, 4.0]), transformation.init(nnp.zeros(2)))[0]
-              Array([0.6, 0.8], dtype=float32)
+    Example:
+        >>> transformation = nnc.optim.clip_by_global_norm(1.0)
+        >>> transformation.update(nnp.asarray([3.0, 4.0]), transformation.init(nnp.zeros(2)))[0]
+        Array([0.6, 0.8], dtype=float32)
     """
     check_scalar("clip_by_global_norm", "max_norm", max_norm, positive=True)
 

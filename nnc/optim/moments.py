@@ -12,7 +12,7 @@ import numpy as np
 
 import nnc.numpy as nnp
 from nnc import dtypes
-from nnc.array import Array
+from nnc.array import Array, asarray
 from nnc.commands.promote import astype
 from nnc.commands.rules import Value
 from nnc.numpy.spelling import spelled
@@ -70,12 +70,16 @@ def _filled_squares(where: str, params: Any, value: float) -> Any:
 
 def _first_moment(where: str, decay: Scalar, updates: Any, mu: Any) -> Any:
     """mu ← decay · mu + (1 − decay) · g"""
-    return map_trainable(where, lambda g, m: _average(decay, widen(g), m), "updates", updates, mu=mu)
+    return map_trainable(where, lambda m, g: _average(decay, widen(asarray(g)), m), "mu", mu, updates=updates)
 
 
 def _second_moment(where: str, decay: Scalar, updates: Any, nu: Any) -> Any:
     """nu ← decay · nu + (1 − decay) · |g|²"""
-    return map_trainable(where, lambda g, v: _average(decay, squared_magnitude(widen(g)), v), "updates", updates, nu=nu)
+
+    def square(v: Value, g: Any) -> Value:
+        return _average(decay, squared_magnitude(widen(asarray(g))), v)
+
+    return map_trainable(where, square, "nu", nu, updates=updates)
 
 
 def _average(decay: Scalar, x: Value, moment: Value) -> Value:

@@ -28,12 +28,13 @@ def sgd(
               accumulator_dtype: dtype of m. dampening: in [0, 1), also in the first step. weight_decay: L2 regularisation;
               `update` then needs the parameters.
     Raises:   ArgumentError: nesterov or dampening without momentum.
-    Example:  >>> optimizer = nnc.optim.sgd(0.1, momentum=0.9)
-              >>> state = optimizer.init(1.0)
-              >>> for _ in range(2):
-              ...     updates, state = optimizer.update(1.0, state)
-              >>> updates
-              Array(-0.19, dtype=float32)
+    Example:
+        >>> optimizer = nnc.optim.sgd(0.1, momentum=0.9)
+        >>> state = optimizer.init(1.0)
+        >>> for _ in range(2):
+        ...     updates, state = optimizer.update(1.0, state)
+        >>> updates
+        Array(-0.19, dtype=float32)
     """
     check_rate("sgd", learning_rate)
     links = [scale_by_learning_rate(learning_rate)]
@@ -64,11 +65,12 @@ def adam(
               where the step itself is differentiated. mu_dtype: dtype of m. nesterov: NAdam. amsgrad: divide by the greatest
               v̂ so far (Reddi et al., 2018).
     Raises:   ArgumentError: nesterov and amsgrad together.
-    Example:  >>> optimizer = nnc.optim.adam(0.1)
-              >>> params = nnp.asarray([1.0, -2.0])
-              >>> updates, state = optimizer.update(params, optimizer.init(params))
-              >>> nnc.optim.apply_updates(params, updates)
-              Array([ 0.9, -1.9], dtype=float32)
+    Example:
+        >>> optimizer = nnc.optim.adam(0.1)
+        >>> params = nnp.asarray([1.0, -2.0])
+        >>> updates, state = optimizer.update(params, optimizer.init(params))
+        >>> nnc.optim.apply_updates(params, updates)
+        Array([ 0.9, -1.9], dtype=float32)
     """
     check_rate("adam", learning_rate)
     if nesterov and amsgrad:
@@ -91,10 +93,11 @@ def adamw(
     Args:     as for `adam`. weight_decay: multiplied by the learning rate. mask: a tree of bools, or a function from
               parameters to one; only where it is True do weights decay.
     Raises:   ArgumentTypeError (from update): params were not given.
-    Example:  >>> optimizer = nnc.optim.adamw(0.1, weight_decay=0.5)
-              >>> updates, state = optimizer.update(nnp.zeros(1), optimizer.init(nnp.ones(1)), nnp.ones(1))
-              >>> updates
-              Array([-0.05], dtype=float32)
+    Example:
+        >>> optimizer = nnc.optim.adamw(0.1, weight_decay=0.5)
+        >>> updates, state = optimizer.update(nnp.zeros(1), optimizer.init(nnp.ones(1)), nnp.ones(1))
+        >>> updates
+        Array([-0.05], dtype=float32)
     """
     check_rate("adamw", learning_rate)
     return chain(
@@ -119,9 +122,10 @@ def rmsprop(
     Args:     learning_rate: a number, a 0-d array or a schedule. decay: of the running mean. initial_scale: v before the first
               step. eps_in_sqrt: False divides by sqrt(v) + eps instead. centered: divide by the standard deviation.
               momentum: in [0, 1). nesterov: look ahead. bias_correction: use v / (1 − decayᵗ).
-    Example:  >>> optimizer = nnc.optim.rmsprop(0.1, decay=0.75)
-              >>> optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)))[0]
-              Array([-0.2], dtype=float32)
+    Example:
+        >>> optimizer = nnc.optim.rmsprop(0.1, decay=0.75)
+        >>> optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)))[0]
+        Array([-0.2], dtype=float32)
     """
     check_rate("rmsprop", learning_rate)
     moments = scale_by_stddev if centered else scale_by_rms
@@ -147,9 +151,10 @@ def lamb(
 
     Args:     as for `adamw`.
     Raises:   ArgumentTypeError (from update): params were not given.
-    Example:  >>> optimizer = nnc.optim.lamb(0.1)
-              >>> optimizer.update(nnp.ones(4), optimizer.init(nnp.ones(4)), nnp.ones(4))[0]
-              Array([-0.1, -0.1, -0.1, -0.1], dtype=float32)
+    Example:
+        >>> optimizer = nnc.optim.lamb(0.1)
+        >>> optimizer.update(nnp.ones(4), optimizer.init(nnp.ones(4)), nnp.ones(4))[0]
+        Array([-0.1, -0.1, -0.1, -0.1], dtype=float32)
     """
     check_rate("lamb", learning_rate)
     return chain(

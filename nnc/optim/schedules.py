@@ -45,8 +45,9 @@ def _check_steps(where: str, name: str, value: Any, low: int = 1) -> None:
 def constant_schedule(value: Scalar) -> Schedule:
     """The same rate at every step.
 
-    Example:  >>> nnc.optim.constant_schedule(0.1)(1000)
-              0.1
+    Example:
+        >>> nnc.optim.constant_schedule(0.1)(1000)
+        0.1
     """
     check_scalar("constant_schedule", "value", value)
     return lambda count: value
@@ -60,8 +61,9 @@ def polynomial_schedule(
 
     rate(t) = end + (init − end) · (1 − s)^power,    s = clip((t − transition_begin) / transition_steps, 0, 1)
 
-    Example:  >>> nnc.optim.polynomial_schedule(1.0, 0.0, 2, transition_steps=10)(5)
-              Array(0.25, dtype=float32)
+    Example:
+        >>> nnc.optim.polynomial_schedule(1.0, 0.0, 2, transition_steps=10)(5)
+        Array(0.25, dtype=float32)
     """
     check_scalar("polynomial_schedule", "init_value", init_value)
     check_scalar("polynomial_schedule", "end_value", end_value)
@@ -80,8 +82,9 @@ def linear_schedule(
 ) -> Schedule:
     """From one rate to another in a straight line, then constant.
 
-    Example:  >>> nnc.optim.linear_schedule(0.0, 1.0, transition_steps=4)(1)
-              Array(0.25, dtype=float32)
+    Example:
+        >>> nnc.optim.linear_schedule(0.0, 1.0, transition_steps=4)(1)
+        Array(0.25, dtype=float32)
     """
     _check_steps("linear_schedule", "transition_steps", transition_steps)
     return polynomial_schedule(init_value, end_value, 1, transition_steps, transition_begin)
@@ -97,8 +100,9 @@ def exponential_decay(
     rate(t) = init_value · decay_rate^s,    s = max(t − transition_begin, 0) / transition_steps
 
     Args:     decay_rate: above 0. staircase: s is rounded down. end_value: a bound that the rate does not pass.
-    Example:  >>> nnc.optim.exponential_decay(1.0, transition_steps=10, decay_rate=0.5)(20)
-              Array(0.25, dtype=float32)
+    Example:
+        >>> nnc.optim.exponential_decay(1.0, transition_steps=10, decay_rate=0.5)(20)
+        Array(0.25, dtype=float32)
     """
     check_scalar("exponential_decay", "init_value", init_value)
     check_scalar("exponential_decay", "decay_rate", decay_rate, positive=True)
@@ -120,8 +124,9 @@ def cosine_decay_schedule(init_value: Scalar, decay_steps: int, alpha: float = 0
 
     rate(t) = init_value · ((1 − alpha) · (½ (1 + cos(π · s)))^exponent + alpha),    s = min(t / decay_steps, 1)
 
-    Example:  >>> nnc.optim.cosine_decay_schedule(1.0, decay_steps=10)(10)
-              Array(0., dtype=float32)
+    Example:
+        >>> nnc.optim.cosine_decay_schedule(1.0, decay_steps=10)(10)
+        Array(0., dtype=float32)
     """
     check_scalar("cosine_decay_schedule", "init_value", init_value)
     check_scalar("cosine_decay_schedule", "alpha", alpha)
@@ -138,8 +143,9 @@ def cosine_decay_schedule(init_value: Scalar, decay_steps: int, alpha: float = 0
 def warmup_constant_schedule(init_value: Scalar, peak_value: Scalar, warmup_steps: int) -> Schedule:
     """Rises in a straight line during `warmup_steps`, then stays.
 
-    Example:  >>> nnc.optim.warmup_constant_schedule(0.0, 1.0, warmup_steps=4)(3)
-              Array(0.75, dtype=float32)
+    Example:
+        >>> nnc.optim.warmup_constant_schedule(0.0, 1.0, warmup_steps=4)(3)
+        Array(0.75, dtype=float32)
     """
     _check_steps("warmup_constant_schedule", "warmup_steps", warmup_steps)
     return linear_schedule(init_value, peak_value, warmup_steps)
@@ -154,9 +160,10 @@ def warmup_cosine_decay_schedule(
 
     Args:     warmup_steps: how long it rises. decay_steps: the total length, warm-up included.
     Raises:   ArgumentError: decay_steps is not above warmup_steps.
-    Example:  >>> schedule = nnc.optim.warmup_cosine_decay_schedule(0.0, 1.0, warmup_steps=2, decay_steps=4)
-              >>> [float(schedule(t)) for t in range(5)]
-              [0.0, 0.5, 1.0, 0.5, 0.0]
+    Example:
+        >>> schedule = nnc.optim.warmup_cosine_decay_schedule(0.0, 1.0, warmup_steps=2, decay_steps=4)
+        >>> [float(schedule(t)) for t in range(5)]
+        [0.0, 0.5, 1.0, 0.5, 0.0]
     """
     where = "warmup_cosine_decay_schedule"
     check_scalar(where, "peak_value", peak_value, positive=True)
@@ -180,9 +187,10 @@ def piecewise_constant_schedule(
     """A rate that is multiplied by a factor at each boundary.
 
     Args:     boundaries_and_scales: {count: factor}; the factor holds from that count on.
-    Example:  >>> schedule = nnc.optim.piecewise_constant_schedule(1.0, {2: 0.5, 4: 0.5})
-              >>> [float(schedule(t)) for t in range(5)]
-              [1.0, 1.0, 0.5, 0.5, 0.25]
+    Example:
+        >>> schedule = nnc.optim.piecewise_constant_schedule(1.0, {2: 0.5, 4: 0.5})
+        >>> [float(schedule(t)) for t in range(5)]
+        [1.0, 1.0, 0.5, 0.5, 0.25]
     """
     check_scalar("piecewise_constant_schedule", "init_value", init_value)
     for boundary, factor in (boundaries_and_scales or {}).items():
@@ -204,9 +212,10 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
 
     Args:     boundaries: the counts at which the second, third … schedule begins, rising; one less than schedules.
     Raises:   ArgumentError: the numbers do not fit. ArgumentTypeError: a schedule is no function.
-    Example:  >>> joined = nnc.optim.join_schedules([lambda t: 1.0, lambda t: 0.1 * t], [10])
-              >>> float(joined(9)), float(joined(12))  # doctest: +ELLIPSIS
-              (1.0, 0.2...)
+    Example:
+        >>> joined = nnc.optim.join_schedules([lambda t: 1.0, lambda t: 0.1 * t], [10])
+        >>> float(joined(9)), float(joined(12))  # doctest: +ELLIPSIS
+        (1.0, 0.2...)
     """
     if len(boundaries) != len(schedules) - 1 or list(boundaries) != sorted(boundaries):
         raise user_error(

@@ -36,9 +36,10 @@ def scale(step_size: Scalar) -> GradientTransformation:
 
     u' = step_size · u
 
-    Example:  >>> transformation = nnc.optim.scale(3.0)
-              >>> transformation.update(nnp.asarray([1.0, 2.0]), transformation.init(nnp.zeros(2)))[0]
-              Array([3., 6.], dtype=float32)
+    Example:
+        >>> transformation = nnc.optim.scale(3.0)
+        >>> transformation.update(nnp.asarray([1.0, 2.0]), transformation.init(nnp.zeros(2)))[0]
+        Array([3., 6.], dtype=float32)
     """
     check_scalar("scale", "step_size", step_size, low=-np.inf)
     return stateless("scale", lambda updates, params: scaled("scale", updates, step_size))
@@ -117,9 +118,9 @@ def trace(
     def init_fn(params: Any) -> TraceState:
         return TraceState(make_state("trace", lambda p: zeros_for(p, accumulator_dtype), params))
 
-    def accumulate(g: Value, m: Value) -> Value:
+    def accumulate(m: Value, g: Any) -> Value:
         wide = widen(m)
-        g = astype(g, wide.dtype)
+        g = astype(asarray(g), wide.dtype)
         if not isinstance(dampening, (int, float)) or dampening:
             g = g * (1 - number(dampening, wide.dtype))
         return astype(wide * number(decay, wide.dtype) + g, m.dtype)
@@ -131,7 +132,7 @@ def trace(
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         check_state("trace", state, TraceState)
-        moved = map_trainable("trace", accumulate, "updates", updates, trace=state.trace)
+        moved = map_trainable("trace", accumulate, "trace", state.trace, updates=updates)
         return map_trainable("trace", step, "updates", updates, trace=moved), TraceState(moved)
 
     return GradientTransformation(init_fn, update_fn)
@@ -155,10 +156,11 @@ def add_decayed_weights(weight_decay: Scalar = 0.0, mask: Mask = None) -> Gradie
     Args:     mask: a tree of bools like the parameters or a part of it from the root, or a function from parameters to one;
               only where it is True do weights decay.
     Raises:   ArgumentTypeError (from update): params were not given. TreeError: the mask does not fit.
-    Example:  >>> decay = nnc.optim.add_decayed_weights(0.1, mask={"w": True, "b": False})
-              >>> params = {"w": nnp.ones(1), "b": nnp.ones(1)}
-              >>> decay.update({"w": nnp.zeros(1), "b": nnp.zeros(1)}, decay.init(params), params)[0]
-              {'w': Array([0.1], dtype=float32), 'b': Array([0.], dtype=float32)}
+    Example:
+        >>> decay = nnc.optim.add_decayed_weights(0.1, mask={"w": True, "b": False})
+        >>> params = {"w": nnp.ones(1), "b": nnp.ones(1)}
+        >>> decay.update({"w": nnp.zeros(1), "b": nnp.zeros(1)}, decay.init(params), params)[0]
+        {'w': Array([0.1], dtype=float32), 'b': Array([0.], dtype=float32)}
     """
     check_scalar("add_decayed_weights", "weight_decay", weight_decay)
 

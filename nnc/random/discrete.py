@@ -11,6 +11,7 @@ from nnc import dtypes
 from nnc.commands import elementwise as ew
 from nnc.commands.indexing import getitem, take, take_along_axis
 from nnc.commands.promote import apply, as_operand, astype, broadcast_to_shape, dtype_of
+from nnc.commands.random import UNSIGNED_OF_WIDTH
 from nnc.commands.reduce import argmax, cumsum
 from nnc.commands.rules import Value, check_axis
 from nnc.commands.shape import reshape, slice_axis, transpose
@@ -45,7 +46,8 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Value:
 def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = dtypes.int64) -> Value:
     """Integers from `minval` to `maxval - 1`.
 
-    Twice as many bits are drawn as the dtype has, so the excess of small numbers is below one part in 2^bits.
+    Two words of the dtype's width (at least 32 bits) are reduced modulo the number n of choices, as jax.random does; the
+    chances of two numbers differ by less than n parts in 2^bits.
 
     Args:     minval, maxval: integers or integer arrays that broadcast to `shape`. Where traced bounds leave no number,
               minval is drawn.
@@ -60,31 +62,36 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = dtypes.
         if not dtypes.is_integer(given):
             raise user_error(DTypeError, where, f"{name} is {given.name}.", fix="draw integers between integers.")
     shape = joint_shape(shape, where, minval=low, maxval=high)
-    width, info = 8 * dtype.itemsize, np.iinfo(dtype)
-    unsigned = dtypes.UNSIGNED[(dtypes.SIGNED if dtype in dtypes.SIGNED else dtypes.UNSIGNED).index(dtype)]
-    upper, lower = (draw_bits(part, shape, width) for part in split(key))
     if isinstance(low, int) and isinstance(high, int):
+        info = np.iinfo(dtype)
         if not info.min <= low < high <= info.max + 1:
             raise user_error(
                 ArgumentError, where, f"there is no {dtype.name} from {low} to {high} - 1.",
                 fix="choose minval < maxval within the dtype, or a wider dtype.",
             )  # fmt: skip
+    drawn = dtypes.int32 if dtype.itemsize < 4 else dtype
+    return astype(_below(key, shape, low, high, drawn, where), dtype, where)
+
+
+def _below(key: Value, shape: Shape, low: Any, high: Any, dtype: dtypes.DType, where: str) -> Value:
+    """Integers from `low` to `high - 1`: two random words, reduced modulo the number of choices."""
+    width = 8 * dtype.itemsize
+    unsigned = UNSIGNED_OF_WIDTH[width]
+    upper, lower = (draw_bits(part, shape, width) for part in split(key))
+    half = 1 << width // 2
+    if isinstance(low, int) and isinstance(high, int):
         span = high - low
-        if span == 1 << width:
-            offset = lower
-        else:
-            factor = unsigned.type((1 << width) % span)
-            step = unsigned.type(span)
-            offset = ((upper % step) * factor + lower % step) % step
+        offset = lower
+        if span < 1 << width:
+            factor = unsigned.type((half % span) ** 2 % (1 << width) % span)
+            offset = (upper % unsigned.type(span) * factor + lower % unsigned.type(span)) % unsigned.type(span)
         return ew.convert(offset, dtype=dtype) + dtype.type(low)
     low, high = to_value(astype(low, dtype, where), where), to_value(astype(high, dtype, where), where)
-    span = ew.convert(apply(ew.sub, high, low), dtype=unsigned)
-    empty = apply(ew.less_equal, high, low)
-    span = ew.select(empty, ew.ones_like(span), span)
-    half = apply(ew.remainder, unsigned.type(1 << width // 2), span)
-    factor = (half * half) % span
-    offset = ((upper % span) * factor + lower % span) % span
-    return ew.convert(offset, dtype=dtype) + low
+    span_of = ew.convert(apply(ew.sub, high, low), dtype=unsigned)
+    span_of = ew.select(apply(ew.less_equal, high, low), ew.ones_like(span_of), span_of)
+    remainder = apply(ew.remainder, unsigned.type(half), span_of)
+    factor_of = (remainder * remainder) % span_of
+    return ew.convert((upper % span_of * factor_of + lower % span_of) % span_of, dtype=dtype) + low
 
 
 def _shuffle(key: Value, x: Value, axis: int) -> Value:

@@ -1,0 +1,1 @@
+"""Tracing, and the transforms made of it: differentiation, batching, checkpointing."""

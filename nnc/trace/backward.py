@@ -11,7 +11,7 @@ from typing import Any
 
 from nnc.array import as_value
 from nnc.commands.control import pull_only
-from nnc.commands.rules import Derivative, Linear, Tangents, add_tangents, derivative, zeros
+from nnc.commands.rules import Cotangents, Derivative, Linear, Tangents, add_tangents, derivative, zeros
 from nnc.context import set_context
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, bind
@@ -50,7 +50,11 @@ def transpose_graph(graph: Graph, linear: int, values: Sequence[Any], cotangents
 
 
 def _pull(
-    node: Node, cotangents: tuple[Any, ...], environment: dict[Symbol, Any], active: set[Symbol], sums: dict[Symbol, Any]
+    node: Node,
+    cotangents: tuple[Any, ...],
+    environment: dict[Symbol, Any],
+    active: set[Symbol],
+    sums: dict[Symbol, Any],
 ) -> None:
     rule = derivative.get(node.command, None)
     if rule is None or rule.transpose is None:
@@ -72,7 +76,9 @@ def push_graph(graph: Graph, values: Sequence[Any]) -> list[Any]:
     return graph.evaluate(values, run=_run_forward)
 
 
-def _run_forward(command: Command, operands: Sequence[Any], params: dict[str, Any], graphs: tuple[Any, ...]) -> Sequence[Any]:
+def _run_forward(
+    command: Command, operands: Sequence[Any], params: dict[str, Any], graphs: tuple[Any, ...]
+) -> Sequence[Any]:
     if command is pull_only and not is_recording(operands):
         return push_by_transposing(params["pull"], operands, params["outputs"])
     return bind(command, operands, params, graphs)
@@ -95,7 +101,9 @@ def push_by_transposing(pull: Callable[..., Any], tangents: Sequence[Any], outpu
     return [zeros(spec) if t is None else t for t, spec in zip(found, outputs, strict=True)]
 
 
-def _pull_only_transpose(cotangents: Tangents, operands: tuple[Any, ...], pull: Callable[..., Any], outputs: Any) -> Tangents:
+def _pull_only_transpose(
+    cotangents: Cotangents, operands: tuple[Any, ...], pull: Callable[..., Any], outputs: Any
+) -> Tangents:
     found = pull(cotangents)
     return tuple(ct if isinstance(x, Linear) else None for ct, x in zip(found, operands, strict=True))
 

@@ -39,7 +39,9 @@ class BatchTrace:
             return value.value, True
         return as_value(value), False
 
-    def process(self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]) -> Sequence[Any]:
+    def process(
+        self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
+    ) -> Sequence[Any]:
         pairs = [self.split(arg) for arg in args]
         operands, batched = tuple(v for v, _ in pairs), tuple(b for _, b in pairs)
         with set_context(source=get_context().source or user_source()):
@@ -65,9 +67,7 @@ def run_batched(
     try:
         with set_context(depth=trace.level):
             arguments = [as_value(v) for v in values]
-            outputs = fun(
-                *[BatchTracer(trace, v, v.weak) if b else v for v, b in zip(arguments, batched, strict=True)]
-            )
+            outputs = fun(*[BatchTracer(trace, v, v.weak) if b else v for v, b in zip(arguments, batched, strict=True)])
             pairs = [trace.split(x) for x in outputs]
     finally:
         trace.alive = False

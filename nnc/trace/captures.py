@@ -92,7 +92,9 @@ def _same(now: Any, then: Any) -> bool:
 
 def _show(value: Any) -> str:
     if isinstance(value, _Leaves):
-        value = tree.unflatten(value.structure, value.values) if len(value.values) < 20 else f"{len(value.values)} values"
+        value = (
+            tree.unflatten(value.structure, value.values) if len(value.values) < 20 else f"{len(value.values)} values"
+        )
     if value is _MISSING:
         return "nothing"
     text = str(getattr(value, "spec", None) or repr(value))
@@ -201,7 +203,9 @@ def _reads(code: CodeType) -> tuple[frozenset[str], dict[str, tuple[str, ...]]]:
     """Outer names that a function reads (not only writes to), and which attributes of each; those of inner functions too."""
     names: set[str] = set()
     attributes: dict[str, tuple[str, ...]] = {}
-    instructions = [i for i in dis.get_instructions(code) if i.opname not in ("CACHE", "PUSH_NULL", "PRECALL", "EXTENDED_ARG")]
+    instructions = [
+        i for i in dis.get_instructions(code) if i.opname not in ("CACHE", "PUSH_NULL", "PRECALL", "EXTENDED_ARG")
+    ]
     for now, following in zip(instructions, [*instructions[1:], None], strict=True):
         if now.opname not in ("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_NAME", "LOAD_CLASSDEREF", "LOAD_CLOSURE"):
             continue

@@ -13,8 +13,8 @@ from nnc.commands import control
 from nnc.commands.rules import Derivative, Tangents, Value, batch, derivative, is_differentiable, lead, zeros
 from nnc.context import activity
 from nnc.errors import ArgumentError, ArgumentTypeError, InternalError, ShapeError, UnsupportedError, user_error
-from nnc.graph import command as get_command
 from nnc.graph import Graph, TensorSpec, bind, find_interpreter
+from nnc.graph import command as get_command
 from nnc.trace.backward import apply_pull_only
 from nnc.trace.batching import run_batched
 from nnc.trace.dual import DualTrace, DualTracer
@@ -147,7 +147,9 @@ class custom_jvp(_Custom):  # noqa: N801  (a decorator)
         def push(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
             filled = [zeros(as_value(p).spec) if t is None else t for p, t in zip(primals, tangents, strict=True)]
             result = rule(*fixed, flat.arguments.build(primals)[0], flat.arguments.build(filled)[0])
-            result = _check_pair(where, result, "return value, tangent — both with the structure of the function's result.")
+            result = _check_pair(
+                where, result, "return value, tangent — both with the structure of the function's result."
+            )
             tree.check_same_structure(where, "the tangent", result[1], "the result", result[0])
             flat.out = FlatTree(result[0])
             outputs, moved = [as_value(x) for x in flat.out.dynamic], [as_value(x) for x in FlatTree(result[1]).dynamic]
@@ -201,7 +203,12 @@ class custom_vjp(_Custom):  # noqa: N801  (a decorator)
         return [as_value(x) for x in flat.out.dynamic], FlatTree(result[1])
 
     def _backward(
-        self, fixed: Sequence[Any], flat: FlatFunction, residuals: Any, outputs: Sequence[TensorSpec], cts: Sequence[Any]
+        self,
+        fixed: Sequence[Any],
+        flat: FlatFunction,
+        residuals: Any,
+        outputs: Sequence[TensorSpec],
+        cts: Sequence[Any],
     ) -> list[Any]:
         """Cotangents of the argument leaves, zeros filled in; `cts` are those of the differentiable outputs."""
         assert self.bwd is not None
@@ -263,7 +270,9 @@ class VjpRule:
 
 def _check_pair(where: str, result: Any, fix: str) -> Any:
     if not isinstance(result, tuple) or len(result) != 2:
-        raise user_error(ArgumentTypeError, where, f"it must return a pair, it returns a {type(result).__name__}.", fix=fix)
+        raise user_error(
+            ArgumentTypeError, where, f"it must return a pair, it returns a {type(result).__name__}.", fix=fix
+        )
     return result
 
 
@@ -287,7 +296,12 @@ def _check_captured(name: str, tangents: Tangents, args: int) -> None:
 
 
 def _jvp_of_node(
-    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], graphs: tuple[Graph, ...], rule: Any, args: int
+    primals: tuple[Value, ...],
+    tangents: Tangents,
+    outputs: tuple[Value, ...],
+    graphs: tuple[Graph, ...],
+    rule: Any,
+    args: int,
 ) -> Tangents:
     _check_captured("custom_jvp", tangents, args)
     return tuple(rule(list(primals[:args]), list(tangents[:args]))[1])
@@ -302,7 +316,12 @@ def _linearize_node(
 
 
 def _jvp_of_vjp_node(
-    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], graphs: tuple[Graph, ...], rule: Any, args: int
+    primals: tuple[Value, ...],
+    tangents: Tangents,
+    outputs: tuple[Value, ...],
+    graphs: tuple[Graph, ...],
+    rule: Any,
+    args: int,
 ) -> Tangents:
     return _linearize_node(primals, tangents, graphs, rule, args)[1]
 
@@ -366,7 +385,12 @@ def _batch_jvp_node(
 
 
 def _batch_vjp_node(
-    size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], graphs: tuple[Graph, ...], rule: VjpRule, args: int
+    size: int,
+    operands: tuple[Value, ...],
+    batched: tuple[bool, ...],
+    graphs: tuple[Graph, ...],
+    rule: VjpRule,
+    args: int,
 ) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
     flags = [b or i < args for i, b in enumerate(batched)]
     rows = [lead(size, x, b) if on else x for x, b, on in zip(operands, batched, flags, strict=True)]

@@ -77,7 +77,7 @@ def value_and_grad(
     check_callable(fun, _transform)
     names = (argnames,) if isinstance(argnames, str) else tuple(argnames or ())
     positions = _check_argnums(_transform, argnums) if not (names and argnums == 0) else ()
-    single = isinstance(argnums, int) and not names or isinstance(argnames, str) and not positions
+    single = (isinstance(argnums, int) and not names) or (isinstance(argnames, str) and not positions)
 
     @wraps(fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -91,11 +91,9 @@ def value_and_grad(
             at = iter(values)
             rebuilt = [flat.build([next(at) for _ in flat.where]) for flat in flats]
             new_args, new_kwargs = list(args), dict(kwargs)
-            for key, value in zip((*positions, *names), rebuilt, strict=True):
-                if isinstance(key, int):
-                    new_args[key] = value
-                else:
-                    new_kwargs[key] = value
+            for i, value in zip(positions, rebuilt, strict=False):
+                new_args[i] = value
+            new_kwargs.update(zip(names, rebuilt[len(positions) :], strict=True))
             out = fun(*new_args, **new_kwargs)
             if has_aux:
                 out, extra = _split_aux(_transform, out)
@@ -108,9 +106,7 @@ def value_and_grad(
             outputs, linear = run_linearize(scalar, leaves, active)
             ct = as_value(dtypes.as_dtype(outputs[0].spec.dtype).type(1))
             found = iter(_pull(linear, [ct] + [None] * (len(outputs) - 1)))
-        gradients = [
-            next(found) if on else zeros(as_value(leaf).spec) for on, leaf in zip(active, leaves, strict=True)
-        ]
+        gradients = [next(found) if on else zeros(as_value(leaf).spec) for on, leaf in zip(active, leaves, strict=True)]
         at = iter(gradients)
         trees = tuple(flat.build([next(at) for _ in flat.where]) for flat in flats)
         value = (outputs[0], aux[0].build(outputs[1:])) if has_aux else outputs[0]
@@ -275,6 +271,8 @@ def _match(where: str, left_name: str, left: Any, right_name: str, right: Any) -
     """The dynamic leaves of `left`, which must match those of `right` in structure, shape and dtype."""
     tree.check_same_structure(where, left_name, left, right_name, right)
     a, b = FlatTree(left), FlatTree(right)
+    if a.where != b.where:
+        raise tree.tree_mismatch(where, left_name, left, right_name, right)
     result = []
     for path, x, y in zip(a.paths(), a.dynamic, b.dynamic, strict=True):
         want = as_value(y).spec
@@ -302,7 +300,12 @@ def _check_argnums(transform: str, argnums: Argnums) -> tuple[int, ...]:
 
 
 def _choose(
-    transform: str, fun: Fun, args: tuple[Any, ...], kwargs: dict[str, Any], positions: tuple[int, ...], names: tuple[str, ...]
+    transform: str,
+    fun: Fun,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    positions: tuple[int, ...],
+    names: tuple[str, ...],
 ) -> list[Any]:
     for i in positions:
         if not -len(args) <= i < len(args):
@@ -364,7 +367,11 @@ def _check_scalar(transform: str, fun: Fun, out: Any, holomorphic: bool) -> Any:
         )  # fmt: skip
     wanted = dtypes.is_complex if holomorphic else dtypes.is_float
     if not wanted(x.spec.dtype):
-        fix = "return a complex number." if holomorphic else "return a float: take nnp.real(...) or nnp.abs(...) of complex results."
+        fix = (
+            "return a complex number."
+            if holomorphic
+            else "return a float: take nnp.real(...) or nnp.abs(...) of complex results."
+        )
         raise user_error(
             DTypeError, transform, f"{name_of(fun)} must return a {'complex' if holomorphic else 'real floating-point'} number.",
             operands={"result": x.spec}, fix=fix,
@@ -374,4 +381,3 @@ def _check_scalar(transform: str, fun: Fun, out: Any, holomorphic: bool) -> Any:
 
 def _kind(out: Any) -> str:
     return f"a {type(out).__name__}" if out is not None else "None"
-

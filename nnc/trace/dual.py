@@ -58,7 +58,9 @@ class DualTrace:
             return value.primal, value.tangent
         return as_value(value), None
 
-    def process(self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]) -> Sequence[Any]:
+    def process(
+        self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
+    ) -> Sequence[Any]:
         pairs = [self.split(arg) for arg in args]
         primals, tangents = tuple(p for p, _ in pairs), tuple(t for _, t in pairs)
         with set_context(source=get_context().source or user_source()):
@@ -88,7 +90,9 @@ class DualTrace:
         return outputs, rule.jvp(primals, tangents, tuple(outputs), **static)
 
 
-def run_jvp(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+def run_jvp(
+    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[list[Any], list[Any]]:
     """Values and tangents of a flat function; a tangent that is None is zero."""
     trace = DualTrace(get_context().depth + 1, None)
     try:
@@ -121,7 +125,9 @@ class Linearized:
     def push(self, tangents: Sequence[Any]) -> list[Any]:
         """Tangents of the outputs; zero ones as zeros."""
         values = iter(push_graph(self.staged.graph, [*tangents, *self.staged.captured]))
-        return [next(values) if kept else zeros(spec) for kept, spec in zip(self.nonzero, self.output_specs, strict=True)]
+        return [
+            next(values) if kept else zeros(spec) for kept, spec in zip(self.nonzero, self.output_specs, strict=True)
+        ]
 
 
 def run_linearize(
@@ -141,4 +147,6 @@ def run_linearize(
     finally:
         trace.alive = linear.alive = False
     specs = tuple(v.spec for v, on in zip(values, active, strict=True) if on)
-    return [p for p, _ in pairs], Linearized(staged, specs, tuple(t is not None for _, t in pairs), tuple(p.spec for p, _ in pairs))
+    return [p for p, _ in pairs], Linearized(
+        staged, specs, tuple(t is not None for _, t in pairs), tuple(p.spec for p, _ in pairs)
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc.array import Array
+from nnc.array import Array, as_value
 from nnc.errors import InternalError
 from nnc.graph import Command, TensorSpec, find_kernel, infer_specs, reference, set_eager, spec_of
 
@@ -21,9 +21,12 @@ class EagerInterpreter:
     level = -1
     alive = True
 
-    def process(self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Any, ...]) -> Sequence[Any]:
-        arrays = [arg.data if isinstance(arg, Array) else np.asarray(arg) for arg in args]
-        specs = tuple(spec_of(arg) for arg in args)
+    def process(
+        self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Any, ...]
+    ) -> Sequence[Any]:
+        values = [as_value(arg) for arg in args]
+        arrays = [value.data for value in values]
+        specs = tuple(value.spec for value in values)
         if graphs:
             outputs = infer_specs(command, specs, params, graphs)
             results = reference[command](*arrays, graphs=graphs, **params)

@@ -55,7 +55,9 @@ def jacrev(fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, chunk_size:
         part, chosen, single = _partial("nnc.jacrev", fun, argnums, args, kwargs)
         result, pull, *aux = vjp(part, *chosen, has_aux=has_aux)
         rows = vmap(pull, chunk_size=chunk_size)(_identity(result))
-        per_leaf = [[_split_rows(column, result, i) for column in tree.leaves(rows)] for i in range(len(tree.leaves(result)))]
+        per_leaf = [
+            [_split_rows(column, result, i) for column in tree.leaves(rows)] for i in range(len(tree.leaves(result)))
+        ]
         structure = tree.structure(rows)
         trees = [tree.unflatten(structure, leaves) for leaves in per_leaf]
         jac = tree.unflatten_like(result, [t[0] if single else t for t in trees])
@@ -76,7 +78,9 @@ def hessian(fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, chunk_size
     return jacfwd(inner, argnums, has_aux, chunk_size=chunk_size)
 
 
-def _partial(transform: str, fun: Fun, argnums: Argnums, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Fun, list[Any], bool]:
+def _partial(
+    transform: str, fun: Fun, argnums: Argnums, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Fun, list[Any], bool]:
     """`fun` of the chosen arguments alone."""
     single = isinstance(argnums, int)
     positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)

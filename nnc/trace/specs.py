@@ -54,7 +54,9 @@ def argument_spec(leaf: Any) -> TensorSpec:
     return TensorSpec((), dtypes.scalar_dtype(leaf)) if isinstance(leaf, (bool, int, float, complex)) else spec_of(leaf)
 
 
-def stage_function(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> tuple[Staged, FlatFunction]:
+def stage_function(
+    fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+) -> tuple[Staged, FlatFunction]:
     """Traces `fun` on the specs of its arguments' leaves."""
     flat = FlatFunction(fun, args, kwargs)
     specs = [argument_spec(leaf) for leaf in flat.leaves]
@@ -108,4 +110,3 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     with activity(f"tracing {name_of(fun)} for eval_shape"):
         staged, flat = stage_function(fun, args, kwargs)
     return flat.build_result([ShapeDtypeStruct(spec.shape, spec.dtype) for spec in staged.graph.output_specs])
-

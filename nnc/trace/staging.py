@@ -65,7 +65,9 @@ class StagingTrace:
             entry = self.captured[id(value)] = (value, symbol)
         return entry[1]
 
-    def process(self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]) -> Sequence[Any]:
+    def process(
+        self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
+    ) -> Sequence[Any]:
         source = get_context().source or user_source()
         symbols = [self.symbol_of(arg) for arg in args]
         outputs = self.builder.add(command, *symbols, graphs=graphs, source=source, **params)
@@ -106,4 +108,3 @@ def stage(fun: Flat, specs: Sequence[TensorSpec], *, weak: Sequence[bool] | None
             return trace.finish(fun(*tracers))
     finally:
         trace.alive = False
-

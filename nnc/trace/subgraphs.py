@@ -8,7 +8,18 @@ from typing import Any
 
 from nnc.commands.control import call
 from nnc.commands.control import checkpoint as checkpoint_command
-from nnc.commands.rules import Derivative, Linear, Tangents, Value, batch, derivative, is_differentiable, lead, zeros
+from nnc.commands.rules import (
+    Cotangents,
+    Derivative,
+    Linear,
+    Tangents,
+    Value,
+    batch,
+    derivative,
+    is_differentiable,
+    lead,
+    zeros,
+)
 from nnc.context import activity, get_context
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Graph, TensorSpec, bind, spec_of
@@ -25,11 +36,15 @@ Fun = Callable[..., Any]
 # -- call: transparent to every transform ------------------------------------------------------------------------------
 
 
-def _call_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], graphs: tuple[Graph, ...]) -> Tangents:
+def _call_jvp(
+    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], graphs: tuple[Graph, ...]
+) -> Tangents:
     return tuple(run_jvp(lambda *values: graphs[0].evaluate(values), primals, tangents)[1])
 
 
-def _call_linearize(primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...]) -> tuple[list[Value], Tangents]:
+def _call_linearize(
+    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...]
+) -> tuple[list[Value], Tangents]:
     active = [t is not None for t in tangents]
     outputs, linear = run_linearize(lambda *values: graphs[0].evaluate(values), primals, active)
     seeds = [t for t in tangents if t is not None]
@@ -37,16 +52,20 @@ def _call_linearize(primals: tuple[Value, ...], tangents: Tangents, graphs: tupl
     return outputs, tuple(next(moved) if kept else None for kept in linear.nonzero)
 
 
-def _call_transpose(cotangents: Tangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...]) -> Tangents:
+def _call_transpose(cotangents: Cotangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...]) -> Tangents:
     graph = graphs[0]
     linear = [i for i, x in enumerate(operands) if isinstance(x, Linear)]
     others = [i for i, x in enumerate(operands) if not isinstance(x, Linear)]
     ordered = graph.update(inputs=tuple(graph.inputs[i] for i in (*linear, *others)))
-    found = dict(zip(linear, transpose_graph(ordered, len(linear), [operands[i] for i in others], cotangents), strict=True))
+    found = dict(
+        zip(linear, transpose_graph(ordered, len(linear), [operands[i] for i in others], cotangents), strict=True)
+    )
     return tuple(found.get(i) for i in range(len(operands)))
 
 
-def batch_graphs(size: int, operands: Sequence[Value], batched: Sequence[bool], graph: Graph) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
+def batch_graphs(
+    size: int, operands: Sequence[Value], batched: Sequence[bool], graph: Graph
+) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
     """A sub-graph's outputs for all rows, and which of them have the batch axis."""
     outputs, out_batched = run_batched(lambda *values: graph.evaluate(values), size, operands, batched)
     return tuple(outputs), tuple(out_batched)
@@ -87,7 +106,12 @@ def checkpoint(fun: Fun, *, policy: Callable[..., bool] | None = None, static_ar
             return fun(*args, **kwargs)
         with activity(f"tracing {name_of(fun)} for checkpoint"):
             staged = stage(flat, [argument_spec(x) for x in flat.leaves], name=name_of(fun))
-        outputs = bind(checkpoint_command, [*input_values(flat.leaves, staged.graph.input_specs), *staged.captured], {}, (staged.graph,))
+        outputs = bind(
+            checkpoint_command,
+            [*input_values(flat.leaves, staged.graph.input_specs), *staged.captured],
+            {},
+            (staged.graph,),
+        )
         return flat.build_result(outputs)
 
     return checkpointed
@@ -99,7 +123,10 @@ def _is_traced(leaves: Sequence[Any]) -> bool:
 
 def input_values(leaves: Sequence[Any], specs: Sequence[TensorSpec]) -> list[Any]:
     """The leaves as inputs of a graph: Python numbers get the dtype of the input."""
-    return [spec.dtype.type(x) if isinstance(x, (bool, int, float, complex)) else x for x, spec in zip(leaves, specs, strict=False)]
+    return [
+        spec.dtype.type(x) if isinstance(x, (bool, int, float, complex)) else x
+        for x, spec in zip(leaves, specs, strict=False)
+    ]
 
 
 def _checkpoint_linearize(

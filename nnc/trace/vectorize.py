@@ -43,7 +43,9 @@ def vmap(
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
     if chunk_size is not None and chunk_size < 1:
-        raise user_error(ArgumentError, "nnc.vmap", f"chunk_size is {chunk_size}.", fix="give a positive number of rows.")
+        raise user_error(
+            ArgumentError, "nnc.vmap", f"chunk_size is {chunk_size}.", fix="give a positive number of rows."
+        )
     label = f"vmap{'' if axis_name is None else f' over {axis_name!r}'}"
 
     @wraps(fun)
@@ -63,7 +65,9 @@ def vmap(
     return mapped
 
 
-def run_chunks(flat: Callable[..., Sequence[Any]], size: int, rows: Sequence[Any], batched: Sequence[bool], chunk: int) -> list[Value]:
+def run_chunks(
+    flat: Callable[..., Sequence[Any]], size: int, rows: Sequence[Any], batched: Sequence[bool], chunk: int
+) -> list[Value]:
     """Outputs for all rows, `chunk` rows at a time; every output has the batch axis first."""
     parts: list[list[Value]] = []
     for start in range(0, max(size, 1), max(chunk, 1)):
@@ -89,7 +93,10 @@ def _leaf_axes(flat: FlatFunction, in_axes: Any, args: tuple[Any, ...], kwargs: 
         axis = spread[i]
         if axis is not None and not isinstance(axis, int):
             raise user_error(
-                ArgumentTypeError, "nnc.vmap", f"in_axes holds {axis!r}; an axis is an int or None.", fix="use ints and None."
+                ArgumentTypeError,
+                "nnc.vmap",
+                f"in_axes holds {axis!r}; an axis is an int or None.",
+                fix="use ints and None.",
             )
         if axis is not None and np.ndim(leaf) == 0:
             raise user_error(

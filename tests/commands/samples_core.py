@@ -45,9 +45,14 @@ def _elementwise(command: Command) -> list[Sample]:
     operands = _OPERANDS.get(command.name, default)
     single = {"dtypes": ("float32", "float64")} if command.name == "complex" else {}
     differentiable = {"differentiable": ()} if command.name in _NO_DERIVATIVE else {}
-    rows = [Sample(command.name, operands, params, **single, **differentiable) for params in _PARAMS.get(command.name, [{}])]
+    rows = [
+        Sample(command.name, operands, params, **single, **differentiable) for params in _PARAMS.get(command.name, [{}])
+    ]
     if command.name == "convert":
-        rows = [Sample("convert", operands, p, differentiable=None if i == 0 else ()) for i, p in enumerate(_PARAMS["convert"])]
+        rows = [
+            Sample("convert", operands, p, differentiable=None if i == 0 else ())
+            for i, p in enumerate(_PARAMS["convert"])
+        ]
     return rows
 
 

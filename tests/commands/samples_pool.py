@@ -16,7 +16,10 @@ GEOMETRIES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((2, 3, 7), {"window": (3,), "stride": (2,), "padding": ((1, 1),), "dilation": (1,)}),
     ((1, 2, 5, 4), {"window": (2, 3), "stride": (1, 2), "padding": ((1, 0), (0, 1)), "dilation": (2, 1)}),
     ((4, 6), {"window": (2, 2), "stride": (2, 3), "padding": ((0, 0), (0, 0)), "dilation": (1, 1)}),
-    ((1, 3, 3, 3), {"window": (2, 2, 2), "stride": (1, 1, 1), "padding": ((0, 1), (1, 0), (0, 0)), "dilation": (1, 1, 1)}),
+    (
+        (1, 3, 3, 3),
+        {"window": (2, 2, 2), "stride": (1, 1, 1), "padding": ((0, 1), (1, 0), (0, 0)), "dilation": (1, 1, 1)},
+    ),
     ((0, 4), {"window": (2,), "stride": (2,), "padding": ((0, 0),), "dilation": (1,)}),
 ]
 

@@ -59,7 +59,9 @@ def check(got: Any, want: Any) -> None:
 
 
 @pytest.mark.parametrize(("left", "right"), list(itertools.product(MATMUL_SHAPES, MATMUL_SHAPES)))
-def test_matmul_agrees_with_numpy_on_vectors_matrices_and_batches(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+def test_matmul_agrees_with_numpy_on_vectors_matrices_and_batches(
+    left: tuple[int, ...], right: tuple[int, ...]
+) -> None:
     right = right if len(right) == 1 else (*right[:-2], right[-1], right[-2])
     x, y = normal(*left), normal(*right)
     try:
@@ -71,12 +73,14 @@ def test_matmul_agrees_with_numpy_on_vectors_matrices_and_batches(left: tuple[in
         check(matmul(x, y), want)
 
 
-@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint64, np.float16, ml_dtypes.bfloat16, np.float32, np.complex64])
+@pytest.mark.parametrize(
+    "dtype", [np.bool_, np.int8, np.uint64, np.float16, ml_dtypes.bfloat16, np.float32, np.complex64]
+)
 def test_matmul_keeps_the_dtype(dtype: Any) -> None:
     x, y = RNG.integers(0, 3, (2, 4)).astype(dtype), RNG.integers(0, 3, (4, 3)).astype(dtype)
     out = matmul(x, y)
     assert out.dtype == np.dtype(dtype)
-    wide = np.int64 if np.dtype(dtype) != np.bool_ else np.bool_
+    wide = {"b": np.bool_, "c": np.complex128}.get(np.dtype(dtype).kind, np.int64)
     np.testing.assert_array_equal(np.asarray(out), (x.astype(wide) @ y.astype(wide)).astype(dtype))
 
 
@@ -174,7 +178,9 @@ def test_einsum_contracts_the_cheap_pair_first() -> None:
         (("iij", 3), ShapeError, "label 'i' has size 4 and, in operand 0, size 2"),
     ],
 )
-def test_einsum_says_what_is_wrong_with_the_subscripts(arguments: tuple[str, int], kind: type[Exception], message: str) -> None:
+def test_einsum_says_what_is_wrong_with_the_subscripts(
+    arguments: tuple[str, int], kind: type[Exception], message: str
+) -> None:
     subscripts, ndim = arguments
     with pytest.raises(kind, match=message):
         contractions.einsum(subscripts, normal(*(4, 2, 3)[:ndim]))
@@ -188,7 +194,15 @@ def test_einsum_refuses_labels_that_are_no_list() -> None:
 @pytest.mark.parametrize("name", ["dot", "inner", "outer", "vdot"])
 @pytest.mark.parametrize(
     ("left", "right"),
-    [((3,), (3,)), ((2, 3), (3,)), ((2, 3), (3, 2)), ((4, 2, 3), (5, 3, 2)), ((), (3,)), ((2, 3, 4), (2, 3, 4)), ((2, 1), (2,))],
+    [
+        ((3,), (3,)),
+        ((2, 3), (3,)),
+        ((2, 3), (3, 2)),
+        ((4, 2, 3), (5, 3, 2)),
+        ((), (3,)),
+        ((2, 3, 4), (2, 3, 4)),
+        ((2, 1), (2,)),
+    ],
 )
 def test_products_agree_with_numpy(name: str, left: tuple[int, ...], right: tuple[int, ...]) -> None:
     x, y = normal(*left) + 1j * normal(*left), normal(*right)

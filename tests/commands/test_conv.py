@@ -113,7 +113,13 @@ def test_the_cost_of_the_three_convolutions_is_the_same() -> None:
     [
         ((1, 3, 8), (4, 2, 3), {}, ShapeError, "channels differ: input axis 1 is 3, weight axis 1 is 2."),
         ((1, 4, 8), (4, 4, 3), {"groups": 2}, ShapeError, "input axis 1 is 4, weight axis 1 is 4 of groups=2."),
-        ((1, 3, 8), (4, 1, 3), {"groups": 3}, ArgumentError, "groups=3 does not divide the 3 input and 4 output channels"),
+        (
+            (1, 3, 8),
+            (4, 1, 3),
+            {"groups": 3},
+            ArgumentError,
+            "groups=3 does not divide the 3 input and 4 output channels",
+        ),
         ((1, 2, 2), (4, 2, 3), {}, ShapeError, "spatial axis 0: the window covers 3 elements, the padded input has 2"),
         ((1, 2, 2), (4, 2, 2), {"dilation": (2,)}, ShapeError, "the window covers 3 elements"),
         ((1, 2), (4, 2), {}, ShapeError, "both need two axes and the spatial ones"),
@@ -123,7 +129,9 @@ def test_the_cost_of_the_three_convolutions_is_the_same() -> None:
         ((1, 2, 8), (4, 2, 3), {"padding": ((-1, 0),)}, ArgumentError, "negative entry"),
     ],
 )
-def test_conv_says_what_does_not_fit(x_shape: Any, w_shape: Any, changes: Any, kind: type[Exception], message: str) -> None:
+def test_conv_says_what_does_not_fit(
+    x_shape: Any, w_shape: Any, changes: Any, kind: type[Exception], message: str
+) -> None:
     with pytest.raises(kind, match=message) as caught:
         conv(np.ones(x_shape, np.float32), np.ones(w_shape, np.float32), **{**PLAIN, **changes})
     assert "\nFix: " in str(caught.value)
@@ -138,7 +146,9 @@ def test_convolutions_take_numbers_of_one_dtype_only() -> None:
 
 def test_the_gradients_refuse_a_cotangent_of_another_shape() -> None:
     f32 = "float32"
-    with pytest.raises(ShapeError, match=r"cotangent has shape \(1, 3, 4\), the convolution's output has shape \(1, 3, 3\)"):
+    with pytest.raises(
+        ShapeError, match=r"cotangent has shape \(1, 3, 4\), the convolution's output has shape \(1, 3, 3\)"
+    ):
         infer[conv_input_grad](TensorSpec((1, 3, 4), f32), TensorSpec((3, 2, 2), f32), spatial=(4,), **PLAIN)
     with pytest.raises(ShapeError, match=r"cotangent has shape \(2, 3, 3\)"):
         infer[conv_weight_grad](TensorSpec((1, 2, 4), f32), TensorSpec((2, 3, 3), f32), kernel=(2,), **PLAIN)

@@ -28,7 +28,9 @@ def written_out(
     out = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(x.shape[at:], window, stride, dilation, strict=True)]
     result = np.zeros((*x.shape[:at], *out))
     for place in itertools.product(*map(range, out)):
-        index = tuple(slice(a * s, a * s + d * (k - 1) + 1, d) for a, s, k, d in zip(place, stride, window, dilation, strict=True))
+        index = tuple(
+            slice(a * s, a * s + d * (k - 1) + 1, d) for a, s, k, d in zip(place, stride, window, dilation, strict=True)
+        )
         result[(..., *place)] = function(x[(..., *index)], axis=tuple(range(at, x.ndim)))
     return result
 

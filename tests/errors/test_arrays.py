@@ -7,6 +7,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.commands.indexing import IndexingError
 from nnc.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -82,7 +83,7 @@ def test_broadcasting_to_a_smaller_shape() -> None:
 
 def test_einsum_with_a_subscript_for_an_axis_that_is_not_there() -> None:
     x = nnp.ones((2, 3))
-    with reports(ArgumentError, "einsum", "ijk", "float32[2,3]"):
+    with reports(ArgumentError, "einsum", "ijk->ij", "operand 0 has 2 axes", "3"):
         nnp.einsum("ijk->ij", x)
 
 
@@ -115,7 +116,7 @@ def test_maximum_of_an_empty_array() -> None:
 
 def test_an_array_of_several_elements_as_a_condition() -> None:
     x = nnp.ones(3)
-    with reports(ArgumentTypeError, "bool", "3 elements", "float32[3]"):
+    with reports(ArgumentTypeError, "bool", "3 elements", "bool[3]"):
         if x > 0:
             pass
 
@@ -176,7 +177,7 @@ def test_a_numpy_array_of_a_dtype_that_nnc_does_not_have(value: np.ndarray, dtyp
 
 
 def test_a_dtype_name_that_does_not_exist() -> None:
-    with reports(DTypeError, "float8", "float16"):
+    with reports(DTypeError, "float8", "nnp.float32"):
         nnp.zeros(3, dtype="float8")
 
 
@@ -245,19 +246,19 @@ def test_an_index_array_out_of_range() -> None:
 
 def test_more_indices_than_axes() -> None:
     x = nnp.ones((3, 2))
-    with reports(OutOfBoundsError, "3", "2", "float32[3,2]"):
+    with reports(IndexingError, "3 indices", "2 axes", "float32[3,2]"):
         x[0, 0, 0]
 
 
 def test_a_float_as_an_index() -> None:
     x = nnp.ones(3)
-    with reports(ArgumentTypeError, "1.0", "float32[3]"):
+    with reports(IndexingError, "1.0", "float"):
         x[1.0]
 
 
 def test_a_string_as_an_index() -> None:
     x = nnp.ones(3)
-    with reports(ArgumentTypeError, "'a'", "float32[3]"):
+    with reports(IndexingError, "'a'", "str"):
         x["a"]
 
 
@@ -269,7 +270,7 @@ def test_a_slice_with_step_0() -> None:
 
 def test_a_mask_of_another_shape() -> None:
     x, mask = nnp.ones((3, 2)), nnp.asarray([True, False])
-    with reports(ShapeError, "bool[2]", "float32[3,2]"):
+    with reports(IndexingError, "(2,)", "(3,)", "float32[3,2]"):
         x[mask]
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import nnc
+import nnc.io
+import nnc.nn
 import nnc.numpy as nnp
+import nnc.random
 from nnc.errors import ArgumentTypeError, ShapeError, TreeError
 from tests.errors.reports import reports
 

@@ -154,7 +154,7 @@ def test_a_cotangent_of_another_structure() -> None:
 
 
 def test_transposing_a_function_that_is_not_linear() -> None:
-    with reports(UnsupportedError, "linear", at="transposed(nnp.ones(2))"):
+    with reports(UnsupportedError, "linear", at="nnp.sin(x)"):
         transposed = nnc.linear_transpose(lambda x: nnp.sin(x), nnp.ones(2))
         transposed(nnp.ones(2))
 
@@ -170,20 +170,20 @@ def test_the_jacobian_with_respect_to_integers() -> None:
 def test_a_backward_rule_with_too_few_cotangents() -> None:
     product = nnc.custom_vjp(lambda x, y: x * y)
     product.defvjp(lambda x, y: (x * y, (x, y)), lambda kept, ct: (ct * kept[1],))
-    with reports(TreeError, "custom_vjp", "2", "1"):
+    with reports(ArgumentTypeError, "bwd rule", "2 cotangents", "1 values"):
         nnc.grad(lambda x: product(x, 3.0))(2.0)
 
 
 def test_a_backward_rule_with_a_cotangent_of_another_shape() -> None:
     total = nnc.custom_vjp(lambda x: nnp.sum(x))
     total.defvjp(lambda x: (nnp.sum(x), None), lambda kept, ct: (ct,))
-    with reports(ShapeError, "custom_vjp", "float32[3]", "float32[]"):
+    with reports(ShapeError, "bwd rule", "float32[3]", "float32[]"):
         nnc.grad(total)(nnp.ones(3))
 
 
 def test_a_custom_function_without_its_rule() -> None:
     unfinished = nnc.custom_vjp(square)
-    with reports(ArgumentError, "square", "defvjp"):
+    with reports(UnsupportedError, "square", "defvjp"):
         nnc.grad(unfinished)(2.0)
 
 

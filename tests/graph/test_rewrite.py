@@ -9,8 +9,20 @@ import numpy as np
 import pytest
 
 from nnc.errors import ArgumentError
-from nnc.graph import Command, Graph, GraphBuilder, Rule, TensorSpec, apply_rules, command, rewrite_rule, sample, verify
-from nnc.graph.rewrite import RuleError, check_rule
+from nnc.graph import (
+    Command,
+    Graph,
+    GraphBuilder,
+    Rule,
+    RuleError,
+    TensorSpec,
+    apply_rules,
+    check_rule,
+    command,
+    rewrite_rule,
+    sample,
+    verify,
+)
 
 add, sub, mul, neg, exp = (command(name) for name in ("add", "sub", "mul", "neg", "exp"))
 full, reshape, transpose, slice_ = (command(name) for name in ("full", "reshape", "transpose", "slice"))

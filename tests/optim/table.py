@@ -96,14 +96,25 @@ def _rows() -> Iterator[Row]:
         lambda: _sgd(0.8, True, 0.3, 0.01),
     )
     yield Row("adam", optim.adam, _adam)
-    yield Row("adam with other decays", lambda r: optim.adam(r, 0.8, 0.9, 1e-3, 1e-2), lambda: _adam(0.8, 0.9, 1e-3, eps_root=1e-2))
+    yield Row(
+        "adam with other decays",
+        lambda r: optim.adam(r, 0.8, 0.9, 1e-3, 1e-2),
+        lambda: _adam(0.8, 0.9, 1e-3, eps_root=1e-2),
+    )
     yield Row("adam without momentum", lambda r: optim.adam(r, b1=0.0), lambda: _adam(0.0))
     yield Row("adam with amsgrad", lambda r: optim.adam(r, b2=0.5, amsgrad=True), lambda: _adam(b2=0.5, amsgrad=True))
     yield Row("adam with nesterov", lambda r: optim.adam(r, nesterov=True), lambda: _adam(nesterov=True))
     yield Row("adamw", lambda r: optim.adamw(r, weight_decay=0.02), lambda: _adam(weight_decay=0.02))
-    yield Row("lamb", lambda r: optim.lamb(r, weight_decay=0.02), lambda: _adam(eps=1e-6, weight_decay=0.02, layerwise=True))
+    yield Row(
+        "lamb", lambda r: optim.lamb(r, weight_decay=0.02), lambda: _adam(eps=1e-6, weight_decay=0.02, layerwise=True)
+    )
     yield Row("rmsprop", optim.rmsprop, _rmsprop, 0.02)
-    yield Row("rmsprop that starts at one", lambda r: optim.rmsprop(r, initial_scale=1.0), lambda: _rmsprop(initial_scale=1.0), 0.02)
+    yield Row(
+        "rmsprop that starts at one",
+        lambda r: optim.rmsprop(r, initial_scale=1.0),
+        lambda: _rmsprop(initial_scale=1.0),
+        0.02,
+    )
     yield Row(
         "rmsprop with eps outside, corrected",
         lambda r: optim.rmsprop(r, eps=1e-3, eps_in_sqrt=False, bias_correction=True),
@@ -123,7 +134,11 @@ def _rows() -> Iterator[Row]:
         0.01,
     )
     yield Row("clipped by value", lambda r: optim.chain(optim.clip(0.5), optim.sgd(r)), lambda: _clipped(0.5, False))
-    yield Row("clipped by norm", lambda r: optim.chain(optim.clip_by_global_norm(0.7), optim.sgd(r)), lambda: _clipped(0.7, True))
+    yield Row(
+        "clipped by norm",
+        lambda r: optim.chain(optim.clip_by_global_norm(0.7), optim.sgd(r)),
+        lambda: _clipped(0.7, True),
+    )
 
 
 ROWS = list(_rows())

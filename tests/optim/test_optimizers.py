@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +9,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import optim
-
-sys.path.insert(0, str(Path(__file__).parent))
-from table import ROWS, Row
+from tests.optim.table import ROWS, Row
 
 every_optimizer = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 DTYPES = ("float16", "bfloat16", "float32", "float64")

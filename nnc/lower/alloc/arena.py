@@ -64,7 +64,7 @@ def max_live(first: Sequence[int], end: Sequence[int], size: Sequence[int]) -> i
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """Tensors by first step, sizes in units of the alignment; `load` is the live size of each section between events."""
+    """Tensors by first step, sizes in units of the alignment; `load`: live size of each section between events."""
 
     lo: Ints
     hi: Ints

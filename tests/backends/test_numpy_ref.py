@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc  # noqa: F401  (registers every command)
+from nnc.backends.numpy_ref import _UFUNCS, choose_kernel, reference_kernel
+from nnc.dtypes import BY_NAME
+from nnc.errors import BackendError, InternalError, NncError
+from nnc.graph import TensorSpec, command, infer_specs, reference, register, spec_of
+
+
+def run(name: str, inputs: list[Any], **params: Any) -> list[Any]:
+    """The kernel's outputs, written over garbage."""
+    specs = tuple(map(spec_of, inputs))
+    outputs = [np.full(spec.shape, 77, spec.dtype) for spec in infer_specs(command(name), specs, params)]
+    with np.errstate(all="ignore"):
+        reference_kernel(command(name), specs, params).run(inputs, outputs, params)
+    return outputs
+
+
+def values(dtype: str, shape: tuple[int, ...], seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=shape) * 3
+    if dtype.startswith("float") and x.size > 3:
+        x.flat[:4] = [np.nan, np.inf, -np.inf, -0.0]
+    if dtype.startswith("complex"):
+        x = x + 1j * rng.normal(size=shape)
+    with np.errstate(all="ignore"):
+        return np.abs(x).astype(dtype) if dtype.startswith("uint") else x.astype(BY_NAME[dtype])
+
+
+def check_same(found: Any, expected: Any) -> None:
+    """Equal but for the last bit, which depends on how NumPy walks the elements."""
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_allclose(found.astype(np.complex128), expected.astype(np.complex128), rtol=1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", sorted(_UFUNCS))
+def test_writing_into_the_result_gives_what_the_reference_gives(name: str) -> None:
+    """In every dtype that the command takes, on plain, strided, empty and 0-d operands."""
+    accepted = 0
+    for dtype in BY_NAME:
+        for shape in ((3, 4), (0, 2), ()):
+            inputs = [values(dtype, shape, seed) for seed in range(command(name).arity or 0)]
+            for operands in (inputs, [np.repeat(x[None], 2, 0)[::-1][0].T for x in inputs]):
+                try:
+                    found = run(name, operands)
+                except NncError:
+                    continue
+                accepted += 1
+                expected = reference[command(name)](*operands)
+                check_same(found[0], expected)
+    assert accepted
+
+
+CONTRACTIONS: list[tuple[tuple[int, ...], tuple[int, ...], Any, Any]] = [
+    ((2, 3), (3, 4), ((1,), (0,)), ((), ())),
+    ((3, 2), (4, 3), ((0,), (1,)), ((), ())),
+    ((5, 2, 3), (5, 3, 4), ((2,), (1,)), ((0,), (0,))),
+    ((2, 5, 3), (4, 3, 5), ((2,), (1,)), ((1,), (2,))),
+    ((2, 3, 4), (3, 4, 5), ((1, 2), (0, 1)), ((), ())),
+    ((3,), (3,), ((0,), (0,)), ((), ())),
+    ((2, 0), (0, 3), ((1,), (0,)), ((), ())),
+]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "bfloat16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize(("left", "right", "contract", "batch"), CONTRACTIONS)
+def test_contractions_agree_with_the_reference(left: Any, right: Any, contract: Any, batch: Any, dtype: str) -> None:
+    x, y = (np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(BY_NAME[dtype]) for shape in (left, right))
+    expected = reference[command("dot")](x, y, contract=contract, batch=batch)
+    found = run("dot", [x, y], contract=contract, batch=batch)[0]
+    check_same(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "operands", "params"),
+    [
+        ("copy", ["int8"], {}),
+        ("convert", ["float32"], {"dtype": np.dtype("int32")}),
+        ("convert", ["complex64"], {"dtype": np.dtype("bool")}),
+        ("convert", ["bfloat16"], {"dtype": np.dtype("float64")}),
+        ("full", [], {"shape": (2, 3), "dtype": np.dtype("float32"), "value": 2.5}),
+        ("reshape", ["float32"], {"shape": (6, 2)}),
+        ("concatenate", ["bfloat16", "bfloat16"], {"axis": 1}),
+        ("concatenate", ["float32"] * 3, {"axis": -1}),
+        ("reduce_sum", ["float32"], {"axes": (0,)}),
+        ("sigmoid", ["float32"], {}),
+    ],
+)
+def test_commands_that_are_no_ufunc_agree_with_the_reference(name: str, operands: list[str], params: Any) -> None:
+    inputs = [values(dtype, (4, 3), seed).T.copy().T for seed, dtype in enumerate(operands)]
+    with np.errstate(all="ignore"):
+        expected = reference[command(name)](*inputs, **params)
+    check_same(run(name, inputs, **params)[0], expected)
+
+
+@pytest.mark.usefixtures("own_registries")
+def test_a_reference_that_breaks_its_shape_rule_is_a_bug_of_nnc() -> None:
+    register("test_wrong", 1, infer=lambda x: x, reference=lambda x: x[:1])
+    with pytest.raises(InternalError, match="test_wrong"):
+        run("test_wrong", [np.ones(3)])
+
+
+@pytest.mark.usefixtures("own_registries")
+def test_a_command_without_kernel_and_reference_is_refused() -> None:
+    nothing = register("test_nothing", 1, infer=lambda x: x)
+    with pytest.raises(BackendError, match="test_nothing"):
+        choose_kernel(nothing, (TensorSpec((2,), "float32"),), {})

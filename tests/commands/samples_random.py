@@ -1,0 +1,25 @@
+"""Sample inputs of random bits and of the special functions that draws need."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.commands.sample import Sample
+
+_KEY = np.asarray([1, 42], np.uint32)
+_KEYS = np.asarray([[1, 42], [7, 0], [0, 9]], np.uint32)
+
+SAMPLES: list[Sample] = [
+    *(
+        Sample("random_bits", (_KEY, np.asarray(0, np.uint64)), {"shape": (3, 5), "width": width})
+        for width in (8, 16, 32, 64)
+    ),
+    Sample("random_bits", (_KEY, np.asarray(2**32 - 1, np.uint64)), {"shape": (3,), "width": 32}),
+    Sample("random_bits", (_KEYS, np.asarray([0, 5, 2**40], np.uint64)), {"shape": (2, 2), "width": 64}),
+    Sample("random_bits", (_KEY, np.asarray(0, np.uint64)), {"shape": (), "width": 32}),
+    Sample("random_bits", (_KEY, np.asarray(0, np.uint64)), {"shape": (0, 3), "width": 32}),
+    Sample("erfinv", (np.asarray([-0.96875, -0.5, 0.0, 0.125, 0.75, 0.984375]),)),
+    Sample("lgamma", (np.asarray([-1.5, 0.25, 1.0, 2.5, 9.0]),)),
+    Sample("polygamma", (np.asarray([-1.5, 0.25, 1.0, 2.5, 9.0]),), {"n": 0}),
+    Sample("polygamma", (np.asarray([0.5, 1.0, 2.5, 9.0]),), {"n": 1}, tolerance=4.0),
+]

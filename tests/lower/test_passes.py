@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc  # noqa: F401  (registers every command)
+from nnc.graph import Graph, GraphBuilder, register, run_passes
+from nnc.lower.pipeline import PIPELINE
+from nnc.lower.stages import SymbolView
+from nnc.options import Options
+
+
+def run(graph: Graph, *names: str, **changes: Any) -> Graph:
+    return run_passes(graph, names, Options(**changes), verify=True)
+
+
+def commands(graph: Graph) -> list[str]:
+    return [node.command.name for node in graph.nodes]
+
+
+@pytest.fixture
+def square() -> Graph:
+    b = GraphBuilder("square")
+    x = b.input((2,), "float32")
+    two = b.constant([2.0, 2.0], "float32")
+    return b.build(b.add("mul", b.add("mul", x, x), two), x)
+
+
+def test_calls_are_inlined_each_with_symbols_of_its_own(square: Graph) -> None:
+    b = GraphBuilder()
+    x = b.input((2,), "float32")
+    y, same = b.add("call", x, graphs=(square,))
+    z, _ = b.add("call", y, graphs=(square,))
+    graph = run(b.build(z, same), "inline_calls")
+    assert commands(graph) == ["mul"] * 4
+    assert len(graph.constants) == 2
+    assert graph.outputs[1] is graph.inputs[0]
+
+
+def test_calls_within_sub_graphs_are_inlined(square: Graph) -> None:
+    inner = GraphBuilder("inner")
+    u = inner.input((2,), "float32")
+    middle = inner.build(inner.add("call", u, graphs=(square,))[0])
+    b = GraphBuilder()
+    x = b.input((2,), "float32")
+    graph = b.build(*b.add("checkpoint", x, graphs=(middle,)))
+    assert commands(run(graph, "inline_calls")) == ["mul", "mul"]
+
+
+@pytest.mark.usefixtures("own_registries")
+def test_barriers_are_inlined_by_their_own_pass_only(square: Graph) -> None:
+    register("test_barrier", None, None, infer=lambda *s, graphs, barrier: graphs[0].output_specs, inlines=True)
+    b = GraphBuilder()
+    y, _ = b.add("test_barrier", b.input((2,), "float32"), graphs=(square,), barrier=True)
+    kept = run(b.build(y), "inline_calls")
+    assert commands(kept) == ["test_barrier"]
+    assert commands(run(kept, "inline_barriers")) == ["mul", "mul"]
+
+
+def test_a_graph_without_calls_is_returned_as_it_is(square: Graph) -> None:
+    graph = run(square, "inline_calls", "inline_barriers", "dce")
+    assert graph.nodes is square.nodes
+
+
+def test_what_nothing_reads_is_dropped() -> None:
+    b = GraphBuilder()
+    x = b.input((2,), "float32")
+    unused = b.constant([1.0, 1.0], "float32")
+    b.add("exp", b.add("add", x, unused))
+    graph = run(b.build(b.add("neg", x)), "dce")
+    assert commands(graph) == ["neg"]
+    assert not graph.constants
+    assert len(graph.inputs) == 1
+
+
+@pytest.mark.usefixtures("own_registries")
+@pytest.mark.parametrize(("effect", "kept"), [("debug", True), ("random", False), (None, False)])
+def test_effects_but_random_draws_are_kept(effect: str | None, kept: bool) -> None:
+    register("test_effect", 1, 0, infer=lambda x: (), reference=lambda x: (), effect=effect)
+    b = GraphBuilder()
+    x = b.input((2,), "float32")
+    b.add("test_effect", b.add("exp", x))
+    inner = b.build(x)
+    assert commands(run(inner, "dce")) == (["exp", "test_effect"] if kept else [])
+    outer = GraphBuilder()
+    y = outer.input((2,), "float32")
+    outer.add("call", y, graphs=(inner,))
+    assert commands(run(outer.build(y), "dce")) == (["call"] if kept else [])
+
+
+def inplace_of(graph: Graph, **changes: Any) -> dict[Any, Any]:
+    return dict(run(graph, "views", "inplace", **changes).attrs["inplace"])
+
+
+def test_a_chain_of_elementwise_commands_stays_in_one_place() -> None:
+    b = GraphBuilder()
+    x = b.input((2,), "float32")
+    first = b.add("exp", x)
+    second = b.add("neg", first)
+    third = b.add("exp", second)
+    assert inplace_of(b.build(third)) == {second: first, third: second}
+
+
+def test_nothing_is_written_over_arguments_constants_outputs_or_what_is_read_later() -> None:
+    b = GraphBuilder()
+    x = b.input((2,), "float32")
+    c = b.constant([1.0, 2.0], "float32")
+    a = b.add("add", x, c)
+    returned = b.add("neg", a)
+    later = b.add("exp", returned)
+    last = b.add("mul", later, a)
+    assert inplace_of(b.build(returned, last)) == {last: later}
+
+
+def test_a_view_that_is_read_later_keeps_its_base() -> None:
+    b = GraphBuilder()
+    x = b.input((2, 3), "float32")
+    base = b.add("exp", x)
+    view = b.add("transpose", base, permutation=(1, 0))
+    result = b.add("neg", base)
+    last = b.add("neg", view)
+    assert result not in inplace_of(b.build(result, last))
+
+
+def test_what_an_input_shows_in_another_order_is_not_written_over() -> None:
+    b = GraphBuilder()
+    x = b.input((2, 2), "float32")
+    base = b.add("exp", x)
+    assert inplace_of(b.build(b.add("add", base, b.add("transpose", base, permutation=(1, 0))))) == {}
+    twice = GraphBuilder()
+    base = twice.add("exp", twice.input((2, 2), "float32"))
+    both = twice.add("add", base, base)
+    assert inplace_of(twice.build(both)) == {both: base}
+
+
+def test_a_donated_input_may_be_written_over() -> None:
+    b = GraphBuilder()
+    x = b.input((2,), "float32")
+    y = b.add("neg", x)
+    assert inplace_of(b.build(y)) == {}
+    assert inplace_of(b.build(y), donated=(0,)) == {y: x}
+
+
+def test_outputs_without_memory_of_their_own_are_copied() -> None:
+    b = GraphBuilder()
+    x = b.input((2, 3), "float32")
+    s = b.add("exp", x)
+    t = b.add("transpose", s, permutation=(1, 0))
+    assert commands(run(b.build(s, s, t, x), "copy_outputs")) == ["copy", "exp", "copy", "transpose", "copy"]
+    assert commands(run(b.build(b.add("reshape", s, shape=(6,))), "copy_outputs")) == ["exp", "transpose", "reshape"]
+
+
+Shape = tuple[int, ...]
+
+
+@pytest.mark.parametrize(
+    ("shape", "permutation", "target"),
+    [
+        ((2, 3, 4), (0, 1, 2), (4, 6)),
+        ((2, 3, 4), (2, 0, 1), (4, 6)),
+        ((2, 3, 4), (2, 0, 1), (2, 2, 6)),
+        ((2, 3, 4), (2, 0, 1), (24,)),
+        ((2, 3, 4), (1, 0, 2), (3, 8)),
+        ((2, 3, 4), (1, 0, 2), (3, 2, 1, 2, 2)),
+        ((1, 3, 1, 4), (2, 3, 0, 1), (4, 3, 1)),
+        ((6, 1), (1, 0), (1, 2, 3)),
+        ((2, 3), (1, 0), (6,)),
+        ((1,), (0,), ()),
+    ],
+)
+def test_a_reshape_is_a_view_exactly_where_numpy_needs_no_copy(shape: Shape, permutation: Shape, target: Shape) -> None:
+    b = GraphBuilder()
+    t = b.add("transpose", b.add("exp", b.input(shape, "float32")), permutation=permutation)
+    out = b.add("reshape", t, shape=target)
+    view: SymbolView = run(b.build(out), "views").attrs["views"][out]
+    base = np.zeros(shape, np.float32)
+    expected = base.transpose(permutation).reshape(target)
+    assert (view.base is not out) == np.shares_memory(base, expected)
+    if view.base is not out:
+        moved = [(n, a, e) for n, a, e in zip(target, view.strides, expected.strides, strict=True) if n > 1]
+        assert all(a == e for _, a, e in moved)
+
+
+def test_the_pipeline_logs_each_of_its_passes(square: Graph) -> None:
+    assert [record.name for record in run(square, *PIPELINE).attrs["passes"]] == list(PIPELINE)

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nnc.errors import ArgumentError, ArgumentTypeError
+from nnc.options import Options, parse_bytes
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"),
+    [
+        (0, 0), (7, 7), ("7", 7), ("7B", 7), ("2GiB", 2**31), ("2 gib", 2**31), ("500MB", 500_000_000), ("1.5k", 1500),
+        ("1_000", 1000), (" 3TiB ", 3 * 2**40), ("0.5KiB", 512),
+    ],
+)  # fmt: skip
+def test_sizes_are_read(text: int | str, nbytes: int) -> None:
+    assert parse_bytes(text) == nbytes
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "2 XB", "-1", -1, "1e9", "2GiBs"])
+def test_what_is_no_size_is_refused(text: int | str) -> None:
+    with pytest.raises(ArgumentError, match="Fix: give a number of bytes"):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize("value", [1.5, True, None, b"2GiB"])
+def test_sizes_are_ints_or_texts(value: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match="memory_budget"):
+        parse_bytes(value)
+
+
+def test_the_environment_sets_options() -> None:
+    assert Options.from_environment({}) == Options()
+    options = Options.from_environment({"NNC_VERIFY": "1", "NNC_MEMORY_BUDGET": "1MiB"})
+    assert options.verify_passes
+    assert options.memory_budget == 2**20
+    with pytest.raises(ArgumentError, match="NNC_VERIFY"):
+        Options.from_environment({"NNC_VERIFY": "perhaps"})
+
+
+def test_equal_options_are_one_cache_key() -> None:
+    assert {Options(memory_budget=5): 1}[Options(memory_budget=5)] == 1
+    assert Options().update(streams=1) != Options()
