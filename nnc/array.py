@@ -12,10 +12,10 @@ from nnc import dtypes
 from nnc.commands import elementwise as ew
 from nnc.commands.contract import matmul
 from nnc.commands.indexing import AtIndexer, getitem
-from nnc.commands.promote import SCALARS, apply, as_operand
+from nnc.commands.promote import apply, as_operand, astype
 from nnc.commands.shape import transpose
-from nnc.errors import ArgumentTypeError, TraceError, UnsupportedError, user_error
-from nnc.graph import Command, TensorSpec
+from nnc.errors import ArgumentTypeError, DTypeError, TraceError, UnsupportedError, user_error
+from nnc.graph import Command, TensorSpec, spec_of
 
 NDArray = np.ndarray[Any, Any]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,14 +33,14 @@ def _binary(command: Command, to: Any = None) -> tuple[Callable[..., Any], Calla
 
 def _is_operand(x: Any) -> bool:
     return (
-        isinstance(x, (np.ndarray, np.generic, list, tuple, *SCALARS)) or hasattr(x, "spec") or hasattr(x, "__array__")
+        isinstance(x, (np.ndarray, np.generic, list, tuple, bool, int, float, complex)) or hasattr(x, "spec") or hasattr(x, "__array__")
     )
 
 
 def power(x: Any, y: Any) -> Any:
     """`x ** y`; a Python integer exponent is static, so its derivative is right at 0, too."""
     x, y = as_operand(x, "power"), as_operand(y, "power")
-    if isinstance(y, int) and not isinstance(y, bool) and not isinstance(x, SCALARS):
+    if isinstance(y, int) and not isinstance(y, bool) and not dtypes.is_scalar(x):
         if isinstance(x, (np.ndarray, np.generic)):
             x = ew.copy(x)
         if not dtypes.is_bool(x.spec.dtype):
@@ -390,30 +390,40 @@ def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | Non
             UnsupportedError, "asarray", f"there is no device {device!r}.", fix="use one of nnc.devices()."
         )
     x = as_operand(obj, "asarray", "obj")
-    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    wanted = None if dtype is None else _wanted_dtype(dtype)
     if hasattr(x, "spec") and not isinstance(x, Array):
         return x if wanted is None or x.spec.dtype == wanted else ew.convert(x, dtype=wanted)
     if isinstance(x, Array) and (wanted is None or wanted == x.dtype) and not copy:
         return x
-    data = np.asarray(x) if not isinstance(x, SCALARS) else np.asarray(x, wanted or dtypes.scalar_dtype(x))
-    changed = wanted is not None and data.dtype != wanted
-    if changed and copy is False:
-        raise user_error(
-            ArgumentTypeError, "asarray", f"{data.dtype.name} to {wanted.name} needs a copy.",  # type: ignore[union-attr]
-            fix="drop copy=False.",
-        )  # fmt: skip
-    if changed:
+    data = np.asarray(astype(x, wanted or dtypes.scalar_dtype(x), "asarray") if dtypes.is_scalar(x) else x)
+    if wanted is not None and data.dtype != wanted:
+        if copy is False:
+            raise user_error(
+                ArgumentTypeError, "asarray", f"{data.dtype.name} to {wanted.name} needs a copy.", fix="drop copy=False."
+            )
+        if dtypes.is_complex(data.dtype) and not dtypes.is_complex(wanted):
+            raise user_error(
+                DTypeError, "asarray", f"{data.dtype.name} to {wanted.name} would drop the imaginary part.",
+                operands={"obj": spec_of(data)}, fix="take nnp.real(obj) first.",
+            )  # fmt: skip
         data = data.astype(wanted)
     elif copy:
         data = np.array(data)
     return Array(data)
 
 
+def _wanted_dtype(dtype: Any) -> dtypes.DType:
+    try:
+        return dtypes.as_dtype(dtype)
+    except TypeError as error:
+        raise user_error(DTypeError, "asarray", f"{error}.", fix="use a dtype of nnc.numpy, such as nnp.float32.") from None
+
+
 def as_value(x: Any) -> Any:
     """An array or a tracer for anything a command takes: NumPy arrays and numbers are wrapped."""
     if hasattr(x, "spec"):
         return x
-    if isinstance(x, SCALARS) and not isinstance(x, np.generic):  # numpy.float64 is a Python float, too
+    if dtypes.is_scalar(x):
         return Array(np.asarray(x, dtypes.scalar_dtype(x)), weak=True)
     return Array(np.asarray(x))
 

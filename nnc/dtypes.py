@@ -153,6 +153,11 @@ def promote_weak(dtype: DType, scalar: bool | int | float | complex) -> DType:
     return weak
 
 
+def is_scalar(value: Any) -> bool:
+    """Whether `value` is a plain Python number: weak. NumPy's scalars are not, though `numpy.float64` is a Python float."""
+    return isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic)
+
+
 def scalar_dtype(scalar: bool | int | float | complex) -> DType:
     """The dtype of a Python scalar that meets no array.
 

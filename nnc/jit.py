@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import tree
+from nnc import dtypes, tree
 from nnc.array import Array
 from nnc.backends.numpy_ref import choose_kernel
 from nnc.commands.promote import as_operand, is_weak
@@ -437,7 +437,7 @@ class Executable:
             )  # fmt: skip
         for path, leaf, spec in zip(given.paths(), given.dynamic, self._staged.graph.input_specs, strict=False):
             have = argument_spec(leaf)
-            if not isinstance(leaf, (bool, int, float, complex)) and have != spec:
+            if not dtypes.is_scalar(leaf) and have != spec:
                 raise user_error(
                     ArgumentTypeError, "executable", f"argument {path} differs from the one lowered.",
                     operands={"lowered": spec, "given": have}, fix="lower again for these arguments.",

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import optree
 
+from nnc import dtypes
 from nnc.errors import ArgumentTypeError, TreeError, user_error
 
 NAMESPACE = "nnc"
 TreeDef = optree.PyTreeSpec
-_SCALARS = (bool, int, float, complex)
 
 
 def is_array(leaf: Any) -> bool:
     """Whether a leaf is numeric: an nnc array or tracer, a NumPy array or scalar, or a Python number."""
-    return hasattr(leaf, "spec") or isinstance(leaf, (np.ndarray, np.generic, *_SCALARS))
+    return hasattr(leaf, "spec") or isinstance(leaf, (np.ndarray, np.generic)) or dtypes.is_scalar(leaf)
 
 
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
@@ -183,7 +183,7 @@ def _same(a: Any, b: Any) -> bool:
     """Equality of settings: of one type and equal, where arrays are compared by identity."""
     if a is b:
         return True
-    if type(a) is not type(b) or (is_array(a) and not isinstance(a, _SCALARS)):
+    if type(a) is not type(b) or (is_array(a) and not dtypes.is_scalar(a)):
         return False
     if isinstance(a, (tuple, list)):
         return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))

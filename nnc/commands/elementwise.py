@@ -27,7 +27,7 @@ from nnc.commands.rules import (
     linear_in,
     linear_in_all,
 )
-from nnc.errors import DTypeError, user_error
+from nnc.errors import DTypeError, UnsupportedError, user_error
 from nnc.graph import Command, TensorSpec, register
 
 Partial = Callable[..., Value]

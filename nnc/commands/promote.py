@@ -17,13 +17,12 @@ from nnc.commands.shape import broadcast_to, concatenate, reshape
 from nnc.errors import ArgumentTypeError, DTypeError, ShapeError, user_error
 from nnc.graph import Command, spec_of
 
-SCALARS = (bool, int, float, complex)
 Operand = Any  # an array, a tracer, a NumPy array or scalar, or a Python scalar
 
 
 def is_operand(x: Any) -> bool:
     """Whether `x` is an array or a number already."""
-    return hasattr(x, "spec") or isinstance(x, (np.ndarray, np.generic, *SCALARS))
+    return hasattr(x, "spec") or isinstance(x, (np.ndarray, np.generic)) or dtypes.is_scalar(x)
 
 
 def as_operand(x: Any, where: str = "asarray", name: str = "x") -> Operand:
@@ -31,7 +30,7 @@ def as_operand(x: Any, where: str = "asarray", name: str = "x") -> Operand:
 
     Raises:   DTypeError, ArgumentTypeError: `x` is nothing nnc makes an array of.
     """
-    if hasattr(x, "spec") or isinstance(x, SCALARS):
+    if hasattr(x, "spec") or dtypes.is_scalar(x):
         return x
     if isinstance(x, (np.ndarray, np.generic)):
         if not dtypes.is_known(x.dtype):
@@ -90,12 +89,12 @@ def _walk(x: Any) -> Any:
 
 def is_weak(x: Operand) -> bool:
     """Whether `x` takes the dtype of the array it meets: Python scalars and what was made of them alone."""
-    return isinstance(x, SCALARS) or bool(getattr(x, "weak", False))
+    return dtypes.is_scalar(x) or bool(getattr(x, "weak", False))
 
 
 def dtype_of(x: Operand) -> dtypes.DType:
     """The dtype of an operand; that of a Python scalar is its default."""
-    return dtypes.scalar_dtype(x) if isinstance(x, SCALARS) else spec_of(x).dtype
+    return dtypes.scalar_dtype(x) if dtypes.is_scalar(x) else spec_of(x).dtype
 
 
 _WITNESS = {0: True, 1: 1, 2: 1.0, 3: 1j}
@@ -129,7 +128,7 @@ def result_dtype(*xs: Operand, where: str = "promotion") -> dtypes.DType:
 
 
 def _describe(x: Operand) -> str:
-    return repr(x) if isinstance(x, SCALARS) else str(spec_of(x))
+    return repr(x) if dtypes.is_scalar(x) else str(spec_of(x))
 
 
 def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Value:
@@ -137,7 +136,7 @@ def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Value:
 
     Raises:   DTypeError: a Python integer does not fit into an integer dtype.
     """
-    if isinstance(x, SCALARS):
+    if dtypes.is_scalar(x):
         try:
             return dtype.type(x)
         except (OverflowError, TypeError) as error:

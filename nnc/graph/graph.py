@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nnc import dtypes
 from nnc.context import set_context
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph.dispatch import bind
@@ -136,7 +137,7 @@ class Graph:
                 fix="pass one array for each input of the graph.",
             )  # fmt: skip
         args = tuple(
-            symbol.spec.dtype.type(arg) if isinstance(arg, (bool, int, float, complex)) else arg
+            symbol.spec.dtype.type(arg) if dtypes.is_scalar(arg) else arg
             for symbol, arg in zip(self.inputs, args, strict=True)
         )
         for i, (symbol, arg) in enumerate(zip(self.inputs, args, strict=True)):

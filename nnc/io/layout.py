@@ -23,7 +23,7 @@ from typing import Any
 
 import optree
 
-from nnc import tree
+from nnc import dtypes, tree
 from nnc.errors import NncError, TreeError, UnsupportedError, user_error
 
 Node = dict[str, Any]
@@ -219,6 +219,6 @@ def _kind(value: Any) -> str:
         return f"an object ({value['opaque']})"
     if isinstance(value, str):
         return repr(value)
-    if isinstance(value, (bool, int, float, complex)):
+    if dtypes.is_scalar(value):
         return f"a Python {type(value).__name__}"
     return f"an object ({getattr(value, '__qualname__', None) or type(value).__qualname__})"

@@ -154,7 +154,8 @@ def inference_mode(model: Any, value: bool = True) -> Any:
 
 def _text(value: Any, indent: str) -> str:
     if isinstance(value, Module):
-        shown = [item.name for item in dataclasses.fields(type(value)) if item.repr and hasattr(value, item.name)]
+        cls: type = type(value)
+        shown = [item.name for item in dataclasses.fields(cls) if item.repr and hasattr(value, item.name)]
         parts = [(f"{name}=", getattr(value, name)) for name in shown]
         return _bracketed(f"{type(value).__name__}(", parts, ")", indent)
     if isinstance(value, (list, tuple)) and type(value) in (list, tuple):

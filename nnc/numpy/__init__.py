@@ -43,6 +43,7 @@ from nnc.numpy.creation import (
     zeros_like,
 )
 from nnc.numpy.elementwise import (
+    F,
     abs,
     absolute,
     acos,
@@ -133,6 +134,7 @@ from nnc.numpy.elementwise import (
     not_equal,
     positive,
     pow,
+    power,
     rad2deg,
     radians,
     real,
@@ -324,6 +326,7 @@ from nnc.numpy.types import (
 )
 
 __all__ = [
+    "F",
     "abs",
     "absolute",
     "acos",
@@ -547,6 +550,7 @@ __all__ = [
     "polyval",
     "positive",
     "pow",
+    "power",
     "prod",
     "promote_types",
     "ptp",

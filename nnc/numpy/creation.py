@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.array import Array, array_method, asarray, power
+from nnc.array import Array, array_method, asarray
 from nnc.commands import elementwise as ew
-from nnc.commands.promote import SCALARS, broadcast, broadcast_to_shape, promote
+from nnc.commands.promote import broadcast, broadcast_to_shape, promote
 from nnc.commands.promote import astype as convert_to
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, pad, reshape
 from nnc.errors import ArgumentError, ArgumentTypeError, UnsupportedError, user_error
-from nnc.numpy.elementwise import divide, exp, log, multiply, where
+from nnc.numpy.elementwise import divide, exp, log, multiply, power, where
 from nnc.numpy.manipulation import moveaxis, stack
 from nnc.numpy.operands import static_int, to_dtype, to_shape, to_value
 from nnc.numpy.spelling import spelled
@@ -75,7 +75,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
     """
     _check_device(device, "full")
     sizes = to_shape(shape, "full")
-    if isinstance(fill_value, SCALARS):
+    if dtypes.is_scalar(fill_value):
         wanted = dtypes.scalar_dtype(fill_value) if dtype is None else to_dtype(dtype, "full")
         number = convert_to(fill_value, wanted, "full").item()
         return ew.full(shape=sizes, dtype=wanted, value=number)
@@ -163,7 +163,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 
 def _number(x: Any, where: str, name: str) -> Any:
     """A Python number whose value is known while tracing."""
-    if isinstance(x, SCALARS):
+    if dtypes.is_scalar(x):
         return x
     x = to_value(x, where, name)
     if x.spec.ndim:
@@ -217,7 +217,7 @@ def linspace(
     from_, to = promote(start, stop, where="linspace", to=dtypes.to_float)
     natural = from_.dtype
     work = dtypes.accumulator(natural)
-    if isinstance(start, SCALARS) and isinstance(stop, SCALARS):
+    if dtypes.is_scalar(start) and dtypes.is_scalar(stop):
         work = dtypes.promote_types(natural, dtypes.float64)
         from_, to = start, stop
     from_, to = broadcast(*(convert_to(x, work) for x in (from_, to)), where="linspace")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from nnc import dtypes
-from nnc.array import power
+from nnc.array import power as _power
 from nnc.commands import elementwise as ew
 from nnc.commands.elementwise import ANY, BITS, FLOAT, INEXACT, INTEGER, NUMERIC, ORDERED, REAL, Accepts
 from nnc.commands.promote import as_operand, astype, broadcast, is_weak, promote
@@ -67,6 +67,19 @@ negative = _unary("negative", ew.neg, "Returns `-x`.", NUMERIC)
 square = _unary("square", ew.square, "Returns `x * x`.", NUMERIC)
 reciprocal = _unary("reciprocal", ew.reciprocal, "Returns `1 / x`; integers become float32.", INEXACT, to_float)
 sign = _unary("sign", ew.sign, "Returns -1, 0 or 1 by the sign of x; x / |x| of complex numbers.", NUMERIC)
+
+
+def power(x1: Any, x2: Any, /) -> Value:
+    """Returns `x1 ** x2`. A Python integer as exponent is static, so that derivatives are right at 0, too.
+
+    Raises:   DTypeError: an integer array to a negative static power.
+    Example:  >>> power(np.asarray([1.0, 3.0]), 2)
+              Array([1., 9.], dtype=float64)
+    """
+    result: Value = _power(x1, x2)
+    return result
+
+
 pow = power
 
 

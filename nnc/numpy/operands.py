@@ -10,7 +10,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.array import Array
-from nnc.commands.promote import SCALARS, as_operand, astype
+from nnc.commands.promote import as_operand, astype
 from nnc.commands.rules import Value, check_axes, check_axis
 from nnc.commands.shape import reshape
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, NncError, user_error
@@ -25,7 +25,7 @@ def to_value(x: Any, where: str, name: str = "x") -> Value:
     if hasattr(x, "spec"):
         return x
     x = as_operand(x, where, name)
-    if isinstance(x, SCALARS):
+    if dtypes.is_scalar(x):
         return Array(np.asarray(astype(x, dtypes.scalar_dtype(x), where)), weak=True)
     return x if hasattr(x, "spec") else Array(np.asarray(x))
 

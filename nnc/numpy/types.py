@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from nnc import dtypes
-from nnc.commands.promote import SCALARS, as_operand
+from nnc.commands.promote import as_operand
 from nnc.commands.promote import result_dtype as _result_dtype
 from nnc.dtypes import (
     bfloat16,
@@ -145,7 +145,7 @@ def result_type(*arrays_and_dtypes: Any) -> dtypes.DType:
 
 def _witness(x: Any) -> Any:
     """An operand of the dtype that `x` is or has."""
-    if isinstance(x, SCALARS) or hasattr(x, "spec") or (hasattr(x, "dtype") and hasattr(x, "shape") and not isinstance(x, type)):
+    if dtypes.is_scalar(x) or hasattr(x, "spec") or (hasattr(x, "dtype") and hasattr(x, "shape") and not isinstance(x, type)):
         return as_operand(x, "result_type")
     return np.empty((), to_dtype(x, "result_type"))
 

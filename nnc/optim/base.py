@@ -83,9 +83,9 @@ def chain(*transformations: GradientTransformation) -> GradientTransformation:
     Args:     transformations: the first receives the gradients, the last gives the updates.
     Raises:   ArgumentTypeError: one is no GradientTransformation.
     Example:
-        >>> optimizer = nnc.optim.chain(nnc.optim.clip_by_global_norm(1.0), nnc.optim.sgd(0.1))
+        >>> optimizer = nnc.optim.chain(nnc.optim.clip_by_global_norm(1.0), nnc.optim.sgd(0.5))
         >>> optimizer.update(nnp.asarray([3.0, 4.0]), optimizer.init(nnp.zeros(2)))[0]
-        Array([-0.06      , -0.08      ], dtype=float32)
+        Array([-0.3, -0.4], dtype=float32)
     """
     for i, transformation in enumerate(transformations):
         if not isinstance(transformation, GradientTransformation):

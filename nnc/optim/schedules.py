@@ -162,7 +162,7 @@ def warmup_cosine_decay_schedule(
     Raises:   ArgumentError: decay_steps is not above warmup_steps.
     Example:
         >>> schedule = nnc.optim.warmup_cosine_decay_schedule(0.0, 1.0, warmup_steps=2, decay_steps=4)
-        >>> [float(schedule(t)) for t in range(5)]
+        >>> [round(float(schedule(t)), 3) for t in range(5)]
         [0.0, 0.5, 1.0, 0.5, 0.0]
     """
     where = "warmup_cosine_decay_schedule"

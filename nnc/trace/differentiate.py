@@ -271,12 +271,15 @@ def _match(where: str, left_name: str, left: Any, right_name: str, right: Any) -
     """The dynamic leaves of `left`, which must match those of `right` in structure, shape and dtype."""
     tree.check_same_structure(where, left_name, left, right_name, right)
     a, b = FlatTree(left), FlatTree(right)
-    if a.where != b.where:
-        raise tree.tree_mismatch(where, left_name, left, right_name, right)
+    for i in sorted({*a.where} ^ {*b.where}):
+        raise user_error(
+            ArgumentTypeError, where, f"{left_name} holds {a.leaves[i]!r} where {right_name} holds {b.leaves[i]!r}.",
+            fix=f"give arrays in {left_name} where {right_name} has arrays, and the same settings elsewhere.",
+        )  # fmt: skip
     result = []
     for path, x, y in zip(a.paths(), a.dynamic, b.dynamic, strict=True):
         want = as_value(y).spec
-        if isinstance(x, (bool, int, float, complex)):
+        if dtypes.is_scalar(x):
             x = want.dtype.type(x)
         have = spec_of(x)
         if have.shape != want.shape or (have.dtype != want.dtype and dtypes.is_inexact(want.dtype)):

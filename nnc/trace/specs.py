@@ -51,7 +51,7 @@ class ShapeDtypeStruct:
 
 def argument_spec(leaf: Any) -> TensorSpec:
     """The spec of an argument; Python numbers have their default dtype."""
-    return TensorSpec((), dtypes.scalar_dtype(leaf)) if isinstance(leaf, (bool, int, float, complex)) else spec_of(leaf)
+    return TensorSpec((), dtypes.scalar_dtype(leaf)) if dtypes.is_scalar(leaf) else spec_of(leaf)
 
 
 def stage_function(

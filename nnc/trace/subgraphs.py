@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
+from nnc import dtypes
 from nnc.commands.control import call
 from nnc.commands.control import checkpoint as checkpoint_command
 from nnc.commands.rules import (
@@ -124,7 +125,7 @@ def _is_traced(leaves: Sequence[Any]) -> bool:
 def input_values(leaves: Sequence[Any], specs: Sequence[TensorSpec]) -> list[Any]:
     """The leaves as inputs of a graph: Python numbers get the dtype of the input."""
     return [
-        spec.dtype.type(x) if isinstance(x, (bool, int, float, complex)) else x
+        spec.dtype.type(x) if dtypes.is_scalar(x) else x
         for x, spec in zip(leaves, specs, strict=False)
     ]
 

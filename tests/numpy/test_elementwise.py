@@ -24,7 +24,7 @@ UNARY = {
     "reciprocal": [POSITIVE, COMPLEX], "sqrt": [POSITIVE, COUNTS, COMPLEX, SPECIAL], "cbrt": [REAL, INTEGERS],
     "exp": [REAL, INTEGERS, COMPLEX, SPECIAL], "exp2": [REAL, INTEGERS], "expm1": [REAL, INTEGERS, SPECIAL],
     "log": [POSITIVE, COUNTS, COMPLEX, SPECIAL], "log2": [POSITIVE, COUNTS], "log10": [POSITIVE, COUNTS],
-    "log1p": [POSITIVE, COUNTS], "sin": [REAL, INTEGERS, COMPLEX, BOOLS], "cos": [REAL, INTEGERS, COMPLEX],
+    "log1p": [POSITIVE, COUNTS], "sin": [REAL, INTEGERS, COMPLEX], "cos": [REAL, INTEGERS, COMPLEX],
     "tan": [UNIT, INTEGERS], "arcsin": [UNIT], "asin": [UNIT], "acos": [UNIT], "arccos": [UNIT], "atan": [REAL, INTEGERS],
     "arctan": [REAL], "sinh": [REAL, INTEGERS], "cosh": [REAL], "tanh": [REAL, INTEGERS, SPECIAL], "asinh": [REAL], "arcsinh": [REAL],
     "acosh": [POSITIVE + 1], "arccosh": [POSITIVE + 1], "atanh": [UNIT], "arctanh": [UNIT], "deg2rad": [REAL, INTEGERS],

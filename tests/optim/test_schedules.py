@@ -19,7 +19,10 @@ SCHEDULES = {
     "exponential with floor": (optim.exponential_decay(2.0, 1, 0.5, end_value=0.3), lambda t: max(2 * 0.5**t, 0.3)),
     "exponential growth": (optim.exponential_decay(0.1, 1, 2.0, end_value=1.0), lambda t: min(0.1 * 2**t, 1.0)),
     "cosine": (optim.cosine_decay_schedule(0.5, 6, 0.1), lambda t: 0.5 * (0.9 * (1 + math.cos(math.pi * min(t / 6, 1))) / 2 + 0.1)),
-    "cosine squared": (optim.cosine_decay_schedule(0.5, 6, exponent=2.0), lambda t: 0.5 * ((1 + math.cos(math.pi * min(t / 6, 1))) / 2) ** 2),
+    "cosine squared": (
+        optim.cosine_decay_schedule(0.5, 6, exponent=2.0),
+        lambda t: 0.5 * ((1 + math.cos(math.pi * min(t / 6, 1))) / 2) ** 2,
+    ),
     "warm-up": (optim.warmup_constant_schedule(0.1, 0.5, 4), lambda t: 0.1 + 0.4 * min(t / 4, 1)),
     "warm-up cosine": (
         optim.warmup_cosine_decay_schedule(0.0, 1.0, 3, 9, 0.1),

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nnc.numpy as nnp
+from nnc.errors import ArgumentError, ShapeError, TraceError
+from nnc.trace.differentiate import grad
+from nnc.trace.specs import make_graph
+
+RNG = np.random.default_rng(2)
+X = RNG.normal(size=(4, 5))
+N = RNG.integers(0, 4, (4, 5))
+
+
+@pytest.mark.parametrize("axis", [None, 0, -1])
+def test_sorts_agree_with_numpy(axis, same):
+    for x in (X, N, N > 1, np.where(N == 2, np.nan, X)):
+        same(nnp.sort(x, axis), np.sort(x, axis))
+        same(nnp.argsort(x, axis), np.argsort(x, axis, stable=True))
+    same(nnp.sort(X, axis, descending=True), -np.sort(-X, axis))
+
+
+def test_lexsort_orders_by_several_keys(same):
+    same(nnp.lexsort((X[0], N[0])), np.lexsort((X[0], N[0])))
+    same(nnp.lexsort((X, N), axis=0), np.lexsort((X, N), axis=0))
+
+
+def test_top_k_takes_the_largest_of_each_row(same):
+    values, places = nnp.top_k(X, 2, axis=0)
+    same(values, -np.sort(-X, 0)[:2])
+    same(values, np.take_along_axis(X, np.asarray(places), 0))
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_searches_agree_with_numpy(side, same):
+    steps = np.sort(N.ravel())
+    same(nnp.searchsorted(steps, N, side), np.searchsorted(steps, N, side))
+    same(nnp.searchsorted(N[0], 2, side, np.argsort(N[0])), np.searchsorted(N[0], 2, side, np.argsort(N[0])))
+    same(nnp.digitize(X, [-1, 0, 1], right=side == "right"), np.digitize(X, [-1, 0, 1], right=side == "right"))
+
+
+def test_taking_and_putting_agree_with_numpy(same):
+    same(nnp.take(X, [0, -1, 3]), np.take(X, [0, -1, 3]))
+    same(nnp.take(X, N[:2], axis=1), np.take(X, N[:2], axis=1))
+    same(nnp.take(X, 9, axis=0, mode="clip"), np.take(X, 9, axis=0, mode="clip"))
+    same(nnp.take_along_axis(X, N, axis=1), np.take_along_axis(X, N, axis=1))
+    changed = X.copy()
+    np.put_along_axis(changed, N[:1], 9.0, axis=0)
+    same(nnp.put_along_axis(X, N[:1], 9.0, axis=0), changed)
+    same(nnp.compress([True, False, True], X, axis=1), np.compress([True, False, True], X, axis=1))
+    same(nnp.extract(X > 0, X), np.extract(X > 0, X))
+    same(nnp.delete(X, [0, 2], 1), np.delete(X, [0, 2], 1))
+    same(nnp.delete(X, slice(1, 3), 0), np.delete(X, slice(1, 3), 0))
+    same(nnp.insert(X, 1, 7, 0), np.insert(X, 1, 7, 0))
+    same(nnp.insert(X[0], 2, [7, 8]), np.insert(X[0], 2, [7, 8]))
+    same(nnp.select([X > 1, X > 0], [X, -X], 5), np.select([X > 1, X > 0], [X, -X], 5))
+
+
+def test_an_index_out_of_range_raises():
+    with pytest.raises(IndexError):
+        nnp.take(X, 20)
+    with pytest.raises(IndexError):
+        nnp.take_along_axis(X, N + 9, axis=1)
+
+
+def test_positions_of_true_elements_agree_with_numpy(same):
+    same(nnp.nonzero(N), np.nonzero(N))
+    same(nnp.flatnonzero(N), np.flatnonzero(N))
+    same(nnp.argwhere(X > 0), np.argwhere(X > 0))
+    same(nnp.unravel_index(N, (2, 3)), np.unravel_index(N, (2, 3)))
+    same(nnp.ravel_multi_index((1, N), (2, 5)), np.ravel_multi_index((np.ones_like(N), N), (2, 5)))
+
+
+def test_nonzero_of_a_given_size_pads_or_cuts(same):
+    rows, columns = np.nonzero(N)
+    for size in (0, 3, 25):
+        got = nnp.nonzero(N, size=size, fill_value=-1)
+        for places, want in zip(got, (rows, columns), strict=True):
+            same(places, np.concatenate([want, np.full(25, -1)])[:size])
+
+
+def test_nonzero_of_a_given_size_traces(same):
+    graph = make_graph(lambda x: nnp.nonzero(x, size=4)[0])(N[0])
+    same(nnp.asarray(graph.evaluate([N[1]])[0]), np.pad(np.nonzero(N[1])[0], (0, 4))[:4])
+
+
+def test_distinct_elements_agree_with_numpy(same):
+    same(nnp.unique(N), np.unique(N))
+    same(nnp.unique(N, True, True, True), np.unique(N, True, True, True))
+    same(nnp.unique(N, axis=1, return_counts=True), np.unique(N, axis=1, return_counts=True))
+    same(nnp.unique(np.array([1.0, np.nan, np.nan])), np.array([1.0, np.nan]))
+    same(tuple(nnp.unique_all(N)), tuple(np.unique_all(N)))
+    same(tuple(nnp.unique_counts(N)), tuple(np.unique_counts(N)))
+    same(tuple(nnp.unique_inverse(N)), tuple(np.unique_inverse(N)))
+    same(nnp.unique_values(np.array([np.nan, 1.0, np.nan])), np.array([1.0, np.nan, np.nan]))
+
+
+def test_distinct_elements_carry_derivatives():
+    assert grad(lambda x: (nnp.unique(x) * nnp.asarray([1.0, 2.0])).sum())(np.array([3.0, 1.0, 3.0])).tolist() == [2, 1, 0]
+
+
+def test_shapes_that_depend_on_traced_values_raise_with_the_remedy():
+    for function in (nnp.nonzero, nnp.unique, nnp.bincount, nnp.argwhere):
+        with pytest.raises(TraceError, match=r"is not known while the function is traced"):
+            make_graph(function)(N[0])
+
+
+def test_membership_and_counts_agree_with_numpy(same):
+    same(nnp.isin(N, [1, 3]), np.isin(N, [1, 3]))
+    same(nnp.isin(N, [1, 3], invert=True), np.isin(N, [1, 3], invert=True))
+    same(nnp.isin(N, np.zeros(0, int)), np.isin(N, []))
+    same(nnp.bincount(N[0]), np.bincount(N[0]))
+    same(nnp.bincount(N[0], X[0], 7), np.bincount(N[0], X[0], 7))
+    same(nnp.bincount(N[0], length=4), np.bincount(N[0], minlength=4))
+
+
+@given(st.lists(st.integers(-5, 5), max_size=10), st.lists(st.integers(-5, 5), max_size=4))
+def test_isin_agrees_with_python(xs, tests):
+    assert nnp.isin(np.asarray(xs, int), np.asarray(tests, int)).tolist() == [x in tests for x in xs]
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda: nnp.sort(X, 2), ShapeError, "sort: axis 2"),
+        (lambda: nnp.top_k(X, 6), ShapeError, "top_k: there are no 6 largest"),
+        (lambda: nnp.searchsorted(X, 1), ShapeError, "searchsorted: x1 has 2 axes"),
+        (lambda: nnp.searchsorted(X[0], 1, "middle"), ArgumentError, "searchsorted: side="),
+        (lambda: nnp.nonzero(1), ArgumentError, "nonzero: a 0-d array"),
+        (lambda: nnp.bincount(np.asarray([-1])), ArgumentError, "bincount: element -1"),
+        (lambda: nnp.select([X], []), ArgumentError, "select: 1 conditions go with 0"),
+        (lambda: nnp.lexsort([]), ArgumentError, "lexsort: there is no key"),
+    ],
+)
+def test_a_mistake_is_answered_with_the_functions_name(call, kind, message):
+    with pytest.raises(kind, match=message):
+        call()

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nnc.numpy as nnp
+from nnc.errors import ArgumentError, ShapeError
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(3, 4, 5))
+HOLES = np.where(RNG.random(X.shape) < 0.3, np.nan, X)
+N = RNG.integers(0, 9, (3, 4, 5))
+
+
+@pytest.mark.parametrize("axis", [None, 0, -1, (0, 2)])
+@pytest.mark.parametrize("method", ["linear", "lower", "higher", "nearest", "midpoint"])
+def test_quantiles_agree_with_numpy(axis, method, same):
+    q = [0.0, 0.3, 1.0]
+    for x in (X, HOLES):
+        for keepdims in (False, True):
+            want = np.quantile(x, q, axis=axis, method=method, keepdims=keepdims)
+            same(nnp.quantile(x, q, axis, method=method, keepdims=keepdims), want)
+    with np.errstate(all="ignore"):
+        same(nnp.nanquantile(HOLES, 0.3, axis, method=method), np.nanquantile(HOLES, 0.3, axis, method=method))
+
+
+def test_medians_and_percentiles_agree_with_numpy(same):
+    same(nnp.median(X, 1), np.median(X, 1))
+    same(nnp.median(N), np.median(N))
+    same(nnp.percentile(X, [10, 90], 0), np.percentile(X, [10, 90], 0))
+    same(nnp.nanmedian(HOLES, 1), np.nanmedian(HOLES, 1))
+    same(nnp.nanpercentile(HOLES, 25), np.nanpercentile(HOLES, 25))
+    assert np.isnan(np.asarray(nnp.nanmedian(np.full(3, np.nan))))
+    same(nnp.median(np.array([1.0, np.inf, np.inf])), np.median(np.array([1.0, np.inf, np.inf])))
+
+
+@pytest.mark.parametrize("name", ["nansum", "nanprod", "nanmean", "nanvar", "nanstd", "nanmax", "nanmin"])
+@pytest.mark.parametrize("axis", [None, 1, (0, 2)])
+def test_reductions_without_nan_agree_with_numpy(name, axis, same):
+    for x in (HOLES, N):
+        same(getattr(nnp, name)(x, axis, keepdims=True), getattr(np, name)(x, axis, keepdims=True), 1e-10)
+
+
+def test_places_and_running_values_without_nan_agree_with_numpy(same):
+    same(nnp.nanargmax(HOLES, 1), np.nanargmax(HOLES, 1))
+    same(nnp.nanargmin(HOLES), np.nanargmin(HOLES))
+    same(nnp.nancumsum(HOLES, 1), np.nancumsum(HOLES, 1))
+    same(nnp.nancumprod(HOLES), np.nancumprod(HOLES))
+    assert np.isnan(np.asarray(nnp.nanmax(np.full(2, np.nan))))
+
+
+def test_averages_agree_with_numpy(same):
+    same(nnp.average(X, 1), np.average(X, 1))
+    same(nnp.average(X, 1, weights=[1, 2, 3, 4]), np.average(X, 1, weights=[1, 2, 3, 4]))
+    same(nnp.average(X, weights=N + 1.0), np.average(X, weights=N + 1.0))
+    w = N[:, 0] + 1.0
+    same(nnp.average(X, (2, 0), weights=w.T, returned=True), np.average(X, (2, 0), weights=w.T, returned=True))
+
+
+def test_covariances_agree_with_numpy(same):
+    a, b = X[0], X[1]
+    same(nnp.cov(a), np.cov(a))
+    same(nnp.cov(a, b, rowvar=False, bias=True), np.cov(a, b, rowvar=False, bias=True))
+    same(nnp.cov(a[0]), np.cov(a[0]))
+    same(nnp.cov(a + 1j * b), np.cov(a + 1j * b))
+    same(nnp.corrcoef(a, b), np.corrcoef(a, b))
+
+
+def test_histograms_agree_with_numpy(same):
+    x = N.ravel()
+    same(nnp.histogram(X, 7), np.histogram(X, 7), 1e-6)
+    same(nnp.histogram(X, 5, range=(-1.0, 1.0), density=True), np.histogram(X, 5, range=(-1.0, 1.0), density=True), 1e-6)
+    same(nnp.histogram(x, [0, 2, 9])[0], np.histogram(x, [0, 2, 9])[0])
+    same(nnp.histogram(x, [0, 2, 9], weights=X.ravel())[0], np.histogram(x, [0, 2, 9], weights=X.ravel())[0])
+    same(nnp.histogram(np.ones(3))[0], np.histogram(np.ones(3))[0])
+
+
+def test_curves_and_products_agree_with_numpy(same):
+    xs, points = np.linspace(-1, 5, 13), np.array([0.0, 1.0, 3.0])
+    values = np.array([1.0, -1.0, 2.0])
+    same(nnp.interp(xs, points, values), np.interp(xs, points, values))
+    same(nnp.interp(xs, points, values, left=-9, right=9), np.interp(xs, points, values, left=-9, right=9))
+    same(nnp.interp(xs, points[:1], values[:1]), np.interp(xs, points[:1], values[:1]))
+    same(nnp.trapezoid(X, dx=0.5), np.trapezoid(X, dx=0.5))
+    same(nnp.trapezoid(X, np.arange(4.0) ** 2, axis=1), np.trapezoid(X, np.arange(4.0) ** 2, axis=1))
+    same(nnp.polyval(values, X), np.polyval(values, X))
+    same(nnp.cross(X[..., :3], X[..., 1:4]), np.cross(X[..., :3], X[..., 1:4]))
+    same(nnp.cross(X, X[::-1], axis=0), np.cross(X, X[::-1], axis=0))
+    same(nnp.kron(X[0], N[1]), np.kron(X[0], N[1]))
+    same(nnp.kron(X[0, 0], N[1]), np.kron(X[0, 0], N[1]))
+
+
+@given(st.lists(st.floats(-100, 100), min_size=1, max_size=9), st.floats(0, 1))
+def test_a_quantile_lies_between_the_extremes(xs, q):
+    x = np.asarray(xs)
+    assert x.min() - 1e-9 <= float(nnp.quantile(x, q)) <= x.max() + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda: nnp.quantile(X, 1.5), ArgumentError, "quantile: q lies outside"),
+        (lambda: nnp.quantile(X, 0.5, method="cubic"), ArgumentError, "quantile: there is no method"),
+        (lambda: nnp.median(X[:0]), ShapeError, "median: it has no value"),
+        (lambda: nnp.average(X, weights=[1, 2]), ShapeError, "average: the weights"),
+        (lambda: nnp.cov(X), ShapeError, "cov: there are more than two axes"),
+        (lambda: nnp.interp(X, X, X), ShapeError, "interp: xp and fp must be vectors"),
+        (lambda: nnp.cross(X, X), ShapeError, "cross: axis -1 must have size 3"),
+    ],
+)
+def test_a_mistake_is_answered_with_the_functions_name(call, kind, message):
+    with pytest.raises(kind, match=message):
+        call()
