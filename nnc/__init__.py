@@ -1,12 +1,12 @@
 """nnc: pure functions over pytrees, traced into graphs, transformed, planned and compiled."""
 
-from nnc import debug, errors, graph, numpy, optim, testing, tree
+from nnc import debug, errors, graph, io, nn, numpy, optim, random, testing, tree
 from nnc.array import Array, asarray
 from nnc.commands.indexing import dynamic_slice, dynamic_update_slice
 from nnc.devices import devices
 from nnc.jit import compile
 from nnc.trace.custom import custom_jvp, custom_vjp
-from nnc.trace.differentiate import grad, hvp, jvp, linear_transpose, linearize, value_and_grad, vjp
+from nnc.trace.differentiate import grad, hvp, jvp, linear_transpose, linearize, stop_gradient, value_and_grad, vjp
 from nnc.trace.jacobian import hessian, jacfwd, jacrev
 from nnc.trace.specs import ShapeDtypeStruct, eval_shape, make_graph
 from nnc.trace.subgraphs import checkpoint
@@ -32,14 +32,18 @@ __all__ = [
     "graph",
     "hessian",
     "hvp",
+    "io",
     "jacfwd",
     "jacrev",
     "jvp",
     "linear_transpose",
     "linearize",
     "make_graph",
+    "nn",
     "numpy",
     "optim",
+    "random",
+    "stop_gradient",
     "testing",
     "tree",
     "value_and_grad",

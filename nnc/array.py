@@ -12,7 +12,7 @@ from nnc import dtypes
 from nnc.commands import elementwise as ew
 from nnc.commands.contract import matmul
 from nnc.commands.indexing import AtIndexer, getitem
-from nnc.commands.promote import apply, as_operand, astype
+from nnc.commands.promote import apply, as_operand, astype, to_dtype
 from nnc.commands.shape import transpose
 from nnc.errors import ArgumentTypeError, DTypeError, TraceError, UnsupportedError, user_error
 from nnc.graph import Command, TensorSpec, spec_of
@@ -390,7 +390,7 @@ def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | Non
             UnsupportedError, "asarray", f"there is no device {device!r}.", fix="use one of nnc.devices()."
         )
     x = as_operand(obj, "asarray", "obj")
-    wanted = None if dtype is None else _wanted_dtype(dtype)
+    wanted = None if dtype is None else to_dtype(dtype, "asarray")
     if hasattr(x, "spec") and not isinstance(x, Array):
         return x if wanted is None or x.spec.dtype == wanted else ew.convert(x, dtype=wanted)
     if isinstance(x, Array) and (wanted is None or wanted == x.dtype) and not copy:
@@ -410,13 +410,6 @@ def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | Non
     elif copy:
         data = np.array(data)
     return Array(data)
-
-
-def _wanted_dtype(dtype: Any) -> dtypes.DType:
-    try:
-        return dtypes.as_dtype(dtype)
-    except TypeError as error:
-        raise user_error(DTypeError, "asarray", f"{error}.", fix="use a dtype of nnc.numpy, such as nnp.float32.") from None
 
 
 def as_value(x: Any) -> Any:

@@ -6,6 +6,7 @@ and coroutines never see each other's traces.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,13 +20,13 @@ from nnc.source import SourceLine
 class Context:
     """What is going on around the command that runs now.
 
-    `staging` is the innermost trace that records every command (none when running eagerly), `depth` the number of levels
-    handed out to nested traces, `source` the user's line on whose behalf a rule runs (a derivative points at the line that
+    `staging` is the innermost trace that records every command (none when running eagerly), `level` that of
+    the innermost trace (0: none), `source` the user's line on whose behalf a rule runs (a derivative points at the line that
     was differentiated), `activity` what the user asked for, outermost first, as in "tracing loss for grad".
     """
 
     staging: Any = None
-    depth: int = 0
+    level: int = 0
     source: SourceLine | None = None
     activity: tuple[str, ...] = ()
 
@@ -33,6 +34,12 @@ class Context:
 _CONTEXT: ContextVar[Context] = ContextVar("nnc", default=Context())  # noqa: B039  (frozen, so sharing it is safe)
 
 get_context = _CONTEXT.get
+_LEVELS = itertools.count(1)
+
+
+def new_level() -> int:
+    """A level above those of all traces so far. What is traced later is nested deeper, also where another thread traces it."""
+    return next(_LEVELS)
 
 
 @contextmanager

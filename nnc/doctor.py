@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from nnc.devices import devices as usable_devices
+
 REQUIRED = ("nnc", "numpy", "ml_dtypes", "optree", "safetensors")
 OPTIONAL = {
     "llvmlite": ("llvmlite",),
@@ -130,8 +132,8 @@ def libgomp(name: str = "libgomp.so.1") -> str:
 
 
 def devices(nvidia: Path) -> dict[str, str]:
-    """The CPU, and the NVIDIA GPUs whose driver is loaded; `nvidia` is the driver's folder, which may be missing."""
-    found = {"cpu": "used by nnc"}
+    """The devices that nnc can use, and the NVIDIA GPUs whose driver is loaded; `nvidia` is the driver's folder, if any."""
+    found = dict.fromkeys(usable_devices(), "usable")
     try:
         cards = sorted(nvidia.iterdir())
     except OSError:
@@ -139,9 +141,8 @@ def devices(nvidia: Path) -> dict[str, str]:
     for i, card in enumerate(cards):
         rows = [line.partition(":") for line in read_text(card / "information").splitlines()]
         model = next(iter(_values(rows, "Model")), "unknown model")
-        found[f"gpu {i}"] = (
-            f"{model} (pip install 'nnc[gpu]' to use it)" if version_of(*OPTIONAL["cupy"]) == ABSENT else model
-        )
+        missing = version_of(*OPTIONAL["cupy"]) == ABSENT
+        found[f"gpu {i}"] = f"{model} (pip install 'nnc[gpu]' to use it)" if missing else model
     return found
 
 

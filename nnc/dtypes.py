@@ -28,6 +28,8 @@ COMPLEX = (complex64, complex128)
 ALL = (bool_, *SIGNED, *UNSIGNED, *FLOATS, *COMPLEX)
 BY_NAME = {dtype.name: dtype for dtype in ALL}
 
+TAPE = np.dtype(object)  # of the tapes that loops of unknown length write: inside nnc only, no array of a user has it
+
 DEFAULT_FLOAT, DEFAULT_INT, DEFAULT_COMPLEX = float32, int64, complex64
 
 _KINDS = {
@@ -60,7 +62,7 @@ def as_dtype(value: Any) -> DType:
 
 
 def is_known(dtype: DType) -> bool:
-    """Whether nnc has this dtype."""
+    """Whether arrays can have this dtype."""
     return dtype in _KINDS
 
 
@@ -86,7 +88,7 @@ def is_complex(dtype: DType) -> bool:
 
 def is_inexact(dtype: DType) -> bool:
     """Whether `dtype` is real or complex floating-point, that is, differentiable."""
-    return _KINDS[dtype] >= 2
+    return dtype == TAPE or _KINDS[dtype] >= 2
 
 
 def real_dtype(dtype: DType) -> DType:

@@ -95,6 +95,8 @@ def compile(
             "autotune=True: there is only one backend to choose from.",
             fix="drop autotune.",
         )
+    if max_traces is not None and (not isinstance(max_traces, int) or max_traces < 1):
+        raise user_error(ArgumentError, "nnc.compile", f"max_traces is {max_traces!r}.", fix="give a number of 1 or more.")
     options = Options.from_environment().update(streams=streams)
     if memory_budget is not None:
         options = options.update(memory_budget=parse_bytes(memory_budget))
@@ -151,8 +153,14 @@ def _resolve(
     role: str, fun: Fun, parameters: list[str] | None, nums: Numbers, names: Names
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Positions and names, each completed by the other."""
-    positions = (nums,) if isinstance(nums, int) else tuple(nums or ())
-    keywords = (names,) if isinstance(names, str) else tuple(names or ())
+    positions = tuple(nums) if isinstance(nums, (tuple, list)) else () if nums is None else (nums,)
+    keywords = tuple(names) if isinstance(names, (tuple, list)) else () if names is None else (names,)
+    wrong = [i for i in positions if not isinstance(i, int)] + [name for name in keywords if not isinstance(name, str)]
+    if wrong:
+        raise user_error(
+            ArgumentTypeError, "nnc.compile", f"{role}_argnums holds ints and {role}_argnames strings, not {wrong[0]!r}.",
+            fix="name arguments by position in argnums, by name in argnames.",
+        )  # fmt: skip
     if parameters is None:
         return positions, keywords
     for i in positions:

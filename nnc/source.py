@@ -55,7 +55,8 @@ def user_source() -> SourceLine | None:
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if not is_internal(code.co_filename):
+        generated = code.co_filename == "<string>" and frame.f_globals.get("__name__", "").startswith("nnc.")
+        if not generated and not is_internal(code.co_filename):
             return SourceLine(code.co_filename, frame.f_lineno, code.co_qualname)
         frame = frame.f_back  # type: ignore[assignment]
     return None

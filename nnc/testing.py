@@ -11,9 +11,17 @@ from nnc import dtypes, tree
 from nnc.array import Array, as_value
 from nnc.commands.promote import dtype_of
 from nnc.trace.differentiate import jvp, vjp
+from nnc.trace.flat import FlatTree
 
 Fun = Callable[..., Any]
 NDArray = np.ndarray[Any, Any]
+
+_ACCURACY = {  # the step, and the bound that rounding and the step allow together
+    dtypes.float64: (1e-5, 1e-6),
+    dtypes.float32: (1e-2, 2e-2),
+    dtypes.float16: (0.125, 4e-2),
+    dtypes.bfloat16: (0.25, 1.5e-1),
+}
 
 
 def check_grads(
@@ -29,7 +37,7 @@ def check_grads(
 ) -> None:
     """Compares derivatives of `f` at `args` with central differences along random directions.
 
-    Args:     f: function of pytrees of floats. args: tuple of arguments; give float64 for tight bounds. order: how many
+    Args:     f: function of pytrees; integers and leaves that are no numbers stay as they are. args: tuple of arguments; give float64 for tight bounds. order: how many
               derivatives to check; for the second, derivatives of the derivative are compared, and so on. modes: "fwd", "rev".
               eps: step. atol, rtol: bounds; the defaults fit the dtype (1e-6 relative in float64). seed: of the directions.
     Raises:   AssertionError: a derivative is wrong; the message says which, and by how much. ValueError: unknown mode.
@@ -40,12 +48,10 @@ def check_grads(
     if not set(modes) <= {"fwd", "rev"}:
         raise ValueError(f'modes are "fwd" and "rev", not {modes!r}')
     rng = np.random.default_rng(seed)
-    wide = all(dtype_of(x) in (dtypes.float64, dtypes.complex128) for x in tree.leaves(tuple(args)) if _moves(x))
-    eps = eps if eps is not None else (1e-5 if wide else 1e-2)
-    bounds = {
-        "atol": atol if atol is not None else (1e-6 if wide else 2e-2),
-        "rtol": rtol if rtol is not None else (1e-6 if wide else 2e-2),
-    }
+    moving = {dtypes.real_dtype(dtype_of(x)) for x in tree.leaves(tuple(args)) if _moves(x)}
+    step, bound = max((_ACCURACY[dtype] for dtype in moving), default=_ACCURACY[dtypes.float64])
+    eps = step if eps is None else eps
+    bounds = {"atol": bound if atol is None else atol, "rtol": bound if rtol is None else rtol}
     _check(f, tuple(args), order, tuple(modes), eps, bounds, rng, "derivative 1")
 
 
@@ -80,6 +86,8 @@ def _moves(x: Any) -> bool:
 
 
 def _random(x: Any, rng: np.random.Generator) -> Any:
+    if not tree.is_array(x):
+        return x
     value = as_value(x)
     if not dtypes.is_inexact(value.dtype):
         return Array(np.zeros(value.shape, value.dtype))
@@ -94,9 +102,11 @@ def central_difference(f: Fun, args: tuple[Any, ...], direction: tuple[Any, ...]
 
     def at(step: float) -> Any:
         moved = tree.map(lambda x, t: _step(x, t, step), args, direction)
-        return tree.map(lambda y: np.asarray(as_value(y).concrete("check_grads")), f(*moved))
+        return tree.map(lambda y: np.asarray(as_value(y).concrete("check_grads")) if tree.is_array(y) else y, f(*moved))
 
-    def combine(a: NDArray, b: NDArray, c: NDArray, d: NDArray) -> Any:
+    def combine(a: Any, b: Any, c: Any, d: Any) -> Any:
+        if not tree.is_array(a):
+            return a
         if a.dtype.kind in "biu":
             return np.zeros(a.shape)
         wide = [x.astype(np.complex128 if x.dtype.kind == "c" else np.float64) for x in (a, b, c, d)]
@@ -106,16 +116,16 @@ def central_difference(f: Fun, args: tuple[Any, ...], direction: tuple[Any, ...]
 
 
 def _step(x: Any, t: Any, step: float) -> Any:
-    value = as_value(x)
-    if not dtypes.is_inexact(value.dtype):
+    if not _moves(x):
         return x
+    value = as_value(x)
     return Array(np.asarray(value.concrete("x") + value.dtype.type(step) * t.concrete("t")))
 
 
 def inner_product(a: Any, b: Any) -> float:
     """The real inner product of two trees, in float64; JAX's convention: no conjugate."""
     total = 0.0
-    for x, y in zip(tree.leaves(a), tree.leaves(b), strict=True):
+    for x, y in zip(FlatTree(a).dynamic, FlatTree(b).dynamic, strict=True):
         u, v = np.asarray(as_value(x).concrete("x")), np.asarray(as_value(y).concrete("y"))
         wide = np.complex128 if "c" in (u.dtype.kind, v.dtype.kind) else np.float64
         total += float(np.real(np.sum(u.astype(wide) * v.astype(wide))))
@@ -123,7 +133,7 @@ def inner_product(a: Any, b: Any) -> float:
 
 
 def _compare(name: str, found: Any, expected: Any, bounds: dict[str, float]) -> None:
-    for i, (x, y) in enumerate(zip(tree.leaves(found), tree.leaves(expected), strict=True)):
+    for i, (x, y) in enumerate(zip(FlatTree(found).dynamic, FlatTree(expected).dynamic, strict=True)):
         value = np.asarray(as_value(x).concrete("tangent"))
         value = value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
         scale = 1 + np.max(np.abs(y), initial=0.0)

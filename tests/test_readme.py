@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent
 def test_ci_runs_exactly_the_test_command_of_the_readme() -> None:
     commands = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("python3 -m venv")]
     assert len(commands) == 2
-    assert commands[1] in (ROOT / ".ci" / "run").read_text().splitlines()
+    assert commands[1] in [line.strip() for line in (ROOT / ".ci" / "run").read_text().splitlines()]
 
 
 def test_files_that_the_documents_name_exist() -> None:

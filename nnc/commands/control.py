@@ -41,7 +41,7 @@ def _register(name: str) -> Command:
     return register(name, None, None, infer=_infer(name), reference=_reference, inlines=True)
 
 
-call = _register("call")  # graphs: (function,)
+call = _register("call")  # graphs: (function,); barrier=True: it recomputes on purpose what exists already
 checkpoint = _register("checkpoint")  # graphs: (function,); reverse mode recomputes it
 custom_jvp = _register("custom_jvp")  # rule: (primals, tangents) -> (outputs, tangents)
 custom_vjp = _register("custom_vjp")  # rule: likewise, with tangents that only transpose

@@ -19,6 +19,7 @@ from nnc.commands.rules import (
     InPlace,
     Linear,
     Tangents,
+    TransposeRule,
     Value,
     add_tangents,
     batch_elementwise,
@@ -93,7 +94,9 @@ def elementwise(
     )
 
 
-def _from_partials(partials: Sequence[Partial | None], product: str) -> Derivative:
+def _from_partials(
+    partials: Sequence[Partial | None], product: str, transpose: TransposeRule | None = None
+) -> Derivative:
     def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
         total: Value | None = None
         for partial, t in zip(partials, tangents, strict=True):
@@ -101,7 +104,7 @@ def _from_partials(partials: Sequence[Partial | None], product: str) -> Derivati
                 total = add_tangents(total, _PRODUCTS[product](t, partial(*primals, outputs[0])))
         return (total,)
 
-    return Derivative(jvp)
+    return Derivative(jvp, transpose)
 
 
 def _linear_partials(*signs: int) -> Derivative:
@@ -150,15 +153,15 @@ _PRODUCTS = {"mul": mul, "safe_mul": safe_mul}
 
 div: Command = elementwise(
     "div", np.true_divide, "x / y", arity=2, accepts=INEXACT,
-    derivative=Derivative(
-        lambda primals, tangents, outputs: _DIV_PARTIALS.jvp(primals, tangents, outputs),
-        lambda cotangents, operands: _div_transpose(cotangents, operands),
+    derivative=_from_partials(
+        (lambda x, y, out: reciprocal(y), lambda x, y, out: -out / y),
+        "safe_mul",
+        transpose=lambda cotangents, operands: _div_transpose(cotangents, operands),
     ),
 )  # fmt: skip
 reciprocal: Command = elementwise(
     "reciprocal", np.reciprocal, "1 / x", accepts=INEXACT, partials=(lambda x, out: -(out * out),), singular=True
 )
-_DIV_PARTIALS = _from_partials((lambda x, y, out: reciprocal(y), lambda x, y, out: -out / y), "safe_mul")
 
 
 def _div_transpose(cotangents: Cotangents, operands: tuple[Value | Linear, ...]) -> Tangents:
@@ -528,7 +531,7 @@ copy: Command = elementwise("copy", np.array, "x", accepts=ANY, derivative=_line
 
 
 def _full_infer(*, shape: tuple[int, ...], dtype: Any, value: Any) -> TensorSpec:
-    return TensorSpec(shape, dtypes.as_dtype(dtype))
+    return TensorSpec(shape, dtype if dtype == dtypes.TAPE else dtypes.as_dtype(dtype))
 
 
 _full: Command = register(

@@ -101,10 +101,13 @@ def _locate(
     """
     place = np.zeros(indices[0].shape, np.int64)
     for axis in range(batch):
-        place = place * shape[axis] + np.arange(shape[axis]).reshape([-1 if a == axis else 1 for a in range(place.ndim)])
+        place = place * shape[axis] + np.arange(shape[axis]).reshape(
+            [-1 if a == axis else 1 for a in range(place.ndim)]
+        )
     inside: NDArray | None = None
     for index, axis in zip(indices, axes, strict=True):
         size = shape[axis]
+        index = index if index.dtype == np.uint64 else index.astype(np.int64, copy=False)
         ok = (index >= 0) & (index < size)
         if not ok.all():
             if mode == "error" or (mode in ("clip", "wrap") and size == 0):
@@ -143,7 +146,13 @@ def fill_value(dtype: dtypes.DType) -> Any:
 
 def _gather_reference(x: NDArray, *indices: NDArray, axes: Shape, batch: int, mode: str) -> NDArray:
     shape = _check_indices(
-        "gather", TensorSpec(x.shape, x.dtype), [TensorSpec(i.shape, i.dtype) for i in indices], axes, batch, mode, GATHER_MODES
+        "gather",
+        TensorSpec(x.shape, x.dtype),
+        [TensorSpec(i.shape, i.dtype) for i in indices],
+        axes,
+        batch,
+        mode,
+        GATHER_MODES,
     )
     place, inside = _locate("gather", x.shape, indices, axes, batch, mode)
     rows = _flat(x, axes, batch)
@@ -271,7 +280,13 @@ def _scatter_infer(
 
 
 def _scatter_jvp(
-    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, op: str, unique: bool = False, **params: Any
+    primals: tuple[Value, ...],
+    tangents: Tangents,
+    outputs: tuple[Value, ...],
+    *,
+    op: str,
+    unique: bool = False,
+    **params: Any,
 ) -> Tangents:
     x, updates, *indices = primals
     if tangents[0] is None and tangents[1] is None:
@@ -284,7 +299,8 @@ def _scatter_jvp(
         return (_scatter_mul_tangent(primals, t, t_updates, unique, params),)
     out = outputs[0]
     # min, max: the elements that equal the result share its tangent equally
-    zero, add_up = zeros(out.spec), {"op": "add", "unique": unique, **params}
+    zero = zeros(out.spec)
+    add_up: dict[str, Any] = {"op": "add", "unique": unique, **params}
     kept = convert(equal(x, out), dtype=x.spec.dtype)
     won = convert(equal(updates, gather(out, *indices, **params)), dtype=x.spec.dtype)
     count = add(kept, scatter(zero, won, *indices, **add_up))
@@ -292,7 +308,9 @@ def _scatter_jvp(
     return (mul(total, reciprocal(count)),)
 
 
-def _scatter_mul_tangent(primals: tuple[Value, ...], t: Value, t_updates: Value, unique: bool, params: dict[str, Any]) -> Value:
+def _scatter_mul_tangent(
+    primals: tuple[Value, ...], t: Value, t_updates: Value, unique: bool, params: dict[str, Any]
+) -> Value:
     """t · Π updates + x · d(Π updates); both are made without division, so zeros are no trouble."""
     x, updates, *indices = primals
     if _is_unique(x.spec, indices, unique, params):
@@ -307,7 +325,7 @@ def _scatter_mul_tangent(primals: tuple[Value, ...], t: Value, t_updates: Value,
     cells = math.prod(x.spec.shape[axis] for axis in order[: batch + len(axes)])
     width = x.spec.size // cells if cells else math.prod(x.spec.shape[axis] for axis in order[batch + len(axes) :])
     flat = reshape(places, shape=(count,))
-    one_axis = {"axes": (0,), "batch": 0, "mode": "error"}
+    one_axis: dict[str, Any] = {"axes": (0,), "batch": 0, "mode": "error"}
     rank = get_command("argsort")(flat, axis=0, descending=False, stable=True)
     at = gather(flat, rank, **one_axis)
     p = gather(reshape(updates, shape=(count, width)), rank, **one_axis)
@@ -547,12 +565,16 @@ def _dynamic_update_batch(size: int, operands: tuple[Value, ...], batched: tuple
     fixed = tuple(axis for axis in range(1, x.spec.ndim) if axis not in varying)
     region = x
     if fixed:
-        sizes = tuple(m if axis in varying else n for axis, (n, m) in enumerate(zip(update.spec.shape, x.spec.shape, strict=True)))
+        sizes = tuple(
+            m if axis in varying else n for axis, (n, m) in enumerate(zip(update.spec.shape, x.spec.shape, strict=True))
+        )
         region = dynamic_slice(x, *common, sizes=sizes, mode=mode)
     box = (size, *(update.spec.shape[axis] for axis in varying))
     indices = [
         broadcast_to(
-            _row_indices(starts[axis - 1], update.spec.shape[axis], x.spec.shape[axis], mode), shape=box, axes=(0, k + 1)
+            _row_indices(starts[axis - 1], update.spec.shape[axis], x.spec.shape[axis], mode),
+            shape=box,
+            axes=(0, k + 1),
         )
         for k, axis in enumerate(varying)
     ]

@@ -1,21 +1,16 @@
-"""NumPy's index expressions, in terms of commands: `x[index]`, `x.at[index].set(...)`, take, dynamic slices.
-
-An index becomes a plan: a box of x (slices and numbers; read by view commands alone), and the arrays that pick positions
-of some of the box's axes (read by one gather, written by one scatter).
-"""
+"""What users index with: `x[index]`, `x.at[index].set(...)`, take, dynamic slices, in terms of commands."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import EllipsisType
 from typing import Any
 
 import numpy as np
 
 from nnc import dtypes
-from nnc.commands.elementwise import add, copy, div, full, full_like, less, maximum, minimum, mul, neg, select
+from nnc.commands.elementwise import add, copy, div, full, maximum, minimum, mul, neg, select
 from nnc.commands.index import (
     GATHER_MODES,
     SCATTER_MODES,
@@ -28,284 +23,21 @@ from nnc.commands.index import (
 )
 from nnc.commands.index import dynamic_slice as dynamic_slice_command
 from nnc.commands.index import dynamic_update_slice as dynamic_update_slice_command
+from nnc.commands.index_plan import IndexingError, Picked, Plan, bad_type, from_front, make_plan, read_entry
 from nnc.commands.promote import Operand, as_operand, astype, broadcast_to_shape, dtype_of, is_weak
 from nnc.commands.rules import Value, check_axis
 from nnc.commands.shape import flip, reshape, slice_, transpose
-from nnc.context import get_context
 from nnc.errors import (
     ArgumentError,
     ArgumentTypeError,
     DTypeError,
-    NncError,
     OutOfBoundsError,
     ShapeError,
-    TraceError,
     user_error,
 )
 from nnc.graph import TensorSpec, spec_of
 
 Shape = tuple[int, ...]
-NDArray = np.ndarray[Any, Any]
-
-
-class IndexingError(NncError, IndexError):
-    """An index has a type, a shape or a number of parts that indexing does not take."""
-
-
-# -- reading an index expression ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Mask:
-    """A boolean index; it stands for as many axes as it has."""
-
-    values: NDArray
-
-
-@dataclass(frozen=True, slots=True)
-class _Picked:
-    """An integer array (or a 0-d tracer) that indexes one axis."""
-
-    values: Value
-
-
-_Entry = int | slice | None | EllipsisType | _Mask | _Picked
-
-
-def _read_entry(entry: Any, where: str) -> _Entry:
-    """One part of an index, sorted by what it means; numbers that are known are ints."""
-    if entry is None or entry is Ellipsis or isinstance(entry, slice):
-        return entry
-    if isinstance(entry, (bool, np.bool_)):
-        return _Mask(np.asarray(entry))
-    if isinstance(entry, (int, np.integer)):
-        return int(entry)
-    if isinstance(entry, (list, tuple)):
-        array = as_operand(entry, where, "index")
-        entry = np.asarray(array, np.int64) if isinstance(array, np.ndarray) and not array.size else array
-    elif not hasattr(entry, "spec") and not isinstance(entry, np.ndarray) and hasattr(entry, "__index__"):
-        return operator.index(entry)
-    elif isinstance(entry, (float, complex, str, bytes)) or not (hasattr(entry, "spec") or hasattr(entry, "__array__")):
-        raise _bad_type(where, f"{entry!r} ({type(entry).__name__})")
-    else:
-        entry = as_operand(entry, where, "index")
-    return _read_array(entry, where)
-
-
-def _bad_type(where: str, what: str) -> IndexingError:
-    return user_error(
-        IndexingError, where, f"{what} is no index.",
-        fix="index with integers, slices, None, ..., integer arrays or boolean masks; convert floats with x.astype(int).",
-    )  # fmt: skip
-
-
-def _read_array(entry: Value, where: str) -> _Entry:
-    spec = spec_of(entry)
-    if dtypes.is_bool(spec.dtype):
-        return _Mask(_known_mask(entry, where))
-    if not dtypes.is_integer(spec.dtype):
-        raise _bad_type(where, f"an array {spec}")
-    if hasattr(entry, "spec") and get_context().staging is None and getattr(entry, "owner", None) is None:
-        entry = np.asarray(entry)  # nobody traces: the values are at hand
-    if isinstance(entry, (np.ndarray, np.generic)) and spec.shape == ():
-        return int(entry)
-    return _Picked(entry)
-
-
-def _known_mask(mask: Value, where: str) -> NDArray:
-    try:
-        return np.asarray(mask)
-    except TraceError as error:
-        raise user_error(
-            TraceError, where, "a boolean mask that is being traced has no values yet, so the result's shape is unknown.",
-            operands={"mask": spec_of(mask)},
-            fix="use nnp.where(mask, x, 0) or x.at[mask].set(number), which keep the shape, or nnp.nonzero(mask, size=n).",
-        ) from error  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """An index of an array of shape `whole`.
-
-    `start`, `limit`, `stride` is the box that is read and `flips` its axes that are reversed; `shape` is that box without the
-    axes that a number picks and with new axes: the view. `arrays`, of one shape, index `axes` of the view; in the result
-    their axes stand before the axis `at` of the view's others.
-    """
-
-    whole: Shape
-    start: Shape
-    limit: Shape
-    stride: Shape
-    flips: Shape
-    shape: Shape
-    axes: Shape
-    arrays: tuple[Value, ...]
-    at: int
-
-    @property
-    def box(self) -> Shape:
-        """Shape of what is read, before axes are dropped and added."""
-        return tuple(-(-(b - a) // s) for a, b, s in zip(self.start, self.limit, self.stride, strict=True))
-
-    @property
-    def picked(self) -> Shape:
-        """Shape of the index arrays."""
-        return np.shape(self.arrays[0]) if self.arrays else ()
-
-    @property
-    def rest(self) -> Shape:
-        """Sizes of the view's axes that no array indexes."""
-        return tuple(n for axis, n in enumerate(self.shape) if axis not in self.axes)
-
-    @property
-    def result(self) -> Shape:
-        """Shape of what the index selects."""
-        return (*self.rest[: self.at], *self.picked, *self.rest[self.at :])
-
-
-def _expand(spec: TensorSpec, index: Any, where: str) -> list[_Entry]:
-    """The parts of an index, with `...` replaced by whole slices."""
-    entries = [_read_entry(entry, where) for entry in (index if isinstance(index, tuple) else (index,))]
-    used = sum(_axes_of(entry) for entry in entries)
-    dots = [i for i, entry in enumerate(entries) if entry is Ellipsis]
-    if len(dots) > 1:
-        raise user_error(IndexingError, where, "an index may have one `...` only.", fix="write the other axes as `:`.")
-    if used > spec.ndim:
-        raise user_error(
-            IndexingError, where, f"{used} indices for an array of {spec.ndim} axes.", operands={"x": spec},
-            fix="give at most one index for each axis; None adds an axis.",
-        )  # fmt: skip
-    missing: list[_Entry] = [slice(None)] * (spec.ndim - used)
-    if not dots:
-        return entries + missing
-    # An empty `...` still separates the arrays on its two sides
-    return entries[: dots[0]] + (missing or [Ellipsis]) + entries[dots[0] + 1 :]
-
-
-def _axes_of(entry: _Entry) -> int:
-    return 0 if entry is None or entry is Ellipsis else entry.values.ndim if isinstance(entry, _Mask) else 1
-
-
-def _make_plan(spec: TensorSpec, index: Any, mode: str, where: str) -> _Plan:
-    start: list[int] = []
-    limit: list[int] = []
-    stride: list[int] = []
-    flips: list[int] = []
-    shape: list[int] = []
-    axes: list[int] = []
-    arrays: list[Value] = []
-    advanced: list[int] = []  # positions, in the index, of numbers and arrays
-    at: int | None = None
-    for position, entry in enumerate(_expand(spec, index, where)):
-        axis = len(start)
-        if isinstance(entry, int):
-            number = _resolve(entry, spec.shape[axis], axis, mode, where)
-            entry = _Picked(np.asarray(entry)) if number is None else number
-        if isinstance(entry, (int, _Mask, _Picked)):
-            at = len(shape) - len(axes) if at is None else at
-            advanced.append(position)
-        if entry is None:
-            shape.append(1)
-        elif isinstance(entry, (int, slice)):
-            a, b, step = (entry, entry + 1, 1) if isinstance(entry, int) else _resolve_slice(entry, spec.shape[axis], where)
-            start.append(a), limit.append(b), stride.append(abs(step))
-            flips += [axis] if step < 0 else []
-            shape += [] if isinstance(entry, int) else [-(-(b - a) // abs(step))]
-        elif isinstance(entry, (_Mask, _Picked)):
-            parts = _mask_positions(entry.values, spec, axis, where) if isinstance(entry, _Mask) else (entry.values,)
-            if isinstance(entry, _Mask) and not entry.values.ndim:  # picks all or nothing of a new axis
-                axes.append(len(shape)), shape.append(1), arrays.append(parts[0])
-                continue
-            for part in parts:
-                axes.append(len(shape))
-                arrays.append(_from_front(part, spec.shape[len(start)], len(start), mode, where))
-                shape.append(spec.shape[len(start)])
-                start.append(0), limit.append(spec.shape[len(start) - 1]), stride.append(1)
-    if at is None or advanced != list(range(advanced[0], advanced[-1] + 1)):
-        at = 0  # arrays that stand apart: their axes come first
-    return _Plan(
-        spec.shape, tuple(start), tuple(limit), tuple(stride), tuple(flips), tuple(shape), tuple(axes), _common(arrays, where), at
-    )  # fmt: skip
-
-
-def _resolve(number: int, size: int, axis: int, mode: str, where: str) -> int | None:
-    """A known number, counted from the front and within the axis; None where `mode` drops or fills it."""
-    found = number + size if number < 0 else number
-    if 0 <= found < size:
-        return found
-    if mode == "error" or (mode in ("clip", "wrap") and not size):
-        raise _out_of_bounds(where, number, axis, size)
-    return {"clip": min(max(found, 0), size - 1), "wrap": number % size}.get(mode) if size else None
-
-
-def _out_of_bounds(where: str, number: int, axis: int, size: int) -> OutOfBoundsError:
-    return user_error(
-        OutOfBoundsError, where, f"index {number} is out of range for axis {axis}, which has size {size}.",
-        fix=f"use an index from {-size} to {size - 1}, or mode='clip', 'wrap' or 'fill' with x.at[...]." if size
-        else "an axis of size 0 has no element to index.",
-    )  # fmt: skip
-
-
-def _resolve_slice(entry: slice, size: int, where: str) -> tuple[int, int, int]:
-    """Start and limit of the positions in rising order, and the step with its sign."""
-    try:
-        parts = [None if part is None else operator.index(part) for part in (entry.start, entry.stop, entry.step)]
-    except TraceError as error:
-        raise user_error(
-            TraceError, where, "the bounds of a slice must be known when tracing.",
-            fix="use nnc.dynamic_slice(x, starts, sizes), whose starts may be traced.",
-        ) from error  # fmt: skip
-    except TypeError as error:
-        raise _bad_type(where, f"{entry}") from error
-    if parts[2] == 0:
-        raise user_error(ArgumentError, where, "the step of a slice is 0.", fix="use a step of 1 or more, or a negative one.")
-    first, stop, step = slice(*parts).indices(size)
-    count = len(range(first, stop, step))
-    if not count:
-        return 0, 0, 1
-    last = first + (count - 1) * step
-    return min(first, last), max(first, last) + 1, step
-
-
-def _mask_positions(mask: NDArray, spec: TensorSpec, axis: int, where: str) -> tuple[NDArray, ...]:
-    if mask.shape != spec.shape[axis : axis + mask.ndim]:
-        raise user_error(
-            IndexingError, where, f"a mask of shape {mask.shape} does not fit axes of sizes {spec.shape[axis : axis + mask.ndim]}.",
-            operands={"x": spec}, fix="use a mask with the sizes of the axes that it stands for.",
-        )  # fmt: skip
-    return mask.nonzero() if mask.ndim else (np.zeros(int(mask), np.int64),)
-
-
-def _from_front(index: Value, size: int, axis: int, mode: str, where: str) -> Value:
-    """An index array whose negative entries are replaced by those counted from the front; known ones are checked."""
-    dtype = spec_of(index).dtype
-    if isinstance(index, (np.ndarray, np.generic)):
-        outside = (index < -size) | (index >= size)
-        if mode == "error" and outside.any():
-            raise _out_of_bounds(where, int(np.asarray(index)[outside].flat[0]), axis, size)
-        wide = index.astype(np.uint64 if dtype == dtypes.uint64 else np.int64)
-        return np.where(wide < 0, wide + wide.dtype.type(size), wide)
-    if dtype not in dtypes.SIGNED or mode == "wrap":
-        return index
-    if size > np.iinfo(dtype).max:
-        index = astype(index, dtypes.int64)
-    return select(less(index, full_like(index, 0)), add(index, full_like(index, size)), index)
-
-
-def _common(arrays: Sequence[Value], where: str) -> tuple[Value, ...]:
-    """The index arrays in one shape."""
-    shapes = [np.shape(array) for array in arrays]
-    try:
-        shape = np.broadcast_shapes(*shapes)
-    except ValueError:
-        raise user_error(
-            IndexingError, where, f"index arrays of shapes {' and '.join(map(str, shapes))} do not broadcast together.",
-            fix="make their sizes equal or 1; nnp.ix_(rows, columns) makes arrays that select rows and columns.",
-        ) from None  # fmt: skip
-    return tuple(
-        np.ascontiguousarray(np.broadcast_to(a, shape)).reshape(shape) if isinstance(a, np.ndarray) else broadcast_to_shape(a, shape)
-        for a in arrays
-    )  # fmt: skip
 
 
 # -- x[index] ----------------------------------------------------------------------------------------------------------
@@ -322,7 +54,7 @@ def getitem(x: Value, index: Any, mode: str = "error") -> Value:
               IndexingError: too many indices, floats, a mask of another size. TraceError: a mask or slice bound is traced.
     """
     check_mode("getitem", mode, GATHER_MODES)
-    plan = _make_plan(spec_of(x), index, mode, "getitem")
+    plan = make_plan(spec_of(x), index, mode, "getitem")
     view = _read_view(x, plan)
     if not plan.arrays:
         return view
@@ -336,7 +68,7 @@ def _transpose(x: Value, order: Shape) -> Value:
     return x if order == tuple(range(len(order))) else transpose(x, permutation=order)
 
 
-def _read_view(x: Value, plan: _Plan) -> Value:
+def _read_view(x: Value, plan: Plan) -> Value:
     x = _slice(x, plan.start, plan.limit, plan.stride)
     if plan.flips:
         x = flip(x, axes=plan.flips)
@@ -350,7 +82,7 @@ def _slice(x: Value, start: Shape, limit: Shape, stride: Shape) -> Value:
     return slice_(x, start=start, limit=limit, stride=stride)
 
 
-def _write_view(x: Value, view: Value, plan: _Plan) -> Value:
+def _write_view(x: Value, view: Value, plan: Plan) -> Value:
     """`x` with the elements that `_read_view` reads replaced by `view`."""
     view = view if spec_of(view).shape == plan.box else reshape(view, shape=plan.box)
     if plan.flips:
@@ -382,7 +114,6 @@ def _write_box(x: Value, part: Value, start: Shape, limit: Shape, stride: Shape)
     return dynamic_update_slice_command(x, part, *(np.asarray(a) for a in start), mode="error")
 
 
-
 def _put(sizes: Shape, axis: int, value: int) -> Shape:
     return (*sizes[:axis], value, *sizes[axis + 1 :])
 
@@ -409,14 +140,16 @@ def set_at(x: Value, index: Any, values: Any, op: str = "set", mode: str = "erro
     """
     where = f"x.at[...].{_METHODS.get(op, op)}"
     if op not in _COMBINE:
-        raise user_error(ArgumentError, where, f"op={op!r} is unknown.", fix=f"use one of {', '.join(map(repr, _COMBINE))}.")
+        raise user_error(
+            ArgumentError, where, f"op={op!r} is unknown.", fix=f"use one of {', '.join(map(repr, _COMBINE))}."
+        )
     check_mode(where, mode, SCATTER_MODES)
     news = fit_values(x, values, where)
     masked = _masked(x, index, news)
     if masked is not None:
         rows = broadcast_to_shape(news, x.spec.shape)
         return select(expand_last(masked, x.spec), _COMBINE[op](x, rows), x)
-    plan = _make_plan(spec_of(x), index, mode, where)
+    plan = make_plan(spec_of(x), index, mode, where)
     news = _broadcast_values(news, plan.result, where)
     if not plan.arrays:
         return _write_view(x, news if op == "set" else _COMBINE[op](_read_view(x, plan), news), plan)
@@ -438,7 +171,11 @@ def fit_values(x: Value, values: Any, where: str) -> Value:
     news = as_operand(values, where, "values")
     dtype, given = spec_of(x).dtype, dtype_of(news)
     try:
-        joined = dtypes.promote_weak(dtype, np.zeros((), given).item()) if is_weak(news) else dtypes.promote_types(dtype, given)
+        joined = (
+            dtypes.promote_weak(dtype, np.zeros((), given).item())
+            if is_weak(news)
+            else dtypes.promote_types(dtype, given)
+        )
     except TypeError:
         joined = None
     if joined != dtype:
@@ -466,7 +203,9 @@ def _broadcast_values(news: Value, shape: Shape, where: str) -> Value:
     given = np.shape(news)
     extra = max(0, len(given) - len(shape))
     inner = given[extra:]
-    if any(n != 1 for n in given[:extra]) or any(n not in (1, m) for n, m in zip(inner[::-1], shape[::-1], strict=False)):
+    if any(n != 1 for n in given[:extra]) or any(
+        n not in (1, m) for n, m in zip(inner[::-1], shape[::-1], strict=False)
+    ):
         raise user_error(
             ShapeError, where, f"values of shape {given} do not broadcast to the indexed part, which has shape {shape}.",
             operands={"values": spec_of(news)}, fix="give values of that shape, or with sizes of 1.",
@@ -582,7 +321,7 @@ def _along_axis(x: Value, indices: Any, axis: int, mode: str, where: str) -> tup
             ShapeError, where, f"the indices have {len(np.shape(index))} axes, x has {spec.ndim}.",
             operands={"x": spec, "indices": spec_of(index)}, fix="give indices with as many axes as x.",
         )  # fmt: skip
-    return _from_front(index, spec.shape[axis], axis, mode, where), axis
+    return from_front(index, spec.shape[axis], axis, mode, where), axis
 
 
 def _outer_shape(where: str, axis: int, **operands: Value) -> Shape:
@@ -592,7 +331,7 @@ def _outer_shape(where: str, axis: int, **operands: Value) -> Shape:
         return np.broadcast_shapes(*shapes)
     except ValueError:
         raise user_error(
-            ShapeError, where, f"shapes {' and '.join(str(np.shape(x)) for x in operands.values())} do not fit but for axis {axis}.",
+            ShapeError, where, f"shapes {' and '.join(map(str, map(np.shape, operands.values())))} differ but for axis {axis}.",
             operands={name: spec_of(x) for name, x in operands.items()},
             fix="make the sizes of all other axes equal or 1.",
         ) from None  # fmt: skip
@@ -617,7 +356,9 @@ def _last(x: Value, axis: int) -> Value:
     return _transpose(x, order)
 
 
-def put_along_axis(x: Any, indices: Any, values: Any, axis: int | None = -1, mode: str = "error", op: str = "set") -> Value:
+def put_along_axis(
+    x: Any, indices: Any, values: Any, axis: int | None = -1, mode: str = "error", op: str = "set"
+) -> Value:
     """`x` with x[..., indices[..., i, ...], ...] = values[..., i, ...]: the counterpart of `take_along_axis`."""
     where = "put_along_axis"
     x = _array(x, where)
@@ -649,8 +390,9 @@ def dynamic_slice(x: Any, starts: Any, sizes: Sequence[int], *, mode: str = "err
     Args:     starts: one integer for each axis, or a 1-d array of them; negative ones count from the end. mode: "error"
               raises where the box is not inside x, "clip" moves it inside.
     Raises:   OutOfBoundsError: the box is not inside x. ShapeError: sizes do not fit.
-    Example:  >>> nnc.dynamic_slice(nnp.arange(6), [nnp.asarray(2)], [3])
-              Array([2, 3, 4])
+    Example:
+        >>> nnc.dynamic_slice(nnp.arange(6), [nnp.asarray(2)], [3])
+        Array([2, 3, 4], dtype=int64)
     """
     where = "dynamic_slice"
     x = _array(x, where)
@@ -664,8 +406,9 @@ def dynamic_update_slice(x: Any, update: Any, starts: Any, *, mode: str = "error
 
     Args:     update: as many axes as x; must promote to the dtype of x. starts, mode: as in `dynamic_slice`.
     Raises:   OutOfBoundsError: the box is not inside x. DTypeError: the update does not fit into the dtype of x.
-    Example:  >>> nnc.dynamic_update_slice(nnp.zeros(4), nnp.ones(2), [1])
-              Array([0., 1., 1., 0.], dtype=float32)
+    Example:
+        >>> nnc.dynamic_update_slice(nnp.zeros(4), nnp.ones(2), [1])
+        Array([0., 1., 1., 0.], dtype=float32)
     """
     where = "dynamic_update_slice"
     x = _array(x, where)
@@ -679,7 +422,9 @@ def _box_sizes(sizes: Sequence[int], spec: TensorSpec, where: str) -> Shape:
     try:
         box = tuple(operator.index(n) for n in sizes)
     except TypeError as error:
-        raise user_error(ArgumentTypeError, where, f"sizes {sizes!r} are no integers.", fix="give one static integer for each axis.") from error
+        raise user_error(
+            ArgumentTypeError, where, f"sizes {sizes!r} are no integers.", fix="give one static integer for each axis."
+        ) from error
     if len(box) != spec.ndim or any(not 0 <= n <= m for n, m in zip(box, spec.shape, strict=True)):
         raise user_error(
             ShapeError, where, f"a box of shape {box} does not fit into an array of shape {spec.shape}.", operands={"x": spec},
@@ -690,7 +435,11 @@ def _box_sizes(sizes: Sequence[int], spec: TensorSpec, where: str) -> Shape:
 
 def _read_starts(starts: Any, spec: TensorSpec, box: Shape, mode: str, where: str) -> list[Value]:
     if hasattr(starts, "spec") or isinstance(starts, np.ndarray):
-        starts = [getitem(starts, i) if hasattr(starts, "spec") else starts[i] for i in range(np.shape(starts)[0])] if np.ndim(starts) else [starts]
+        starts = (
+            [getitem(starts, i) if hasattr(starts, "spec") else starts[i] for i in range(np.shape(starts)[0])]
+            if np.ndim(starts)
+            else [starts]
+        )
     if len(starts) != spec.ndim:
         raise user_error(
             ShapeError, where, f"{len(starts)} starts for an array of {spec.ndim} axes.", operands={"x": spec},
@@ -700,11 +449,11 @@ def _read_starts(starts: Any, spec: TensorSpec, box: Shape, mode: str, where: st
 
 
 def _read_start(start: Any, size: int, length: int, axis: int, mode: str, where: str) -> Value:
-    entry = _read_entry(start, where)
-    if isinstance(entry, _Picked) and np.shape(entry.values) == ():
-        return _from_front(entry.values, size, axis, "clip", where)
+    entry = read_entry(start, where)
+    if isinstance(entry, Picked) and np.shape(entry.values) == ():
+        return from_front(entry.values, size, axis, "clip", where)
     if not isinstance(entry, int):
-        raise _bad_type(where, f"start {axis}")
+        raise bad_type(where, f"start {axis}")
     first = entry + size if entry < 0 else entry
     if mode == "error" and not 0 <= first <= size - length:
         raise user_error(

@@ -131,6 +131,17 @@ def _describe(x: Operand) -> str:
     return repr(x) if dtypes.is_scalar(x) else str(spec_of(x))
 
 
+def to_dtype(dtype: Any, where: str) -> dtypes.DType:
+    """The dtype that `dtype` names.
+
+    Raises:   DTypeError: nnc has no such dtype.
+    """
+    try:
+        return dtypes.as_dtype(dtype)
+    except TypeError as error:
+        raise user_error(DTypeError, where, f"{error}.", fix="use a dtype of nnc.numpy, such as nnp.float32.") from None
+
+
 def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Value:
     """`x` converted to `dtype`; numbers become constants.
 

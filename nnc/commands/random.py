@@ -28,9 +28,10 @@ UNSIGNED_OF_WIDTH = {8 * dtype.itemsize: dtype for dtype in dtypes.UNSIGNED}
 def threefry2x32(key: tuple[NDArray, NDArray], counter: tuple[NDArray, NDArray]) -> tuple[NDArray, NDArray]:
     """The cipher of two 32-bit words under a key of two; all are uint32 and broadcast.
 
-    Example:  >>> word = lambda x: np.asarray(x, np.uint32)
-              >>> [hex(int(x)) for x in threefry2x32((word(0), word(0)), (word(0), word(0)))]
-              ['0x6b200159', '0x99ba4efe']
+    Example:
+        >>> word = lambda x: np.asarray(x, np.uint32)
+        >>> [hex(int(x)) for x in threefry2x32((word(0), word(0)), (word(0), word(0)))]
+        ['0x6b200159', '0x99ba4efe']
     """
     schedule = (key[0], key[1], key[0] ^ key[1] ^ np.uint32(_PARITY))
     with np.errstate(over="ignore"):

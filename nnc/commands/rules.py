@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nnc.dtypes import is_inexact
+from nnc.dtypes import TAPE, is_inexact
 from nnc.errors import DTypeError, ShapeError, UnsupportedError, user_error
 from nnc.graph import Attribute, TensorSpec
 from nnc.graph import command as get_command
@@ -45,12 +45,13 @@ class Derivative:
     """How a command is differentiated.
 
     `jvp` is written with ordinary commands, so derivatives of every order exist. `transpose` is given for commands that are
-    linear in some operand. `linearize(primals, tangents, **params) -> (outputs, tangents of the outputs)` overrides `jvp` in
-    reverse mode, for commands that own sub-graphs.
+    linear in some operand. Commands that own sub-graphs give two rules `(primals, tangents, **params) -> (outputs, tangents of
+    the outputs)` instead of `jvp`: `push` for forward mode, `linearize` for reverse mode.
     """
 
-    jvp: JvpRule | None
+    jvp: JvpRule | None = None
     transpose: TransposeRule | None = None
+    push: Callable[..., tuple[Sequence[Value], Tangents]] | None = None
     linearize: Callable[..., tuple[Sequence[Value], Tangents]] | None = None
 
 
@@ -184,7 +185,7 @@ def add_tangents(a: Value | None, b: Value | None) -> Value | None:
     """The sum of two tangents of one spec, either of which may be zero."""
     if a is None or b is None:
         return b if a is None else a
-    return get_command("add")(a, b)
+    return get_command("add_tapes" if a.spec.dtype == TAPE else "add")(a, b)
 
 
 # -- batching ----------------------------------------------------------------------------------------------------------

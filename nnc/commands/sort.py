@@ -28,12 +28,13 @@ def _order(x: NDArray, axis: int, descending: bool) -> NDArray:
     if not descending:
         return np.argsort(x, axis, kind="stable")
     # Among equal elements the first comes first in both directions
-    return x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+    backwards = np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+    return np.asarray(x.shape[axis] - 1 - backwards)
 
 
 def _sort_cost(x: TensorSpec, **params: Any) -> int:
-    n = x.shape[params.get("axis", x.ndim - 1)]
-    return x.size * max(1, n - 1).bit_length()
+    n: int = x.shape[params.get("axis", x.ndim - 1)]
+    return x.size * int(max(1, n - 1).bit_length())
 
 
 def _sort_infer(x: TensorSpec, *, axis: int, descending: bool) -> TensorSpec:

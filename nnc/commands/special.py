@@ -28,7 +28,9 @@ def _special(name: str, function: Callable[..., NDArray], partial: Callable[...,
 
     def reference(x: NDArray, **params: Any) -> NDArray:
         with np.errstate(all="ignore"):
-            return np.asarray(function(x.astype(dtypes.accumulator(x.dtype), copy=False), **params)).astype(x.dtype, copy=False)
+            return np.asarray(function(x.astype(dtypes.accumulator(x.dtype), copy=False), **params)).astype(
+                x.dtype, copy=False
+            )
 
     def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], **params: Any) -> Tangents:
         return (None if tangents[0] is None else safe_mul(tangents[0], partial(primals[0], outputs[0], **params)),)
@@ -73,18 +75,18 @@ def _erfinv(x: NDArray) -> NDArray:
 
 
 def _refine_erfinv(x: NDArray, y: NDArray) -> NDArray:
-    """Two steps of Halley's method; in the tails on erfc, whose argument 1 - |x| is exact."""
+    """Three steps of Halley's method; in the tails on erfc, whose argument 1 - |x| is exact."""
     size, target, tail = np.abs(y), np.abs(x), np.abs(x) > 0.5
-    for _ in range(2):
+    for _ in range(3):
         error = np.empty_like(size)
-        error[~tail] = _erf(size[~tail]).astype(np.float64) - target[~tail]
-        error[tail] = (1 - target[tail]) - _erfc(size[tail]).astype(np.float64)
+        error[~tail] = np.asarray(_erf(size[~tail]), np.float64) - target[~tail]
+        error[tail] = (1 - target[tail]) - np.asarray(_erfc(size[tail]), np.float64)
         step = error / (2 / math.sqrt(math.pi) * np.exp(-size * size))
         size = size - step / (1 + size * step)
     return np.copysign(size, x)
 
 
-erfinv = _special("erfinv", _erfinv, lambda x, out: exp(out * out) * (math.sqrt(math.pi) / 2))
+erfinv: Command = _special("erfinv", _erfinv, lambda x, out: exp(out * out) * (math.sqrt(math.pi) / 2))
 
 
 def _log_gamma(x: float) -> float:
@@ -95,7 +97,7 @@ def _log_gamma(x: float) -> float:
 
 
 _lgamma = np.frompyfunc(_log_gamma, 1, 1)
-lgamma = _special("lgamma", lambda x: np.asarray(_lgamma(x)).astype(x.dtype), lambda x, out: polygamma(x, n=0))
+lgamma: Command = _special("lgamma", lambda x: np.asarray(_lgamma(x)).astype(x.dtype), lambda x, out: polygamma(x, n=0))
 """log |Γ(x)|"""
 
 _ASYMPTOTIC = 12  # from here on six terms of the asymptotic series are exact in float64
@@ -141,5 +143,5 @@ def _hurwitz(s: int, x: NDArray) -> NDArray:
     return total
 
 
-polygamma = _special("polygamma", _polygamma, lambda x, out, n: polygamma(x, n=n + 1))
+polygamma: Command = _special("polygamma", _polygamma, lambda x, out, n: polygamma(x, n=n + 1))
 """The n-th derivative of digamma (n = 0: digamma itself), which is the derivative of log Γ."""

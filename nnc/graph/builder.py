@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc.context import Context, get_context, set_context
+from nnc.context import Context, get_context, new_level, set_context
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, GraphError, InternalError, NncError, user_error
 from nnc.graph.boxes import Box
 from nnc.graph.graph import Graph, NDArray, Node, Symbol
@@ -34,7 +34,7 @@ class GraphBuilder:
 
     def __init__(self, name: str = "graph") -> None:
         self.name = name
-        self.level = get_context().depth + 1
+        self.level = new_level()
         self.alive = True
         self._inputs: list[Symbol] = []
         self._nodes: list[Node] = []
@@ -45,7 +45,7 @@ class GraphBuilder:
         self._contexts: list[AbstractContextManager[Context]] = []
 
     def __enter__(self) -> GraphBuilder:
-        self._contexts.append(set_context(staging=self, depth=self.level))
+        self._contexts.append(set_context(staging=self, level=self.level))
         self._contexts[-1].__enter__()
         return self
 
@@ -61,6 +61,11 @@ class GraphBuilder:
         self._inputs.append(symbol)
         self._written[symbol] = None
         return symbol
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes there are so far."""
+        return len(self._nodes)
 
     def adopt(self, symbol: Symbol) -> None:
         """Takes a symbol whose value comes from outside; whoever builds the graph adds it to the inputs."""

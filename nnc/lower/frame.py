@@ -16,7 +16,7 @@ from nnc.commands.rules import effect
 from nnc.context import set_context
 from nnc.errors import NncError
 from nnc.graph import TensorSpec
-from nnc.lower.stages import Kind, NDArray, View, row_major
+from nnc.lower.stages import Kind, NDArray, Step, View, row_major
 
 if TYPE_CHECKING:
     from nnc.lower.program import Program
@@ -29,10 +29,9 @@ Arrays = list[Any]
 class Frame:
     """The arena of one call at a time."""
 
-    __slots__ = ("_patches", "_program", "_recipes", "_runs", "arena")
+    __slots__ = ("_patches", "_recipes", "_runs", "arena")
 
     def __init__(self, program: Program) -> None:
-        self._program = program
         self.arena = aligned_bytes(program.arena_bytes)
         self._runs: list[tuple[Callable[..., None], Arrays, Arrays, Mapping[str, Any]]] = []
         self._recipes: list[tuple[bool, int, View | None]] = []  # (is an input, index, view or None for all)
@@ -40,15 +39,17 @@ class Frame:
         slots: dict[View, int] = {}
         constants = [as_bytes(x) for x in program.bound.constants]
         for step, kernel in zip(program.bound.steps, program.kernels, strict=True):
-            inputs, outputs = (self._bind(views, slots, constants) for views in (step.inputs, step.outputs))
+            inputs, outputs = (self._bind(program, views, slots, constants) for views in (step.inputs, step.outputs))
             self._runs.append((kernel.run, inputs, outputs, step.params))
 
-    def _bind(self, views: Sequence[View], slots: dict[View, int], constants: Sequence[NDArray]) -> Arrays:
+    def _bind(
+        self, program: Program, views: Sequence[View], slots: dict[View, int], constants: Sequence[NDArray]
+    ) -> Arrays:
         arrays: Arrays = []
         for view in views:
-            buffer = self._program.bound.buffers[view.buffer]
+            buffer = program.bound.buffers[view.buffer]
             if buffer.kind is Kind.ARENA:
-                offset = self._program.placements[view.buffer].offset
+                offset = program.placements[view.buffer].offset
                 arrays.append(make_view(self.arena, view, offset or 0))
             elif buffer.kind is Kind.CONSTANT:
                 arrays.append(make_view(constants[buffer.index], view))
@@ -61,9 +62,8 @@ class Frame:
                 arrays.append(None)
         return arrays
 
-    def run(self, inputs: Sequence[NDArray]) -> list[NDArray]:
-        """Runs all steps on contiguous inputs of the right specs and returns the outputs."""
-        program = self._program
+    def run(self, program: Program, inputs: Sequence[NDArray]) -> list[NDArray]:
+        """Runs all steps of the program that the frame was made for, on contiguous inputs; returns the outputs."""
         fresh = [np.empty(spec.shape, spec.dtype) for spec in program.fresh]
         values = []
         for is_input, index, view in self._recipes:
@@ -77,19 +77,18 @@ class Frame:
                 run(arguments, results, params)
                 done += 1
         except NncError as error:
-            self._explain(done, error)
+            self._explain(program.bound.steps[done], done, error)
             raise
         finally:
             for arrays, position, _ in self._patches:
                 arrays[position] = None
         return [_output(view, kind, index, inputs, fresh) for view, kind, index in program.returned]
 
-    def _explain(self, position: int, error: NncError) -> None:
+    def _explain(self, step: Step, position: int, error: NncError) -> None:
         """Raises the error of a failed step once more, worded for the user's line that made the step.
 
         Kernels do not know the line; naming it before each step would cost every call what only a failing one needs.
         """
-        step = self._program.bound.steps[position]
         if step.graphs or step.source is None or step.command in effect:
             return
         run, arguments, results, params = self._runs[position]

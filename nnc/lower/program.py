@@ -52,7 +52,7 @@ class Program:
             frame = Frame(self)
         try:
             with np.errstate(all="ignore"):
-                return frame.run(inputs)
+                return frame.run(self, inputs)
         finally:
             self._idle.append(frame)
 

@@ -47,6 +47,7 @@ from nnc.nn.losses import huber, mae, mse, sigmoid_cross_entropy, softmax_cross_
 from nnc.nn.module import Module, field, inference_mode
 from nnc.nn.normalization import batch_norm, group_norm, layer_norm, rms_norm
 from nnc.nn.windows import avg_pool, conv, conv_transpose, max_pool
+from nnc.numpy import logsumexp
 
 __all__ = [
     "MLP",
@@ -86,6 +87,7 @@ __all__ = [
     "leaky_relu",
     "log_sigmoid",
     "log_softmax",
+    "logsumexp",
     "mae",
     "max_pool",
     "mish",

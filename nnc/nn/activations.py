@@ -11,7 +11,7 @@ from nnc.commands import elementwise as ew
 from nnc.commands.promote import apply, astype, dtype_of, promote
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to
-from nnc.numpy.spelling import spelled
+from nnc.spelling import spelled
 
 
 def to_float(x: Any, where: str) -> Value:
@@ -161,12 +161,13 @@ def _masked(x: Value, where: Any) -> Value:
     return x if where is None else nnp.where(where, x, -math.inf)
 
 
-def _shifted(x: Value, axis: int | tuple[int, ...] | None) -> tuple[Value, Value]:
-    """x minus its greatest element, and the sum of its exponentials, which is made 1 where all elements are -inf."""
+def _shifted(x: Value, axis: int | tuple[int, ...] | None) -> tuple[Value, Value, Value]:
+    """x minus its greatest element, its exponentials, and their sum, which is made 1 where all elements are -inf."""
     top = ew.stop_gradient(nnp.max(x, axis=axis, keepdims=True))
     x = x - nnp.where(abs(top) == math.inf, 0, top)
-    total = nnp.sum(nnp.exp(x), axis=axis, keepdims=True)
-    return x, nnp.where(total == 0, 1, total)
+    exponentials = nnp.exp(x)
+    total = nnp.sum(exponentials, axis=axis, keepdims=True)
+    return x, exponentials, nnp.where(total == 0, 1, total)
 
 
 @spelled
@@ -180,14 +181,14 @@ def softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = None) 
         >>> softmax(np.array([0.0, 0.0, -np.inf], np.float32))
         Array([0.5, 0.5, 0. ], dtype=float32)
     """
-    shifted, total = _shifted(_masked(to_float(x, "softmax"), where), axis)
-    return nnp.exp(shifted) / total
+    _, exponentials, total = _shifted(_masked(to_float(x, "softmax"), where), axis)
+    return exponentials / total
 
 
 @spelled
 def log_softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = None) -> Value:
     """Returns log(softmax(x)), without overflow; -inf where the probability is 0."""
-    shifted, total = _shifted(_masked(to_float(x, "log_softmax"), where), axis)
+    shifted, _, total = _shifted(_masked(to_float(x, "log_softmax"), where), axis)
     return shifted - nnp.log(total)
 
 

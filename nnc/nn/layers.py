@@ -17,7 +17,7 @@ from nnc.nn import activations, normalization
 from nnc.nn import windows as functions
 from nnc.nn.module import Module, field
 from nnc.nn.windows import PaddingLike, Sizes, parse_layout, per_axis
-from nnc.numpy.spelling import spelled
+from nnc.spelling import spelled
 
 
 def _draw(key: Any, shape: Sequence[int], fan_in: int, dtype: Any) -> Value:

@@ -12,7 +12,7 @@ from nnc.commands.rules import Value
 from nnc.errors import ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.activations import log_softmax
-from nnc.numpy.spelling import spelled
+from nnc.spelling import spelled
 
 
 @spelled

@@ -13,7 +13,7 @@ from nnc.commands.rules import Value, check_axes, check_axis
 from nnc.commands.shape import reshape
 from nnc.errors import ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.numpy.spelling import spelled
+from nnc.spelling import spelled
 
 Axes = int | Sequence[int]
 

@@ -20,7 +20,7 @@ from nnc.commands.shape import invert_permutation
 from nnc.commands.windows import Padding, Shape
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.numpy.spelling import spelled
+from nnc.spelling import spelled
 
 Sizes = int | Sequence[int]
 PaddingLike = str | int | Sequence[int] | Sequence[tuple[int, int]]

@@ -19,6 +19,7 @@ from nnc.commands.rules import Value, check_axes
 from nnc.commands.shape import broadcast_to, reshape, slice_, transpose
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
+from nnc.spelling import spelled
 
 __all__ = ["dot", "einsum", "inner", "matmul", "outer", "tensordot", "vdot", "vecdot"]
 
@@ -83,6 +84,7 @@ def vdot(a: Any, b: Any) -> Value:
     return _contract("vdot", left, right, (0,), (0,))
 
 
+@spelled
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
     """Returns the sum of conj(x1) · x2 over `axis`; the other axes broadcast.
 
@@ -107,6 +109,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
     return einsum("...i,...i->...", *moved)
 
 
+@spelled
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Value:
     """Returns the sum of products over pairs of axes.
 
@@ -153,6 +156,7 @@ def _contract(where: str, a: Value, b: Value, of_a: tuple[int, ...], of_b: tuple
 # -- einsum ------------------------------------------------------------------------------------------------------------
 
 
+@spelled
 def einsum(subscripts: Any, /, *operands: Any, optimize: bool | str = True) -> Value:
     """Returns the sum of products that Einstein's notation describes: a letter for each axis, equal ones multiply together.
 

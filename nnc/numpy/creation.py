@@ -10,15 +10,16 @@ import numpy as np
 from nnc import dtypes
 from nnc.array import Array, array_method, asarray
 from nnc.commands import elementwise as ew
-from nnc.commands.promote import broadcast, broadcast_to_shape, promote
 from nnc.commands.promote import astype as convert_to
+from nnc.commands.promote import broadcast, broadcast_to_shape, promote, to_dtype
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, pad, reshape
 from nnc.errors import ArgumentError, ArgumentTypeError, UnsupportedError, user_error
 from nnc.numpy.elementwise import divide, exp, log, multiply, power, where
-from nnc.numpy.manipulation import moveaxis, stack
-from nnc.numpy.operands import static_int, to_dtype, to_shape, to_value
-from nnc.numpy.spelling import spelled
+from nnc.numpy.joining import stack
+from nnc.numpy.manipulation import moveaxis
+from nnc.numpy.operands import static_int, to_shape, to_value
+from nnc.spelling import spelled
 
 __all__ = [
     "arange", "array", "asarray", "astype", "copy", "diag", "diagflat", "empty", "empty_like", "eye", "from_dlpack", "full",
@@ -153,7 +154,10 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     """Returns an array that shares the memory of another library's array (through DLPack)."""
     if not hasattr(x, "__dlpack__"):
         raise user_error(
-            ArgumentTypeError, "from_dlpack", f"{type(x).__name__} has no __dlpack__.", fix="use nnp.asarray for other objects."
+            ArgumentTypeError,
+            "from_dlpack",
+            f"{type(x).__name__} has no __dlpack__.",
+            fix="use nnp.asarray for other objects.",
         )
     return asarray(x if hasattr(x, "spec") else np.from_dlpack(x), copy=copy, device=device)
 
@@ -182,7 +186,8 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, de
     """
     _check_device(device, "arange")
     given = (start, stop, step)
-    start, stop, step = (None if x is None else _number(x, "arange", name) for x, name in zip(given, ("start", "stop", "step"), strict=True))
+    named = zip(given, ("start", "stop", "step"), strict=True)
+    start, stop, step = (None if x is None else _number(x, "arange", name) for x, name in named)
     if stop is None:
         start, stop = 0, start
     if step == 0:
@@ -233,7 +238,9 @@ def linspace(
 
 
 @spelled
-def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0) -> Value:
+def logspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
+) -> Value:
     """Returns `num` numbers from base**start to base**stop at equal ratios."""
     exponents = linspace(start, stop, num, endpoint, axis=axis)
     result = power(base, convert_to(exponents, dtypes.promote_types(exponents.dtype, dtypes.float64)))
@@ -288,7 +295,7 @@ def identity(n: int, dtype: Any = None) -> Value:
 
 
 @spelled
-def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Value:
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Value:  # noqa: N803  (NumPy's names)
     """Returns a matrix with ones on and below the diagonal `k`, else zeros."""
     shape = (*to_shape(N, "tri"), *to_shape(N if M is None else M, "tri"))
     wanted = dtypes.DEFAULT_FLOAT if dtype is None else to_dtype(dtype, "tri")
@@ -348,7 +355,11 @@ def diag(v: Any, k: int = 0) -> Value:
         return x.diagonal(k)
     if x.spec.ndim != 1:
         raise user_error(
-            ArgumentError, "diag", f"v has {x.spec.ndim} axes.", operands={"v": x.spec}, fix="pass a vector or a matrix."
+            ArgumentError,
+            "diag",
+            f"v has {x.spec.ndim} axes.",
+            operands={"v": x.spec},
+            fix="pass a vector or a matrix.",
         )
     size = x.spec.shape[0] + abs(k)
     zero = ew.full(shape=(), dtype=x.spec.dtype, value=0)
@@ -363,7 +374,7 @@ def diagflat(v: Any, k: int = 0) -> Value:
 
 
 @spelled
-def vander(x: Any, N: int | None = None, increasing: bool = False) -> Value:
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Value:  # noqa: N803  (NumPy's name)
     """Returns the matrix of powers of `x`, one row for each element; the highest power first unless `increasing`."""
     x = to_value(x, "vander")
     n = x.spec.shape[0] if N is None else static_int(N, "vander", "N")
@@ -386,7 +397,11 @@ def meshgrid(*arrays: Any, indexing: str = "xy", sparse: bool = False) -> list[V
     for i, x in enumerate(values):
         if x.spec.ndim > 1:
             raise user_error(
-                ArgumentError, "meshgrid", f"array {i} is no vector.", operands={f"array {i}": x.spec}, fix="flatten it first."
+                ArgumentError,
+                "meshgrid",
+                f"array {i} is no vector.",
+                operands={f"array {i}": x.spec},
+                fix="flatten it first.",
             )
     axes = list(range(len(values)))
     if indexing == "xy" and len(values) > 1:

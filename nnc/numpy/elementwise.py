@@ -14,8 +14,8 @@ from nnc.commands.promote import as_operand, astype, broadcast, is_weak, promote
 from nnc.commands.rules import Value, check_dtype
 from nnc.graph import Command, spec_of
 from nnc.numpy.operands import static_int, to_value
-from nnc.numpy.spelling import spelled
 from nnc.numpy.types import finfo
+from nnc.spelling import spelled
 
 F = TypeVar("F", bound=Callable[..., Any])
 ToDtype = Callable[[dtypes.DType], dtypes.DType] | None
@@ -24,7 +24,7 @@ ToDtype = Callable[[dtypes.DType], dtypes.DType] | None
 def call(where: str, command: Command, accepts: Accepts, to: ToDtype, *xs: Any) -> Value:
     """An elementwise command on promoted and broadcast operands; errors name the function `where`."""
     operands = [as_operand(x, where) for x in xs]
-    weak = all([is_weak(x) for x in operands])
+    weak = all(map(is_weak, operands))
     promoted = promote(*operands, where=where, to=to)
     if accepts is not ANY:
         check_dtype(where, spec_of(promoted[0]), *accepts)
@@ -291,8 +291,12 @@ def signbit(x: Any, /) -> Value:
 
 # -- choice ------------------------------------------------------------------------------------------------------------
 
-maximum = _binary("maximum", ew.maximum, "Returns the larger of x1 and x2, NaN where one is. Ties share the derivative.", ORDERED)
-minimum = _binary("minimum", ew.minimum, "Returns the smaller of x1 and x2, NaN where one is. Ties share the derivative.", ORDERED)
+maximum = _binary(
+    "maximum", ew.maximum, "Returns the larger of x1 and x2, NaN where one is. Ties share the derivative.", ORDERED
+)
+minimum = _binary(
+    "minimum", ew.minimum, "Returns the smaller of x1 and x2, NaN where one is. Ties share the derivative.", ORDERED
+)
 copysign = _binary("copysign", ew.copysign, "Returns |x1| with the sign of x2.", FLOAT, to_float)
 nextafter = _binary("nextafter", ew.nextafter, "Returns the next float after x1 towards x2.", FLOAT, to_float)
 

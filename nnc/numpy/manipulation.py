@@ -12,13 +12,13 @@ from nnc import dtypes
 from nnc.array import array_method
 from nnc.commands import elementwise as ew
 from nnc.commands import shape as commands
-from nnc.commands.promote import as_operand, broadcast, broadcast_to_shape, promote
+from nnc.commands.promote import broadcast, broadcast_to_shape
 from nnc.commands.rules import Value, check_axes
 from nnc.commands.shape import slice_axis
-from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
+from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.numpy.operands import Axis, ravel_for, static_int, to_axes, to_axis, to_shape, to_value
-from nnc.numpy.spelling import spelled
+from nnc.numpy.operands import Axis, static_int, to_axes, to_axis, to_shape, to_value
+from nnc.spelling import spelled
 
 # -- shape -------------------------------------------------------------------------------------------------------------
 
@@ -93,7 +93,10 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
     from_, to = (to_axes("moveaxis", axes, x.spec.ndim) for axes in (source, destination))
     if len(from_) != len(to):
         raise user_error(
-            ArgumentError, "moveaxis", f"{len(from_)} axes are moved to {len(to)} places.", fix="name as many places as axes."
+            ArgumentError,
+            "moveaxis",
+            f"{len(from_)} axes are moved to {len(to)} places.",
+            fix="name as many places as axes.",
         )
     order = [axis for axis in range(x.spec.ndim) if axis not in from_]
     for place, axis in sorted(zip(to, from_, strict=True)):
@@ -204,178 +207,6 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     return np.shape(broadcast(*[np.broadcast_to(np.False_, s) for s in sizes], np.False_, where="broadcast_shapes")[0])
 
 
-# -- joins -------------------------------------------------------------------------------------------------------------
-
-
-def _several(arrays: Any, where: str) -> list[Value]:
-    if hasattr(arrays, "spec") or isinstance(arrays, np.ndarray):
-        arrays = list(to_value(arrays, where))
-    if not isinstance(arrays, (tuple, list)):
-        raise user_error(
-            ArgumentTypeError, where, f"the arrays are given as {type(arrays).__name__}, not as a sequence.",
-            fix=f"write {where}([x, y]).",
-        )  # fmt: skip
-    if not arrays:
-        raise user_error(ArgumentError, where, "there is nothing to join.", fix="pass at least one array.")
-    return promote(*arrays, where=where)
-
-
-@spelled
-def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Value:
-    """Returns the arrays joined along `axis`.
-
-    Args:     arrays: a sequence of arrays of one shape but for that axis; dtypes are promoted. axis: None flattens them first.
-    Raises:   ShapeError: shapes differ elsewhere. ArgumentError: there is no array.
-    Example:  >>> concatenate([np.zeros((2, 3)), np.zeros((1, 3))]).shape
-              (3, 3)
-    """
-    values = _several(arrays, "concatenate")
-    if dtype is not None:
-        values = [to_value(x, "concatenate").astype(dtype) for x in values]
-    if axis is None:
-        values, axis = [ravel(x) for x in values], 0
-    if np.ndim(values[0]) == 0:
-        raise user_error(ShapeError, "concatenate", "0-d arrays have no axis to join.", fix="use stack, or axis=None.")
-    return commands.concatenate(*values, axis=to_axis("concatenate", axis, np.ndim(values[0])))
-
-
-concat = concatenate
-
-
-@spelled
-def stack(arrays: Any, axis: int = 0, dtype: Any = None) -> Value:
-    """Returns the arrays, all of one shape, joined along a new axis.
-
-    Raises:   ShapeError: shapes differ.
-    Example:  >>> stack([np.zeros(3), np.ones(3)], axis=-1).shape
-              (3, 2)
-    """
-    values = _several(arrays, "stack")
-    shapes = [np.shape(x) for x in values]
-    if any(shape != shapes[0] for shape in shapes):
-        raise user_error(
-            ShapeError, "stack", f"shapes differ: {', '.join(map(str, shapes))}.", fix="give all arrays one shape, or use concatenate."
-        )
-    at = to_axis("stack", axis, len(shapes[0]) + 1)
-    return concatenate([expand_dims(x, at) for x in values], at, dtype)
-
-
-def hstack(arrays: Any) -> Value:
-    """Returns the arrays joined side by side: along axis 1, vectors along axis 0."""
-    values = [atleast_1d(x) for x in _several(arrays, "hstack")]
-    return concatenate(values, 0 if values[0].spec.ndim == 1 else 1)
-
-
-def vstack(arrays: Any) -> Value:
-    """Returns the arrays joined one below the other, vectors as rows."""
-    return concatenate([atleast_2d(x) for x in _several(arrays, "vstack")])
-
-
-def dstack(arrays: Any) -> Value:
-    """Returns the arrays joined along the third axis."""
-    return concatenate([atleast_3d(x) for x in _several(arrays, "dstack")], 2)
-
-
-def column_stack(arrays: Any) -> Value:
-    """Returns the arrays joined side by side, vectors as columns."""
-    return concatenate([x if np.ndim(x) > 1 else reshape(x, (-1, 1)) for x in _several(arrays, "column_stack")], 1)
-
-
-@spelled
-def append(x: Any, values: Any, axis: int | None = None) -> Value:
-    """Returns `x` with `values` joined at its end; both flattened where `axis` is None."""
-    return concatenate([x, values], axis)
-
-
-def block(arrays: Any) -> Value:
-    """Returns a matrix put together of blocks: inner lists are joined along the last axis, outer ones along the axes before."""
-    depth, probe = 0, arrays
-    while isinstance(probe, list):
-        depth, probe = depth + 1, probe[0]
-
-    def join(part: Any, axis: int) -> Value:
-        if isinstance(part, list):
-            return concatenate([join(p, axis + 1) for p in part], axis)
-        x = to_value(part, "block")
-        return x if x.spec.ndim >= depth else commands.reshape(x, shape=(1,) * (depth - x.spec.ndim) + x.spec.shape)
-
-    return join(arrays, -depth) if depth else to_value(arrays, "block")
-
-
-# -- splits ------------------------------------------------------------------------------------------------------------
-
-
-@spelled
-def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Value]:
-    """Returns parts of `x` along `axis`.
-
-    Args:     indices_or_sections: how many equal parts, or where to cut.
-    Raises:   ShapeError: the axis has no equal parts.
-    Example:  >>> [part.shape for part in split(np.ones(6), [1, 3])]
-              [(1,), (2,), (3,)]
-    """
-    x = to_value(x, "split")
-    at = to_axis("split", axis, x.spec.ndim)
-    n = x.spec.shape[at]
-    if not _is_sequence(indices_or_sections):
-        parts = static_int(indices_or_sections, "split", "indices_or_sections")
-        if parts < 1 or n % parts:
-            raise user_error(
-                ShapeError, "split", f"axis {at} of size {n} has no {parts} equal parts.", operands={"x": x.spec},
-                fix="use array_split for unequal parts, or give the places to cut.",
-            )  # fmt: skip
-    return array_split(x, indices_or_sections, at)
-
-
-def _is_sequence(x: Any) -> bool:
-    return isinstance(x, (tuple, list)) or bool(np.ndim(x) if isinstance(x, np.ndarray) else getattr(x, "ndim", 0))
-
-
-@spelled
-def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Value]:
-    """Returns parts of `x` along `axis`, whose sizes may differ by one; see `split`."""
-    x = to_value(x, "array_split")
-    at = to_axis("array_split", axis, x.spec.ndim)
-    n = x.spec.shape[at]
-    if _is_sequence(indices_or_sections):
-        cuts = [static_int(i, "split", "indices_or_sections") for i in indices_or_sections]
-        cuts = [min(n, i if i >= 0 else max(0, i + n)) for i in cuts]
-    else:
-        parts = static_int(indices_or_sections, "array_split", "indices_or_sections")
-        if parts < 1:
-            raise user_error(ArgumentError, "array_split", f"{parts} is no number of parts.", fix="ask for at least one part.")
-        small, larger = divmod(n, parts)
-        cuts = [i * small + min(i, larger) for i in range(1, parts)]
-    return [slice_axis(x, at, a, max(a, b)) for a, b in zip([0, *cuts], [*cuts, n], strict=True)]
-
-
-def hsplit(x: Any, indices_or_sections: Any) -> list[Value]:
-    """Returns parts along axis 1, of vectors along axis 0."""
-    return split(x, indices_or_sections, 0 if np.ndim(to_value(x, "hsplit")) == 1 else 1)
-
-
-def vsplit(x: Any, indices_or_sections: Any) -> list[Value]:
-    """Returns parts along axis 0."""
-    return split(x, indices_or_sections, 0)
-
-
-def dsplit(x: Any, indices_or_sections: Any) -> list[Value]:
-    """Returns parts along axis 2."""
-    return split(x, indices_or_sections, 2)
-
-
-@spelled
-def unstack(x: Any, /, *, axis: int = 0) -> tuple[Value, ...]:
-    """Returns the slices of `x` along `axis`, without that axis.
-
-    Example:  >>> [part.shape for part in unstack(np.ones((2, 3)))]
-              [(3,), (3,)]
-    """
-    x = to_value(x, "unstack")
-    at = to_axis("unstack", axis, x.spec.ndim)
-    return tuple(squeeze(slice_axis(x, at, i, i + 1), axis=at) for i in range(x.spec.shape[at]))
-
-
 # -- order -------------------------------------------------------------------------------------------------------------
 
 
@@ -427,7 +258,10 @@ def roll(x: Any, shift: int | Sequence[int], axis: Axis = None) -> Value:
     shifts = shift if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
     if len(axes) != len(shifts):
         raise user_error(
-            ArgumentError, "roll", f"{len(shifts)} shifts are given for {len(axes)} axes.", fix="give one shift for each axis."
+            ArgumentError,
+            "roll",
+            f"{len(shifts)} shifts are given for {len(axes)} axes.",
+            fix="give one shift for each axis.",
         )
     for at, steps in zip(axes, shifts, strict=True):
         at = to_axis("roll", at, x.spec.ndim)
@@ -436,159 +270,6 @@ def roll(x: Any, shift: int | Sequence[int], axis: Axis = None) -> Value:
         if cut:
             x = commands.concatenate(slice_axis(x, at, cut, n), slice_axis(x, at, 0, cut), axis=at)
     return x
-
-
-# -- repetition and padding --------------------------------------------------------------------------------------------
-
-
-@spelled
-def tile(x: Any, repetitions: Any, /) -> Value:
-    """Returns `x` repeated as a whole along each axis.
-
-    Example:  >>> tile(np.arange(2), (2, 2))
-              Array([[0, 1, 0, 1],
-                     [0, 1, 0, 1]], dtype=int64)
-    """
-    x, times = to_value(x, "tile"), to_shape(repetitions, "tile")
-    ndim = max(x.spec.ndim, len(times))
-    times = (1,) * (ndim - len(times)) + times
-    sizes = (1,) * (ndim - x.spec.ndim) + x.spec.shape
-    pairs = tuple(n for pair in zip(times, sizes, strict=True) for n in pair)
-    kept = tuple(2 * i + 1 for i in range(ndim - x.spec.ndim, ndim))
-    spread = commands.broadcast_to(x, shape=pairs, axes=kept)
-    return commands.reshape(spread, shape=tuple(a * b for a, b in zip(times, sizes, strict=True)))
-
-
-@array_method
-@spelled
-def repeat(x: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Value:
-    """Returns `x` with each element repeated along `axis`; None flattens it first.
-
-    Args:     repeats: how often: a number for all, or one for each element, known while tracing. total_repeat_length: the
-              size of the result, which must agree.
-    Raises:   ArgumentError: the number of `repeats` or the total does not fit.
-    Example:  >>> repeat(np.arange(3), [1, 0, 2])
-              Array([0, 2, 2], dtype=int64)
-    """
-    x, at = ravel_for(axis, to_value(x, "repeat"))
-    at = to_axis("repeat", at, x.spec.ndim)
-    n = x.spec.shape[at]
-    given = as_operand(repeats, "repeat", "repeats")
-    counts = given.concrete("repeat(repeats)") if hasattr(given, "spec") else np.asarray(given)
-    if counts.ndim > 1 or counts.size not in (1, n) or counts.dtype.kind not in "iu" or (counts < 0).any():
-        raise user_error(
-            ArgumentError, "repeat", f"repeats must be a number, or {n} of them, of 0 or more; they are {counts}.",
-            operands={"x": x.spec}, fix="give an integer for each element of the axis.",
-        )  # fmt: skip
-    total = int(counts.sum()) * (n if counts.size == 1 != n else 1)
-    if total_repeat_length not in (None, total):
-        raise user_error(
-            ArgumentError, "repeat", f"the result has {total} elements along the axis, not {total_repeat_length}.",
-            fix="leave total_repeat_length out.",
-        )  # fmt: skip
-    if counts.size == 1:
-        times = int(counts.reshape(()))
-        shape = x.spec.shape
-        wide = (*shape[: at + 1], times, *shape[at + 1 :])
-        spread = commands.broadcast_to(x, shape=wide, axes=tuple(i for i in range(len(wide)) if i != at + 1))
-        return commands.reshape(spread, shape=(*shape[:at], n * times, *shape[at + 1 :]))
-    return pick(x, np.repeat(np.arange(n), counts), at)
-
-
-def pick(x: Value, index: np.ndarray[Any, Any], axis: int) -> Value:
-    """x[index] along an axis for indices known now: runs of them are slices, reversed slices or broadcasts, joined."""
-    parts, at = [], 0
-    while at < len(index):
-        first, step, end = int(index[at]), 0, at + 1
-        if end < len(index):
-            step = int(index[end]) - first
-            step = step if step in (-1, 0, 1) else 0
-        while end < len(index) and int(index[end]) == first + step * (end - at):
-            end += 1
-        last = first + step * (end - 1 - at)
-        part = slice_axis(x, axis, min(first, last), max(first, last) + 1)
-        if step == 0 and end - at > 1:
-            part = broadcast_to_shape(part, tuple(end - at if i == axis else n for i, n in enumerate(x.spec.shape)))
-        elif step == -1:
-            part = commands.flip(part, axes=(axis,))
-        parts.append(part)
-        at = end
-    if not parts:
-        return slice_axis(x, axis, 0, 0)
-    return parts[0] if len(parts) == 1 else commands.concatenate(*parts, axis=axis)
-
-
-PAD_MODES = ("constant", "edge", "reflect", "symmetric", "wrap", "empty")
-
-
-@spelled
-def pad(x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Value:
-    """Returns `x` with elements added before and after each axis.
-
-    Args:     pad_width: a number for all, (before, after) for all, one such pair for each axis, or {axis: number or pair}.
-              mode: "constant"; "edge" repeats the outermost element; "reflect" mirrors at it, "symmetric" mirrors with it;
-              "wrap" continues from the other end; "empty" leaves the values open. constant_values: the number to pad with.
-    Raises:   ArgumentError: another mode or width.
-    Example:  >>> pad(np.arange(3), (2, 1), mode="reflect")
-              Array([2, 1, 0, 1, 2, 1], dtype=int64)
-    """
-    x = to_value(x, "pad")
-    widths = _pad_widths(pad_width, x.spec.ndim)
-    if mode not in PAD_MODES:
-        raise user_error(ArgumentError, "pad", f"there is no mode {mode!r}.", fix=f"use one of {', '.join(PAD_MODES)}.")
-    if mode not in ("constant", "empty"):
-        for axis, (before, after) in enumerate(widths):
-            n = x.spec.shape[axis]
-            if n == 0 and before + after:
-                raise user_error(
-                    ArgumentError, "pad", f"axis {axis} is empty, so mode {mode!r} has nothing to pad with.", fix='use mode="constant".'
-                )
-            if before + after:
-                x = pick(x, np.pad(np.arange(n), (before, after), mode=mode), axis)  # type: ignore[call-overload]
-        return x
-    value = to_value(constant_values, "pad", "constant_values")
-    if value.spec.ndim:
-        return _pad_axis_by_axis(x, widths, value)
-    low, high = tuple(a for a, _ in widths), tuple(b for _, b in widths)
-    return commands.pad(x, _as(value, x), low=low, high=high, interior=(0,) * x.spec.ndim)
-
-
-def _as(value: Value, x: Value) -> Value:
-    return ew.convert(value, dtype=x.spec.dtype) if value.spec.dtype != x.spec.dtype else value
-
-
-def _pad_axis_by_axis(x: Value, widths: list[tuple[int, int]], values: Value) -> Value:
-    """Constants that differ by side: (before, after) for all axes or a pair for each."""
-    pairs = broadcast_to_shape(values, (len(widths), 2))
-    for axis, ends in enumerate(widths):
-        for side in (0, 1):
-            amount = tuple(ends[side] if i == axis else 0 for i in range(x.spec.ndim))
-            none = (0,) * x.spec.ndim
-            low, high = (amount, none) if side == 0 else (none, amount)
-            x = commands.pad(x, _as(pairs[axis, side], x), low=low, high=high, interior=none)
-    return x
-
-
-def _pad_widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
-    if isinstance(pad_width, dict):
-        table = dict.fromkeys(range(ndim), (0, 0))
-        for axis, width in pad_width.items():
-            ends = width if isinstance(width, (tuple, list)) else (width, width)
-            table[to_axis("pad", axis, ndim)] = (static_int(ends[0], "pad", "pad_width"), static_int(ends[1], "pad", "pad_width"))
-        widths = np.asarray(list(table.values()), dtype=np.int64).reshape(ndim, 2)
-    else:
-        try:
-            widths = np.broadcast_to(np.asarray(pad_width), (ndim, 2))
-        except ValueError:
-            raise user_error(
-                ArgumentError, "pad", f"pad_width {pad_width!r} does not fit an array of {ndim} axes.",
-                fix="give a number, a pair, or a pair for each axis.",
-            ) from None  # fmt: skip
-    if widths.dtype.kind not in "iu" or (widths < 0).any():
-        raise user_error(
-            ArgumentError, "pad", f"pad_width {pad_width!r} is not made of integers of 0 or more.", fix="slice the array to shorten it."
-        )
-    return [(int(a), int(b)) for a, b in widths]
 
 
 # -- diagonals ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 from nnc.array import array_method
 from nnc.commands.rules import Value
 from nnc.numpy import contractions, elementwise, manipulation
-from nnc.numpy.spelling import spelled
+from nnc.spelling import spelled
 
 
 def _from_arguments(arguments: tuple[Any, ...]) -> Any:

@@ -1,10 +1,48 @@
-"""Names nnc.numpy as the namespace of its arrays, and makes sure that commands run."""
+"""Names nnc.numpy as the namespace of its arrays, says what it can do, and makes sure that commands run."""
 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import nnc.trace.eager  # noqa: F401  (registers the interpreter that runs commands at once)
+from nnc import dtypes
 from nnc.array import set_namespace
+from nnc.devices import devices as all_devices
+from nnc.numpy.types import isdtype
 
 set_namespace(sys.modules["nnc.numpy"])
+
+
+class NamespaceInfo:
+    """What the Array API standard lets libraries ask of a namespace."""
+
+    def capabilities(self) -> dict[str, Any]:
+        """Masks work as indices where their values are known; shapes never depend on traced values."""
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": None}
+
+    def default_device(self) -> str:
+        """Where new arrays are."""
+        return "cpu"
+
+    def devices(self) -> list[str]:
+        """The devices of this machine."""
+        return all_devices()
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, dtypes.DType]:
+        """The dtypes of new arrays."""
+        return {
+            "real floating": dtypes.DEFAULT_FLOAT,
+            "complex floating": dtypes.DEFAULT_COMPLEX,
+            "integral": dtypes.DEFAULT_INT,
+            "indexing": dtypes.int64,
+        }
+
+    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, dtypes.DType]:
+        """The dtypes of a kind (see `isdtype`), by name."""
+        return {name: dtype for name, dtype in dtypes.BY_NAME.items() if kind is None or isdtype(dtype, kind)}
+
+
+def __array_namespace_info__() -> NamespaceInfo:  # noqa: N807  (the standard's name)
+    """Returns what this namespace can do, as the Array API standard describes it."""
+    return NamespaceInfo()

@@ -10,10 +10,10 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.array import Array
-from nnc.commands.promote import as_operand, astype
+from nnc.commands.promote import as_operand, astype, to_dtype
 from nnc.commands.rules import Value, check_axes, check_axis
 from nnc.commands.shape import reshape
-from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, NncError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, NncError, user_error
 from nnc.graph import TensorSpec
 
 Axis = int | Sequence[int] | None
@@ -28,17 +28,6 @@ def to_value(x: Any, where: str, name: str = "x") -> Value:
     if dtypes.is_scalar(x):
         return Array(np.asarray(astype(x, dtypes.scalar_dtype(x), where)), weak=True)
     return x if hasattr(x, "spec") else Array(np.asarray(x))
-
-
-def to_dtype(dtype: Any, where: str) -> dtypes.DType:
-    """The dtype that `dtype` names.
-
-    Raises:   DTypeError: nnc has no such dtype.
-    """
-    try:
-        return dtypes.as_dtype(dtype)
-    except TypeError as error:
-        raise user_error(DTypeError, where, f"{error}.", fix="use a dtype of nnc.numpy, such as nnp.float32.") from None
 
 
 def converted(x: Value, dtype: Any, where: str) -> Value:

@@ -12,14 +12,14 @@ from nnc.array import array_method
 from nnc.commands import elementwise as ew
 from nnc.commands import reduce as commands
 from nnc.commands.elementwise import NUMERIC, ORDERED, Accepts
-from nnc.commands.promote import astype, broadcast_to_shape
+from nnc.commands.promote import astype, broadcast_to_shape, to_dtype
 from nnc.commands.rules import Value, check_dtype
 from nnc.commands.shape import concatenate
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import Command, TensorSpec
 from nnc.numpy import elementwise as el
-from nnc.numpy.operands import Axis, Shape, converted, keep, ravel_for, to_axes, to_axis, to_dtype, to_value
-from nnc.numpy.spelling import spelled
+from nnc.numpy.operands import Axis, Shape, converted, keep, ravel_for, to_axes, to_axis, to_value
+from nnc.spelling import spelled
 
 
 def _apply(
@@ -193,14 +193,19 @@ def safe_sqrt(x: Value) -> Value:
 # -- extremes ----------------------------------------------------------------------------------------------------------
 
 
-def _extreme(name: str, command: Command, pick: Any, x: Any, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Value:
+def _extreme(
+    name: str, command: Command, pick: Any, x: Any, axis: Axis, keepdims: bool, initial: Any, where: Any
+) -> Value:
     x = to_value(x, name)
     if dtypes.is_bool(x.spec.dtype):
         command = commands.reduce_or if name == "max" else commands.reduce_and
     if initial is None:
         if where is not None:
             raise user_error(
-                ArgumentError, name, "where= may leave no element at all.", fix=f"pass initial=..., the {name} of nothing, too."
+                ArgumentError,
+                name,
+                "where= may leave no element at all.",
+                fix=f"pass initial=..., the {name} of nothing, too.",
             )
         return _apply(name, command, ORDERED, x, axis, keepdims, needs_elements=True)
     check_dtype(name, x.spec, *ORDERED)
@@ -254,7 +259,11 @@ def _arg_extreme(name: str, command: Command, x: Any, axis: int | None, keepdims
     at = to_axis(name, at, x.spec.ndim)
     if x.spec.shape[at] == 0:
         raise user_error(
-            ShapeError, name, "there is no element to name.", operands={"x": original.spec}, fix="pass a non-empty axis."
+            ShapeError,
+            name,
+            "there is no element to name.",
+            operands={"x": original.spec},
+            fix="pass a non-empty axis.",
         )
     axes = (at,) if axis is not None else tuple(range(original.spec.ndim))
     return keep(command(x, axis=at), original.spec, axes, keepdims)
@@ -353,11 +362,17 @@ def cummin(x: Any, /, axis: int | None = None) -> Value:
     return _running("cummin", commands.cummin, x, axis, None, False)[0]
 
 
-def _cumulative(name: str, command: Command, x: Any, axis: int | None, dtype: Any, include_initial: bool, first: int) -> Value:
+def _cumulative(
+    name: str, command: Command, x: Any, axis: int | None, dtype: Any, include_initial: bool, first: int
+) -> Value:
     x = to_value(x, name)
     if axis is None and x.spec.ndim != 1:
         raise user_error(
-            ArgumentError, name, f"axis must be given for an array of {x.spec.ndim} axes.", operands={"x": x.spec}, fix="pass axis=..."
+            ArgumentError,
+            name,
+            f"axis must be given for an array of {x.spec.ndim} axes.",
+            operands={"x": x.spec},
+            fix="pass axis=...",
         )
     result, at = _running(name, command, x, axis, dtype, True)
     if not include_initial:

@@ -24,9 +24,11 @@ from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import manipulation
 from nnc.numpy.creation import arange
+from nnc.numpy.joining import concatenate, stack
 from nnc.numpy.operands import ravel_for, static_int, to_axis, to_shape, to_value
 from nnc.numpy.reductions import count_nonzero
-from nnc.numpy.spelling import spelled
+from nnc.numpy.repetition import pad, pick
+from nnc.spelling import spelled
 
 # -- order -------------------------------------------------------------------------------------------------------------
 
@@ -100,7 +102,10 @@ def searchsorted(x1: Any, x2: Any, /, side: str = "left", sorter: Any = None) ->
     steps, values = promote(x1, x2, where="searchsorted")
     if np.ndim(steps) != 1:
         raise user_error(
-            ShapeError, "searchsorted", f"x1 has {np.ndim(steps)} axes.", fix="pass a sorted vector; use nnc.vmap for rows."
+            ShapeError,
+            "searchsorted",
+            f"x1 has {np.ndim(steps)} axes.",
+            fix="pass a sorted vector; use nnc.vmap for rows.",
         )
     if sorter is not None:
         steps = indexing.take(steps, sorter)
@@ -159,7 +164,10 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     """
     if len(condlist) != len(choicelist):
         raise user_error(
-            ArgumentError, "select", f"{len(condlist)} conditions go with {len(choicelist)} choices.", fix="pass as many of either."
+            ArgumentError,
+            "select",
+            f"{len(condlist)} conditions go with {len(choicelist)} choices.",
+            fix="pass as many of either.",
         )
     result = default
     for condition, choice in reversed(list(zip(condlist, choicelist, strict=True))):
@@ -172,7 +180,7 @@ def compress(condition: Any, x: Any, axis: int | None = None) -> Value:
     """Returns the slices of `x` along `axis` for which `condition`, a vector known while tracing, is true."""
     x, at = ravel_for(axis, to_value(x, "compress"))
     places = np.flatnonzero(known(condition, "compress"))
-    return manipulation.pick(x, places, to_axis("compress", at, x.spec.ndim))
+    return pick(x, places, to_axis("compress", at, x.spec.ndim))
 
 
 def extract(condition: Any, x: Any) -> Value:
@@ -190,7 +198,7 @@ def delete(x: Any, obj: Any, axis: int | None = None) -> Value:
     x, at = ravel_for(axis, to_value(x, "delete"))
     at = to_axis("delete", at, x.spec.ndim)
     index = obj if isinstance(obj, slice) else known(obj, "delete")
-    return manipulation.pick(x, np.delete(np.arange(x.spec.shape[at]), index), at)
+    return pick(x, np.delete(np.arange(x.spec.shape[at]), index), at)
 
 
 @spelled
@@ -205,7 +213,7 @@ def insert(x: Any, obj: int, values: Any, axis: int | None = None) -> Value:
         count = news.spec.shape[-1] if news.spec.ndim and x.spec.ndim == 1 else 1
         sizes = tuple(count if i == at else m for i, m in enumerate(x.spec.shape))
         news = manipulation.broadcast_to(news, sizes)
-    return manipulation.concatenate([slice_axis(x, at, 0, place), news, slice_axis(x, at, place, n)], at)
+    return concatenate([slice_axis(x, at, 0, place), news, slice_axis(x, at, place, n)], at)
 
 
 # -- values that must be known -----------------------------------------------------------------------------------------
@@ -233,7 +241,9 @@ def nonzero(x: Any, /, *, size: int | None = None, fill_value: Any = 0) -> tuple
     """
     value = to_value(x, "nonzero")
     if not value.spec.ndim:
-        raise user_error(ArgumentError, "nonzero", "a 0-d array has no indices.", fix="use nnp.atleast_1d(x), or x != 0.")
+        raise user_error(
+            ArgumentError, "nonzero", "a 0-d array has no indices.", fix="use nnp.atleast_1d(x), or x != 0."
+        )
     if size is None:
         return tuple(Array(np.ascontiguousarray(i)) for i in np.nonzero(value.concrete("nonzero")))
     size = static_int(size, "nonzero", "size")
@@ -241,7 +251,7 @@ def nonzero(x: Any, /, *, size: int | None = None, fill_value: Any = 0) -> tuple
     order = commands.argsort(ew.bitwise_not(true), axis=0, descending=False, stable=True)
     taken = slice_axis(order, 0, 0, min(size, true.spec.size))
     if size > true.spec.size:
-        taken = manipulation.pad(taken, (0, size - true.spec.size))
+        taken = pad(taken, (0, size - true.spec.size))
     there = arange(size) < count_nonzero(true)
     return tuple(el.where(there, i, fill_value) for i in unravel_index(taken, value.spec.shape))
 
@@ -255,7 +265,7 @@ def flatnonzero(x: Any, *, size: int | None = None, fill_value: Any = 0) -> Valu
 @spelled
 def argwhere(x: Any, *, size: int | None = None, fill_value: Any = 0) -> Value:
     """Returns the indices of the elements that are not 0, one row for each; see `nonzero`."""
-    return manipulation.stack(nonzero(x, size=size, fill_value=fill_value), axis=1)
+    return stack(nonzero(x, size=size, fill_value=fill_value), axis=1)
 
 
 def unravel_index(indices: Any, shape: Any) -> tuple[Value, ...]:
@@ -309,7 +319,9 @@ def _unique(x: Any, where: str, axis: int | None, equal_nan: bool) -> UniqueAll:
     data = value.concrete(where)
     comparable = data.astype(dtypes.accumulator(data.dtype), copy=False)
     options: Any = {"axis": axis, "equal_nan": equal_nan}
-    _, first, inverse, counts = np.unique(comparable, return_index=True, return_inverse=True, return_counts=True, **options)
+    _, first, inverse, counts = np.unique(
+        comparable, return_index=True, return_inverse=True, return_counts=True, **options
+    )
     flat, at = ravel_for(axis, value)
     return UniqueAll(indexing.take(flat, first, at), *(Array(np.asarray(a)) for a in (first, inverse, counts)))
 
@@ -391,7 +403,11 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
         data = x.concrete("bincount")
         if data.size and data.min() < 0:
             raise user_error(
-                ArgumentError, "bincount", f"element {data.min()} is negative.", operands={"x": x.spec}, fix="count numbers of 0 or more."
+                ArgumentError,
+                "bincount",
+                f"element {data.min()} is negative.",
+                operands={"x": x.spec},
+                fix="count numbers of 0 or more.",
             )
         length = max(int(minlength), int(data.max()) + 1 if data.size else 0)
     dtype = dtypes.int64 if weights is None else to_value(weights, "bincount").spec.dtype

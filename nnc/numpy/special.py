@@ -7,6 +7,7 @@ from typing import Any
 
 from nnc import dtypes
 from nnc.commands import elementwise as ew
+from nnc.commands import special as commands
 from nnc.commands.elementwise import FLOAT, INEXACT
 from nnc.commands.promote import astype, broadcast, promote
 from nnc.commands.reduce import reduce_max, reduce_sum
@@ -14,8 +15,8 @@ from nnc.commands.rules import Value, check_dtype
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy.operands import Axis, keep, static_int, to_axes, to_value
-from nnc.numpy.spelling import spelled
 from nnc.numpy.types import iinfo
+from nnc.spelling import spelled
 
 
 def erf(x: Any, /) -> Value:
@@ -30,6 +31,35 @@ def erf(x: Any, /) -> Value:
 def erfc(x: Any, /) -> Value:
     """Returns 1 - erf(x), exact for large x."""
     return el.call("erfc", ew.erfc, FLOAT, dtypes.to_float, x)
+
+
+def erfinv(x: Any, /) -> Value:
+    """Returns the number whose error function is `x`: infinite at -1 and 1, NaN beyond."""
+    return el.call("erfinv", commands.erfinv, FLOAT, dtypes.to_float, x)
+
+
+def lgamma(x: Any, /) -> Value:
+    """Returns the logarithm of |Γ(x)|, where Γ(n + 1) = n!.
+
+    Example:  >>> lgamma(np.asarray([1.0, 5.0]))
+              Array([0.        , 3.17805383], dtype=float64)
+    """
+    return el.call("lgamma", commands.lgamma, FLOAT, dtypes.to_float, x)
+
+
+def digamma(x: Any, /) -> Value:
+    """Returns the derivative of `lgamma`."""
+    return polygamma(0, x)
+
+
+def polygamma(n: int, x: Any, /) -> Value:
+    """Returns the derivative of order n + 1 of `lgamma`.
+
+    Args:     n: an integer of 0 or more.
+    Raises:   ArgumentError: n is negative.
+    """
+    (x,) = promote(x, where="polygamma", to=dtypes.to_float)
+    return commands.polygamma(x, n=static_int(n, "polygamma", "n"))
 
 
 @spelled
@@ -81,7 +111,9 @@ def _segment(name: str, method: str, start: Callable[[dtypes.DType], Any], doc: 
             num_segments = int(known.max()) + 1 if known.size else 0
         n = static_int(num_segments, name, "num_segments")
         if n < 0:
-            raise user_error(ArgumentError, name, f"num_segments is {n}.", fix="give the number of segments, 0 or more.")
+            raise user_error(
+                ArgumentError, name, f"num_segments is {n}.", fix="give the number of segments, 0 or more."
+            )
         dtype = rows.spec.dtype
         empty = ew.full(shape=(n, *rows.spec.shape[1:]), dtype=dtype, value=start(dtype))
         result: Value = getattr(empty.at[ids], method)(rows, mode=mode)
@@ -112,10 +144,21 @@ segment_sum = _segment(
               Array([3., 0., 4.], dtype=float64)
     """,
 )  # fmt: skip
-segment_prod = _segment("segment_prod", "multiply", lambda dtype: 1, "Returns the product of the rows of each segment, 1 of none; see `segment_sum`.")
+segment_prod = _segment(
+    "segment_prod",
+    "multiply",
+    lambda dtype: 1,
+    "Returns the product of the rows of each segment, 1 of none; see `segment_sum`.",
+)
 segment_max = _segment(
-    "segment_max", "max", _lowest, "Returns the largest of each segment, the least value (-inf) of none; see `segment_sum`."
+    "segment_max",
+    "max",
+    _lowest,
+    "Returns the largest of each segment, the least value (-inf) of none; see `segment_sum`.",
 )
 segment_min = _segment(
-    "segment_min", "min", _highest, "Returns the smallest of each segment, the greatest value (inf) of none; see `segment_sum`."
+    "segment_min",
+    "min",
+    _highest,
+    "Returns the smallest of each segment, the greatest value (inf) of none; see `segment_sum`.",
 )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.array import Array
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import astype, broadcast_to_shape, promote
 from nnc.commands.rules import Value
@@ -17,10 +18,11 @@ from nnc.numpy import elementwise as el
 from nnc.numpy import reductions as red
 from nnc.numpy.contractions import matmul
 from nnc.numpy.creation import linspace
-from nnc.numpy.manipulation import concatenate, moveaxis, ravel, reshape
+from nnc.numpy.joining import concatenate
+from nnc.numpy.manipulation import moveaxis, ravel, reshape
 from nnc.numpy.operands import Axis, static_int, to_axes, to_axis, to_value
 from nnc.numpy.searching import bincount, searchsorted, take, take_along_axis
-from nnc.numpy.spelling import spelled
+from nnc.spelling import spelled
 
 # -- averages ----------------------------------------------------------------------------------------------------------
 
@@ -80,7 +82,9 @@ def _variables(m: Any, rowvar: bool) -> Value:
     (x,) = promote(m, where="cov", to=dtypes.to_float)
     x = to_value(x, "cov")
     if x.spec.ndim > 2:
-        raise user_error(ShapeError, "cov", "there are more than two axes.", operands={"m": x.spec}, fix="pass a matrix.")
+        raise user_error(
+            ShapeError, "cov", "there are more than two axes.", operands={"m": x.spec}, fix="pass a matrix."
+        )
     if x.spec.ndim < 2:
         return reshape(x, (1, -1)) if x.spec.size else reshape(x, (1, 0))
     return x if rowvar else x.T
@@ -101,39 +105,53 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Value:
 METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
 
 
-def _quantile(name: str, x: Any, q: Any, axis: Axis, method: str, keepdims: bool, skip_nan: bool) -> Value:
-    """Sorts and interpolates between the neighbours of the place q · (n - 1); n counts what is not NaN where `skip_nan`."""
+def _quantile(
+    name: str, x: Any, q: Any, axis: Axis, method: str, keepdims: bool, skip_nan: bool = False, unit: float = 1.0
+) -> Value:
+    """Sorts and interpolates between the neighbours of the place q · (n - 1); n counts what is not NaN where `skip_nan`.
+
+    Places are float64, so that they are exact for long axes, too.
+    """
     if method not in METHODS:
-        raise user_error(ArgumentError, name, f"there is no method {method!r}.", fix=f"use one of {', '.join(METHODS)}.")
+        raise user_error(
+            ArgumentError, name, f"there is no method {method!r}.", fix=f"use one of {', '.join(METHODS)}."
+        )
     (x,) = promote(x, where=name, to=dtypes.to_float)
     x = to_value(x, name)
     if not dtypes.is_float(x.spec.dtype):
-        raise user_error(ArgumentError, name, f"{x.spec.dtype.name} has no order.", operands={"x": x.spec}, fix="pass real numbers.")
+        raise user_error(
+            ArgumentError, name, f"{x.spec.dtype.name} has no order.", operands={"x": x.spec}, fix="pass real numbers."
+        )
     dtype, shape = x.spec.dtype, x.spec.shape
     x = astype(x, dtypes.accumulator(dtype))
-    q = astype(to_value(q, name, "q"), x.spec.dtype)
-    if not hasattr(q, "trace"):
-        values = q.concrete(name)
-        if ((values < 0) | (values > 1)).any():
-            raise user_error(ArgumentError, name, f"q lies outside the range: {values}.", fix="choose q from 0 to 1 (percentiles: 100).")
+    q = ew.convert(q if hasattr(q, "spec") else np.asarray(q), dtype=dtypes.float64) / unit
+    if isinstance(q, Array) and bool(red.any(el.logical_or(q < 0, q > 1))):
+        raise user_error(
+            ArgumentError,
+            name,
+            f"q lies outside of 0 to {unit:g}: {q * unit}.",
+            fix=f"choose numbers from 0 to {unit:g}.",
+        )
     axes = to_axes(name, axis, len(shape))
     rest = [i for i in range(len(shape)) if i not in axes]
     outer = tuple(shape[i] for i in rest)
     n = math.prod(shape[i] for i in axes)
     if not n:
-        raise user_error(ShapeError, name, "it has no value over an axis of size 0.", operands={"x": x.spec}, fix="pass elements.")
+        raise user_error(
+            ShapeError, name, "it has no value over an axis of size 0.", operands={"x": x.spec}, fix="pass elements."
+        )
     rows = sort(reshape(x.transpose((*rest, *axes)), (*outer, n)), axis=len(outer), descending=False)
     nans = red.count_nonzero(ew.isnan(rows), -1)
     flat_q = ravel(q)
-    last = astype(n - nans - 1 if skip_nan else nans * 0 + (n - 1), x.spec.dtype)
+    last = astype(n - nans - 1 if skip_nan else nans * 0 + (n - 1), dtypes.float64)
     place = flat_q * el.maximum(last, 0.0)[..., None]
     low, high = el.floor(place), el.ceil(place)
     if method == "nearest":
         low = high = el.round(place)
-    below = take_along_axis(rows, low.astype(dtypes.int64), axis=-1)
-    above = take_along_axis(rows, high.astype(dtypes.int64), axis=-1)
+    below = take_along_axis(rows, astype(low, dtypes.int64), axis=-1, mode="clip")
+    above = take_along_axis(rows, astype(high, dtypes.int64), axis=-1, mode="clip")
     part = {"lower": 0.0, "higher": 1.0, "nearest": 0.0, "midpoint": 0.5}.get(method)
-    weight = place - low if part is None else part * (high - low)
+    weight = astype(place - low if part is None else part * (high - low), x.spec.dtype)
     found = below + el.where(el.equal(below, above), 0, above - below) * weight
     bad = el.equal(nans, n) if skip_nan else el.greater(nans, 0)
     found = astype(el.where(bad[..., None], math.nan, found), dtype)
@@ -151,13 +169,13 @@ def quantile(x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepd
     Example:  >>> quantile(np.asarray([1.0, 2.0, 4.0]), [0.0, 0.75])
               Array([1., 3.], dtype=float64)
     """
-    return _quantile("quantile", x, q, axis, method, keepdims, False)
+    return _quantile("quantile", x, q, axis, method, keepdims)
 
 
 @spelled
 def percentile(x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Value:
     """Returns percentiles over `axis`: quantiles with q from 0 to 100."""
-    return _quantile("percentile", x, el.divide(q, 100), axis, method, keepdims, False)
+    return _quantile("percentile", x, q, axis, method, keepdims, unit=100.0)
 
 
 @spelled
@@ -167,7 +185,7 @@ def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Value:
     Example:  >>> median(np.asarray([1, 9, 3, 4]))
               Array(3.5, dtype=float32)
     """
-    return _quantile("median", x, 0.5, axis, "linear", keepdims, False)
+    return _quantile("median", x, 0.5, axis, "linear", keepdims)
 
 
 @spelled
@@ -179,7 +197,7 @@ def nanquantile(x: Any, q: Any, axis: Axis = None, *, method: str = "linear", ke
 @spelled
 def nanpercentile(x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Value:
     """Returns percentiles of the elements that are not NaN; see `percentile`."""
-    return _quantile("nanpercentile", x, el.divide(q, 100), axis, method, keepdims, True)
+    return _quantile("nanpercentile", x, q, axis, method, keepdims, True, 100.0)
 
 
 @spelled
@@ -292,11 +310,15 @@ def histogram_bin_edges(x: Any, bins: Any = 10, range: Any = None) -> Value:
     low, high = (red.min(x), red.max(x)) if range is None and x.spec.size else (0.0, 1.0) if range is None else range
     low, high = promote(low, high, where="histogram", to=dtypes.to_float)
     flat = el.equal(low, high)
-    return linspace(el.where(flat, low - 0.5, low), el.where(flat, high + 0.5, high), static_int(bins, "histogram", "bins") + 1)
+    return linspace(
+        el.where(flat, low - 0.5, low), el.where(flat, high + 0.5, high), static_int(bins, "histogram", "bins") + 1
+    )
 
 
 @spelled
-def histogram(x: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None) -> tuple[Value, Value]:
+def histogram(
+    x: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None
+) -> tuple[Value, Value]:
     """Returns how many elements lie in each bin, and the bins' edges.
 
     Args:     bins: how many equal bins, or their edges. range: (least, greatest) edge. density: divide by number and width.
@@ -375,7 +397,9 @@ def cross(a: Any, b: Any, /, *, axis: int = -1) -> Value:
     values = [to_value(x, "cross") for x in promote(a, b, where="cross")]
     for x in values:
         if x.spec.shape[to_axis("cross", axis, x.spec.ndim)] != 3:
-            raise user_error(ShapeError, "cross", f"axis {axis} must have size 3.", operands={"x": x.spec}, fix="pass 3-vectors.")
+            raise user_error(
+                ShapeError, "cross", f"axis {axis} must have size 3.", operands={"x": x.spec}, fix="pass 3-vectors."
+            )
     (a0, a1, a2), (b0, b1, b2) = ([take(x, i, axis=axis) for i in (0, 1, 2)] for x in values)
     parts = (a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0)
     return moveaxis(concatenate([part[None] for part in parts]), 0, axis)

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from nnc import dtypes
-from nnc.commands.promote import as_operand
+from nnc.commands.promote import as_operand, to_dtype
 from nnc.commands.promote import result_dtype as _result_dtype
 from nnc.dtypes import (
     bfloat16,
@@ -30,7 +30,6 @@ from nnc.dtypes import (
     uint64,
 )
 from nnc.errors import ArgumentError, DTypeError, user_error
-from nnc.numpy.operands import to_dtype
 
 __all__ = [
     "bfloat16", "bool", "bool_", "can_cast", "complex64", "complex128", "e", "euler_gamma", "finfo", "float16", "float32",
@@ -145,7 +144,11 @@ def result_type(*arrays_and_dtypes: Any) -> dtypes.DType:
 
 def _witness(x: Any) -> Any:
     """An operand of the dtype that `x` is or has."""
-    if dtypes.is_scalar(x) or hasattr(x, "spec") or (hasattr(x, "dtype") and hasattr(x, "shape") and not isinstance(x, type)):
+    if (
+        dtypes.is_scalar(x)
+        or hasattr(x, "spec")
+        or (hasattr(x, "dtype") and hasattr(x, "shape") and not isinstance(x, type))
+    ):
         return as_operand(x, "result_type")
     return np.empty((), to_dtype(x, "result_type"))
 

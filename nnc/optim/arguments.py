@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from nnc import dtypes, tree
-from nnc.commands.promote import dtype_of
+from nnc.commands.promote import as_operand, dtype_of
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.graph import spec_of
 
@@ -63,8 +63,11 @@ def check_params(where: str, params: Any) -> None:
 
 
 def is_trainable(leaf: Any) -> bool:
-    """Whether an optimizer moves this leaf: floating-point and complex arrays and numbers."""
-    return tree.is_array(leaf) and dtypes.is_inexact(dtype_of(leaf))
+    """Whether an optimizer moves this leaf: floating-point and complex arrays and numbers.
+
+    Raises:   DTypeError: an array of a dtype that nnc does not have.
+    """
+    return tree.is_array(leaf) and dtypes.is_inexact(dtype_of(as_operand(leaf, "nnc.optim", "a leaf")))
 
 
 def _shorten(value: Any) -> str:

@@ -9,9 +9,9 @@ from nnc import dtypes, tree
 from nnc.array import asarray
 from nnc.commands.promote import astype, result_dtype
 from nnc.commands.rules import Value
-from nnc.numpy.spelling import spelled
 from nnc.optim.arguments import Scalar, check_scalar, is_trainable
 from nnc.optim.base import GradientTransformation, map_trainable, number, stateless, widen
+from nnc.spelling import spelled
 
 
 def squared_magnitude(x: Value) -> Value:

@@ -15,11 +15,11 @@ from nnc import dtypes
 from nnc.array import Array, asarray
 from nnc.commands.promote import astype
 from nnc.commands.rules import Value
-from nnc.numpy.spelling import spelled
 from nnc.optim.arguments import Scalar, check_scalar, check_state
 from nnc.optim.base import GradientTransformation, make_state, map_trainable, number, widen
 from nnc.optim.clipping import squared_magnitude
 from nnc.optim.transforms import zero_count, zeros_for
+from nnc.spelling import spelled
 
 
 class ScaleByAdamState(NamedTuple):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from nnc.errors import ArgumentError, user_error
-from nnc.numpy.spelling import spelled
 from nnc.optim.arguments import Scalar, check_rate, check_scalar
 from nnc.optim.base import GradientTransformation, chain
 from nnc.optim.moments import scale_by_adam, scale_by_amsgrad, scale_by_rms, scale_by_stddev
 from nnc.optim.schedules import Schedule
 from nnc.optim.transforms import Mask, add_decayed_weights, scale_by_learning_rate, scale_by_trust_ratio, trace
+from nnc.spelling import spelled
 
 
 @spelled

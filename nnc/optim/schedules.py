@@ -15,8 +15,8 @@ from nnc.array import asarray
 from nnc.commands.promote import astype
 from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
-from nnc.numpy.spelling import spelled
 from nnc.optim.arguments import Scalar, check_scalar
+from nnc.spelling import spelled
 
 Schedule = Callable[[Any], Any]
 

@@ -13,11 +13,11 @@ from nnc.array import Array, asarray
 from nnc.commands.promote import as_operand, astype
 from nnc.commands.rules import Value
 from nnc.errors import ArgumentTypeError, TreeError, user_error
-from nnc.numpy.spelling import spelled
 from nnc.optim.arguments import Scalar, check_params, check_rate, check_scalar, check_state, is_trainable
 from nnc.optim.base import GradientTransformation, make_state, map_trainable, number, stateless, widen
 from nnc.optim.clipping import norm
 from nnc.optim.schedules import Schedule
+from nnc.spelling import spelled
 
 
 def scaled(where: str, updates: Any, factor: Scalar) -> Any:

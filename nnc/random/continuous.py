@@ -14,15 +14,16 @@ import numpy as np
 from nnc import dtypes
 from nnc.commands import elementwise as ew
 from nnc.commands.indexing import take_along_axis
-from nnc.commands.promote import apply, as_operand, astype, broadcast_to_shape
+from nnc.commands.promote import apply, as_operand, astype, broadcast_to_shape, to_dtype
 from nnc.commands.reduce import argmax, reduce_or
 from nnc.commands.rules import Value
 from nnc.commands.shape import reshape
 from nnc.commands.special import erfinv
 from nnc.errors import DTypeError, ShapeError, user_error
-from nnc.numpy.operands import to_dtype, to_shape
+from nnc.numpy.operands import to_shape
 from nnc.random.keys import Shape, draw_bits, read_key, split
 
+_finfo: Any = ml_dtypes.finfo  # which knows bfloat16, too
 _GAMMA_ROUNDS = 12  # each proposal is refused with a probability below 5%
 
 
@@ -64,9 +65,14 @@ def joint_shape(shape: Any, where: str, **parameters: Value) -> Shape:
     return wanted
 
 
+def _is_number(x: Value) -> bool:
+    """Whether a parameter that was read is a number that is known."""
+    return isinstance(x, np.generic)
+
+
 def _unit(key: Value, shape: Shape, dtype: dtypes.DType) -> Value:
     """Multiples of 2^-m in [0, 1), where m is the number of fraction bits of `dtype`."""
-    fraction = ml_dtypes.finfo(dtype).nmant
+    fraction = _finfo(dtype).nmant
     width = 8 if fraction < 8 else 8 * dtype.itemsize
     drawn = draw_bits(key, shape, width)
     numbers = ew.convert(drawn >> drawn.dtype.type(width - fraction), dtype=dtype)
@@ -78,17 +84,18 @@ def uniform(key: Any, shape: Any = (), dtype: Any = dtypes.float32, minval: Any 
 
     Args:     shape: shape of the draw. dtype: a floating-point dtype. minval, maxval: broadcast to `shape`.
     Raises:   DTypeError: dtype is not floating-point. ShapeError: the bounds do not broadcast to `shape`.
-    Example:  >>> nnc.random.uniform(nnc.random.key(0), (2,))
-              Array([0.94..., 0.97...], dtype=float32)
+    Example:
+        >>> nnc.random.uniform(nnc.random.key(0), (2,))
+        Array([0.94..., 0.97...], dtype=float32)
     """
     where = "nnc.random.uniform"
     key, dtype = read_key(key, where), float_dtype(dtype, where)
     low, high = read_parameter(minval, dtype, where, "minval"), read_parameter(maxval, dtype, where, "maxval")
     shape = joint_shape(shape, where, minval=low, maxval=high)
     unit = _unit(key, shape, dtype)
-    if isinstance(low, np.generic) and isinstance(high, np.generic) and (low, high) == (0, 1):
+    if _is_number(low) and _is_number(high) and low == 0 and high == 1:
         return unit
-    width = apply(ew.sub, high, low) if not isinstance(high, np.generic) or not isinstance(low, np.generic) else high - low
+    width = high - low if _is_number(low) and _is_number(high) else apply(ew.sub, high, low)
     return apply(ew.maximum, broadcast_to_shape(low, shape), unit * width + low)
 
 
@@ -98,8 +105,9 @@ def normal(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     x = √2 erfinv(u), u uniform in (-1, 1)
 
     Raises:   DTypeError: dtype is not floating-point.
-    Example:  >>> nnc.random.normal(nnc.random.key(0), (2, 3)).shape
-              (2, 3)
+    Example:
+        >>> nnc.random.normal(nnc.random.key(0), (2, 3)).shape
+        (2, 3)
     """
     where = "nnc.random.normal"
     dtype = float_dtype(dtype, where)
@@ -112,8 +120,9 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
 
     Args:     shape: by default that of the bounds together.
     Raises:   DTypeError: dtype is not floating-point. ShapeError: the bounds do not broadcast to `shape`.
-    Example:  >>> bool(abs(nnc.random.truncated_normal(nnc.random.key(0), -1, 1, (100,))).max() < 1)
-              True
+    Example:
+        >>> bool(abs(nnc.random.truncated_normal(nnc.random.key(0), -1, 1, (100,))).max() < 1)
+        True
     """
     where = "nnc.random.truncated_normal"
     key, dtype = read_key(key, where), float_dtype(dtype, where)
@@ -130,8 +139,9 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
 def exponential(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """Numbers of the exponential distribution with mean 1.
 
-    Example:  >>> bool((nnc.random.exponential(nnc.random.key(0), (10,)) >= 0).all())
-              True
+    Example:
+        >>> bool((nnc.random.exponential(nnc.random.key(0), (10,)) >= 0).all())
+        True
     """
     where = "nnc.random.exponential"
     return -ew.log1p(-uniform(read_key(key, where), shape, float_dtype(dtype, where)))
@@ -140,24 +150,26 @@ def exponential(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value
 def gumbel(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """Numbers of the standard Gumbel distribution: -log(-log u); the greatest of `logits + gumbel` is a categorical draw.
 
-    Example:  >>> nnc.random.gumbel(nnc.random.key(0), (3,)).shape
-              (3,)
+    Example:
+        >>> nnc.random.gumbel(nnc.random.key(0), (3,)).shape
+        (3,)
     """
     where = "nnc.random.gumbel"
     dtype = float_dtype(dtype, where)
-    tiny = dtype.type(ml_dtypes.finfo(dtype).tiny)
+    tiny = dtype.type(_finfo(dtype).tiny)
     return -ew.log(-ew.log(uniform(read_key(key, where), shape, dtype, tiny, dtype.type(1))))
 
 
 def laplace(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """Numbers of the Laplace distribution with mean 0 and scale 1.
 
-    Example:  >>> nnc.random.laplace(nnc.random.key(0), (3,)).shape
-              (3,)
+    Example:
+        >>> nnc.random.laplace(nnc.random.key(0), (3,)).shape
+        (3,)
     """
     where = "nnc.random.laplace"
     dtype = float_dtype(dtype, where)
-    low = dtype.type(-1) + dtype.type(ml_dtypes.finfo(dtype).epsneg)
+    low = dtype.type(-1) + dtype.type(_finfo(dtype).epsneg)
     u = uniform(read_key(key, where), shape, dtype, low, dtype.type(1))
     return ew.sign(u) * ew.log1p(-ew.abs_(u))
 
@@ -170,8 +182,9 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -> V
 
     Args:     a: positive, any shape. shape: by default that of `a`.
     Raises:   DTypeError: dtype is not floating-point. ShapeError: `a` does not broadcast to `shape`.
-    Example:  >>> nnc.random.gamma(nnc.random.key(0), 3.0, (2,)).shape
-              (2,)
+    Example:
+        >>> nnc.random.gamma(nnc.random.key(0), 3.0, (2,)).shape
+        (2,)
     """
     where = "nnc.random.gamma"
     key, dtype = read_key(key, where), float_dtype(dtype, where)

@@ -10,7 +10,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.commands import elementwise as ew
 from nnc.commands.indexing import getitem, take, take_along_axis
-from nnc.commands.promote import apply, as_operand, astype, broadcast_to_shape, dtype_of
+from nnc.commands.promote import apply, as_operand, astype, broadcast_to_shape, dtype_of, to_dtype
 from nnc.commands.random import UNSIGNED_OF_WIDTH
 from nnc.commands.reduce import argmax, cumsum
 from nnc.commands.rules import Value, check_axis
@@ -18,7 +18,7 @@ from nnc.commands.shape import reshape, slice_axis, transpose
 from nnc.commands.sort import argsort, searchsorted, top_k
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.numpy.operands import to_dtype, to_shape, to_value
+from nnc.numpy.operands import to_shape, to_value
 from nnc.random.continuous import gumbel, joint_shape, uniform
 from nnc.random.keys import Shape, draw_bits, read_key, split
 
@@ -29,8 +29,9 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Value:
     Args:     p: floating-point, any shape. shape: by default that of `p`.
     Returns:  bool.
     Raises:   DTypeError: p is not floating-point. ShapeError: p does not broadcast to `shape`.
-    Example:  >>> nnc.random.bernoulli(nnc.random.key(0), 0.9, (4,)).dtype.name
-              'bool'
+    Example:
+        >>> nnc.random.bernoulli(nnc.random.key(0), 0.9, (4,)).dtype.name
+        'bool'
     """
     where = "nnc.random.bernoulli"
     key, p = read_key(key, where), as_operand(p, where, "p")
@@ -52,8 +53,9 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = dtypes.
     Args:     minval, maxval: integers or integer arrays that broadcast to `shape`. Where traced bounds leave no number,
               minval is drawn.
     Raises:   ArgumentError: bounds that are known leave no number or do not fit the dtype. DTypeError: no integer dtype.
-    Example:  >>> nnc.random.randint(nnc.random.key(0), (3,), 0, 10).shape
-              (3,)
+    Example:
+        >>> nnc.random.randint(nnc.random.key(0), (3,), 0, 10).shape
+        (3,)
     """
     where = "nnc.random.randint"
     key, dtype = read_key(key, where), to_dtype(dtype, where)
@@ -109,8 +111,9 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> V
 
     Args:     independent: whether every row along the axis has an order of its own.
     Raises:   ShapeError: there is no such axis. DTypeError: a 0-d x is no integer.
-    Example:  >>> sorted(nnc.random.permutation(nnc.random.key(0), 5).tolist())
-              [0, 1, 2, 3, 4]
+    Example:
+        >>> sorted(nnc.random.permutation(nnc.random.key(0), 5).tolist())
+        [0, 1, 2, 3, 4]
     """
     where = "nnc.random.permutation"
     key, x = read_key(key, where), to_value(x, where)
@@ -126,7 +129,11 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> V
 def _count(x: Value, where: str) -> int:
     if not dtypes.is_integer(x.spec.dtype) or int(x) < 0:
         raise user_error(
-            DTypeError, where, f"{x} is no count.", operands={"x": x.spec}, fix="give an array or an integer of 0 or more."
+            DTypeError,
+            where,
+            f"{x} is no count.",
+            operands={"x": x.spec},
+            fix="give an array or an integer of 0 or more.",
         )
     return int(x)
 
@@ -138,8 +145,9 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
               probability for each element; equal by default.
     Raises:   ArgumentError: without replacement, more are wanted than there are, or there are none. ShapeError: p has
               another size.
-    Example:  >>> nnc.random.choice(nnc.random.key(0), nnp.asarray([10, 20, 30]), (2, 2)).shape
-              (2, 2)
+    Example:
+        >>> nnc.random.choice(nnc.random.key(0), nnp.asarray([10, 20, 30]), (2, 2)).shape
+        (2, 2)
     """
     where = "nnc.random.choice"
     key, a, shape = read_key(key, where), to_value(a, where, "a"), to_shape(shape, where)
@@ -203,8 +211,9 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replac
     Returns:  int64.
     Raises:   ShapeError: the shape does not end so. DTypeError: the logits are not floating-point. ArgumentError: without
               replacement, more are wanted than there are.
-    Example:  >>> nnc.random.categorical(nnc.random.key(0), nnp.zeros((5, 3))).shape
-              (5,)
+    Example:
+        >>> nnc.random.categorical(nnc.random.key(0), nnp.zeros((5, 3))).shape
+        (5,)
     """
     where = "nnc.random.categorical"
     key, logits = read_key(key, where), to_value(logits, where, "logits")

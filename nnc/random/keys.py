@@ -14,13 +14,13 @@ import numpy as np
 from nnc import dtypes
 from nnc.array import Array
 from nnc.commands.elementwise import convert
-from nnc.commands.promote import as_operand, astype, dtype_of
+from nnc.commands.promote import as_operand, astype, dtype_of, to_dtype
 from nnc.commands.random import UNSIGNED_OF_WIDTH, random_bits
 from nnc.commands.rules import Value
 from nnc.commands.shape import concatenate, reshape
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.numpy.operands import to_dtype, to_shape
+from nnc.numpy.operands import to_shape
 
 Shape = tuple[int, ...]
 
@@ -31,8 +31,9 @@ def key(seed: Any) -> Value:
     Args:     seed: an integer from -2**63 to 2**64 - 1, or a 0-d integer array, which may be traced.
     Returns:  (2,), uint32.
     Raises:   ArgumentError: the seed is too large. DTypeError: it is no integer. ShapeError: it has axes.
-    Example:  >>> nnc.random.key(2**32 + 7)
-              Array([1, 7], dtype=uint32)
+    Example:
+        >>> nnc.random.key(2**32 + 7)
+        Array([1, 7], dtype=uint32)
     """
     where = "nnc.random.key"
     seed = as_operand(seed, where, "seed")
@@ -42,7 +43,9 @@ def key(seed: Any) -> Value:
         )  # fmt: skip
     if isinstance(seed, int):
         if not -(2**63) <= seed < 2**64:
-            raise user_error(ArgumentError, where, f"the seed {seed} needs more than 64 bits.", fix="use a smaller seed.")
+            raise user_error(
+                ArgumentError, where, f"the seed {seed} needs more than 64 bits.", fix="use a smaller seed."
+            )
         return Array(np.asarray([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32))
     spec = spec_of(seed)
     if spec.shape:
@@ -91,9 +94,10 @@ def split(key: Any, num: Any = 2) -> Value:
 
     Args:     num: how many, or a shape of keys.
     Returns:  (num, 2), uint32.
-    Example:  >>> weights_key, bias_key = nnc.random.split(nnc.random.key(0))
-              >>> weights_key
-              Array([1797259609, 2579123966], dtype=uint32)
+    Example:
+        >>> weights_key, bias_key = nnc.random.split(nnc.random.key(0))
+        >>> weights_key
+        Array([1797259609, 2579123966], dtype=uint32)
     """
     where = "nnc.random.split"
     return _words(draw_bits(read_key(key, where), to_shape(num, where), 64))
@@ -105,8 +109,9 @@ def fold_in(key: Any, data: Any) -> Value:
     Args:     data: an integer from 0 to 2**32 - 1, or a 0-d integer array, which may be traced (its low 32 bits count).
     Returns:  (2,), uint32.
     Raises:   ArgumentError: the number is out of range. DTypeError: it is no integer. ShapeError: it has axes.
-    Example:  >>> nnc.random.fold_in(nnc.random.key(0), 3).shape
-              (2,)
+    Example:
+        >>> nnc.random.fold_in(nnc.random.key(0), 3).shape
+        (2,)
     """
     where = "nnc.random.fold_in"
     key = read_key(key, where)
@@ -130,13 +135,17 @@ def bits(key: Any, shape: Any = (), dtype: Any = dtypes.uint32) -> Value:
 
     Args:     dtype: uint8, uint16, uint32 or uint64.
     Raises:   DTypeError: dtype is no unsigned integer type.
-    Example:  >>> nnc.random.bits(nnc.random.key(0), (2,), "uint8").dtype.name
-              'uint8'
+    Example:
+        >>> nnc.random.bits(nnc.random.key(0), (2,), "uint8").dtype.name
+        'uint8'
     """
     where = "nnc.random.bits"
     wanted = to_dtype(dtype, where)
     if wanted not in dtypes.UNSIGNED:
         raise user_error(
-            DTypeError, where, f"dtype is {wanted.name}.", fix="draw unsigned integers; for others use nnc.random.randint."
+            DTypeError,
+            where,
+            f"dtype is {wanted.name}.",
+            fix="draw unsigned integers; for others use nnc.random.randint.",
         )
     return draw_bits(read_key(key, where), to_shape(shape, where), 8 * wanted.itemsize)

@@ -11,7 +11,16 @@ from typing import Any
 
 from nnc.array import as_value
 from nnc.commands.control import pull_only
-from nnc.commands.rules import Cotangents, Derivative, Linear, Tangents, add_tangents, derivative, zeros
+from nnc.commands.rules import (
+    Cotangents,
+    Derivative,
+    Linear,
+    Tangents,
+    add_tangents,
+    derivative,
+    is_differentiable,
+    zeros,
+)
 from nnc.context import set_context
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, bind
@@ -57,7 +66,8 @@ def _pull(
     sums: dict[Symbol, Any],
 ) -> None:
     rule = derivative.get(node.command, None)
-    if rule is None or rule.transpose is None:
+    decides = any(symbol in active and not is_differentiable(symbol.spec) for symbol in node.inputs)
+    if rule is None or rule.transpose is None or decides:
         raise user_error(
             UnsupportedError, node.command.name, "it is not linear, so it cannot be run backwards.",
             operands={f"input {i}": s.spec for i, s in enumerate(node.inputs)},
@@ -108,4 +118,4 @@ def _pull_only_transpose(
     return tuple(ct if isinstance(x, Linear) else None for ct, x in zip(found, operands, strict=True))
 
 
-derivative.set(pull_only, Derivative(None, _pull_only_transpose))
+derivative.set(pull_only, Derivative(transpose=_pull_only_transpose))

@@ -7,7 +7,7 @@ from typing import Any
 
 from nnc.array import as_value
 from nnc.commands.rules import batch, lead
-from nnc.context import get_context, set_context
+from nnc.context import get_context, new_level, set_context
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, bind
 from nnc.source import user_source
@@ -63,9 +63,9 @@ def run_batched(
     fun: Callable[..., Sequence[Any]], size: int, values: Sequence[Any], batched: Sequence[bool]
 ) -> tuple[list[Any], list[bool]]:
     """Outputs of a flat function for all rows, and which of them have the batch axis (leading)."""
-    trace = BatchTrace(get_context().depth + 1, size)
+    trace = BatchTrace(new_level(), size)
     try:
-        with set_context(depth=trace.level):
+        with set_context(level=trace.level):
             arguments = [as_value(v) for v in values]
             outputs = fun(*[BatchTracer(trace, v, v.weak) if b else v for v, b in zip(arguments, batched, strict=True)])
             pairs = [trace.split(x) for x in outputs]

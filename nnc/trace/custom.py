@@ -10,6 +10,7 @@ from typing import Any
 from nnc import tree
 from nnc.array import as_value
 from nnc.commands import control
+from nnc.commands.promote import is_weak
 from nnc.commands.rules import Derivative, Tangents, Value, batch, derivative, is_differentiable, lead, zeros
 from nnc.context import activity
 from nnc.errors import ArgumentError, ArgumentTypeError, InternalError, ShapeError, UnsupportedError, user_error
@@ -19,12 +20,21 @@ from nnc.trace.backward import apply_pull_only
 from nnc.trace.batching import run_batched
 from nnc.trace.dual import DualTrace, DualTracer
 from nnc.trace.eager import EagerInterpreter
-from nnc.trace.flat import FlatFunction, FlatTree, check_callable, name_of
-from nnc.trace.specs import argument_spec
+from nnc.trace.flat import FlatFunction, FlatTree, check_callable, check_positions, name_of
+from nnc.trace.specs import argument_spec, shapes_of
 from nnc.trace.staging import stage
 from nnc.trace.subgraphs import batched_graph, input_values
 
 Fun = Callable[..., Any]
+
+
+Fixed = dict[int, Any]  # arguments that are not differentiated, by position
+
+
+def _merge(fixed: Fixed, others: Sequence[Any]) -> list[Any]:
+    """All arguments in order."""
+    rest = iter(others)
+    return [fixed[i] if i in fixed else next(rest) for i in range(len(fixed) + len(others))]
 
 
 class _Custom:
@@ -38,16 +48,16 @@ class _Custom:
         self.fun = fun
         self.nondiff = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
 
-    def _split(self, args: tuple[Any, ...]) -> tuple[list[Any], tuple[Any, ...]]:
-        """The arguments that are not differentiated, and the others."""
-        return [args[i] for i in self.nondiff], tuple(x for i, x in enumerate(args) if i not in self.nondiff)
+    def _split(self, args: tuple[Any, ...]) -> tuple[Fixed, tuple[Any, ...]]:
+        """The arguments that are not differentiated, by position, and the others."""
+        positions = check_positions(f"nnc.{self.transform}", "nondiff_argnums", self.nondiff, len(args))
+        return {i: args[i] for i in positions}, tuple(x for i, x in enumerate(args) if i not in positions)
 
-    def _whole(self, fixed: Sequence[Any]) -> Fun:
+    def _whole(self, fixed: Fixed) -> Fun:
         """`fun` of the other arguments alone."""
 
         def part(*others: Any) -> Any:
-            merged, rest = dict(zip(self.nondiff, fixed, strict=True)), iter(others)
-            return self.fun(*[merged[i] if i in merged else next(rest) for i in range(len(fixed) + len(others))])
+            return self.fun(*_merge(fixed, others))
 
         part.__name__ = name_of(self.fun)
         return part
@@ -68,24 +78,31 @@ class _Custom:
         flat = FlatFunction(self._whole(fixed), others)
         top = find_interpreter(flat.leaves)
         if isinstance(top, EagerInterpreter):
-            return self.fun(*args)
+            result = self.fun(*args)
+            if any(isinstance(x, DualTracer) for x in FlatTree(result).dynamic):
+                raise _captured_error(self.transform)
+            return result
         self._check_rules()
+        leaves = flat.leaves
+        flat.arguments = FlatTree(shapes_of((others, {})))  # the rules keep `flat`, which must not keep the values
         if isinstance(top, DualTrace):
-            pairs = [top.split(x) for x in flat.leaves]
+            pairs = [top.split(x) for x in leaves]
             outputs, moved = self._rule(fixed, flat)([p for p, _ in pairs], [t for _, t in pairs])
+            if any(isinstance(x, DualTracer) and x.owner is top for x in outputs):
+                raise _captured_error(self.transform)
             duals = [x if t is None else DualTracer(top, x, t) for x, t in zip(outputs, moved, strict=True)]
             return flat.build_result(duals)
-        specs = [argument_spec(x) for x in flat.leaves]
+        specs = [argument_spec(x) for x in leaves]
         with activity(f"tracing {name_of(self.fun)} for {self.transform}"):
-            staged = stage(flat, specs, name=name_of(self.fun))
-        operands = [*input_values(flat.leaves, specs), *staged.captured]
+            staged = stage(flat, specs, weak=[is_weak(x) for x in leaves], name=name_of(self.fun))
+        operands = [*input_values(leaves, specs), *staged.captured]
         params = {"rule": self._rule(fixed, flat), "args": len(specs)}
         return flat.build_result(bind(get_command(self.transform), operands, params, (staged.graph,)))
 
     def _check_rules(self) -> None:
         raise InternalError(f"{self.transform} is not to be used by itself")
 
-    def _rule(self, fixed: Sequence[Any], flat: FlatFunction) -> Callable[..., Any]:
+    def _rule(self, fixed: Fixed, flat: FlatFunction) -> Callable[..., Any]:
         """The user's rules as one function `(primals, tangents) -> (outputs, tangents)` of flat values, None a zero tangent."""
         raise InternalError(f"{self.transform} is not to be used by itself")
 
@@ -124,7 +141,15 @@ class custom_jvp(_Custom):  # noqa: N801  (a decorator)
         return rule
 
     def defjvps(self, *rules: Fun | None) -> None:
-        """Sets one rule `(t, result, *primals) -> tangent` for each argument; None where the derivative is zero."""
+        """Sets one rule `(t, result, *primals) -> tangent` for each argument; None where the derivative is zero.
+
+        Raises:   ArgumentError: the function has `nondiff_argnums`.
+        """
+        if self.nondiff:
+            raise user_error(
+                ArgumentError, "defjvps", f"{name_of(self.fun)} has nondiff_argnums, which these rules would not get.",
+                fix="define one rule with defjvp; it is called as rule(*nondiff, primals, tangents).",
+            )  # fmt: skip
 
         def rule(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
             result = self(*primals)
@@ -140,19 +165,21 @@ class custom_jvp(_Custom):  # noqa: N801  (a decorator)
         if self.rule is None:
             raise self._missing("defjvp")
 
-    def _rule(self, fixed: Sequence[Any], flat: FlatFunction) -> Callable[..., Any]:
+    def _rule(self, fixed: Fixed, flat: FlatFunction) -> Callable[..., Any]:
         rule, where = self.rule, f"the jvp rule of {name_of(self.fun)}"
         assert rule is not None
 
         def push(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
             filled = [zeros(as_value(p).spec) if t is None else t for p, t in zip(primals, tangents, strict=True)]
-            result = rule(*fixed, flat.arguments.build(primals)[0], flat.arguments.build(filled)[0])
+            with activity(f"running {where}"):
+                result = rule(*fixed.values(), flat.arguments.build(primals)[0], flat.arguments.build(filled)[0])
             result = _check_pair(
                 where, result, "return value, tangent — both with the structure of the function's result."
             )
             tree.check_same_structure(where, "the tangent", result[1], "the result", result[0])
-            flat.out = FlatTree(result[0])
-            outputs, moved = [as_value(x) for x in flat.out.dynamic], [as_value(x) for x in FlatTree(result[1]).dynamic]
+            out = FlatTree(result[0])
+            flat.out = out.skeleton()
+            outputs, moved = [as_value(x) for x in out.dynamic], [as_value(x) for x in FlatTree(result[1]).dynamic]
             for x, t in zip(outputs, moved, strict=True):
                 _check_like(where, "the tangent", t.spec, "the result", x.spec)
             return outputs, [t if is_differentiable(x.spec) else None for x, t in zip(outputs, moved, strict=True)]
@@ -190,21 +217,20 @@ class custom_vjp(_Custom):  # noqa: N801  (a decorator)
         if self.fwd is None:
             raise self._missing("defvjp")
 
-    def _forward(self, fixed: Sequence[Any], flat: FlatFunction, primals: Sequence[Any]) -> tuple[list[Any], FlatTree]:
+    def _forward(self, fixed: Fixed, flat: FlatFunction, primals: Sequence[Any]) -> tuple[list[Any], FlatTree]:
         """Outputs and residuals; sets `flat.out`."""
         assert self.fwd is not None
-        others = iter(flat.arguments.build(primals)[0])
-        merged = dict(zip(self.nondiff, fixed, strict=True))
-        count = len(fixed) + len(flat.arguments.build(primals)[0])
         where = f"the fwd rule of {name_of(self.fun)}"
-        result = self.fwd(*[merged[i] if i in merged else next(others) for i in range(count)])
+        with activity(f"running {where}"):
+            result = self.fwd(*_merge(fixed, flat.arguments.build(primals)[0]))
         result = _check_pair(where, result, "return result, residuals.")
-        flat.out = FlatTree(result[0])
-        return [as_value(x) for x in flat.out.dynamic], FlatTree(result[1])
+        out = FlatTree(result[0])
+        flat.out = out.skeleton()
+        return [as_value(x) for x in out.dynamic], FlatTree(result[1])
 
     def _backward(
         self,
-        fixed: Sequence[Any],
+        fixed: Fixed,
         flat: FlatFunction,
         residuals: Any,
         outputs: Sequence[TensorSpec],
@@ -216,7 +242,8 @@ class custom_vjp(_Custom):  # noqa: N801  (a decorator)
         filled = [next(given) if is_differentiable(spec) else zeros(spec) for spec in outputs]
         args = flat.arguments.build(flat.leaves)[0]
         where = f"the bwd rule of {name_of(self.fun)}"
-        result = self.bwd(*fixed, residuals, flat.build_result(filled))
+        with activity(f"running {where}"):
+            result = self.bwd(*fixed.values(), residuals, flat.build_result(filled))
         if not isinstance(result, (tuple, list)) or len(result) != len(args):
             got = f"{len(result)} values" if isinstance(result, (tuple, list)) else f"a {type(result).__name__}"
             raise user_error(
@@ -237,7 +264,7 @@ class custom_vjp(_Custom):  # noqa: N801  (a decorator)
                 found.append(value)
         return found
 
-    def _rule(self, fixed: Sequence[Any], flat: FlatFunction) -> VjpRule:
+    def _rule(self, fixed: Fixed, flat: FlatFunction) -> VjpRule:
         def forward(primals: Sequence[Any]) -> tuple[list[Any], FlatTree]:
             return self._forward(fixed, flat, primals)
 
@@ -287,43 +314,24 @@ def _check_like(where: str, left_name: str, left: TensorSpec, right_name: str, r
 # -- the rules of staged nodes -----------------------------------------------------------------------------------------
 
 
-def _check_captured(name: str, tangents: Tangents, args: int) -> None:
+def _captured_error(where: str) -> UnsupportedError:
+    return user_error(
+        UnsupportedError, where, "the function captures a value that is being differentiated; its rule knows nothing of it.",
+        fix="pass the value as an argument of the function, or nnc.stop_gradient(value) where no derivative is wanted.",
+    )  # fmt: skip
+
+
+def _check_captured(tangents: Tangents, args: int) -> None:
     if any(t is not None for t in tangents[args:]):
-        raise user_error(
-            UnsupportedError, name, "the function captures a value that is being differentiated; its rule knows nothing of it.",
-            fix="pass the value as an argument of the function.",
-        )  # fmt: skip
+        raise _captured_error("custom derivative")
 
 
-def _jvp_of_node(
-    primals: tuple[Value, ...],
-    tangents: Tangents,
-    outputs: tuple[Value, ...],
-    graphs: tuple[Graph, ...],
-    rule: Any,
-    args: int,
-) -> Tangents:
-    _check_captured("custom_jvp", tangents, args)
-    return tuple(rule(list(primals[:args]), list(tangents[:args]))[1])
-
-
-def _linearize_node(
+def _by_rule(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], rule: Any, args: int
 ) -> tuple[list[Value], Tangents]:
-    _check_captured("custom_vjp", tangents, args)
+    _check_captured(tangents, args)
     outputs, moved = rule(list(primals[:args]), list(tangents[:args]))
     return outputs, tuple(moved)
-
-
-def _jvp_of_vjp_node(
-    primals: tuple[Value, ...],
-    tangents: Tangents,
-    outputs: tuple[Value, ...],
-    graphs: tuple[Graph, ...],
-    rule: Any,
-    args: int,
-) -> Tangents:
-    return _linearize_node(primals, tangents, graphs, rule, args)[1]
 
 
 def _batched_jvp(size: int, rule: Any, batched: tuple[bool, ...]) -> Callable[..., Any]:
@@ -399,7 +407,7 @@ def _batch_vjp_node(
     return outputs, (True,) * len(outputs)
 
 
-derivative.set(control.custom_jvp, Derivative(_jvp_of_node))
+derivative.set(control.custom_jvp, Derivative(push=_by_rule, linearize=_by_rule))
 batch.set(control.custom_jvp, _batch_jvp_node)
-derivative.set(control.custom_vjp, Derivative(_jvp_of_vjp_node, None, _linearize_node))
+derivative.set(control.custom_vjp, Derivative(push=_by_rule, linearize=_by_rule))
 batch.set(control.custom_vjp, _batch_vjp_node)

@@ -9,6 +9,7 @@ from typing import Any
 
 from nnc import dtypes, tree
 from nnc.array import as_value
+from nnc.commands import elementwise
 from nnc.commands.promote import dtype_of
 from nnc.commands.rules import zeros
 from nnc.context import activity
@@ -16,8 +17,8 @@ from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError,
 from nnc.graph import spec_of
 from nnc.trace.backward import transpose_graph
 from nnc.trace.dual import Linearized, run_jvp, run_linearize
-from nnc.trace.flat import FlatFunction, FlatTree, check_callable, name_of
-from nnc.trace.specs import stage_function
+from nnc.trace.flat import FlatFunction, FlatTree, check_callable, check_positions, name_of
+from nnc.trace.specs import ShapeDtypeStruct, shapes_of, stage_function
 
 Fun = Callable[..., Any]
 Argnums = int | Sequence[int]
@@ -44,7 +45,7 @@ def grad(
               sequence); with `has_aux`, a pair of it and the second result. Leaves that are no numbers stay as they are.
     Raises:   ShapeError: the result is no scalar. DTypeError: the result or an argument is not floating-point.
     Example:  >>> nnc.grad(lambda x: x**2 + nnp.log(1 / x))(0.84)
-              Array(0.48952377, dtype=float32)
+              Array(0.48952365, dtype=float32)
     """
     both = value_and_grad(
         fun, argnums, has_aux, argnames=argnames, holomorphic=holomorphic, allow_int=allow_int, _transform="nnc.grad"
@@ -127,15 +128,15 @@ def vjp(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
               (Array([2., 4.], dtype=float32),)
     """
     check_callable(fun, "nnc.vjp")
-    result, flat, linear, active, aux = _linearize("vjp", fun, primals, has_aux)
+    result, arguments, linear, active, aux = _linearize("vjp", fun, primals, has_aux)
+    like = shapes_of(result)
 
     def vjp_fn(ct: Any) -> tuple[Any, ...]:
-        cts = _match("vjp_fn", "the cotangent", ct, "the result", result)
+        cts = _match("vjp_fn", "the cotangent", ct, "the result", like)
         with activity(f"pulling a cotangent back through {name_of(fun)}"):
             found = iter(_pull(linear, [*cts, *[None] * (len(linear.nonzero) - len(cts))]))
-        gradients = [next(found) if on else zeros(as_value(x).spec) for on, x in zip(active, flat.leaves, strict=True)]
-        args, _ = flat.arguments.build(gradients)
-        return tuple(args)
+        gradients = [next(found) if on else zeros(x.spec) for on, x in zip(active, arguments.dynamic, strict=True)]
+        return tuple(arguments.build(gradients))
 
     return (result, vjp_fn, aux) if has_aux else (result, vjp_fn)
 
@@ -159,15 +160,14 @@ def linear_transpose(fun: Fun, *primals: Any) -> Fun:
     check_callable(fun, "nnc.linear_transpose")
     with activity(f"tracing {name_of(fun)} for linear_transpose"):
         staged, flat = stage_function(fun, primals)
+    arguments = FlatTree(shapes_of(primals))
+    like = flat.build_result([ShapeDtypeStruct(spec.shape, spec.dtype) for spec in staged.graph.output_specs])
 
     def transposed(ct: Any) -> tuple[Any, ...]:
-        specs = staged.graph.output_specs
-        result = flat.build_result([zeros(spec) for spec in specs])
-        cts = _match("linear_transpose", "the cotangent", ct, "the result", result)
+        cts = _match("linear_transpose", "the cotangent", ct, "the result", like)
         found = transpose_graph(staged.graph, staged.num_explicit, staged.captured, cts)
         inputs = staged.graph.input_specs
-        args, _ = flat.arguments.build([zeros(s) if x is None else x for x, s in zip(found, inputs, strict=False)])
-        return tuple(args)
+        return tuple(arguments.build([zeros(s) if x is None else x for x, s in zip(found, inputs, strict=False)]))
 
     return transposed
 
@@ -210,11 +210,11 @@ def linearize(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
               (Array(12., dtype=float32), Array(120., dtype=float32))
     """
     check_callable(fun, "nnc.linearize")
-    result, flat, linear, active, aux = _linearize("linearize", fun, primals, has_aux)
-    out = FlatTree(result)
+    result, _, linear, active, aux = _linearize("linearize", fun, primals, has_aux)
+    out, like = FlatTree(shapes_of(result)), shapes_of(primals)
 
     def jvp_fn(*tangents: Any) -> Any:
-        given = _match("jvp_fn", "tangents", tangents, "primals", primals)
+        given = _match("jvp_fn", "tangents", tangents, "primals", like)
         pushed = linear.push([t for t, on in zip(given, active, strict=True) if on])
         return out.build(pushed[: len(out.where)])
 
@@ -233,17 +233,32 @@ def hvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     return jvp(grad(fun, argnums), primals, tangents)[1]
 
 
+def stop_gradient(x: Any) -> Any:
+    """`x` as it is, with derivative zero: every transform takes it for a constant.
+
+    Args:     x: a pytree.
+    Example:
+        >>> nnc.grad(lambda x: x * nnc.stop_gradient(x))(3.0)
+        Array(3., dtype=float32)
+    """
+    return tree.map(lambda leaf: elementwise.stop_gradient(leaf) if tree.is_array(leaf) else leaf, x)
+
+
 # -- shared ------------------------------------------------------------------------------------------------------------
 
 
 def _linearize(transform: str, fun: Fun, primals: tuple[Any, ...], has_aux: bool) -> Any:
-    """(result, flat function, linear map, active leaves, aux or None) at the primals."""
+    """(result, shapes of the arguments, linear map, active leaves, aux or None) at the primals.
+
+    What is kept for later holds no values but those that the linear map reads.
+    """
     flat = FlatFunction(_aux_last(fun, f"nnc.{transform}") if has_aux else fun, primals)
     active = [dtypes.is_inexact(dtype_of(leaf)) for leaf in flat.leaves]
     with activity(f"tracing {name_of(fun)} for {transform}"):
         outputs, linear = run_linearize(flat, flat.leaves, active)
     result = flat.build_result(outputs)
-    return (result[0], flat, linear, active, result[1]) if has_aux else (result, flat, linear, active, None)
+    arguments = FlatTree(shapes_of(primals))
+    return (result[0], arguments, linear, active, result[1]) if has_aux else (result, arguments, linear, active, None)
 
 
 def _aux_last(fun: Fun, transform: str) -> Fun:
@@ -293,7 +308,7 @@ def _match(where: str, left_name: str, left: Any, right_name: str, right: Any) -
 
 
 def _check_argnums(transform: str, argnums: Argnums) -> tuple[int, ...]:
-    positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    positions = tuple(argnums) if isinstance(argnums, (tuple, list)) else (argnums,)
     if not all(isinstance(i, int) for i in positions):
         raise user_error(
             ArgumentTypeError, transform, f"argnums must be an int or a sequence of ints, it is {argnums!r}.",
@@ -322,6 +337,7 @@ def _choose(
                 ArgumentError, transform, f"argnames names {name!r}, which was not passed by keyword.",
                 operands={"signature": _signature(fun)}, fix=f"call with {name}=...",
             )  # fmt: skip
+    check_positions(transform, "argnums", positions, len(args))
     return [args[i] for i in positions] + [kwargs[name] for name in names]
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.array import as_value
 from nnc.commands.rules import derivative, zeros
-from nnc.context import get_context, set_context
+from nnc.context import get_context, new_level, set_context
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
 from nnc.source import user_source
@@ -76,8 +76,9 @@ class DualTrace:
     ) -> tuple[Sequence[Any], Sequence[Any]]:  # fmt: skip
         rule = derivative.get(command, None)
         static = {**params, "graphs": graphs} if graphs else params
-        if self.linear is not None and rule is not None and rule.linearize is not None:
-            return rule.linearize(primals, tangents, **static)
+        joint = None if rule is None else rule.push if self.linear is None else rule.linearize
+        if joint is not None:
+            return joint(primals, tangents, **static)
         outputs = bind(command, primals, params, graphs)
         if rule is None or rule.jvp is None:
             if any(dtypes.is_inexact(spec_of(x).dtype) for x in outputs):
@@ -94,9 +95,9 @@ def run_jvp(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any]
 ) -> tuple[list[Any], list[Any]]:
     """Values and tangents of a flat function; a tangent that is None is zero."""
-    trace = DualTrace(get_context().depth + 1, None)
+    trace = DualTrace(new_level(), None)
     try:
-        with set_context(depth=trace.level):
+        with set_context(level=trace.level):
             outputs = fun(*[_dual(trace, p, t) for p, t in zip(primals, tangents, strict=True)])
             pairs = [trace.split(x) for x in outputs]
     finally:
@@ -134,16 +135,16 @@ def run_linearize(
     fun: Callable[..., Sequence[Any]], primals: Sequence[Any], active: Sequence[bool]
 ) -> tuple[list[Any], Linearized]:
     """Values of a flat function and its linear map in the inputs that are `active`."""
-    depth = get_context().depth
-    linear = StagingTrace("linear", depth + 2, linear=True)
-    trace = DualTrace(depth + 1, linear)
+    level = new_level()
+    linear = StagingTrace("linear", linear=True)  # made second, so that it is the inner one
+    trace = DualTrace(level, linear)
     values = [as_value(p) for p in primals]
     try:
-        with set_context(depth=linear.level):
+        with set_context(level=linear.level):
             seeds = [linear.input(v.spec) if on else None for v, on in zip(values, active, strict=True)]
             outputs = fun(*[_dual(trace, v, t) for v, t in zip(values, seeds, strict=True)])
             pairs = [trace.split(x) for x in outputs]
-            staged = linear.finish([t for _, t in pairs if t is not None])
+            staged = linear.finish([t for _, t in pairs if t is not None]).without_unread()
     finally:
         trace.alive = linear.alive = False
     specs = tuple(v.spec for v, on in zip(values, active, strict=True) if on)

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nnc import tree
-from nnc.commands.promote import as_operand
-from nnc.errors import ArgumentTypeError, user_error
+from nnc.array import ArrayMethods
+from nnc.commands.promote import as_operand, is_weak
+from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 
 
 def name_of(fun: Callable[..., Any]) -> str:
@@ -26,6 +27,22 @@ def check_callable(fun: Any, transform: str) -> None:
             ArgumentTypeError, transform, f"its first argument must be a function, it is {fun!r}.",
             fix=f"pass the function itself: {transform}(f)(x), not {transform}(f(x)).",
         )  # fmt: skip
+
+
+def check_positions(where: str, name: str, numbers: Sequence[int], count: int) -> tuple[int, ...]:
+    """Argument numbers counted from the front, in their order; raises where there is no such argument or one stands twice."""
+    for i in numbers:
+        if not -count <= i < count:
+            raise user_error(
+                ArgumentError, where, f"{name} names argument {i} of a call with {count} positional arguments.",
+                fix=f"use numbers from {-count} to {count - 1}." if count else "pass the argument by position.",
+            )  # fmt: skip
+    positions = tuple(i % count for i in numbers)
+    if len(set(positions)) != len(positions):
+        raise user_error(
+            ArgumentError, where, f"{name} {tuple(numbers)} names one argument twice.", fix="name each argument once."
+        )
+    return positions
 
 
 class FlatTree:
@@ -88,7 +105,12 @@ class FlatFunction:
         """The result's tree with these values."""
         if self.out is None:
             raise AssertionError("the function has not been run")
-        return self.out.build(values)
+        return self.out.build([_as_weak(x, like) for x, like in zip(values, self.out.dynamic, strict=True)])
+
+
+def _as_weak(value: Any, like: Any) -> Any:
+    """`value`, which takes the dtype of the array it meets if `like` does."""
+    return value.as_weak() if is_weak(like) and isinstance(value, ArrayMethods) and not value.weak else value
 
 
 def check_result(leaf: Any, fun: Callable[..., Any]) -> None:

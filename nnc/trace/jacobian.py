@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
 import numpy as np
 
-from nnc import tree
 from nnc.array import as_value
 from nnc.commands.elementwise import convert, equal, iota
 from nnc.commands.rules import Value
 from nnc.commands.shape import reshape, slice_axis, transpose
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.trace.differentiate import active_leaves, linearize, vjp
-from nnc.trace.flat import FlatTree, check_callable
+from nnc.trace.flat import FlatTree, check_callable, check_positions
 from nnc.trace.vectorize import vmap
 
 Fun = Callable[..., Any]
@@ -39,8 +39,9 @@ def jacfwd(fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, chunk_size:
         part, chosen, single = _partial("nnc.jacfwd", fun, argnums, args, kwargs)
         result, push, *aux = linearize(part, *chosen, has_aux=has_aux)
         columns = vmap(lambda *rows: push(*rows), chunk_size=chunk_size)(*_identity(tuple(chosen)))
-        blocks = tree.map(lambda column: _last(column), columns)
-        jac = tree.map(lambda block: _split(block, tuple(chosen), single), blocks)
+        out, inputs = FlatTree(columns), FlatTree(tuple(chosen))
+        trees = [_split(_last(column), inputs) for column in out.dynamic]
+        jac = out.build([t[0] if single else t for t in trees])
         return (jac, aux[0]) if has_aux else jac
 
     return jacobian
@@ -55,12 +56,12 @@ def jacrev(fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, chunk_size:
         part, chosen, single = _partial("nnc.jacrev", fun, argnums, args, kwargs)
         result, pull, *aux = vjp(part, *chosen, has_aux=has_aux)
         rows = vmap(pull, chunk_size=chunk_size)(_identity(result))
-        per_leaf = [
-            [_split_rows(column, result, i) for column in tree.leaves(rows)] for i in range(len(tree.leaves(result)))
+        out, inputs = FlatTree(result), FlatTree(rows)
+        trees = [
+            inputs.build([_split_rows(column, out.dynamic, i) for column in inputs.dynamic])
+            for i in range(len(out.dynamic))
         ]
-        structure = tree.structure(rows)
-        trees = [tree.unflatten(structure, leaves) for leaves in per_leaf]
-        jac = tree.unflatten_like(result, [t[0] if single else t for t in trees])
+        jac = out.build([t[0] if single else t for t in trees])
         return (jac, aux[0]) if has_aux else jac
 
     return jacobian
@@ -83,12 +84,13 @@ def _partial(
 ) -> tuple[Fun, list[Any], bool]:
     """`fun` of the chosen arguments alone."""
     single = isinstance(argnums, int)
-    positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    if not all(isinstance(i, int) and -len(args) <= i < len(args) for i in positions):
+    positions = tuple(argnums) if isinstance(argnums, (tuple, list)) else (argnums,)
+    if not all(isinstance(i, int) for i in positions):
         raise user_error(
-            ArgumentTypeError, transform, f"argnums is {argnums!r} for {len(args)} positional arguments.",
+            ArgumentTypeError, transform, f"argnums must be an int or a sequence of ints, it is {argnums!r}.",
             fix="name positional arguments by number.",
         )  # fmt: skip
+    check_positions(transform, "argnums", positions, len(args))
 
     def part(*chosen: Any) -> Any:
         rebuilt = list(args)
@@ -103,14 +105,15 @@ def _partial(
 
 def _identity(value: Any) -> Any:
     """A tree like `value` whose leaves have a leading axis: together the rows of an identity matrix."""
-    leaves = [as_value(leaf) for leaf in tree.leaves(value)]
+    flat = FlatTree(value)
+    leaves = [as_value(leaf) for leaf in flat.dynamic]
     total, at, rows = sum(x.spec.size for x in leaves), 0, []
     for x in leaves:
         shape = (total, x.spec.size)
         ones = equal(iota(shape=shape, dtype="int64", axis=0), iota(shape=shape, dtype="int64", axis=1) + at)
         rows.append(reshape(convert(ones, dtype=x.spec.dtype), shape=(total, *x.spec.shape)))
         at += x.spec.size
-    return tree.unflatten_like(value, rows)
+    return flat.build(rows)
 
 
 def _last(column: Value) -> Value:
@@ -118,22 +121,21 @@ def _last(column: Value) -> Value:
     return transpose(column, permutation=(*range(1, column.spec.ndim), 0))
 
 
-def _split(block: Value, chosen: tuple[Any, ...], single: bool) -> Any:
+def _split(block: Value, inputs: FlatTree) -> Any:
     """The last axis of a block cut into the leaves of the arguments."""
-    leaves, at, parts = tree.leaves(chosen), 0, []
-    for leaf in leaves:
+    at, parts = 0, []
+    for leaf in inputs.dynamic:
         shape = np.shape(leaf)
-        n = int(np.prod(shape))
+        n = math.prod(shape)
         piece = slice_axis(block, block.spec.ndim - 1, at, at + n)
         parts.append(reshape(piece, shape=(*block.spec.shape[:-1], *shape)))
         at += n
-    result = tree.unflatten_like(chosen, parts)
-    return result[0] if single else result
+    return inputs.build(parts)
 
 
-def _split_rows(column: Value, result: Any, i: int) -> Value:
+def _split_rows(column: Value, results: Sequence[Any], i: int) -> Value:
     """The rows of `column` that belong to leaf `i` of the result, in its shape."""
-    sizes = [int(np.prod(np.shape(leaf))) for leaf in tree.leaves(result)]
+    sizes = [math.prod(np.shape(leaf)) for leaf in results]
     start = sum(sizes[:i])
     rows = slice_axis(column, 0, start, start + sizes[i])
-    return reshape(rows, shape=(*np.shape(tree.leaves(result)[i]), *column.spec.shape[1:]))
+    return reshape(rows, shape=(*np.shape(results[i]), *column.spec.shape[1:]))

@@ -9,11 +9,11 @@ from typing import Any
 
 from nnc import dtypes
 from nnc.array import Array
-from nnc.commands.promote import is_weak
+from nnc.commands.promote import is_weak, to_dtype
 from nnc.context import activity
 from nnc.errors import TraceError, user_error
 from nnc.graph import Graph, TensorSpec, spec_of
-from nnc.trace.flat import FlatFunction, check_callable, name_of
+from nnc.trace.flat import FlatFunction, FlatTree, check_callable, name_of
 from nnc.trace.staging import Staged, stage
 
 
@@ -31,7 +31,7 @@ class ShapeDtypeStruct:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(self.shape))
-        object.__setattr__(self, "dtype", dtypes.as_dtype(self.dtype))
+        object.__setattr__(self, "dtype", to_dtype(self.dtype, "nnc.ShapeDtypeStruct"))
 
     @property
     def spec(self) -> TensorSpec:
@@ -54,6 +54,13 @@ def argument_spec(leaf: Any) -> TensorSpec:
     return TensorSpec((), dtypes.scalar_dtype(leaf)) if dtypes.is_scalar(leaf) else spec_of(leaf)
 
 
+def shapes_of(value: Any) -> Any:
+    """A pytree with shapes and dtypes in place of the arrays and numbers."""
+    flat = FlatTree(value)
+    specs = [argument_spec(leaf) for leaf in flat.dynamic]
+    return flat.build([ShapeDtypeStruct(spec.shape, spec.dtype) for spec in specs])
+
+
 def stage_function(
     fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
 ) -> tuple[Staged, FlatFunction]:
@@ -71,7 +78,8 @@ def make_graph(fun: Callable[..., Any]) -> Callable[..., Graph]:
               arguments' leaves; arrays that `fun` captures are its constants.
     Raises:   TraceError: `fun` needs a value that is known only at run time, or captures a value of an enclosing trace.
     Example:  >>> print(make_graph(lambda x: x + 1)(nnp.ones(3)))  # doctest: +ELLIPSIS
-              graph ...
+              <lambda>(%0: float32[3])
+              ...
     """
     check_callable(fun, "nnc.make_graph")
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from nnc.array import Array, as_value
 from nnc.context import get_context, set_context
-from nnc.graph import Command, Graph, GraphBuilder, Symbol, TensorSpec, spec_of
+from nnc.graph import Command, Graph, GraphBuilder, Node, Symbol, TensorSpec, spec_of
 from nnc.source import SourceLine, user_source
 from nnc.trace.tracer import Tracer
 
@@ -36,9 +36,9 @@ class StagingTrace:
 
     differentiates = False
 
-    def __init__(self, name: str, level: int, linear: bool = False) -> None:
+    def __init__(self, name: str, linear: bool = False) -> None:
         self.builder = GraphBuilder(name)
-        self.level, self.linear = level, linear
+        self.level, self.linear = self.builder.level, linear
         self.alive = True
         self.captured: dict[int, tuple[Any, Symbol]] = {}  # holds the value too, so that its id stays its own
         self._scalars: dict[tuple[Any, ...], Symbol] = {}
@@ -91,6 +91,21 @@ class Staged:
     graph: Graph
     captured: tuple[Any, ...]
 
+    def without_unread(self) -> Staged:
+        """The same without nodes that no output depends on, and without the captured values that only those read."""
+        needed = set(self.graph.outputs)
+        nodes: list[Node] = []
+        for node in reversed(self.graph.nodes):
+            if needed.intersection(node.outputs):
+                needed.update(node.inputs)
+                nodes.append(node)
+        count = self.num_explicit
+        hidden = [(s, x) for s, x in zip(self.graph.inputs[count:], self.captured, strict=True) if s in needed]
+        inputs = (*self.graph.inputs[:count], *(symbol for symbol, _ in hidden))
+        constants = {symbol: value for symbol, value in self.graph.constants.items() if symbol in needed}
+        graph = self.graph.update(inputs=inputs, nodes=tuple(reversed(nodes)), constants=constants)
+        return Staged(graph, tuple(value for _, value in hidden))
+
     @property
     def num_explicit(self) -> int:
         """How many inputs are the function's own arguments."""
@@ -99,11 +114,10 @@ class Staged:
 
 def stage(fun: Flat, specs: Sequence[TensorSpec], *, weak: Sequence[bool] | None = None, name: str = "graph") -> Staged:
     """Traces `fun`, which takes and returns flat sequences of values, on abstract arguments."""
-    context = get_context()
-    trace = StagingTrace(name, context.depth + 1)
+    trace = StagingTrace(name)
     weak = weak or [False] * len(specs)
     try:
-        with set_context(staging=trace, depth=trace.level, source=None):
+        with set_context(staging=trace, level=trace.level, source=None):
             tracers = [trace.input(spec, weak=is_weak) for spec, is_weak in zip(specs, weak, strict=True)]
             return trace.finish(fun(*tracers))
     finally:

@@ -9,6 +9,7 @@ from typing import Any
 from nnc import dtypes
 from nnc.commands.control import call
 from nnc.commands.control import checkpoint as checkpoint_command
+from nnc.commands.promote import is_weak
 from nnc.commands.rules import (
     Cotangents,
     Derivative,
@@ -27,7 +28,7 @@ from nnc.graph import Graph, TensorSpec, bind, spec_of
 from nnc.trace.backward import apply_pull_only, push_graph, transpose_graph
 from nnc.trace.batching import run_batched
 from nnc.trace.dual import run_jvp, run_linearize
-from nnc.trace.flat import FlatFunction, check_callable, name_of
+from nnc.trace.flat import FlatFunction, check_callable, check_positions, name_of
 from nnc.trace.specs import argument_spec
 from nnc.trace.staging import stage
 
@@ -37,14 +38,15 @@ Fun = Callable[..., Any]
 # -- call: transparent to every transform ------------------------------------------------------------------------------
 
 
-def _call_jvp(
-    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], graphs: tuple[Graph, ...]
-) -> Tangents:
-    return tuple(run_jvp(lambda *values: graphs[0].evaluate(values), primals, tangents)[1])
+def _push(
+    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], barrier: bool = False
+) -> tuple[list[Value], Tangents]:
+    outputs, moved = run_jvp(lambda *values: graphs[0].evaluate(values), primals, tangents)
+    return outputs, tuple(moved)
 
 
 def _call_linearize(
-    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...]
+    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], barrier: bool = False
 ) -> tuple[list[Value], Tangents]:
     active = [t is not None for t in tangents]
     outputs, linear = run_linearize(lambda *values: graphs[0].evaluate(values), primals, active)
@@ -53,7 +55,9 @@ def _call_linearize(
     return outputs, tuple(next(moved) if kept else None for kept in linear.nonzero)
 
 
-def _call_transpose(cotangents: Cotangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...]) -> Tangents:
+def _call_transpose(
+    cotangents: Cotangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...], barrier: bool = False
+) -> Tangents:
     graph = graphs[0]
     linear = [i for i, x in enumerate(operands) if isinstance(x, Linear)]
     others = [i for i, x in enumerate(operands) if not isinstance(x, Linear)]
@@ -72,8 +76,17 @@ def batch_graphs(
     return tuple(outputs), tuple(out_batched)
 
 
-derivative.set(call, Derivative(_call_jvp, _call_transpose, _call_linearize))
-batch.set(call, lambda size, operands, batched, graphs: batch_graphs(size, operands, batched, graphs[0]))
+def _call_batch(
+    size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], graphs: tuple[Graph, ...], barrier: bool = False
+) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
+    if not barrier:
+        return batch_graphs(size, operands, batched, graphs[0])
+    outputs = tuple(bind(call, operands, {"barrier": True}, (batched_graph(size, batched, graphs[0]),)))
+    return outputs, (True,) * len(outputs)
+
+
+derivative.set(call, Derivative(transpose=_call_transpose, push=_push, linearize=_call_linearize))
+batch.set(call, _call_batch)
 
 
 # -- checkpoint: reverse mode recomputes -------------------------------------------------------------------------------
@@ -82,7 +95,7 @@ batch.set(call, lambda size, operands, batched, graphs: batch_graphs(size, opera
 def checkpoint(fun: Fun, *, policy: Callable[..., bool] | None = None, static_argnums: Sequence[int] | int = ()) -> Fun:
     """`fun`, recomputed in the backward pass instead of kept: memory for time (rematerialisation).
 
-    Args:     fun: function of pytrees. policy: not offered. static_argnums: arguments that are no arrays.
+    Args:     fun: function of pytrees. policy: not offered. static_argnums: arguments that are no arrays, such as flags.
     Returns:  a function of the same arguments with the same value and derivatives.
     Raises:   UnsupportedError: a policy is given.
     Example:  >>> nnc.grad(nnc.checkpoint(lambda x: nnp.sin(nnp.sin(x))))(0.0)
@@ -98,15 +111,18 @@ def checkpoint(fun: Fun, *, policy: Callable[..., bool] | None = None, static_ar
 
     @wraps(fun)
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        fixed = check_positions("nnc.checkpoint", "static_argnums", static, len(args))
+
         def part(*dynamic: Any, **keywords: Any) -> Any:
             values = iter(dynamic)
-            return fun(*[x if i in static else next(values) for i, x in enumerate(args)], **keywords)
+            return fun(*[x if i in fixed else next(values) for i, x in enumerate(args)], **keywords)
 
-        flat = FlatFunction(part, tuple(x for i, x in enumerate(args) if i not in static), kwargs)
+        flat = FlatFunction(part, tuple(x for i, x in enumerate(args) if i not in fixed), kwargs)
         if not _is_traced(flat.leaves):
             return fun(*args, **kwargs)
         with activity(f"tracing {name_of(fun)} for checkpoint"):
-            staged = stage(flat, [argument_spec(x) for x in flat.leaves], name=name_of(fun))
+            specs = [argument_spec(x) for x in flat.leaves]
+            staged = stage(flat, specs, weak=[is_weak(x) for x in flat.leaves], name=name_of(fun))
         outputs = bind(
             checkpoint_command,
             [*input_values(flat.leaves, staged.graph.input_specs), *staged.captured],
@@ -119,7 +135,8 @@ def checkpoint(fun: Fun, *, policy: Callable[..., bool] | None = None, static_ar
 
 
 def _is_traced(leaves: Sequence[Any]) -> bool:
-    return get_context().staging is not None or any(getattr(x, "owner", None) is not None for x in leaves)
+    """Whether a transform is at work: on the leaves, or on what the function captures."""
+    return get_context().level > 0 or any(hasattr(x, "owner") for x in leaves)
 
 
 def input_values(leaves: Sequence[Any], specs: Sequence[TensorSpec]) -> list[Any]:
@@ -149,17 +166,11 @@ def _checkpoint_linearize(
     def pull(cts: Sequence[Any]) -> list[Any]:
         specs = [spec_of(x) for x in (*primals, *cts)]
         staged = stage(recompute, specs, name=f"recompute {graph.name}")
-        return list(bind(call, [*primals, *cts, *staged.captured], {}, (staged.graph,)))
+        return list(bind(call, [*primals, *cts, *staged.captured], {"barrier": True}, (staged.graph,)))
 
     seeds = [t for t in tangents if t is not None]
     pushed = iter(apply_pull_only(pull, seeds, [spec_of(outputs[i]) for i in moved]))
     return outputs, tuple(next(pushed) if i in moved else None for i in range(len(outputs)))
-
-
-def _checkpoint_jvp(
-    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], graphs: tuple[Graph, ...]
-) -> Tangents:
-    return _call_jvp(primals, tangents, outputs, graphs)
 
 
 def _checkpoint_batch(
@@ -181,5 +192,5 @@ def batched_graph(size: int, batched: Sequence[bool], graph: Graph) -> Graph:
     return stage(rows, specs, name=graph.name).graph
 
 
-derivative.set(checkpoint_command, Derivative(_checkpoint_jvp, None, _checkpoint_linearize))
+derivative.set(checkpoint_command, Derivative(push=_push, linearize=_checkpoint_linearize))
 batch.set(checkpoint_command, _checkpoint_batch)

@@ -14,12 +14,14 @@ from nnc.commands.rules import Value, check_axis, lead
 from nnc.commands.shape import concatenate, slice_axis, transpose
 from nnc.context import activity
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
+from nnc.spelling import spelled
 from nnc.trace.batching import run_batched
 from nnc.trace.flat import FlatFunction, check_callable, name_of
 
 Fun = Callable[..., Any]
 
 
+@spelled
 def vmap(
     fun: Fun,
     in_axes: Any = 0,
@@ -42,9 +44,9 @@ def vmap(
     check_callable(fun, "nnc.vmap")
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
-    if chunk_size is not None and chunk_size < 1:
+    if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
         raise user_error(
-            ArgumentError, "nnc.vmap", f"chunk_size is {chunk_size}.", fix="give a positive number of rows."
+            ArgumentError, "nnc.vmap", f"chunk_size is {chunk_size!r}.", fix="give a positive number of rows."
         )
     label = f"vmap{'' if axis_name is None else f' over {axis_name!r}'}"
 
@@ -56,27 +58,58 @@ def vmap(
         rows = [_to_front(x, axis) if axis is not None else x for x, axis in zip(flat.leaves, axes, strict=True)]
         batched = [axis is not None for axis in axes]
         with activity(f"tracing {name_of(fun)} for {label}"):
-            outputs = run_chunks(flat, size, rows, batched, chunk_size or size)
-        result = flat.build_result(outputs)
-        targets = tree.broadcast_prefix(out_axes, result, is_leaf=lambda x: x is None, where="nnc.vmap: out_axes")
+            outputs, mapped_outputs = run_chunks(flat, size, rows, batched, chunk_size or size)
+        targets = _spread(out_axes, flat.build_result(outputs), "out_axes")
         where = flat.out.where if flat.out is not None else []
-        return flat.build_result([_from_front(x, targets[i], size) for x, i in zip(outputs, where, strict=True)])
+        chosen = [targets[i] for i in where]
+        return flat.build_result(
+            [_place(x, on, axis, size) for x, on, axis in zip(outputs, mapped_outputs, chosen, strict=True)]
+        )
 
     return mapped
 
 
 def run_chunks(
     flat: Callable[..., Sequence[Any]], size: int, rows: Sequence[Any], batched: Sequence[bool], chunk: int
-) -> list[Value]:
-    """Outputs for all rows, `chunk` rows at a time; every output has the batch axis first."""
-    parts: list[list[Value]] = []
+) -> tuple[list[Value], list[bool]]:
+    """Outputs for all rows, `chunk` rows at a time, and which of them have the batch axis (first)."""
+    parts: list[tuple[int, list[Value], list[bool]]] = []
     for start in range(0, max(size, 1), max(chunk, 1)):
         stop = min(size, start + chunk)
         whole = (start, stop) == (0, size)
         some = [slice_axis(x, 0, start, stop) if b and not whole else x for x, b in zip(rows, batched, strict=True)]
         outputs, out_batched = run_batched(flat, stop - start, some, batched)
-        parts.append([lead(stop - start, x, b) for x, b in zip(outputs, out_batched, strict=True)])
-    return parts[0] if len(parts) == 1 else [concatenate(*column, axis=0) for column in zip(*parts, strict=True)]
+        parts.append((stop - start, outputs, out_batched))
+    flags = [any(column) for column in zip(*(b for _, _, b in parts), strict=True)]
+    if len(parts) == 1:
+        return parts[0][1], flags
+    joined = []
+    for i, on in enumerate(flags):
+        column = [lead(n, x[i], b[i]) if on else x[i] for n, x, b in parts]
+        joined.append(concatenate(*column, axis=0) if on else column[0])
+    return joined, flags
+
+
+class _NotMapped:
+    """Stands for None in a tree of axes, where None by itself would be a container without leaves."""
+
+    def __repr__(self) -> str:
+        return "None"
+
+
+_NOT_MAPPED = _NotMapped()
+
+
+def _spread(axes: Any, value: Any, name: str) -> list[int | None]:
+    """The axis that `axes`, a prefix of the tree `value`, gives for each leaf."""
+    marked = tree.map(lambda x: _NOT_MAPPED if x is None else x, axes, is_leaf=lambda x: x is None)
+    spread = tree.broadcast_prefix(marked, value, where=f"nnc.vmap: {name}")
+    for axis in spread:
+        if axis is not _NOT_MAPPED and (not isinstance(axis, int) or isinstance(axis, bool)):
+            raise user_error(
+                ArgumentTypeError, "nnc.vmap", f"{name} holds {axis!r}; an axis is an int or None.", fix="use ints and None."
+            )
+    return [None if axis is _NOT_MAPPED else axis for axis in spread]
 
 
 def _leaf_axes(flat: FlatFunction, in_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int | None]:
@@ -87,17 +120,10 @@ def _leaf_axes(flat: FlatFunction, in_axes: Any, args: tuple[Any, ...], kwargs: 
             operands={"in_axes": in_axes}, fix="give one entry for each positional argument, or one for all.",
         )  # fmt: skip
     prefix = (in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(args), dict.fromkeys(kwargs, 0))
-    spread = tree.broadcast_prefix(prefix, (args, kwargs), is_leaf=lambda x: x is None, where="nnc.vmap: in_axes")
+    spread = _spread(prefix, (args, kwargs), "in_axes")
     result: list[int | None] = []
     for i, leaf, path in zip(flat.arguments.where, flat.leaves, flat.arguments.paths(), strict=True):
         axis = spread[i]
-        if axis is not None and not isinstance(axis, int):
-            raise user_error(
-                ArgumentTypeError,
-                "nnc.vmap",
-                f"in_axes holds {axis!r}; an axis is an int or None.",
-                fix="use ints and None.",
-            )
         if axis is not None and np.ndim(leaf) == 0:
             raise user_error(
                 ShapeError, "nnc.vmap", f"argument {path} is 0-d, so it has no axis {axis} to map over.",
@@ -133,15 +159,17 @@ def _to_front(x: Any, axis: int) -> Value:
     return x if axis == 0 else transpose(x, permutation=(axis, *(i for i in range(x.spec.ndim) if i != axis)))
 
 
-def _from_front(x: Value, axis: Any, size: int) -> Value:
+def _place(x: Value, is_mapped: bool, axis: int | None, size: int) -> Value:
+    """An output with its batch axis where `out_axes` wants it."""
     if axis is None:
-        return _first_row(x)
+        if is_mapped:
+            raise user_error(
+                ArgumentError, "nnc.vmap", "out_axes is None for a result that differs from row to row.",
+                operands={"result": x.spec}, fix="give the axis at which the rows are to stand, such as out_axes=0.",
+            )  # fmt: skip
+        return x
+    x = lead(size, x, is_mapped)
     axis = check_axis("nnc.vmap: out_axes", axis, x.spec.ndim)
     order = [i for i in range(1, x.spec.ndim)]
     order.insert(axis, 0)
     return x if axis == 0 else transpose(x, permutation=tuple(order))
-
-
-def _first_row(x: Value) -> Value:
-    """For out_axes=None: the result is the same for all rows."""
-    return x[0]

@@ -55,11 +55,17 @@ SAMPLES: list[Sample] = [
         for op in ("set", "mul")
     ),
     *(
-        Sample("scatter", (_normal(4, 3, 5), _normal(3, 3), _indices(5, 3), _indices(4, 3)), {**_one(axes=(2, 0)), "op": op})
+        Sample(
+            "scatter",
+            (_normal(4, 3, 5), _normal(3, 3), _indices(5, 3), _indices(4, 3)),
+            {**_one(axes=(2, 0)), "op": op},
+        )
         for op in ("set", "add", "mul", "min")
     ),
     *(
-        Sample("scatter", (_normal(2, 4, 3), _normal(2, 5, 4), _indices(3, 2, 5)), {**_one(axes=(2,), batch=1), "op": op})
+        Sample(
+            "scatter", (_normal(2, 4, 3), _normal(2, 5, 4), _indices(3, 2, 5)), {**_one(axes=(2,), batch=1), "op": op}
+        )
         for op in ("set", "add", "mul", "max")
     ),
     *(

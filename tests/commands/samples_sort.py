@@ -18,7 +18,11 @@ def _distinct(*shape: int) -> Any:
 _TIES = np.asarray([[2, 1, 2, 0], [1, 1, 1, 3]])
 
 SAMPLES: list[Sample] = [
-    *(Sample("sort", (_distinct(3, 4),), {"axis": axis, "descending": down}) for axis in (0, 1) for down in (False, True)),
+    *(
+        Sample("sort", (_distinct(3, 4),), {"axis": axis, "descending": down})
+        for axis in (0, 1)
+        for down in (False, True)
+    ),
     Sample("sort", (_distinct(2, 0),), {"axis": 1, "descending": False}),
     Sample("sort", (_TIES,), {"axis": 1, "descending": True}, dtypes=()),
     Sample("sort", (np.asarray([1 + 2j, 3 - 1j, 0j]),), {"axis": 0, "descending": False}, dtypes=()),

@@ -59,7 +59,9 @@ def test_gather_is_its_definition(case: tuple[Any, list[Any], dict[str, Any]]) -
 
 
 @given(gathers())
-def test_what_is_set_is_what_is_gathered_where_indices_do_not_repeat(case: tuple[Any, list[Any], dict[str, Any]]) -> None:
+def test_what_is_set_is_what_is_gathered_where_indices_do_not_repeat(
+    case: tuple[Any, list[Any], dict[str, Any]],
+) -> None:
     x, indices, params = case
     numbers = np.arange(float(x.size)).reshape(x.shape)
     places = np.asarray(gather(numbers, *indices, **params)).ravel().astype(int)
@@ -73,7 +75,7 @@ def test_what_is_set_is_what_is_gathered_where_indices_do_not_repeat(case: tuple
 def test_the_last_of_repeated_writes_stays_and_has_the_gradient() -> None:
     index = np.asarray([1, 0, 1, 1])
     x, updates = np.asarray([10.0, 20.0, 30.0]), np.asarray([1.0, 2.0, 3.0, 4.0])
-    write = lambda x, u: scatter(x, u, index, op="set", **ROWS)  # noqa: E731
+    write = lambda x, u: scatter(x, u, index, op="set", **ROWS)
     np.testing.assert_array_equal(np.asarray(write(x, updates)), [2, 4, 30])
     ct_x, ct_updates = gradient(write, x, updates)
     np.testing.assert_array_equal(ct_x, [0, 0, 3])
@@ -83,7 +85,7 @@ def test_the_last_of_repeated_writes_stays_and_has_the_gradient() -> None:
 def test_products_with_zeros_and_repeats_have_gradients_of_both_orders() -> None:
     index = np.asarray([0, 0, 1, 0])
     x, updates = np.asarray([2.0, 3.0, 5.0]), np.asarray([0.0, 4.0, 0.0, 7.0])
-    multiply = lambda x, u: scatter(x, u, index, op="mul", **ROWS)  # noqa: E731
+    multiply = lambda x, u: scatter(x, u, index, op="mul", **ROWS)
     ct_x, ct_updates = gradient(multiply, x, updates)
     np.testing.assert_allclose(ct_x, [0, 0, 3])
     np.testing.assert_allclose(ct_updates, [2 * 4 * 7, 0, 2 * 3, 0])
@@ -171,13 +173,15 @@ def test_wrong_operands_are_refused() -> None:
 @pytest.mark.parametrize("mode", ["error", "clip"])
 @pytest.mark.parametrize("varying", [(True, True), (True, False), (False, True), (False, False)])
 @pytest.mark.parametrize("x_batched", [True, False])
-def test_dynamic_slices_of_a_batch_are_those_of_its_rows(mode: str, varying: tuple[bool, bool], x_batched: bool) -> None:
+def test_dynamic_slices_of_a_batch_are_those_of_its_rows(
+    mode: str, varying: tuple[bool, bool], x_batched: bool
+) -> None:
     x = RNG.normal(size=(3, 4, 5))[slice(None) if x_batched else 0]
     update = RNG.normal(size=(3, 2, 5))
     rows = [np.asarray([0, 2, 1]) if mode == "error" else np.asarray([-4, 9, 1]), np.asarray([0, 0, 0])]
     starts = [row if vary else row[0] for row, vary in zip(rows, varying, strict=True)]
     axes = (0 if x_batched else None, 0, *(0 if vary else None for vary in varying))
-    both = lambda x, u, i, j: (  # noqa: E731
+    both = lambda x, u, i, j: (
         dynamic_slice(x, i, j, sizes=(2, 5), mode=mode),
         dynamic_update_slice(x, u, i, j, mode=mode),
     )

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import nnc
 from nnc.commands.index import gather
+from nnc.commands.index_plan import IndexingError
 from nnc.commands.indexing import (
-    IndexingError,
     dynamic_slice,
     dynamic_update_slice,
     getitem,
@@ -76,7 +76,9 @@ def test_getitem_selects_what_numpy_selects(case: tuple[np.ndarray, tuple[Any, .
 @given(indexed())
 def test_getitem_of_traced_indices_selects_what_numpy_selects(case: tuple[np.ndarray, tuple[Any, ...]]) -> None:
     x, index = case
-    dynamic = [i for i, entry in enumerate(index) if isinstance(entry, (np.ndarray, int)) and np.asarray(entry).dtype != bool]
+    dynamic = [
+        i for i, entry in enumerate(index) if isinstance(entry, (np.ndarray, int)) and np.asarray(entry).dtype != bool
+    ]
     builder = GraphBuilder()
     with builder:
         symbols = [builder.input(np.shape(index[i]), np.asarray(index[i]).dtype) for i in dynamic]
@@ -105,7 +107,8 @@ def test_set_at_writes_what_numpy_writes(case: tuple[np.ndarray, tuple[Any, ...]
 
 
 @pytest.mark.parametrize(
-    "index", [1, -1, (0, 1), np.s_[1:3], np.s_[::-1, ::2], np.s_[..., None], np.s_[None, 1, ..., ::-2], np.s_[5:1:-2, :0]]
+    "index",
+    [1, -1, (0, 1), np.s_[1:3], np.s_[::-1, ::2], np.s_[..., None], np.s_[None, 1, ..., ::-2], np.s_[5:1:-2, :0]],
 )
 def test_indices_without_arrays_are_views(index: Any) -> None:
     builder = GraphBuilder()
@@ -120,7 +123,13 @@ def test_indices_without_arrays_are_views(index: Any) -> None:
 def test_arrays_that_stand_apart_put_their_axes_first() -> None:
     x = np.arange(120.0).reshape(2, 3, 4, 5)
     a = nnc.asarray(x)
-    for index in (np.s_[0, :, [0, 1]], np.s_[[0, 1], :, 2], np.s_[:, [0, 1], [2, 3]], np.s_[:, 0, :, [1, 2]], np.s_[[0], ..., [1, 2]]):
+    for index in (
+        np.s_[0, :, [0, 1]],
+        np.s_[[0, 1], :, 2],
+        np.s_[:, [0, 1], [2, 3]],
+        np.s_[:, 0, :, [1, 2]],
+        np.s_[[0], ..., [1, 2]],
+    ):
         assert a[index].shape == x[index].shape
         np.testing.assert_array_equal(np.asarray(a[index]), x[index])
 
@@ -139,6 +148,17 @@ def test_small_index_dtypes_reach_the_end_of_long_axes() -> None:
         graph = builder.build(getitem(builder.constant(np.arange(1000)), i))
     np.testing.assert_array_equal(np.asarray(graph(np.asarray([-1, -128], np.int8))), [999, 872])
     assert int(x[np.int8(-1)]) == 999
+    for mode, want in (("wrap", [999, 872]), ("clip", [0, 0]), ("drop", [0, 0])):
+        got = gather(nnc.asarray(np.arange(1000)), np.asarray([-1, -128], np.int8), axes=(0,), batch=0, mode=mode)
+        assert np.asarray(got).tolist() == want
+
+
+def test_masks_and_numbers_are_known_while_differentiating() -> None:
+    x = np.asarray([3.0, -1.0, 2.0])
+    gradient = nnc.grad(lambda x: (x[x > 0] ** 2).sum())(x)
+    np.testing.assert_array_equal(np.asarray(gradient), [6, 0, 4])
+    gradient = nnc.grad(lambda x: x[::-1][nnc.asarray(0)] * x.at[1].set(x[0])[1])(x)
+    np.testing.assert_array_equal(np.asarray(gradient), [2, 0, 3])
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,9 @@ def test_gradients_go_back_to_where_the_elements_came_from() -> None:
 )
 def test_searchsorted_agrees_with_numpy(steps: Any, values: Any, side: Any) -> None:
     steps = np.sort(steps)
-    np.testing.assert_array_equal(np.asarray(searchsorted(steps, values, side=side)), np.searchsorted(steps, values, side))
+    np.testing.assert_array_equal(
+        np.asarray(searchsorted(steps, values, side=side)), np.searchsorted(steps, values, side)
+    )
 
 
 def test_wrong_arguments_are_refused() -> None:

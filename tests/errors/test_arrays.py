@@ -193,6 +193,26 @@ def test_a_number_too_large_for_the_dtype_of_the_array() -> None:
         x + 300
 
 
+def test_a_python_integer_that_no_dtype_holds() -> None:
+    with reports(DTypeError, "asarray", str(2**70), "int64"):
+        nnc.asarray(2**70)
+
+
+def test_a_number_that_its_dtype_does_not_hold() -> None:
+    with reports(DTypeError, "asarray", "300", "int8"):
+        nnc.asarray(300, dtype="int8")
+
+
+def test_a_complex_list_as_floats() -> None:
+    with reports(DTypeError, "asarray", "complex64[1]", "float32", "nnp.real"):
+        nnc.asarray([1j], dtype="float32")
+
+
+def test_an_unknown_dtype_of_a_shape_without_a_value() -> None:
+    with reports(DTypeError, "ShapeDtypeStruct", "'flaot32'"):
+        nnc.ShapeDtypeStruct((2,), "flaot32")
+
+
 def test_complex_to_float_drops_the_imaginary_part_silently_nowhere() -> None:
     x = nnp.asarray([1 + 2j])
     with reports(DTypeError, "complex64", "float32", "real"):

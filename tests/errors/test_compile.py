@@ -34,6 +34,16 @@ def test_a_static_argname_that_the_function_does_not_have() -> None:
         nnc.compile(scale, static_argnames="fcator")(1.0)
 
 
+def test_static_argnums_that_are_names() -> None:
+    with reports(ArgumentTypeError, "static_argnums", "'x'"):
+        nnc.compile(lambda x: x, static_argnums="x")
+
+
+def test_a_number_of_traces_that_is_none() -> None:
+    with reports(ArgumentError, "max_traces", "0"):
+        nnc.compile(lambda x: x, max_traces=0)
+
+
 def test_a_donated_array_used_again() -> None:
     x = nnp.ones(3)
     nnc.compile(lambda x: x * 2, donate_argnums=0)(x)

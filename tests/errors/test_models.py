@@ -26,9 +26,9 @@ def test_convolving_with_a_kernel_larger_than_the_image() -> None:
 
 
 def test_pooling_with_a_window_of_another_rank() -> None:
-    x = nnp.ones((1, 3, 4, 4))
-    with reports(ShapeError, "max_pool", "(2, 2, 2)", "float32[1,3,4,4]"):
-        nnc.nn.max_pool(x, (2, 2, 2))
+    x = nnp.ones((3, 4))
+    with reports(ShapeError, "max_pool", "float32[3,4]"):
+        nnc.nn.max_pool(x, (2, 2))
 
 
 def test_softmax_over_the_axis_in_pytorch_spelling() -> None:
@@ -67,19 +67,19 @@ def test_a_layer_fed_with_another_number_of_features() -> None:
 
 def test_setting_a_field_of_a_module() -> None:
     layer = nnc.nn.Linear(4, 2, key=nnc.random.key(0))
-    with reports(ArgumentTypeError, "Linear", "weight", "frozen"):
+    with reports(ArgumentTypeError, "Linear", "weight", "immutable", "replace"):
         layer.weight = nnp.ones((4, 2))
 
 
 def test_loading_a_model_file_into_another_structure(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     nnc.io.save(path, {"w": nnp.ones(2)})
-    with reports(TreeError, "load", "model.safetensors", '["b"]'):
+    with reports(TreeError, "load", "b: missing in the file", "float32[1]"):
         nnc.io.load(path, like={"w": nnp.ones(2), "b": nnp.ones(1)})
 
 
 def test_loading_a_model_file_into_another_shape(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     nnc.io.save(path, {"w": nnp.ones(2)})
-    with reports(ShapeError, "load", "float32[2]", "float32[3]"):
+    with reports(TreeError, "load", "w: float32[2] in the file", "float32[3]"):
         nnc.io.load(path, like={"w": nnp.ones(3)})

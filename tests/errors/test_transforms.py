@@ -60,6 +60,11 @@ def test_argnums_that_are_names() -> None:
         nnc.grad(square, argnums=("x",))
 
 
+def test_argnums_that_are_missing() -> None:
+    with reports(ArgumentTypeError, "nnc.grad", "argnums", "None"):
+        nnc.grad(square, argnums=None)  # type: ignore[arg-type]
+
+
 def test_has_aux_without_a_pair() -> None:
     with reports(ArgumentTypeError, "nnc.value_and_grad", "has_aux=True", "pair"):
         nnc.value_and_grad(square, has_aux=True)(2.0)
@@ -113,6 +118,16 @@ def test_an_axis_that_is_no_number() -> None:
         nnc.vmap(square, in_axes="batch")(nnp.ones(3))
 
 
+def test_an_out_axis_that_is_no_number() -> None:
+    with reports(ArgumentTypeError, "nnc.vmap", "out_axes", "'batch'"):
+        nnc.vmap(square, out_axes="batch")(nnp.ones(3))
+
+
+def test_a_chunk_of_no_rows() -> None:
+    with reports(ArgumentError, "nnc.vmap", "chunk_size", "0"):
+        nnc.vmap(square, chunk_size=0)
+
+
 def test_in_axes_that_do_not_fit_the_tree() -> None:
     with reports(TreeError, "nnc.vmap", "in_axes"):
         nnc.vmap(lambda p: p["w"], in_axes=({"b": 0},))({"w": nnp.ones(3)})
@@ -159,6 +174,24 @@ def test_transposing_a_function_that_is_not_linear() -> None:
         transposed(nnp.ones(2))
 
 
+def test_transposing_a_product() -> None:
+    with reports(UnsupportedError, "mul", "2 operands", "float32[2]", at="lambda x: x * x"):
+        product = nnc.linear_transpose(lambda x: x * x, nnp.ones(2))
+        product(nnp.ones(2))
+
+
+def test_transposing_a_decision_on_what_is_linear() -> None:
+    with reports(UnsupportedError, "not linear", "bool[2]", at="nnp.where(x > 0, x, 0)"):
+        positive = nnc.linear_transpose(lambda x: nnp.where(x > 0, x, 0), nnp.ones(2))
+        positive(nnp.ones(2))
+
+
+def test_a_cotangent_that_is_no_array() -> None:
+    _, pull = nnc.vjp(square, nnp.ones(2))
+    with reports(ArgumentTypeError, "vjp_fn", "'one'"):
+        pull("one")
+
+
 def test_the_jacobian_with_respect_to_integers() -> None:
     with reports(DTypeError, "nnc.jacrev", "int64"):
         nnc.jacrev(square)(nnp.asarray([1, 2]))
@@ -179,6 +212,19 @@ def test_a_backward_rule_with_a_cotangent_of_another_shape() -> None:
     total.defvjp(lambda x: (nnp.sum(x), None), lambda kept, ct: (ct,))
     with reports(ShapeError, "bwd rule", "float32[3]", "float32[]"):
         nnc.grad(total)(nnp.ones(3))
+
+
+def test_a_forward_rule_that_is_not_linear_in_the_tangent() -> None:
+    @nnc.custom_jvp
+    def twice(x: Any) -> Any:
+        return 2 * x
+
+    @twice.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        return 2 * primals[0], tangents[0] * tangents[0]
+
+    with reports(UnsupportedError, "not linear", "custom_jvp", at="tangents[0] * tangents[0]"):
+        nnc.grad(twice)(1.0)
 
 
 def test_a_custom_function_without_its_rule() -> None:

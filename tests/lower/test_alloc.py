@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import permutations
+from random import Random
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnc.lower.alloc import ALIGNMENT, find_overlap, max_live, plan_arena
+from nnc.lower.alloc.search import Cliques, search
 
 Tensors = list[tuple[int, int, int]]
 tensors = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 20), st.integers(0, 2000)), max_size=40)
@@ -125,3 +128,43 @@ def test_the_same_tensors_get_the_same_plan_in_another_process() -> None:
     }  # fmt: skip
     assert len(runs) == 1
     assert len(next(iter(runs))) > 300
+
+
+few = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 4), st.integers(1, 6)), min_size=1, max_size=5)
+
+
+@given(few, st.integers(0, 3), st.randoms(use_true_random=False))
+def test_the_search_finds_a_plan_exactly_where_there_is_one(rows: Tensors, slack: int, random: Random) -> None:
+    lo, hi, size = (np.array(column, np.int64) for column in columns(rows))
+    cap = max_live(lo, hi, size) + slack
+    rank = np.array(random.sample(range(len(rows)), len(rows)), np.int64)
+    found = search(lo, hi, size, Cliques.of(lo, hi), rank, cap, 10**6)
+    assert (found is not None) == (smallest_peak(lo.tolist(), hi.tolist(), size.tolist()) <= cap)
+    if found is not None:
+        assert int((found + size).max()) <= cap
+        assert is_valid(lo, hi, size, found)
+
+
+def smallest_peak(first: Sequence[int], end: Sequence[int], size: Sequence[int]) -> int:
+    """The height of the best plan: some order, each tensor on top of those below it, gives it."""
+
+    def peak(order: tuple[int, ...]) -> int:
+        top: dict[int, int] = {}
+        for i in order:
+            below = [top[j] for j in top if first[i] < end[j] and first[j] < end[i]]
+            top[i] = max(below, default=0) + size[i]
+        return max(top.values())
+
+    return min(map(peak, permutations(range(len(size)))))
+
+
+def test_what_greedy_planners_miss_is_searched_for() -> None:
+    rng = np.random.default_rng(3)
+    improved = 0
+    for _ in range(20):
+        lo = rng.integers(0, 150, 150)
+        hi, size = lo + rng.integers(1, 40, 150), rng.integers(1, 100, 150) * ALIGNMENT
+        plan = plan_arena(lo.tolist(), hi.tolist(), size.tolist())
+        assert is_valid(lo, hi, size, plan.offsets)
+        improved += plan.peak == plan.lower_bound < greedy_by_size(lo.tolist(), hi.tolist(), size.tolist())
+    assert improved >= 10

@@ -129,6 +129,9 @@ def test_what_an_input_shows_in_another_order_is_not_written_over() -> None:
     x = b.input((2, 2), "float32")
     base = b.add("exp", x)
     assert inplace_of(b.build(b.add("add", base, b.add("transpose", base, permutation=(1, 0))))) == {}
+    alone = GraphBuilder()
+    base = alone.add("exp", alone.input((2, 2), "float32"))
+    assert inplace_of(alone.build(alone.add("neg", alone.add("transpose", base, permutation=(1, 0))))) == {}
     twice = GraphBuilder()
     base = twice.add("exp", twice.input((2, 2), "float32"))
     both = twice.add("add", base, base)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -128,13 +129,32 @@ def test_thirty_three_axes_are_ordinary(agree: Agree) -> None:
     agree(b.build(b.add("neg", t), b.add("reshape", t, shape=(3, 2))), ramp(2, *(1,) * 31, 3))
 
 
-def test_strided_arguments_are_read_as_they_stand(compile_graph: Compile) -> None:
+@pytest.mark.usefixtures("own_registries")
+def test_kernels_get_strided_arguments_in_row_major_order(compile_graph: Compile) -> None:
+    strides = []
+
+    def run(inputs: Any, outputs: Any, params: Any) -> None:
+        strides.append(inputs[0].strides)
+        np.copyto(outputs[0], inputs[0])
+
+    add_kernel(register("test_strides", 1, infer=lambda x: x), Kernel("mine", run))
     b = GraphBuilder()
     x = b.input((3, 2), "float32")
-    program = compile_graph(b.build(b.add("neg", b.add("transpose", x, permutation=(1, 0)))))
+    program = compile_graph(b.build(b.add("test_strides", x), b.add("neg", b.add("transpose", x, permutation=(1, 0)))))
     whole = ramp(2, 6)
-    (result,) = program.run([whole[:, ::2].T])
-    np.testing.assert_array_equal(result, -whole[:, ::2])
+    same, flipped = program.run([whole[:, ::2].T])
+    np.testing.assert_array_equal(same, whole[:, ::2].T)
+    np.testing.assert_array_equal(flipped, -whole[:, ::2])
+    assert strides == [(8, 4)]
+
+
+def test_a_program_holds_no_argument_and_no_result_after_a_call(compile_graph: Compile) -> None:
+    program = compile_graph(network())
+    inputs = [ramp(4, 3), ramp(5, 3), ramp(5, 5)]
+    results = program.run(inputs)
+    kept = [weakref.ref(x) for x in (*inputs, *results)]
+    del inputs, results
+    assert [ref() for ref in kept] == [None] * 5
 
 
 def test_results_stay_when_the_program_runs_again(compile_graph: Compile) -> None:

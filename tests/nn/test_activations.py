@@ -76,7 +76,9 @@ def test_gelu_is_exact_on_request() -> None:
 
 
 def test_the_derivative_of_relu_at_zero_is_zero() -> None:
-    np.testing.assert_array_equal(np.asarray(nnc.grad(lambda x: nn.relu(x).sum())(np.array([-1.0, 0.0, 1.0]))), [0, 0, 1])
+    np.testing.assert_array_equal(
+        np.asarray(nnc.grad(lambda x: nn.relu(x).sum())(np.array([-1.0, 0.0, 1.0]))), [0, 0, 1]
+    )
 
 
 def test_relu_keeps_integers() -> None:

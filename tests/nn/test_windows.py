@@ -25,7 +25,9 @@ def test_conv_is_a_sum_over_windows() -> None:
     x, w = RNG.normal(size=(2, 3, 8, 7)), RNG.normal(size=(4, 3, 3, 2))
     np.testing.assert_allclose(np.asarray(nn.conv(x, w)), direct(x, w), atol=1e-12)
     padded = np.pad(x, [(0, 0), (0, 0), (1, 1), (2, 2)])
-    np.testing.assert_allclose(np.asarray(nn.conv(x, w, stride=2, padding=(1, 2))), direct(padded, w, (2, 2)), atol=1e-12)
+    np.testing.assert_allclose(
+        np.asarray(nn.conv(x, w, stride=2, padding=(1, 2))), direct(padded, w, (2, 2)), atol=1e-12
+    )
     padded = np.pad(x, [(0, 0), (0, 0), (1, 0), (0, 2)])
     np.testing.assert_allclose(np.asarray(nn.conv(x, w, padding=((1, 0), (0, 2)))), direct(padded, w), atol=1e-12)
 
@@ -147,11 +149,19 @@ def test_pools_have_the_right_derivatives() -> None:
         (lambda x, w: nn.conv(x[0, 0], w), ShapeError, "the input has 2 axes; channels and 2 spatial axes are needed"),
         (lambda x, w: nn.conv(x, w[:, :1]), ShapeError, "channels differ: input axis 1 is 2, weight axis 1 is 1"),
         (lambda x, w: nn.conv_transpose(x, w), ShapeError, "channels differ: the input has 2, weight axis 0 is 4"),
-        (lambda x, w: nn.conv_transpose(x, w[:2], output_padding=1), ArgumentError, "output_padding=1 is not below stride=1"),
+        (
+            lambda x, w: nn.conv_transpose(x, w[:2], output_padding=1),
+            ArgumentError,
+            "output_padding=1 is not below stride=1",
+        ),
         (lambda x, w: nn.max_pool(x, 9), ShapeError, "the window covers 9 elements, the padded input has 5"),
-        (lambda x, w: nn.max_pool(x, (2, 2, 2)), ArgumentError, "has 1 axes|axes"),
+        (
+            lambda x, w: nn.max_pool(x[0, 0], (2, 2)),
+            ShapeError,
+            "the input has 2 axes; channels and 2 spatial axes are needed",
+        ),
     ],
 )
 def test_mistakes_are_named(call: Any, kind: type[Exception], message: str) -> None:
-    with pytest.raises((kind, ShapeError), match=message):
+    with pytest.raises(kind, match=message):
         call(np.ones((1, 2, 5, 5)), np.ones((4, 2, 3, 3)))

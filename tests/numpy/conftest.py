@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnc import dtypes
-from nnc.array import Array
+from nnc import Array, dtypes
 
 
 def check_same(got: Any, want: Any, tolerance: float = 1e-12) -> None:
-    """Asserts that an nnc result has the shape, the dtype (float32 for a float that came from integers) and the values of NumPy's."""
+    """Asserts that a result has the shape, the dtype (but float32 for floats made of integers) and the values of NumPy's."""
     if isinstance(want, (tuple, list)):
         assert len(got) == len(want)
         for one, other in zip(got, want, strict=True):

@@ -30,7 +30,13 @@ def test_filled_arrays_have_the_shape_and_dtype_asked_for(name):
 
 def test_like_functions_copy_shape_and_dtype():
     x = np.ones((2, 3), np.int8)
-    assert nnp.zeros_like(x).dtype == nnp.ones_like(x).dtype == nnp.full_like(x, 7).dtype == nnp.empty_like(x).dtype == nnp.int8
+    assert (
+        nnp.zeros_like(x).dtype
+        == nnp.ones_like(x).dtype
+        == nnp.full_like(x, 7).dtype
+        == nnp.empty_like(x).dtype
+        == nnp.int8
+    )
     assert nnp.full_like(x, 7).tolist() == [[7] * 3] * 2
     assert nnp.zeros_like(x, "float64", shape=4).shape == (4,)
 
@@ -51,9 +57,19 @@ def test_arange_agrees_with_numpy(args, same):
 
 @pytest.mark.parametrize(
     ("args", "kwargs"),
-    [((0, 1), {}), ((0, 1, 5), {}), ((2.0, 3.0, 4), {"endpoint": False}), ((5, 1, 1), {}), ((0, 1, 0), {}), ((0, 10, 11), {"dtype": "int64"}),
-     ((np.zeros(3), np.arange(3.0), 4), {}), ((np.zeros(3), 1.0, 4), {"axis": 1}), ((0, 1j, 3), {}), ((0, 1, 5), {"retstep": True})],
-)  # fmt: skip
+    [
+        ((0, 1), {}),
+        ((0, 1, 5), {}),
+        ((2.0, 3.0, 4), {"endpoint": False}),
+        ((5, 1, 1), {}),
+        ((0, 1, 0), {}),
+        ((0, 10, 11), {"dtype": "int64"}),
+        ((np.zeros(3), np.arange(3.0), 4), {}),
+        ((np.zeros(3), 1.0, 4), {"axis": 1}),
+        ((0, 1j, 3), {}),
+        ((0, 1, 5), {"retstep": True}),
+    ],
+)
 def test_linspace_agrees_with_numpy(args, kwargs, same):
     same(nnp.linspace(*args, **kwargs), np.linspace(*args, **kwargs))
 
@@ -69,7 +85,10 @@ def test_logarithmic_ranges_agree_with_numpy(same):
     same(nnp.logspace(0, 3, 7), np.logspace(0, 3, 7))
     same(nnp.logspace(0, 3, 4, base=2.0, endpoint=False), np.logspace(0, 3, 4, base=2.0, endpoint=False))
     same(nnp.geomspace(1, 1000, 4), np.geomspace(1, 1000, 4))
-    same(nnp.geomspace(np.asarray([-1.0, 2.0]), np.asarray([-8.0, 4.0]), 3, axis=1), np.geomspace([-1.0, 2.0], [-8.0, 4.0], 3, axis=1))
+    same(
+        nnp.geomspace(np.asarray([-1.0, 2.0]), np.asarray([-8.0, 4.0]), 3, axis=1),
+        np.geomspace([-1.0, 2.0], [-8.0, 4.0], 3, axis=1),
+    )
 
 
 M = np.arange(24.0).reshape(2, 3, 4)
@@ -100,7 +119,10 @@ def test_other_matrices_agree_with_numpy(same):
 def test_meshgrid_agrees_with_numpy(indexing, sparse, same):
     vectors = [np.arange(2), np.arange(3.0), np.arange(4)]
     for n in range(4):
-        same(nnp.meshgrid(*vectors[:n], indexing=indexing, sparse=sparse), np.meshgrid(*vectors[:n], indexing=indexing, sparse=sparse))
+        same(
+            nnp.meshgrid(*vectors[:n], indexing=indexing, sparse=sparse),
+            np.meshgrid(*vectors[:n], indexing=indexing, sparse=sparse),
+        )
 
 
 def test_indices_name_every_element(same):

@@ -119,7 +119,11 @@ def test_differences_counts_and_ranges_agree_with_numpy(same):
         (lambda: nnp.sum(X, dtype="float128x"), DTypeError, "sum: "),
         (lambda: nnp.cumulative_sum(X), ArgumentError, "cumulative_sum: axis must be given"),
         (lambda: nnp.sum(X, dim=0), ArgumentTypeError, "(?s)sum: it has no argument 'dim'.*Fix: write axis="),
-        (lambda: nnp.asarray(X).sum(0, keepdim=True), ArgumentTypeError, "(?s)sum: it has no argument 'keepdim'.*keepdims="),
+        (
+            lambda: nnp.asarray(X).sum(0, keepdim=True),
+            ArgumentTypeError,
+            "(?s)sum: it has no argument 'keepdim'.*keepdims=",
+        ),
         (lambda: nnp.sum(X, out=X), ArgumentTypeError, "(?s)sum: it has no argument 'out'.*immutable"),
     ],
 )
@@ -128,7 +132,10 @@ def test_a_mistake_is_answered_with_the_functions_name(call, kind, message):
         call()
 
 
-@given(hnp.arrays(np.float64, hnp.array_shapes(min_dims=1, max_dims=3, max_side=4), elements=st.floats(-100, 100)), st.data())
+@given(
+    hnp.arrays(np.float64, hnp.array_shapes(min_dims=1, max_dims=3, max_side=4), elements=st.floats(-100, 100)),
+    st.data(),
+)
 def test_sum_and_extremes_agree_with_numpy_for_any_axes(x, data):
     axes = tuple(data.draw(st.sets(st.integers(0, x.ndim - 1))))
     np.testing.assert_allclose(nnp.sum(x, axes), np.sum(x, axes), atol=1e-10)

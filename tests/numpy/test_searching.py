@@ -99,7 +99,11 @@ def test_distinct_elements_agree_with_numpy(same):
 
 
 def test_distinct_elements_carry_derivatives():
-    assert grad(lambda x: (nnp.unique(x) * nnp.asarray([1.0, 2.0])).sum())(np.array([3.0, 1.0, 3.0])).tolist() == [2, 1, 0]
+    assert grad(lambda x: (nnp.unique(x) * nnp.asarray([1.0, 2.0])).sum())(np.array([3.0, 1.0, 3.0])).tolist() == [
+        2,
+        1,
+        0,
+    ]
 
 
 def test_shapes_that_depend_on_traced_values_raise_with_the_remedy():

@@ -71,7 +71,9 @@ def test_covariances_agree_with_numpy(same):
 def test_histograms_agree_with_numpy(same):
     x = N.ravel()
     same(nnp.histogram(X, 7), np.histogram(X, 7), 1e-6)
-    same(nnp.histogram(X, 5, range=(-1.0, 1.0), density=True), np.histogram(X, 5, range=(-1.0, 1.0), density=True), 1e-6)
+    same(
+        nnp.histogram(X, 5, range=(-1.0, 1.0), density=True), np.histogram(X, 5, range=(-1.0, 1.0), density=True), 1e-6
+    )
     same(nnp.histogram(x, [0, 2, 9])[0], np.histogram(x, [0, 2, 9])[0])
     same(nnp.histogram(x, [0, 2, 9], weights=X.ravel())[0], np.histogram(x, [0, 2, 9], weights=X.ravel())[0])
     same(nnp.histogram(np.ones(3))[0], np.histogram(np.ones(3))[0])

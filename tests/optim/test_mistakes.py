@@ -10,7 +10,7 @@ import pytest
 
 import nnc.numpy as nnp
 from nnc import optim
-from nnc.errors import ArgumentError, ArgumentTypeError, NncError, ShapeError, TreeError
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, NncError, ShapeError, TreeError
 
 PARAMS = {"w": nnp.ones(2), "b": nnp.ones(())}
 
@@ -40,6 +40,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[NncError], str]] = {
     ),
     "boundaries do not fit": (lambda: optim.join_schedules([lambda t: t], [3]), ArgumentError, "one boundary less"),
     "a number among schedules": (lambda: optim.join_schedules([0.1, lambda t: t], [3]), ArgumentTypeError, "constant_schedule"),
+    "an array of strings": (lambda: optim.adam(0.1).init({"x": np.array(["a"])}), DTypeError, "a leaf has dtype <U1"),
     "a number for a schedule": (lambda: optim.scale_by_schedule(0.1), ArgumentTypeError, "use scale"),
 }  # fmt: skip
 

@@ -147,6 +147,36 @@ def test_leaves_that_are_no_floats_stay_as_they_are(row: Row) -> None:
     assert not any(x is counter for x in nnc.tree.leaves(state))
 
 
+def test_gradients_of_a_mixed_tree_move_its_floats_alone() -> None:
+    params = {"w": nnp.ones(2), "steps": np.array([3]), "act": "tanh", "f": nnp.tanh, "none": None}
+    optimizer = optim.adam(0.1)
+
+    def loss(params: Any) -> Any:
+        return nnp.sum(params["f"](params["w"])) * params["steps"][0]
+
+    @nnc.compile(max_traces=1, donate_argnums=(0, 1))
+    def step(params: Any, state: Any) -> Any:
+        updates, state = optimizer.update(nnc.grad(loss)(params), state, params)
+        return optim.apply_updates(params, updates), state
+
+    state = optimizer.init(params)
+    for _ in range(3):
+        params, state = step(params, state)
+    assert np.allclose(params["w"], 0.7, atol=1e-3) and int(params["steps"][0]) == 3 and params["act"] == "tanh"
+    assert params["f"] is nnp.tanh and params["none"] is None
+
+
+def test_hyperparameters_may_be_arrays() -> None:
+    p, arrays = np.array([1.0, -2.0]), {name: np.float64(x) for name, x in {"b1": 0.8, "b2": 0.9, "eps": 1e-3}.items()}
+    results = []
+    for optimizer in (optim.adam(0.1, b1=0.8, b2=0.9, eps=1e-3), optim.adam(nnp.asarray(np.float64(0.1)), **arrays)):
+        state = optimizer.init(p)
+        for g in gradients(3):
+            updates, state = optimizer.update(g[:2], state, p)
+        results.append(updates)
+    assert np.allclose(results[0], results[1], rtol=1e-12)
+
+
 def test_python_floats_are_parameters_too() -> None:
     optimizer = optim.sgd(0.5, momentum=0.9)
     updates, _ = optimizer.update({"x": 2.0}, optimizer.init({"x": 1.0}))

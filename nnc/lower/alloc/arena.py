@@ -2,8 +2,8 @@
 
 A portfolio of greedy planners, each cheap and good at another kind of graph; the first that meets the lower bound (the
 largest live set) wins, else the smallest. The dive always places the tensor that can go lowest; the best fit takes the
-tightest gap for each tensor of a fixed order. Each costs O(n) vector work a tensor. Same input, same plan, in every
-process.
+tightest gap for each tensor of a fixed order. Each costs O(n) vector work a tensor. Where none meets the bound and there
+are not too many tensors, a search of bounded length follows. Same input, same plan, in every process.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from nnc.lower.alloc.search import Ints, improve
+
 ALIGNMENT = 64
-Ints = np.ndarray[Any, np.dtype[np.int64]]
 _FAR = np.iinfo(np.int64).max // 4
+_SEARCHED = 2000  # tensors
+_PLACEMENTS = 20_000  # of the search: about half a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,18 @@ def plan_arena(first: Sequence[int], end: Sequence[int], size: Sequence[int], al
             offsets[by_start], best_peak = candidate, peak
         if peak == bound:
             break
+    if best_peak > bound and placed.size <= _SEARCHED:
+        found, best_peak = improve(
+            problem.lo,
+            problem.hi,
+            problem.size,
+            _search_ranks(problem),
+            offsets[by_start],
+            best_peak,
+            bound,
+            _PLACEMENTS,
+        )
+        offsets[by_start] = found
     return ArenaPlan(tuple(int(x) * alignment for x in offsets), best_peak * alignment, bound * alignment)
 
 
@@ -110,6 +125,23 @@ def _portfolio(p: _Problem) -> Iterator[Ints]:
     yield _best_fit(p, duration, p.size)
 
 
+def _search_ranks(p: _Problem) -> list[Ints]:
+    """The orders in which the search tries tensors that can lie equally low."""
+    tight, duration = _largest_load(p), p.hi - p.lo
+    area = p.size * duration
+    return [
+        _rank(*keys)
+        for keys in ((tight, duration, area), (duration, area, tight), (tight, area, duration), (p.hi, duration))
+    ]
+
+
+def _rank(*keys: Ints) -> Ints:
+    """The place of each tensor in the order by `keys`."""
+    rank = np.empty(len(keys[0]), np.int64)
+    rank[_order(*keys)] = np.arange(len(rank))
+    return rank
+
+
 def _order(*keys: Ints) -> Ints:
     """The tensors by falling keys, the first of which counts most; ties in order of their start."""
     return np.lexsort(tuple(-key for key in reversed(keys)))
@@ -133,8 +165,7 @@ def _largest_load(p: _Problem) -> Ints:
 def _dive(p: _Problem, *keys: Ints) -> Ints:
     """Places at every turn the tensor that can lie lowest (ties: by `keys`), as low as it can."""
     n = len(p.lo)
-    rank = np.empty(n, np.int64)
-    rank[_order(*keys)] = np.arange(n)
+    rank = _rank(*keys)
     lowest = np.zeros(n, np.int64)
     shift = max(n, 1)
     key = rank.copy()  # lowest · n + rank, and far away once placed

@@ -1,8 +1,8 @@
 """Searches for a plan below a given height, where no greedy planner has met the lower bound.
 
 Depth first: tensors are placed at the lowest offset that the placed ones leave, in the order of their offsets (equal ones: of
-their ranks), so each plan is reached along one path. A path ends where some set of tensors that live together no longer
-fits. (The pruning follows the search of the MiniMalloc paper.) Budgets count placements, never seconds.
+their ranks), so each plan is reached along one path. A path ends where some set of tensors that live together no
+longer fits. (The pruning follows the search of the MiniMalloc paper.) Budgets count placements, never seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FAR = np.iinfo(np.int64).max // 4
 
 @dataclass(frozen=True, slots=True)
 class Cliques:
-    """The maximal sets of tensors that live in one step, in the order of time; clique c is members[begin[c]:begin[c + 1]]."""
+    """The maximal sets of tensors that live in one step, in time; clique c is members[begin[c]:begin[c + 1]]."""
 
     members: Ints
     begin: Ints
@@ -85,7 +85,7 @@ class _State:
         limit = int((lowest + self.size).min())  # what lies above this leaves room for another tensor below it
         found = np.flatnonzero((lowest < limit) & ((lowest > at) | ((lowest == at) & (self.rank > rank))))
         order = np.lexsort((self.rank[found], lowest[found]))
-        return found[order[::-1]].tolist()
+        return [int(t) for t in found[order[::-1]]]
 
     def place(self, t: int) -> bool:
         """Places t as low as it goes; says whether unplaced tensors live together with it."""
@@ -122,19 +122,24 @@ class _State:
         begin = self.cliques.begin[first : end + 1]
         least = np.minimum.reduceat(self.lowest[self.cliques.members[begin[0] : begin[-1]]], begin[:-1] - begin[0])
         left = self.left[first:end]
-        height = np.maximum(np.maximum(np.where(left > 0, least, 0), self.top[first:end]), np.where(left > 0, at, 0)) + left
+        height = (
+            np.maximum(np.maximum(np.where(left > 0, least, 0), self.top[first:end]), np.where(left > 0, at, 0)) + left
+        )
         return bool((height <= self.cap).all())
 
 
 def improve(
     lo: Ints, hi: Ints, size: Ints, ranks: Sequence[Ints], best: Ints, peak: int, bound: int, budget: int
 ) -> tuple[Ints, int]:
-    """A plan that is at most as high as `best`: bisects the cap between bound and peak, with each of `ranks` in turn."""
+    """A plan that is at most as high as `best`, and its height.
+
+    Tries the bound itself, then bisects the caps between it and the best height, with each of `ranks` in turn.
+    """
     cliques = Cliques.of(lo, hi)
     low, turn = bound, 0
     share = max(budget // 16, 2 * len(size))
     while low < peak and budget > 0:
-        cap = (low + peak) // 2 if turn else bound  # the bound itself is often within reach
+        cap = (low + peak) // 2 if turn else bound
         found = None
         for rank in ranks:
             found = search(lo, hi, size, cliques, rank, cap, min(share, budget))

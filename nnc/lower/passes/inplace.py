@@ -35,7 +35,7 @@ def choose_inplace(graph: Graph, options: Options) -> Graph:
                 view = views[node.inputs[i]]
                 memory = owner.get(view.base, view.base)
                 free = memory not in fixed and last.get(memory, -1) == position
-                if free and view.is_whole and _fits(view, symbol) and _reads_alike(node, i, output, views, owner):
+                if free and _fits(view, symbol) and _reads_alike(node, i, output, views, owner):
                     chosen[symbol], owner[symbol] = view.base, memory
                     last[memory] = last.get(symbol, position)
                     if last[memory] == position:
@@ -73,7 +73,7 @@ def _fits(view: SymbolView, symbol: Symbol) -> bool:
 def _reads_alike(
     node: Node, chosen: int, output: int, views: Mapping[Symbol, SymbolView], owner: Mapping[Symbol, Symbol]
 ) -> bool:
-    """Whether every input in that memory is the very view that is overwritten, and may be."""
+    """Whether every input in that memory shows all of it in row-major order, and may be overwritten."""
     base = views[node.inputs[chosen]].base
     memory = owner.get(base, base)
     allowed = _candidates(node, output)

@@ -59,15 +59,16 @@ def spelled(function: F) -> F:
     """Makes unknown keyword arguments of `function` raise with the spelling that it takes.
 
     Raises:   ArgumentTypeError: (when called) there is no such argument.
-    Example:  >>> @spelled
-              ... def total(x, *, axis=None):
-              ...     return axis
-              >>> total([1], axis=0)
-              0
-              >>> total([1], dim=0)  # doctest: +ELLIPSIS
-              Traceback (most recent call last):
-              nnc.errors.ArgumentTypeError: total: it has no argument 'dim'...
-              Fix: write axis=... instead.
+    Example:
+        >>> @spelled
+        ... def total(x, *, axis=None):
+        ...     return axis
+        >>> total([1], axis=0)
+        0
+        >>> total([1], dim=0)
+        Traceback (most recent call last):
+        nnc.errors.ArgumentTypeError: total: it has no argument 'dim'...
+        Fix: write axis=... instead.
     """
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     names = [p.name for p in inspect.signature(function).parameters.values() if p.kind in kinds and p.name != "self"]

@@ -1,0 +1,317 @@
+"""Loops and branches: `while`, `scan` and `case_of`, and the tapes that loops of unknown length write and read.
+
+All state their sub-graphs' inputs in one order: the round (int64, counted from 0), elements of the sequences read, carried
+values, captured values; and their outputs likewise: carried values of the next round, then what else a round yields. How they
+are differentiated and batched stands in nnc/trace/loop_rules.py.
+
+A `Tape` is a sequence whose length is known only at run time. In graphs it is a 0-d value of dtype `TAPE` (with leading axes
+under vmap, which its elements have, too); the number 0 stands for a tape of zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands.rules import Derivative, Linear, add_tangents, batch_elementwise
+from nnc.context import set_context
+from nnc.dtypes import TAPE
+from nnc.errors import ArgumentError, GraphError, OutOfBoundsError, ShapeError, user_error
+from nnc.graph import Graph, Symbol, TensorSpec, register
+
+NDArray = np.ndarray[Any, Any]
+ROUND = TensorSpec((), dtypes.int64)
+
+
+class Tape:
+    """Rows of one spec, in memory that grows geometrically (or is taken at once where `capacity` is known)."""
+
+    __slots__ = ("_rows", "length")
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, capacity: int = 0) -> None:
+        self._rows = np.empty((capacity, *shape), dtype)
+        self.length = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes taken, used or not."""
+        return self._rows.nbytes
+
+    def write(self, index: int, row: NDArray) -> None:
+        """Sets a row; rows between the present end and `index` are 0 until written."""
+        if index >= len(self._rows):
+            grown = np.empty((max(index + 1, 2 * len(self._rows), 4), *self._rows.shape[1:]), self._rows.dtype)
+            grown[: self.length] = self._rows[: self.length]
+            self._rows = grown
+        if index >= self.length:
+            self._rows[self.length : index] = 0
+            self.length = index + 1
+        self._rows[index] = row
+
+    def read(self, index: int) -> NDArray:
+        """A row."""
+        return self._rows[index]  # type: ignore[no-any-return]
+
+    def rows(self) -> NDArray:
+        """All rows."""
+        return self._rows[: self.length]
+
+    def __add__(self, other: Tape) -> Tape:
+        total = Tape(np.broadcast_shapes(self._rows.shape[1:], other._rows.shape[1:]), self._rows.dtype, self.length)
+        total._rows[...] = self.rows() + other.rows()
+        total.length = self.length
+        return total
+
+
+def tape_spec(handle: tuple[int, ...] = ()) -> TensorSpec:
+    """The spec of a tape; `handle` are the leading axes that vmap gave it."""
+    return TensorSpec(handle, TAPE)
+
+
+def _read(tape: NDArray, index: int, spec: TensorSpec) -> NDArray:
+    content = tape.flat[0] if tape.size else 0
+    if isinstance(content, Tape):
+        return np.broadcast_to(content.read(index), spec.shape)
+    return np.zeros(spec.shape, spec.dtype)
+
+
+def _add_tapes(x: NDArray, y: NDArray) -> NDArray:
+    contents = [tape.flat[0] for tape in (x, y) if tape.size and isinstance(tape.flat[0], Tape)]
+    return _as_handle(contents[0] + contents[1], x.shape) if len(contents) == 2 else _as_handle((*contents, 0)[0], x.shape)
+
+
+def _as_handle(tape: Tape | int, handle: tuple[int, ...]) -> NDArray:
+    value = np.empty(handle, TAPE)
+    value[...] = tape
+    return value
+
+
+def run_graph(graph: Graph, values: Sequence[Any]) -> list[NDArray]:
+    """The outputs of a sub-graph on NumPy arrays."""
+    with set_context(staging=None):
+        return [x if isinstance(x, np.ndarray) else x.concrete("sub-graph") for x in map(_wrap, graph.evaluate(values))]
+
+
+def _wrap(x: Any) -> Any:
+    return x if hasattr(x, "concrete") else np.asarray(x)
+
+
+def check_inputs(name: str, given: Sequence[TensorSpec], graph: Graph, what: str = "its graph") -> None:
+    """Raises unless a sub-graph takes operands of these specs."""
+    wanted = graph.input_specs
+    if len(given) != len(wanted):
+        raise user_error(
+            ArgumentError, name, f"{what} takes {len(wanted)} inputs, there are {len(given)} values for it.",
+            operands={"given": ", ".join(map(str, given)), "taken": ", ".join(map(str, wanted))},
+            fix="give the sub-graph the inputs that this command passes to it.",
+        )  # fmt: skip
+    for i, (spec, want) in enumerate(zip(given, wanted, strict=True)):
+        if (spec.shape, spec.dtype) != (want.shape, want.dtype):
+            raise user_error(
+                ShapeError, name, f"input {i} of {what} does not match.", operands={"given": spec, "taken": want},
+                fix="convert the value, or build the sub-graph for its spec.",
+            )  # fmt: skip
+
+
+def check_carried(name: str, carried: Sequence[TensorSpec], following: Sequence[TensorSpec]) -> None:
+    """Raises unless a round's carried values have the specs of those it started with."""
+    for i, (before, after) in enumerate(zip(carried, following, strict=False)):
+        if (before.shape, before.dtype) != (after.shape, after.dtype):
+            raise user_error(
+                ShapeError, name, f"carried value {i} changes its shape or dtype from round to round.",
+                operands={"before": before, "after": after}, fix="make the round return what it takes, for example with .astype.",
+            )  # fmt: skip
+
+
+add_tapes = register(
+    "add_tapes",
+    2,
+    infer=lambda x, y: x,
+    reference=_add_tapes,
+    derivative=Derivative(
+        lambda primals, tangents, outputs: (add_tangents(*tangents),),
+        lambda cotangents, operands: tuple(cotangents[0] if isinstance(x, Linear) else None for x in operands),
+    ),
+    batch=batch_elementwise("add_tapes"),
+)
+
+# -- while -------------------------------------------------------------------------------------------------------------
+
+
+def _while_infer(
+    *specs: TensorSpec, graphs: tuple[Graph, ...], carries: int, before: int, tapes: int = 0,
+    max_steps: int | None = None, handle: tuple[int, ...] = (),
+) -> tuple[TensorSpec, ...]:  # fmt: skip
+    body = graphs[0]
+    check_inputs("while", (ROUND, *specs), body, "the round")
+    outputs = body.output_specs
+    exits = len(outputs) - 1 - carries - tapes
+    if exits < 0 or not 0 <= before <= len(body.nodes):
+        raise user_error(
+            ArgumentError, "while",
+            f"a round with {len(outputs)} outputs and {len(body.nodes)} nodes cannot carry {carries} values, write {tapes} tapes and "
+            f"test after {before} nodes.", fix="let the round yield the condition, the carried values, the exits and the tapes' rows.",
+        )  # fmt: skip
+    if outputs[0] != TensorSpec((), dtypes.bool_):
+        raise user_error(
+            ShapeError, "while", "the condition must be a single bool.", operands={"condition": outputs[0]},
+            fix="compare a scalar, or reduce with .any() or .all().",
+        )  # fmt: skip
+    check_carried("while", specs[:carries], outputs[1 : 1 + carries])
+    early = {*body.inputs, *body.constants, *(s for node in body.nodes[:before] for s in node.outputs)}
+    if any(symbol not in early for symbol in (body.outputs[0], *body.outputs[1 + carries : 1 + carries + exits])):
+        raise user_error(
+            GraphError, "while", f"the condition and the exits must be known after the first {before} nodes of the round.",
+            fix="put the nodes they need before the test.",
+        )  # fmt: skip
+    return (*specs[:carries], *outputs[1 + carries : 1 + carries + exits], ROUND, *(tape_spec(handle) for _ in range(tapes)))
+
+
+@lru_cache(maxsize=512)
+def split_round(body: Graph, carries: int, before: int, exits: int) -> tuple[Graph, Graph, tuple[Symbol, ...]]:
+    """A round as two graphs: up to the test (yields the condition, the exits and what follows needs), and from there on.
+
+    The second takes what the first hands over, named by the symbols returned, and yields the carried values and tape rows.
+    """
+    head_nodes, tail_nodes = body.nodes[:before], body.nodes[before:]
+    later = body.outputs[1 : 1 + carries] + body.outputs[1 + carries + exits :]
+    needed = {*later, *(s for node in tail_nodes for s in node.inputs)}
+    produced = [*body.inputs, *(s for node in head_nodes for s in node.outputs)]
+    handed = tuple(symbol for symbol in produced if symbol in needed)
+    test = (body.outputs[0], *body.outputs[1 + carries : 1 + carries + exits])
+    head = body.update(outputs=(*test, *handed), nodes=head_nodes, name=f"{body.name}, before the test")
+    return head, body.update(inputs=handed, outputs=later, nodes=tail_nodes), handed
+
+
+def _while_reference(
+    *arrays: NDArray, graphs: tuple[Graph, ...], carries: int, before: int, tapes: int = 0,
+    max_steps: int | None = None, handle: tuple[int, ...] = (),
+) -> list[NDArray]:  # fmt: skip
+    body = graphs[0]
+    exits = len(body.outputs) - 1 - carries - tapes
+    head, tail, _ = split_round(body, carries, before, exits)
+    rows = [Tape(s.spec.shape, s.spec.dtype, max_steps or 0) for s in body.outputs[1 + carries + exits :]]
+    carried, captured, step = list(arrays[:carries]), arrays[carries:], 0
+    while True:
+        condition, *known = run_graph(head, [np.asarray(step, np.int64), *carried, *captured])
+        if not condition:
+            break
+        if max_steps is not None and step >= max_steps:
+            raise user_error(
+                ArgumentError, "while_loop", f"the condition still holds after max_steps={max_steps} rounds.",
+                fix="raise max_steps, or leave it out for a loop of any length.",
+            )  # fmt: skip
+        results = run_graph(tail, known[exits:])
+        carried = results[:carries]
+        for tape, row in zip(rows, results[carries:], strict=True):
+            tape.write(step, row)
+        step += 1
+    return [*carried, *known[:exits], np.asarray(step, np.int64), *(_as_handle(tape, handle) for tape in rows)]
+
+
+while_ = register("while", None, None, infer=_while_infer, reference=_while_reference)
+
+# -- scan --------------------------------------------------------------------------------------------------------------
+
+
+def _split_scan(operands: Sequence[Any], xs: int, carries: int, length: int | None) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+    """(sequences, carried values, captured values) of a scan's operands; the first is the length where that is dynamic."""
+    rest = operands if length is not None else operands[1:]
+    return rest[:xs], rest[xs : xs + carries], rest[xs + carries :]
+
+
+def _scan_infer(
+    *specs: TensorSpec, graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None, reverse: bool = False,
+    handle: tuple[int, ...] = (),
+) -> tuple[TensorSpec, ...]:  # fmt: skip
+    body = graphs[0]
+    sequences, carried, captured = _split_scan(specs, xs, carries, length)
+    if length is None:
+        elements = body.input_specs[1 : 1 + xs]
+        wrong = specs[0].dtype != dtypes.int64 or specs[0].shape != () or any(s.dtype != TAPE for s in sequences)
+        if wrong:
+            raise user_error(
+                ArgumentError, "scan", "a scan of unknown length takes its length (int64) and reads tapes.",
+                operands={f"operand {i}": spec for i, spec in enumerate(specs)}, fix="give the length, or stack the rows.",
+            )  # fmt: skip
+    else:
+        for i, spec in enumerate(sequences):
+            if not spec.shape or spec.shape[0] != length:
+                raise user_error(
+                    ShapeError, "scan", f"sequence {i} does not have {length} rows.", operands={"sequence": spec},
+                    fix="give sequences of one length along axis 0.",
+                )  # fmt: skip
+        elements = tuple(spec.update(shape=spec.shape[1:]) for spec in sequences)
+    check_inputs("scan", (ROUND, *elements, *carried, *captured), body, "the round")
+    outputs = body.output_specs
+    check_carried("scan", carried, outputs[:carries])
+    rows = outputs[carries:]
+    if length is None:
+        return (*carried, *(tape_spec(handle) for _ in rows))
+    return (*carried, *(spec.update(shape=(length, *spec.shape)) for spec in rows))
+
+
+def _scan_reference(
+    *arrays: NDArray, graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None, reverse: bool = False,
+    handle: tuple[int, ...] = (),
+) -> list[NDArray]:  # fmt: skip
+    body = graphs[0]
+    sequences, start, captured = _split_scan(arrays, xs, carries, length)
+    count = int(arrays[0]) if length is None else length
+    elements, rows = body.input_specs[1 : 1 + xs], body.output_specs[carries:]
+    tapes = [Tape(spec.shape, spec.dtype, count) for spec in rows] if length is None else []
+    stacks = [np.empty((count, *spec.shape), spec.dtype) for spec in rows] if length is not None else []
+    carried = list(start)
+    for step in reversed(range(count)) if reverse else range(count):
+        read = [_read(s, step, spec) if length is None else s[step] for s, spec in zip(sequences, elements, strict=True)]
+        results = run_graph(body, [np.asarray(step, np.int64), *read, *carried, *captured])
+        carried = results[:carries]
+        for tape, row in zip(tapes, results[carries:], strict=False):
+            tape.write(step, row)
+        for stack, row in zip(stacks, results[carries:], strict=False):
+            stack[step] = row
+    return [*carried, *stacks, *(_as_handle(tape, handle) for tape in tapes)]
+
+
+scan = register("scan", None, None, infer=_scan_infer, reference=_scan_reference)
+
+# -- case_of -----------------------------------------------------------------------------------------------------------
+
+
+def _case_infer(index: TensorSpec, *specs: TensorSpec, graphs: tuple[Graph, ...]) -> tuple[TensorSpec, ...]:
+    if index != ROUND:
+        raise user_error(
+            ShapeError, "case_of", "the index must be a single int64.", operands={"index": index}, fix="convert it with .astype('int64').",
+        )  # fmt: skip
+    if not graphs:
+        raise user_error(ArgumentError, "case_of", "there is no branch.", fix="give at least one branch.")
+    for i, branch in enumerate(graphs):
+        check_inputs("case_of", specs, branch, f"branch {i}")
+        if [(s.shape, s.dtype) for s in branch.output_specs] != [(s.shape, s.dtype) for s in graphs[0].output_specs]:
+            raise user_error(
+                ShapeError, "case_of", f"branch {i} yields other shapes or dtypes than branch 0.",
+                operands={
+                    "branch 0": ", ".join(map(str, graphs[0].output_specs)),
+                    f"branch {i}": ", ".join(map(str, branch.output_specs)),
+                },
+                fix="make all branches yield the same specs.",
+            )  # fmt: skip
+    return graphs[0].output_specs
+
+
+def _case_reference(index: NDArray, *arrays: NDArray, graphs: tuple[Graph, ...]) -> list[NDArray]:
+    chosen = int(index)
+    if not 0 <= chosen < len(graphs):
+        raise user_error(
+            OutOfBoundsError, "switch", f"index {chosen} is out of range for {len(graphs)} branches.",
+            fix='give an index in range, or mode="clip"; nnc.case_of has bypass= for indices without a branch.',
+        )  # fmt: skip
+    return run_graph(graphs[chosen], arrays)
+
+
+case_of = register("case_of", None, None, infer=_case_infer, reference=_case_reference)
+

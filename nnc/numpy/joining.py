@@ -1,0 +1,192 @@
+"""Functions that join arrays and split them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nnc.commands import shape as commands
+from nnc.commands.promote import promote
+from nnc.commands.rules import Value
+from nnc.commands.shape import slice_axis
+from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
+from nnc.numpy.manipulation import atleast_1d, atleast_2d, atleast_3d, expand_dims, ravel, reshape, squeeze
+from nnc.numpy.operands import static_int, to_axis, to_value
+from nnc.spelling import spelled
+
+# -- joins -------------------------------------------------------------------------------------------------------------
+
+
+def _several(arrays: Any, where: str) -> list[Value]:
+    if hasattr(arrays, "spec") or isinstance(arrays, np.ndarray):
+        arrays = list(to_value(arrays, where))
+    if not isinstance(arrays, (tuple, list)):
+        raise user_error(
+            ArgumentTypeError, where, f"the arrays are given as {type(arrays).__name__}, not as a sequence.",
+            fix=f"write {where}([x, y]).",
+        )  # fmt: skip
+    if not arrays:
+        raise user_error(ArgumentError, where, "there is nothing to join.", fix="pass at least one array.")
+    return promote(*arrays, where=where)
+
+
+@spelled
+def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Value:
+    """Returns the arrays joined along `axis`.
+
+    Args:     arrays: a sequence of arrays of one shape but for that axis; dtypes are promoted. axis: None flattens them first.
+    Raises:   ShapeError: shapes differ elsewhere. ArgumentError: there is no array.
+    Example:  >>> concatenate([np.zeros((2, 3)), np.zeros((1, 3))]).shape
+              (3, 3)
+    """
+    values = _several(arrays, "concatenate")
+    if dtype is not None:
+        values = [to_value(x, "concatenate").astype(dtype) for x in values]
+    if axis is None:
+        values, axis = [ravel(x) for x in values], 0
+    if np.ndim(values[0]) == 0:
+        raise user_error(ShapeError, "concatenate", "0-d arrays have no axis to join.", fix="use stack, or axis=None.")
+    return commands.concatenate(*values, axis=to_axis("concatenate", axis, np.ndim(values[0])))
+
+
+concat = concatenate
+
+
+@spelled
+def stack(arrays: Any, axis: int = 0, dtype: Any = None) -> Value:
+    """Returns the arrays, all of one shape, joined along a new axis.
+
+    Raises:   ShapeError: shapes differ.
+    Example:  >>> stack([np.zeros(3), np.ones(3)], axis=-1).shape
+              (3, 2)
+    """
+    values = _several(arrays, "stack")
+    shapes = [np.shape(x) for x in values]
+    if any(shape != shapes[0] for shape in shapes):
+        raise user_error(
+            ShapeError,
+            "stack",
+            f"shapes differ: {', '.join(map(str, shapes))}.",
+            fix="give all arrays one shape, or use concatenate.",
+        )
+    at = to_axis("stack", axis, len(shapes[0]) + 1)
+    return concatenate([expand_dims(x, at) for x in values], at, dtype)
+
+
+def hstack(arrays: Any) -> Value:
+    """Returns the arrays joined side by side: along axis 1, vectors along axis 0."""
+    values = [atleast_1d(x) for x in _several(arrays, "hstack")]
+    return concatenate(values, 0 if values[0].spec.ndim == 1 else 1)
+
+
+def vstack(arrays: Any) -> Value:
+    """Returns the arrays joined one below the other, vectors as rows."""
+    return concatenate([atleast_2d(x) for x in _several(arrays, "vstack")])
+
+
+def dstack(arrays: Any) -> Value:
+    """Returns the arrays joined along the third axis."""
+    return concatenate([atleast_3d(x) for x in _several(arrays, "dstack")], 2)
+
+
+def column_stack(arrays: Any) -> Value:
+    """Returns the arrays joined side by side, vectors as columns."""
+    return concatenate([x if np.ndim(x) > 1 else reshape(x, (-1, 1)) for x in _several(arrays, "column_stack")], 1)
+
+
+@spelled
+def append(x: Any, values: Any, axis: int | None = None) -> Value:
+    """Returns `x` with `values` joined at its end; both flattened where `axis` is None."""
+    return concatenate([x, values], axis)
+
+
+def block(arrays: Any) -> Value:
+    """Returns a matrix put together of blocks: inner lists are joined along the last axis, outer ones along the axes before."""
+    depth, probe = 0, arrays
+    while isinstance(probe, list):
+        depth, probe = depth + 1, probe[0]
+
+    def join(part: Any, axis: int) -> Value:
+        if isinstance(part, list):
+            return concatenate([join(p, axis + 1) for p in part], axis)
+        x = to_value(part, "block")
+        return x if x.spec.ndim >= depth else commands.reshape(x, shape=(1,) * (depth - x.spec.ndim) + x.spec.shape)
+
+    return join(arrays, -depth) if depth else to_value(arrays, "block")
+
+
+# -- splits ------------------------------------------------------------------------------------------------------------
+
+
+@spelled
+def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Value]:
+    """Returns parts of `x` along `axis`.
+
+    Args:     indices_or_sections: how many equal parts, or where to cut.
+    Raises:   ShapeError: the axis has no equal parts.
+    Example:  >>> [part.shape for part in split(np.ones(6), [1, 3])]
+              [(1,), (2,), (3,)]
+    """
+    x = to_value(x, "split")
+    at = to_axis("split", axis, x.spec.ndim)
+    n = x.spec.shape[at]
+    if not _is_sequence(indices_or_sections):
+        parts = static_int(indices_or_sections, "split", "indices_or_sections")
+        if parts < 1 or n % parts:
+            raise user_error(
+                ShapeError, "split", f"axis {at} of size {n} has no {parts} equal parts.", operands={"x": x.spec},
+                fix="use array_split for unequal parts, or give the places to cut.",
+            )  # fmt: skip
+    return array_split(x, indices_or_sections, at)
+
+
+def _is_sequence(x: Any) -> bool:
+    return isinstance(x, (tuple, list)) or bool(np.ndim(x) if isinstance(x, np.ndarray) else getattr(x, "ndim", 0))
+
+
+@spelled
+def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Value]:
+    """Returns parts of `x` along `axis`, whose sizes may differ by one; see `split`."""
+    x = to_value(x, "array_split")
+    at = to_axis("array_split", axis, x.spec.ndim)
+    n = x.spec.shape[at]
+    if _is_sequence(indices_or_sections):
+        cuts = [static_int(i, "split", "indices_or_sections") for i in indices_or_sections]
+        cuts = [min(n, i if i >= 0 else max(0, i + n)) for i in cuts]
+    else:
+        parts = static_int(indices_or_sections, "array_split", "indices_or_sections")
+        if parts < 1:
+            raise user_error(
+                ArgumentError, "array_split", f"{parts} is no number of parts.", fix="ask for at least one part."
+            )
+        small, larger = divmod(n, parts)
+        cuts = [i * small + min(i, larger) for i in range(1, parts)]
+    return [slice_axis(x, at, a, max(a, b)) for a, b in zip([0, *cuts], [*cuts, n], strict=True)]
+
+
+def hsplit(x: Any, indices_or_sections: Any) -> list[Value]:
+    """Returns parts along axis 1, of vectors along axis 0."""
+    return split(x, indices_or_sections, 0 if np.ndim(to_value(x, "hsplit")) == 1 else 1)
+
+
+def vsplit(x: Any, indices_or_sections: Any) -> list[Value]:
+    """Returns parts along axis 0."""
+    return split(x, indices_or_sections, 0)
+
+
+def dsplit(x: Any, indices_or_sections: Any) -> list[Value]:
+    """Returns parts along axis 2."""
+    return split(x, indices_or_sections, 2)
+
+
+@spelled
+def unstack(x: Any, /, *, axis: int = 0) -> tuple[Value, ...]:
+    """Returns the slices of `x` along `axis`, without that axis.
+
+    Example:  >>> [part.shape for part in unstack(np.ones((2, 3)))]
+              [(3,), (3,)]
+    """
+    x = to_value(x, "unstack")
+    at = to_axis("unstack", axis, x.spec.ndim)
+    return tuple(squeeze(slice_axis(x, at, i, i + 1), axis=at) for i in range(x.spec.shape[at]))

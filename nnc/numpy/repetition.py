@@ -1,0 +1,178 @@
+"""Functions that repeat elements and pad arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nnc.array import array_method
+from nnc.commands import elementwise as ew
+from nnc.commands import shape as commands
+from nnc.commands.promote import as_operand, broadcast_to_shape
+from nnc.commands.rules import Value
+from nnc.commands.shape import slice_axis
+from nnc.errors import ArgumentError, user_error
+from nnc.numpy.operands import ravel_for, static_int, to_axis, to_shape, to_value
+from nnc.spelling import spelled
+
+# -- repetition and padding --------------------------------------------------------------------------------------------
+
+
+@spelled
+def tile(x: Any, repetitions: Any, /) -> Value:
+    """Returns `x` repeated as a whole along each axis.
+
+    Example:  >>> tile(np.arange(2), (2, 2))
+              Array([[0, 1, 0, 1],
+                     [0, 1, 0, 1]], dtype=int64)
+    """
+    x, times = to_value(x, "tile"), to_shape(repetitions, "tile")
+    ndim = max(x.spec.ndim, len(times))
+    times = (1,) * (ndim - len(times)) + times
+    sizes = (1,) * (ndim - x.spec.ndim) + x.spec.shape
+    pairs = tuple(n for pair in zip(times, sizes, strict=True) for n in pair)
+    kept = tuple(2 * i + 1 for i in range(ndim - x.spec.ndim, ndim))
+    spread = commands.broadcast_to(x, shape=pairs, axes=kept)
+    return commands.reshape(spread, shape=tuple(a * b for a, b in zip(times, sizes, strict=True)))
+
+
+@array_method
+@spelled
+def repeat(x: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Value:
+    """Returns `x` with each element repeated along `axis`; None flattens it first.
+
+    Args:     repeats: how often: a number for all, or one for each element, known while tracing. total_repeat_length: the
+              size of the result, which must agree.
+    Raises:   ArgumentError: the number of `repeats` or the total does not fit.
+    Example:  >>> repeat(np.arange(3), [1, 0, 2])
+              Array([0, 2, 2], dtype=int64)
+    """
+    x, at = ravel_for(axis, to_value(x, "repeat"))
+    at = to_axis("repeat", at, x.spec.ndim)
+    n = x.spec.shape[at]
+    given = as_operand(repeats, "repeat", "repeats")
+    counts = given.concrete("repeat(repeats)") if hasattr(given, "spec") else np.asarray(given)
+    if counts.ndim > 1 or counts.size not in (1, n) or counts.dtype.kind not in "iu" or (counts < 0).any():
+        raise user_error(
+            ArgumentError, "repeat", f"repeats must be a number, or {n} of them, of 0 or more; they are {counts}.",
+            operands={"x": x.spec}, fix="give an integer for each element of the axis.",
+        )  # fmt: skip
+    total = int(counts.sum()) * (n if counts.size == 1 != n else 1)
+    if total_repeat_length not in (None, total):
+        raise user_error(
+            ArgumentError, "repeat", f"the result has {total} elements along the axis, not {total_repeat_length}.",
+            fix="leave total_repeat_length out.",
+        )  # fmt: skip
+    if counts.size == 1:
+        times = int(counts.reshape(()))
+        shape = x.spec.shape
+        wide = (*shape[: at + 1], times, *shape[at + 1 :])
+        spread = commands.broadcast_to(x, shape=wide, axes=tuple(i for i in range(len(wide)) if i != at + 1))
+        return commands.reshape(spread, shape=(*shape[:at], n * times, *shape[at + 1 :]))
+    return pick(x, np.repeat(np.arange(n), counts), at)
+
+
+def pick(x: Value, index: np.ndarray[Any, Any], axis: int) -> Value:
+    """x[index] along an axis for indices known now: runs of them are slices, reversed slices or broadcasts, joined."""
+    parts, at = [], 0
+    while at < len(index):
+        first, step, end = int(index[at]), 0, at + 1
+        if end < len(index):
+            step = int(index[end]) - first
+            step = step if step in (-1, 0, 1) else 0
+        while end < len(index) and int(index[end]) == first + step * (end - at):
+            end += 1
+        last = first + step * (end - 1 - at)
+        part = slice_axis(x, axis, min(first, last), max(first, last) + 1)
+        if step == 0 and end - at > 1:
+            part = broadcast_to_shape(part, tuple(end - at if i == axis else n for i, n in enumerate(x.spec.shape)))
+        elif step == -1:
+            part = commands.flip(part, axes=(axis,))
+        parts.append(part)
+        at = end
+    if not parts:
+        return slice_axis(x, axis, 0, 0)
+    return parts[0] if len(parts) == 1 else commands.concatenate(*parts, axis=axis)
+
+
+PAD_MODES = ("constant", "edge", "reflect", "symmetric", "wrap", "empty")
+
+
+@spelled
+def pad(x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Value:
+    """Returns `x` with elements added before and after each axis.
+
+    Args:     pad_width: a number for all, (before, after) for all, one such pair for each axis, or {axis: number or pair}.
+              mode: "constant"; "edge" repeats the outermost element; "reflect" mirrors at it, "symmetric" mirrors with it;
+              "wrap" continues from the other end; "empty" leaves the values open. constant_values: the number to pad with.
+    Raises:   ArgumentError: another mode or width.
+    Example:  >>> pad(np.arange(3), (2, 1), mode="reflect")
+              Array([2, 1, 0, 1, 2, 1], dtype=int64)
+    """
+    x = to_value(x, "pad")
+    widths = _pad_widths(pad_width, x.spec.ndim)
+    if mode not in PAD_MODES:
+        raise user_error(ArgumentError, "pad", f"there is no mode {mode!r}.", fix=f"use one of {', '.join(PAD_MODES)}.")
+    if mode not in ("constant", "empty"):
+        for axis, (before, after) in enumerate(widths):
+            n = x.spec.shape[axis]
+            if n == 0 and before + after:
+                raise user_error(
+                    ArgumentError,
+                    "pad",
+                    f"axis {axis} is empty, so mode {mode!r} has nothing to pad with.",
+                    fix='use mode="constant".',
+                )
+            if before + after:
+                x = pick(x, np.pad(np.arange(n), (before, after), mode=mode), axis)  # type: ignore[call-overload]
+        return x
+    value = to_value(constant_values, "pad", "constant_values")
+    if value.spec.ndim:
+        return _pad_axis_by_axis(x, widths, value)
+    low, high = tuple(a for a, _ in widths), tuple(b for _, b in widths)
+    return commands.pad(x, _as(value, x), low=low, high=high, interior=(0,) * x.spec.ndim)
+
+
+def _as(value: Value, x: Value) -> Value:
+    return ew.convert(value, dtype=x.spec.dtype) if value.spec.dtype != x.spec.dtype else value
+
+
+def _pad_axis_by_axis(x: Value, widths: list[tuple[int, int]], values: Value) -> Value:
+    """Constants that differ by side: (before, after) for all axes or a pair for each."""
+    pairs = broadcast_to_shape(values, (len(widths), 2))
+    for axis, ends in enumerate(widths):
+        for side in (0, 1):
+            amount = tuple(ends[side] if i == axis else 0 for i in range(x.spec.ndim))
+            none = (0,) * x.spec.ndim
+            low, high = (amount, none) if side == 0 else (none, amount)
+            x = commands.pad(x, _as(pairs[axis, side], x), low=low, high=high, interior=none)
+    return x
+
+
+def _pad_widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
+    if isinstance(pad_width, dict):
+        table = dict.fromkeys(range(ndim), (0, 0))
+        for axis, width in pad_width.items():
+            ends = width if isinstance(width, (tuple, list)) else (width, width)
+            table[to_axis("pad", axis, ndim)] = (
+                static_int(ends[0], "pad", "pad_width"),
+                static_int(ends[1], "pad", "pad_width"),
+            )
+        widths = np.asarray(list(table.values()), dtype=np.int64).reshape(ndim, 2)
+    else:
+        try:
+            widths = np.broadcast_to(np.asarray(pad_width), (ndim, 2))
+        except ValueError:
+            raise user_error(
+                ArgumentError, "pad", f"pad_width {pad_width!r} does not fit an array of {ndim} axes.",
+                fix="give a number, a pair, or a pair for each axis.",
+            ) from None  # fmt: skip
+    if widths.dtype.kind not in "iu" or (widths < 0).any():
+        raise user_error(
+            ArgumentError,
+            "pad",
+            f"pad_width {pad_width!r} is not made of integers of 0 or more.",
+            fix="slice the array to shorten it.",
+        )
+    return [(int(a), int(b)) for a, b in widths]

@@ -1,0 +1,169 @@
+"""Layers: what they compute, on any batch axes, how they start, and that they learn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc import nn, tree
+from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError
+
+RNG = np.random.default_rng(0)
+KEY = nnc.random.key(0)
+
+
+def normal(*shape: int) -> Any:
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("batch", [(), (3,), (2, 3), (0,)])
+def test_linear_applies_to_the_last_axis(batch: tuple[int, ...]) -> None:
+    layer, x = nn.Linear(4, 5, key=KEY), normal(*batch, 4)
+    want = x @ np.asarray(layer.weight).T + np.asarray(layer.bias)
+    np.testing.assert_allclose(np.asarray(layer(x)), want, rtol=1e-5, atol=1e-6)
+
+
+def test_linear_starts_uniform_within_one_over_the_root_of_its_inputs() -> None:
+    weight = np.asarray(nn.Linear(100, 300, key=KEY).weight)
+    assert 0.099 < np.abs(weight).max() <= 0.1
+    assert nn.Linear(2, 3, key=KEY, use_bias=False).bias is None
+    assert nn.Linear(2, 3, key=KEY, dtype="float64").weight.dtype == np.float64
+    other = np.asarray(nn.Linear(100, 300, key=nnc.random.key(1)).weight)
+    assert not np.array_equal(weight, other)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_conv_is_the_function_with_its_weights(layout: str) -> None:
+    layer = nn.Conv(2, 4, (3, 2), key=KEY, stride=2, padding="SAME", groups=2, layout=layout)
+    x = normal(3, 2, 6, 6) if layout == "NCHW" else normal(3, 6, 6, 2)
+    assert layer.weight.shape == (4, 1, 3, 2)
+    bias = np.asarray(layer.bias).reshape((4, 1, 1) if layout == "NCHW" else 4)
+    want = np.asarray(nn.conv(x, layer.weight, stride=2, padding="SAME", groups=2, layout=layout)) + bias
+    np.testing.assert_allclose(np.asarray(layer(x)), want, rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(layer(x[0])), want[0], rtol=1e-5, atol=1e-6)
+
+
+def test_conv_layers_have_any_rank() -> None:
+    assert nn.Conv(2, 4, 3, key=KEY, layout="NWC")(normal(1, 8, 2)).shape == (1, 6, 4)
+    assert nn.Conv(2, 4, 3, key=KEY, layout="NCDHW")(normal(1, 2, 4, 5, 6)).shape == (1, 4, 2, 3, 4)
+
+
+def test_conv_transpose_undoes_the_shape_of_conv() -> None:
+    x = normal(1, 2, 9, 9)
+    down = nn.Conv(2, 4, 3, key=KEY, stride=2)(x)
+    up = nn.ConvTranspose(4, 2, 3, key=KEY, stride=2)
+    assert up.weight.shape == (4, 2, 3, 3)
+    assert up(down).shape == x.shape
+
+
+def test_pools_flatten_and_identity() -> None:
+    x = normal(2, 3, 4, 4)
+    np.testing.assert_array_equal(np.asarray(nn.MaxPool(2)(x)), np.asarray(nn.max_pool(x, 2)))
+    np.testing.assert_array_equal(np.asarray(nn.MaxPool(2)(x[0])), np.asarray(nn.max_pool(x, 2))[0])
+    np.testing.assert_array_equal(
+        np.asarray(nn.AvgPool(3, stride=1, padding="SAME", count_include_pad=False)(x)),
+        np.asarray(nn.avg_pool(x, 3, stride=1, padding="SAME", count_include_pad=False)),
+    )
+    assert nn.Flatten()(x).shape == (2, 48)
+    assert nn.Flatten(axes=2)(x).shape == (2, 3, 16)
+    assert nn.Identity()(x) is x
+
+
+def test_embedding_takes_rows() -> None:
+    layer = nn.Embedding(5, 3, key=KEY)
+    ids = np.array([[0, 4], [2, 2]])
+    np.testing.assert_array_equal(np.asarray(layer(ids)), np.asarray(layer.weight)[ids])
+    gradient = nnc.grad(lambda layer: layer(ids).sum())(layer)
+    np.testing.assert_array_equal(np.asarray(gradient.weight)[:, 0], [1, 0, 2, 0, 1])
+    with pytest.raises(IndexError):
+        layer(np.array([5]))
+
+
+def test_layer_norm_and_batch_norm_layers() -> None:
+    x = normal(8, 3)
+    np.testing.assert_allclose(np.asarray(nn.LayerNorm(3)(x)), np.asarray(nn.layer_norm(x)), rtol=1e-6)
+    layer = nn.BatchNorm(3)
+    out, updated = layer(x)
+    np.testing.assert_allclose(np.asarray(out).std(0), np.ones(3), rtol=1e-3)
+    np.testing.assert_allclose(np.asarray(updated.mean), 0.1 * x.mean(0), rtol=1e-5)
+    again, same = nn.inference_mode(updated)(x)
+    np.testing.assert_array_equal(np.asarray(same.mean), np.asarray(updated.mean))
+    want = (x - np.asarray(updated.mean)) / np.sqrt(np.asarray(updated.variance) + 1e-5)
+    np.testing.assert_allclose(np.asarray(again), want, rtol=1e-5)
+
+
+def test_dropout_keeps_the_mean_and_drops_the_share() -> None:
+    x = np.ones(10000, np.float32)
+    out = np.asarray(nn.dropout(KEY, x, 0.25))
+    assert set(np.unique(out)) == {np.float32(0), np.float32(1 / 0.75)}
+    assert abs((out == 0).mean() - 0.25) < 0.02
+    np.testing.assert_array_equal(np.asarray(nn.Dropout(0.25)(x, key=KEY)), out)
+    np.testing.assert_array_equal(np.asarray(nn.Dropout(0.25, inference=True)(x)), x)
+    np.testing.assert_array_equal(np.asarray(nn.dropout(None, x, 0.25, deterministic=True)), x)
+
+
+def test_sequential_hands_each_layer_that_wants_one_a_key_of_its_own() -> None:
+    model = nn.Sequential([nn.Dropout(0.5), nn.Lambda(lambda x: x + 0), nn.Sequential(nn.Dropout(0.5))])
+    x = np.ones(1000, np.float32)
+    out = np.asarray(model(x, key=KEY))
+    assert set(np.unique(out)) == {0.0, 4.0}
+    assert abs((out == 4).mean() - 0.25) < 0.06  # both draws keep it: they are independent
+    np.testing.assert_array_equal(np.asarray(nn.inference_mode(model)(x)), x)
+    assert len(model) == 3
+    assert isinstance(model[0], nn.Dropout)
+    assert len(model[1:]) == 2
+
+
+def test_mlp_has_depth_hidden_layers() -> None:
+    model = nn.MLP(2, 3, width=8, depth=2, key=KEY, activation=nnp.tanh, final_activation=nn.softmax)
+    assert [layer.weight.shape for layer in model.layers] == [(8, 2), (8, 8), (3, 8)]
+    np.testing.assert_allclose(np.asarray(model(normal(5, 2))).sum(-1), np.ones(5), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (
+            lambda: nn.Linear(4, 2, key=KEY)(normal(3, 5)),
+            ShapeError,
+            r"Linear: axis -1 of the input must be 4(.|\n)*\(3, 5\)",
+        ),
+        (lambda: nn.Conv(4, 2, 3, key=KEY)(normal(1, 3, 8, 8)), ShapeError, "Conv: axis -3 of the input must be 4"),
+        (lambda: nn.Conv(4, 2, 3, key=KEY, groups=3), ArgumentError, "groups=3 does not divide in_features=4"),
+        (lambda: nn.Conv(4, 2, (3,), key=KEY), ArgumentError, "kernel=\\(3,\\) has 1 entries"),
+        (lambda: nn.Dropout(0.5)(normal(3)), ArgumentError, "there is no key to draw with"),
+        (lambda: nn.dropout(KEY, normal(3), 1.0), ArgumentError, "rate=1.0 is not in"),
+        (lambda: nn.Sequential(3), ArgumentTypeError, "layer 0 is 3"),
+        (lambda: nn.LayerNorm(3)(normal(2, 4)), ShapeError, "LayerNorm: axis -1 of the input must be 3"),
+    ],
+)
+def test_mistakes_are_named(call: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        call()
+
+
+def test_a_small_convolutional_network_learns() -> None:
+    """Bars against dots: the loss falls to almost nothing, with every layer's gradient at work."""
+    bars = np.zeros((32, 1, 8, 8), np.float32)
+    bars[np.arange(16), 0, RNG.integers(0, 8, 16)] = 1
+    bars[np.arange(16, 32), 0, :, RNG.integers(0, 8, 16)] = 1
+    x, labels = bars + 0.1 * normal(*bars.shape), np.arange(32) // 16
+    keys = nnc.random.split(KEY, 3)
+    model = nn.Sequential(
+        nn.Conv(1, 4, 3, key=keys[0], padding="SAME"), nn.relu, nn.MaxPool(2),
+        nn.Conv(4, 8, 3, key=keys[1]), nn.gelu, nn.AvgPool(2), nn.Flatten(), nn.Linear(8, 2, key=keys[2]),
+    )  # fmt: skip
+
+    def loss(model: Any) -> Any:
+        return nn.softmax_cross_entropy(model(x), labels).mean()
+
+    step = nnc.value_and_grad(loss)
+    first = float(loss(model))
+    for _ in range(60):
+        value, gradient = step(model)
+        model = tree.map(lambda p, g: p - 0.5 * g, model, gradient)
+    assert float(value) < 0.1 < first

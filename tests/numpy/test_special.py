@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.special
+
+import nnc.numpy as nnp
+from nnc.errors import ArgumentError, DTypeError, OutOfBoundsError, ShapeError
+
+X = np.random.default_rng(6).normal(size=(3, 4))
+IDS = np.array([2, 0, 2])
+
+
+@pytest.mark.parametrize("name", ["erf", "erfc", "digamma"])
+def test_a_special_function_agrees_with_scipy(name):
+    x = np.abs(X) + 0.1 if name == "digamma" else X
+    np.testing.assert_allclose(np.asarray(getattr(nnp, name)(x)), getattr(scipy.special, name)(x), rtol=1e-10)
+
+
+def test_inverses_and_gammas_agree_with_scipy():
+    unit = np.tanh(X)
+    np.testing.assert_allclose(np.asarray(nnp.erfinv(unit)), scipy.special.erfinv(unit), rtol=1e-10)
+    np.testing.assert_allclose(np.asarray(nnp.lgamma(X)), scipy.special.gammaln(X), rtol=1e-10)
+    np.testing.assert_allclose(np.asarray(nnp.polygamma(2, X**2 + 1)), scipy.special.polygamma(2, X**2 + 1), rtol=1e-10)
+    assert nnp.lgamma(np.asarray([3])).dtype == nnp.float32
+
+
+@pytest.mark.parametrize("axis", [None, 0, (0, 1)])
+def test_logsumexp_agrees_with_scipy(axis):
+    b = np.array([[1.0], [0.0], [2.0]])
+    for x in (X, X + 1e5, np.where(X > 0, -np.inf, X), X * 1j, np.full((3, 4), -np.inf)):
+        for keepdims in (False, True):
+            for factors in (None, b):
+                with np.errstate(all="ignore"):
+                    want = scipy.special.logsumexp(x, axis=axis, b=factors, keepdims=keepdims)
+                np.testing.assert_allclose(
+                    np.asarray(nnp.logsumexp(x, axis, factors, keepdims=keepdims)), want, rtol=1e-10
+                )
+
+
+def test_logsumexp_of_nothing_and_of_infinity():
+    assert float(nnp.logsumexp(np.zeros(0))) == -np.inf
+    assert float(nnp.logsumexp(np.array([np.inf, 0.0]))) == np.inf
+    assert nnp.logsumexp(np.zeros((2, 0)), axis=1, keepdims=True).shape == (2, 1)
+
+
+def test_segments_are_reduced_each_for_itself():
+    assert nnp.segment_sum(X, IDS).shape == (3, 4)
+    np.testing.assert_allclose(np.asarray(nnp.segment_sum(X, IDS, 4)), [X[1], 0 * X[0], X[0] + X[2], 0 * X[0]])
+    np.testing.assert_allclose(np.asarray(nnp.segment_prod(X, IDS)), [X[1], 0 * X[0] + 1, X[0] * X[2]])
+    np.testing.assert_allclose(np.asarray(nnp.segment_max(X, IDS))[2], np.maximum(X[0], X[2]))
+    np.testing.assert_allclose(np.asarray(nnp.segment_min(X, IDS))[1], np.inf)
+    assert nnp.segment_max(np.array([3, 4], np.int8), [1, 1]).tolist() == [-128, 4]
+
+
+def test_segments_out_of_range_raise_or_are_dropped():
+    with pytest.raises(OutOfBoundsError):
+        nnp.segment_sum(X, IDS, 2)
+    np.testing.assert_allclose(np.asarray(nnp.segment_sum(X, IDS, 2, mode="drop"))[0], X[1])
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda: nnp.segment_sum(X, [0, 1]), ShapeError, "segment_sum: segment_ids must be a vector"),
+        (lambda: nnp.segment_sum(X, IDS, -1), ArgumentError, "segment_sum: num_segments is -1"),
+        (lambda: nnp.erf(1j), DTypeError, "erf: x must be floating-point"),
+        (lambda: nnp.polygamma(-1, 1.0), ArgumentError, "polygamma: there is no derivative"),
+    ],
+)
+def test_a_mistake_is_answered_with_the_functions_name(call, kind, message):
+    with pytest.raises(kind, match=message):
+        call()

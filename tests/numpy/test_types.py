@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import nnc.numpy as nnp
+from nnc.errors import ArgumentError, DTypeError
+
+
+def test_limits_of_floats_are_python_numbers():
+    for name in ("float16", "float32", "float64"):
+        ours, theirs = nnp.finfo(name), np.finfo(name)
+        assert (ours.bits, ours.eps, ours.max, ours.min) == (theirs.bits, theirs.eps, theirs.max, theirs.min)
+        assert ours.tiny == ours.smallest_normal == theirs.smallest_normal
+        assert type(ours.eps) is float
+    assert nnp.finfo(nnp.bfloat16).max == float(ml_dtypes.finfo(ml_dtypes.bfloat16).max)
+    assert nnp.finfo(nnp.complex128).dtype == nnp.float64
+    assert nnp.finfo(nnp.ones(2)).bits == 32
+
+
+def test_limits_of_integers():
+    assert (nnp.iinfo("int8").min, nnp.iinfo("uint64").max, nnp.iinfo(int).bits) == (-128, 2**64 - 1, 64)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kind", "answer"),
+    [
+        ("float32", "real floating", True),
+        ("bfloat16", "numeric", True),
+        ("bool", "numeric", False),
+        ("int8", "signed integer", True),
+        ("uint8", "signed integer", False),
+        ("uint8", ("bool", "integral"), True),
+        ("float32", "float32", True),
+        ("float32", np.float64, False),
+    ],
+)
+def test_kinds_of_dtypes(dtype, kind, answer):
+    assert nnp.isdtype(dtype, kind) is answer
+
+
+def test_promotion_of_operands_and_dtypes():
+    assert nnp.result_type(nnp.int8, nnp.uint8) == nnp.int16
+    assert nnp.result_type(np.ones(1, np.float16), 1.5) == nnp.float16
+    assert nnp.result_type(1, 2.0) == nnp.float32
+    assert nnp.result_type(np.float64(1), np.ones(1, np.float32)) == nnp.float64
+    assert nnp.promote_types("float16", nnp.bfloat16) == nnp.float32
+
+
+def test_casts_that_lose_nothing_are_allowed():
+    assert nnp.can_cast("int8", "int16")
+    assert nnp.can_cast(nnp.ones(1), "float64")
+    assert not nnp.can_cast("int16", "int8")
+    assert not nnp.can_cast("float32", "int64")
+    assert not nnp.can_cast("uint64", "int64")
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda: nnp.finfo("int8"), DTypeError, "finfo: int8 is no float dtype"),
+        (lambda: nnp.iinfo("float32"), DTypeError, "iinfo: float32 is no integer dtype"),
+        (lambda: nnp.isdtype("int8", "number"), ArgumentError, "isdtype: there is no kind 'number'"),
+        (lambda: nnp.result_type("uint64", "int64"), DTypeError, "result_type: no integer dtype holds"),
+        (lambda: nnp.result_type("text"), DTypeError, "result_type: "),
+    ],
+)
+def test_a_mistake_is_answered_with_the_functions_name(call, kind, message):
+    with pytest.raises(kind, match=message):
+        call()
+
+
+def test_constants_are_pythons():
+    assert (nnp.pi, nnp.e, nnp.inf, nnp.newaxis) == (np.pi, np.e, np.inf, None)
+    assert np.isnan(nnp.nan)
