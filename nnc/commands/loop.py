@@ -226,7 +226,7 @@ def _split_scan(operands: Sequence[Any], xs: int, carries: int, length: int | No
 
 def _scan_infer(
     *specs: TensorSpec, graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None, reverse: bool = False,
-    handle: tuple[int, ...] = (),
+    handle: tuple[int, ...] = (), tangents_only: bool = False,
 ) -> tuple[TensorSpec, ...]:  # fmt: skip
     body = graphs[0]
     sequences, carried, captured = _split_scan(specs, xs, carries, length)
@@ -257,7 +257,7 @@ def _scan_infer(
 
 def _scan_reference(
     *arrays: NDArray, graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None, reverse: bool = False,
-    handle: tuple[int, ...] = (),
+    handle: tuple[int, ...] = (), tangents_only: bool = False,
 ) -> list[NDArray]:  # fmt: skip
     body = graphs[0]
     sequences, start, captured = _split_scan(arrays, xs, carries, length)

@@ -1,28 +1,138 @@
-"""What a traced function took from outside: Python values in closures, globals and attributes.
+"""What a traced function took from outside: Python values in closures, globals, attributes and defaults.
 
 A trace freezes such values into its graph. A snapshot of them is taken when the trace ends and compared before each reuse, so
-that a changed value leads to a new trace and never to a stale result. Scalars, strings and tuples of them are compared by
-value, arrays and functions by identity, containers leaf by leaf. A container that the function only writes to
-(`log.append(x)`) is no input and is not watched.
+that a changed value leads to a new trace and never to a stale result. Scalars and strings are compared by value, containers
+element by element, all else by identity; but what the function reads of an object, of a class or of the user's own modules is
+compared, too, and the functions it calls are looked through. A NumPy array that the trace did not take as a hidden input was
+read by Python code, so its elements are compared (inside containers and objects: of arrays up to 1 MiB).
 """
 
 from __future__ import annotations
 
 import builtins
-import dis
+import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+import inspect
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import CellType, FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
+
+import numpy as np
 
 from nnc import tree
 from nnc.source import is_internal
+from nnc.trace.reads import Reads, reads_of
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
-_WRITES = {"append", "extend", "add", "insert", "update", "clear", "pop", "remove", "setdefault", "discard", "write"}
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, slice, range)
+_CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+_ARRAY_BYTES = 1 << 20  # the elements of larger arrays inside containers are not compared
 _MISSING = object()
-_MAX_LEAVES = 10_000
+Pair = tuple[Any, str]
+
+
+# -- comparing ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Container:
+    """What a container held: its elements as they were, and what the containers among them held."""
+
+    kind: type
+    keys: tuple[Any, ...] | None
+    values: tuple[Any, ...]
+    inner: tuple[tuple[int, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Elements:
+    """What a NumPy array held."""
+
+    array: np.ndarray[Any, Any]
+    copy: np.ndarray[Any, Any]
+
+
+def _fingerprint(value: Any, around: tuple[int, ...] = ()) -> Any:
+    """What is kept of a value to compare it later."""
+    if isinstance(value, (set, frozenset)):
+        return frozenset(value)
+    if not isinstance(value, _CONTAINERS) or id(value) in around:
+        return value
+    keys = tuple(value) if isinstance(value, dict) else None
+    values = tuple(value.values()) if isinstance(value, dict) else tuple(value)
+    around = (*around, id(value))
+    inner = tuple((i, _fingerprint(x, around)) for i, x in enumerate(values) if isinstance(x, _CONTAINERS))
+    return _Container(type(value), keys, values, inner)
+
+
+def _same(now: Any, then: Any) -> bool:
+    """Whether `now` is still what the fingerprint `then` was taken of."""
+    if now is then:
+        return True
+    if type(then) is _Container:
+        return _same_container(now, then)
+    if type(now) is not type(then):
+        return isinstance(then, frozenset) and isinstance(now, set) and now == then
+    if isinstance(now, _PLAIN):
+        return bool(now == then) and repr(now) == repr(then) if isinstance(now, (float, complex)) else _equal(now, then)
+    if isinstance(now, MethodType):
+        return now.__func__ is then.__func__ and now.__self__ is then.__self__
+    return isinstance(now, frozenset) and now == then
+
+
+def _equal(now: Any, then: Any) -> bool:
+    return now.tobytes() == then.tobytes() if isinstance(now, np.generic) else bool(now == then)
+
+
+def _same_container(now: Any, then: _Container) -> bool:
+    if type(now) is not then.kind or len(now) != len(then.values):
+        return False
+    values = now.values() if then.keys is not None else now
+    if then.keys is not None and not all(map(_same, now, then.keys)):
+        return False
+    if not then.inner:
+        return all(map(_same, values, then.values))
+    expected = list(then.values)
+    for i, fingerprint in then.inner:
+        expected[i] = fingerprint
+    return all(map(_same, values, expected))
+
+
+def _changes(name: str, now: Any, then: Any) -> Iterator[str]:
+    """In words, where `now` differs from the fingerprint `then`."""
+    if _same(now, then):
+        return
+    if isinstance(then, _Container) and type(now) is then.kind and len(now) == len(then.values):
+        before = list(then.values)
+        for i, fingerprint in then.inner:
+            before[i] = fingerprint
+        keys = list(range(len(before))) if then.keys is None else list(then.keys)
+        if then.keys is None or list(now) == keys:
+            values = list(now.values()) if isinstance(now, dict) else list(now)
+            for key, a, b in zip(keys, values, before, strict=True):
+                yield from _changes(f"{name}[{key!r}]", a, b)
+            return
+    old, new = _show(then), _show(now)
+    yield f"captured {name} changed from {old} to {new}" if old != new else f"captured {name} was replaced by another {new}"
+
+
+def _show(value: Any) -> str:
+    if value is _MISSING:
+        return "nothing"
+    if isinstance(value, _Container):
+        return f"a {value.kind.__name__} of {len(value.values)}"
+    if isinstance(value, _CONTAINERS):
+        return f"a {type(value).__name__} of {len(value)}"
+    if isinstance(value, (FunctionType, MethodType)):
+        return f"function {value.__qualname__}"
+    spec = getattr(value, "spec", None)
+    text = str(spec) if spec is not None else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+# -- snapshots ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,130 +143,222 @@ class Captured:
     name: str
     seen: Any
 
-    def change(self) -> str | None:
-        """What changed, in words; None where nothing did."""
-        now = _fingerprint(self.read())
-        if _same(now, self.seen):
-            return None
-        return f"captured {self.name} changed from {_show(self.seen)} to {_show(now)}"
-
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All values that a function takes from outside."""
+    """All values that a function takes from outside, and the elements of the NumPy arrays that it read in Python."""
 
     values: tuple[Captured, ...]
+    arrays: tuple[tuple[str, _Elements], ...] = ()
 
     def changes(self) -> list[str]:
         """A line for each value that is not what it was."""
-        return [change for value in self.values if (change := value.change()) is not None]
+        lines = [line for value in self.values for line in _changes(value.name, value.read(), value.seen)]
+        return lines + [f"the elements of captured {name} changed" for name, x in self.arrays if not _same_elements(x)]
 
     def unchanged(self) -> bool:
         """Whether every value is what it was."""
-        return all(_same(_fingerprint(value.read()), value.seen) for value in self.values)
+        for value in self.values:
+            now = value.read()
+            if now is not value.seen and not _same(now, value.seen):
+                return False
+        return all(_same_elements(x) for _, x in self.arrays)
 
 
-@dataclass(frozen=True, slots=True)
-class _Leaves:
-    structure: Any
-    values: tuple[Any, ...]
+def _same_elements(x: _Elements) -> bool:
+    return x.array.shape == x.copy.shape and x.array.tobytes() == x.copy.tobytes()
 
 
-def _fingerprint(value: Any) -> Any:
-    """What is kept of a value to compare it later: itself where it cannot change, its leaves where it is a container."""
-    if isinstance(value, (list, dict, set)) or (isinstance(value, tuple) and value and not isinstance(value, _PLAIN)):
-        if isinstance(value, set):
-            return frozenset(value)
-        leaves, structure = tree.flatten(value)
-        return _Leaves(structure, tuple(leaves[:_MAX_LEAVES]))
-    return value
+def take_snapshot(fun: Any, arguments: Iterable[Any] = (), hidden: Iterable[np.ndarray[Any, Any]] = ()) -> Snapshot:
+    """The values that `fun`, and the functions it refers to, take from outside, as they are now.
+
+    Args:     arguments: objects and functions that `fun` is called with, which are looked through as well. hidden: the arrays
+              that its trace took as inputs, so that their elements need no comparing.
+    """
+    inputs = {x.__array_interface__["data"][0] for x in hidden}
+    objects = list(arguments)
+    reads = Reads()
+    while True:  # what is read of an object may be known only after a function that is found later
+        walk = _Walk(reads)
+        walk.run([(fun, ""), *((x, _name_of(x)) for x in objects)])
+        if walk.reads == reads:
+            break
+        reads = walk.reads
+    elements = [
+        (name, _Elements(x, x.copy()))
+        for name, x in walk.arrays
+        if x.__array_interface__["data"][0] not in inputs and (name.isidentifier() or x.nbytes <= _ARRAY_BYTES)
+    ]
+    return Snapshot(tuple(walk.found.values()), tuple(elements))
 
 
-def _same(now: Any, then: Any) -> bool:
-    if now is then:
-        return True
-    if type(now) is not type(then):
-        return False
-    if isinstance(now, _Leaves):
-        return (
-            len(now.values) == len(then.values)
-            and now.structure == then.structure
-            and all(_same(a, b) for a, b in zip(now.values, then.values, strict=True))
-        )
-    if isinstance(now, (*_PLAIN, frozenset)):
-        return bool(now == then) or (now != now and then != then)
-    if isinstance(now, MethodType):
-        return now.__func__ is then.__func__ and now.__self__ is then.__self__
-    return False
+def _name_of(x: Any) -> str:
+    return "self" if not callable(x) else getattr(x, "__qualname__", type(x).__name__)
 
 
-def _show(value: Any) -> str:
-    if isinstance(value, _Leaves):
-        value = (
-            tree.unflatten(value.structure, value.values) if len(value.values) < 20 else f"{len(value.values)} values"
-        )
-    if value is _MISSING:
-        return "nothing"
-    text = str(getattr(value, "spec", None) or repr(value))
-    return text if len(text) <= 60 else text[:57] + "..."
+class _Walk:
+    """One walk through everything that is within reach of a function, given what the code within reach reads of objects."""
 
+    def __init__(self, reads: Reads) -> None:
+        self.known, self.reads = reads, reads
+        self.found: dict[tuple[int, str], Captured] = {}
+        self.arrays: list[tuple[str, np.ndarray[Any, Any]]] = []
+        self._seen: dict[int, Any] = {}  # holds the values, so that their ids stay their own
+        self._pending: list[Pair] = []
 
-def take_snapshot(fun: Any) -> Snapshot:
-    """The values that `fun`, and the functions it refers to, take from outside, as they are now."""
-    found: dict[tuple[int, str], Captured] = {}
-    seen: set[int] = set()
-    for read, owner, name in _walk(fun, seen):
+    def run(self, starts: Iterable[Pair]) -> None:
+        """Walks from some values, without watching these themselves."""
+        self._pending += starts
+        while self._pending:
+            self._look_into(*self._pending.pop())
+
+    def _watch(self, owner: Any, read: Callable[[], Any], name: str) -> None:
         value = read()
-        if value is not _MISSING:
-            found.setdefault((owner, name), Captured(read, name, _fingerprint(value)))
-    return Snapshot(tuple(found.values()))
+        if value is _MISSING or isinstance(value, ModuleType) or (isinstance(value, type) and _is_library(value)):
+            if isinstance(value, ModuleType):
+                self._pending.append((value, name))
+            return
+        if (id(owner), name) not in self.found:
+            self.found[id(owner), name] = Captured(read, name, _fingerprint(value))
+        self._pending.append((value, name))
+
+    def _look_into(self, value: Any, name: str) -> None:
+        """Watches what can change inside a value."""
+        if isinstance(value, _PLAIN) or id(value) in self._seen:
+            return
+        self._seen[id(value)] = value
+        if isinstance(value, np.ndarray):
+            if value.dtype != object:
+                self.arrays.append((name, value))
+        elif isinstance(value, dict):
+            self._pending += [(x, f"{name}[{key!r}]") for key, x in value.items() if not isinstance(x, _PLAIN)]
+        elif isinstance(value, _CONTAINERS):
+            self._pending += [(x, f"{name}[{i}]") for i, x in enumerate(value) if not isinstance(x, _PLAIN)]
+        elif isinstance(value, functools.partial):
+            self._pending += [(value.func, name), (value.args, name), (value.keywords, name)]
+        elif isinstance(value, MethodType):
+            self._pending += [(value.__func__, name), (value.__self__, "self")]
+        elif isinstance(value, FunctionType):
+            self._function(value)
+        elif isinstance(value, ModuleType):
+            if not _is_library(value):
+                self._attributes(value, name, {**vars(value)})
+        elif isinstance(value, type):
+            self._class(value, value)
+        elif not hasattr(value, "spec"):
+            self._object(value, name)
+
+    # -- functions -----------------------------------------------------------------------------------------------------
+
+    def _function(self, fun: FunctionType) -> None:
+        cells = dict(zip(fun.__code__.co_freevars, fun.__closure__ or (), strict=False))
+        if _is_library(fun):  # looked through, for the user's functions it holds
+            self._pending += [(_cell_value(cell), name) for name, cell in cells.items() if _may_hold_code(_cell_value(cell))]
+            return
+        reads = reads_of(fun.__code__)
+        self.reads = self.reads | dataclasses.replace(reads, names=frozenset(), logs=frozenset(), modules=frozenset())
+        for name in sorted(reads.names | reads.logs):
+            if name in cells:
+                owner: Any = cells[name]
+                reader: Callable[[], Any] = functools.partial(_cell_value, owner)
+            elif name in fun.__globals__ and name not in fun.__code__.co_freevars:
+                owner, reader = fun.__globals__, functools.partial(fun.__globals__.get, name, _MISSING)
+            elif hasattr(builtins, name):
+                continue
+            else:
+                owner, reader = fun.__globals__, functools.partial(fun.__globals__.get, name, _MISSING)
+            if name in reads.names or not isinstance(reader(), (*_CONTAINERS, np.ndarray)):
+                self._watch(owner, reader, name)
+        for module in sorted(reads.modules & sys.modules.keys()):
+            self._pending.append((sys.modules[module], module))
+        for kind in ("__defaults__", "__kwdefaults__"):
+            if getattr(fun, kind):
+                self._watch(fun, functools.partial(getattr, fun, kind), f"defaults of {fun.__name__}")
+        self._attributes(fun, fun.__name__, vars(fun))
+
+    # -- objects -------------------------------------------------------------------------------------------------------
+
+    def _attributes(self, owner: Any, name: str, content: Mapping[str, Any]) -> None:
+        """Watches those attributes that some function reads."""
+        for attribute in self._names(content):
+            if not attribute.startswith("__"):
+                self._watch(owner, functools.partial(getattr, owner, attribute, _MISSING), f"{name}.{attribute}")
+
+    def _names(self, content: Mapping[str, Any]) -> list[str]:
+        if self.known.everything:
+            return sorted(content)
+        logs = {x for x in self.known.attribute_logs & content.keys() if not isinstance(content[x], _CONTAINERS)}
+        return sorted((self.known.attributes & content.keys()) | logs)
+
+    def _object(self, value: Any, name: str) -> None:
+        inner = getattr(value, "__wrapped__", None)
+        if inner is not None:
+            self._pending.append((inner, name))
+        cls = type(value)
+        if cls.__module__.partition(".")[0] in ("nnc", "numpy", "builtins") and not dataclasses.is_dataclass(value):
+            if cls.__module__ != "builtins" and inner is None:
+                slots = {key: getattr(value, key, None) for base in cls.__mro__ for key in _slots(base)}
+                content = {**slots, **getattr(value, "__dict__", {})}
+                self._pending += [(x, f"{name}.{key}") for key, x in content.items() if _may_hold_code(x)]
+            return
+        if tree.is_array(value):
+            return
+        self._class(cls, value)
+        fields = {item.name for item in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else set()
+        frozen = bool(fields) and cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
+        content = _instance_attributes(value)
+        for attribute in sorted({*self._names(content), *(fields & content.keys())}):
+            if frozen and attribute in fields and not isinstance(content[attribute], (list, dict, set, deque)):
+                self._pending.append((content[attribute], f"{name}.{attribute}"))
+            else:
+                self._watch(value, functools.partial(getattr, value, attribute, _MISSING), f"{name}.{attribute}")
+
+    def _class(self, cls: type, value: Any) -> None:
+        """Watches data of the class that functions read of `value`, the class or an object of it; looks into its functions."""
+        own = _instance_attributes(value) if value is not cls else {}
+        for base in cls.__mro__:
+            if _is_library(base):
+                continue
+            content = vars(base)
+            for attribute in {*self._names(content), *(x for x in content if x.startswith("__"))}:
+                static = content[attribute]
+                code = _functions_of(static)
+                if code:
+                    self._pending += [(x, attribute) for x in code]
+                elif not attribute.startswith("__") and not hasattr(type(static), "__get__") and attribute not in own:
+                    reader = functools.partial(getattr, value, attribute, _MISSING)
+                    self._watch(value, reader, f"{cls.__name__}.{attribute}")
 
 
-_Found = Iterator[tuple[Callable[[], Any], int, str]]
+def _functions_of(static: Any) -> list[Any]:
+    """The functions in an entry of a class."""
+    if isinstance(static, FunctionType):
+        return [static]
+    if isinstance(static, (classmethod, staticmethod)):
+        return [static.__func__]
+    if isinstance(static, property):
+        return [f for f in (static.fget,) if f is not None]
+    if isinstance(static, functools.cached_property):
+        return [static.func]
+    inner = inspect.getattr_static(static, "__wrapped__", None)
+    return [inner] if inner is not None else []
 
 
-def _walk(fun: Any, seen: set[int]) -> _Found:
-    """Readers of everything that a callable takes from outside."""
-    if id(fun) in seen:
-        return
-    seen.add(id(fun))
-    if isinstance(fun, functools.partial):
-        for part in (fun.func, *fun.args, *fun.keywords.values()):
-            if callable(part):
-                yield from _walk(part, seen)
-    elif isinstance(fun, MethodType):
-        yield from _object(fun.__self__, type(fun.__self__).__name__, seen)
-        yield from _walk(fun.__func__, seen)
-    elif isinstance(fun, FunctionType):
-        yield from _function(fun, seen)
-    elif hasattr(fun, "__wrapped__"):
-        yield from _walk(fun.__wrapped__, seen)
-    elif callable(fun) and not isinstance(fun, type) and hasattr(fun, "__dict__") and not hasattr(fun, "spec"):
-        yield from _object(fun, type(fun).__name__, seen)
-        call = getattr(type(fun), "__call__", None)
-        if isinstance(call, FunctionType):
-            yield from _walk(call, seen)
+def _instance_attributes(value: Any) -> dict[str, Any]:
+    """The attributes that an object itself holds, in its dictionary and its slots."""
+    content = dict(getattr(value, "__dict__", {}))
+    for base in type(value).__mro__:
+        for name in _slots(base):
+            kind = vars(base).get(name)
+            if isinstance(kind, (MemberDescriptorType, GetSetDescriptorType)) and hasattr(value, name):
+                content[name] = getattr(value, name)
+    return content
 
 
-def _function(fun: FunctionType, seen: set[int]) -> _Found:
-    own = is_internal(fun.__code__.co_filename)  # nnc's wrappers are looked through, for the user's functions they hold
-    reads, attributes = _reads(fun.__code__)
-    for name, cell in zip(fun.__code__.co_freevars, fun.__closure__ or (), strict=False):
-        if own:
-            content = _cell_value(cell)
-            if isinstance(content, (FunctionType, MethodType, functools.partial)) or hasattr(content, "__wrapped__"):
-                yield from _walk(content, seen)
-        elif name in reads:
-            yield from _value(functools.partial(_cell_value, cell), id(cell), name, attributes.get(name, ()), seen)
-    if own:
-        return
-    for default in (*(fun.__defaults__ or ()), *(fun.__kwdefaults__ or {}).values()):
-        if isinstance(default, FunctionType):
-            yield from _walk(default, seen)
-    for name in sorted(reads):
-        if name in fun.__globals__ and name not in fun.__code__.co_freevars:
-            reader = functools.partial(fun.__globals__.get, name, _MISSING)
-            yield from _value(reader, id(fun.__globals__), name, attributes.get(name, ()), seen)
+def _slots(cls: type) -> tuple[str, ...]:
+    slots = vars(cls).get("__slots__", ())
+    names = (slots,) if isinstance(slots, str) else tuple(slots)
+    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
 
 
 def _cell_value(cell: CellType) -> Any:
@@ -166,62 +368,15 @@ def _cell_value(cell: CellType) -> Any:
         return _MISSING
 
 
-def _value(read: Callable[[], Any], owner: int, name: str, attributes: tuple[str, ...], seen: set[int]) -> _Found:
-    value = read()
-    if isinstance(value, ModuleType):
-        if not _is_library(value):
-            for attribute in attributes:
-                reader = functools.partial(getattr, value, attribute, _MISSING)
-                yield from _value(reader, id(value), f"{name}.{attribute}", (), seen)
-        return
-    if isinstance(value, type):
-        return
-    yield read, owner, name
-    if callable(value) and not hasattr(value, "spec"):
-        yield from _walk(value, seen)
-    elif not isinstance(value, (*_PLAIN, list, dict, tuple, set)) and not hasattr(value, "spec"):
-        yield from _object(value, name, seen)
+def _may_hold_code(value: Any) -> bool:
+    """Whether something that a library function holds may lead to a function of the user's."""
+    return isinstance(value, (list, tuple, dict)) or (callable(value) and not isinstance(value, type))
 
 
-def _object(value: Any, name: str, seen: set[int]) -> _Found:
-    """The plain values, arrays and containers among the attributes of an object."""
-    if id(value) in seen and not callable(value):
-        return
-    seen.add(id(value))
-    for attribute, content in list(getattr(value, "__dict__", {}).items()):
-        if isinstance(content, (*_PLAIN, list, dict, tuple)) or hasattr(content, "spec"):
-            yield functools.partial(getattr, value, attribute, _MISSING), id(value), f"{name}.{attribute}"
-
-
-def _is_library(module: ModuleType) -> bool:
-    root = module.__name__.partition(".")[0]
-    return root in ("nnc", "numpy", "math", "builtins") or is_internal(getattr(module, "__file__", "") or "")
-
-
-@functools.lru_cache(maxsize=4096)
-def _reads(code: CodeType) -> tuple[frozenset[str], dict[str, tuple[str, ...]]]:
-    """Outer names that a function reads (not only writes to), and which attributes of each; those of inner functions too."""
-    names: set[str] = set()
-    attributes: dict[str, tuple[str, ...]] = {}
-    instructions = [
-        i for i in dis.get_instructions(code) if i.opname not in ("CACHE", "PUSH_NULL", "PRECALL", "EXTENDED_ARG")
-    ]
-    for now, following in zip(instructions, [*instructions[1:], None], strict=True):
-        if now.opname not in ("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_NAME", "LOAD_CLASSDEREF", "LOAD_CLOSURE"):
-            continue
-        name = str(now.argval)
-        if now.opname == "LOAD_CLOSURE" or (now.opname == "LOAD_GLOBAL" and hasattr(builtins, name)):
-            continue
-        if following is not None and following.opname in ("LOAD_ATTR", "LOAD_METHOD"):
-            attribute = str(following.argval)
-            if attribute in _WRITES:
-                continue
-            attributes[name] = (*attributes.get(name, ()), attribute)
-        names.add(name)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            inner, inner_attributes = _reads(constant)
-            names |= inner
-            for name, found in inner_attributes.items():
-                attributes[name] = (*attributes.get(name, ()), *found)
-    return frozenset(names), attributes
+def _is_library(value: Any) -> bool:
+    """Whether a module, class or function belongs to Python, NumPy or nnc, which nobody changes while programs run."""
+    name = getattr(value, "__name__" if isinstance(value, ModuleType) else "__module__", None) or ""
+    root = name.partition(".")[0]
+    if root in ("nnc", "numpy", "ml_dtypes", "optree") or (root in sys.stdlib_module_names and root != "__main__"):
+        return True
+    return isinstance(value, FunctionType) and is_internal(value.__code__.co_filename)

@@ -217,7 +217,7 @@ def _linear_scan(
     reads = [*kept, *(sequences[i] for i in lin.again), *t_xs]
     everything = [*captured, *lin.captured]
     operands = [*length, *reads, *t_carries, *(everything[i] for i in lin.shared), *t_captured]
-    return list(bind(scan, operands, {**params, "xs": len(reads), "carries": len(t_carries)}, (lin.linear,)))
+    return list(bind(scan, operands, {**params, "xs": len(reads), "carries": len(t_carries), "tangents_only": True}, (lin.linear,)))
 
 
 def _seeds(primals: Sequence[Any], tangents: Sequence[Any], flags: Flags) -> list[Any]:
@@ -254,11 +254,11 @@ def _scan_round(graph: Graph, xs: int, carries: int) -> _Round:
 
 def _scan_linearize(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None,
-    reverse: bool = False, handle: tuple[int, ...] = (),
+    reverse: bool = False, handle: tuple[int, ...] = (), tangents_only: bool = False,
 ) -> tuple[list[Value], Tangents]:  # fmt: skip
     x, t = _ScanParts.of(primals, xs, carries, length), _ScanParts.of(tangents, xs, carries, length)
     lin = linearize_round(_scan_round(graphs[0], xs, carries), _given(t.xs), _given(t.carries), _given(t.captured))
-    params = {"length": length, "reverse": reverse, "handle": handle}
+    params = {"length": length, "reverse": reverse, "handle": handle, "tangents_only": tangents_only}
     widened = [*primals, *lin.captured[: len(lin.forward.inputs) - len(graphs[0].inputs)]]
     outputs = list(bind(scan, widened, {**params, "xs": xs, "carries": carries}, (lin.forward,)))
     own, kept = outputs[: len(graphs[0].outputs)], outputs[len(graphs[0].outputs) :]
@@ -271,7 +271,7 @@ def _scan_linearize(
 
 def _scan_push(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None,
-    reverse: bool = False, handle: tuple[int, ...] = (),
+    reverse: bool = False, handle: tuple[int, ...] = (), tangents_only: bool = False,
 ) -> tuple[list[Value], Tangents]:  # fmt: skip
     graph = graphs[0]
     x, t = _ScanParts.of(primals, xs, carries, length), _ScanParts.of(tangents, xs, carries, length)
@@ -291,6 +291,7 @@ def _scan_push(
     staged = stage(run, [ROUND, *specs], name=graph.name)
     operands = [*x.length, *x.xs, *given[0], *x.carries, *given[1], *x.captured, *given[2], *staged.captured]
     params = {"xs": xs + len(given[0]), "carries": carries + len(given[1]), "length": length, "reverse": reverse, "handle": handle}
+    params["tangents_only"] = tangents_only
     results = list(bind(scan, operands, params, (staged.graph,)))
     return _separate(results, carries, moving, len(graph.outputs) - carries, rows)
 
@@ -328,18 +329,18 @@ def _filled(outputs: Sequence[Any], moved: Sequence[Any], flags: Flags) -> list[
 
 def _scan_transpose(
     cotangents: Cotangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None,
-    reverse: bool = False, handle: tuple[int, ...] = (),
+    reverse: bool = False, handle: tuple[int, ...] = (), tangents_only: bool = False,
 ) -> Tangents:  # fmt: skip
     graph, parts = graphs[0], _ScanParts.of(operands, xs, carries, length)
-    if not all(isinstance(x, Linear) for x in parts.carries):
+    if not tangents_only and not all(isinstance(x, Linear) for x in parts.carries):
         raise user_error(
             UnsupportedError, "scan", "only some of the carried values depend linearly on the input, so it cannot be run backwards.",
             fix="carry only values that are linear in the input; capture the others.",
         )  # fmt: skip
-    flags = (False, *(isinstance(x, Linear) for x in (*parts.xs, *parts.carries, *parts.captured)))
+    x_on, c_on = (tuple(isinstance(x, Linear) for x in group) for group in (parts.xs, parts.captured))
+    flags = (False, *x_on, *(True,) * carries, *c_on)
     linear = [s for s, on in zip(graph.inputs, flags, strict=True) if on]
     others = [s for s, on in zip(graph.inputs, flags, strict=True) if not on]
-    x_on, c_on = flags[1 : 1 + xs], flags[1 + xs + carries :]
     ordered = graph.update(inputs=(*linear, *others))
     reads, fixed = [x for x in parts.xs if not isinstance(x, Linear)], [x for x in parts.captured if not isinstance(x, Linear)]
     rows = len(graph.outputs) - carries
@@ -361,6 +362,7 @@ def _scan_transpose(
     sums = [zeros(spec) for spec in compress(held, c_on)]
     given = [*parts.length, *reads, *cotangents[carries:], *cotangents[:carries], *sums, *fixed, *staged.captured]
     params = {"xs": len(reads) + rows, "carries": carries + len(sums), "length": length, "reverse": not reverse, "handle": handle}
+    params["tangents_only"] = True
     results = list(bind(scan, given, params, (staged.graph,)))
     ct_xs = _fill(results[carries + len(sums) :], x_on)
     nothing = [None] * len(parts.length)
@@ -369,7 +371,7 @@ def _scan_transpose(
 
 def _scan_batch(
     size: int, operands: tuple[Value, ...], batched: Flags, graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None,
-    reverse: bool = False, handle: tuple[int, ...] = (),
+    reverse: bool = False, handle: tuple[int, ...] = (), tangents_only: bool = False,
 ) -> tuple[tuple[Value, ...], Flags]:  # fmt: skip
     graph, x, b = graphs[0], _ScanParts.of(operands, xs, carries, length), _ScanParts.of(batched, xs, carries, length)
     per_row = length is None and bool(b.length[0])
@@ -404,6 +406,7 @@ def _scan_batch(
     row_flags = box[-1]
     inner = (size, *handle) if any(row_flags) else handle
     params = {"xs": xs, "carries": carries, "length": length, "reverse": reverse, "handle": inner if length is None else ()}
+    params["tangents_only"] = tangents_only
     results = list(bind(scan, [*longest, *sequences, *carried, *x.captured, *counts, *staged.captured], params, (staged.graph,)))
     if length is not None:
         results[carries:] = [_rows_first(y) if on else y for y, on in zip(results[carries:], row_flags, strict=True)]

@@ -1,0 +1,486 @@
+"""Loops and branches for users: they trace their functions once, as sub-graphs of one node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes, tree
+from nnc.array import as_value
+from nnc.commands.elementwise import convert, greater_equal, less, maximum, minimum, select
+from nnc.commands.loop import ROUND, case_of as case_command, scan as scan_command, while_
+from nnc.commands.promote import as_operand, astype, is_weak
+from nnc.commands.rules import Value
+from nnc.commands.shape import concatenate, reshape, slice_axis
+from nnc.context import activity
+from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, TreeError, user_error
+from nnc.graph import Graph, Symbol, TensorSpec, bind, spec_of
+from nnc.trace.flat import FlatTree, check_callable, name_of
+from nnc.trace.loop_rules import nodes_so_far
+from nnc.trace.specs import argument_spec
+from nnc.trace.staging import Staged, stage
+
+Fun = Callable[..., Any]
+
+
+# -- carried values ----------------------------------------------------------------------------------------------------
+
+
+class Carry:
+    """The values a loop carries: a pytree whose structure, shapes and dtypes stay the same from round to round."""
+
+    def __init__(self, where: str, value: Any) -> None:
+        self.where = where
+        self.tree = FlatTree(value)
+        self.leaves = [as_operand(leaf, where, "a carried value") for leaf in self.tree.dynamic]
+
+    @property
+    def specs(self) -> list[TensorSpec]:
+        """Spec of each value."""
+        return [argument_spec(leaf) for leaf in self.leaves]
+
+    @property
+    def weak(self) -> list[bool]:
+        """Which values take the dtype of what they meet."""
+        return [is_weak(leaf) for leaf in self.leaves]
+
+    @property
+    def values(self) -> list[Value]:
+        """The values as operands."""
+        return [astype(leaf, spec.dtype, self.where) for leaf, spec in zip(self.leaves, self.specs, strict=True)]
+
+    def accept(self, following: Any, source: str) -> tuple[list[Any], bool]:
+        """The leaves of the next round's carry, and whether a weak starting value has to take another dtype first.
+
+        Raises:   TreeError: it has another structure. ShapeError: a value has another shape or dtype; all are listed.
+        """
+        given = FlatTree(following)
+        if given.treedef != self.tree.treedef:
+            raise tree.tree_mismatch(
+                self.where, "the initial carry", self.tree.build(self.leaves), f"the carry that {source} returns", following,
+                fix=f"let {source} return a carry of the structure it was given.",
+            )  # fmt: skip
+        result, lines, changed = [], [], False
+        for i, (path, leaf) in enumerate(zip(self.tree.paths(), given.dynamic, strict=True)):
+            value = as_operand(leaf, self.where, f"the carry that {source} returns")
+            want, have = argument_spec(self.leaves[i]), argument_spec(value)
+            if dtypes.is_scalar(value) or (is_weak(value) and want.dtype != have.dtype and not is_weak(self.leaves[i])):
+                if dtypes.promote_weak(want.dtype, _witness(have.dtype)) == want.dtype:
+                    value, have = astype(value, want.dtype, self.where), have.update(dtype=want.dtype)
+            if have.shape == want.shape and have.dtype != want.dtype and is_weak(self.leaves[i]):
+                self.leaves[i], changed = astype(self.leaves[i], have.dtype, self.where), True
+            elif (have.shape, have.dtype) != (want.shape, want.dtype):
+                lines.append(f"  carry{path}: {want} at first, {have} after a round")
+            result.append(value)
+        if lines:
+            raise user_error(
+                ShapeError, self.where, f"{source} returns a carry of other shapes or dtypes than the initial one:\n" + "\n".join(lines),
+                fix=f"convert the initial values, or what {source} returns, with .astype(...) or nnp.broadcast_to.",
+            )  # fmt: skip
+        return result, changed
+
+
+def _witness(dtype: Any) -> Any:
+    return True if dtypes.is_bool(dtype) else 1 if dtypes.is_integer(dtype) else 1.0 if dtypes.is_float(dtype) else 1j
+
+
+# -- while and fori ----------------------------------------------------------------------------------------------------
+
+
+def while_loop(
+    cond_fun: Fun, body_fun: Fun, init_val: Any, *, max_steps: int | None = None, checkpoint: str | int | None = None
+) -> Any:
+    """Repeats `body_fun` while `cond_fun` holds. Differentiable in both modes, for any number of rounds.
+
+    Args:     cond_fun: carry -> bool scalar. body_fun: carry -> carry of the same structure, shapes and dtypes. init_val: the
+              carry at first, a pytree. max_steps: the most rounds there may be; memory for the reverse pass is then taken at
+              once. checkpoint: not offered yet by this loop's reverse pass.
+    Returns:  the carry for which `cond_fun` is false.
+    Raises:   TreeError, ShapeError: `body_fun` changes the carry's structure, shapes or dtypes. ArgumentError: the condition
+              still holds after `max_steps` rounds. DTypeError: `cond_fun` returns no bool.
+    Example:
+        >>> newton = lambda a: nnc.while_loop(lambda x: abs(x * x - a) > 1e-6, lambda x: (x + a / x) / 2, a)
+        >>> newton(9.0), nnc.grad(newton)(9.0)
+        (Array(3., dtype=float32), Array(0.16666667, dtype=float32))
+    """
+    for fun, name in ((cond_fun, "cond_fun"), (body_fun, "body_fun")):
+        check_callable(fun, f"nnc.while_loop: {name}")
+    if max_steps is not None and (not isinstance(max_steps, int) or max_steps < 0):
+        raise user_error(ArgumentError, "nnc.while_loop", f"max_steps is {max_steps!r}.", fix="give a number of rounds, or None.")
+    carry = Carry("nnc.while_loop", init_val)
+    while True:
+        box: list[Any] = []
+
+        def run(_: Any, *values: Any, box: list[Any] = box) -> list[Any]:
+            condition = _condition("nnc.while_loop", cond_fun(carry.tree.build(values)))
+            box.append(nodes_so_far())
+            following, changed = carry.accept(body_fun(carry.tree.build(values)), name_of(body_fun))
+            box.append(changed)
+            return [condition, *following]
+
+        with activity(f"tracing {name_of(body_fun)} for while_loop"):
+            staged = stage(run, [ROUND, *carry.specs], weak=[False, *carry.weak], name=name_of(body_fun))
+        if not box[1]:
+            break
+    params = {"carries": len(carry.leaves), "before": box[0], "max_steps": max_steps}
+    results = bind(while_, [*carry.values, *staged.captured], params, (staged.graph,))
+    return carry.tree.build(results[: len(carry.leaves)])
+
+
+def _condition(where: str, value: Any) -> Value:
+    leaves = FlatTree(value)
+    if len(leaves.leaves) != 1 or not leaves.where or not tree.structure(value).is_leaf():
+        raise user_error(
+            TreeError, where, f"the condition must be one bool, it is {value!r}.", fix="return a single comparison, or combine with &."
+        )
+    x = as_value(value)
+    if x.spec.shape != () or not dtypes.is_bool(x.spec.dtype):
+        raise user_error(
+            ShapeError, where, "the condition must be a bool scalar.", operands={"condition": x.spec},
+            fix="compare a scalar, or reduce with .any() or .all().",
+        )  # fmt: skip
+    return x
+
+
+def fori_loop(lower: Any, upper: Any, body_fun: Fun, init_val: Any) -> Any:
+    """Repeats `body_fun(i, carry)` for i from `lower` up to but without `upper`.
+
+    Where both bounds are Python ints, the number of rounds is static and the reverse pass takes its memory at once; else it is
+    a `while_loop`.
+
+    Args:     lower, upper: ints or integer scalars. body_fun: (i, carry) -> carry. init_val: the carry at first.
+    Returns:  the carry after the last round; `init_val` where there is none.
+    Example:
+        >>> nnc.fori_loop(0, 5, lambda i, x: x * 1.11, 0.34)
+        Array(0.57291967, dtype=float32)
+    """
+    check_callable(body_fun, "nnc.fori_loop: body_fun")
+    for name, bound in (("lower", lower), ("upper", upper)):
+        spec = argument_spec(as_operand(bound, "nnc.fori_loop", name))
+        if spec.shape != () or not dtypes.is_integer(spec.dtype):
+            raise user_error(
+                ArgumentTypeError, "nnc.fori_loop", f"{name} must be an integer.", operands={name: spec}, fix="give an int, or convert with .astype(int)."
+            )  # fmt: skip
+    if isinstance(lower, (int, np.integer)) and isinstance(upper, (int, np.integer)):
+        start = int(lower)
+
+        def step(carry: Any, i: Any) -> Any:
+            return body_fun(i + start, carry), None
+
+        return _scan("nnc.fori_loop", step, init_val, _Index, max(0, int(upper) - start), False, name_of(body_fun))
+    first, last = as_value(lower), as_value(upper)
+    first, last = (convert(x, dtype=dtypes.int64) if x.spec.dtype != dtypes.int64 else x for x in (first, last))
+    return while_loop(lambda c: c[0] < last, lambda c: (c[0] + 1, body_fun(c[0], c[1])), (first, init_val))[1]
+
+
+# -- scan, map ---------------------------------------------------------------------------------------------------------
+
+
+class _Index:
+    """In place of sequences: the round's number is the element."""
+
+
+def scan(
+    f: Fun,
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int = 1,
+    *,
+    checkpoint: str | int | None = None,
+) -> Any:
+    """Carries a value along sequences: `carry, y = f(carry, x)` for each row x of `xs`, and stacks the ys.
+
+    Args:     f: (carry, x) -> (carry, y), all pytrees. init: the carry at first. xs: sequences with one leading length, or None.
+              length: number of rounds, where xs is None. reverse: from the last row to the first; ys keep their places.
+              unroll: rounds traced together.
+    Returns:  (the last carry, ys stacked along a leading axis).
+    Raises:   TreeError, ShapeError: the carry changes; lengths differ. ArgumentError: no length is known.
+    Example:
+        >>> nnc.scan(lambda c, x: (c + x, c * x), 0.0, nnp.asarray([1.0, 2.0, 3.0]))
+        (Array(6., dtype=float32), Array([0., 2., 9.], dtype=float32))
+    """
+    check_callable(f, "nnc.scan")
+    count = _length(xs, length)
+    if not isinstance(unroll, int) or unroll < 1:
+        raise user_error(ArgumentError, "nnc.scan", f"unroll is {unroll!r}.", fix="give a positive number of rounds.")
+    if unroll == 1 or count < 2:
+        return _scan("nnc.scan", f, init, xs, count, reverse, name_of(f))
+    return _unrolled(f, init, xs, count, reverse, min(unroll, count))
+
+
+def _length(xs: Any, length: int | None) -> int:
+    sizes: dict[str, Any] = {}
+    sequences = FlatTree(xs)
+    for path, leaf in zip(sequences.paths(), sequences.dynamic, strict=True):
+        shape = np.shape(leaf)
+        if not shape:
+            raise user_error(
+                ShapeError, "nnc.scan", f"xs{path} is 0-d, so it has no rows.", operands={f"xs{path}": as_value(leaf).spec},
+                fix="give sequences with a leading axis; capture other values in f.",
+            )  # fmt: skip
+        sizes[f"xs{path}"] = shape[0]
+    if length is not None:
+        sizes["length"] = int(length)
+    if not sizes:
+        raise user_error(ArgumentError, "nnc.scan", "neither xs nor length says how many rounds there are.", fix="pass length=n.")
+    if len(set(sizes.values())) > 1:
+        raise user_error(ShapeError, "nnc.scan", "lengths differ.", operands=sizes, fix="give sequences of one length.")
+    return int(next(iter(sizes.values())))
+
+
+def _scan(where: str, f: Fun, init: Any, xs: Any, count: int, reverse: bool, name: str) -> Any:
+    """`scan` of `count` rounds; with `_Index` for xs, the element is the round's number and only the carry is returned."""
+    carry, indexed = Carry(where, init), xs is _Index
+    sequences = FlatTree(None if indexed else xs)
+    stacked = [as_value(as_operand(leaf, where, "xs")) for leaf in sequences.dynamic]
+    elements = [spec_of(x).update(shape=spec_of(x).shape[1:]) for x in stacked]
+    n = len(carry.leaves)
+    while True:
+        box: list[Any] = []
+
+        def run(step: Any, *values: Any, box: list[Any] = box) -> list[Any]:
+            element = step if indexed else sequences.build(values[: len(elements)])
+            result = f(carry.tree.build(values[len(elements) :]), element)
+            if not isinstance(result, tuple) or len(result) != 2:
+                raise user_error(
+                    ArgumentTypeError, where, f"{name} must return a pair (carry, y), it returns a {type(result).__name__}.",
+                    fix="return carry, y — with None for y where there is nothing to stack.",
+                )  # fmt: skip
+            following, changed = carry.accept(result[0], name)
+            rows = FlatTree(result[1])
+            box.extend((changed, rows))
+            return [*following, *(as_value(as_operand(leaf, where, "y")) for leaf in rows.dynamic)]
+
+        with activity(f"tracing {name} for {where.removeprefix('nnc.')}"):
+            specs = [ROUND, *elements, *carry.specs]
+            staged = stage(run, specs, weak=[False] * (1 + len(elements)) + carry.weak, name=name)
+        if not box[0]:
+            break
+    params = {"xs": len(elements), "carries": n, "length": count, "reverse": bool(reverse)}
+    results = bind(scan_command, [*stacked, *carry.values, *staged.captured], params, (staged.graph,))
+    last = carry.tree.build(results[:n])
+    return last if indexed else (last, box[1].build(results[n:]))
+
+
+def _unrolled(f: Fun, init: Any, xs: Any, count: int, reverse: bool, block: int) -> Any:
+    """Rounds in blocks: one traced round does `block` of them; what is left over is a scan of its own."""
+    whole = count // block * block
+    left_over = (0, count - whole) if reverse else (whole, count)
+    main = (count - whole, count) if reverse else (0, whole)
+
+    def rows(start: int, stop: int) -> Any:
+        return tree.map(lambda x: slice_axis(as_value(x), 0, start, stop), xs)
+
+    def blocks(x: Any) -> Any:
+        return reshape(x, shape=(whole // block, block, *x.spec.shape[1:]))
+
+    def step(carry: Any, part: Any) -> Any:
+        ys: list[Any] = [None] * block
+        for k in reversed(range(block)) if reverse else range(block):
+            carry, ys[k] = f(carry, tree.map(lambda x, k=k: x[k], part))
+        return carry, tree.map(lambda *y: _stack([as_value(v) for v in y]), *ys)
+
+    carry, ys = _scan("nnc.scan", step, init, tree.map(blocks, rows(*main)), whole // block, reverse, name_of(f))
+    ys = tree.map(lambda y: reshape(y, shape=(whole, *y.spec.shape[2:])), ys)
+    if left_over[0] == left_over[1]:
+        return carry, ys
+    carry, rest = _scan("nnc.scan", f, carry, rows(*left_over), count - whole, reverse, name_of(f))
+    pair = (rest, ys) if reverse else (ys, rest)
+    return carry, tree.map(lambda a, b: concatenate(a, b, axis=0), *pair)
+
+
+def _stack(values: Sequence[Value]) -> Value:
+    return concatenate(*[reshape(v, shape=(1, *v.spec.shape)) for v in values], axis=0)
+
+
+def map(f: Fun, xs: Any, *, batch_size: int | None = None) -> Any:
+    """`f` for each row of `xs`, one after the other, with the results stacked; with `batch_size`, that many at a time.
+
+    Args:     f: pytree -> pytree. xs: pytree of arrays with one leading length. batch_size: rows vectorised together.
+    Example:
+        >>> nnc.map(lambda x: x * x, nnp.asarray([1.0, 2.0]))
+        Array([1., 4.], dtype=float32)
+    """
+    check_callable(f, "nnc.map")
+    count = _length(xs, None)
+    if batch_size is None:
+        return _scan("nnc.map", lambda _, x: (None, f(x)), None, xs, count, False, name_of(f))[1]
+    from nnc.trace.vectorize import vmap
+
+    return vmap(f, chunk_size=batch_size)(xs)
+
+
+# -- branches ----------------------------------------------------------------------------------------------------------
+
+
+def cond(pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
+    """`true_fun(*operands)` where `pred` holds, else `false_fun(*operands)`; only one of them runs.
+
+    Args:     pred: bool scalar. true_fun, false_fun: functions with results of one structure, shapes and dtypes.
+    Raises:   TreeError, ShapeError: the results differ; every differing path is listed.
+    Example:
+        >>> nnc.cond(True, lambda x: x + 1, lambda x: x - 1, 3.0)
+        Array(4., dtype=float32)
+    """
+    x = as_value(as_operand(pred, "nnc.cond", "pred"))
+    if x.spec.shape != ():
+        raise user_error(
+            ShapeError, "nnc.cond", "pred must be a scalar.", operands={"pred": x.spec},
+            fix="reduce it with .any() or .all(), or choose element by element with nnp.where.",
+        )  # fmt: skip
+    index = convert(x if dtypes.is_bool(x.spec.dtype) else x != 0, dtype=dtypes.int64)
+    return _branch("nnc.cond", index, (false_fun, true_fun), operands)
+
+
+def switch(index: Any, branches: Sequence[Fun], *operands: Any, mode: str = "error") -> Any:
+    """`branches[index](*operands)`; only that one runs.
+
+    Args:     index: integer scalar. branches: functions with results of one structure, shapes and dtypes. mode: "error" raises
+              for an index out of range, "clip" takes the nearest branch.
+    Raises:   OutOfBoundsError (an IndexError): the index is out of range. TreeError, ShapeError: the results differ.
+    Example:
+        >>> nnc.switch(1, [lambda x: x, lambda x: x * 2], 3.0)
+        Array(6., dtype=float32)
+    """
+    if mode not in ("error", "clip"):
+        raise user_error(ArgumentError, "nnc.switch", f"mode is {mode!r}.", fix='use "error" or "clip".')
+    position = _index("nnc.switch", index)
+    if mode == "clip":
+        position = minimum(maximum(position, np.int64(0)), np.int64(len(branches) - 1))
+    return _branch("nnc.switch", position, tuple(branches), operands)
+
+
+def case_of(index: Any, branches: Sequence[Fun] | Mapping[int, Fun], *operands: Any, bypass: Any = None) -> Any:
+    """The branch of number `index` on `operands`; where there is none, no branch runs and the result is `bypass`.
+
+    Args:     index: integer scalar. branches: functions in order from 0, or a dict from number to function. bypass: a pytree like
+              the branches' results; by default the operands (the operand itself, where there is one).
+    Returns:  the result. The gradient of a bypassed call goes straight to `bypass`.
+    Raises:   TreeError, ShapeError: results or `bypass` differ in structure, shapes or dtypes.
+    Example:
+        >>> nnc.case_of(-1, [nnp.zeros_like], 3.0)
+        Array(3., dtype=float32)
+    """
+    position = _index("nnc.case_of", index)
+    functions = dict(branches) if isinstance(branches, Mapping) else dict(enumerate(branches))
+    default = bypass if bypass is not None else operands[0] if len(operands) == 1 else operands
+    slots = np.int64(len(functions))
+    chosen: Any = slots
+    for place, number in enumerate(functions):
+        chosen = select(position == number, as_value(np.int64(place)), as_value(chosen))
+    return _branch("nnc.case_of", chosen, (*functions.values(), lambda *_: default), operands)
+
+
+def _index(where: str, index: Any) -> Value:
+    x = as_value(as_operand(index, where, "index"))
+    if x.spec.shape != () or not (dtypes.is_integer(x.spec.dtype) or dtypes.is_bool(x.spec.dtype)):
+        raise user_error(
+            ArgumentTypeError, where, "the index must be an integer scalar.", operands={"index": x.spec},
+            fix="convert it with .astype(int).",
+        )  # fmt: skip
+    return x if x.spec.dtype == dtypes.int64 else convert(x, dtype=dtypes.int64)
+
+
+def _branch(where: str, index: Value, branches: Sequence[Fun], operands: tuple[Any, ...]) -> Any:
+    """Traces all branches on the operands and binds one node that runs one of them."""
+    if not branches:
+        raise user_error(ArgumentError, where, "there is no branch.", fix="give at least one function.")
+    for branch in branches:
+        check_callable(branch, where)
+    given = FlatTree(operands)
+    leaves = [as_operand(leaf, where, "an operand") for leaf in given.dynamic]
+    specs = [argument_spec(leaf) for leaf in leaves]
+    traced: list[tuple[Staged, FlatTree, list[bool]]] = []
+    for branch in branches:
+        box: list[Any] = []
+
+        def run(*values: Any, branch: Fun = branch, box: list[Any] = box) -> list[Any]:
+            result = FlatTree(branch(*given.build(values)))
+            box.append(result)
+            found = [as_operand(leaf, where, "a result") for leaf in result.dynamic]
+            box.append([is_weak(x) for x in found])
+            return [as_value(x) for x in found]
+
+        with activity(f"tracing {name_of(branch)} for {where.removeprefix('nnc.')}"):
+            staged = stage(run, specs, weak=[is_weak(leaf) for leaf in leaves], name=name_of(branch))
+        traced.append((staged, box[0], box[1]))
+    _check_results(where, branches, traced)
+    stages = _common_dtypes(traced)
+    captured, graphs = share_captures(stages)
+    values = [astype(leaf, spec.dtype, where) for leaf, spec in zip(leaves, specs, strict=True)]
+    results = bind(case_command, [index, *values, *captured], {}, graphs)
+    return traced[0][1].build(results)
+
+
+def _common_dtypes(traced: Sequence[tuple[Staged, FlatTree, list[bool]]]) -> list[Staged]:
+    """The branches with weak results (Python numbers) converted to the dtype of the others."""
+    stages = []
+    targets = []
+    for column in zip(*[t.graph.output_specs for t, _, _ in traced], strict=True):
+        targets.append(column)
+    for staged, _, weak in traced:
+        graph = staged.graph
+        wanted = [_strong(column, [w[i] for _, _, w in traced]) for i, column in enumerate(targets)]
+        if any(w and s.dtype != t for w, s, t in zip(weak, graph.output_specs, wanted, strict=True)):
+
+            def run(*values: Any, graph: Graph = graph, wanted: list[Any] = wanted) -> list[Any]:
+                return [astype(as_value(x), t) for x, t in zip(graph.evaluate(values), wanted, strict=True)]
+
+            again = stage(run, graph.input_specs, name=graph.name)
+            staged = Staged(again.graph, staged.captured)
+        stages.append(staged)
+    return stages
+
+
+def _strong(column: Sequence[TensorSpec], weak: Sequence[bool]) -> Any:
+    strong = [spec.dtype for spec, w in zip(column, weak, strict=True) if not w]
+    if strong:
+        result = strong[0]
+        return result
+    result = column[0].dtype
+    for spec in column[1:]:
+        result = dtypes.promote_types(result, spec.dtype)
+    return result
+
+
+def _check_results(where: str, branches: Sequence[Fun], traced: Sequence[tuple[Staged, FlatTree, list[bool]]]) -> None:
+    first, tree0, weak0 = traced[0]
+    for fun, (staged, result, weak) in zip(branches[1:], traced[1:], strict=True):
+        names = f"{name_of(branches[0])}'s result", f"{name_of(fun)}'s result"
+        if result.treedef != tree0.treedef:
+            raise tree.tree_mismatch(
+                where, names[0], tree0.build(first.graph.output_specs), names[1], result.build(staged.graph.output_specs),
+                fix="let all branches return the same structure.",
+            )  # fmt: skip
+        lines = [
+            f"  result{path}: {a} from {name_of(branches[0])}, {b} from {name_of(fun)}"
+            for path, a, b, w0, w in zip(
+                result.paths(), first.graph.output_specs, staged.graph.output_specs, weak0, weak, strict=True
+            )
+            if a.shape != b.shape or (a.dtype != b.dtype and not (w0 or w))
+        ]
+        if lines:
+            raise user_error(
+                ShapeError, where, "the branches return other shapes or dtypes:\n" + "\n".join(lines),
+                fix="make them equal, for example with .astype(...) or nnp.broadcast_to.",
+            )  # fmt: skip
+
+
+def share_captures(parts: Sequence[Staged]) -> tuple[list[Value], tuple[Graph, ...]]:
+    """What several graphs capture, together, and the graphs with all of it as their last inputs."""
+    captured = {id(value): value for part in parts for value in part.captured}
+    graphs = []
+    for part in parts:
+        own = {id(v): s for v, s in zip(part.captured, part.graph.inputs[part.num_explicit :], strict=True)}
+        hidden = tuple(own.get(key) or Symbol(value.spec, "unused") for key, value in captured.items())
+        graphs.append(part.graph.update(inputs=(*part.graph.inputs[: part.num_explicit], *hidden)))
+    return list(captured.values()), tuple(graphs)
+
+
+def in_range(index: Value, count: int) -> Value:
+    """Whether an index names one of `count` branches."""
+    return greater_equal(index, np.int64(0)) & less(index, np.int64(count))
