@@ -5,6 +5,7 @@ from nnc.array import Array, asarray
 from nnc.commands.indexing import dynamic_slice, dynamic_update_slice
 from nnc.devices import devices
 from nnc.jit import compile
+from nnc.trace.control_flow import associative_scan, case_of, cond, fori_loop, map, scan, switch, while_loop
 from nnc.trace.custom import custom_jvp, custom_vjp
 from nnc.trace.differentiate import grad, hvp, jvp, linear_transpose, linearize, stop_gradient, value_and_grad, vjp
 from nnc.trace.jacobian import hessian, jacfwd, jacrev
@@ -18,8 +19,11 @@ __all__ = [
     "Array",
     "ShapeDtypeStruct",
     "asarray",
+    "associative_scan",
+    "case_of",
     "checkpoint",
     "compile",
+    "cond",
     "custom_jvp",
     "custom_vjp",
     "debug",
@@ -28,6 +32,7 @@ __all__ = [
     "dynamic_update_slice",
     "errors",
     "eval_shape",
+    "fori_loop",
     "grad",
     "graph",
     "hessian",
@@ -39,14 +44,18 @@ __all__ = [
     "linear_transpose",
     "linearize",
     "make_graph",
+    "map",
     "nn",
     "numpy",
     "optim",
     "random",
+    "scan",
     "stop_gradient",
+    "switch",
     "testing",
     "tree",
     "value_and_grad",
     "vjp",
     "vmap",
+    "while_loop",
 ]

@@ -37,9 +37,10 @@ def check_grads(
 ) -> None:
     """Compares derivatives of `f` at `args` with central differences along random directions.
 
-    Args:     f: function of pytrees; integers and leaves that are no numbers stay as they are. args: tuple of arguments; give float64 for tight bounds. order: how many
-              derivatives to check; for the second, derivatives of the derivative are compared, and so on. modes: "fwd", "rev".
-              eps: step. atol, rtol: bounds; the defaults fit the dtype (1e-6 relative in float64). seed: of the directions.
+    Args:     f: function of pytrees; integers and leaves that are no numbers stay as they are. args: tuple of arguments; give
+              float64 for tight bounds. order: how many derivatives to check; for the second, derivatives of the derivative are
+              compared, and so on. modes: "fwd", "rev". eps: step. atol, rtol: bounds; the defaults fit the dtype (1e-6 relative
+              in float64). seed: of the directions.
     Raises:   AssertionError: a derivative is wrong; the message says which, and by how much. ValueError: unknown mode.
     Example:  >>> nnc.testing.check_grads(nnp.sin, (np.float64(0.3),), order=2)
     """

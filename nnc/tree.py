@@ -8,6 +8,7 @@ part of the structure.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -34,7 +35,7 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[li
     """
     while True:
         leaves, treedef = optree.tree_flatten(tree, is_leaf=is_leaf, namespace=NAMESPACE)
-        new = {type(leaf) for leaf in leaves if _is_unregistered_dataclass(leaf) and not (is_leaf and is_leaf(leaf))}
+        new = {type(leaf) for leaf in leaves if _is_dataclass(leaf) and not (is_leaf and is_leaf(leaf))}
         if not new:
             return leaves, treedef
         for cls in new:
@@ -93,8 +94,19 @@ def flatten_with_path(tree: Any) -> list[tuple[str, Any]]:
               [('["layers"][0]', 1), ('["layers"][1]', 2)]
     """
     values, treedef = flatten(tree)
-    paths = [accessor.codify("").replace("'", '"') for accessor in optree.treespec_accessors(treedef)]
-    return list(zip(paths, values, strict=True))
+    return list(zip(("".join(path) for path in paths(treedef)), values, strict=True))
+
+
+def paths(treedef: TreeDef) -> list[list[str]]:
+    """The path of each leaf, entry by entry: `["layers"]`, `[0]`, `.weight`."""
+    return [[_written(entry) for entry in accessor] for accessor in optree.treespec_accessors(treedef)]
+
+
+def _written(entry: Any) -> str:
+    key = entry.entry
+    if isinstance(key, str) and not isinstance(entry, optree.GetAttrEntry):
+        return f"[{json.dumps(key, ensure_ascii=False)}]"
+    return str(entry.codify(""))
 
 
 def broadcast_prefix(
@@ -112,6 +124,17 @@ def broadcast_prefix(
             TreeError, where, f"the prefix {prefix!r} does not fit the tree: {error}",
             fix="give one value for the whole tree, or a tree of values of its structure.",
         ) from None  # fmt: skip
+
+
+def settings(tree: Any) -> list[tuple[Any, str]]:
+    """What the dataclasses in `tree` hold besides children, and the names of the fields."""
+    found: list[tuple[Any, str]] = []
+    for leaf in optree.tree_leaves(tree, is_leaf=_is_dataclass, namespace=NAMESPACE):
+        if _is_dataclass(leaf):
+            for item in dataclasses.fields(leaf):
+                value = getattr(leaf, item.name, None)
+                found += [(value, item.name)] if not is_array(value) and _is_opaque(value) else settings(value)
+    return found
 
 
 # -- registration ------------------------------------------------------------------------------------------------------
@@ -139,7 +162,7 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
             or (static_scalars and isinstance(value, (float, complex)))
         ):
             return True
-        return not is_array(value) and not _is_unregistered_dataclass(value) and _is_opaque(value)
+        return not is_array(value) and not _is_dataclass(value) and _is_opaque(value)
 
     def flatten_fields(x: Any) -> tuple[list[Any], tuple[Any, ...], list[str]]:
         values = [(name, getattr(x, name)) for name in names if hasattr(x, name)]
@@ -185,6 +208,8 @@ def _same(a: Any, b: Any) -> bool:
         return True
     if type(a) is not type(b) or (is_array(a) and not dtypes.is_scalar(a)):
         return False
+    if isinstance(a, (float, complex)):
+        return repr(a) == repr(b)  # tells 0.0 from -0.0, and takes nan for itself
     if isinstance(a, (tuple, list)):
         return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
     return bool(a == b)
@@ -196,7 +221,7 @@ def _is_opaque(value: Any) -> bool:
     return treedef.is_leaf() and treedef.num_leaves == 1
 
 
-def _is_unregistered_dataclass(leaf: Any) -> bool:
+def _is_dataclass(leaf: Any) -> bool:
     return dataclasses.is_dataclass(leaf) and not isinstance(leaf, type) and not is_array(leaf)
 
 

@@ -116,7 +116,7 @@ class Graph:
     def evaluate(self, args: Sequence[Any], run: Runner = bind) -> list[Any]:
         """Evaluates the nodes on `args` (arrays or tracers) by `run` and returns the outputs as a list."""
         environment: dict[Symbol, Any] = dict(zip(self.inputs, args, strict=True))
-        environment.update(self.constants)
+        environment.update((symbol, x if x.ndim else x[()]) for symbol, x in self.constants.items())  # scalars stay constants
         last_use = {symbol: i for i, node in enumerate(self.nodes) for symbol in node.inputs}
         kept = {*self.outputs, *self.inputs, *self.constants}
         for i, node in enumerate(self.nodes):

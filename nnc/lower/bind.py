@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from nnc.dtypes import TAPE
 from nnc.graph import Graph, Symbol
 from nnc.lower.passes.inplace import runs
 from nnc.lower.stages import Bound, Buffer, Kind, Step, SymbolView, View
@@ -40,7 +41,8 @@ def bind_buffers(graph: Graph) -> Bound:
     for node in graph.nodes:
         for symbol in node.outputs:
             if views[symbol].base is symbol and symbol not in owner:
-                add(Kind.OUTPUT if symbol in returned else Kind.ARENA, symbol, node.source)
+                kind = Kind.TAPE if symbol.dtype == TAPE else Kind.OUTPUT if symbol in returned else Kind.ARENA
+                add(kind, symbol, node.source)
 
     def view_of(symbol: Symbol) -> View:
         view = views[symbol]

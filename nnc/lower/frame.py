@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from nnc.commands.rules import effect
 from nnc.context import set_context
@@ -29,10 +30,11 @@ Arrays = list[Any]
 class Frame:
     """The arena of one call at a time."""
 
-    __slots__ = ("_patches", "_recipes", "_runs", "arena")
+    __slots__ = ("_patches", "_recipes", "_runs", "_tapes", "arena")
 
     def __init__(self, program: Program) -> None:
         self.arena = aligned_bytes(program.arena_bytes)
+        self._tapes: dict[int, NDArray] = {}  # by buffer
         self._runs: list[tuple[Callable[..., None], Arrays, Arrays, Mapping[str, Any]]] = []
         self._recipes: list[tuple[bool, int, View | None]] = []  # (is an input, index, view or None for all)
         self._patches: list[tuple[Arrays, int, int]] = []  # (list, position, recipe)
@@ -51,6 +53,10 @@ class Frame:
             if buffer.kind is Kind.ARENA:
                 offset = program.placements[view.buffer].offset
                 arrays.append(make_view(self.arena, view, offset or 0))
+            elif buffer.kind is Kind.TAPE:
+                spec = buffer.symbol.spec
+                handle = self._tapes.setdefault(view.buffer, np.empty(spec.shape, spec.dtype))
+                arrays.append(as_strided(handle, view.spec.shape, view.strides))
             elif buffer.kind is Kind.CONSTANT:
                 arrays.append(make_view(constants[buffer.index], view))
             else:
@@ -82,6 +88,8 @@ class Frame:
         finally:
             for arrays, position, _ in self._patches:
                 arrays[position] = None
+            for handle in self._tapes.values():
+                handle[...] = None
         return [_output(view, kind, index, inputs, fresh) for view, kind, index in program.returned]
 
     def _explain(self, step: Step, position: int, error: NncError) -> None:

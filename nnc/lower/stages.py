@@ -57,12 +57,14 @@ class SymbolView:
 
 
 class Kind(Enum):
-    """What a buffer's memory is: part of the arena, an argument, a constant, or fresh memory that is returned."""
+    """What a buffer's memory is: part of the arena, an argument, a constant, fresh memory that is returned, or a tape of a loop,
+    which grows while it runs."""
 
     ARENA = "arena"
     INPUT = "input"
     CONSTANT = "constant"
     OUTPUT = "output"
+    TAPE = "tape"
 
 
 @dataclass(frozen=True, slots=True)

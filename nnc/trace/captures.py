@@ -9,10 +9,10 @@ read by Python code, so its elements are compared (inside containers and objects
 
 from __future__ import annotations
 
-import builtins
 import dataclasses
 import functools
 import inspect
+import operator
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,6 +29,7 @@ from nnc.trace.reads import Reads, reads_of
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, slice, range)
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 _ARRAY_BYTES = 1 << 20  # the elements of larger arrays inside containers are not compared
+_UNREAD = frozenset({"__repr__", "__str__", "__format__", "__reduce__", "__setattr__", "__delattr__", "__annotate__"})
 _MISSING = object()
 Pair = tuple[Any, str]
 
@@ -51,7 +52,8 @@ class _Elements:
     """What a NumPy array held."""
 
     array: np.ndarray[Any, Any]
-    copy: np.ndarray[Any, Any]
+    shape: tuple[int, ...]
+    content: bytes
 
 
 def _fingerprint(value: Any, around: tuple[int, ...] = ()) -> Any:
@@ -93,7 +95,7 @@ def _same_container(now: Any, then: _Container) -> bool:
     if then.keys is not None and not all(map(_same, now, then.keys)):
         return False
     if not then.inner:
-        return all(map(_same, values, then.values))
+        return all(map(operator.is_, values, then.values)) or all(map(_same, values, then.values))
     expected = list(then.values)
     for i, fingerprint in then.inner:
         expected[i] = fingerprint
@@ -166,34 +168,31 @@ class Snapshot:
 
 
 def _same_elements(x: _Elements) -> bool:
-    return x.array.shape == x.copy.shape and x.array.tobytes() == x.copy.tobytes()
+    return x.array.shape == x.shape and x.array.tobytes() == x.content
 
 
-def take_snapshot(fun: Any, arguments: Iterable[Any] = (), hidden: Iterable[np.ndarray[Any, Any]] = ()) -> Snapshot:
+def take_snapshot(fun: Any, arguments: Iterable[Pair] = (), hidden: Iterable[np.ndarray[Any, Any]] = ()) -> Snapshot:
     """The values that `fun`, and the functions it refers to, take from outside, as they are now.
 
-    Args:     arguments: objects and functions that `fun` is called with, which are looked through as well. hidden: the arrays
-              that its trace took as inputs, so that their elements need no comparing.
+    Args:     arguments: objects and functions that `fun` is called with, and their names; they are looked through as well.
+              hidden: the arrays that its trace took as inputs, so that their elements need no comparing.
     """
     inputs = {x.__array_interface__["data"][0] for x in hidden}
-    objects = list(arguments)
+    starts = [(fun, ""), *arguments]
     reads = Reads()
     while True:  # what is read of an object may be known only after a function that is found later
         walk = _Walk(reads)
-        walk.run([(fun, ""), *((x, _name_of(x)) for x in objects)])
+        walk.run(starts)
         if walk.reads == reads:
             break
         reads = walk.reads
     elements = [
-        (name, _Elements(x, x.copy()))
+        (name, _Elements(x, x.shape, x.tobytes()))
         for name, x in walk.arrays
-        if x.__array_interface__["data"][0] not in inputs and (name.isidentifier() or x.nbytes <= _ARRAY_BYTES)
+        if (x.flags.writeable or x.base is not None)
+        and x.__array_interface__["data"][0] not in inputs and (name.isidentifier() or x.nbytes <= _ARRAY_BYTES)
     ]
     return Snapshot(tuple(walk.found.values()), tuple(elements))
-
-
-def _name_of(x: Any) -> str:
-    return "self" if not callable(x) else getattr(x, "__qualname__", type(x).__name__)
 
 
 class _Walk:
@@ -261,10 +260,6 @@ class _Walk:
             if name in cells:
                 owner: Any = cells[name]
                 reader: Callable[[], Any] = functools.partial(_cell_value, owner)
-            elif name in fun.__globals__ and name not in fun.__code__.co_freevars:
-                owner, reader = fun.__globals__, functools.partial(fun.__globals__.get, name, _MISSING)
-            elif hasattr(builtins, name):
-                continue
             else:
                 owner, reader = fun.__globals__, functools.partial(fun.__globals__.get, name, _MISSING)
             if name in reads.names or not isinstance(reader(), (*_CONTAINERS, np.ndarray)):
@@ -284,8 +279,8 @@ class _Walk:
             if not attribute.startswith("__"):
                 self._watch(owner, functools.partial(getattr, owner, attribute, _MISSING), f"{name}.{attribute}")
 
-    def _names(self, content: Mapping[str, Any]) -> list[str]:
-        if self.known.everything:
+    def _names(self, content: Mapping[str, Any], everything: bool = False) -> list[str]:
+        if everything:
             return sorted(content)
         logs = {x for x in self.known.attribute_logs & content.keys() if not isinstance(content[x], _CONTAINERS)}
         return sorted((self.known.attributes & content.keys()) | logs)
@@ -307,7 +302,7 @@ class _Walk:
         fields = {item.name for item in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else set()
         frozen = bool(fields) and cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
         content = _instance_attributes(value)
-        for attribute in sorted({*self._names(content), *(fields & content.keys())}):
+        for attribute in sorted({*self._names(content, self.known.everything), *(fields & content.keys())}):
             if frozen and attribute in fields and not isinstance(content[attribute], (list, dict, set, deque)):
                 self._pending.append((content[attribute], f"{name}.{attribute}"))
             else:
@@ -320,7 +315,7 @@ class _Walk:
             if _is_library(base):
                 continue
             content = vars(base)
-            for attribute in {*self._names(content), *(x for x in content if x.startswith("__"))}:
+            for attribute in {*self._names(content), *(x for x in content if x.startswith("__") and x not in _UNREAD)}:
                 static = content[attribute]
                 code = _functions_of(static)
                 if code:
@@ -375,8 +370,10 @@ def _may_hold_code(value: Any) -> bool:
 
 def _is_library(value: Any) -> bool:
     """Whether a module, class or function belongs to Python, NumPy or nnc, which nobody changes while programs run."""
+    if isinstance(value, FunctionType) and is_internal(value.__code__.co_filename):
+        return True
     name = getattr(value, "__name__" if isinstance(value, ModuleType) else "__module__", None) or ""
     root = name.partition(".")[0]
-    if root in ("nnc", "numpy", "ml_dtypes", "optree") or (root in sys.stdlib_module_names and root != "__main__"):
-        return True
-    return isinstance(value, FunctionType) and is_internal(value.__code__.co_filename)
+    if root == "nnc":
+        return not isinstance(value, FunctionType)
+    return root in ("numpy", "ml_dtypes", "optree") or (root in sys.stdlib_module_names and root != "__main__")

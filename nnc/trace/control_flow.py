@@ -9,18 +9,20 @@ import numpy as np
 
 from nnc import dtypes, tree
 from nnc.array import as_value
-from nnc.commands.elementwise import convert, greater_equal, less, maximum, minimum, select
+from nnc.commands.elementwise import convert, maximum, minimum, select
 from nnc.commands.loop import ROUND, case_of as case_command, scan as scan_command, while_
 from nnc.commands.promote import as_operand, astype, is_weak
-from nnc.commands.rules import Value
-from nnc.commands.shape import concatenate, reshape, slice_axis
+from nnc.commands.rules import Value, check_axis
+from nnc.commands.shape import concatenate, flip, reshape, slice_, slice_axis, transpose
 from nnc.context import activity
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, TreeError, user_error
-from nnc.graph import Graph, Symbol, TensorSpec, bind, spec_of
+from nnc.graph import Graph, TensorSpec, bind, spec_of
 from nnc.trace.flat import FlatTree, check_callable, name_of
+from nnc.trace.branch_rules import share_captures
 from nnc.trace.loop_rules import nodes_so_far
 from nnc.trace.specs import argument_spec
 from nnc.trace.staging import Staged, stage
+from nnc.trace.vectorize import vmap
 
 Fun = Callable[..., Any]
 
@@ -309,9 +311,71 @@ def map(f: Fun, xs: Any, *, batch_size: int | None = None) -> Any:
     count = _length(xs, None)
     if batch_size is None:
         return _scan("nnc.map", lambda _, x: (None, f(x)), None, xs, count, False, name_of(f))[1]
-    from nnc.trace.vectorize import vmap
-
     return vmap(f, chunk_size=batch_size)(xs)
+
+
+def associative_scan(fn: Fun, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
+    """All prefixes of a sequence combined by an associative function, in log2(n) steps (Blelloch, 1990).
+
+    Args:     fn: (a, b) -> c, associative, on pytrees like `elems` with any length along `axis`. elems: pytree of arrays of one
+              length along `axis`. reverse: combine suffixes instead. axis: the sequence's axis.
+    Returns:  a pytree like `elems`: element i combines elements 0 to i.
+    Example:
+        >>> nnc.associative_scan(nnp.add, nnp.asarray([1.0, 2.0, 3.0]))
+        Array([1., 3., 6.], dtype=float32)
+    """
+    check_callable(fn, "nnc.associative_scan")
+    flat = FlatTree(elems)
+    values = [as_value(as_operand(leaf, "nnc.associative_scan", "elems")) for leaf in flat.dynamic]
+    fronted = [_move_axis(x, check_axis("nnc.associative_scan", axis, x.spec.ndim), 0) for x in values]
+    _length(fronted, None)
+    ordered = [flip(x, axes=(0,)) if reverse else x for x in fronted]
+
+    def combine(a: list[Value], b: list[Value]) -> list[Value]:
+        result = FlatTree(fn(flat.build(a), flat.build(b)))
+        if result.treedef != flat.treedef:
+            raise tree.tree_mismatch(
+                "nnc.associative_scan", "elems", flat.build(a), "fn's result", result.build(result.dynamic)
+            )
+        return [as_value(x) for x in result.dynamic]
+
+    scanned = _prefixes(combine, ordered)
+    restored = [flip(x, axes=(0,)) if reverse else x for x in scanned]
+    return flat.build([_move_axis(x, 0, axis % x.spec.ndim) for x in restored])
+
+
+def _prefixes(combine: Callable[[list[Value], list[Value]], list[Value]], xs: list[Value]) -> list[Value]:
+    """Pairs are combined, their prefixes found recursively; those are the odd results, and one step more gives the even ones."""
+    n = xs[0].spec.shape[0]
+    if n < 2:
+        return xs
+    evens, odds = [_every_other(x, 0, n) for x in xs], [_every_other(x, 1, n) for x in xs]
+    inner = _prefixes(combine, combine([slice_axis(x, 0, 0, n // 2) for x in evens], odds))
+    heads = [slice_axis(x, 0, 0, 1) for x in evens]
+    before = [slice_axis(x, 0, 0, (n - 1) // 2) for x in inner]
+    later = combine(before, [slice_axis(x, 0, 1, (n + 1) // 2) for x in evens]) if n > 2 else [slice_axis(x, 0, 0, 0) for x in evens]
+    firsts = [concatenate(a, b, axis=0) for a, b in zip(heads, later, strict=True)]
+    return [_interleave(a, b, n) for a, b in zip(firsts, inner, strict=True)]
+
+
+def _every_other(x: Value, start: int, n: int) -> Value:
+    rest = x.spec.shape[1:]
+    return slice_(x, start=(start, *(0,) * len(rest)), limit=(n, *rest), stride=(2, *(1,) * len(rest)))
+
+
+def _interleave(evens: Value, odds: Value, n: int) -> Value:
+    rest = evens.spec.shape[1:]
+    if evens.spec.shape[0] > odds.spec.shape[0]:  # pairs up; the padding is cut off again
+        odds = concatenate(odds, slice_axis(evens, 0, 0, 1), axis=0)
+    half = evens.spec.shape[0]
+    pairs = concatenate(*[reshape(x, shape=(half, 1, *rest)) for x in (evens, odds)], axis=1)
+    return slice_axis(reshape(pairs, shape=(2 * half, *rest)), 0, 0, n)
+
+
+def _move_axis(x: Value, source: int, target: int) -> Value:
+    order = [i for i in range(x.spec.ndim) if i != source]
+    order.insert(target, source)
+    return x if source == target else transpose(x, permutation=tuple(order))
 
 
 # -- branches ----------------------------------------------------------------------------------------------------------
@@ -431,7 +495,7 @@ def _common_dtypes(traced: Sequence[tuple[Staged, FlatTree, list[bool]]]) -> lis
                 return [astype(as_value(x), t) for x, t in zip(graph.evaluate(values), wanted, strict=True)]
 
             again = stage(run, graph.input_specs, name=graph.name)
-            staged = Staged(again.graph, staged.captured)
+            staged = Staged(again.graph, (*staged.captured, *again.captured))
         stages.append(staged)
     return stages
 
@@ -468,19 +532,3 @@ def _check_results(where: str, branches: Sequence[Fun], traced: Sequence[tuple[S
                 ShapeError, where, "the branches return other shapes or dtypes:\n" + "\n".join(lines),
                 fix="make them equal, for example with .astype(...) or nnp.broadcast_to.",
             )  # fmt: skip
-
-
-def share_captures(parts: Sequence[Staged]) -> tuple[list[Value], tuple[Graph, ...]]:
-    """What several graphs capture, together, and the graphs with all of it as their last inputs."""
-    captured = {id(value): value for part in parts for value in part.captured}
-    graphs = []
-    for part in parts:
-        own = {id(v): s for v, s in zip(part.captured, part.graph.inputs[part.num_explicit :], strict=True)}
-        hidden = tuple(own.get(key) or Symbol(value.spec, "unused") for key, value in captured.items())
-        graphs.append(part.graph.update(inputs=(*part.graph.inputs[: part.num_explicit], *hidden)))
-    return list(captured.values()), tuple(graphs)
-
-
-def in_range(index: Value, count: int) -> Value:
-    """Whether an index names one of `count` branches."""
-    return greater_equal(index, np.int64(0)) & less(index, np.int64(count))

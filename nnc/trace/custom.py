@@ -23,7 +23,7 @@ from nnc.trace.eager import EagerInterpreter
 from nnc.trace.flat import FlatFunction, FlatTree, check_callable, check_positions, name_of
 from nnc.trace.specs import argument_spec, shapes_of
 from nnc.trace.staging import stage
-from nnc.trace.subgraphs import batched_graph, input_values
+from nnc.trace.subgraphs import bind_for_rows, input_values
 
 Fun = Callable[..., Any]
 
@@ -388,8 +388,7 @@ def _batch_jvp_node(
     size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], graphs: tuple[Graph, ...], rule: Any, args: int
 ) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
     params = {"rule": _batched_jvp(size, rule, batched[:args]), "args": args}
-    outputs = tuple(bind(control.custom_jvp, operands, params, (batched_graph(size, batched, graphs[0]),)))
-    return outputs, (True,) * len(outputs)
+    return bind_for_rows(control.custom_jvp, size, operands, batched, params, graphs[0])
 
 
 def _batch_vjp_node(
@@ -403,8 +402,7 @@ def _batch_vjp_node(
     flags = [b or i < args for i, b in enumerate(batched)]
     rows = [lead(size, x, b) if on else x for x, b, on in zip(operands, batched, flags, strict=True)]
     params = {"rule": _batched_vjp(size, rule), "args": args}
-    outputs = tuple(bind(control.custom_vjp, rows, params, (batched_graph(size, flags, graphs[0]),)))
-    return outputs, (True,) * len(outputs)
+    return bind_for_rows(control.custom_vjp, size, rows, flags, params, graphs[0])
 
 
 derivative.set(control.custom_jvp, Derivative(push=_by_rule, linearize=_by_rule))

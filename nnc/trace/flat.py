@@ -5,6 +5,7 @@ Leaves that are no arrays or numbers (strings, functions, settings) are static: 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -77,8 +78,40 @@ class FlatTree:
 
     def paths(self) -> list[str]:
         """The path of each dynamic leaf."""
-        paths = [path for path, _ in tree.flatten_with_path(tree.unflatten(self.treedef, self.leaves))]
-        return [paths[i] for i in self.where]
+        paths = tree.paths(self.treedef)
+        return ["".join(paths[i]) for i in self.where]
+
+
+def argument_paths(treedef: tree.TreeDef, names: Callable[[int], str]) -> list[str]:
+    """The path of each leaf of (args, kwargs) as the function's author would write it: `params["w"]`.
+
+    Args:     names: the name of the parameter that takes the argument at a position.
+    """
+    result = []
+    for path in tree.paths(treedef):
+        which, first, *rest = path
+        inner = first[1:-1]  # [0] or ["name"]
+        result.append("".join([names(int(inner)) if which == "[0]" else inner.strip('"'), *rest]))
+    return result
+
+
+def parameter_name(fun: Callable[..., Any], position: int) -> str:
+    """The name of the parameter of `fun` that takes the argument at a position; the position itself where it has none.
+
+    Example:
+        >>> def f(x, *others): ...
+        >>> parameter_name(f, 0), parameter_name(f, 2), parameter_name(max, 2)
+        ('x', 'others[1]', '2')
+    """
+    try:
+        parameters = inspect.signature(fun).parameters.values()
+    except (TypeError, ValueError):
+        return str(position)
+    named = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if position < len(named):
+        return named[position]
+    rest = [f"{p.name}[{position - len(named)}]" for p in parameters if p.kind is p.VAR_POSITIONAL]
+    return rest[0] if rest else str(position)
 
 
 class FlatFunction:
@@ -93,6 +126,11 @@ class FlatFunction:
     def leaves(self) -> list[Any]:
         """The dynamic leaves of the arguments."""
         return self.arguments.dynamic
+
+    def paths(self) -> list[str]:
+        """The path of each dynamic leaf of the arguments, from the names of the parameters: `params["w"]`."""
+        paths = argument_paths(self.arguments.treedef, lambda i: parameter_name(self.fun, i))
+        return [paths[i] for i in self.arguments.where]
 
     def __call__(self, *values: Any) -> list[Any]:
         args, kwargs = self.arguments.build(values)

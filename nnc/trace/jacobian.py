@@ -37,7 +37,7 @@ def jacfwd(fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, chunk_size:
     @wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         part, chosen, single = _partial("nnc.jacfwd", fun, argnums, args, kwargs)
-        result, push, *aux = linearize(part, *chosen, has_aux=has_aux)
+        _, push, *aux = linearize(part, *chosen, has_aux=has_aux)
         columns = vmap(lambda *rows: push(*rows), chunk_size=chunk_size)(*_identity(tuple(chosen)))
         out, inputs = FlatTree(columns), FlatTree(tuple(chosen))
         trees = [_split(_last(column), inputs) for column in out.dynamic]

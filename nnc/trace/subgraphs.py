@@ -24,7 +24,7 @@ from nnc.commands.rules import (
 )
 from nnc.context import activity, get_context
 from nnc.errors import UnsupportedError, user_error
-from nnc.graph import Graph, TensorSpec, bind, spec_of
+from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
 from nnc.trace.backward import apply_pull_only, push_graph, transpose_graph
 from nnc.trace.batching import run_batched
 from nnc.trace.dual import run_jvp, run_linearize
@@ -81,8 +81,7 @@ def _call_batch(
 ) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
     if not barrier:
         return batch_graphs(size, operands, batched, graphs[0])
-    outputs = tuple(bind(call, operands, {"barrier": True}, (batched_graph(size, batched, graphs[0]),)))
-    return outputs, (True,) * len(outputs)
+    return bind_for_rows(call, size, operands, batched, {"barrier": True}, graphs[0])
 
 
 derivative.set(call, Derivative(transpose=_call_transpose, push=_push, linearize=_call_linearize))
@@ -94,6 +93,8 @@ batch.set(call, _call_batch)
 
 def checkpoint(fun: Fun, *, policy: Callable[..., bool] | None = None, static_argnums: Sequence[int] | int = ()) -> Fun:
     """`fun`, recomputed in the backward pass instead of kept: memory for time (rematerialisation).
+
+    Within a transform `fun` is traced, so it makes no Python decisions on values.
 
     Args:     fun: function of pytrees. policy: not offered. static_argnums: arguments that are no arrays, such as flags.
     Returns:  a function of the same arguments with the same value and derivatives.
@@ -158,7 +159,7 @@ def _checkpoint_linearize(
 
     def recompute(*values: Any) -> list[Any]:
         points, cts = values[: len(primals)], values[len(primals) :]
-        found, linear = run_linearize(lambda *xs: graph.evaluate(xs), points, active)
+        _, linear = run_linearize(lambda *xs: graph.evaluate(xs), points, active)
         kept = [ct for ct, i in zip(cts, moved, strict=True) if linear.nonzero[i]]
         pulled = transpose_graph(linear.staged.graph, sum(active), linear.staged.captured, kept)
         return [zeros(spec) if ct is None else ct for ct, spec in zip(pulled, linear.input_specs, strict=True)]
@@ -176,20 +177,25 @@ def _checkpoint_linearize(
 def _checkpoint_batch(
     size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], graphs: tuple[Graph, ...]
 ) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
-    graph = batched_graph(size, batched, graphs[0])
-    outputs = tuple(bind(checkpoint_command, [*operands], {}, (graph,)))
-    return outputs, (True,) * len(outputs)
+    return bind_for_rows(checkpoint_command, size, operands, batched, {}, graphs[0])
 
 
-def batched_graph(size: int, batched: Sequence[bool], graph: Graph) -> Graph:
-    """The graph for all rows; inputs that are `batched` and all outputs have the batch axis. It captures nothing."""
+def bind_for_rows(
+    command: Command, size: int, operands: Sequence[Value], batched: Sequence[bool], params: dict[str, Any], graph: Graph
+) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
+    """A command with the sub-graph `graph`, once for all rows; every output has the batch axis.
+
+    The sub-graph's constants become operands, behind the others.
+    """
 
     def rows(*values: Any) -> list[Any]:
         outputs, out_batched = batch_graphs(size, values, batched, graph)
         return [lead(size, x, b) for x, b in zip(outputs, out_batched, strict=True)]
 
     specs = [s.update(shape=(size, *s.shape)) if b else s for s, b in zip(graph.input_specs, batched, strict=True)]
-    return stage(rows, specs, name=graph.name).graph
+    staged = stage(rows, specs, name=graph.name)
+    outputs = tuple(bind(command, [*operands, *staged.captured], params, (staged.graph,)))
+    return outputs, (True,) * len(outputs)
 
 
 derivative.set(checkpoint_command, Derivative(push=_push, linearize=_checkpoint_linearize))

@@ -108,7 +108,7 @@ def _spread(axes: Any, value: Any, name: str) -> list[int | None]:
         if axis is not _NOT_MAPPED and (not isinstance(axis, int) or isinstance(axis, bool)):
             raise user_error(
                 ArgumentTypeError, "nnc.vmap", f"{name} holds {axis!r}; an axis is an int or None.", fix="use ints and None."
-            )
+            )  # fmt: skip
     return [None if axis is _NOT_MAPPED else axis for axis in spread]
 
 
@@ -122,7 +122,7 @@ def _leaf_axes(flat: FlatFunction, in_axes: Any, args: tuple[Any, ...], kwargs: 
     prefix = (in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(args), dict.fromkeys(kwargs, 0))
     spread = _spread(prefix, (args, kwargs), "in_axes")
     result: list[int | None] = []
-    for i, leaf, path in zip(flat.arguments.where, flat.leaves, flat.arguments.paths(), strict=True):
+    for i, leaf, path in zip(flat.arguments.where, flat.leaves, flat.paths(), strict=True):
         axis = spread[i]
         if axis is not None and np.ndim(leaf) == 0:
             raise user_error(
@@ -136,7 +136,7 @@ def _leaf_axes(flat: FlatFunction, in_axes: Any, args: tuple[Any, ...], kwargs: 
 def _mapped_size(flat: FlatFunction, axes: list[int | None], axis_size: int | None) -> int:
     sizes = {
         path: np.shape(leaf)[axis]
-        for path, leaf, axis in zip(flat.arguments.paths(), flat.leaves, axes, strict=True)
+        for path, leaf, axis in zip(flat.paths(), flat.leaves, axes, strict=True)
         if axis is not None
     }
     if not sizes and axis_size is None:
@@ -170,6 +170,6 @@ def _place(x: Value, is_mapped: bool, axis: int | None, size: int) -> Value:
         return x
     x = lead(size, x, is_mapped)
     axis = check_axis("nnc.vmap: out_axes", axis, x.spec.ndim)
-    order = [i for i in range(1, x.spec.ndim)]
+    order = list(range(1, x.spec.ndim))
     order.insert(axis, 0)
     return x if axis == 0 else transpose(x, permutation=tuple(order))

@@ -1,0 +1,140 @@
+"""What a trace becomes: a graph that is lowered, and a program that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.array import Array
+from nnc.backends.numpy_ref import choose_kernel
+from nnc.commands.promote import astype
+from nnc.context import activity
+from nnc.errors import ArgumentTypeError, DTypeError, TraceError, prune_traceback, user_error
+from nnc.graph import Graph, TensorSpec, run_passes
+from nnc.lower.pipeline import lower
+from nnc.lower.program import Program
+from nnc.lower.report import Cost, MemoryPlan
+from nnc.options import Options
+from nnc.signature import Call, Fun, Key, difference, leaf_keys
+from nnc.trace.captures import Snapshot, take_snapshot
+from nnc.trace.flat import FlatTree, name_of
+from nnc.trace.staging import Staged, stage
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A traced function: its graph, not yet planned."""
+
+    _fun: Fun
+    _key: Key
+    _staged: Staged
+    _snapshot: Snapshot
+    _options: Options
+    _arguments: FlatTree
+    _out: FlatTree
+
+    @classmethod
+    def of(cls, call: Call, options: Options) -> Lowered:
+        """Traces the function for a call; nothing of the call's arrays is kept."""
+        fun, flat, specs = call.signature.fun, call.flat_function(), call.key.specs()
+        name = name_of(fun)
+        with activity(f"tracing {name} for compile"):
+            staged = stage(flat, [spec for spec, _ in specs], weak=[weak for _, weak in specs], name=name)
+        hidden = [value.data for value in staged.captured if isinstance(value, Array)]
+        snapshot = take_snapshot(fun, call.objects(), hidden)
+        return cls(fun, call.key, staged, snapshot, options, call.arguments.skeleton(), flat.result.skeleton())
+
+    @property
+    def captures_tracers(self) -> bool:
+        """Whether the function takes values of an enclosing trace from outside, so that it can only run as a part of that."""
+        return not all(isinstance(value, Array) for value in self._staged.captured)
+
+    @property
+    def graph(self) -> Graph:
+        """The symbolic graph. Its last inputs are the arrays that the function captures."""
+        return self._staged.graph
+
+    def as_text(self) -> str:
+        """The graph as text."""
+        return str(self._staged.graph)
+
+    def compile(self) -> Executable:
+        """Plans memory and binds kernels.
+
+        Raises:   MemoryBudgetError: the plan does not fit. TraceError: the function captures values of an enclosing trace.
+        """
+        if self.captures_tracers:
+            raise user_error(
+                TraceError, name_of(self._fun), "it captures a value of an enclosing trace, so it does not run by itself.",
+                fix="pass the value as an argument.",
+            )  # fmt: skip
+        graph = run_passes(self._staged.graph, ("dce",), self._options)
+        read = {*graph.outputs, *(symbol for node in graph.nodes for symbol in node.inputs)}
+        used = [i for i, symbol in enumerate(graph.inputs) if symbol in read]  # unread arguments never reach the program
+        graph = graph.update(inputs=tuple(graph.inputs[i] for i in used))
+        program = lower(graph, self._options, choose_kernel)
+        explicit = self._staged.num_explicit
+        arguments = tuple((i, self._staged.graph.input_specs[i]) for i in used if i < explicit)
+        captured = tuple(self._staged.captured[i - explicit] for i in used if i >= explicit)
+        return Executable(
+            self._fun, self._key, program, arguments, captured, self._snapshot, self._arguments.treedef, self._out
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Executable:
+    """A program ready to run: everything about it is known before it does."""
+
+    _fun: Fun
+    _key: Key
+    _program: Program
+    _reads: tuple[tuple[int, TensorSpec], ...]
+    _captured: tuple[Array, ...]
+    _snapshot: Snapshot
+    _treedef: Any
+    _out: FlatTree
+
+    @property
+    def memory_plan(self) -> MemoryPlan:
+        """Where each tensor lies and how many bytes a call takes."""
+        return self._program.memory_plan
+
+    @property
+    def cost(self) -> Cost:
+        """Floating-point operations and bytes, node by node."""
+        return self._program.cost
+
+    def as_text(self) -> str:
+        """The program as text: steps with their kernels and buffers."""
+        return self._program.as_text()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs on arguments of the structure, shapes and dtypes that were lowered, static arguments left out.
+
+        Raises:   ArgumentTypeError: the arguments are others. TraceError: a captured Python value changed since the trace.
+        """
+        arguments = FlatTree((args, kwargs))
+        name = name_of(self._fun)
+        leaves = leaf_keys(arguments, name)
+        if arguments.treedef != self._treedef or leaves != self._key.leaves:
+            given = Key(arguments.treedef, leaves, self._key.static, self._key.positions)
+            raise user_error(
+                ArgumentTypeError, name, f"it was lowered for other arguments: {difference(self._fun, self._key, given)}.",
+                fix="lower it again for these arguments; static ones are left out of the call.",
+            )  # fmt: skip
+        if not self._snapshot.unchanged():
+            raise user_error(
+                TraceError, name, f"{'; '.join(self._snapshot.changes())}, after it was lowered.",
+                fix="lower it again, or pass the value as an argument.",
+            )  # fmt: skip
+        return self.run(arguments.dynamic)
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        """The result for dynamic leaves that are known to fit."""
+        inputs = [_data(leaves[i], spec) for i, spec in self._reads]
+        inputs += [value.data for value in self._captured]
+        return self._out.build([Array(x) for x in self._program.run(inputs)])

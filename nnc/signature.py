@@ -1,0 +1,284 @@
+"""Calls of compiled functions taken apart: which arguments are static or donated, and what selects a program."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nnc import tree
+from nnc.commands.promote import as_operand, is_weak
+from nnc.errors import ArgumentError, ArgumentTypeError, user_error
+from nnc.graph import TensorSpec
+from nnc.trace.flat import FlatFunction, FlatTree, argument_paths, name_of, parameter_name
+from nnc.trace.specs import argument_spec
+
+Fun = Callable[..., Any]
+Names = str | Sequence[str] | None
+Numbers = int | Sequence[int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What selects a program: everything but the values of the arrays.
+
+    `leaves` has (spec, whether it is a Python number) for each array, a `setting` for other leaves of the dynamic arguments;
+    `positions` are those of static arguments.
+    """
+
+    treedef: Any
+    leaves: tuple[Any, ...]
+    static: tuple[tuple[str, Any], ...] = ()
+    positions: frozenset[int] = frozenset()
+
+    def specs(self) -> list[tuple[TensorSpec, bool]]:
+        """The spec of each array among the leaves, and whether it is a Python number."""
+        return [leaf for leaf in self.leaves if _is_spec(leaf)]
+
+    def paths(self, fun: Fun) -> list[str]:
+        """The path of each leaf, from the names of the function's parameters: `params["w"]`."""
+
+        def name(i: int) -> str:
+            dynamic = (position for position in itertools.count() if position not in self.positions)
+            return parameter_name(fun, next(itertools.islice(dynamic, i, None)))
+
+        return argument_paths(self.treedef, name)
+
+
+@dataclass(slots=True)
+class Call:
+    """One call, taken apart: its arrays, and all else."""
+
+    key: Key
+    signature: Signature
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    arguments: FlatTree
+
+    def flat_function(self) -> FlatFunction:
+        """The function of the call's dynamic leaves, with its static arguments filled in."""
+        fun, args, fixed, positions = self.signature.fun, self.args, self.signature.static_names, self.key.positions
+        settings = {name: x for name, x in self.kwargs.items() if name in fixed}
+
+        def part(*values: Any, **named: Any) -> Any:
+            rest = iter(values)
+            return fun(*(x if i in positions else next(rest) for i, x in enumerate(args)), **named, **settings)
+
+        part.__name__ = name_of(fun)
+        return FlatFunction(part, *self._dynamic())
+
+    def _dynamic(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        fixed = self.signature.static_names
+        args = tuple(x for i, x in enumerate(self.args) if i not in self.key.positions)
+        return args, {name: x for name, x in self.kwargs.items() if name not in fixed}
+
+    def donated(self) -> list[Any]:
+        """The leaves of the donated arguments."""
+        signature, count = self.signature, len(self.args)
+        given = [self.args[i] for i in signature.donate_nums if -count <= i < count]
+        given += [self.kwargs[name] for name in signature.donate_names if name in self.kwargs]
+        return tree.leaves(given)
+
+    def objects(self) -> Iterator[tuple[Any, str]]:
+        """The static values of the call and their names: what can change inside them is watched."""
+        for i in sorted(self.key.positions):
+            yield self.args[i], parameter_name(self.signature.fun, i)
+        yield from ((x, name) for name, x in self.kwargs.items() if name in self.signature.static_names)
+        dynamic = {*self.arguments.where}
+        for i, (leaf, path) in enumerate(zip(self.arguments.leaves, self.key.paths(self.signature.fun), strict=True)):
+            if i not in dynamic:
+                yield leaf, path
+        yield from ((x, name) for name, x in tree.settings(self._dynamic()) if callable(x) or hasattr(x, "__dict__"))
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A function's parameters, and which of them are static and which are donated, by position and by name."""
+
+    fun: Fun
+    movable: tuple[str | None, ...]
+    static_nums: tuple[int, ...]
+    static_names: tuple[str, ...]
+    donate_nums: tuple[int, ...]
+    donate_names: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, fun: Fun, static_nums: Numbers, static_names: Names, donate_nums: Numbers, donate_names: Names
+    ) -> Signature:
+        """The signature of `fun` with these roles.
+
+        Raises:   ArgumentError: there is no such parameter, or one is both static and donated.
+        """
+        parameters = _parameters(fun)
+        static = _resolve("static", fun, parameters, static_nums, static_names)
+        donated = _resolve("donate", fun, parameters, donate_nums, donate_names)
+        both = {*static[0]} & {*donated[0]} | {*static[1]} & {*donated[1]}
+        if both:
+            raise user_error(
+                ArgumentError, "nnc.compile", f"arguments {sorted(map(str, both))} are both static and donated.",
+                fix="donate only arguments that are arrays.",
+            )  # fmt: skip
+        positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        movable = tuple(p.name if p.kind is p.POSITIONAL_OR_KEYWORD else None for p in positional)
+        return cls(fun, movable, *static, *donated)
+
+    def take_apart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """A call with these arguments. Those passed by name are moved to their position, where they have one.
+
+        Raises:   ArgumentTypeError: a static argument has no hash, or an argument is nothing nnc takes.
+        """
+        if kwargs:
+            args, kwargs = self._by_position(args, kwargs)
+        count = len(args)
+        positions = frozenset(i % count for i in self.static_nums if -count <= i < count)
+        static: list[tuple[str, Any]] = []
+        if positions or (self.static_names and kwargs):
+            static = [(parameter_name(self.fun, i), args[i]) for i in sorted(positions)]
+            static += [(name, kwargs[name]) for name in sorted(kwargs) if name in self.static_names]
+            for name, value in static:
+                tree.check_hashable("nnc.compile", name, value)
+            dynamic = tuple(x for i, x in enumerate(args) if i not in positions)
+            arguments = FlatTree((dynamic, {name: x for name, x in kwargs.items() if name not in self.static_names}))
+        else:
+            arguments = FlatTree((args, kwargs))
+        leaves = leaf_keys(arguments, name_of(self.fun))
+        key = Key(arguments.treedef, leaves, tuple((name, setting(value)) for name, value in static), positions)
+        return Call(key, self, args, kwargs, arguments)
+
+    def _by_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        named, moved = dict(kwargs), list(args)
+        while len(moved) < len(self.movable) and self.movable[len(moved)] in named:
+            moved.append(named.pop(str(self.movable[len(moved)])))
+        return tuple(moved), named
+
+
+def _parameters(fun: Fun) -> list[inspect.Parameter]:
+    """The parameters of `fun`; any, where it does not tell."""
+    try:
+        return list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        kinds = (("args", inspect.Parameter.VAR_POSITIONAL), ("kwargs", inspect.Parameter.VAR_KEYWORD))
+        return [inspect.Parameter(name, kind) for name, kind in kinds]
+
+
+def _resolve(
+    role: str, fun: Fun, parameters: list[inspect.Parameter], nums: Numbers, names: Names
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Positions and names, each completed by the other."""
+    positions = tuple(nums) if isinstance(nums, (tuple, list)) else () if nums is None else (nums,)
+    keywords = tuple(names) if isinstance(names, (tuple, list)) else () if names is None else (names,)
+    wrong = [i for i in positions if not isinstance(i, int)] + [name for name in keywords if not isinstance(name, str)]
+    if wrong:
+        raise user_error(
+            ArgumentTypeError, "nnc.compile", f"{role}_argnums holds ints and {role}_argnames strings, not {wrong[0]!r}.",
+            fix="name arguments by position in argnums, by name in argnames.",
+        )  # fmt: skip
+    kinds = {p.kind for p in parameters}
+    ordered = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    all_names = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    for name in keywords:
+        if name not in all_names and inspect.Parameter.VAR_KEYWORD not in kinds:
+            raise user_error(
+                ArgumentError, "nnc.compile", f"{role}_argnames names {name!r}, which {name_of(fun)} does not take.",
+                operands={"parameters": ", ".join(all_names)}, fix="name one of its parameters.",
+            )  # fmt: skip
+    if inspect.Parameter.VAR_POSITIONAL in kinds:  # counted from the end, positions depend on the call
+        fixed = {*positions, *(ordered.index(name) for name in keywords if name in ordered)}
+        return tuple(sorted(fixed)), tuple({*keywords, *(ordered[i] for i in fixed if 0 <= i < len(ordered))})
+    for i in positions:
+        if not -len(ordered) <= i < len(ordered):
+            raise user_error(
+                ArgumentError, "nnc.compile", f"{role}_argnums names argument {i}, but {name_of(fun)} takes {len(ordered)}.",
+                operands={"parameters": ", ".join(ordered)}, fix="count from 0, or use names.",
+            )  # fmt: skip
+    fixed = {i % len(ordered) for i in positions} | {ordered.index(name) for name in keywords if name in ordered}
+    return tuple(sorted(fixed)), tuple({*keywords, *(ordered[i] for i in fixed)})
+
+
+def leaf_keys(arguments: FlatTree, where: str) -> tuple[Any, ...]:
+    """What of each leaf selects a program; the dynamic leaves become operands."""
+    arguments.dynamic = [as_operand(leaf, where, "an argument") for leaf in arguments.dynamic]
+    specs = [(argument_spec(leaf), is_weak(leaf)) for leaf in arguments.dynamic]
+    if len(specs) == len(arguments.leaves):
+        return tuple(specs)
+    keys: list[Any] = list(arguments.leaves)
+    for i, spec in zip(arguments.where, specs, strict=True):
+        keys[i] = spec
+    return tuple([key if i in arguments.where else setting(key) for i, key in enumerate(keys)])
+
+
+def _is_spec(key: Any) -> bool:
+    return isinstance(key, tuple) and isinstance(key[0], TensorSpec)
+
+
+# -- static values -----------------------------------------------------------------------------------------------------
+
+
+class _Identity:
+    """A leaf without a hash, compared by identity."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def setting(value: Any) -> Any:
+    """A static value as part of a key: equal to another only if no function can tell them apart (1, 1.0 and True; 0.0, -0.0)."""
+    if isinstance(value, (float, complex)):
+        return type(value), repr(value)
+    if type(value) is tuple:
+        return tuple, tuple(map(setting, value))
+    try:
+        hash(value)
+    except TypeError:
+        return _Identity(value)
+    return type(value), value
+
+
+# -- explaining --------------------------------------------------------------------------------------------------------
+
+
+def difference(fun: Fun, old: Key, new: Key) -> str:
+    """What differs between two calls of `fun`, in words."""
+    lines = _static_changes(dict(old.static), dict(new.static))
+    before, after = old.paths(fun), new.paths(fun)
+    if old.treedef != new.treedef:
+        lines += [f"argument {path} is no longer given" for path in before if path not in after]
+        lines += [f"argument {path} is new" for path in after if path not in before]
+        return "; ".join(lines) or f"the structure of the arguments changed from {old.treedef} to {new.treedef}"
+    for path, x, y in zip(after, old.leaves, new.leaves, strict=True):
+        if x != y:
+            lines.append(f"argument {path} changed from {shown(x)} to {shown(y)}")
+    return "; ".join(lines) or "other static arguments were given"
+
+
+def _static_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    lines = []
+    for name in dict.fromkeys([*old, *new]):
+        if name not in new or name not in old:
+            lines.append(f"static argument {name} is {'new' if name in new else 'no longer given'}")
+        elif old[name] != new[name]:
+            lines.append(f"static argument {name} changed from {shown(old[name])} to {shown(new[name])}")
+    return lines
+
+
+def shown(key: Any) -> str:
+    """An entry of a key in words: the spec of an array, the value of a setting."""
+    if isinstance(key, _Identity):
+        return repr(key.value)
+    if _is_spec(key):
+        return f"{key[0]} (a Python number)" if key[1] else str(key[0])
+    kind, value = key
+    if kind is tuple:
+        return f"({', '.join(map(shown, value))}{',' if len(value) == 1 else ''})"
+    return str(value) if issubclass(kind, (float, complex)) else repr(value)
