@@ -14,11 +14,12 @@ from nnc.commands.contract import matmul
 from nnc.commands.indexing import AtIndexer, getitem
 from nnc.commands.promote import apply, as_operand, astype, to_dtype
 from nnc.commands.shape import transpose
-from nnc.errors import ArgumentTypeError, DTypeError, TraceError, UnsupportedError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, TraceError, UnsupportedError, user_error
 from nnc.graph import Command, TensorSpec, spec_of
 
 NDArray = np.ndarray[Any, Any]
 F = TypeVar("F", bound=Callable[..., Any])
+_set = object.__setattr__
 
 
 def _binary(command: Command, to: Any = None) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -33,7 +34,9 @@ def _binary(command: Command, to: Any = None) -> tuple[Callable[..., Any], Calla
 
 def _is_operand(x: Any) -> bool:
     return (
-        isinstance(x, (np.ndarray, np.generic, list, tuple, bool, int, float, complex)) or hasattr(x, "spec") or hasattr(x, "__array__")
+        isinstance(x, (np.ndarray, np.generic, list, tuple, bool, int, float, complex))
+        or hasattr(x, "spec")
+        or hasattr(x, "__array__")
     )
 
 
@@ -129,7 +132,7 @@ class ArrayMethods:
     def as_weak(self) -> Any:
         """The same value, taking the dtype of the array it meets, as a Python scalar does."""
         twin: Any = copy.copy(self)
-        twin.weak = True
+        _set(twin, "weak", True)
         return twin
 
     # -- operators -------------------------------------------------------------------------------------------------
@@ -192,6 +195,12 @@ class ArrayMethods:
             )
         return (getitem(self, i) for i in range(self.shape[0]))
 
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any()) if _is_operand(value) else False
+
+    def __round__(self, ndigits: int | None = None) -> Any:
+        return self.round(ndigits or 0)
+
     def __setitem__(self, index: Any, value: Any) -> None:
         raise user_error(
             ArgumentTypeError, "x[...] = value", "nnc arrays are immutable.", operands={"x": self.spec},
@@ -251,7 +260,15 @@ class Array(ArrayMethods):
     def __init__(self, data: NDArray, *, weak: bool = False) -> None:
         view = data.view()
         view.flags.writeable = False
-        self._data, self.spec, self.weak = view, TensorSpec(data.shape, data.dtype), weak
+        _set(self, "_data", view)
+        _set(self, "spec", TensorSpec(data.shape, data.dtype))
+        _set(self, "weak", weak)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise user_error(
+            ArgumentTypeError, f"x.{name} = value", "nnc arrays are immutable.", operands={"x": self.spec},
+            fix="make a new array: x.reshape(...), x.astype(...), x.at[index].set(value).",
+        )  # fmt: skip
 
     @property
     def data(self) -> NDArray:
@@ -268,7 +285,7 @@ class Array(ArrayMethods):
 
     def delete(self) -> None:
         """Releases the memory; any later use raises."""
-        self._data = None
+        _set(self, "_data", None)
 
     def is_deleted(self) -> bool:
         """Whether the memory has been released."""
@@ -299,17 +316,17 @@ class Array(ArrayMethods):
         return self.data
 
     def item(self, *index: int) -> Any:
-        """The one element as a Python number."""
-        return self.data.item(*index)
+        """The one element as a Python number, or the element at an index."""
+        return self.data.item(*index) if index else _one_element(self, "item").item()
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
         return self.data.tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
-        if copy:
-            return np.array(self.data, dtype=dtype)
-        return self.data if dtype is None or dtype == self.data.dtype else np.asarray(self.data, dtype=dtype)
+        if copy is None and dtype is None:
+            return self.data
+        return np.array(self.data, dtype=dtype, copy=copy)
 
     def __dlpack__(self, **kwargs: Any) -> Any:
         return self.data.__dlpack__(**kwargs)
@@ -345,15 +362,20 @@ class Array(ArrayMethods):
         return str(self.data)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Array, (np.array(self.data),)
+        return _restore, (np.array(self.data), self.weak)
 
     def __copy__(self) -> Array:
         twin = Array.__new__(Array)
-        twin._data, twin.spec, twin.weak = self._data, self.spec, self.weak
+        for name in ("_data", "spec", "weak"):
+            _set(twin, name, getattr(self, name))
         return twin
 
     def __deepcopy__(self, memo: Any) -> Array:
-        return Array(np.array(self.data))
+        return _restore(np.array(self.data), self.weak)
+
+
+def _restore(data: NDArray, weak: bool) -> Array:
+    return Array(data, weak=weak)
 
 
 def _one_element(x: Array, target: str) -> NDArray:
@@ -382,6 +404,7 @@ def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | Non
     Args:     obj: array, tracer, number or nested list. dtype: element type; else that of `obj`, where lists of Python floats
               become float32. device: "cpu". copy: True always copies, False never.
     Raises:   DTypeError: nnc has no such dtype. ShapeError: ragged lists. ArgumentTypeError: `obj` holds no numbers.
+              ArgumentError: copy=False, but a copy is needed.
     Example:  >>> asarray([[1, 2], [3, 4]], dtype="float32").shape
               (2, 2)
     """
@@ -394,19 +417,27 @@ def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | Non
     if hasattr(x, "spec") and not isinstance(x, Array):
         return x if wanted is None or x.spec.dtype == wanted else ew.convert(x, dtype=wanted)
     if isinstance(x, Array) and (wanted is None or wanted == x.dtype) and not copy:
-        return x
+        return x if wanted is None or not x.weak else Array(x.data)
+    if copy is False and (isinstance(obj, (list, tuple)) or dtypes.is_scalar(obj)):
+        raise user_error(
+            ArgumentError,
+            "asarray",
+            f"a {type(obj).__name__} cannot be an array without a copy.",
+            fix="drop copy=False.",
+        )
     data = np.asarray(astype(x, wanted or dtypes.scalar_dtype(x), "asarray") if dtypes.is_scalar(x) else x)
     if wanted is not None and data.dtype != wanted:
         if copy is False:
             raise user_error(
-                ArgumentTypeError, "asarray", f"{data.dtype.name} to {wanted.name} needs a copy.", fix="drop copy=False."
+                ArgumentError, "asarray", f"{data.dtype.name} to {wanted.name} needs a copy.", fix="drop copy=False."
             )
         if dtypes.is_complex(data.dtype) and not dtypes.is_complex(wanted):
             raise user_error(
                 DTypeError, "asarray", f"{data.dtype.name} to {wanted.name} would drop the imaginary part.",
                 operands={"obj": spec_of(data)}, fix="take nnp.real(obj) first.",
             )  # fmt: skip
-        data = data.astype(wanted)
+        with np.errstate(all="ignore"):
+            data = data.astype(wanted)
     elif copy:
         data = np.array(data)
     return Array(data)

@@ -22,13 +22,15 @@ class Context:
 
     `staging` is the innermost trace that records every command (none when running eagerly), `level` that of
     the innermost trace (0: none), `source` the user's line on whose behalf a rule runs (a derivative points at the line that
-    was differentiated), `activity` what the user asked for, outermost first, as in "tracing loss for grad".
+    was differentiated), `activity` what the user asked for, outermost first, as in "tracing loss for grad", `meter` what counts
+    the bytes that loops keep for their reverse pass.
     """
 
     staging: Any = None
     level: int = 0
     source: SourceLine | None = None
     activity: tuple[str, ...] = ()
+    meter: Any = None
 
 
 _CONTEXT: ContextVar[Context] = ContextVar("nnc", default=Context())  # noqa: B039  (frozen, so sharing it is safe)

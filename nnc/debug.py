@@ -15,7 +15,7 @@ def explain(compiled: Any) -> str:
     Example:  >>> f = nnc.compile(lambda x: x + 1)
               >>> y = f(nnp.ones(2)), f(nnp.ones(3))
               >>> nnc.debug.explain(f)
-              '<lambda>: the last call traced, because argument [0][0] changed from float32[2] to float32[3]'
+              '<lambda>: the last call traced, because argument x changed from float32[2] to float32[3]'
     """
     if not isinstance(compiled, Compiled):
         raise user_error(

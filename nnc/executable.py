@@ -11,15 +11,15 @@ import numpy as np
 from nnc import dtypes
 from nnc.array import Array
 from nnc.backends.numpy_ref import choose_kernel
-from nnc.commands.promote import astype
+from nnc.commands.promote import astype, is_weak
 from nnc.context import activity
-from nnc.errors import ArgumentTypeError, DTypeError, TraceError, prune_traceback, user_error
+from nnc.errors import ArgumentTypeError, TraceError, user_error
 from nnc.graph import Graph, TensorSpec, run_passes
 from nnc.lower.pipeline import lower
 from nnc.lower.program import Program
 from nnc.lower.report import Cost, MemoryPlan
 from nnc.options import Options
-from nnc.signature import Call, Fun, Key, difference, leaf_keys
+from nnc.signature import Call, Key, Signature, difference, leaf_keys
 from nnc.trace.captures import Snapshot, take_snapshot
 from nnc.trace.flat import FlatTree, name_of
 from nnc.trace.staging import Staged, stage
@@ -29,13 +29,13 @@ from nnc.trace.staging import Staged, stage
 class Lowered:
     """A traced function: its graph, not yet planned."""
 
-    _fun: Fun
+    _signature: Signature
     _key: Key
     _staged: Staged
     _snapshot: Snapshot
     _options: Options
-    _arguments: FlatTree
     _out: FlatTree
+    _weak: tuple[bool, ...]
 
     @classmethod
     def of(cls, call: Call, options: Options) -> Lowered:
@@ -46,7 +46,8 @@ class Lowered:
             staged = stage(flat, [spec for spec, _ in specs], weak=[weak for _, weak in specs], name=name)
         hidden = [value.data for value in staged.captured if isinstance(value, Array)]
         snapshot = take_snapshot(fun, call.objects(), hidden)
-        return cls(fun, call.key, staged, snapshot, options, call.arguments.skeleton(), flat.result.skeleton())
+        weak_results = tuple(map(is_weak, flat.result.dynamic))
+        return cls(call.signature, call.key, staged, snapshot, options, flat.result.skeleton(), weak_results)
 
     @property
     def captures_tracers(self) -> bool:
@@ -69,19 +70,21 @@ class Lowered:
         """
         if self.captures_tracers:
             raise user_error(
-                TraceError, name_of(self._fun), "it captures a value of an enclosing trace, so it does not run by itself.",
+                TraceError, name_of(self._signature.fun), "it captures a value of an enclosing trace.",
                 fix="pass the value as an argument.",
             )  # fmt: skip
         graph = run_passes(self._staged.graph, ("dce",), self._options)
         read = {*graph.outputs, *(symbol for node in graph.nodes for symbol in node.inputs)}
-        used = [i for i, symbol in enumerate(graph.inputs) if symbol in read]  # unread arguments never reach the program
+        used = [
+            i for i, symbol in enumerate(graph.inputs) if symbol in read
+        ]  # unread arguments never reach the program
         graph = graph.update(inputs=tuple(graph.inputs[i] for i in used))
         program = lower(graph, self._options, choose_kernel)
         explicit = self._staged.num_explicit
         arguments = tuple((i, self._staged.graph.input_specs[i]) for i in used if i < explicit)
         captured = tuple(self._staged.captured[i - explicit] for i in used if i >= explicit)
         return Executable(
-            self._fun, self._key, program, arguments, captured, self._snapshot, self._arguments.treedef, self._out
+            self._signature, self._key, program, arguments, captured, self._snapshot, self._out, self._weak
         )
 
 
@@ -89,14 +92,14 @@ class Lowered:
 class Executable:
     """A program ready to run: everything about it is known before it does."""
 
-    _fun: Fun
+    _signature: Signature
     _key: Key
     _program: Program
     _reads: tuple[tuple[int, TensorSpec], ...]
     _captured: tuple[Array, ...]
-    _snapshot: Snapshot
-    _treedef: Any
+    snapshot: Snapshot
     _out: FlatTree
+    _weak: tuple[bool, ...]
 
     @property
     def memory_plan(self) -> MemoryPlan:
@@ -117,18 +120,18 @@ class Executable:
 
         Raises:   ArgumentTypeError: the arguments are others. TraceError: a captured Python value changed since the trace.
         """
-        arguments = FlatTree((args, kwargs))
-        name = name_of(self._fun)
-        leaves = leaf_keys(arguments, name)
-        if arguments.treedef != self._treedef or leaves != self._key.leaves:
-            given = Key(arguments.treedef, leaves, self._key.static, self._key.positions)
+        fun, key = self._signature.fun, self._key
+        name = name_of(fun)
+        arguments = FlatTree(self._signature.by_position(args, kwargs, key.positions))
+        given = Key(arguments.treedef, leaf_keys(arguments, name), key.static, key.positions)
+        if not given.is_served_by(key):
             raise user_error(
-                ArgumentTypeError, name, f"it was lowered for other arguments: {difference(self._fun, self._key, given)}.",
+                ArgumentTypeError, name, f"it was lowered for other arguments: {difference(fun, key, given)}.",
                 fix="lower it again for these arguments; static ones are left out of the call.",
             )  # fmt: skip
-        if not self._snapshot.unchanged():
+        if not self.snapshot.unchanged():
             raise user_error(
-                TraceError, name, f"{'; '.join(self._snapshot.changes())}, after it was lowered.",
+                TraceError, name, f"{'; '.join(self.snapshot.changes())}, after it was lowered.",
                 fix="lower it again, or pass the value as an argument.",
             )  # fmt: skip
         return self.run(arguments.dynamic)
@@ -137,4 +140,17 @@ class Executable:
         """The result for dynamic leaves that are known to fit."""
         inputs = [_data(leaves[i], spec) for i, spec in self._reads]
         inputs += [value.data for value in self._captured]
-        return self._out.build([Array(x) for x in self._program.run(inputs)])
+        return self._out.build(
+            [Array(x, weak=weak) for x, weak in zip(self._program.run(inputs), self._weak, strict=True)]
+        )
+
+
+def _data(leaf: Any, spec: TensorSpec) -> np.ndarray[Any, Any]:
+    if isinstance(leaf, Array):
+        return leaf.data
+    if hasattr(leaf, "spec"):
+        raise user_error(
+            ArgumentTypeError, "argument", f"{leaf!r} is no array, it only stands for one.",
+            fix="call the function with arrays; shapes alone are enough for .lower(...).",
+        )  # fmt: skip
+    return np.asarray(astype(leaf, spec.dtype, "argument") if dtypes.is_scalar(leaf) else leaf)

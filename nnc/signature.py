@@ -14,6 +14,7 @@ from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.graph import TensorSpec
 from nnc.trace.flat import FlatFunction, FlatTree, argument_paths, name_of, parameter_name
 from nnc.trace.specs import argument_spec
+from nnc.trace.tracer import Tracer
 
 Fun = Callable[..., Any]
 Names = str | Sequence[str] | None
@@ -36,6 +37,13 @@ class Key:
     def specs(self) -> list[tuple[TensorSpec, bool]]:
         """The spec of each array among the leaves, and whether it is a Python number."""
         return [leaf for leaf in self.leaves if _is_spec(leaf)]
+
+    def is_served_by(self, other: Key) -> bool:
+        """Whether a program for `other` takes these arguments: all is equal but perhaps what is a Python number."""
+        return self.treedef == other.treedef and all(
+            x == y or (_is_spec(x) and _is_spec(y) and x[0] == y[0])
+            for x, y in zip(self.leaves, other.leaves, strict=True)
+        )
 
     def paths(self, fun: Fun) -> list[str]:
         """The path of each leaf, from the names of the function's parameters: `params["w"]`."""
@@ -73,6 +81,11 @@ class Call:
         fixed = self.signature.static_names
         args = tuple(x for i, x in enumerate(self.args) if i not in self.key.positions)
         return args, {name: x for name, x in self.kwargs.items() if name not in fixed}
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether an argument is a value of an enclosing trace."""
+        return any(isinstance(leaf, Tracer) for leaf in self.arguments.dynamic)
 
     def donated(self) -> list[Any]:
         """The leaves of the donated arguments."""
@@ -125,13 +138,17 @@ class Signature:
         movable = tuple(p.name if p.kind is p.POSITIONAL_OR_KEYWORD else None for p in positional)
         return cls(fun, movable, *static, *donated)
 
+    @property
+    def donates(self) -> bool:
+        """Whether any argument is donated."""
+        return bool(self.donate_nums or self.donate_names)
+
     def take_apart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """A call with these arguments. Those passed by name are moved to their position, where they have one.
 
         Raises:   ArgumentTypeError: a static argument has no hash, or an argument is nothing nnc takes.
         """
-        if kwargs:
-            args, kwargs = self._by_position(args, kwargs)
+        args, kwargs = self.by_position(args, kwargs)
         count = len(args)
         positions = frozenset(i % count for i in self.static_nums if -count <= i < count)
         static: list[tuple[str, Any]] = []
@@ -148,10 +165,16 @@ class Signature:
         key = Key(arguments.treedef, leaves, tuple((name, setting(value)) for name, value in static), positions)
         return Call(key, self, args, kwargs, arguments)
 
-    def _by_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def by_position(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], left_out: frozenset[int] = frozenset()
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with those passed by name at their position, as far as there is no gap before it."""
+        if not kwargs:
+            return args, kwargs
+        movable = [name for i, name in enumerate(self.movable) if i not in left_out]
         named, moved = dict(kwargs), list(args)
-        while len(moved) < len(self.movable) and self.movable[len(moved)] in named:
-            moved.append(named.pop(str(self.movable[len(moved)])))
+        while len(moved) < len(movable) and (name := movable[len(moved)]) is not None and name in named:
+            moved.append(named.pop(name))
         return tuple(moved), named
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.commands.rules import Derivative, Linear, add_tangents, batch_elementwise
-from nnc.context import set_context
+from nnc.context import get_context, set_context
 from nnc.dtypes import TAPE
 from nnc.errors import ArgumentError, GraphError, OutOfBoundsError, ShapeError, user_error
 from nnc.graph import Graph, Symbol, TensorSpec, register
@@ -30,11 +30,18 @@ ROUND = TensorSpec((), dtypes.int64)
 class Tape:
     """Rows of one spec, in memory that grows geometrically (or is taken at once where `capacity` is known)."""
 
-    __slots__ = ("_rows", "length")
+    __slots__ = ("_meter", "_rows", "length")
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, capacity: int = 0) -> None:
         self._rows = np.empty((capacity, *shape), dtype)
         self.length = 0
+        self._meter = get_context().meter
+        if self._meter is not None:
+            self._meter.add(self._rows.nbytes)
+
+    def __del__(self) -> None:
+        if self._meter is not None:
+            self._meter.add(-self._rows.nbytes)
 
     @property
     def nbytes(self) -> int:
@@ -46,6 +53,8 @@ class Tape:
         if index >= len(self._rows):
             grown = np.empty((max(index + 1, 2 * len(self._rows), 4), *self._rows.shape[1:]), self._rows.dtype)
             grown[: self.length] = self._rows[: self.length]
+            if self._meter is not None:
+                self._meter.add(grown.nbytes - self._rows.nbytes)
             self._rows = grown
         if index >= self.length:
             self._rows[self.length : index] = 0
@@ -144,7 +153,7 @@ add_tapes = register(
 
 def _while_infer(
     *specs: TensorSpec, graphs: tuple[Graph, ...], carries: int, before: int, tapes: int = 0,
-    max_steps: int | None = None, handle: tuple[int, ...] = (),
+    max_steps: int | None = None, handle: tuple[int, ...] = (), checkpoint: str | int | None = None,
 ) -> tuple[TensorSpec, ...]:  # fmt: skip
     body = graphs[0]
     check_inputs("while", (ROUND, *specs), body, "the round")
@@ -189,7 +198,7 @@ def split_round(body: Graph, carries: int, before: int, exits: int) -> tuple[Gra
 
 def _while_reference(
     *arrays: NDArray, graphs: tuple[Graph, ...], carries: int, before: int, tapes: int = 0,
-    max_steps: int | None = None, handle: tuple[int, ...] = (),
+    max_steps: int | None = None, handle: tuple[int, ...] = (), checkpoint: str | int | None = None,
 ) -> list[NDArray]:  # fmt: skip
     body = graphs[0]
     exits = len(body.outputs) - 1 - carries - tapes
@@ -226,7 +235,7 @@ def _split_scan(operands: Sequence[Any], xs: int, carries: int, length: int | No
 
 def _scan_infer(
     *specs: TensorSpec, graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None, reverse: bool = False,
-    handle: tuple[int, ...] = (), tangents_only: bool = False,
+    handle: tuple[int, ...] = (), tangents_only: bool = False, checkpoint: str | int | None = None,
 ) -> tuple[TensorSpec, ...]:  # fmt: skip
     body = graphs[0]
     sequences, carried, captured = _split_scan(specs, xs, carries, length)
@@ -257,7 +266,7 @@ def _scan_infer(
 
 def _scan_reference(
     *arrays: NDArray, graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None, reverse: bool = False,
-    handle: tuple[int, ...] = (), tangents_only: bool = False,
+    handle: tuple[int, ...] = (), tangents_only: bool = False, checkpoint: str | int | None = None,
 ) -> list[NDArray]:  # fmt: skip
     body = graphs[0]
     sequences, start, captured = _split_scan(arrays, xs, carries, length)

@@ -33,7 +33,15 @@ def as_operand(x: Any, where: str = "asarray", name: str = "x") -> Operand:
     if hasattr(x, "spec") or dtypes.is_scalar(x):
         return x
     if isinstance(x, (np.ndarray, np.generic)):
+        if type(x) is not np.ndarray and isinstance(x, np.ma.MaskedArray):
+            raise user_error(
+                ArgumentTypeError, where, f"{name} is a masked array, whose mask would be lost.",
+                fix="pass x.filled(value), or the data and the mask as two arrays.",
+            )  # fmt: skip
         if not dtypes.is_known(x.dtype):
+            native = x.dtype.newbyteorder("=")
+            if dtypes.is_known(native):
+                return x.astype(native)
             raise user_error(
                 DTypeError, where, f"{name} has dtype {x.dtype}, which nnc does not have.",
                 fix=f"convert it to one of {', '.join(dtypes.BY_NAME)}.",
@@ -68,6 +76,8 @@ def _from_list(x: Sequence[Any], where: str, name: str) -> Operand:
         raise user_error(
             ShapeError, where, f"{name} is a ragged nested list: {error}.", fix="make all rows of one length."
         ) from None
+    if array.dtype.kind == "u" or (array.dtype.kind == "O" and all(isinstance(leaf, int) for leaf in _walk(x))):
+        _check_fits(x, where, name)
     if array.dtype.kind in "OUSMm":
         raise user_error(
             ArgumentTypeError, where, f"{name} is {_shorten(x)}, which holds values that are no numbers.",
@@ -75,8 +85,19 @@ def _from_list(x: Sequence[Any], where: str, name: str) -> Operand:
         )  # fmt: skip
     if not any(isinstance(leaf, (np.ndarray, np.generic)) for leaf in _walk(x)):
         weakest = {"b": dtypes.bool_, "i": dtypes.DEFAULT_INT, "u": dtypes.DEFAULT_INT, "f": dtypes.DEFAULT_FLOAT}
-        array = array.astype(weakest.get(array.dtype.kind, dtypes.DEFAULT_COMPLEX))
+        with np.errstate(over="ignore"):  # as everywhere, what is too large for a float is infinite
+            array = array.astype(weakest.get(array.dtype.kind, dtypes.DEFAULT_COMPLEX))
     return array
+
+
+def _check_fits(x: Any, where: str, name: str) -> None:
+    """Raises DTypeError for Python integers that the default integer does not hold."""
+    for leaf in _walk(x):
+        if dtypes.is_scalar(leaf) and isinstance(leaf, int) and not -(2**63) <= leaf < 2**63:
+            raise user_error(
+                DTypeError, where, f"{name} holds {leaf}, which does not fit into {dtypes.DEFAULT_INT.name}.",
+                fix="make it a float, or a NumPy array of a dtype that holds it.",
+            )  # fmt: skip
 
 
 def _walk(x: Any) -> Any:
@@ -149,8 +170,9 @@ def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Value:
     """
     if dtypes.is_scalar(x):
         try:
-            return dtype.type(x)
-        except (OverflowError, TypeError) as error:
+            with np.errstate(over="ignore"):
+                return dtype.type(x)
+        except (OverflowError, TypeError, ValueError) as error:
             raise user_error(
                 DTypeError, where, f"the number {x!r} does not fit into {dtype.name}: {error}.",
                 fix="use a wider dtype, or convert the array first.",

@@ -41,7 +41,7 @@ Pair = tuple[Any, str]
 class _Container:
     """What a container held: its elements as they were, and what the containers among them held."""
 
-    kind: type
+    kind: Any
     keys: tuple[Any, ...] | None
     values: tuple[Any, ...]
     inner: tuple[tuple[int, Any], ...]
@@ -89,7 +89,8 @@ def _equal(now: Any, then: Any) -> bool:
 
 
 def _same_container(now: Any, then: _Container) -> bool:
-    if type(now) is not then.kind or len(now) != len(then.values):
+    kind: type = type(now)
+    if kind is not then.kind or len(now) != len(then.values):
         return False
     values = now.values() if then.keys is not None else now
     if then.keys is not None and not all(map(_same, now, then.keys)):
@@ -106,7 +107,12 @@ def _changes(name: str, now: Any, then: Any) -> Iterator[str]:
     """In words, where `now` differs from the fingerprint `then`."""
     if _same(now, then):
         return
-    if isinstance(then, _Container) and type(now) is then.kind and len(now) == len(then.values):
+    if (
+        isinstance(then, _Container)
+        and isinstance(now, _CONTAINERS)
+        and type(now) is then.kind
+        and len(now) == len(then.values)
+    ):
         before = list(then.values)
         for i, fingerprint in then.inner:
             before[i] = fingerprint
@@ -117,7 +123,11 @@ def _changes(name: str, now: Any, then: Any) -> Iterator[str]:
                 yield from _changes(f"{name}[{key!r}]", a, b)
             return
     old, new = _show(then), _show(now)
-    yield f"captured {name} changed from {old} to {new}" if old != new else f"captured {name} was replaced by another {new}"
+    yield (
+        f"captured {name} changed from {old} to {new}"
+        if old != new
+        else f"captured {name} was replaced by another {new}"
+    )
 
 
 def _show(value: Any) -> str:
@@ -190,7 +200,8 @@ def take_snapshot(fun: Any, arguments: Iterable[Pair] = (), hidden: Iterable[np.
         (name, _Elements(x, x.shape, x.tobytes()))
         for name, x in walk.arrays
         if (x.flags.writeable or x.base is not None)
-        and x.__array_interface__["data"][0] not in inputs and (name.isidentifier() or x.nbytes <= _ARRAY_BYTES)
+        and x.__array_interface__["data"][0] not in inputs
+        and (name.isidentifier() or x.nbytes <= _ARRAY_BYTES)
     ]
     return Snapshot(tuple(walk.found.values()), tuple(elements))
 
@@ -244,7 +255,7 @@ class _Walk:
                 self._attributes(value, name, {**vars(value)})
         elif isinstance(value, type):
             self._class(value, value)
-        elif not hasattr(value, "spec"):
+        elif not hasattr(type(value), "spec"):  # asked of the class: an object may answer to any name
             self._object(value, name)
 
     # -- functions -----------------------------------------------------------------------------------------------------
@@ -252,11 +263,15 @@ class _Walk:
     def _function(self, fun: FunctionType) -> None:
         cells = dict(zip(fun.__code__.co_freevars, fun.__closure__ or (), strict=False))
         if _is_library(fun):  # looked through, for the user's functions it holds
-            self._pending += [(_cell_value(cell), name) for name, cell in cells.items() if _may_hold_code(_cell_value(cell))]
+            self._pending += [
+                (_cell_value(cell), name) for name, cell in cells.items() if _may_hold_code(_cell_value(cell))
+            ]
             return
         reads = reads_of(fun.__code__)
         self.reads = self.reads | dataclasses.replace(reads, names=frozenset(), logs=frozenset(), modules=frozenset())
         for name in sorted(reads.names | reads.logs):
+            if not name.isidentifier():  # added to the code by a tool (rewritten asserts), not written by the user
+                continue
             if name in cells:
                 owner: Any = cells[name]
                 reader: Callable[[], Any] = functools.partial(_cell_value, owner)
@@ -300,7 +315,7 @@ class _Walk:
             return
         self._class(cls, value)
         fields = {item.name for item in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else set()
-        frozen = bool(fields) and cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
+        frozen = bool(fields) and cls.__dataclass_params__.frozen
         content = _instance_attributes(value)
         for attribute in sorted({*self._names(content, self.known.everything), *(fields & content.keys())}):
             if frozen and attribute in fields and not isinstance(content[attribute], (list, dict, set, deque)):

@@ -11,6 +11,7 @@ from nnc import dtypes, tree
 from nnc.array import as_value
 from nnc.commands.elementwise import convert, maximum, minimum, select
 from nnc.commands.loop import ROUND, case_of as case_command, scan as scan_command, while_
+from nnc.commands.replay import check_strategy
 from nnc.commands.promote import as_operand, astype, is_weak
 from nnc.commands.rules import Value, check_axis
 from nnc.commands.shape import concatenate, flip, reshape, slice_, slice_axis, transpose
@@ -19,6 +20,7 @@ from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, TreeError, 
 from nnc.graph import Graph, TensorSpec, bind, spec_of
 from nnc.trace.flat import FlatTree, check_callable, name_of
 from nnc.trace.branch_rules import share_captures
+from nnc.trace import replay_rules as _replay_rules
 from nnc.trace.loop_rules import nodes_so_far
 from nnc.trace.specs import argument_spec
 from nnc.trace.staging import Staged, stage
@@ -98,7 +100,9 @@ def while_loop(
 
     Args:     cond_fun: carry -> bool scalar. body_fun: carry -> carry of the same structure, shapes and dtypes. init_val: the
               carry at first, a pytree. max_steps: the most rounds there may be; memory for the reverse pass is then taken at
-              once. checkpoint: not offered yet by this loop's reverse pass.
+              once. checkpoint: what the reverse pass keeps. None: of every round what its derivative needs. "sqrt": about
+              the square root of the number of rounds of carries, "binomial": about its logarithm, an int: at most so many;
+              rounds are run again from those.
     Returns:  the carry for which `cond_fun` is false.
     Raises:   TreeError, ShapeError: `body_fun` changes the carry's structure, shapes or dtypes. ArgumentError: the condition
               still holds after `max_steps` rounds. DTypeError: `cond_fun` returns no bool.
@@ -111,6 +115,7 @@ def while_loop(
         check_callable(fun, f"nnc.while_loop: {name}")
     if max_steps is not None and (not isinstance(max_steps, int) or max_steps < 0):
         raise user_error(ArgumentError, "nnc.while_loop", f"max_steps is {max_steps!r}.", fix="give a number of rounds, or None.")
+    check_strategy("nnc.while_loop", checkpoint)
     carry = Carry("nnc.while_loop", init_val)
     while True:
         box: list[Any] = []
@@ -126,7 +131,7 @@ def while_loop(
             staged = stage(run, [ROUND, *carry.specs], weak=[False, *carry.weak], name=name_of(body_fun))
         if not box[1]:
             break
-    params = {"carries": len(carry.leaves), "before": box[0], "max_steps": max_steps}
+    params = {"carries": len(carry.leaves), "before": box[0], "max_steps": max_steps, "checkpoint": checkpoint}
     results = bind(while_, [*carry.values, *staged.captured], params, (staged.graph,))
     return carry.tree.build(results[: len(carry.leaves)])
 
@@ -198,7 +203,7 @@ def scan(
 
     Args:     f: (carry, x) -> (carry, y), all pytrees. init: the carry at first. xs: sequences with one leading length, or None.
               length: number of rounds, where xs is None. reverse: from the last row to the first; ys keep their places.
-              unroll: rounds traced together.
+              unroll: rounds traced together. checkpoint: what the reverse pass keeps, as in `while_loop`.
     Returns:  (the last carry, ys stacked along a leading axis).
     Raises:   TreeError, ShapeError: the carry changes; lengths differ. ArgumentError: no length is known.
     Example:
@@ -209,9 +214,10 @@ def scan(
     count = _length(xs, length)
     if not isinstance(unroll, int) or unroll < 1:
         raise user_error(ArgumentError, "nnc.scan", f"unroll is {unroll!r}.", fix="give a positive number of rounds.")
+    check_strategy("nnc.scan", checkpoint)
     if unroll == 1 or count < 2:
-        return _scan("nnc.scan", f, init, xs, count, reverse, name_of(f))
-    return _unrolled(f, init, xs, count, reverse, min(unroll, count))
+        return _scan("nnc.scan", f, init, xs, count, reverse, name_of(f), checkpoint)
+    return _unrolled(f, init, xs, count, reverse, min(unroll, count), checkpoint)
 
 
 def _length(xs: Any, length: int | None) -> int:
@@ -234,7 +240,7 @@ def _length(xs: Any, length: int | None) -> int:
     return int(next(iter(sizes.values())))
 
 
-def _scan(where: str, f: Fun, init: Any, xs: Any, count: int, reverse: bool, name: str) -> Any:
+def _scan(where: str, f: Fun, init: Any, xs: Any, count: int, reverse: bool, name: str, checkpoint: Any = None) -> Any:
     """`scan` of `count` rounds; with `_Index` for xs, the element is the round's number and only the carry is returned."""
     carry, indexed = Carry(where, init), xs is _Index
     sequences = FlatTree(None if indexed else xs)
@@ -262,13 +268,13 @@ def _scan(where: str, f: Fun, init: Any, xs: Any, count: int, reverse: bool, nam
             staged = stage(run, specs, weak=[False] * (1 + len(elements)) + carry.weak, name=name)
         if not box[0]:
             break
-    params = {"xs": len(elements), "carries": n, "length": count, "reverse": bool(reverse)}
+    params = {"xs": len(elements), "carries": n, "length": count, "reverse": bool(reverse), "checkpoint": checkpoint}
     results = bind(scan_command, [*stacked, *carry.values, *staged.captured], params, (staged.graph,))
     last = carry.tree.build(results[:n])
     return last if indexed else (last, box[1].build(results[n:]))
 
 
-def _unrolled(f: Fun, init: Any, xs: Any, count: int, reverse: bool, block: int) -> Any:
+def _unrolled(f: Fun, init: Any, xs: Any, count: int, reverse: bool, block: int, checkpoint: Any) -> Any:
     """Rounds in blocks: one traced round does `block` of them; what is left over is a scan of its own."""
     whole = count // block * block
     left_over = (0, count - whole) if reverse else (whole, count)
@@ -286,11 +292,11 @@ def _unrolled(f: Fun, init: Any, xs: Any, count: int, reverse: bool, block: int)
             carry, ys[k] = f(carry, tree.map(lambda x, k=k: x[k], part))
         return carry, tree.map(lambda *y: _stack([as_value(v) for v in y]), *ys)
 
-    carry, ys = _scan("nnc.scan", step, init, tree.map(blocks, rows(*main)), whole // block, reverse, name_of(f))
+    carry, ys = _scan("nnc.scan", step, init, tree.map(blocks, rows(*main)), whole // block, reverse, name_of(f), checkpoint)
     ys = tree.map(lambda y: reshape(y, shape=(whole, *y.spec.shape[2:])), ys)
     if left_over[0] == left_over[1]:
         return carry, ys
-    carry, rest = _scan("nnc.scan", f, carry, rows(*left_over), count - whole, reverse, name_of(f))
+    carry, rest = _scan("nnc.scan", f, carry, rows(*left_over), count - whole, reverse, name_of(f), checkpoint)
     pair = (rest, ys) if reverse else (ys, rest)
     return carry, tree.map(lambda a, b: concatenate(a, b, axis=0), *pair)
 

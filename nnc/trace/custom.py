@@ -10,10 +10,10 @@ from typing import Any
 from nnc import tree
 from nnc.array import as_value
 from nnc.commands import control
-from nnc.commands.promote import is_weak
+from nnc.commands.promote import astype, is_weak
 from nnc.commands.rules import Derivative, Tangents, Value, batch, derivative, is_differentiable, lead, zeros
 from nnc.context import activity
-from nnc.errors import ArgumentError, ArgumentTypeError, InternalError, ShapeError, UnsupportedError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, InternalError, ShapeError, UnsupportedError, user_error
 from nnc.graph import Graph, TensorSpec, bind, find_interpreter
 from nnc.graph import command as get_command
 from nnc.trace.backward import apply_pull_only
@@ -179,9 +179,9 @@ class custom_jvp(_Custom):  # noqa: N801  (a decorator)
             tree.check_same_structure(where, "the tangent", result[1], "the result", result[0])
             out = FlatTree(result[0])
             flat.out = out.skeleton()
-            outputs, moved = [as_value(x) for x in out.dynamic], [as_value(x) for x in FlatTree(result[1]).dynamic]
-            for x, t in zip(outputs, moved, strict=True):
-                _check_like(where, "the tangent", t.spec, "the result", x.spec)
+            outputs = [as_value(x) for x in out.dynamic]
+            pairs = zip(FlatTree(result[1]).dynamic, outputs, strict=True)
+            moved = [_fit(where, "the tangent", t, "the result", x.spec) for t, x in pairs]
             return outputs, [t if is_differentiable(x.spec) else None for x, t in zip(outputs, moved, strict=True)]
 
         return push
@@ -258,10 +258,9 @@ class custom_vjp(_Custom):  # noqa: N801  (a decorator)
                 continue
             tree.check_same_structure(where, "the cotangent", ct, "the argument", arg)
             for x, c in zip(leaves, FlatTree(ct).dynamic, strict=True):
-                value, spec = as_value(c), argument_spec(x)
-                if is_differentiable(spec):
-                    _check_like(where, "the cotangent", value.spec, "the argument", spec)
-                found.append(value)
+                spec = argument_spec(x)
+                floats = is_differentiable(spec)
+                found.append(_fit(where, "the cotangent", c, "the argument", spec) if floats else as_value(c))
         return found
 
     def _rule(self, fixed: Fixed, flat: FlatFunction) -> VjpRule:
@@ -303,12 +302,18 @@ def _check_pair(where: str, result: Any, fix: str) -> Any:
     return result
 
 
-def _check_like(where: str, left_name: str, left: TensorSpec, right_name: str, right: TensorSpec) -> None:
-    if (left.shape, left.dtype) != (right.shape, right.dtype):
+def _fit(where: str, left_name: str, value: Any, right_name: str, right: TensorSpec) -> Value:
+    """`value`, which must be like `right`; Python numbers take its dtype."""
+    left = as_value(value)
+    if is_weak(left) and is_differentiable(right):
+        left = as_value(astype(left, right.dtype, where))
+    if (left.spec.shape, left.spec.dtype) != (right.shape, right.dtype):
         raise user_error(
-            ShapeError, where, f"{left_name} has another shape or dtype than {right_name}.",
-            operands={left_name: left, right_name: right}, fix=f"return {left_name} with the shape and dtype of {right_name}.",
+            ShapeError if left.spec.shape != right.shape else DTypeError, where,
+            f"{left_name} has another shape or dtype than {right_name}.", operands={left_name: left.spec, right_name: right},
+            fix=f"return {left_name} with the shape and dtype of {right_name}.",
         )  # fmt: skip
+    return left
 
 
 # -- the rules of staged nodes -----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 from nnc import tree
 from nnc.array import ArrayMethods
 from nnc.commands.promote import as_operand, is_weak
-from nnc.errors import ArgumentError, ArgumentTypeError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, InternalError, user_error
 
 
 def name_of(fun: Callable[..., Any]) -> str:
@@ -133,17 +133,23 @@ class FlatFunction:
         return [paths[i] for i in self.arguments.where]
 
     def __call__(self, *values: Any) -> list[Any]:
+        """The dynamic leaves of the result."""
         args, kwargs = self.arguments.build(values)
         self.out = FlatTree(self.fun(*args, **kwargs))
         for leaf in self.out.leaves:
             check_result(leaf, self.fun)
         return [as_operand(leaf, name_of(self.fun), "result") for leaf in self.out.dynamic]
 
+    @property
+    def result(self) -> FlatTree:
+        """The last result's tree."""
+        if self.out is None:
+            raise InternalError(f"{name_of(self.fun)} has not been run")
+        return self.out
+
     def build_result(self, values: Sequence[Any]) -> Any:
         """The result's tree with these values."""
-        if self.out is None:
-            raise AssertionError("the function has not been run")
-        return self.out.build([_as_weak(x, like) for x, like in zip(values, self.out.dynamic, strict=True)])
+        return self.result.build([_as_weak(x, like) for x, like in zip(values, self.result.dynamic, strict=True)])
 
 
 def _as_weak(value: Any, like: Any) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 
 from nnc import dtypes
 from nnc.commands.elementwise import add, convert, full_like, less, select
+from nnc.commands.replay import pull_rounds
 from nnc.commands.loop import ROUND, TAPE, scan, split_round, while_
 from nnc.commands.reduce import reduce_max, reduce_or
 from nnc.commands.rules import (
@@ -35,7 +36,8 @@ from nnc.commands.shape import broadcast_to, transpose
 from nnc.context import get_context
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Graph, Symbol, TensorSpec, bind, spec_of
-from nnc.trace.backward import push_graph, transpose_graph
+from nnc.trace.backward import apply_pull_only, push_graph, transpose_graph
+from nnc.trace.branch_rules import share_captures
 from nnc.trace.batching import run_batched
 from nnc.trace.dual import run_jvp, run_linearize
 from nnc.trace.staging import Staged, stage
@@ -229,9 +231,6 @@ def _given(tangents: Sequence[Any]) -> Flags:
     return tuple(t is not None for t in tangents)
 
 
-# -- scan --------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _ScanParts:
     """The operands of a scan by role; `length` holds the length where it is dynamic."""
@@ -248,15 +247,99 @@ class _ScanParts:
         return cls(head, rest[:xs], rest[xs : xs + carries], rest[xs + carries :])
 
 
+# -- loops that keep only where they began -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The linear map of a loop whose rounds are run again when it is pulled back (`checkpoint=`)."""
+
+    part: _Round
+    operands: _ScanParts
+    length: int | None
+    reverse: bool
+    checkpoint: str | int
+
+    def tangents(self, given: _ScanParts, specs: Sequence[TensorSpec]) -> list[Any]:
+        """Tangents of the last carried values and of rows (`specs`), from those of sequences, first and captured values."""
+        x, part = self.operands, self.part
+        flags = _given(given.xs), _given(given.carries), _given(given.captured)
+        moving, rows = _moving_carries(part, *flags)
+        advance, back = self._graphs(flags[0], moving, flags[2], rows)
+        captured, graphs = share_captures((advance, back))
+        wanted = [spec for spec, on in zip(specs, (*moving, *rows), strict=True) if on]
+        sums = list(compress((v.spec for v in x.captured), flags[2]))
+
+        def pull(cts: Sequence[Any]) -> list[Any]:
+            ct_carries, ct_rows = cts[: sum(moving)], cts[sum(moving) :]
+            operands = [*x.length, *x.xs, *ct_rows, *x.carries, *ct_carries, *map(zeros, sums), *x.captured, *captured]
+            params = {
+                "xs": part.xs, "rows": len(ct_rows), "carries": part.carries, "pulled": len(ct_carries), "sums": len(sums),
+                "length": self.length, "checkpoint": self.checkpoint, "reverse": self.reverse,
+            }  # fmt: skip
+            results = bind(pull_rounds, operands, params, graphs)
+            first = dict(zip([i for i, on in enumerate(moving) if on], results, strict=False))
+            ct_first = [first[i] for i, on in enumerate(flags[1]) if on]
+            return [*results[len(ct_carries) + len(sums) :], *ct_first, *results[len(ct_carries) : len(ct_carries) + len(sums)]]
+
+        seeds = [t for t in (*given.xs, *given.carries, *given.captured) if t is not None]
+        return _fill(apply_pull_only(pull, seeds, wanted), (*moving, *rows))
+
+    def _graphs(self, xs: Flags, carries: Flags, captured: Flags, rows: Flags) -> tuple[Staged, Staged]:
+        """A round, and its pull-back: (round, elements, cotangents of rows, carried, cotangents, sums, captured values)."""
+        part = self.part
+        elements, held = part.specs[1 : 1 + part.xs], part.specs[1 + part.xs + part.carries :]
+        carried = part.specs[1 + part.xs : 1 + part.xs + part.carries]
+        active = (False, *xs, *carries, *captured)
+
+        def forward(*values: Any) -> Sequence[Any]:
+            return part.run(*values)[part.first : part.first + part.carries]
+
+        advance = stage(forward, part.specs, name="round")
+        row_specs: list[TensorSpec] = []
+
+        def probe(*values: Any) -> Sequence[Any]:
+            outputs = part.run(*values)
+            row_specs.extend(spec_of(y) for y in outputs[part.first + part.carries :])
+            return outputs
+
+        stage(probe, part.specs)
+        ct_rows = list(compress(row_specs, rows))
+
+        def back(step: Any, *values: Any) -> list[Any]:
+            rest = iter(values)
+            x, ct_y = [next(rest) for _ in elements], [next(rest) for _ in ct_rows]
+            state, ct = [next(rest) for _ in carried], [next(rest) for _ in range(sum(carries))]
+            sums, fixed = [next(rest) for _ in range(sum(captured))], list(rest)
+            _, linear = run_linearize(part.run, [step, *x, *state, *fixed], active)
+            known = dict(zip([i for i, on in enumerate((*carries, *rows)) if on], (*ct, *ct_y), strict=True))
+            cts = [known.get(i - part.first) for i, on in enumerate(linear.nonzero) if on]
+            found = transpose_graph(linear.staged.graph, sum(active), linear.staged.captured, cts)
+            filled = [zeros(s) if v is None else v for v, s in zip(found, linear.input_specs, strict=True)]
+            a, b = sum(xs), sum(xs) + sum(carries)
+            return [*filled[a:b], *(add_tangents(s, v) for s, v in zip(sums, filled[b:], strict=True)), *filled[:a]]
+
+        specs = [*elements, *ct_rows, *carried, *compress(carried, carries), *compress(held, captured), *held]
+        return advance, stage(back, [ROUND, *specs], name="round back")
+
+
+# -- scan --------------------------------------------------------------------------------------------------------------
+
+
 def _scan_round(graph: Graph, xs: int, carries: int) -> _Round:
     return _Round(lambda *values: graph.evaluate(values), graph.input_specs, xs, carries)
 
 
 def _scan_linearize(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None,
-    reverse: bool = False, handle: tuple[int, ...] = (), tangents_only: bool = False,
+    reverse: bool = False, handle: tuple[int, ...] = (), tangents_only: bool = False, checkpoint: str | int | None = None,
 ) -> tuple[list[Value], Tangents]:  # fmt: skip
     x, t = _ScanParts.of(primals, xs, carries, length), _ScanParts.of(tangents, xs, carries, length)
+    if checkpoint is not None:
+        params = {"xs": xs, "carries": carries, "length": length, "reverse": reverse, "checkpoint": checkpoint}
+        outputs = list(bind(scan, primals, params, graphs))
+        loop = Replay(_scan_round(graphs[0], xs, carries), x, length, reverse, checkpoint)
+        return outputs, tuple(loop.tangents(t, [y.spec for y in outputs]))
     lin = linearize_round(_scan_round(graphs[0], xs, carries), _given(t.xs), _given(t.carries), _given(t.captured))
     params = {"length": length, "reverse": reverse, "handle": handle, "tangents_only": tangents_only}
     widened = [*primals, *lin.captured[: len(lin.forward.inputs) - len(graphs[0].inputs)]]
@@ -271,7 +354,7 @@ def _scan_linearize(
 
 def _scan_push(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None,
-    reverse: bool = False, handle: tuple[int, ...] = (), tangents_only: bool = False,
+    reverse: bool = False, handle: tuple[int, ...] = (), tangents_only: bool = False, checkpoint: str | int | None = None,
 ) -> tuple[list[Value], Tangents]:  # fmt: skip
     graph = graphs[0]
     x, t = _ScanParts.of(primals, xs, carries, length), _ScanParts.of(tangents, xs, carries, length)
@@ -291,7 +374,7 @@ def _scan_push(
     staged = stage(run, [ROUND, *specs], name=graph.name)
     operands = [*x.length, *x.xs, *given[0], *x.carries, *given[1], *x.captured, *given[2], *staged.captured]
     params = {"xs": xs + len(given[0]), "carries": carries + len(given[1]), "length": length, "reverse": reverse, "handle": handle}
-    params["tangents_only"] = tangents_only
+    params |= {"tangents_only": tangents_only, "checkpoint": checkpoint}
     results = list(bind(scan, operands, params, (staged.graph,)))
     return _separate(results, carries, moving, len(graph.outputs) - carries, rows)
 
@@ -329,7 +412,7 @@ def _filled(outputs: Sequence[Any], moved: Sequence[Any], flags: Flags) -> list[
 
 def _scan_transpose(
     cotangents: Cotangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None,
-    reverse: bool = False, handle: tuple[int, ...] = (), tangents_only: bool = False,
+    reverse: bool = False, handle: tuple[int, ...] = (), tangents_only: bool = False, checkpoint: str | int | None = None,
 ) -> Tangents:  # fmt: skip
     graph, parts = graphs[0], _ScanParts.of(operands, xs, carries, length)
     if not tangents_only and not all(isinstance(x, Linear) for x in parts.carries):
@@ -371,7 +454,7 @@ def _scan_transpose(
 
 def _scan_batch(
     size: int, operands: tuple[Value, ...], batched: Flags, graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None,
-    reverse: bool = False, handle: tuple[int, ...] = (), tangents_only: bool = False,
+    reverse: bool = False, handle: tuple[int, ...] = (), tangents_only: bool = False, checkpoint: str | int | None = None,
 ) -> tuple[tuple[Value, ...], Flags]:  # fmt: skip
     graph, x, b = graphs[0], _ScanParts.of(operands, xs, carries, length), _ScanParts.of(batched, xs, carries, length)
     per_row = length is None and bool(b.length[0])
@@ -390,8 +473,8 @@ def _scan_batch(
         box.append(tuple(f or per_row or together for f in found[carries:]))
         if per_row:
             running = less(broadcast_to(step, shape=(size,)), values[-1])
-            carried = [_where(running, new, old) for new, old in zip(carried, own[xs : xs + carries], strict=True)]
-            rows = [_where(running, row, full_like(row, 0)) for row in rows]
+            carried = [choose_rows(running, new, old) for new, old in zip(carried, own[xs : xs + carries], strict=True)]
+            rows = [choose_rows(running, row, full_like(row, 0)) for row in rows]
         return [*carried, *rows]
 
     def row_spec(spec: TensorSpec, on: bool) -> TensorSpec:
@@ -400,20 +483,20 @@ def _scan_batch(
     every = (False, *map(bool, b.xs), *flags, *map(bool, b.captured))
     specs = [row_spec(s, on) for s, on in zip(graph.input_specs, every, strict=True)]
     staged = stage(run, [*specs, *(TensorSpec((size,), dtypes.int64) for _ in counts)], name=graph.name)
-    sequences = [_rows_first(v) if on and length is not None else v for v, on in zip(x.xs, b.xs, strict=True)]
+    sequences = [rows_first(v) if on and length is not None else v for v, on in zip(x.xs, b.xs, strict=True)]
     carried = [lead(size, v, bool(o)) if on else v for v, o, on in zip(x.carries, b.carries, flags, strict=True)]
     longest = [reduce_max(counts[0], axes=(0,)) if per_row else x.length[0]] if length is None else []
     row_flags = box[-1]
     inner = (size, *handle) if any(row_flags) else handle
     params = {"xs": xs, "carries": carries, "length": length, "reverse": reverse, "handle": inner if length is None else ()}
-    params["tangents_only"] = tangents_only
+    params |= {"tangents_only": tangents_only, "checkpoint": checkpoint}
     results = list(bind(scan, [*longest, *sequences, *carried, *x.captured, *counts, *staged.captured], params, (staged.graph,)))
     if length is not None:
-        results[carries:] = [_rows_first(y) if on else y for y, on in zip(results[carries:], row_flags, strict=True)]
+        results[carries:] = [rows_first(y) if on else y for y, on in zip(results[carries:], row_flags, strict=True)]
     return tuple(results), (*flags, *row_flags)
 
 
-def _where(rows: Value, new: Value, old: Value) -> Value:
+def choose_rows(rows: Value, new: Value, old: Value) -> Value:
     """`new` in the rows that are marked, `old` elsewhere; tapes, which have no rows to choose from, stay as they are."""
     if new.spec.dtype == TAPE:
         return new
@@ -421,7 +504,7 @@ def _where(rows: Value, new: Value, old: Value) -> Value:
     return select(mask, new, old)
 
 
-def _rows_first(x: Value) -> Value:
+def rows_first(x: Value) -> Value:
     """The first two axes swapped."""
     return transpose(x, permutation=(1, 0, *range(2, x.spec.ndim)))
 
@@ -487,9 +570,11 @@ class _WhileParts:
 
 def _while_linearize(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], carries: int, before: int, tapes: int = 0,
-    max_steps: int | None = None, handle: tuple[int, ...] = (),
+    max_steps: int | None = None, handle: tuple[int, ...] = (), checkpoint: str | int | None = None,
 ) -> tuple[list[Value], Tangents]:  # fmt: skip
     parts = _WhileParts.of(graphs[0], carries, before, tapes)
+    if checkpoint is not None:
+        return _while_replayed(primals, tangents, graphs, parts, before, max_steps, checkpoint)
     flags = _given(tangents[:carries]), _given(tangents[carries:])
     lin = linearize_round(parts.round(True), (), *flags)
     forward = lin.forward
@@ -513,6 +598,21 @@ def _while_linearize(
     return own, (*t_carries, *t_exits, None, *t_rows)
 
 
+def _while_replayed(
+    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], parts: _WhileParts, before: int,
+    max_steps: int | None, checkpoint: str | int,
+) -> tuple[list[Value], Tangents]:  # fmt: skip
+    n = parts.carries
+    params = {"carries": n, "before": before, "max_steps": max_steps, "checkpoint": checkpoint}
+    outputs = list(bind(while_, primals, params, graphs))
+    rounds = outputs[n + parts.exits]
+    operands = _ScanParts([rounds], (), primals[:n], primals[n:])
+    loop = Replay(parts.round(False), operands, None, False, checkpoint)
+    t_carries = loop.tangents(_ScanParts([], (), tangents[:n], tangents[n:]), [y.spec for y in outputs[:n]])
+    t_exits = _exit_tangents(parts, rounds, outputs[:n], primals[n:], t_carries, tangents[n:])
+    return outputs, (*t_carries, *t_exits, None)
+
+
 def _exit_tangents(
     parts: _WhileParts, rounds: Any, carried: Sequence[Any], captured: Sequence[Any], t_carries: Sequence[Any], t_captured: Sequence[Any]
 ) -> list[Any]:
@@ -527,7 +627,7 @@ def _exit_tangents(
 
 def _while_push(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], carries: int, before: int, tapes: int = 0,
-    max_steps: int | None = None, handle: tuple[int, ...] = (),
+    max_steps: int | None = None, handle: tuple[int, ...] = (), checkpoint: str | int | None = None,
 ) -> tuple[list[Value], Tangents]:  # fmt: skip
     parts = _WhileParts.of(graphs[0], carries, before, tapes)
     flags = _given(tangents[:carries]), _given(tangents[carries:])
@@ -549,6 +649,7 @@ def _while_push(
     seeds, t_captured = _seeds(primals[:carries], tangents[:carries], moving), [t for t in tangents[carries:] if t is not None]
     operands = [*primals[:carries], *seeds, *primals[carries:], *t_captured, *staged.captured]
     params = {"carries": carries + len(seeds), "before": box[0], "tapes": tapes + sum(rows), "max_steps": max_steps, "handle": handle}
+    params["checkpoint"] = checkpoint
     results = list(bind(while_, operands, params, (staged.graph,)))
     at, moved_exits = carries + len(seeds), tuple(box[1])
     after = at + parts.exits + sum(moved_exits)
@@ -559,7 +660,7 @@ def _while_push(
 
 def _while_batch(
     size: int, operands: tuple[Value, ...], batched: Flags, graphs: tuple[Graph, ...], carries: int, before: int, tapes: int = 0,
-    max_steps: int | None = None, handle: tuple[int, ...] = (),
+    max_steps: int | None = None, handle: tuple[int, ...] = (), checkpoint: str | int | None = None,
 ) -> tuple[tuple[Value, ...], Flags]:  # fmt: skip
     """Where the condition is batched, rounds go on until all rows are done; rows that are done stay as they are."""
     parts, own = _WhileParts.of(graphs[0], carries, before, tapes), graphs[0]
@@ -583,7 +684,7 @@ def _while_batch(
         outputs, out_flags = run_batched(lambda *v: parts.tail.evaluate(v), size, known[1 + parts.exits :], found[1 + parts.exits :])
         following = [lead(size, y, f) if on else y for y, f, on in zip(outputs[:carries], out_flags, flags, strict=False)]
         if per_row:
-            following = [_where(known[0], new, old) for new, old in zip(following, carried, strict=True)]
+            following = [choose_rows(known[0], new, old) for new, old in zip(following, carried, strict=True)]
             following.append(add(counts[0], convert(known[0], dtype=dtypes.int64)))
         together = per_row or any(out_flags[carries:])
         rows = [lead(size, y, f) if together else y for y, f in zip(outputs[carries:], out_flags[carries:], strict=True)]
@@ -600,7 +701,7 @@ def _while_batch(
     start = [*carried, *([zeros(counter)] if per_row else [])]
     params = {
         "carries": len(start), "before": box[0], "tapes": tapes, "max_steps": max_steps,
-        "handle": (size, *handle) if box[1] and tapes else handle,
+        "handle": (size, *handle) if box[1] and tapes else handle, "checkpoint": checkpoint,
     }  # fmt: skip
     results = list(bind(while_, [*start, *operands[carries:], *staged.captured], params, (staged.graph,)))
     n = len(start)

@@ -12,7 +12,9 @@ import re
 from dataclasses import dataclass
 from types import CodeType
 
-_LOGGING = frozenset({"append", "extend", "add", "insert", "update", "clear", "remove", "discard", "write", "appendleft"})
+_LOGGING = frozenset(
+    {"append", "extend", "add", "insert", "update", "clear", "remove", "discard", "write", "appendleft"}
+)
 _DYNAMIC = frozenset({"getattr", "hasattr", "attrgetter", "methodcaller"})
 _ALL = frozenset({"vars", "asdict", "astuple", "__dict__", "__getattribute__"})
 _IGNORED = frozenset(
@@ -27,9 +29,9 @@ _LETTERS = {
     **dict.fromkeys(("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW"), "L"),
     **dict.fromkeys(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"), "A"),
     **dict.fromkeys(("LOAD_CONST", "LOAD_SMALL_INT"), "K"),
-    **{"BINARY_SUBSCR": "S", "BINARY_OP": "B", "STORE_ATTR": "a", "STORE_SUBSCR": "s", "COPY": "c", "SWAP": "w"},
+    "BINARY_SUBSCR": "S", "BINARY_OP": "B", "STORE_ATTR": "a", "STORE_SUBSCR": "s", "COPY": "c", "SWAP": "w",
     "IMPORT_NAME": "I",
-}
+}  # fmt: skip
 _COUNTER = re.compile(r"VKB(?=v)")
 _ATTRIBUTE_COUNTER = re.compile(r"AKB(?:w|[LV])(?=a)")
 _WRITTEN_ITEM = re.compile(r"[VA][KL](?:cc[SB]KBww)?s")
@@ -54,9 +56,13 @@ class Reads:
     def __or__(self, other: Reads) -> Reads:
         names, attributes = self.names | other.names, self.attributes | other.attributes
         return Reads(
-            names, (self.logs | other.logs) - names, attributes, (self.attribute_logs | other.attribute_logs) - attributes,
-            self.modules | other.modules, self.everything or other.everything,
-        )  # fmt: skip
+            names,
+            (self.logs | other.logs) - names,
+            attributes,
+            (self.attribute_logs | other.attribute_logs) - attributes,
+            self.modules | other.modules,
+            self.everything or other.everything,
+        )
 
 
 @functools.lru_cache(maxsize=4096)
@@ -90,7 +96,9 @@ def reads_of(code: CodeType) -> Reads:
     if names & _DYNAMIC:
         attributes |= {text for text in code.co_consts if isinstance(text, str) and text.isidentifier()}
     everything = bool((names | attributes) & _ALL) or ("getattr" in names and _computes_names(letters, values))
-    result = Reads(*map(frozenset, (names, logs - names, attributes, attribute_logs - attributes, modules)), everything)
+    result = Reads(frozenset(names), everything=everything, modules=frozenset(modules)) | Reads(
+        logs=frozenset(logs), attributes=frozenset(attributes), attribute_logs=frozenset(attribute_logs)
+    )
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             result |= reads_of(constant)
@@ -115,5 +123,7 @@ def _is_counter(letters: str, values: list[str], i: int) -> bool:
 
 def _computes_names(letters: str, values: list[str]) -> bool:
     """Whether a `getattr` takes a name that is no literal."""
-    calls = [i for i, (letter, name) in enumerate(zip(letters, values, strict=True)) if letter == "V" and name == "getattr"]
+    calls = [
+        i for i, (letter, name) in enumerate(zip(letters, values, strict=True)) if letter == "V" and name == "getattr"
+    ]
     return any("K" not in letters[i + 2 : i + 4] for i in calls)

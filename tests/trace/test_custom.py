@@ -1,0 +1,263 @@
+"""custom_jvp and custom_vjp: rules of the user under every transform. The rules are wrong on purpose, so that use shows."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, NncError, ShapeError, TreeError, UnsupportedError
+
+X = np.array([0.3, -1.2, 0.7])
+ONE = np.float64(1)
+
+
+def close(a: Any, b: Any) -> bool:
+    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    return a.shape == b.shape and np.allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+def by_jvp() -> Any:
+    """sin with derivative 10 cos."""
+    f = nnc.custom_jvp(lambda x: nnp.sin(x))
+    f.defjvp(lambda primals, tangents: (f(*primals), 10 * nnp.cos(primals[0]) * tangents[0]))
+    return f
+
+
+def by_vjp() -> Any:
+    """The same."""
+    f = nnc.custom_vjp(lambda x: nnp.sin(x))
+    f.defvjp(lambda x: (f(x), x), lambda x, ct: (10 * nnp.cos(x) * ct,))
+    return f
+
+
+RULES = pytest.mark.parametrize("make", [by_jvp, by_vjp])
+
+
+@RULES
+def test_the_value_is_the_functions_and_the_derivative_the_rules(make: Callable[[], Any]) -> None:
+    f, x = make(), np.float64(0.4)
+    first, second = 10 * np.cos(x), -10 * np.sin(x)
+    for run in (f, nnc.compile(f), nnc.checkpoint(f), nnc.make_graph(f)(x), lambda x: nnc.vmap(f)(x[None])[0]):
+        assert close(run(x), np.sin(x))
+        assert close(nnc.grad(run)(x), first)
+        assert close(nnc.jvp(run, (x,), (ONE,))[1], first)
+        assert close(nnc.linearize(run, x)[1](ONE), first)
+        assert close(nnc.grad(nnc.grad(run))(x), second)
+        assert close(nnc.jvp(nnc.grad(run), (x,), (ONE,))[1], second)
+        assert close(nnc.grad(lambda x: nnc.jvp(run, (x,), (ONE,))[1])(x), second)
+        assert close(nnc.hessian(run)(x), second)
+        assert close(nnc.make_graph(nnc.grad(run))(x)(x), first)
+        assert close(nnc.grad(nnc.grad(nnc.grad(run)))(x), -first)
+
+
+@RULES
+def test_rows_of_a_map_have_the_rules_derivative(make: Callable[[], Any]) -> None:
+    f = make()
+    diagonal = np.diag(10 * np.cos(X))
+    assert close(nnc.vmap(nnc.grad(f))(X), 10 * np.cos(X))
+    for jacobian in (nnc.jacfwd, nnc.jacrev):
+        assert close(jacobian(nnc.vmap(f))(X), diagonal)
+        assert close(jacobian(nnc.vmap(nnc.vmap(f)))(X[None])[0, :, 0], diagonal)
+        assert close(nnc.compile(jacobian(nnc.vmap(f)))(X), diagonal)
+    assert close(nnc.vmap(nnc.grad(nnc.grad(f)))(X), -10 * np.sin(X))
+    assert close(nnc.hessian(lambda x: nnp.sum(nnc.vmap(f)(x)))(X), np.diag(-10 * np.sin(X)))
+    graph = nnc.make_graph(nnc.vmap(f))(X)
+    assert close(nnc.grad(lambda x: nnp.sum(graph(x)))(X), 10 * np.cos(X))
+    assert close(nnc.vmap(lambda x: nnc.jvp(f, (x,), (ONE,))[1])(X), 10 * np.cos(X))
+
+
+@RULES
+def test_rules_hold_within_checkpoint_and_under_a_map_of_it(make: Callable[[], Any]) -> None:
+    f = make()
+    g = nnc.checkpoint(lambda x: f(x) * x)
+    expected = 10 * np.cos(X) * X + np.sin(X)
+    assert close(nnc.vmap(nnc.grad(g))(X), expected)
+    assert close(nnc.grad(lambda x: nnp.sum(nnc.vmap(g)(x)))(X), expected)
+    assert close(nnc.jvp(lambda x: nnc.vmap(g)(x), (X,), (np.ones(3),))[1], expected)
+
+
+def test_trees_with_static_leaves_pass_through_a_custom_vjp() -> None:
+    @nnc.custom_vjp
+    def f(p: Any, x: Any, n: Any) -> Any:
+        return {"y": p["w"] * x, "name": p["name"], "none": None, "i": n}
+
+    def bwd(kept: Any, ct: Any) -> Any:
+        p, x = kept
+        return {"w": ct["y"] * x * 10, "name": p["name"], "none": None}, None, None
+
+    f.defvjp(lambda p, x, n: (f(p, x, n), (p, x)), bwd)
+    p = {"w": X, "name": "text", "none": None}
+
+    def loss(p: Any) -> Any:
+        out = f(p, 2.0, 3)
+        assert out["name"] == "text" and out["none"] is None
+        return nnp.sum(out["y"])
+
+    for run in (nnc.grad(loss), nnc.vmap(nnc.grad(loss)), nnc.compile(nnc.grad(loss))):
+        found = run(p)
+        assert close(found["w"], np.full(3, 20.0)) and found["name"] == "text" and found["none"] is None
+    assert nnc.grad(f_of_x := lambda x: nnp.sum(f(p, x, 3)["y"]))(2.0) == 0 and f_of_x(2.0) == nnp.sum(X * 2)
+
+
+def test_trees_and_integers_pass_through_a_custom_jvp() -> None:
+    f = nnc.custom_jvp(lambda x, i: {"y": x * i, "i": i})
+
+    @f.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        (x, i), (t, t_i) = primals, tangents
+        assert t_i.dtype == np.int64
+        return f(x, i), {"y": 10 * t * i, "i": t_i}
+
+    i = np.arange(3)
+    value, moved = nnc.jvp(f, (X, i), (np.ones(3), i))
+    assert close(value["y"], X * i) and close(moved["y"], 10 * i) and not moved["i"].data.any()
+    assert close(nnc.grad(lambda x: nnp.sum(f(x, i)["y"]))(X), 10 * i)
+    assert close(nnc.grad(lambda x: nnp.sum(nnc.vmap(f)(x, i)["y"]))(X), 10 * i)
+
+
+def test_defjvps_sums_the_rules_of_the_arguments() -> None:
+    f = nnc.custom_jvp(lambda x, y, z: (x * y * z, x))
+    f.defjvps(lambda t, out, x, y, z: (5 * t * y * z, t), None, lambda t, out, x, y, z: (out[0] * t, 0 * t))
+    found = nnc.jacrev(f, (0, 1, 2))(2.0, 3.0, 4.0)
+    assert found == ((60, 0, 24), (1, 0, 0)) == nnc.jacfwd(f, (0, 1, 2))(2.0, 3.0, 4.0)
+    silent = nnc.custom_jvp(lambda x: x * x)
+    silent.defjvps(None)
+    assert nnc.grad(silent)(3.0) == 0
+    with pytest.raises(ArgumentError, match="nondiff_argnums"):
+        nnc.custom_jvp(lambda x, k: x, nondiff_argnums=(1,)).defjvps(None)
+
+
+def test_nondiff_argnums_are_handed_over_first_in_the_order_given() -> None:
+    @partial(nnc.custom_vjp, nondiff_argnums=(2, 0))
+    def f(k: float, x: Any, g: Any) -> Any:
+        return g(x) * k
+
+    f.defvjp(lambda k, x, g: (f(k, x, g), x), lambda g, k, x, ct: (ct * k * 100 if g is nnp.sin else None,))
+    assert nnc.grad(f, 1)(2.0, 3.0, nnp.sin) == 200
+    assert close(nnc.vmap(nnc.grad(f, 1), (None, 0, None))(2.0, X, nnp.sin), np.full(3, 200.0))
+    assert close(nnc.grad(lambda x: nnp.sum(nnc.vmap(lambda y: f(2.0, y, nnp.sin))(x)))(X), np.full(3, 200.0))
+
+    @partial(nnc.custom_jvp, nondiff_argnums=-1)
+    def h(x: Any, double: bool) -> Any:
+        return x * 2 if double else x
+
+    h.defjvp(lambda double, primals, tangents: (h(*primals, double), 7 * tangents[0] if double else tangents[0]))
+    assert nnc.grad(h)(1.0, True) == 7 and nnc.grad(h)(1.0, False) == 1
+    assert close(nnc.grad(lambda x: nnp.sum(nnc.vmap(lambda y: h(y, True))(x)))(X), np.full(3, 7.0))
+    with pytest.raises(ArgumentError, match="nondiff_argnums"):
+        nnc.custom_jvp(lambda x: x, nondiff_argnums=3)(1.0)
+
+
+def test_methods_may_have_rules() -> None:
+    class Scale:
+        @nnc.custom_vjp
+        def apply(self, x: Any) -> Any:
+            return x * 2
+
+        apply.defvjp(lambda self, x: (x * 2, None), lambda kept, ct: (None, ct * 9))
+
+    assert nnc.grad(Scale().apply)(1.0) == 9
+    assert close(nnc.grad(lambda x: nnp.sum(nnc.vmap(Scale().apply)(x)))(X), np.full(3, 9.0))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_python_numbers_in_and_out_of_rules_take_the_dtype_they_meet(dtype: str) -> None:
+    x = nnp.asarray(0.5, dtype=dtype)
+    f = nnc.custom_vjp(lambda x, s: x * s)
+    f.defvjp(lambda x, s: (x * s, None), lambda kept, ct: (7.0, 8.0))
+    assert nnc.grad(f)(x, 2.0).dtype.name == dtype and nnc.grad(f)(x, 2.0) == 7
+    assert nnc.make_graph(f)(x, 2.0).output_specs[0].dtype.name == dtype
+    assert nnc.vmap(f, (0, None))(x[None], 2.0).dtype.name == dtype
+    g = nnc.custom_jvp(lambda x: x * 2)
+    g.defjvp(lambda primals, tangents: (primals[0] * 2, 7.0))
+    assert nnc.jvp(g, (x,), (x,))[1].dtype.name == dtype
+
+
+def test_empty_arrays_have_rules_too() -> None:
+    f = nnc.custom_vjp(lambda x: x * 2)
+    f.defvjp(lambda x: (x * 2, None), lambda kept, ct: (ct * 3,))
+    assert nnc.grad(lambda x: nnp.sum(f(x)))(np.zeros((0, 2))).shape == (0, 2)
+    assert nnc.vmap(nnc.grad(lambda x: nnp.sum(f(x))))(np.zeros((0, 2))).shape == (0, 2)
+
+
+@RULES
+def test_a_captured_value_that_is_differentiated_is_refused_and_other_captures_are_fine(make: Callable[[], Any]) -> None:
+    def bind(w: Any) -> Any:
+        if make is by_jvp:
+            f = nnc.custom_jvp(lambda x: x * w)
+            f.defjvp(lambda p, t: (p[0] * w, t[0] * w))
+        else:
+            f = nnc.custom_vjp(lambda x: x * w)
+            f.defvjp(lambda x: (x * w, None), lambda kept, ct: (ct * w,))
+        return f
+
+    for run in (
+        nnc.grad(lambda w: bind(w)(3.0)), nnc.grad(lambda w: bind(w)(w * 3.0)),
+        nnc.grad(lambda w: nnc.vmap(bind(w))(nnp.ones(3)).sum()), lambda w: nnc.jvp(lambda w: bind(w)(w), (w,), (w,)),
+    ):  # fmt: skip
+        with pytest.raises(UnsupportedError, match="captures a value that is being differentiated"):
+            run(2.0)
+    assert nnc.grad(lambda x: bind(4.0)(x))(3.0) == 4
+    assert nnc.grad(lambda w: bind(nnc.stop_gradient(w))(w))(3.0) == 3
+    assert close(nnc.vmap(lambda w: bind(w)(3 * ONE))(X), 3 * X)
+    assert close(nnc.vmap(lambda w: nnc.grad(bind(w))(3 * ONE))(X), X)
+
+
+def test_a_pullback_keeps_the_residuals_and_nothing_else() -> None:
+    f = nnc.custom_vjp(lambda x: nnp.sum(x * 2))
+    f.defvjp(lambda x: (nnp.sum(x * 2), None), lambda kept, ct: (ct * np.ones(100, np.float32),))
+    x = nnp.ones(100) * 1
+    seen = weakref.ref(x)
+    _, pull = nnc.vjp(f, x)
+    del x
+    gc.collect()
+    assert seen() is None and nnp.sum(pull(1.0)[0]) == 100
+
+
+def test_mistakes_in_rules_are_named() -> None:
+    bare: tuple[Any, ...] = (nnc.custom_jvp(lambda x: x), nnc.custom_vjp(lambda x: x))
+    for f in bare:
+        assert f(1.0) == 1
+        with pytest.raises(UnsupportedError, match="no derivative rule"):
+            nnc.grad(f)(1.0)
+        with pytest.raises(ArgumentError, match="keyword"):
+            f(x=1.0)
+
+    def with_vjp(fwd: Any, bwd: Any) -> Any:
+        f = nnc.custom_vjp(lambda x: x * 2)
+        f.defvjp(fwd, bwd)
+        return nnc.grad(f)
+
+    def kept(x: Any) -> Any:
+        return x * 2, None
+
+    for bwd, kind in (
+        (lambda r, ct: ct, ArgumentTypeError), (lambda r, ct: (ct, ct), ArgumentTypeError), (lambda r, ct: (ct[None],), ShapeError),
+        (lambda r, ct: (ct.astype("float64"),), DTypeError), (lambda r, ct: ([ct],), TreeError),
+    ):  # fmt: skip
+        with pytest.raises(kind, match="the bwd rule of"):
+            with_vjp(kept, bwd)(1.0)
+    with pytest.raises(ArgumentTypeError, match="the fwd rule of"):
+        with_vjp(lambda x: x * 2, lambda r, ct: (ct,))(1.0)
+
+    def with_jvp(rule: Any) -> Any:
+        f = nnc.custom_jvp(lambda x: x * 2)
+        f.defjvp(rule)
+        return nnc.grad(f)
+
+    for rule, kind in (
+        (lambda p, t: p[0], ArgumentTypeError), (lambda p, t: (p[0], t), TreeError), (lambda p, t: (p[0], t[0][None]), ShapeError),
+        (lambda p, t: (p[0], t[0] * t[0]), UnsupportedError),
+    ):  # fmt: skip
+        with pytest.raises(kind):
+            with_jvp(rule)(1.0)
+    with pytest.raises(NncError, match="while running the bwd rule of"):
+        with_vjp(kept, lambda r, ct: (ct @ ct,))(1.0)
