@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from nnc.context import set_context
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.jit import Compiled
 
@@ -23,3 +26,34 @@ def explain(compiled: Any) -> str:
             fix="pass what nnc.compile returned.",
         )  # fmt: skip
     return compiled.explain()
+
+
+class TapeMemory:
+    """Bytes that loops keep for their reverse pass: `current` now, `peak` at most."""
+
+    def __init__(self) -> None:
+        self.current = self.peak = 0
+
+    def add(self, nbytes: int) -> None:
+        """Counts bytes taken, or given back where negative."""
+        self.current += nbytes
+        self.peak = max(self.peak, self.current)
+
+    def __repr__(self) -> str:
+        return f"TapeMemory(current={self.current}, peak={self.peak})"
+
+
+@contextmanager
+def tape_memory() -> Iterator[TapeMemory]:
+    """Measures what loops keep for their reverse pass, tapes and states, within the block.
+
+    Example:
+        >>> loop = lambda x: nnc.while_loop(lambda c: c[0] < 100, lambda c: (c[0] + 1, nnp.sin(c[1])), (0, x))[1]
+        >>> with nnc.debug.tape_memory() as memory:
+        ...     g = nnc.grad(loop)(1.0)
+        >>> memory.peak  # 100 numbers of 4 bytes, in memory that doubles when it is full
+        512
+    """
+    meter = TapeMemory()
+    with set_context(meter=meter):
+        yield meter

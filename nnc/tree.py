@@ -19,6 +19,7 @@ from nnc import dtypes
 from nnc.errors import ArgumentTypeError, TreeError, user_error
 
 NAMESPACE = "nnc"
+_CHILDREN = "_tree_children"
 TreeDef = optree.PyTreeSpec
 
 
@@ -166,8 +167,9 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
 
     def flatten_fields(x: Any) -> tuple[list[Any], tuple[Any, ...], list[str]]:
         values = [(name, getattr(x, name)) for name in names if hasattr(x, name)]
-        children = [(name, value) for name, value in values if not is_setting(name, value)]
-        settings = tuple((name, value) for name, value in values if is_setting(name, value))
+        mapped = getattr(x, _CHILDREN, ())  # the roles of a mapped tree stay, whatever its leaves are now (a mask of bools)
+        children = [(name, value) for name, value in values if name in mapped or not is_setting(name, value)]
+        settings = tuple((name, value) for name, value in values if name not in mapped and is_setting(name, value))
         order = tuple(name for name, _ in children)
         return [value for _, value in children], (order, _Settings(settings)), list(order)
 
@@ -176,6 +178,8 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
         x: Any = object.__new__(cls)
         for name, value in (*zip(order, children, strict=True), *settings.items):
             object.__setattr__(x, name, value)
+        if hasattr(x, "__dict__"):
+            object.__setattr__(x, _CHILDREN, order)
         return x
 
     optree.register_pytree_node(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NoReturn
 
 import numpy as np
@@ -11,7 +12,7 @@ from nnc.array import ArrayMethods, concrete_error
 from nnc.errors import TraceError, user_error
 from nnc.graph import TensorSpec
 from nnc.graph.dispatch import escaped_tracer
-from nnc.source import SourceLine
+from nnc.source import SourceLine, user_source
 
 NDArray = np.ndarray[Any, Any]
 
@@ -44,7 +45,9 @@ class Tracer(ArrayMethods):
 
     def item(self) -> Any:
         """The one element as a Python number, where the value is known."""
-        return self.concrete("item").item()
+        value = self.concrete("item").item()
+        self._warn_constant("item")
+        return value
 
     def tolist(self) -> Any:
         """The elements as nested lists, where the value is known."""
@@ -57,10 +60,26 @@ class Tracer(ArrayMethods):
         return int(self.concrete("int"))
 
     def __float__(self) -> float:
-        return float(self.concrete("float"))
+        value = float(self.concrete("float"))
+        self._warn_constant("float")
+        return value
 
     def __complex__(self) -> complex:
-        return complex(self.concrete("complex"))
+        value = complex(self.concrete("complex"))
+        self._warn_constant("complex")
+        return value
+
+    def _warn_constant(self, target: str) -> None:
+        """A number taken out of a derivative is a constant of it, which is easily a mistake (`math.sin(x)`)."""
+        if self.owner.differentiates and dtypes.is_inexact(self.dtype):
+            where = user_source()
+            warnings.warn_explicit(
+                f"{target}(x) of a value that is being differentiated is a constant: no derivative flows through it. Use nnc.numpy "
+                f"instead of math, or {target}(nnc.stop_gradient(x)) where none is wanted.",
+                UserWarning,
+                where.file if where else "<unknown>",
+                where.line if where else 0,
+            )
 
     def __index__(self) -> int:
         if self.ndim or not dtypes.is_integer(self.dtype):

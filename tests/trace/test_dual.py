@@ -21,7 +21,7 @@ def kept(f: Any, *primals: Any) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize(("f", "count"), [
-    (lambda x: nnp.sum(x), 0), (lambda x: nnp.mean(x, axis=0), 0), (lambda x: x.T.reshape(2, 6)[1:], 0),
+    (lambda x: nnp.sum(x), 0), (lambda x: nnp.sum(x, axis=0), 0), (lambda x: x.T.reshape(2, 6)[1:], 0),
     (lambda x: nnp.concatenate([x, -x]) + 1, 0), (lambda x: x - nnp.flip(x, 0), 0), (lambda x: nnp.cumsum(x, axis=1), 0),
     (lambda x: nnp.sin(x), 1), (lambda x: nnp.exp(x), 1), (lambda x: x * x, 1), (lambda x: nnp.log(x), 1),
     (lambda x: nnp.maximum(x, 0), 1), (lambda x: (nnp.sin(x) * nnp.exp(x), x + 1)[1], 0),
