@@ -355,8 +355,10 @@ class Array(ArrayMethods):
     def __repr__(self) -> str:
         if self._data is None:
             return f"Array(<donated>, {self.spec})"
-        body = np.array2string(self._data, separator=", ", prefix="Array(", threshold=1000)
-        return f"Array({body}, dtype={self.dtype.name})"
+        shown = self._data.astype(np.float32) if self.dtype == dtypes.bfloat16 else self._data
+        body = np.array2string(shown, separator=", ", prefix="Array(", threshold=1000)
+        shape = f"shape={self.shape}, " if self.size == 0 and self.shape != (0,) else ""
+        return f"Array({body}, {shape}dtype={self.dtype.name})"
 
     def __str__(self) -> str:
         return str(self.data)

@@ -8,7 +8,7 @@ from typing import Any
 
 from nnc.context import set_context
 from nnc.errors import ArgumentTypeError, user_error
-from nnc.jit import Compiled
+from nnc.jit import BoundMethod, Compiled
 
 
 def explain(compiled: Any) -> str:
@@ -20,12 +20,12 @@ def explain(compiled: Any) -> str:
               >>> nnc.debug.explain(f)
               '<lambda>: the last call traced, because argument x changed from float32[2] to float32[3]'
     """
-    if not isinstance(compiled, Compiled):
+    if not isinstance(compiled, (Compiled, BoundMethod)):
         raise user_error(
             ArgumentTypeError, "nnc.debug.explain", f"{compiled!r} is no compiled function.",
             fix="pass what nnc.compile returned.",
         )  # fmt: skip
-    return compiled.explain()
+    return str(compiled.explain())
 
 
 class TapeMemory:

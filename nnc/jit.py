@@ -124,7 +124,7 @@ class Compiled:
         return fun(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else _BoundMethod(self, instance)
+        return self if instance is None else BoundMethod(self, instance)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Traces for these arguments (arrays, numbers or ShapeDtypeStructs) without running."""
@@ -190,7 +190,7 @@ def _delete(leaves: Iterable[Any]) -> None:
             leaf.delete()
 
 
-class _BoundMethod:
+class BoundMethod:
     """A compiled method of an object."""
 
     def __init__(self, compiled: Compiled, instance: Any) -> None:

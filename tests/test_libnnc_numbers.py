@@ -36,7 +36,9 @@ def check_everywhere(f: Callable[..., Any], args: tuple[Any, ...], value: float,
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     assert all(close(a, b) for a, b in zip(outputs, gradients, strict=True))
     twice = tuple(np.stack([x, x]) for x in wide)
-    assert all(close(row, b) for a, b in zip(nnc.vmap(nnc.grad(f, numbers))(*twice), gradients, strict=True) for row in a)
+    assert all(
+        close(row, b) for a, b in zip(nnc.vmap(nnc.grad(f, numbers))(*twice), gradients, strict=True) for row in a
+    )
     nnc.testing.check_grads(f, wide, order=2)
 
 

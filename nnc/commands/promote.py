@@ -47,8 +47,10 @@ def as_operand(x: Any, where: str = "asarray", name: str = "x") -> Operand:
                 fix=f"convert it to one of {', '.join(dtypes.BY_NAME)}.",
             )  # fmt: skip
         return x
-    if isinstance(x, (list, tuple)):
+    if isinstance(x, (list, tuple, range)):
         return _from_list(x, where, name)
+    if isinstance(x, memoryview):
+        return as_operand(np.asarray(x), where, name)
     if hasattr(x, "__array__"):
         return as_operand(np.asarray(x), where, name)
     if hasattr(x, "__dlpack__"):

@@ -27,7 +27,8 @@ from nnc.source import is_internal
 from nnc.trace.reads import Reads, reads_of
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, slice, range)
-_CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+_MUTABLE = (list, dict, set, deque)
+_CONTAINERS = (*_MUTABLE, tuple, frozenset)
 _ARRAY_BYTES = 1 << 20  # the elements of larger arrays inside containers are not compared
 _UNREAD = frozenset({"__repr__", "__str__", "__format__", "__reduce__", "__setattr__", "__delattr__", "__annotate__"})
 _MISSING = object()
@@ -78,7 +79,7 @@ def _same(now: Any, then: Any) -> bool:
     if type(now) is not type(then):
         return isinstance(then, frozenset) and isinstance(now, set) and now == then
     if isinstance(now, _PLAIN):
-        return bool(now == then) and repr(now) == repr(then) if isinstance(now, (float, complex)) else _equal(now, then)
+        return repr(now) == repr(then) if isinstance(now, (float, complex)) else _equal(now, then)
     if isinstance(now, MethodType):
         return now.__func__ is then.__func__ and now.__self__ is then.__self__
     return isinstance(now, frozenset) and now == then
@@ -277,13 +278,13 @@ class _Walk:
                 reader: Callable[[], Any] = functools.partial(_cell_value, owner)
             else:
                 owner, reader = fun.__globals__, functools.partial(fun.__globals__.get, name, _MISSING)
-            if name in reads.names or not isinstance(reader(), (*_CONTAINERS, np.ndarray)):
+            if name in reads.names or not isinstance(reader(), (*_MUTABLE, np.ndarray)):
                 self._watch(owner, reader, name)
         for module in sorted(reads.modules & sys.modules.keys()):
             self._pending.append((sys.modules[module], module))
         for kind in ("__defaults__", "__kwdefaults__"):
             if getattr(fun, kind):
-                self._watch(fun, functools.partial(getattr, fun, kind), f"defaults of {fun.__name__}")
+                self._watch(fun, functools.partial(getattr, fun, kind), f"{fun.__name__}.{kind}")
         self._attributes(fun, fun.__name__, vars(fun))
 
     # -- objects -------------------------------------------------------------------------------------------------------
@@ -297,7 +298,7 @@ class _Walk:
     def _names(self, content: Mapping[str, Any], everything: bool = False) -> list[str]:
         if everything:
             return sorted(content)
-        logs = {x for x in self.known.attribute_logs & content.keys() if not isinstance(content[x], _CONTAINERS)}
+        logs = {x for x in self.known.attribute_logs & content.keys() if not isinstance(content[x], _MUTABLE)}
         return sorted((self.known.attributes & content.keys()) | logs)
 
     def _object(self, value: Any, name: str) -> None:
@@ -318,7 +319,7 @@ class _Walk:
         frozen = bool(fields) and cls.__dataclass_params__.frozen
         content = _instance_attributes(value)
         for attribute in sorted({*self._names(content, self.known.everything), *(fields & content.keys())}):
-            if frozen and attribute in fields and not isinstance(content[attribute], (list, dict, set, deque)):
+            if frozen and attribute in fields and not isinstance(content[attribute], _MUTABLE):
                 self._pending.append((content[attribute], f"{name}.{attribute}"))
             else:
                 self._watch(value, functools.partial(getattr, value, attribute, _MISSING), f"{name}.{attribute}")

@@ -13,7 +13,15 @@ from nnc.commands import control
 from nnc.commands.promote import astype, is_weak
 from nnc.commands.rules import Derivative, Tangents, Value, batch, derivative, is_differentiable, lead, zeros
 from nnc.context import activity
-from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, InternalError, ShapeError, UnsupportedError, user_error
+from nnc.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    InternalError,
+    ShapeError,
+    UnsupportedError,
+    user_error,
+)
 from nnc.graph import Graph, TensorSpec, bind, find_interpreter
 from nnc.graph import command as get_command
 from nnc.trace.backward import apply_pull_only

@@ -34,7 +34,7 @@ _LETTERS = {
 }  # fmt: skip
 _COUNTER = re.compile(r"VKB(?=v)")
 _ATTRIBUTE_COUNTER = re.compile(r"AKB(?:w|[LV])(?=a)")
-_WRITTEN_ITEM = re.compile(r"[VA][KL](?:cc[SB]KBww)?s")
+_WRITTEN_ITEM = re.compile(r"[VA](?:K|LA*)(?:cc[SB]KBww)?s")
 _TWO_LOADS = ("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")
 
 
@@ -126,4 +126,4 @@ def _computes_names(letters: str, values: list[str]) -> bool:
     calls = [
         i for i, (letter, name) in enumerate(zip(letters, values, strict=True)) if letter == "V" and name == "getattr"
     ]
-    return any("K" not in letters[i + 2 : i + 4] for i in calls)
+    return any(letters[i + 2 : i + 3] != "K" for i in calls)

@@ -142,10 +142,7 @@ def _is_traced(leaves: Sequence[Any]) -> bool:
 
 def input_values(leaves: Sequence[Any], specs: Sequence[TensorSpec]) -> list[Any]:
     """The leaves as inputs of a graph: Python numbers get the dtype of the input."""
-    return [
-        spec.dtype.type(x) if dtypes.is_scalar(x) else x
-        for x, spec in zip(leaves, specs, strict=False)
-    ]
+    return [spec.dtype.type(x) if dtypes.is_scalar(x) else x for x, spec in zip(leaves, specs, strict=False)]
 
 
 def _checkpoint_linearize(
@@ -181,7 +178,12 @@ def _checkpoint_batch(
 
 
 def bind_for_rows(
-    command: Command, size: int, operands: Sequence[Value], batched: Sequence[bool], params: dict[str, Any], graph: Graph
+    command: Command,
+    size: int,
+    operands: Sequence[Value],
+    batched: Sequence[bool],
+    params: dict[str, Any],
+    graph: Graph,
 ) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
     """A command with the sub-graph `graph`, once for all rows; every output has the batch axis.
 

@@ -189,7 +189,9 @@ def test_empty_arrays_have_rules_too() -> None:
 
 
 @RULES
-def test_a_captured_value_that_is_differentiated_is_refused_and_other_captures_are_fine(make: Callable[[], Any]) -> None:
+def test_a_captured_value_that_is_differentiated_is_refused_and_other_captures_are_fine(
+    make: Callable[[], Any],
+) -> None:
     def bind(w: Any) -> Any:
         if make is by_jvp:
             f = nnc.custom_jvp(lambda x: x * w)

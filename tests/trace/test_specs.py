@@ -47,7 +47,11 @@ def test_shapes_stand_for_arrays_and_nothing_is_computed() -> None:
         kind: str = "dense"
 
     huge = nnc.ShapeDtypeStruct((10**6, 10**6), "bfloat16")
-    out = nnc.eval_shape(lambda s, x: {"y": s.w @ x, "kind": s.kind, "none": None}, State(huge), nnc.ShapeDtypeStruct((10**6, 2), "bfloat16"))
+    out = nnc.eval_shape(
+        lambda s, x: {"y": s.w @ x, "kind": s.kind, "none": None},
+        State(huge),
+        nnc.ShapeDtypeStruct((10**6, 2), "bfloat16"),
+    )
     assert out == {"y": nnc.ShapeDtypeStruct((10**6, 2), "bfloat16"), "kind": "dense", "none": None}
     gradient = nnc.eval_shape(nnc.grad(lambda x: nnp.sum(x * 2)), huge)
     assert gradient == huge
@@ -66,7 +70,12 @@ def test_an_abstract_value_names_the_line_that_asked_and_a_remedy() -> None:
             return x
         return -x
 
-    for run in (nnc.make_graph(f), nnc.compile(f), lambda x: nnc.eval_shape(f, x), lambda x: nnc.linear_transpose(f, x)(x)):
+    for run in (
+        nnc.make_graph(f),
+        nnc.compile(f),
+        lambda x: nnc.eval_shape(f, x),
+        lambda x: nnc.linear_transpose(f, x)(x),
+    ):
         with pytest.raises(TraceError, match="the decision") as caught:
             run(1.0)
         assert "nnc.cond" in str(caught.value) and "bool[]" in str(caught.value)

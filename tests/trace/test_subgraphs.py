@@ -80,7 +80,9 @@ def test_captured_values_are_differentiated_and_not_kept() -> None:
     assert kept(loss, X) == 0
     batch = np.stack([X, 2 * X])
     assert close(nnc.vmap(nnc.grad(loss))(batch), np.stack([nnc.grad(loss)(row) for row in batch]))
-    assert close(nnc.grad(lambda w: nnp.sum(nnc.vmap(loss)(w)))(batch), np.stack([nnc.grad(loss)(row) for row in batch]))
+    assert close(
+        nnc.grad(lambda w: nnp.sum(nnc.vmap(loss)(w)))(batch), np.stack([nnc.grad(loss)(row) for row in batch])
+    )
 
 
 def test_checkpoints_nest() -> None:
@@ -91,7 +93,12 @@ def test_checkpoints_nest() -> None:
         return nnp.sin(2 * x * x) * nnp.cos(2 * x)
 
     x = np.float64(0.4)
-    for way in (nnc.grad, lambda g: nnc.grad(nnc.grad(g)), nnc.hessian, lambda g: nnc.compile(nnc.grad(nnc.grad(nnc.grad(g))))):
+    for way in (
+        nnc.grad,
+        lambda g: nnc.grad(nnc.grad(g)),
+        nnc.hessian,
+        lambda g: nnc.compile(nnc.grad(nnc.grad(nnc.grad(g)))),
+    ):
         assert close(way(nnc.checkpoint(f))(x), way(plain)(x))
 
 

@@ -34,14 +34,19 @@ EACH = pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
 
 @EACH
 def test_a_tracer_knows_its_shape_and_dtype(transform: Any) -> None:
-    facts = seen(transform, lambda x: (x.shape, x.dtype.name, x.ndim, x.size, x.nbytes, x.itemsize, len(x), x.device, x.T.shape))
+    facts = seen(
+        transform, lambda x: (x.shape, x.dtype.name, x.ndim, x.size, x.nbytes, x.itemsize, len(x), x.device, x.T.shape)
+    )
     assert facts == ((3,), "float64", 1, 3, 24, 8, 3, "cpu", (3,))
 
 
 @EACH
 def test_numpy_operands_on_either_side_give_tracers(transform: Any) -> None:
     def look(x: Any) -> list[str]:
-        return [type(y).__name__ for y in (X + x, x + X, X @ x, 2 * x, np.float64(2) * x, -x, abs(x), x[0], x[::-1] ** 2, x > X)]
+        return [
+            type(y).__name__
+            for y in (X + x, x + X, X @ x, 2 * x, np.float64(2) * x, -x, abs(x), x[0], x[::-1] ** 2, x > X)
+        ]
 
     names = seen(transform, look)
     assert "Array" not in names[:9] and "ndarray" not in names
@@ -62,7 +67,10 @@ def test_text_forms_never_fail_and_name_the_spec(transform: Any) -> None:
 
 @EACH
 def test_copies_of_a_tracer_are_the_same_value(transform: Any) -> None:
-    assert seen(transform, lambda x: (copy.copy(x).spec == x.spec, copy.deepcopy({"x": x})["x"].owner is x.owner)) == (True, True)
+    assert seen(transform, lambda x: (copy.copy(x).spec == x.spec, copy.deepcopy({"x": x})["x"].owner is x.owner)) == (
+        True,
+        True,
+    )
     assert np.allclose(np.asarray(nnc.grad(lambda x: nnp.sum(copy.deepcopy(x) * x))(X)), 2 * X)
 
 

@@ -36,7 +36,9 @@ def test_chunks_give_the_same_rows(size: int) -> None:
     sums, shared, constant = mapped(rows, np.array([1.0, 2.0]))
     assert close(sums, rows @ [1, 2]) and close(shared, [1.0, 2.0])
     assert np.asarray(constant).tolist() == [3.0] * 5
-    assert close(nnc.grad(lambda r: nnp.sum(mapped(r, np.array([1.0, 2.0]))[0] ** 2))(rows), 2 * np.outer(rows @ [1, 2], [1, 2]))
+    assert close(
+        nnc.grad(lambda r: nnp.sum(mapped(r, np.array([1.0, 2.0]))[0] ** 2))(rows), 2 * np.outer(rows @ [1, 2], [1, 2])
+    )
 
 
 def test_an_axis_of_size_zero_gives_empty_results() -> None:
@@ -49,7 +51,11 @@ def test_axes_are_given_as_trees_that_begin_like_the_arguments() -> None:
     tree = {"w": X, "deep": [X, Pair(X, None)], "none": None, "name": "text"}
 
     def f(t: Any, s: Any) -> Any:
-        return {"sum": nnp.sum(t["w"]) + nnp.sum(t["deep"][0]) * s + nnp.sum(t["deep"][1].a), "name": t["name"], "none": None}
+        return {
+            "sum": nnp.sum(t["w"]) + nnp.sum(t["deep"][0]) * s + nnp.sum(t["deep"][1].a),
+            "name": t["name"],
+            "none": None,
+        }
 
     for axes in (
         ({"w": 1, "deep": [None, Pair(-2, None)], "none": None, "name": None}, None),
@@ -68,7 +74,9 @@ def test_none_in_results_does_not_shift_the_axes_of_what_follows() -> None:
 
 
 def test_none_in_arguments_does_not_shift_the_axes_of_what_follows() -> None:
-    found = nnc.vmap(lambda t: t["b"] + t["z"], ({"a": None, "b": 0, "z": None},))({"a": None, "b": np.ones(3), "z": np.float64(1)})
+    found = nnc.vmap(lambda t: t["b"] + t["z"], ({"a": None, "b": 0, "z": None},))(
+        {"a": None, "b": np.ones(3), "z": np.float64(1)}
+    )
     assert close(found, [2.0, 2, 2])
 
 
@@ -79,7 +87,9 @@ def test_a_shared_result_is_the_result_itself_and_one_that_differs_is_refused() 
 
 
 def test_keyword_arguments_are_mapped_over_their_first_axis() -> None:
-    assert close(nnc.vmap(lambda x, *, w: nnp.sum(x) * w, in_axes=1)(X[0], w=np.arange(4.0)), X[0].sum(0) * np.arange(4))
+    assert close(
+        nnc.vmap(lambda x, *, w: nnp.sum(x) * w, in_axes=1)(X[0], w=np.arange(4.0)), X[0].sum(0) * np.arange(4)
+    )
 
 
 def test_axis_size_serves_functions_without_mapped_arguments() -> None:
