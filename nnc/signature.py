@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnc import tree
+from nnc.array import Array
 from nnc.commands.promote import as_operand, is_weak
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.graph import TensorSpec
@@ -223,8 +224,11 @@ def _resolve(
 
 def leaf_keys(arguments: FlatTree, where: str) -> tuple[Any, ...]:
     """What of each leaf selects a program; the dynamic leaves become operands."""
-    arguments.dynamic = [as_operand(leaf, where, "an argument") for leaf in arguments.dynamic]
-    specs = [(argument_spec(leaf), is_weak(leaf)) for leaf in arguments.dynamic]
+    if not all([type(leaf) is Array for leaf in arguments.dynamic]):
+        arguments.dynamic = [as_operand(leaf, where, "an argument") for leaf in arguments.dynamic]
+    specs = [
+        (leaf.spec, leaf.weak) if type(leaf) is Array else (argument_spec(leaf), is_weak(leaf)) for leaf in arguments.dynamic
+    ]
     if len(specs) == len(arguments.leaves):
         return tuple(specs)
     keys: list[Any] = list(arguments.leaves)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.commands.loop import Run, check_inputs, run_graph
 from nnc.graph import Attribute, Command, Graph, TensorSpec, register
 
 inlines: Attribute[bool] = Attribute("inlines", "the command computes what its first sub-graph computes")
@@ -16,25 +16,14 @@ inlines: Attribute[bool] = Attribute("inlines", "the command computes what its f
 
 def _infer(name: str) -> Any:
     def infer(*specs: TensorSpec, graphs: tuple[Graph, ...], **params: Any) -> tuple[TensorSpec, ...]:
-        expected = graphs[0].input_specs
-        if len(specs) != len(expected):
-            raise user_error(
-                ArgumentError, name, f"its graph takes {len(expected)} inputs, {len(specs)} were given.",
-                fix="pass one value for each input of the sub-graph.",
-            )  # fmt: skip
-        for i, (spec, want) in enumerate(zip(specs, expected, strict=True)):
-            if (spec.shape, spec.dtype) != (want.shape, want.dtype):
-                raise user_error(
-                    ShapeError, name, f"input {i} does not match its graph.", operands={"given": spec, "expected": want},
-                    fix="convert the value, or make the sub-graph for its spec.",
-                )  # fmt: skip
+        check_inputs(name, specs, graphs[0])
         return graphs[0].output_specs
 
     return infer
 
 
-def _reference(*arrays: Any, graphs: tuple[Graph, ...], **params: Any) -> list[Any]:
-    return [x.data if hasattr(x, "data") and hasattr(x, "spec") else x for x in graphs[0].evaluate(arrays)]
+def _reference(*arrays: Any, graphs: tuple[Graph, ...], run: Run = run_graph, **params: Any) -> list[Any]:
+    return run(graphs[0], arrays)
 
 
 def _register(name: str) -> Command:

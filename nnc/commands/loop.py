@@ -10,7 +10,7 @@ under vmap, which its elements have, too); the number 0 stands for a tape of zer
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -24,6 +24,7 @@ from nnc.errors import ArgumentError, GraphError, OutOfBoundsError, ShapeError, 
 from nnc.graph import Graph, Symbol, TensorSpec, register
 
 NDArray = np.ndarray[Any, Any]
+Run = Callable[[Graph, Sequence[Any]], list[NDArray]]  # how a reference runs its sub-graphs
 ROUND = TensorSpec((), dtypes.int64)
 
 
@@ -181,32 +182,32 @@ def _while_infer(
 
 
 @lru_cache(maxsize=512)
-def split_round(body: Graph, carries: int, before: int, exits: int) -> tuple[Graph, Graph, tuple[Symbol, ...]]:
-    """A round as two graphs: up to the test (yields the condition, the exits and what follows needs), and from there on.
+def split_round(body: Graph, carries: int, before: int, exits: int) -> tuple[Graph, Graph]:
+    """A round as two graphs: up to the test (yields the condition, the exits and what it hands over), and from there on.
 
-    The second takes what the first hands over, named by the symbols returned, and yields the carried values and tape rows.
+    The second takes the round's inputs and what the first hands over, and yields the carried values and tape rows.
     """
     head_nodes, tail_nodes = body.nodes[:before], body.nodes[before:]
     later = body.outputs[1 : 1 + carries] + body.outputs[1 + carries + exits :]
     needed = {*later, *(s for node in tail_nodes for s in node.inputs)}
-    produced = [*body.inputs, *(s for node in head_nodes for s in node.outputs)]
-    handed = tuple(symbol for symbol in produced if symbol in needed)
+    handed = tuple(symbol for node in head_nodes for symbol in node.outputs if symbol in needed)
     test = (body.outputs[0], *body.outputs[1 + carries : 1 + carries + exits])
     head = body.update(outputs=(*test, *handed), nodes=head_nodes, name=f"{body.name}, before the test")
-    return head, body.update(inputs=handed, outputs=later, nodes=tail_nodes), handed
+    return head, body.update(inputs=(*body.inputs, *handed), outputs=later, nodes=tail_nodes)
 
 
 def _while_reference(
-    *arrays: NDArray, graphs: tuple[Graph, ...], carries: int, before: int, tapes: int = 0,
+    *arrays: NDArray, graphs: tuple[Graph, ...], run: Run = run_graph, carries: int, before: int, tapes: int = 0,
     max_steps: int | None = None, handle: tuple[int, ...] = (), checkpoint: str | int | None = None,
 ) -> list[NDArray]:  # fmt: skip
     body = graphs[0]
     exits = len(body.outputs) - 1 - carries - tapes
-    head, tail, _ = split_round(body, carries, before, exits)
+    head, tail = split_round(body, carries, before, exits)
     rows = [Tape(s.spec.shape, s.spec.dtype, max_steps or 0) for s in body.outputs[1 + carries + exits :]]
     carried, captured, step = list(arrays[:carries]), arrays[carries:], 0
     while True:
-        condition, *known = run_graph(head, [np.asarray(step, np.int64), *carried, *captured])
+        values = [np.asarray(step, np.int64), *carried, *captured]
+        condition, *known = run(head, values)
         if not condition:
             break
         if max_steps is not None and step >= max_steps:
@@ -214,7 +215,7 @@ def _while_reference(
                 ArgumentError, "while_loop", f"the condition still holds after max_steps={max_steps} rounds.",
                 fix="raise max_steps, or leave it out for a loop of any length.",
             )  # fmt: skip
-        results = run_graph(tail, known[exits:])
+        results = run(tail, [*values, *known[exits:]])
         carried = results[:carries]
         for tape, row in zip(rows, results[carries:], strict=True):
             tape.write(step, row)
@@ -265,7 +266,7 @@ def _scan_infer(
 
 
 def _scan_reference(
-    *arrays: NDArray, graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None, reverse: bool = False,
+    *arrays: NDArray, graphs: tuple[Graph, ...], run: Run = run_graph, xs: int, carries: int, length: int | None, reverse: bool = False,
     handle: tuple[int, ...] = (), tangents_only: bool = False, checkpoint: str | int | None = None,
 ) -> list[NDArray]:  # fmt: skip
     body = graphs[0]
@@ -277,7 +278,7 @@ def _scan_reference(
     carried = list(start)
     for step in reversed(range(count)) if reverse else range(count):
         read = [_read(s, step, spec) if length is None else s[step] for s, spec in zip(sequences, elements, strict=True)]
-        results = run_graph(body, [np.asarray(step, np.int64), *read, *carried, *captured])
+        results = run(body, [np.asarray(step, np.int64), *read, *carried, *captured])
         carried = results[:carries]
         for tape, row in zip(tapes, results[carries:], strict=False):
             tape.write(step, row)
@@ -312,14 +313,14 @@ def _case_infer(index: TensorSpec, *specs: TensorSpec, graphs: tuple[Graph, ...]
     return graphs[0].output_specs
 
 
-def _case_reference(index: NDArray, *arrays: NDArray, graphs: tuple[Graph, ...]) -> list[NDArray]:
+def _case_reference(index: NDArray, *arrays: NDArray, graphs: tuple[Graph, ...], run: Run = run_graph) -> list[NDArray]:
     chosen = int(index)
     if not 0 <= chosen < len(graphs):
         raise user_error(
             OutOfBoundsError, "switch", f"index {chosen} is out of range for {len(graphs)} branches.",
             fix='give an index in range, or mode="clip"; nnc.case_of has bypass= for indices without a branch.',
         )  # fmt: skip
-    return run_graph(graphs[chosen], arrays)
+    return run(graphs[chosen], arrays)
 
 
 case_of = register("case_of", None, None, infer=_case_infer, reference=_case_reference)

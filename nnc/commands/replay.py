@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc.commands.loop import ROUND, check_inputs, run_graph
+from nnc.commands.loop import ROUND, Run, check_inputs, run_graph
 from nnc.context import get_context
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import Graph, TensorSpec, register
@@ -103,7 +103,7 @@ def _infer(
 
 
 def _reference(
-    *arrays: NDArray, graphs: tuple[Graph, ...], xs: int, rows: int, carries: int, pulled: int, sums: int, length: int | None,
+    *arrays: NDArray, graphs: tuple[Graph, ...], run: Run = run_graph, xs: int, rows: int, carries: int, pulled: int, sums: int, length: int | None,
     checkpoint: str | int, reverse: bool = False,
 ) -> list[NDArray]:  # fmt: skip
     advance, pull = graphs
@@ -118,11 +118,11 @@ def _reference(
 
     def forward(step: int, state: State) -> State:
         at = number(step)
-        return run_graph(advance, [np.asarray(at, np.int64), *(s[at] for s in sequences[:xs]), *state, *captured])
+        return run(advance, [np.asarray(at, np.int64), *(s[at] for s in sequences[:xs]), *state, *captured])
 
     for step, state in walk_back(start, count, places(checkpoint, count), forward):
         at = number(step)
-        results = run_graph(pull, [np.asarray(at, np.int64), *(s[at] for s in sequences), *state, *moved, *captured])
+        results = run(pull, [np.asarray(at, np.int64), *(s[at] for s in sequences), *state, *moved, *captured])
         moved = results[: pulled + sums]
         for stack, row in zip(stacks, results[pulled + sums :], strict=True):
             stack[at] = row

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from nnc.context import set_context
 from nnc.errors import InternalError
-from nnc.graph import Command, Kernel, reference
+from nnc.graph import Command, Graph, Kernel, reference
 from nnc.lower.stages import NDArray, Step
 
+RunProgram = Callable[[Sequence[NDArray]], list[NDArray]]
 
-def sub_graph_kernel(step: Step) -> Kernel:
-    """Runs a command that owns sub-graphs through its reference, which evaluates them command by command."""
+
+def sub_graph_kernel(step: Step, lower_graph: Callable[[Graph], RunProgram]) -> Kernel:
+    """Runs a command that owns sub-graphs through its reference, which runs them as programs of their own.
+
+    Args:     lower_graph: makes the program of a sub-graph. Each is lowered when it is first run.
+    """
     command, graphs, function = step.command, step.graphs, reference[step.command]
+    programs: dict[Graph, RunProgram] = {}
+
+    def run_inner(graph: Graph, values: Sequence[Any]) -> list[NDArray]:
+        program = programs.get(graph)
+        if program is None:
+            program = programs[graph] = lower_graph(graph)
+        return program([np.asarray(x) for x in values])
 
     def run(inputs: Sequence[NDArray], outputs: Sequence[NDArray], params: Mapping[str, Any]) -> None:
         with set_context(staging=None):  # a program runs, also while some function is being traced
-            results = function(*inputs, graphs=graphs, **params)
+            results = function(*inputs, graphs=graphs, run=run_inner, **params)
         store(command, results, outputs)
 
     return Kernel("reference", run)

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import nnc.lower.passes  # noqa: F401  (registers the passes of the pipeline)
+from nnc.commands.loop import run_graph
 from nnc.context import set_context
+from nnc.dtypes import TAPE
 from nnc.errors import InternalError
 from nnc.graph import Command, Graph, Kernel, TensorSpec, run_passes
 from nnc.lower.alloc import find_overlap, live_ranges, plan_arena
 from nnc.lower.bind import bind_buffers
-from nnc.lower.kernels import sub_graph_kernel
+from nnc.lower.kernels import RunProgram, sub_graph_kernel
 from nnc.lower.program import Program
 from nnc.lower.report import check_budget
 from nnc.lower.stages import Bound, Kind, Placement, Planned, Step
@@ -31,7 +33,14 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel) -> Progra
     """
     planned = plan(graph, options)
     check_budget(planned, options.memory_budget)
-    return Program.of(planned, [_step_kernel(step, choose_kernel) for step in planned.bound.steps])
+    inner = options.update(memory_budget=None, donated=())
+
+    def lower_inner(sub_graph: Graph) -> RunProgram:
+        if any(s.dtype == TAPE for s in (*sub_graph.inputs, *sub_graph.outputs)):  # tapes pass through: nothing to plan
+            return lambda values: run_graph(sub_graph, values)
+        return lower(sub_graph, inner, choose_kernel).run
+
+    return Program.of(planned, [_step_kernel(step, choose_kernel, lower_inner) for step in planned.bound.steps])
 
 
 def plan(graph: Graph, options: Options) -> Planned:
@@ -56,8 +65,8 @@ def plan_memory(bound: Bound, options: Options) -> Planned:
     return Planned(bound, placements, arena.peak, arena.lower_bound)
 
 
-def _step_kernel(step: Step, choose_kernel: ChooseKernel) -> Kernel:
+def _step_kernel(step: Step, choose_kernel: ChooseKernel, lower_inner: Callable[[Graph], RunProgram]) -> Kernel:
     if step.graphs:
-        return sub_graph_kernel(step)
+        return sub_graph_kernel(step, lower_inner)
     with set_context(source=step.source):
         return choose_kernel(step.command, step.input_specs, step.params)

@@ -76,7 +76,8 @@ class _Custom:
     def _positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         if kwargs:
             raise user_error(
-                ArgumentError, f"nnc.{self.transform}", f"{name_of(self.fun)} was called with keyword arguments {', '.join(kwargs)}.",
+                ArgumentError, f"nnc.{self.transform}",
+                f"{name_of(self.fun)} was called with keyword arguments {', '.join(kwargs)}.",
                 fix="pass all arguments of a function with a custom derivative by position.",
             )  # fmt: skip
         return args
@@ -255,7 +256,8 @@ class custom_vjp(_Custom):  # noqa: N801  (a decorator)
         if not isinstance(result, (tuple, list)) or len(result) != len(args):
             got = f"{len(result)} values" if isinstance(result, (tuple, list)) else f"a {type(result).__name__}"
             raise user_error(
-                ArgumentTypeError, where, f"it must return a tuple of {len(args)} cotangents, one for each argument, it returns {got}.",
+                ArgumentTypeError, where,
+                f"it must return a tuple of {len(args)} cotangents, one for each argument, it returns {got}.",
                 fix="return a tuple, with None for arguments that have no derivative.",
             )  # fmt: skip
         found: list[Any] = []

@@ -272,7 +272,8 @@ def _aux_last(fun: Fun, transform: str) -> Fun:
 def _split_aux(transform: str, out: Any) -> tuple[Any, Any]:
     if not isinstance(out, tuple) or len(out) != 2:
         raise user_error(
-            ArgumentTypeError, transform, f"with has_aux=True the function must return a pair (value, aux), not {type(out).__name__}.",
+            ArgumentTypeError, transform,
+            f"with has_aux=True the function must return a pair (value, aux), not {type(out).__name__}.",
             fix="return value, aux — or drop has_aux.",
         )  # fmt: skip
     return out
@@ -328,7 +329,8 @@ def _choose(
     for i in positions:
         if not -len(args) <= i < len(args):
             raise user_error(
-                ArgumentError, transform, f"argnums names argument {i}, but {name_of(fun)} was called with {len(args)} positional arguments.",
+                ArgumentError, transform,
+                f"argnums names argument {i}, but {name_of(fun)} was called with {len(args)} positional arguments.",
                 operands={"signature": _signature(fun)}, fix="pass the argument by position, or name it in argnames.",
             )  # fmt: skip
     for name in names:

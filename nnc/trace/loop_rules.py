@@ -547,7 +547,7 @@ class _WhileParts:
     @classmethod
     def of(cls, graph: Graph, carries: int, before: int, tapes: int) -> _WhileParts:
         exits = len(graph.outputs) - 1 - carries - tapes
-        head, tail, _ = split_round(graph, carries, before, exits)
+        head, tail = split_round(graph, carries, before, exits)
         return cls(head, tail, graph.input_specs, carries, exits, tapes)
 
     def round(self, with_exits: bool) -> _Round:
@@ -558,7 +558,7 @@ class _WhileParts:
             condition, *known = self.head.evaluate(values)
             at.append(nodes_so_far())
             first = [condition, *(known[: self.exits] if with_exits else [])]
-            return [*first, *self.tail.evaluate(known[self.exits :])]
+            return [*first, *self.tail.evaluate([*values, *known[self.exits :]])]
 
         first = 1 + (self.exits if with_exits else 0)
         return _Round(run, self.specs, 0, self.carries, first, lambda: at[-1])
@@ -640,7 +640,9 @@ def _while_push(
         values, directions = _interleave(step, values, counts, kinds)
         known, t_known = run_jvp(lambda *v: parts.head.evaluate(v), values, directions)
         box[:] = [nodes_so_far(), [t is not None for t in t_known[1 : 1 + parts.exits]]]
-        outputs, moved = run_jvp(lambda *v: parts.tail.evaluate(v), known[1 + parts.exits :], t_known[1 + parts.exits :])
+        first = 1 + parts.exits
+        handed = [*values, *known[first:]], [*directions, *t_known[first:]]
+        outputs, moved = run_jvp(lambda *v: parts.tail.evaluate(v), *handed)
         filled = _filled(outputs[:carries], moved[:carries], moving)
         exits = [*known[1 : 1 + parts.exits], *(t for t in t_known[1 : 1 + parts.exits] if t is not None)]
         return [known[0], *outputs[:carries], *filled, *exits, *outputs[carries:], *compress(moved[carries:], rows)]
@@ -677,11 +679,13 @@ def _while_batch(
         counts, rest = ([values[carries]], values[carries + 1 :]) if per_row else ([], values[carries:])
         carried = values[:carries]
         every = (per_row, *flags, *captured)
-        known, found = run_batched(lambda *v: parts.head.evaluate(v), size, [*(counts or [step]), *carried, *rest], every)
+        first = [*(counts or [step]), *carried, *rest]
+        known, found = run_batched(lambda *v: parts.head.evaluate(v), size, first, every)
         condition = reduce_or(known[0], axes=(0,)) if per_row else known[0]
         exits = [lead(size, y, f) for y, f in zip(known[1 : 1 + parts.exits], found[1:], strict=False)]
         at = nodes_so_far()
-        outputs, out_flags = run_batched(lambda *v: parts.tail.evaluate(v), size, known[1 + parts.exits :], found[1 + parts.exits :])
+        handed = [*first, *known[1 + parts.exits :]], [*every, *found[1 + parts.exits :]]
+        outputs, out_flags = run_batched(lambda *v: parts.tail.evaluate(v), size, *handed)
         following = [lead(size, y, f) if on else y for y, f, on in zip(outputs[:carries], out_flags, flags, strict=False)]
         if per_row:
             following = [choose_rows(known[0], new, old) for new, old in zip(following, carried, strict=True)]

@@ -591,14 +591,11 @@ def test_an_element_taken_off_a_list_is_an_input() -> None:
 # -- cost and reach ----------------------------------------------------------------------------------------------------
 
 
-def test_a_big_captured_container_is_compared_to_its_end_and_is_cheap() -> None:
+def test_a_big_captured_container_is_compared_to_its_end() -> None:
     table = list(range(100_000))
     f = nnc.compile(lambda x: x * table[-1])
-    f(ONE)
-    started = time.perf_counter()
-    for _ in range(5):
-        f(ONE)
-    assert (time.perf_counter() - started) / 5 < 0.1
+    f(ONE), f(ONE)
+    assert traces(f) == 1
     table[99_998] = -1
     f(ONE)
     assert traces(f) == 2

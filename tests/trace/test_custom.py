@@ -52,7 +52,7 @@ def test_the_value_is_the_functions_and_the_derivative_the_rules(make: Callable[
         assert close(nnc.linearize(run, x)[1](ONE), first)
         assert close(nnc.grad(nnc.grad(run))(x), second)
         assert close(nnc.jvp(nnc.grad(run), (x,), (ONE,))[1], second)
-        assert close(nnc.grad(lambda x: nnc.jvp(run, (x,), (ONE,))[1])(x), second)
+        assert close(nnc.grad(lambda x, run=run: nnc.jvp(run, (x,), (ONE,))[1])(x), second)
         assert close(nnc.hessian(run)(x), second)
         assert close(nnc.make_graph(nnc.grad(run))(x)(x), first)
         assert close(nnc.grad(nnc.grad(nnc.grad(run)))(x), -first)

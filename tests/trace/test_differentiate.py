@@ -375,7 +375,7 @@ def test_gradients_keep_the_dtype_of_their_argument(dtype: Any) -> None:
         assert found.dtype == dtype
 
 
-@pytest.mark.parametrize("dtype", (np.float16, ml_dtypes.bfloat16, np.float64), ids=lambda d: np.dtype(d).name)
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64], ids=lambda d: np.dtype(d).name)
 def test_python_numbers_take_the_dtype_of_the_array_they_meet_in_every_transform(dtype: Any) -> None:
     x = nnc.asarray(np.asarray(X, dtype))
 

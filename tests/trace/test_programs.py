@@ -1,4 +1,4 @@
-"""Random programs: derivatives against finite differences, forward against reverse mode, vmap against a loop, compile against eager."""
+"""Random programs: derivatives against finite differences and the other mode, vmap against a loop, compile against eager."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ UNARY: list[Callable[[Any], Any]] = [
     lambda x: nnp.cumsum(x, axis=0) / 2, lambda x: x / (1 + nnp.sum(x * x)), lambda x: nnp.roll(x, 1, axis=1),
     lambda x: nnp.broadcast_to(nnp.sum(x, axis=0), SHAPE) / 3, lambda x: (x @ x.T) @ x / 4, lambda x: x.at[0].set(nnp.cos(x[1])),
     lambda x: nnp.concatenate([x[1:], x[:1] * 2]), lambda x: x.at[:, 1].add(x[:, 0]), lambda x: x.reshape(3, 2).T * 1.5,
-    lambda x: nnp.stack([x[1], nnp.sin(x[0])]), lambda x: nnc.vmap(lambda row: row * row[0])(x), lambda x: nnc.checkpoint(nnp.sin)(x) * x,
+    lambda x: nnp.stack([x[1], nnp.sin(x[0])]), lambda x: nnc.vmap(lambda row: row * row[0])(x),
+    lambda x: nnc.checkpoint(nnp.sin)(x) * x,
     lambda x: nnp.where(nnp.asarray([[True, False, True]]), x, nnp.sin(x)), lambda x: nnc.stop_gradient(x) * 0 + x,
 ]  # fmt: skip
 BINARY: list[Callable[[Any, Any], Any]] = [
