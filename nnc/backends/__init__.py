@@ -1,0 +1,1 @@
+"""What runs commands: each backend binds kernels to commands and says which inputs it takes."""

@@ -1,5 +1,33 @@
 """The commands that come with nnc, one module a family. Importing the package registers them all."""
 
-from nnc.commands import contract, control, conv, elementwise, index, loop, pool, random, reduce, replay, shape, sort, special
+from nnc.commands import (
+    contract,
+    control,
+    conv,
+    elementwise,
+    index,
+    loop,
+    pool,
+    random,
+    reduce,
+    replay,
+    shape,
+    sort,
+    special,
+)
 
-__all__ = ["contract", "control", "conv", "elementwise", "index", "loop", "pool", "random", "reduce", "replay", "shape", "sort", "special"]
+__all__ = [
+    "contract",
+    "control",
+    "conv",
+    "elementwise",
+    "index",
+    "loop",
+    "pool",
+    "random",
+    "reduce",
+    "replay",
+    "shape",
+    "sort",
+    "special",
+]

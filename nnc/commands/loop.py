@@ -21,7 +21,7 @@ from nnc.commands.rules import Derivative, Linear, add_tangents, batch_elementwi
 from nnc.context import get_context, set_context
 from nnc.dtypes import TAPE
 from nnc.errors import ArgumentError, GraphError, OutOfBoundsError, ShapeError, user_error
-from nnc.graph import Graph, Symbol, TensorSpec, register
+from nnc.graph import Graph, TensorSpec, register
 
 NDArray = np.ndarray[Any, Any]
 Run = Callable[[Graph, Sequence[Any]], list[NDArray]]  # how a reference runs its sub-graphs
@@ -91,7 +91,9 @@ def _read(tape: NDArray, index: int, spec: TensorSpec) -> NDArray:
 
 def _add_tapes(x: NDArray, y: NDArray) -> NDArray:
     contents = [tape.flat[0] for tape in (x, y) if tape.size and isinstance(tape.flat[0], Tape)]
-    return _as_handle(contents[0] + contents[1], x.shape) if len(contents) == 2 else _as_handle((*contents, 0)[0], x.shape)
+    if len(contents) == 2:
+        return _as_handle(contents[0] + contents[1], x.shape)
+    return _as_handle(contents[0] if contents else 0, x.shape)
 
 
 def _as_handle(tape: Tape | int, handle: tuple[int, ...]) -> NDArray:
@@ -163,8 +165,9 @@ def _while_infer(
     if exits < 0 or not 0 <= before <= len(body.nodes):
         raise user_error(
             ArgumentError, "while",
-            f"a round with {len(outputs)} outputs and {len(body.nodes)} nodes cannot carry {carries} values, write {tapes} tapes and "
-            f"test after {before} nodes.", fix="let the round yield the condition, the carried values, the exits and the tapes' rows.",
+            f"a round with {len(outputs)} outputs and {len(body.nodes)} nodes cannot carry {carries} values, write {tapes} "
+            f"tapes and test after {before} nodes.",
+            fix="let the round yield the condition, the carried values, the exits and the tapes' rows.",
         )  # fmt: skip
     if outputs[0] != TensorSpec((), dtypes.bool_):
         raise user_error(
@@ -228,7 +231,9 @@ while_ = register("while", None, None, infer=_while_infer, reference=_while_refe
 # -- scan --------------------------------------------------------------------------------------------------------------
 
 
-def _split_scan(operands: Sequence[Any], xs: int, carries: int, length: int | None) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+def _split_scan(
+    operands: Sequence[Any], xs: int, carries: int, length: int | None
+) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
     """(sequences, carried values, captured values) of a scan's operands; the first is the length where that is dynamic."""
     rest = operands if length is not None else operands[1:]
     return rest[:xs], rest[xs : xs + carries], rest[xs + carries :]
@@ -266,8 +271,8 @@ def _scan_infer(
 
 
 def _scan_reference(
-    *arrays: NDArray, graphs: tuple[Graph, ...], run: Run = run_graph, xs: int, carries: int, length: int | None, reverse: bool = False,
-    handle: tuple[int, ...] = (), tangents_only: bool = False, checkpoint: str | int | None = None,
+    *arrays: NDArray, graphs: tuple[Graph, ...], run: Run = run_graph, xs: int, carries: int, length: int | None,
+    reverse: bool = False, handle: tuple[int, ...] = (), tangents_only: bool = False, checkpoint: str | int | None = None,
 ) -> list[NDArray]:  # fmt: skip
     body = graphs[0]
     sequences, start, captured = _split_scan(arrays, xs, carries, length)
@@ -295,7 +300,8 @@ scan = register("scan", None, None, infer=_scan_infer, reference=_scan_reference
 def _case_infer(index: TensorSpec, *specs: TensorSpec, graphs: tuple[Graph, ...]) -> tuple[TensorSpec, ...]:
     if index != ROUND:
         raise user_error(
-            ShapeError, "case_of", "the index must be a single int64.", operands={"index": index}, fix="convert it with .astype('int64').",
+            ShapeError, "case_of", "the index must be a single int64.", operands={"index": index},
+            fix="convert it with .astype('int64').",
         )  # fmt: skip
     if not graphs:
         raise user_error(ArgumentError, "case_of", "there is no branch.", fix="give at least one branch.")

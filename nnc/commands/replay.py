@@ -103,8 +103,8 @@ def _infer(
 
 
 def _reference(
-    *arrays: NDArray, graphs: tuple[Graph, ...], run: Run = run_graph, xs: int, rows: int, carries: int, pulled: int, sums: int, length: int | None,
-    checkpoint: str | int, reverse: bool = False,
+    *arrays: NDArray, graphs: tuple[Graph, ...], run: Run = run_graph, xs: int, rows: int, carries: int,
+    pulled: int, sums: int, length: int | None, checkpoint: str | int, reverse: bool = False,
 ) -> list[NDArray]:  # fmt: skip
     advance, pull = graphs
     count, rest = (int(arrays[0]), arrays[1:]) if length is None else (length, arrays)

@@ -13,7 +13,7 @@ from nnc import dtypes
 from nnc.context import set_context
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph.dispatch import bind
-from nnc.graph.registry import Command
+from nnc.graph.registry import Command, command
 from nnc.graph.spec import TensorSpec, spec_of
 from nnc.source import SourceLine
 
@@ -147,7 +147,7 @@ class Graph:
                     ShapeError, self.name, f"input {i} has another shape or dtype than the graph was made for.",
                     operands={"expected": symbol.spec, "given": spec}, fix="convert the argument, or make the graph anew.",
                 )  # fmt: skip
-        outputs = self.evaluate(args)
+        outputs = [x if hasattr(x, "spec") else command("copy")(x) for x in self.evaluate(args)]  # NumPy values become arrays
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def __str__(self) -> str:

@@ -42,6 +42,7 @@ class BatchTrace:
     def process(
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
     ) -> Sequence[Any]:
+        """Runs a command for all rows by its batching rule."""
         pairs = [self.split(arg) for arg in args]
         operands, batched = tuple(v for v, _ in pairs), tuple(b for _, b in pairs)
         with set_context(source=get_context().source or user_source()):

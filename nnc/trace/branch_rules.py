@@ -147,8 +147,9 @@ def _with_slots(staged: Staged, count: int, kept: Sequence[Symbol], slots: Seque
 
 
 def _linear_branch(
-    staged: Staged, linear: Linearized, kept: Sequence[Symbol], slots: Sequence[TensorSpec], active: Flags, moving: Flags, count: int
-) -> Staged:
+    staged: Staged, linear: Linearized, kept: Sequence[Symbol], slots: Sequence[TensorSpec], active: Flags, moving: Flags,
+    count: int,
+) -> Staged:  # fmt: skip
     """(tangents, operands, slots) -> tangents of the results that move in some branch."""
     places = {symbol: i for i, symbol in _assign(kept, slots).items()}
     explicit = staged.graph.inputs[: staged.num_explicit]

@@ -10,17 +10,18 @@ import numpy as np
 from nnc import dtypes, tree
 from nnc.array import as_value
 from nnc.commands.elementwise import convert, maximum, minimum, select
-from nnc.commands.loop import ROUND, case_of as case_command, scan as scan_command, while_
-from nnc.commands.replay import check_strategy
+from nnc.commands.loop import ROUND, while_
+from nnc.commands.loop import case_of as case_command
+from nnc.commands.loop import scan as scan_command
 from nnc.commands.promote import as_operand, astype, is_weak
+from nnc.commands.replay import check_strategy
 from nnc.commands.rules import Value, check_axis
 from nnc.commands.shape import concatenate, flip, reshape, slice_, slice_axis, transpose
 from nnc.context import activity
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, TreeError, user_error
 from nnc.graph import Graph, TensorSpec, bind, spec_of
-from nnc.trace.flat import FlatTree, check_callable, name_of
 from nnc.trace.branch_rules import share_captures
-from nnc.trace import replay_rules as _replay_rules
+from nnc.trace.flat import FlatTree, check_callable, name_of
 from nnc.trace.loop_rules import nodes_so_far
 from nnc.trace.specs import argument_spec
 from nnc.trace.staging import Staged, stage
@@ -70,9 +71,9 @@ class Carry:
         for i, (path, leaf) in enumerate(zip(self.tree.paths(), given.dynamic, strict=True)):
             value = as_operand(leaf, self.where, f"the carry that {source} returns")
             want, have = argument_spec(self.leaves[i]), argument_spec(value)
-            if dtypes.is_scalar(value) or (is_weak(value) and want.dtype != have.dtype and not is_weak(self.leaves[i])):
-                if dtypes.promote_weak(want.dtype, _witness(have.dtype)) == want.dtype:
-                    value, have = astype(value, want.dtype, self.where), have.update(dtype=want.dtype)
+            weak = dtypes.is_scalar(value) or (is_weak(value) and want.dtype != have.dtype and not is_weak(self.leaves[i]))
+            if weak and dtypes.promote_weak(want.dtype, _witness(have.dtype)) == want.dtype:
+                value, have = astype(value, want.dtype, self.where), have.update(dtype=want.dtype)
             if have.shape == want.shape and have.dtype != want.dtype and is_weak(self.leaves[i]):
                 self.leaves[i], changed = astype(self.leaves[i], have.dtype, self.where), True
             elif (have.shape, have.dtype) != (want.shape, want.dtype):
@@ -80,7 +81,8 @@ class Carry:
             result.append(value)
         if lines:
             raise user_error(
-                ShapeError, self.where, f"{source} returns a carry of other shapes or dtypes than the initial one:\n" + "\n".join(lines),
+                ShapeError, self.where,
+                f"{source} returns a carry of other shapes or dtypes than the initial one:\n" + "\n".join(lines),
                 fix=f"convert the initial values, or what {source} returns, with .astype(...) or nnp.broadcast_to.",
             )  # fmt: skip
         return result, changed
@@ -140,8 +142,9 @@ def _condition(where: str, value: Any) -> Value:
     leaves = FlatTree(value)
     if len(leaves.leaves) != 1 or not leaves.where or not tree.structure(value).is_leaf():
         raise user_error(
-            TreeError, where, f"the condition must be one bool, it is {value!r}.", fix="return a single comparison, or combine with &."
-        )
+            TreeError, where, f"the condition must be one bool, it is {value!r}.",
+            fix="return a single comparison, or combine with &.",
+        )  # fmt: skip
     x = as_value(value)
     if x.spec.shape != () or not dtypes.is_bool(x.spec.dtype):
         raise user_error(
@@ -168,7 +171,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Fun, init_val: Any) -> Any:
         spec = argument_spec(as_operand(bound, "nnc.fori_loop", name))
         if spec.shape != () or not dtypes.is_integer(spec.dtype):
             raise user_error(
-                ArgumentTypeError, "nnc.fori_loop", f"{name} must be an integer.", operands={name: spec}, fix="give an int, or convert with .astype(int)."
+                ArgumentTypeError, "nnc.fori_loop", f"{name} must be an integer.", operands={name: spec},
+                fix="give an int, or convert with .astype(int).",
             )  # fmt: skip
     if isinstance(lower, (int, np.integer)) and isinstance(upper, (int, np.integer)):
         start = int(lower)
@@ -359,7 +363,8 @@ def _prefixes(combine: Callable[[list[Value], list[Value]], list[Value]], xs: li
     inner = _prefixes(combine, combine([slice_axis(x, 0, 0, n // 2) for x in evens], odds))
     heads = [slice_axis(x, 0, 0, 1) for x in evens]
     before = [slice_axis(x, 0, 0, (n - 1) // 2) for x in inner]
-    later = combine(before, [slice_axis(x, 0, 1, (n + 1) // 2) for x in evens]) if n > 2 else [slice_axis(x, 0, 0, 0) for x in evens]
+    rest = [slice_axis(x, 0, 1, (n + 1) // 2) for x in evens]
+    later = combine(before, rest) if n > 2 else rest
     firsts = [concatenate(a, b, axis=0) for a, b in zip(heads, later, strict=True)]
     return [_interleave(a, b, n) for a, b in zip(firsts, inner, strict=True)]
 
@@ -509,8 +514,7 @@ def _common_dtypes(traced: Sequence[tuple[Staged, FlatTree, list[bool]]]) -> lis
 def _strong(column: Sequence[TensorSpec], weak: Sequence[bool]) -> Any:
     strong = [spec.dtype for spec, w in zip(column, weak, strict=True) if not w]
     if strong:
-        result = strong[0]
-        return result
+        return strong[0]
     result = column[0].dtype
     for spec in column[1:]:
         result = dtypes.promote_types(result, spec.dtype)

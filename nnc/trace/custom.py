@@ -292,6 +292,7 @@ class VjpRule:
     backward: Callable[[FlatTree, Sequence[TensorSpec], Sequence[Any]], list[Any]]
 
     def __call__(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Outputs, and tangents that can only be transposed."""
         outputs, residuals = self.forward(primals)
         specs = [x.spec for x in outputs]
 

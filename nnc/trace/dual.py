@@ -37,6 +37,7 @@ class DualTracer(Tracer):
         self.primal, self.tangent = primal, tangent
 
     def concrete(self, what: str) -> NDArray:
+        """The primal's value, where it has one."""
         if not self.owner.alive:
             return super().concrete(what)
         value: NDArray = self.primal.concrete(what)
@@ -61,6 +62,7 @@ class DualTrace:
     def process(
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
     ) -> Sequence[Any]:
+        """Runs a command on primals and pushes the tangents through its rule."""
         pairs = [self.split(arg) for arg in args]
         primals, tangents = tuple(p for p, _ in pairs), tuple(t for _, t in pairs)
         with set_context(source=get_context().source or user_source()):

@@ -24,6 +24,7 @@ class EagerInterpreter:
     def process(
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Any, ...]
     ) -> Sequence[Any]:
+        """Runs a command at once."""
         values = [as_value(arg) for arg in args]
         arrays = [value.data for value in values]
         specs = tuple(value.spec for value in values)

@@ -16,9 +16,9 @@ from typing import Any
 
 from nnc import dtypes
 from nnc.commands.elementwise import add, convert, full_like, less, select
-from nnc.commands.replay import pull_rounds
 from nnc.commands.loop import ROUND, TAPE, scan, split_round, while_
 from nnc.commands.reduce import reduce_max, reduce_or
+from nnc.commands.replay import pull_rounds
 from nnc.commands.rules import (
     Cotangents,
     Derivative,
@@ -28,7 +28,6 @@ from nnc.commands.rules import (
     add_tangents,
     batch,
     derivative,
-    is_differentiable,
     lead,
     zeros,
 )
@@ -37,8 +36,8 @@ from nnc.context import get_context
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Graph, Symbol, TensorSpec, bind, spec_of
 from nnc.trace.backward import apply_pull_only, push_graph, transpose_graph
-from nnc.trace.branch_rules import share_captures
 from nnc.trace.batching import run_batched
+from nnc.trace.branch_rules import share_captures
 from nnc.trace.dual import run_jvp, run_linearize
 from nnc.trace.staging import Staged, stage
 
@@ -179,7 +178,7 @@ def _arrange(
         t_xs, t_carries = [next(rest) for _ in range(sum(xs))], [next(rest) for _ in range(sum(carries))]
         known.update(zip(fixed, takes.evaluate([step, *(next(rest) for _ in shared)]), strict=True))
         found = dict(zip(moved, push_graph(linear, [*t_xs, *t_carries, *rest, *(known[s] for s in residuals)]), strict=True))
-        carried = [found.get(i, None) for i in range(part.carries)]
+        carried = [found.get(i) for i in range(part.carries)]
         filled = [zeros(s) if t is None else t for s, t in zip(specs, compress(carried, carries), strict=True)]
         return [*filled, *(found[part.carries + i] for i, on in enumerate(rows) if on)]
 

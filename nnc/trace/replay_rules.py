@@ -18,9 +18,9 @@ from nnc.commands.replay import pull_rounds
 from nnc.commands.rules import Cotangents, Derivative, Linear, Tangents, Value, batch, derivative, lead
 from nnc.commands.shape import broadcast_to
 from nnc.graph import Graph, TensorSpec, bind
+from nnc.trace.backward import push_graph, transpose_graph
 from nnc.trace.batching import run_batched
 from nnc.trace.dual import run_jvp, run_linearize
-from nnc.trace.backward import push_graph, transpose_graph
 from nnc.trace.loop_rules import choose_rows, rows_first
 from nnc.trace.staging import stage
 

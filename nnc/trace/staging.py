@@ -68,6 +68,7 @@ class StagingTrace:
     def process(
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
     ) -> Sequence[Any]:
+        """Records a command as a node."""
         source = get_context().source or user_source()
         symbols = [self.symbol_of(arg) for arg in args]
         outputs = self.builder.add(command, *symbols, graphs=graphs, source=source, **params)

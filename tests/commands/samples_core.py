@@ -61,6 +61,8 @@ def _commands(module: object) -> list[Command]:
     return list(found.values())
 
 
+_PARTS = {"shape": (5, 4), "dtype": np.dtype("float64"), "starts": ((0, 0), (4, 0))}
+
 _SHAPE = [
     Sample("broadcast_to", (_X,), {"shape": (2, 3, 4)}),
     Sample("broadcast_to", (_X[:, :1],), {"shape": (3, 4)}),
@@ -75,7 +77,7 @@ _SHAPE = [
     Sample("flip", (_X,), {"axes": (0, 1)}),
     Sample("concatenate", (_X, _Y[:1]), {"axis": 0}),
     Sample("concatenate", (_X, _Y[:, :2], _X[:, :0]), {"axis": 1}),
-    Sample("assemble", (_X[:2, :2], _Y[:1]), {"shape": (5, 4), "dtype": np.dtype("float64"), "starts": ((0, 0), (4, 0))}, dtypes=("float64",)),
+    Sample("assemble", (_X[:2, :2], _Y[:1]), _PARTS, dtypes=("float64",)),
     Sample("pad", (_X, np.float64(0.5)), {"low": (1, 0), "high": (0, 2), "interior": (0, 1)}),
     Sample("pad", (_X[:0], np.float64(0.5)), {"low": (1, 0), "high": (1, 0), "interior": (2, 0)}),
 ]  # fmt: skip
@@ -83,7 +85,11 @@ _SHAPE = [
 _DISTINCT = _RNG.permutation(24).reshape(2, 3, 4) / 7.0 - 1.5
 
 _REDUCE = [
-    *(Sample(name, (_DISTINCT,), {"axes": axes}) for name in ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod") for axes in ((1,), (0, 2), ())),
+    *(
+        Sample(name, (_DISTINCT,), {"axes": axes})
+        for name in ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod")
+        for axes in ((1,), (0, 2), ())
+    ),
     Sample("reduce_sum", (_X[:0],), {"axes": (0,)}),
     Sample("reduce_prod", (np.array([[0.0, 2.0, 3.0], [0.0, 0.0, 4.0]]),), {"axes": (1,)}),
     *(Sample(name, (_BOOLS,), {"axes": (1,)}) for name in ("reduce_and", "reduce_or")),
