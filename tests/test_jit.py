@@ -621,7 +621,7 @@ def test_lower_and_compile_from_shapes_alone() -> None:
     lowered = f.lower({"w": struct((2, 3), "float32")}, struct((4, 2), "float32"))
     assert "float32[4,2]" in lowered.as_text()
     executable = lowered.compile()
-    assert executable.memory_plan.peak_bytes >= 0
+    assert executable.memory_plan.peak == 4 * 3 * 4
     assert executable.cost.flops > 0
     assert "dot" in executable.as_text()
     assert executable({"w": nnp.ones((2, 3))}, nnp.ones((4, 2))).tolist() == [[2] * 3] * 4

@@ -198,18 +198,26 @@ cumsum: Command = _cumulative(
 )
 
 
-def _cumprod_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axis: int) -> Tangents:
-    """Doubling (Blelloch's scan on pairs (p, s), s = ds of the product), so that zeros need no division: log2(n) steps."""
-    p, s = primals[0], tangents[0]
+def _by_doubling(p: Value, s: Value, axis: int, combine: Callable[..., tuple[Value, Value]]) -> Value:
+    """The tangents of a cumulative command: pairs (value, tangent) combined with those 1, 2, 4 … places before (Blelloch, 1990).
+
+    `combine(p, s, q, t)` is the pair of a run (p, s) followed by a run (q, t). log2(n) steps, and no division.
+    """
     n, step = p.spec.shape[axis], 1
     while step < n:
-        head_p, head_s = slice_axis(p, axis, 0, step), slice_axis(s, axis, 0, step)
-        left_p, left_s = slice_axis(p, axis, 0, n - step), slice_axis(s, axis, 0, n - step)
-        right_p, right_s = slice_axis(p, axis, step, n), slice_axis(s, axis, step, n)
-        p = concatenate(head_p, mul(left_p, right_p), axis=axis)
-        s = concatenate(head_s, mul(left_s, right_p) + mul(left_p, right_s), axis=axis)
+        before = slice_axis(p, axis, 0, n - step), slice_axis(s, axis, 0, n - step)
+        after = slice_axis(p, axis, step, n), slice_axis(s, axis, step, n)
+        heads = slice_axis(p, axis, 0, step), slice_axis(s, axis, 0, step)
+        p, s = (concatenate(head, rest, axis=axis) for head, rest in zip(heads, combine(*before, *after), strict=True))
         step *= 2
-    return (s,)
+    return s
+
+
+def _cumprod_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axis: int) -> Tangents:
+    def combine(p: Value, s: Value, q: Value, t: Value) -> tuple[Value, Value]:
+        return mul(p, q), mul(s, q) + mul(p, t)
+
+    return (_by_doubling(primals[0], tangents[0], axis, combine),)
 
 
 cumprod: Command = _cumulative(
@@ -218,19 +226,13 @@ cumprod: Command = _cumulative(
 
 
 def _running_extremum(pick: Command, beats: Command) -> Derivative:
-    """The tangent of the element that holds the record (the first of equal ones), by doubling."""
+    """The tangent of the element that holds the record, the first of equal ones."""
+
+    def combine(p: Value, s: Value, q: Value, t: Value) -> tuple[Value, Value]:
+        return pick(p, q), select(beats(q, p), t, s)
 
     def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axis: int) -> Tangents:
-        p, s = primals[0], tangents[0]
-        n, step = p.spec.shape[axis], 1
-        while step < n:
-            head_p, head_s = slice_axis(p, axis, 0, step), slice_axis(s, axis, 0, step)
-            left_p, left_s = slice_axis(p, axis, 0, n - step), slice_axis(s, axis, 0, n - step)
-            right_p, right_s = slice_axis(p, axis, step, n), slice_axis(s, axis, step, n)
-            p = concatenate(head_p, pick(left_p, right_p), axis=axis)
-            s = concatenate(head_s, select(beats(right_p, left_p), right_s, left_s), axis=axis)
-            step *= 2
-        return (s,)
+        return (_by_doubling(primals[0], tangents[0], axis, combine),)
 
     return Derivative(jvp)
 
