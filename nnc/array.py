@@ -176,6 +176,9 @@ class ArrayMethods:
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
 
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
     def __getitem__(self, index: Any) -> Any:
         return getitem(self, index)
 
@@ -207,6 +210,12 @@ class ArrayMethods:
             fix="write x = x.at[index].set(value) (or .add, .multiply, .min, .max).",
         )  # fmt: skip
 
+    def __delitem__(self, index: Any) -> None:
+        raise user_error(
+            ArgumentTypeError, "del x[...]", "nnc arrays are immutable.", operands={"x": self.spec},
+            fix="select what stays, with x[mask] or nnp.delete.",
+        )  # fmt: skip
+
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         return _NAMESPACE["numpy"]
 
@@ -225,7 +234,8 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
     "not_equal": _binary(ew.not_equal)[0], "less": _binary(ew.less)[0], "less_equal": _binary(ew.less_equal)[0],
     "greater": _binary(ew.greater)[0], "greater_equal": _binary(ew.greater_equal)[0],
     "bitwise_and": _binary(ew.bitwise_and)[0], "bitwise_or": _binary(ew.bitwise_or)[0],
-    "bitwise_xor": _binary(ew.bitwise_xor)[0],
+    "bitwise_xor": _binary(ew.bitwise_xor)[0], "left_shift": _binary(ew.shift_left)[0],
+    "right_shift": _binary(ew.shift_right)[0],
 }  # fmt: skip
 _NAMESPACE: dict[str, Any] = {}
 

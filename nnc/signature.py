@@ -227,7 +227,8 @@ def leaf_keys(arguments: FlatTree, where: str) -> tuple[Any, ...]:
     if not all([type(leaf) is Array for leaf in arguments.dynamic]):
         arguments.dynamic = [as_operand(leaf, where, "an argument") for leaf in arguments.dynamic]
     specs = [
-        (leaf.spec, leaf.weak) if type(leaf) is Array else (argument_spec(leaf), is_weak(leaf)) for leaf in arguments.dynamic
+        (leaf.spec, leaf.weak) if type(leaf) is Array else (argument_spec(leaf), is_weak(leaf))
+        for leaf in arguments.dynamic
     ]
     if len(specs) == len(arguments.leaves):
         return tuple(specs)

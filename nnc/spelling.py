@@ -54,6 +54,8 @@ SPELLINGS: dict[str, tuple[tuple[str, ...], str]] = {
     "training": (("deterministic", "inference"), "{}=not training"),
 }
 
+_NUMPY_DEFAULTS = {"out": None, "dtype": None, "order": "C"}  # passed on by np.sum(x), which calls x.sum(...)
+
 
 def spelled(function: F) -> F:
     """Makes unknown keyword arguments of `function` raise with the spelling that it takes.
@@ -77,6 +79,8 @@ def spelled(function: F) -> F:
 
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
+        if kwargs and not kwargs.keys() <= known:
+            kwargs = {key: x for key, x in kwargs.items() if key in known or x is not _NUMPY_DEFAULTS.get(key, ...)}
         if kwargs and not kwargs.keys() <= known:
             raise unknown_argument(where, next(key for key in kwargs if key not in known), names)
         return function(*args, **kwargs)

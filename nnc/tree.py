@@ -117,9 +117,11 @@ def broadcast_prefix(
 
     Raises:   TreeError: `prefix` is no prefix of `tree`.
     """
-    flatten(tree)
+    flatten(tree)  # registers the dataclasses in it
+    values, treedef = flatten(prefix, is_leaf)
     try:
-        return list(optree.broadcast_prefix(prefix, tree, is_leaf=is_leaf, namespace=NAMESPACE))
+        parts = treedef.flatten_up_to(tree)
+        return [value for value, part in zip(values, parts, strict=True) for _ in range(structure(part).num_leaves)]
     except ValueError as error:
         raise user_error(
             TreeError, where, f"the prefix {prefix!r} does not fit the tree: {error}",
@@ -167,7 +169,9 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
 
     def flatten_fields(x: Any) -> tuple[list[Any], tuple[Any, ...], list[str]]:
         values = [(name, getattr(x, name)) for name in names if hasattr(x, name)]
-        mapped = getattr(x, _CHILDREN, ())  # the roles of a mapped tree stay, whatever its leaves are now (a mask of bools)
+        mapped = getattr(
+            x, _CHILDREN, ()
+        )  # the roles of a mapped tree stay, whatever its leaves are now (a mask of bools)
         children = [(name, value) for name, value in values if name in mapped or not is_setting(name, value)]
         settings = tuple((name, value) for name, value in values if name not in mapped and is_setting(name, value))
         order = tuple(name for name, _ in children)

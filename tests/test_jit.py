@@ -297,7 +297,9 @@ def test_any_number_of_arguments_and_keywords_are_named_in_the_explanation() -> 
 def test_max_traces_raises_with_the_difference_and_leaves_the_programs_usable() -> None:
     f = nnc.compile(lambda params: params["w"] * 2, max_traces=1)
     f({"w": nnp.ones(2)})
-    with pytest.raises(TraceError, match=r'max_traces=1: argument params\["w"\] changed from float32\[2\] to float32\[3\]'):
+    with pytest.raises(
+        TraceError, match=r'max_traces=1: argument params\["w"\] changed from float32\[2\] to float32\[3\]'
+    ):
         f({"w": nnp.ones(3)})
     assert f({"w": nnp.ones(2)}).shape == (2,)
     f.cache_clear()

@@ -200,7 +200,7 @@ def split_round(body: Graph, carries: int, before: int, exits: int) -> tuple[Gra
 
 
 def _while_reference(
-    *arrays: NDArray, graphs: tuple[Graph, ...], run: Run = run_graph, carries: int, before: int, tapes: int = 0,
+    *arrays: NDArray, graphs: tuple[Graph, ...], run: Run, carries: int, before: int, tapes: int = 0,
     max_steps: int | None = None, handle: tuple[int, ...] = (), checkpoint: str | int | None = None,
 ) -> list[NDArray]:  # fmt: skip
     body = graphs[0]
@@ -271,7 +271,7 @@ def _scan_infer(
 
 
 def _scan_reference(
-    *arrays: NDArray, graphs: tuple[Graph, ...], run: Run = run_graph, xs: int, carries: int, length: int | None,
+    *arrays: NDArray, graphs: tuple[Graph, ...], run: Run, xs: int, carries: int, length: int | None,
     reverse: bool = False, handle: tuple[int, ...] = (), tangents_only: bool = False, checkpoint: str | int | None = None,
 ) -> list[NDArray]:  # fmt: skip
     body = graphs[0]
@@ -319,7 +319,7 @@ def _case_infer(index: TensorSpec, *specs: TensorSpec, graphs: tuple[Graph, ...]
     return graphs[0].output_specs
 
 
-def _case_reference(index: NDArray, *arrays: NDArray, graphs: tuple[Graph, ...], run: Run = run_graph) -> list[NDArray]:
+def _case_reference(index: NDArray, *arrays: NDArray, graphs: tuple[Graph, ...], run: Run) -> list[NDArray]:
     chosen = int(index)
     if not 0 <= chosen < len(graphs):
         raise user_error(

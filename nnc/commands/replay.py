@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc.commands.loop import ROUND, Run, check_inputs, run_graph
+from nnc.commands.loop import ROUND, Run, check_inputs
 from nnc.context import get_context
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import Graph, TensorSpec, register
@@ -103,7 +103,7 @@ def _infer(
 
 
 def _reference(
-    *arrays: NDArray, graphs: tuple[Graph, ...], run: Run = run_graph, xs: int, rows: int, carries: int,
+    *arrays: NDArray, graphs: tuple[Graph, ...], run: Run, xs: int, rows: int, carries: int,
     pulled: int, sums: int, length: int | None, checkpoint: str | int, reverse: bool = False,
 ) -> list[NDArray]:  # fmt: skip
     advance, pull = graphs

@@ -217,7 +217,9 @@ infer: Attribute[Callable[..., Any]] = Attribute(
     "infer", "(*specs, [graphs,] **params) -> spec or tuple of specs; raises a user error for operands it does not take"
 )
 reference: Attribute[Callable[..., Any]] = Attribute(
-    "reference", "(*numpy arrays, **params) -> array or tuple: what the command means"
+    "reference",
+    "(*numpy arrays, **params) -> array or tuple: what the command means; a command with sub-graphs also gets `graphs` and "
+    "`run(graph, arrays) -> list of arrays`",
 )
 kernel = _KernelColumn("kernel", "the backends that run the command, best first")
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nnc.array import Array, as_value
+from nnc.commands.loop import run_graph
 from nnc.errors import InternalError
 from nnc.graph import Command, TensorSpec, find_kernel, infer_specs, reference, set_eager, spec_of
 
@@ -30,7 +31,7 @@ class EagerInterpreter:
         specs = tuple(value.spec for value in values)
         if graphs:
             outputs = infer_specs(command, specs, params, graphs)
-            results = reference[command](*arrays, graphs=graphs, **params)
+            results = reference[command](*arrays, graphs=graphs, run=run_graph, **params)
             return [Array(np.asarray(x)) for x in checked(command, results, outputs)]
         outputs = _infer_cached(command, specs, tuple(params.items()))
         return [Array(x) for x in run_kernel(command, arrays, specs, outputs, params)]
