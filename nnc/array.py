@@ -202,7 +202,8 @@ class ArrayMethods:
         return bool((self == value).any()) if _is_operand(value) else False
 
     def __round__(self, ndigits: int | None = None) -> Any:
-        return self.round(ndigits or 0)
+        x: Any = self  # the method `round` is added by nnc.numpy
+        return x.round(ndigits or 0)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise user_error(

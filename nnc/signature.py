@@ -104,7 +104,7 @@ class Call:
         for i, (leaf, path) in enumerate(zip(self.arguments.leaves, self.key.paths(self.signature.fun), strict=True)):
             if i not in dynamic:
                 yield leaf, path
-        yield from ((x, name) for name, x in tree.settings(self._dynamic()) if callable(x) or hasattr(x, "__dict__"))
+        yield from ((x, name) for x, name in tree.settings(self._dynamic()) if callable(x) or hasattr(x, "__dict__"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ def _resolve(
 
 def leaf_keys(arguments: FlatTree, where: str) -> tuple[Any, ...]:
     """What of each leaf selects a program; the dynamic leaves become operands."""
-    if not all([type(leaf) is Array for leaf in arguments.dynamic]):
+    if not all(type(leaf) is Array for leaf in arguments.dynamic):
         arguments.dynamic = [as_operand(leaf, where, "an argument") for leaf in arguments.dynamic]
     specs = [
         (leaf.spec, leaf.weak) if type(leaf) is Array else (argument_spec(leaf), is_weak(leaf))

@@ -186,7 +186,7 @@ def test_length_iteration_and_membership() -> None:
     x = nnp.asarray([[1, 2], [3, 4]])
     assert len(x) == 2
     assert [row.tolist() for row in x] == [[1, 2], [3, 4]]
-    a, b = x
+    _, b = x
     assert b.tolist() == [3, 4]
     assert [row.tolist() for row in reversed(x)] == [[3, 4], [1, 2]]
     assert sum(X) == 6
@@ -201,7 +201,7 @@ def test_comparison_with_what_is_no_number_follows_python() -> None:
     assert (X == None) is False  # noqa: E711
     assert (X != None) is True  # noqa: E711
     assert (X == "text") is False
-    assert (None == X) is False  # noqa: E711
+    assert (None == X) is False  # noqa: E711, SIM300
     assert (X == {}) is False
     for op in (operator.lt, operator.add, operator.pow, operator.and_):
         for other in (None, "text", {}, object()):

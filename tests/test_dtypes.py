@@ -12,8 +12,7 @@ import pytest
 import nnc.numpy as nnp
 from nnc import dtypes
 
-NAMES = "bool i1 i2 i4 i8 u1 u2 u4 u8 f2 bf f4 f8 c8 c16".split()
-# a row for each dtype, in the order of NAMES; -- is refused
+# a row and a column for each dtype, in one order; -- is refused
 TABLE = """
 bool bool i1  i2  i4  i8  u1  u2  u4  u8  f2  bf  f4  f8  c8  c16
 i1   i1   i1  i2  i4  i8  i2  i4  i8  --  f2  bf  f4  f8  c8  c16
@@ -31,6 +30,7 @@ f8   f8   f8  f8  f8  f8  f8  f8  f8  f8  f8  f8  f8  f8  c16 c16
 c8   c8   c8  c8  c8  c8  c8  c8  c8  c8  c8  c8  c8  c16 c8  c16
 c16  c16  c16 c16 c16 c16 c16 c16 c16 c16 c16 c16 c16 c16 c16 c16
 """
+NAMES = [row.split()[0] for row in TABLE.strip().splitlines()]
 ROWS = {row.split()[0]: dict(zip(NAMES, row.split()[1:], strict=True)) for row in TABLE.strip().splitlines()}
 PAIRS = [(a, b, ROWS[a][b]) for a, b in itertools.product(NAMES, NAMES)]
 

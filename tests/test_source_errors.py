@@ -24,15 +24,15 @@ def here() -> int:
 
 
 def test_a_user_error_has_the_house_form() -> None:
+    operands = {"left": "f32[2]", "right": "f32[3]"}
     with activity("tracing loss for grad"), activity("tracing step for compile"):
-        error = user_error(
-            ShapeError, "matmul", "sizes differ.", operands={"left": "f32[2]", "right": "f32[3]"}, fix="transpose."
-        )
+        error = user_error(ShapeError, "matmul", "sizes differ.", operands=operands, fix="transpose.")
+    line = here() - 1
     assert str(error).splitlines() == [
         "matmul: sizes differ.",
         "  left f32[2]   right f32[3]",
-        f"  at {source.short_path(__file__)}:{here() - 4} in test_a_user_error_has_the_house_form:   "
-        + Path(__file__).read_text().splitlines()[here() - 6].strip(),
+        f"  at {source.short_path(__file__)}:{line} in test_a_user_error_has_the_house_form:   "
+        + Path(__file__).read_text().splitlines()[line - 1].strip(),
         "  while tracing step for compile",
         "  while tracing loss for grad",
         "Fix: transpose.",

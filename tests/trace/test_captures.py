@@ -259,7 +259,7 @@ def test_the_global_of_a_helper_retraces() -> None:
 def test_the_global_of_a_nested_function_retraces() -> None:
     def fun(x: Any) -> Any:
         def inner(y: Any) -> Any:
-            return [y * scale for _ in range(1)][0]
+            return sum([y * scale for _ in range(1)])
 
         return inner(x)
 
@@ -343,6 +343,16 @@ def test_a_schedule_within_a_captured_optimizer_retraces() -> None:
 
 def test_functions_given_as_arguments_are_looked_through() -> None:
     check_notices(lambda f, x: f(x), set_global(scale=3.0), lambda x: x * scale, ONE)
+
+
+def test_functions_in_settings_of_dataclass_arguments_are_looked_through() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Layer:
+        w: Any
+        act: Callable[[Any], Any]
+
+    check_notices(lambda model: model["layers"][0].act(model["layers"][0].w), set_global(scale=3.0),
+                  {"layers": [Layer(ONE, lambda x: x * scale)]})  # fmt: skip
 
 
 def test_objects_given_as_arguments_are_looked_through() -> None:
