@@ -46,6 +46,10 @@ class OutOfBoundsError(NncError, IndexError):
     """An index lies outside the axis that it indexes."""
 
 
+class IndexingError(NncError, IndexError):
+    """An index has a type, a shape or a number of parts that indexing does not take."""
+
+
 class GraphError(NncError, ValueError):
     """A graph breaks one of its invariants."""
 
@@ -64,6 +68,14 @@ class BackendError(NncError, RuntimeError):
 
 class MemoryBudgetError(NncError, MemoryError):
     """The memory plan does not fit into `memory_budget`."""
+
+
+class FileFormatError(NncError, ValueError):
+    """A file is damaged, or not of the expected kind."""
+
+
+class MissingFileError(NncError, FileNotFoundError):
+    """There is no such file."""
 
 
 class InternalError(Exception):

@@ -19,21 +19,11 @@ from nnc.commands.elementwise import add, full_like, less, select
 from nnc.commands.promote import as_operand, astype, broadcast_to_shape
 from nnc.commands.rules import Value
 from nnc.context import get_context
-from nnc.errors import (
-    ArgumentError,
-    NncError,
-    OutOfBoundsError,
-    TraceError,
-    user_error,
-)
+from nnc.errors import ArgumentError, IndexingError, OutOfBoundsError, TraceError, user_error
 from nnc.graph import TensorSpec, spec_of
 
 Shape = tuple[int, ...]
 NDArray = np.ndarray[Any, Any]
-
-
-class IndexingError(NncError, IndexError):
-    """An index has a type, a shape or a number of parts that indexing does not take."""
 
 
 # -- reading an index expression ---------------------------------------------------------------------------------------

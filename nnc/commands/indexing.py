@@ -23,7 +23,7 @@ from nnc.commands.index import (
 )
 from nnc.commands.index import dynamic_slice as dynamic_slice_command
 from nnc.commands.index import dynamic_update_slice as dynamic_update_slice_command
-from nnc.commands.index_plan import IndexingError, Picked, Plan, bad_type, from_front, make_plan, read_entry
+from nnc.commands.index_plan import Picked, Plan, bad_type, from_front, make_plan, read_entry
 from nnc.commands.promote import Operand, as_operand, astype, broadcast_to_shape, dtype_of, is_weak
 from nnc.commands.rules import Value, check_axis
 from nnc.commands.shape import flip, reshape, slice_, transpose
@@ -31,6 +31,7 @@ from nnc.errors import (
     ArgumentError,
     ArgumentTypeError,
     DTypeError,
+    IndexingError,
     OutOfBoundsError,
     ShapeError,
     user_error,

@@ -2,7 +2,7 @@
 
 All state their sub-graphs' inputs in one order: the round (int64, counted from 0), elements of the sequences read, carried
 values, captured values; and their outputs likewise: carried values of the next round, then what else a round yields. How they
-are differentiated and batched stands in nnc/trace/loop_rules.py.
+are differentiated and batched stands in nnc/trace: scan_rules.py, while_rules.py, branch_rules.py.
 
 A `Tape` is a sequence whose length is known only at run time. In graphs it is a 0-d value of dtype `TAPE` (with leading axes
 under vmap, which its elements have, too); the number 0 stands for a tape of zeros.

@@ -15,8 +15,8 @@ from safetensors import SafetensorError, TensorSpec, safe_open, serialize_file
 
 from nnc import dtypes
 from nnc.array import Array, asarray
-from nnc.errors import ArgumentTypeError, TraceError, user_error
-from nnc.io.layout import FileFormatError, Layout, MissingFileError, Node, describe, fill, leaf_value, rebuild, walk
+from nnc.errors import ArgumentTypeError, FileFormatError, MissingFileError, TraceError, user_error
+from nnc.io.layout import Layout, Node, describe, fill, leaf_value, rebuild, walk
 
 NDArray = np.ndarray[Any, Any]
 PathLike = str | os.PathLike[str]

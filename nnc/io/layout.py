@@ -24,18 +24,10 @@ from typing import Any
 import optree
 
 from nnc import dtypes, tree
-from nnc.errors import NncError, TreeError, UnsupportedError, user_error
+from nnc.errors import TreeError, UnsupportedError, user_error
 
 Node = dict[str, Any]
 PLAIN_NAME = re.compile(r"(?!-?\d+$)[^.\"]+")
-
-
-class FileFormatError(NncError, ValueError):
-    """A file is damaged, or not of the expected kind."""
-
-
-class MissingFileError(NncError, FileNotFoundError):
-    """There is no such file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,9 +58,13 @@ def _push(primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, .
         def run(*values: Any) -> list[Any]:
             directions = iter(values[len(operands) :])
             outputs, moved = run_jvp(
-                lambda *v: graph.evaluate(v), values[: len(operands)], [next(directions) if on else None for on in active]
+                lambda *v: graph.evaluate(v),
+                values[: len(operands)],
+                [next(directions) if on else None for on in active],
             )
-            filled = [zeros(spec_of(y)) if t is None else t for y, t, on in zip(outputs, moved, moving, strict=True) if on]
+            filled = [
+                zeros(spec_of(y)) if t is None else t for y, t, on in zip(outputs, moved, moving, strict=True) if on
+            ]
             return [*outputs, *filled]
 
         return stage(run, [*graph.input_specs, *compress(graph.input_specs, active)], name=graph.name)
@@ -85,7 +89,9 @@ def _moving(graphs: tuple[Graph, ...], active: Flags) -> Flags:
     return tuple(any(column) for column in zip(*found, strict=True))
 
 
-def _linearize(primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...]) -> tuple[list[Value], Tangents]:
+def _linearize(
+    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...]
+) -> tuple[list[Value], Tangents]:
     index, operands, active = primals[0], primals[1:], _given(tangents[1:])
     traced = [_linearize_branch(graph, active) for graph in graphs]
     moving = tuple(any(column) for column in zip(*(linear.nonzero for _, linear, _ in traced), strict=True))
@@ -161,7 +167,9 @@ def _linear_branch(
 
     def run(*values: Any) -> list[Any]:
         tangents, rest = values[: len(seeds)], values[len(seeds) :]
-        known: dict[Symbol, Any] = dict(zip((*explicit, *hidden), (*rest[: len(explicit)], *staged.captured), strict=True))
+        known: dict[Symbol, Any] = dict(
+            zip((*explicit, *hidden), (*rest[: len(explicit)], *staged.captured), strict=True)
+        )
         known.update((s, as_value(v)) for s, v in staged.graph.constants.items())
         filled = rest[len(explicit) :]
         residuals = [filled[places[s]] if s in places else known[s] for s in reads]
@@ -220,7 +228,8 @@ def _checked_rows(index: Value, count: int) -> Value:
     """The rows' indices, after a branch on them that exists only where all are in range: one that is not raises when run."""
     low, high = as_value(np.int64(0)), as_value(np.int64(count))
     inside = bitwise_and(
-        greater_equal(index, broadcast_to(low, shape=index.spec.shape)), less(index, broadcast_to(high, shape=index.spec.shape))
+        greater_equal(index, broadcast_to(low, shape=index.spec.shape)),
+        less(index, broadcast_to(high, shape=index.spec.shape)),
     )
     smallest, largest = reduce_min(index, axes=(0,)), reduce_max(index, axes=(0,))
     worst = select(less(smallest, low), smallest, largest)

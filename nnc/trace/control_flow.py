@@ -22,7 +22,7 @@ from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, TreeError, 
 from nnc.graph import Graph, TensorSpec, bind, spec_of
 from nnc.trace.branch_rules import share_captures
 from nnc.trace.flat import FlatTree, check_callable, name_of
-from nnc.trace.loop_rules import nodes_so_far
+from nnc.trace.rounds import nodes_so_far
 from nnc.trace.specs import argument_spec
 from nnc.trace.staging import Staged, stage
 from nnc.trace.vectorize import vmap
@@ -71,7 +71,9 @@ class Carry:
         for i, (path, leaf) in enumerate(zip(self.tree.paths(), given.dynamic, strict=True)):
             value = as_operand(leaf, self.where, f"the carry that {source} returns")
             want, have = argument_spec(self.leaves[i]), argument_spec(value)
-            weak = dtypes.is_scalar(value) or (is_weak(value) and want.dtype != have.dtype and not is_weak(self.leaves[i]))
+            weak = dtypes.is_scalar(value) or (
+                is_weak(value) and want.dtype != have.dtype and not is_weak(self.leaves[i])
+            )
             if weak and dtypes.promote_weak(want.dtype, _witness(have.dtype)) == want.dtype:
                 value, have = astype(value, want.dtype, self.where), have.update(dtype=want.dtype)
             if have.shape == want.shape and have.dtype != want.dtype and is_weak(self.leaves[i]):
@@ -116,7 +118,9 @@ def while_loop(
     for fun, name in ((cond_fun, "cond_fun"), (body_fun, "body_fun")):
         check_callable(fun, f"nnc.while_loop: {name}")
     if max_steps is not None and (not isinstance(max_steps, int) or max_steps < 0):
-        raise user_error(ArgumentError, "nnc.while_loop", f"max_steps is {max_steps!r}.", fix="give a number of rounds, or None.")
+        raise user_error(
+            ArgumentError, "nnc.while_loop", f"max_steps is {max_steps!r}.", fix="give a number of rounds, or None."
+        )
     check_strategy("nnc.while_loop", checkpoint)
     carry = Carry("nnc.while_loop", init_val)
     while True:
@@ -238,7 +242,9 @@ def _length(xs: Any, length: int | None) -> int:
     if length is not None:
         sizes["length"] = int(length)
     if not sizes:
-        raise user_error(ArgumentError, "nnc.scan", "neither xs nor length says how many rounds there are.", fix="pass length=n.")
+        raise user_error(
+            ArgumentError, "nnc.scan", "neither xs nor length says how many rounds there are.", fix="pass length=n."
+        )
     if len(set(sizes.values())) > 1:
         raise user_error(ShapeError, "nnc.scan", "lengths differ.", operands=sizes, fix="give sequences of one length.")
     return int(next(iter(sizes.values())))
@@ -296,7 +302,9 @@ def _unrolled(f: Fun, init: Any, xs: Any, count: int, reverse: bool, block: int,
             carry, ys[k] = f(carry, tree.map(lambda x, k=k: x[k], part))
         return carry, tree.map(lambda *y: _stack([as_value(v) for v in y]), *ys)
 
-    carry, ys = _scan("nnc.scan", step, init, tree.map(blocks, rows(*main)), whole // block, reverse, name_of(f), checkpoint)
+    carry, ys = _scan(
+        "nnc.scan", step, init, tree.map(blocks, rows(*main)), whole // block, reverse, name_of(f), checkpoint
+    )
     ys = tree.map(lambda y: reshape(y, shape=(whole, *y.spec.shape[2:])), ys)
     if left_over[0] == left_over[1]:
         return carry, ys

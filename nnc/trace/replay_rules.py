@@ -21,7 +21,7 @@ from nnc.graph import Graph, TensorSpec, bind
 from nnc.trace.backward import push_graph, transpose_graph
 from nnc.trace.batching import run_batched
 from nnc.trace.dual import run_jvp, run_linearize
-from nnc.trace.loop_rules import choose_rows, rows_first
+from nnc.trace.rounds import choose_rows, rows_first
 from nnc.trace.staging import stage
 
 Flags = tuple[bool, ...]
@@ -42,13 +42,17 @@ def _plain(operands: Sequence[Any], graphs: tuple[Graph, ...], params: dict[str,
     keeping = stage(keep, advance.input_specs, name=advance.name)
     common = {"length": length}
     operands = [*head, *sequences[:xs], *start, *captured, *keeping.captured]
-    states = bind(scan, operands, {**common, "xs": xs, "carries": carries, "reverse": reverse}, (keeping.graph,))[carries:]
+    states = bind(scan, operands, {**common, "xs": xs, "carries": carries, "reverse": reverse}, (keeping.graph,))[
+        carries:
+    ]
     reads = [*sequences, *states]
     common |= {"xs": len(reads), "carries": moved, "reverse": not reverse, "tangents_only": True}
     return list(bind(scan, [*head, *reads, *cts, *captured], common, (pull,)))
 
 
-def _push(primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], **params: Any) -> tuple[list[Value], Tangents]:
+def _push(
+    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], **params: Any
+) -> tuple[list[Value], Tangents]:
     outputs, moved = run_jvp(lambda *values: _plain(values, graphs, params), primals, tangents)
     return outputs, tuple(moved)
 
@@ -114,4 +118,3 @@ def _batch(
 
 derivative.set(pull_rounds, Derivative(transpose=_transpose, push=_push, linearize=_linearize))
 batch.set(pull_rounds, _batch)
-

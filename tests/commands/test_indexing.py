@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import nnc
 from nnc.commands.index import gather
-from nnc.commands.index_plan import IndexingError
 from nnc.commands.indexing import (
     dynamic_slice,
     dynamic_update_slice,

@@ -7,11 +7,11 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.commands.indexing import IndexingError
 from nnc.errors import (
     ArgumentError,
     ArgumentTypeError,
     DTypeError,
+    IndexingError,
     OutOfBoundsError,
     ShapeError,
     UnsupportedError,

@@ -20,8 +20,16 @@ from hypothesis import strategies as st
 import nnc
 import nnc.numpy as nnp
 from nnc import dtypes, optim
-from nnc.errors import ArgumentTypeError, NncError, TraceError, TreeError, UnsupportedError
-from nnc.io import FileFormatError, MissingFileError, load, save
+from nnc.errors import (
+    ArgumentTypeError,
+    FileFormatError,
+    MissingFileError,
+    NncError,
+    TraceError,
+    TreeError,
+    UnsupportedError,
+)
+from nnc.io import load, save
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,322 @@
+"""A loop's round, linearised once and abstractly; and the bookkeeping that `while` and `scan` share.
+
+The forward part of a linearised round runs in the loop and yields, besides the round's own outputs, rows for the linear part to
+read. Only what depends on carried values is kept so: elements of sequences are read again, and what depends on captured values
+alone is computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any
+
+from nnc.commands.elementwise import select
+from nnc.commands.loop import ROUND
+from nnc.commands.rules import Tangents, Value, zeros
+from nnc.commands.shape import broadcast_to, transpose
+from nnc.context import get_context
+from nnc.dtypes import TAPE
+from nnc.graph import Graph, Symbol, TensorSpec, spec_of
+from nnc.trace.backward import push_graph
+from nnc.trace.batching import run_batched
+from nnc.trace.dual import run_linearize
+from nnc.trace.staging import Staged, stage
+
+Flat = Callable[..., Sequence[Any]]
+Flags = tuple[bool, ...]
+
+
+def nodes_so_far() -> int:
+    """How many nodes the graph being staged has: where the test of a `while` stands."""
+    return int(get_context().staging.builder.num_nodes)
+
+
+def prune(graph: Graph, keep: Sequence[int]) -> Graph:
+    """The graph with only these outputs and the nodes that they need."""
+    outputs = tuple(graph.outputs[i] for i in keep)
+    needed, nodes = set(outputs), []
+    for node in reversed(graph.nodes):
+        if not needed.isdisjoint(node.outputs):
+            needed.update(node.inputs)
+            nodes.append(node)
+    constants = {s: v for s, v in graph.constants.items() if s in needed}
+    return graph.update(outputs=outputs, nodes=tuple(reversed(nodes)), constants=constants)
+
+
+def fill(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+    """`values` at the places that `flags` marks, None elsewhere."""
+    rest = iter(values)
+    return [next(rest) if flag else None for flag in flags]
+
+
+# -- a round, linearised -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Linearization:
+    """A round, linearised.
+
+    `forward` yields the round's outputs and then rows to keep; it takes `captured` besides the round's inputs. `linear` is the
+    linear part for `scan`: (round, kept rows, elements read again, tangents of elements, tangents of carried values, `shared`,
+    tangents of captured values) -> tangents of carried values and of rows. `again` are the sequences whose elements it reads
+    again, `shared` the captured values that it needs, by position among the round's captured values and `captured`.
+    """
+
+    forward: Graph
+    before: int
+    kept: int
+    captured: tuple[Value, ...]
+    linear: Graph
+    again: tuple[int, ...]
+    shared: tuple[int, ...]
+    carries: Flags
+    rows: Flags
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A round's function and the parts of its inputs and outputs.
+
+    `run(*inputs)` yields what comes first (a condition), carried values, rows. `mark()` gives the node count at the test.
+    """
+
+    run: Flat
+    specs: tuple[TensorSpec, ...]
+    xs: int
+    carries: int
+    first: int = 0
+    mark: Callable[[], int] = lambda: 0
+
+    @property
+    def captures(self) -> int:
+        """How many values it captures."""
+        return len(self.specs) - 1 - self.xs - self.carries
+
+
+def moving_carries(part: Round, xs: Flags, carries: Flags, captured: Flags) -> tuple[Flags, Flags]:
+    """Which carried values and rows get tangents in some round: the least fixed point."""
+    while True:
+        active = (False, *xs, *carries, *captured)
+        found: list[Flags] = []
+
+        def probe(*values: Any, active: Flags = active, found: list[Flags] = found) -> list[Any]:
+            outputs, linear = run_linearize(part.run, values, active)
+            found.append(linear.nonzero[part.first :])
+            return outputs
+
+        stage(probe, part.specs)
+        following = tuple(a or b for a, b in zip(carries, found[0][: part.carries], strict=True))
+        if following == carries:
+            return carries, found[0][part.carries :]
+        carries = following
+
+
+def linearize_round(part: Round, xs: Flags, carries: Flags, captured: Flags) -> Linearization:
+    """Linearises a round in the inputs that are marked."""
+    moving = Moving(xs, *moving_carries(part, xs, carries, captured), captured)
+    box: list[tuple[int, Flags, Graph]] = []
+
+    def run(*values: Any) -> list[Any]:
+        outputs, linear = run_linearize(part.run, values, moving.inputs)
+        at = [i for i, kept in enumerate(linear.nonzero) if kept]
+        graph = prune(linear.staged.graph, [k for k, i in enumerate(at) if i >= part.first])
+        read = {s for node in graph.nodes for s in node.inputs} | set(graph.outputs)
+        hidden = zip(graph.inputs[len(linear.input_specs) :], linear.staged.captured, strict=True)
+        residuals = [(s, v) for s, v in hidden if s in read]
+        inputs = (*graph.inputs[: len(linear.input_specs)], *(s for s, _ in residuals))
+        box.append((part.mark(), linear.nonzero[part.first :], graph.update(inputs=inputs)))
+        return [*outputs, *(v for _, v in residuals)]
+
+    staged = stage(run, part.specs, name="round")
+    before, nonzero, linear = box[0]
+    count = part.first + len(nonzero)
+    residuals = staged.graph.outputs[count:]
+    forward = staged.graph.update(outputs=staged.graph.outputs[:count])
+    sources = _sort(part, forward, residuals)
+    body = _linear_body(part, forward, sources, residuals, linear, nonzero, moving)
+    held = len(forward.inputs) - 1 - part.xs - part.carries
+    extra = tuple(range(held, held + len(body.captured)))
+    return Linearization(
+        forward=forward.update(outputs=(*forward.outputs, *sources.kept)),
+        before=before,
+        kept=len(sources.kept),
+        captured=(*staged.captured, *body.captured),
+        linear=_captures_as_shared(body, sum(captured)),
+        again=sources.again,
+        shared=(*sources.shared, *extra),
+        carries=moving.carries,
+        rows=moving.rows,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """Which inputs and rows of a round have tangents."""
+
+    xs: Flags
+    carries: Flags
+    rows: Flags
+    captured: Flags
+
+    @property
+    def inputs(self) -> Flags:
+        """The flags of all inputs, the round's number first."""
+        return (False, *self.xs, *self.carries, *self.captured)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """Where the linear part gets what it reads: kept rows, sequences read again (by position), or `compute`, a graph of the
+    round's number and the captured values `shared` (by position) that yields `fixed`."""
+
+    kept: tuple[Symbol, ...]
+    again: tuple[int, ...]
+    fixed: tuple[Symbol, ...]
+    shared: tuple[int, ...]
+    compute: Graph
+
+
+def _sort(part: Round, forward: Graph, residuals: tuple[Symbol, ...]) -> _Sources:
+    inputs = forward.inputs
+    elements, held = inputs[1 : 1 + part.xs], inputs[1 + part.xs + part.carries :]
+    varying = set(inputs[1 : 1 + part.xs + part.carries])
+    for node in forward.nodes:
+        if not varying.isdisjoint(node.inputs):
+            varying.update(node.outputs)
+    fixed = tuple(dict.fromkeys(s for s in residuals if s not in varying))
+    compute = prune(forward.update(outputs=fixed), range(len(fixed)))
+    needed = {s for node in compute.nodes for s in node.inputs} | set(fixed)
+    shared = tuple(i for i, s in enumerate(held) if s in needed)
+    return _Sources(
+        kept=tuple(dict.fromkeys(s for s in residuals if s in varying and s not in elements)),
+        again=tuple(i for i, s in enumerate(elements) if s in residuals),
+        fixed=fixed,
+        shared=shared,
+        compute=compute.update(inputs=(inputs[0], *(held[i] for i in shared))),
+    )
+
+
+def _linear_body(
+    part: Round,
+    forward: Graph,
+    sources: _Sources,
+    residuals: tuple[Symbol, ...],
+    linear: Graph,
+    nonzero: Flags,
+    moving: Moving,
+) -> Staged:
+    """The round of the linear `scan`; see `Linearization.linear` for its inputs."""
+    inputs = forward.inputs
+    elements, held = inputs[1 : 1 + part.xs], inputs[1 + part.xs + part.carries :]
+    carried = list(compress((s.spec for s in inputs[1 + part.xs : 1 + part.xs + part.carries]), moving.carries))
+    moved = [i for i, on in enumerate(nonzero) if on]
+
+    def run(step: Any, *values: Any) -> list[Any]:
+        rest = iter(values)
+        known = {s: next(rest) for s in (*sources.kept, *(elements[i] for i in sources.again))}
+        tangents = [next(rest) for _ in range(sum(moving.xs) + sum(moving.carries))]
+        shared = [next(rest) for _ in sources.shared]
+        known.update(zip(sources.fixed, sources.compute.evaluate([step, *shared]), strict=True))
+        results = push_graph(linear, [*tangents, *rest, *(known[s] for s in residuals)])
+        found = dict(zip(moved, results, strict=True))
+        following = compress((found.get(i) for i in range(part.carries)), moving.carries)
+        filled = [zeros(spec) if t is None else t for spec, t in zip(carried, following, strict=True)]
+        return [*filled, *(found[part.carries + i] for i, on in enumerate(moving.rows) if on)]
+
+    specs = [s.spec for s in sources.kept] + [elements[i].spec for i in sources.again]
+    specs += [*compress((s.spec for s in elements), moving.xs), *carried, *(held[i].spec for i in sources.shared)]
+    specs += compress((s.spec for s in held[: part.captures]), moving.captured)
+    return stage(run, [ROUND, *specs], name="linear round")
+
+
+def _captures_as_shared(body: Staged, tangents: int) -> Graph:
+    """The linear round with what it captures put among the shared inputs, before the tangents of captured values."""
+    explicit, hidden = body.graph.inputs[: body.num_explicit], body.graph.inputs[body.num_explicit :]
+    at = len(explicit) - tangents
+    return body.graph.update(inputs=(*explicit[:at], *hidden, *explicit[at:]))
+
+
+# -- tangents of groups of values ---------------------------------------------------------------------------------------
+
+
+def seeds_for(primals: Sequence[Any], tangents: Sequence[Any], flags: Flags) -> list[Any]:
+    """Tangents of the values that move in some round: zeros for those that do not at first."""
+    return [zeros(spec_of(p)) if t is None else t for p, t, on in zip(primals, tangents, flags, strict=True) if on]
+
+
+def flags_of(tangents: Sequence[Any]) -> Flags:
+    """Which tangents are not zero by construction."""
+    return tuple(t is not None for t in tangents)
+
+
+def separate(
+    results: list[Any], carries: int, moving: Flags, rows: int, moved_rows: Flags
+) -> tuple[list[Any], Tangents]:
+    """Outputs and tangents of a loop that yields (carried, their tangents, rows, their tangents)."""
+    at = carries + sum(moving)
+    outputs = [*results[:carries], *results[at : at + rows]]
+    return outputs, (*fill(results[carries:at], moving), *fill(results[at + rows :], moved_rows))
+
+
+def doubled_specs(specs: Sequence[TensorSpec], counts: Sequence[int], kinds: Sequence[Flags]) -> list[TensorSpec]:
+    """Specs of each group of inputs followed by those of its tangents."""
+    result, at = [], 1
+    for count, flags in zip(counts, kinds, strict=True):
+        group = specs[at : at + count]
+        result += [*group, *compress(group, flags)]
+        at += count
+    return result
+
+
+def interleave(
+    step: Any, values: Sequence[Any], counts: Sequence[int], kinds: Sequence[Flags]
+) -> tuple[list[Any], list[Any]]:
+    """(primals, tangents) of a round from groups of values, each followed by its tangents."""
+    primals, tangents, rest = [step], [None], iter(values)
+    for count, flags in zip(counts, kinds, strict=True):
+        primals += [next(rest) for _ in range(count)]
+        tangents += [next(rest) if on else None for on in flags]
+    return primals, tangents
+
+
+def fill_zeros(outputs: Sequence[Any], moved: Sequence[Any], flags: Flags) -> list[Any]:
+    """The tangents that `flags` marks, zeros where a round gives none."""
+    return [zeros(spec_of(p)) if t is None else t for p, t, on in zip(outputs, moved, flags, strict=True) if on]
+
+
+# -- batches of rounds -------------------------------------------------------------------------------------------------
+
+
+def batched_carries(
+    run: Flat, size: int, specs: Sequence[TensorSpec], xs: Flags, carries: Flags, captured: Flags
+) -> Flags:
+    """Which carried values have the batch axis in some round: the least fixed point."""
+    while True:
+        every = (False, *xs, *carries, *captured)
+        found: list[Flags] = []
+
+        def probe(*values: Any, every: Flags = every, found: list[Flags] = found) -> list[Any]:
+            outputs, flags = run_batched(run, size, values, every)
+            found.append(tuple(flags))
+            return outputs
+
+        stage(probe, [s.update(shape=(size, *s.shape)) if on else s for s, on in zip(specs, every, strict=True)])
+        following = tuple(a or b for a, b in zip(carries, found[0], strict=False))
+        if following == carries:
+            return carries
+        carries = following
+
+
+def choose_rows(rows: Value, new: Value, old: Value) -> Value:
+    """`new` in the rows that are marked, `old` elsewhere; tapes, which have no rows to choose from, stay as they are."""
+    if new.spec.dtype == TAPE:
+        return new
+    mask = broadcast_to(rows, shape=new.spec.shape, axes=(0,)) if new.spec.ndim > 1 else rows
+    return select(mask, new, old)
+
+
+def rows_first(x: Value) -> Value:
+    """The first two axes swapped."""
+    return transpose(x, permutation=(1, 0, *range(2, x.spec.ndim)))
