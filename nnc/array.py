@@ -66,6 +66,7 @@ class ArrayMethods:
     __array_priority__ = 100
     spec: TensorSpec
     weak: bool
+    concrete: Callable[[str], NDArray]
 
     # -- facts -----------------------------------------------------------------------------------------------------
 
@@ -201,6 +202,36 @@ class ArrayMethods:
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any()) if _is_operand(value) else False
 
+    # -- values -----------------------------------------------------------------------------------------------------
+
+    def item(self, *index: int) -> Any:
+        """The one element as a Python number, or the element at an index, where the value is known."""
+        return self.concrete("item").item(*index) if index else _one_element(self, "item").item()
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers, where the value is known."""
+        return self.concrete("tolist").tolist()
+
+    def __bool__(self) -> bool:
+        return bool(_one_element(self, "bool"))
+
+    def __int__(self) -> int:
+        return int(_one_element(self, "int"))
+
+    def __float__(self) -> float:
+        return float(_one_element(self, "float"))
+
+    def __complex__(self) -> complex:
+        return complex(_one_element(self, "complex"))
+
+    def __index__(self) -> int:
+        if self.ndim or not dtypes.is_integer(self.dtype):
+            raise user_error(
+                ArgumentTypeError, "index", "only 0-d integer arrays can be an index.", operands={"x": self.spec},
+                fix="convert with int(x), or x.astype(int).",
+            )  # fmt: skip
+        return int(self.concrete("index"))
+
     def __round__(self, ndigits: int | None = None) -> Any:
         x: Any = self  # the method `round` is added by nnc.numpy
         return x.round(ndigits or 0)
@@ -326,14 +357,6 @@ class Array(ArrayMethods):
         """The elements as a NumPy array; tracers raise here."""
         return self.data
 
-    def item(self, *index: int) -> Any:
-        """The one element as a Python number, or the element at an index."""
-        return self.data.item(*index) if index else _one_element(self, "item").item()
-
-    def tolist(self) -> Any:
-        """The elements as nested lists of Python numbers."""
-        return self.data.tolist()
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
         if copy is None and dtype is None:
             return self.data
@@ -344,21 +367,6 @@ class Array(ArrayMethods):
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0
-
-    def __bool__(self) -> bool:
-        return bool(_one_element(self, "bool"))
-
-    def __int__(self) -> int:
-        return int(_one_element(self, "int"))
-
-    def __float__(self) -> float:
-        return float(_one_element(self, "float"))
-
-    def __complex__(self) -> complex:
-        return complex(_one_element(self, "complex"))
-
-    def __index__(self) -> int:
-        return _as_index(self, self.data)
 
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec and self.size == 1 else format(str(self), spec)
@@ -391,22 +399,14 @@ def _restore(data: NDArray, weak: bool) -> Array:
     return Array(data, weak=weak)
 
 
-def _one_element(x: Array, target: str) -> NDArray:
+def _one_element(x: ArrayMethods, target: str) -> NDArray:
+    data = x.concrete(target)
     if x.size != 1:
         raise user_error(
             ArgumentTypeError, target, f"an array of {x.size} elements has no single {target} value.", operands={"x": x.spec},
             fix="reduce it first (x.sum(), x.any(), x.all()), or index one element.",
         )  # fmt: skip
-    return x.data.reshape(())
-
-
-def _as_index(x: ArrayMethods, data: NDArray) -> int:
-    if x.ndim or not dtypes.is_integer(x.dtype):
-        raise user_error(
-            ArgumentTypeError, "index", "only 0-d integer arrays can be an index.", operands={"x": x.spec},
-            fix="convert with int(x), or x.astype(int).",
-        )  # fmt: skip
-    return int(data)
+    return data.reshape(())
 
 
 def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | None = None) -> Any:
@@ -416,8 +416,8 @@ def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | Non
 
     Args:     obj: array, tracer, number or nested list. dtype: element type; else that of `obj`, where lists of Python floats
               become float32. device: "cpu". copy: True always copies, False never.
-    Raises:   DTypeError: nnc has no such dtype. ShapeError: ragged lists. ArgumentTypeError: `obj` holds no numbers.
-              ArgumentError: copy=False, but a copy is needed.
+    Raises:   DTypeError: nnc has no such dtype, or a number does not fit into it. ShapeError: ragged lists.
+              ArgumentTypeError: `obj` holds no numbers. ArgumentError: copy=False, but a copy is needed.
     Example:  >>> asarray([[1, 2], [3, 4]], dtype="float32").shape
               (2, 2)
     """
@@ -444,6 +444,8 @@ def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | Non
             raise user_error(
                 ArgumentError, "asarray", f"{data.dtype.name} to {wanted.name} needs a copy.", fix="drop copy=False."
             )
+        if isinstance(obj, (list, tuple, range)) and dtypes.is_integer(wanted):
+            _check_range(data, wanted)
         if dtypes.is_complex(data.dtype) and not dtypes.is_complex(wanted):
             raise user_error(
                 DTypeError, "asarray", f"{data.dtype.name} to {wanted.name} would drop the imaginary part.",
@@ -454,6 +456,19 @@ def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | Non
     elif copy:
         data = np.array(data)
     return Array(data)
+
+
+def _check_range(data: NDArray, wanted: dtypes.DType) -> None:
+    """Raises DTypeError for listed numbers that an integer dtype does not hold, as for a number by itself."""
+    if dtypes.is_complex(data.dtype):
+        return
+    info = np.iinfo(wanted)
+    outside = data[~((data > info.min - 1) & (data < info.max + 1))]  # NaN is outside, too
+    if outside.size:
+        raise user_error(
+            DTypeError, "asarray", f"the number {outside[0]} does not fit into {wanted.name}.",
+            fix="use a wider dtype, or convert with .astype(...), which wraps around.",
+        )  # fmt: skip
 
 
 def as_value(x: Any) -> Any:

@@ -50,6 +50,10 @@ class IndexingError(NncError, IndexError):
     """An index has a type, a shape or a number of parts that indexing does not take."""
 
 
+class LinAlgError(NncError, ValueError):
+    """A matrix has not what an operation needs: it is singular, not positive definite, or holds NaN."""
+
+
 class GraphError(NncError, ValueError):
     """A graph breaks one of its invariants."""
 
@@ -117,6 +121,12 @@ def user_error(
     if fix:
         lines.append(f"Fix: {fix}")
     return kind("\n".join(lines))
+
+
+def shorten(value: Any) -> str:
+    """The repr of a value, cut to 60 characters, for messages."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def prune_traceback(error: BaseException) -> BaseException:

@@ -75,9 +75,7 @@ class Lowered:
             )  # fmt: skip
         graph = run_passes(self._staged.graph, ("dce",), self._options)
         read = {*graph.outputs, *(symbol for node in graph.nodes for symbol in node.inputs)}
-        used = [
-            i for i, symbol in enumerate(graph.inputs) if symbol in read
-        ]  # unread arguments never reach the program
+        used = [i for i, symbol in enumerate(graph.inputs) if symbol in read]  # the program never sees the others
         graph = graph.update(inputs=tuple(graph.inputs[i] for i in used))
         program = lower(graph, self._options, choose_kernel)
         explicit = self._staged.num_explicit

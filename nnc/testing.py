@@ -10,6 +10,7 @@ import numpy as np
 from nnc import dtypes, tree
 from nnc.array import Array, as_value
 from nnc.commands.promote import dtype_of
+from nnc.errors import ArgumentError, user_error
 from nnc.trace.differentiate import jvp, vjp
 from nnc.trace.flat import FlatTree
 
@@ -41,13 +42,15 @@ def check_grads(
               float64 for tight bounds. order: how many derivatives to check; for the second, derivatives of the derivative are
               compared, and so on. modes: "fwd", "rev". eps: step. atol, rtol: bounds; the defaults fit the dtype (1e-6 relative
               in float64). seed: of the directions.
-    Raises:   AssertionError: a derivative is wrong; the message says which, and by how much. ValueError: unknown mode.
+    Raises:   AssertionError: a derivative is wrong; the message says which, and by how much. ArgumentError: unknown mode.
     Example:  >>> nnc.testing.check_grads(nnp.sin, (np.float64(0.3),), order=2)
     """
     if isinstance(modes, str):
         modes = (modes,)
     if not set(modes) <= {"fwd", "rev"}:
-        raise ValueError(f'modes are "fwd" and "rev", not {modes!r}')
+        raise user_error(
+            ArgumentError, "check_grads", f'modes are "fwd" and "rev", not {modes!r}.', fix="pass one or both of them."
+        )
     rng = np.random.default_rng(seed)
     moving = {dtypes.real_dtype(dtype_of(x)) for x in tree.leaves(tuple(args)) if _moves(x)}
     step, bound = max((_ACCURACY[dtype] for dtype in moving), default=_ACCURACY[dtypes.float64])

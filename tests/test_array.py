@@ -182,6 +182,14 @@ def test_only_integers_are_an_index() -> None:
             operator.index(x)
 
 
+def test_the_ends_of_an_integer_dtype_can_be_listed() -> None:
+    assert nnp.asarray([-128, 127], dtype="int8").tolist() == [-128, 127]
+    assert nnp.asarray([-128.5, 127.5], dtype="int8").tolist() == [-128, 127]
+    assert nnp.asarray([2**63 - 1, -(2**63)], dtype="int64").tolist() == [2**63 - 1, -(2**63)]
+    assert nnp.asarray([2**63 - 1], dtype="uint64").tolist() == [2**63 - 1]
+    assert nnp.asarray([], dtype="int8").shape == (0,)
+
+
 def test_length_iteration_and_membership() -> None:
     x = nnp.asarray([[1, 2], [3, 4]])
     assert len(x) == 2

@@ -27,8 +27,9 @@ from nnc.commands.rules import (
     check_same_spec,
     linear_in,
     linear_in_all,
+    not_linear,
 )
-from nnc.errors import DTypeError, UnsupportedError, user_error
+from nnc.errors import DTypeError, user_error
 from nnc.graph import Command, TensorSpec, register
 
 Partial = Callable[..., Value]
@@ -57,13 +58,14 @@ def elementwise(
     singular: bool = False,
     result: Callable[[dtypes.DType], dtypes.DType] | None = None,
     flops: int = 1,
+    widen: bool = True,
 ) -> Command:
     """Registers an elementwise command.
 
     Args:     function: the NumPy reference. scalar: an expression in x, y, z, one for each operand, in Python syntax.
               partials: for each operand a function (*operands, output) -> partial derivative, or None where it is 0.
               singular: a partial may be infinite. result: operand dtype -> output dtype, where they differ.
-              flops: floating-point operations for one element.
+              flops: floating-point operations for one element. widen: 16-bit floats are computed in float32.
     """
 
     def infer(*specs: TensorSpec) -> TensorSpec:
@@ -74,7 +76,7 @@ def elementwise(
     def reference(*arrays: Any) -> Any:
         dtype = arrays[0].dtype
         wide = dtypes.accumulator(dtype)
-        if wide != dtype:
+        if widen and wide != dtype:
             arrays = tuple(x.astype(wide) for x in arrays)
         with np.errstate(all="ignore"):
             out = function(*arrays)
@@ -168,10 +170,7 @@ def _div_transpose(cotangents: Cotangents, operands: tuple[Value | Linear, ...])
     """Division is linear in what is divided."""
     y = operands[1]
     if isinstance(y, Linear):
-        raise user_error(
-            UnsupportedError, "div", "it is not linear in the divisor.", operands={"divisor": y.spec},
-            fix="make the function given to linear_transpose, or the rule given to custom_jvp, linear in what it differentiates.",
-        )  # fmt: skip
+        raise not_linear("div", "in the divisor", {"divisor": y.spec})
     return (safe_mul(cotangents[0], reciprocal(y)), None)
 
 
@@ -371,7 +370,7 @@ copysign: Command = elementwise(
     "copysign", np.copysign, "copysign(x, y)", arity=2, accepts=FLOAT,
     partials=(lambda x, y, out: select(equal(signbit(x), signbit(y)), ones_like(x), -ones_like(x)), None),
 )  # fmt: skip
-nextafter: Command = elementwise("nextafter", np.nextafter, "nextafter(x, y)", arity=2, accepts=FLOAT)
+nextafter: Command = elementwise("nextafter", np.nextafter, "nextafter(x, y)", arity=2, accepts=FLOAT, widen=False)
 
 
 def _to_bool(dtype: dtypes.DType) -> dtypes.DType:

@@ -172,8 +172,7 @@ def _scatter_reference(
 ) -> NDArray:
     place, inside = _locate("scatter", x.shape, indices, axes, batch, mode)
     wide = x.dtype if op == "set" else dtypes.accumulator(x.dtype)
-    rows = np.array(_flat(x, axes, batch), wide)
-    rows = np.ascontiguousarray(rows)
+    rows = np.array(_flat(x, axes, batch), wide, order="C")
     width = rows.shape[1]
     news = np.ascontiguousarray(updates.reshape(place.size, width), wide)
     at = place.ravel()

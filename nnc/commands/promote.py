@@ -14,15 +14,10 @@ from nnc import dtypes
 from nnc.commands.elementwise import convert
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, concatenate, reshape
-from nnc.errors import ArgumentTypeError, DTypeError, ShapeError, user_error
+from nnc.errors import ArgumentTypeError, DTypeError, ShapeError, shorten, user_error
 from nnc.graph import Command, spec_of
 
 Operand = Any  # an array, a tracer, a NumPy array or scalar, or a Python scalar
-
-
-def is_operand(x: Any) -> bool:
-    """Whether `x` is an array or a number already."""
-    return hasattr(x, "spec") or isinstance(x, (np.ndarray, np.generic)) or dtypes.is_scalar(x)
 
 
 def as_operand(x: Any, where: str = "asarray", name: str = "x") -> Operand:
@@ -56,14 +51,9 @@ def as_operand(x: Any, where: str = "asarray", name: str = "x") -> Operand:
     if hasattr(x, "__dlpack__"):
         return as_operand(np.from_dlpack(x), where, name)
     raise user_error(
-        ArgumentTypeError, where, f"{name} is {_shorten(x)} ({type(x).__name__}), not an array or a number.",
+        ArgumentTypeError, where, f"{name} is {shorten(x)} ({type(x).__name__}), not an array or a number.",
         fix="pass an array, a number, or a (nested) list of numbers.",
     )  # fmt: skip
-
-
-def _shorten(x: Any) -> str:
-    text = repr(x)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _from_list(x: Sequence[Any], where: str, name: str) -> Operand:
@@ -82,7 +72,7 @@ def _from_list(x: Sequence[Any], where: str, name: str) -> Operand:
         _check_fits(x, where, name)
     if array.dtype.kind in "OUSMm":
         raise user_error(
-            ArgumentTypeError, where, f"{name} is {_shorten(x)}, which holds values that are no numbers.",
+            ArgumentTypeError, where, f"{name} is {shorten(x)}, which holds values that are no numbers.",
             fix="pass numbers only; strings and objects cannot be traced.",
         )  # fmt: skip
     if not any(isinstance(leaf, (np.ndarray, np.generic)) for leaf in _walk(x)):

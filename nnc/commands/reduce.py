@@ -45,6 +45,11 @@ def _kept(ndim: int, axes: Shape) -> Shape:
     return tuple(i for i in range(ndim) if i not in axes)
 
 
+def _widened(x: Any) -> Any:
+    """`x` in the dtype in which it is accumulated."""
+    return x.astype(dtypes.accumulator(x.dtype), copy=False)
+
+
 def _reduction(
     name: str,
     function: Callable[..., Any],
@@ -65,9 +70,7 @@ def _reduction(
 
     def reference(x: Any, *, axes: Shape) -> Any:
         with np.errstate(all="ignore"):
-            return np.asarray(function(x.astype(dtypes.accumulator(x.dtype), copy=False), axes)).astype(
-                x.dtype, copy=False
-            )
+            return np.asarray(function(_widened(x), axes)).astype(x.dtype, copy=False)
 
     return register(
         name,
@@ -157,12 +160,8 @@ def _arg_reduction(name: str, function: Callable[..., Any]) -> Command:
     )
 
 
-def _as_float32(x: Any) -> Any:
-    return x.astype(dtypes.accumulator(x.dtype), copy=False)
-
-
-argmax: Command = _arg_reduction("argmax", lambda x, axis: np.argmax(_as_float32(x), axis))
-argmin: Command = _arg_reduction("argmin", lambda x, axis: np.argmin(_as_float32(x), axis))
+argmax: Command = _arg_reduction("argmax", lambda x, axis: np.argmax(_widened(x), axis))
+argmin: Command = _arg_reduction("argmin", lambda x, axis: np.argmin(_widened(x), axis))
 
 # -- cumulative --------------------------------------------------------------------------------------------------------
 
@@ -177,7 +176,7 @@ def _cumulative(
 
     def reference(x: Any, *, axis: int) -> Any:
         with np.errstate(all="ignore"):
-            return function(_as_float32(x), axis).astype(x.dtype, copy=False)
+            return function(_widened(x), axis).astype(x.dtype, copy=False)
 
     return register(
         name,

@@ -55,7 +55,9 @@ def split(rounds: int, room: int) -> int:
     return max(1, min(math.comb(room + repeats - 1, room), rounds - 1))
 
 
-def walk_back(start: State, rounds: int, room: int, advance: Callable[[int, State], State]) -> Iterator[tuple[int, State]]:
+def walk_back(
+    start: State, rounds: int, room: int, advance: Callable[[int, State], State]
+) -> Iterator[tuple[int, State]]:
     """(round, state before it) for all rounds, last first, keeping at most `room` states at a time."""
     meter = get_context().meter
     kept: list[tuple[int, State]] = [(0, start)]
@@ -132,4 +134,3 @@ def _reference(
 # Operands: [length where dynamic,] sequences read, cotangents of rows, carried values at first, cotangents of the last carried
 # values, sums to start from, captured values. graphs: a round, and its pull-back. Results: cotangents, sums, rows for sequences.
 pull_rounds = register("pull_rounds", None, None, infer=_infer, reference=_reference)
-

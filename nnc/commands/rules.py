@@ -73,7 +73,9 @@ alias: Attribute[str] = Attribute(
 inplace: Attribute[InPlace] = Attribute("inplace", "which inputs the command may overwrite, pass on or ignore")
 cost: Attribute[Callable[..., int]] = Attribute("cost", "(*specs, **params) -> floating-point operations")
 scalar: Attribute[str | Callable[..., Any]] = Attribute("scalar", "the scalar expression that code generators print")
-effect: Attribute[str] = Attribute("effect", "'random', 'debug' … for commands that must be neither merged nor removed")
+effect: Attribute[str] = Attribute(
+    "effect", "'random', 'debug' … for commands whose nodes must not be merged, nor removed unless it is 'random'"
+)
 
 
 # -- shared checks -----------------------------------------------------------------------------------------------------
@@ -165,10 +167,15 @@ def check_linear_in_one(command: str, operands: tuple[Value | Linear, ...]) -> N
     """Raises UnsupportedError where more than one operand is linear: their product is not."""
     moving = {f"operand {i}": x.spec for i, x in enumerate(operands) if isinstance(x, Linear)}
     if len(moving) > 1:
-        raise user_error(
-            UnsupportedError, command, f"it is not linear in {len(moving)} operands together.", operands=moving,
-            fix="make the function given to linear_transpose, or the rule given to custom_jvp, linear in what it differentiates.",
-        )  # fmt: skip
+        raise not_linear(command, f"in {len(moving)} operands together", moving)
+
+
+def not_linear(command: str, where: str, operands: Mapping[str, TensorSpec]) -> UnsupportedError:
+    """The error for transposing a command that is not linear `where`."""
+    return user_error(
+        UnsupportedError, command, f"it is not linear {where}.", operands=operands,
+        fix="make the function given to linear_transpose, or the rule given to custom_jvp, linear in what it differentiates.",
+    )  # fmt: skip
 
 
 def is_differentiable(spec: TensorSpec) -> bool:

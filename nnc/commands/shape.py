@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.commands.elementwise import add, full
+from nnc.commands.elementwise import add, full, select
 from nnc.commands.rules import (
     Cotangents,
     Linear,
@@ -385,16 +385,14 @@ def _pad_batch(
 ) -> Any:
     x, value = operands
     if batched[1]:  # pads with zeros, then puts each row's value where nothing of x is
-        ones = get_command("full")(
-            shape=x.spec.shape[1:] if batched[0] else x.spec.shape, dtype=dtypes.bool_, value=True
-        )
-        false = get_command("full")(shape=(), dtype=dtypes.bool_, value=False)
+        ones = full(shape=x.spec.shape[1:] if batched[0] else x.spec.shape, dtype=dtypes.bool_, value=True)
+        false = full(shape=(), dtype=dtypes.bool_, value=False)
         inside = pad(ones, false, low=low, high=high, interior=interior)
-        nothing = get_command("full")(shape=(), dtype=x.spec.dtype, value=0)
+        nothing = full(shape=(), dtype=x.spec.dtype, value=0)
         rows = lead(size, x, batched[0])
         padded = pad(rows, nothing, low=(0, *low), high=(0, *high), interior=(0, *interior))
         fill = broadcast_to(value, shape=padded.spec.shape, axes=(0,))
-        return (get_command("select")(lead(size, inside, False), padded, fill),), (True,)
+        return (select(lead(size, inside, False), padded, fill),), (True,)
     return (pad(x, value, low=(0, *low), high=(0, *high), interior=(0, *interior)),), (True,)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nnc.context import Context, get_context, new_level, set_context
-from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, GraphError, InternalError, NncError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, GraphError, NncError, user_error
 from nnc.graph.boxes import Box
 from nnc.graph.graph import Graph, NDArray, Node, Symbol
 from nnc.graph.registry import Command, command, infer
@@ -226,10 +226,14 @@ def infer_specs(
             ArgumentError, command.name, f"it takes {command.arity} inputs, {len(specs)} were given.",
             operands={f"input {i}": spec for i, spec in enumerate(specs)}, fix="pass the inputs that the command takes.",
         )  # fmt: skip
+    rule = infer[command]
+    given = {**params, "graphs": graphs} if graphs else params
     try:
-        rule = infer[command]
-        result = rule(*specs, graphs=graphs, **params) if graphs else rule(*specs, **params)
-    except (NncError, InternalError):
+        result = rule(*specs, **given)
+    except NncError:
+        if get_context().source is None:  # else the message names the user's line already
+            with set_context(source=user_source()):  # a rule of another package is no line of the user's: word it anew
+                rule(*specs, **given)
         raise
     except TypeError as error:
         raise user_error(

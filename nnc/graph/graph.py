@@ -116,7 +116,10 @@ class Graph:
     def evaluate(self, args: Sequence[Any], run: Runner = bind) -> list[Any]:
         """Evaluates the nodes on `args` (arrays or tracers) by `run` and returns the outputs as a list."""
         environment: dict[Symbol, Any] = dict(zip(self.inputs, args, strict=True))
-        environment.update((symbol, x if x.ndim else x[()]) for symbol, x in self.constants.items())  # scalars stay constants
+        for symbol, x in self.constants.items():
+            environment[symbol] = (
+                x if x.ndim else x[()]
+            )  # a trace takes NumPy scalars for constants, arrays for captures
         last_use = {symbol: i for i, node in enumerate(self.nodes) for symbol in node.inputs}
         kept = {*self.outputs, *self.inputs, *self.constants}
         for i, node in enumerate(self.nodes):
@@ -147,7 +150,8 @@ class Graph:
                     ShapeError, self.name, f"input {i} has another shape or dtype than the graph was made for.",
                     operands={"expected": symbol.spec, "given": spec}, fix="convert the argument, or make the graph anew.",
                 )  # fmt: skip
-        outputs = [x if hasattr(x, "spec") else command("copy")(x) for x in self.evaluate(args)]  # NumPy values become arrays
+        to_array = command("copy")  # for constants and inputs that are returned as they are: NumPy values
+        outputs = [x if hasattr(x, "spec") else to_array(x) for x in self.evaluate(args)]
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def __str__(self) -> str:

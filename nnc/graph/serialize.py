@@ -43,7 +43,9 @@ def storable(cls: C) -> C:
     """
     if cls.__name__ in RECORDS or not is_dataclass(cls):
         problem = "is no dataclass" if cls.__name__ not in RECORDS else "has the name of a storable class"
-        raise RegistryError(f"{cls.__qualname__} {problem}. Fix: pass a frozen dataclass with a name of its own.")
+        raise user_error(
+            RegistryError, "storable", f"{cls.__qualname__} {problem}.", fix="pass a frozen dataclass with a name of its own."
+        )  # fmt: skip
     RECORDS[cls.__name__] = cls
     return cls
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from nnc.errors import GraphError, InternalError, NncError, user_error
 from nnc.graph.builder import infer_specs
@@ -136,6 +136,6 @@ class _Check:
 
     def fail(
         self, place: str, problem: str, source: SourceLine | None = None, operands: dict[str, TensorSpec] | None = None
-    ) -> None:
+    ) -> NoReturn:
         """Raises the error for a broken invariant at `place`."""
         raise self.error(place, problem, source, operands)

@@ -148,8 +148,3 @@ class Planned:
     placements: tuple[Placement, ...]
     arena_bytes: int
     lower_bound: int
-
-
-def round_up(nbytes: int, alignment: int) -> int:
-    """`nbytes`, rounded up to a multiple of `alignment`."""
-    return -(-nbytes // alignment) * alignment

@@ -1,5 +1,6 @@
 """What users of NumPy expect, on nnc arrays: it runs at once, traces, differentiates and batches."""
 
+from nnc.numpy import linalg
 from nnc.numpy import methods as _methods  # noqa: F401  (gives arrays their methods)
 from nnc.numpy.contractions import (
     dot,
@@ -504,6 +505,7 @@ __all__ = [
     "less_equal",
     "lexsort",
     "lgamma",
+    "linalg",
     "linspace",
     "log",
     "log1p",

@@ -186,6 +186,8 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, de
     """
     _check_device(device, "arange")
     given = (start, stop, step)
+    if start is None:
+        raise user_error(ArgumentTypeError, "arange", "start is None.", fix="give where the numbers begin or end.")
     named = zip(given, ("start", "stop", "step"), strict=True)
     start, stop, step = (None if x is None else _number(x, "arange", name) for x, name in named)
     if stop is None:
@@ -251,7 +253,7 @@ def logspace(
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Value:
     """Returns `num` numbers from `start` to `stop` at equal ratios.
 
-    Args:     start, stop: numbers of one sign, not 0.
+    Args:     start, stop: numbers of one sign; where either is 0 the result is NaN.
     Example:  >>> geomspace(1, 100, 3)
               Array([  1.,  10., 100.], dtype=float32)
     """
@@ -333,13 +335,19 @@ def triu(x: Any, /, k: int = 0) -> Value:
 @spelled
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
     """Returns the rows and columns of the elements on and below the diagonal `k` of an n by m matrix."""
-    return tuple(Array(i) for i in np.tril_indices(static_int(n, "tril_indices", "n"), k, m))
+    return _triangle_indices("tril_indices", np.tril_indices, n, k, m)
 
 
 @spelled
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
     """Returns the rows and columns of the elements on and above the diagonal `k` of an n by m matrix."""
-    return tuple(Array(i) for i in np.triu_indices(static_int(n, "triu_indices", "n"), k, m))
+    return _triangle_indices("triu_indices", np.triu_indices, n, k, m)
+
+
+def _triangle_indices(where: str, function: Any, n: Any, k: Any, m: Any) -> tuple[Any, ...]:
+    (rows,) = to_shape(n, where)
+    (columns,) = (rows,) if m is None else to_shape(m, where)
+    return tuple(Array(i) for i in function(rows, static_int(k, where, "k"), columns))
 
 
 @spelled
@@ -377,6 +385,8 @@ def diagflat(v: Any, k: int = 0) -> Value:
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Value:  # noqa: N803  (NumPy's name)
     """Returns the matrix of powers of `x`, one row for each element; the highest power first unless `increasing`."""
     x = to_value(x, "vander")
+    if x.spec.ndim != 1:
+        raise user_error(ArgumentError, "vander", "x is no vector.", operands={"x": x.spec}, fix="flatten it first.")
     n = x.spec.shape[0] if N is None else static_int(N, "vander", "N")
     powers = [x**k for k in (range(n) if increasing else reversed(range(n)))]
     return stack(powers, axis=1) if powers else ew.full(shape=(x.spec.shape[0], 0), dtype=x.spec.dtype, value=0)

@@ -130,7 +130,7 @@ logaddexp = _binary("logaddexp", ew.logaddexp, "Returns `log(exp(x1) + exp(x2))`
 def logaddexp2(x1: Any, x2: Any, /) -> Value:
     """Returns `log2(2**x1 + 2**x2)` without overflow."""
     x1, x2 = promote(x1, x2, where="logaddexp2", to=to_float)
-    return logaddexp(x1 * math.log(2), x2 * math.log(2)) / math.log(2)
+    return logaddexp(multiply(x1, math.log(2)), multiply(x2, math.log(2))) / math.log(2)
 
 
 # -- trigonometry ------------------------------------------------------------------------------------------------------

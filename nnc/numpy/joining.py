@@ -105,6 +105,8 @@ def block(arrays: Any) -> Value:
     """Returns a matrix put together of blocks: inner lists are joined along the last axis, outer ones along the axes before."""
     depth, probe = 0, arrays
     while isinstance(probe, list):
+        if not probe:
+            raise user_error(ArgumentError, "block", "a list of blocks is empty.", fix="give at least one block.")
         depth, probe = depth + 1, probe[0]
 
     def join(part: Any, axis: int) -> Value:

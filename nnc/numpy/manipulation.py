@@ -66,7 +66,7 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> Value:
               (4, 2, 3)
     """
     x = to_value(x, "transpose")
-    order = tuple(reversed(range(x.spec.ndim))) if axes is None else to_axes("transpose", tuple(axes), x.spec.ndim)
+    order = tuple(reversed(range(x.spec.ndim))) if axes is None else to_axes("transpose", axes, x.spec.ndim)
     return commands.transpose(x, permutation=order)
 
 

@@ -18,7 +18,7 @@ from nnc.commands.shape import concatenate
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import Command, TensorSpec
 from nnc.numpy import elementwise as el
-from nnc.numpy.operands import Axis, Shape, converted, keep, ravel_for, to_axes, to_axis, to_value
+from nnc.numpy.operands import Axis, Shape, converted, keep, ravel_for, static_int, to_axes, to_axis, to_value
 from nnc.spelling import spelled
 
 
@@ -402,7 +402,10 @@ def diff(x: Any, /, n: int = 1, axis: int = -1) -> Value:
     """
     x = to_value(x, "diff")
     at = to_axis("diff", axis, x.spec.ndim)
-    for _ in range(n):
+    times = static_int(n, "diff", "n")
+    if times < 0:
+        raise user_error(ArgumentError, "diff", f"n is {times}.", fix="take differences 0 or more times.")
+    for _ in range(times):
         size = x.spec.shape[at]
         later, earlier = _part(x, at, 1, size), _part(x, at, 0, size - 1)
         x = el.not_equal(later, earlier) if dtypes.is_bool(x.spec.dtype) else ew.sub(later, earlier)

@@ -20,7 +20,7 @@ from nnc.commands.elementwise import ORDERED
 from nnc.commands.promote import as_operand, promote
 from nnc.commands.rules import Value, check_dtype
 from nnc.commands.shape import slice_axis
-from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import manipulation
 from nnc.numpy.creation import arange
@@ -65,7 +65,8 @@ def lexsort(keys: Any, axis: int = -1) -> Value:
     Example:  >>> lexsort(([1, 0, 2], [5, 5, 4]))
               Array([2, 1, 0], dtype=int64)
     """
-    values = [to_value(key, "lexsort", "keys") for key in keys]
+    rows = keys if isinstance(keys, (tuple, list)) else list(to_value(keys, "lexsort", "keys"))
+    values = [to_value(key, "lexsort", "keys") for key in rows]
     if not values:
         raise user_error(ArgumentError, "lexsort", "there is no key.", fix="pass at least one key.")
     order = argsort(values[0], axis)
@@ -198,7 +199,13 @@ def delete(x: Any, obj: Any, axis: int | None = None) -> Value:
     x, at = ravel_for(axis, to_value(x, "delete"))
     at = to_axis("delete", at, x.spec.ndim)
     index = obj if isinstance(obj, slice) else known(obj, "delete")
-    return pick(x, np.delete(np.arange(x.spec.shape[at]), index), at)
+    places = np.arange(x.spec.shape[at])
+    try:
+        return pick(x, np.delete(places, index), at)
+    except IndexError as error:
+        raise user_error(
+            OutOfBoundsError, "delete", f"{error}.", operands={"x": x.spec}, fix="name elements that are there."
+        ) from None
 
 
 @spelled
@@ -285,6 +292,13 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Value, ...]:
 def ravel_multi_index(multi_index: Sequence[Any], dims: Any) -> Value:
     """Returns the index in the flattened array for an index along each axis of `dims`."""
     sizes = to_shape(dims, "ravel_multi_index")
+    if len(multi_index) != len(sizes):
+        raise user_error(
+            ArgumentError,
+            "ravel_multi_index",
+            f"{len(multi_index)} indices go with {len(sizes)} axes.",
+            fix="give one for each.",
+        )
     total: Any = 0
     for i, index in enumerate(multi_index):
         total = el.add(total, el.multiply(index, math.prod(sizes[i + 1 :])))
@@ -317,6 +331,7 @@ class UniqueInverse(NamedTuple):
 def _unique(x: Any, where: str, axis: int | None, equal_nan: bool) -> UniqueAll:
     value = to_value(x, where)
     data = value.concrete(where)
+    axis = None if axis is None else to_axis(where, axis, data.ndim)
     comparable = data.astype(dtypes.accumulator(data.dtype), copy=False)
     options: Any = {"axis": axis, "equal_nan": equal_nan}
     _, first, inverse, counts = np.unique(

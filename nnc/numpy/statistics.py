@@ -10,7 +10,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.array import Array
 from nnc.commands import elementwise as ew
-from nnc.commands.promote import astype, broadcast_to_shape, promote
+from nnc.commands.promote import as_operand, astype, broadcast_to_shape, promote
 from nnc.commands.rules import Value
 from nnc.commands.sort import sort
 from nnc.errors import ArgumentError, ShapeError, user_error
@@ -105,6 +105,12 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Value:
 METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
 
 
+def _numbers(q: Any, where: str) -> Any:
+    """Python numbers as float64, which lists of them would not be by themselves."""
+    as_operand(q, where, "q")  # refuses what holds no numbers
+    return np.asarray(q)
+
+
 def _quantile(
     name: str, x: Any, q: Any, axis: Axis, method: str, keepdims: bool, skip_nan: bool = False, unit: float = 1.0
 ) -> Value:
@@ -124,7 +130,7 @@ def _quantile(
         )
     dtype, shape = x.spec.dtype, x.spec.shape
     x = astype(x, dtypes.accumulator(dtype))
-    q = ew.convert(q if hasattr(q, "spec") else np.asarray(q), dtype=dtypes.float64) / unit
+    q = ew.convert(q if hasattr(q, "spec") else _numbers(q, name), dtype=dtypes.float64) / unit
     if isinstance(q, Array) and bool(red.any(el.logical_or(q < 0, q > 1))):
         raise user_error(
             ArgumentError,
@@ -310,9 +316,10 @@ def histogram_bin_edges(x: Any, bins: Any = 10, range: Any = None) -> Value:
     low, high = (red.min(x), red.max(x)) if range is None and x.spec.size else (0.0, 1.0) if range is None else range
     low, high = promote(low, high, where="histogram", to=dtypes.to_float)
     flat = el.equal(low, high)
-    return linspace(
-        el.where(flat, low - 0.5, low), el.where(flat, high + 0.5, high), static_int(bins, "histogram", "bins") + 1
-    )
+    count = static_int(bins, "histogram", "bins")
+    if count < 1:
+        raise user_error(ArgumentError, "histogram", f"bins is {count}.", fix="ask for at least one bin.")
+    return linspace(el.where(flat, low - 0.5, low), el.where(flat, high + 0.5, high), count + 1)
 
 
 @spelled
@@ -381,6 +388,10 @@ def polyval(p: Any, x: Any) -> Value:
               Array(11, dtype=int64)
     """
     p, x = to_value(p, "polyval", "p"), to_value(x, "polyval")
+    if p.spec.ndim != 1:
+        raise user_error(
+            ShapeError, "polyval", "p must be a vector.", operands={"p": p.spec}, fix="pass one number for each power."
+        )
     total: Value = ew.full_like(x, 0)
     for i in range(p.spec.shape[0]):
         total = total * x + p[i]

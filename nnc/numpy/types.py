@@ -139,6 +139,8 @@ def result_type(*arrays_and_dtypes: Any) -> dtypes.DType:
     Example:  >>> result_type("float16", 1.5), result_type(int8, uint8)
               (dtype('float16'), dtype('int16'))
     """
+    if not arrays_and_dtypes:
+        raise user_error(ArgumentError, "result_type", "there is no operand.", fix="pass at least one array or dtype.")
     return _result_dtype(*map(_witness, arrays_and_dtypes), where="result_type")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from nnc import dtypes, tree
 from nnc.commands.promote import as_operand, dtype_of
-from nnc.errors import ArgumentError, ArgumentTypeError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, shorten, user_error
 from nnc.graph import spec_of
 
 Scalar = Any  # a number, or an array or tracer of shape ()
@@ -20,7 +20,7 @@ def check_scalar(
     if not tree.is_array(value) or isinstance(value, complex):
         raise user_error(
             ArgumentTypeError, where, f"{name} is a {type(value).__name__}, it must be a number.",
-            operands={name: _shorten(value)}, fix=f"write {where}({name}=0.1), with a number or a 0-d array.",
+            operands={name: shorten(value)}, fix=f"write {where}({name}=0.1), with a number or a 0-d array.",
         )  # fmt: skip
     if hasattr(value, "shape") and value.shape != ():
         raise user_error(
@@ -68,8 +68,3 @@ def is_trainable(leaf: Any) -> bool:
     Raises:   DTypeError: an array of a dtype that nnc does not have.
     """
     return tree.is_array(leaf) and dtypes.is_inexact(dtype_of(as_operand(leaf, "nnc.optim", "a leaf")))
-
-
-def _shorten(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nnc.array import as_value
-from nnc.commands.rules import batch, lead
+from nnc.commands.rules import batch
 from nnc.context import get_context, new_level, set_context
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, bind
@@ -73,9 +73,3 @@ def run_batched(
     finally:
         trace.alive = False
     return [v for v, _ in pairs], [b for _, b in pairs]
-
-
-def batch_graph(size: int, operands: Sequence[Any], batched: Sequence[bool], graph: Graph) -> list[Any]:
-    """Evaluates a graph for all rows; every output has the batch axis."""
-    outputs, out_batched = run_batched(lambda *values: graph.evaluate(values), size, operands, batched)
-    return [lead(size, x, b) for x, b in zip(outputs, out_batched, strict=True)]

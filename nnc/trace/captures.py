@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from nnc import tree
+from nnc.errors import shorten
 from nnc.source import is_internal
 from nnc.trace.reads import Reads, reads_of
 
@@ -141,8 +142,7 @@ def _show(value: Any) -> str:
     if isinstance(value, (FunctionType, MethodType)):
         return f"function {value.__qualname__}"
     spec = getattr(value, "spec", None)
-    text = str(spec) if spec is not None else repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return str(spec) if spec is not None else shorten(value)
 
 
 # -- snapshots ---------------------------------------------------------------------------------------------------------

@@ -91,12 +91,12 @@ class _Custom:
             if any(isinstance(x, DualTracer) for x in FlatTree(result).dynamic):
                 raise _captured_error(self.transform)
             return result
-        self._check_rules()
+        rule = self._rule(fixed, flat)
         leaves = flat.leaves
         flat.arguments = FlatTree(shapes_of((others, {})))  # the rules keep `flat`, which must not keep the values
         if isinstance(top, DualTrace):
             pairs = [top.split(x) for x in leaves]
-            outputs, moved = self._rule(fixed, flat)([p for p, _ in pairs], [t for _, t in pairs])
+            outputs, moved = rule([p for p, _ in pairs], [t for _, t in pairs])
             if any(isinstance(x, DualTracer) and x.owner is top for x in outputs):
                 raise _captured_error(self.transform)
             duals = [x if t is None else DualTracer(top, x, t) for x, t in zip(outputs, moved, strict=True)]
@@ -105,14 +105,14 @@ class _Custom:
         with activity(f"tracing {name_of(self.fun)} for {self.transform}"):
             staged = stage(flat, specs, weak=[is_weak(x) for x in leaves], name=name_of(self.fun))
         operands = [*input_values(leaves, specs), *staged.captured]
-        params = {"rule": self._rule(fixed, flat), "args": len(specs)}
+        params = {"rule": rule, "args": len(specs)}
         return flat.build_result(bind(get_command(self.transform), operands, params, (staged.graph,)))
 
-    def _check_rules(self) -> None:
-        raise InternalError(f"{self.transform} is not to be used by itself")
-
     def _rule(self, fixed: Fixed, flat: FlatFunction) -> Callable[..., Any]:
-        """The user's rules as one function `(primals, tangents) -> (outputs, tangents)` of flat values, None a zero tangent."""
+        """The user's rules as one function `(primals, tangents) -> (outputs, tangents)` of flat values, None a zero tangent.
+
+        Raises:   UnsupportedError: the user has not defined them.
+        """
         raise InternalError(f"{self.transform} is not to be used by itself")
 
     def _missing(self, method: str) -> UnsupportedError:
@@ -170,13 +170,10 @@ class custom_jvp(_Custom):  # noqa: N801  (a decorator)
 
         self.rule = rule
 
-    def _check_rules(self) -> None:
-        if self.rule is None:
-            raise self._missing("defjvp")
-
     def _rule(self, fixed: Fixed, flat: FlatFunction) -> Callable[..., Any]:
         rule, where = self.rule, f"the jvp rule of {name_of(self.fun)}"
-        assert rule is not None
+        if rule is None:
+            raise self._missing("defjvp")
 
         def push(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
             filled = [zeros(as_value(p).spec) if t is None else t for p, t in zip(primals, tangents, strict=True)]
@@ -213,25 +210,21 @@ class custom_vjp(_Custom):  # noqa: N801  (a decorator)
 
     def __init__(self, fun: Fun, nondiff_argnums: Sequence[int] = ()) -> None:
         super().__init__(fun, nondiff_argnums)
-        self.fwd: Fun | None = None
-        self.bwd: Fun | None = None
+        self.rules: tuple[Fun, Fun] | None = None
 
     def defvjp(self, fwd: Fun, bwd: Fun) -> None:
         """Sets `fwd(*args) -> (result, residuals)` and `bwd(residuals, cotangent) -> tuple of cotangents of the arguments`."""
         check_callable(fwd, "defvjp")
         check_callable(bwd, "defvjp")
-        self.fwd, self.bwd = fwd, bwd
+        self.rules = fwd, bwd
 
-    def _check_rules(self) -> None:
-        if self.fwd is None:
-            raise self._missing("defvjp")
-
-    def _forward(self, fixed: Fixed, flat: FlatFunction, primals: Sequence[Any]) -> tuple[list[Any], FlatTree]:
+    def _forward(
+        self, fwd: Fun, fixed: Fixed, flat: FlatFunction, primals: Sequence[Any]
+    ) -> tuple[list[Any], FlatTree]:
         """Outputs and residuals; sets `flat.out`."""
-        assert self.fwd is not None
         where = f"the fwd rule of {name_of(self.fun)}"
         with activity(f"running {where}"):
-            result = self.fwd(*_merge(fixed, flat.arguments.build(primals)[0]))
+            result = fwd(*_merge(fixed, flat.arguments.build(primals)[0]))
         result = _check_pair(where, result, "return result, residuals.")
         out = FlatTree(result[0])
         flat.out = out.skeleton()
@@ -239,6 +232,7 @@ class custom_vjp(_Custom):  # noqa: N801  (a decorator)
 
     def _backward(
         self,
+        bwd: Fun,
         fixed: Fixed,
         flat: FlatFunction,
         residuals: Any,
@@ -246,13 +240,12 @@ class custom_vjp(_Custom):  # noqa: N801  (a decorator)
         cts: Sequence[Any],
     ) -> list[Any]:
         """Cotangents of the argument leaves, zeros filled in; `cts` are those of the differentiable outputs."""
-        assert self.bwd is not None
         given = iter(cts)
         filled = [next(given) if is_differentiable(spec) else zeros(spec) for spec in outputs]
         args = flat.arguments.build(flat.leaves)[0]
         where = f"the bwd rule of {name_of(self.fun)}"
         with activity(f"running {where}"):
-            result = self.bwd(*fixed.values(), residuals, flat.build_result(filled))
+            result = bwd(*fixed.values(), residuals, flat.build_result(filled))
         if not isinstance(result, (tuple, list)) or len(result) != len(args):
             got = f"{len(result)} values" if isinstance(result, (tuple, list)) else f"a {type(result).__name__}"
             raise user_error(
@@ -274,11 +267,15 @@ class custom_vjp(_Custom):  # noqa: N801  (a decorator)
         return found
 
     def _rule(self, fixed: Fixed, flat: FlatFunction) -> VjpRule:
+        if self.rules is None:
+            raise self._missing("defvjp")
+        fwd, bwd = self.rules
+
         def forward(primals: Sequence[Any]) -> tuple[list[Any], FlatTree]:
-            return self._forward(fixed, flat, primals)
+            return self._forward(fwd, fixed, flat, primals)
 
         def backward(residuals: FlatTree, outputs: Sequence[TensorSpec], cts: Sequence[Any]) -> list[Any]:
-            return self._backward(fixed, flat, residuals.build(residuals.dynamic), outputs, cts)
+            return self._backward(bwd, fixed, flat, residuals.build(residuals.dynamic), outputs, cts)
 
         return VjpRule(forward, backward)
 

@@ -105,7 +105,7 @@ def value_and_grad(
 
         with activity(f"tracing {name_of(fun)} for {_transform.removeprefix('nnc.')}"):
             outputs, linear = run_linearize(scalar, leaves, active)
-            ct = as_value(dtypes.as_dtype(outputs[0].spec.dtype).type(1))
+            ct = as_value(outputs[0].spec.dtype.type(1))
             found = iter(_pull(linear, [ct] + [None] * (len(outputs) - 1)))
         gradients = [next(found) if on else zeros(as_value(leaf).spec) for on, leaf in zip(active, leaves, strict=True)]
         at = iter(gradients)

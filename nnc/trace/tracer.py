@@ -43,29 +43,19 @@ class Tracer(ArrayMethods):
         """Does nothing: a traced value is not computed yet."""
         return self
 
-    def item(self) -> Any:
-        """The one element as a Python number, where the value is known."""
-        value = self.concrete("item").item()
+    def item(self, *index: int) -> Any:
+        """The one element as a Python number, or the element at an index, where the value is known."""
+        value = super().item(*index)
         self._warn_constant("item")
         return value
 
-    def tolist(self) -> Any:
-        """The elements as nested lists, where the value is known."""
-        return self.concrete("tolist").tolist()
-
-    def __bool__(self) -> bool:
-        return bool(self.concrete("bool"))
-
-    def __int__(self) -> int:
-        return int(self.concrete("int"))
-
     def __float__(self) -> float:
-        value = float(self.concrete("float"))
+        value = super().__float__()
         self._warn_constant("float")
         return value
 
     def __complex__(self) -> complex:
-        value = complex(self.concrete("complex"))
+        value = super().__complex__()
         self._warn_constant("complex")
         return value
 
@@ -80,11 +70,6 @@ class Tracer(ArrayMethods):
                 where.file if where else "<unknown>",
                 where.line if where else 0,
             )
-
-    def __index__(self) -> int:
-        if self.ndim or not dtypes.is_integer(self.dtype):
-            raise TypeError("only 0-d integer arrays can be an index")
-        return int(self.concrete("index"))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
         if self.owner.alive and self.owner.differentiates and dtypes.is_inexact(self.dtype):

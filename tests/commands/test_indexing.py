@@ -20,7 +20,7 @@ from nnc.commands.indexing import (
     take,
     take_along_axis,
 )
-from nnc.errors import ArgumentError, DTypeError, OutOfBoundsError, ShapeError, TraceError
+from nnc.errors import ArgumentError, DTypeError, IndexingError, OutOfBoundsError, ShapeError, TraceError
 from nnc.graph import GraphBuilder
 
 VIEWS = {"slice", "flip", "reshape", "transpose"}

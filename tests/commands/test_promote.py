@@ -19,9 +19,7 @@ from nnc.graph import command
 def test_arrays_numbers_and_tracers_are_operands_already() -> None:
     x = nnp.ones(2)
     for value in (x, np.ones(2), np.float32(1), 1, 2.5, True, 1j):
-        assert promote.is_operand(value)
         assert promote.as_operand(value) is value
-    assert not promote.is_operand([1])
 
 
 @pytest.mark.parametrize(

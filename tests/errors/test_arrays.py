@@ -203,6 +203,20 @@ def test_a_number_that_its_dtype_does_not_hold() -> None:
         nnc.asarray(300, dtype="int8")
 
 
+@pytest.mark.parametrize(
+    ("numbers", "dtype", "shown"),
+    [
+        ([1, 300], "int8", "300"),
+        ([[-1]], "uint8", "-1"),
+        ([3e9], "int32", "3000000000.0"),
+        ((float("nan"),), "int64", "nan"),
+    ],
+)
+def test_a_listed_number_that_its_dtype_does_not_hold(numbers: object, dtype: str, shown: str) -> None:
+    with reports(DTypeError, "asarray", shown, dtype):
+        nnc.asarray(numbers, dtype=dtype)
+
+
 def test_a_complex_list_as_floats() -> None:
     with reports(DTypeError, "asarray", "complex64[1]", "float32", "nnp.real"):
         nnc.asarray([1j], dtype="float32")

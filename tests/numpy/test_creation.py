@@ -170,6 +170,9 @@ def test_a_traced_size_raises_with_the_remedy():
         (lambda: nnp.meshgrid(np.ones(2), indexing="yx"), ArgumentError, "meshgrid: indexing"),
         (lambda: nnp.from_dlpack([1]), ArgumentTypeError, "from_dlpack: list"),
         (lambda: nnp.zeros(size=3), ArgumentTypeError, "(?s)zeros: it has no argument 'size'.*shape="),
+        (lambda: nnp.arange(None), ArgumentTypeError, "arange: start is None"),
+        (lambda: nnp.vander(np.ones((2, 2))), ArgumentError, "vander: x is no vector"),
+        (lambda: nnp.tril_indices(3, "a"), ArgumentTypeError, "tril_indices: k is 'a'"),
     ],
 )
 def test_a_mistake_is_answered_with_the_functions_name(call, kind, message):

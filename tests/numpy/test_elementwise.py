@@ -220,6 +220,12 @@ def test_a_dtype_that_a_function_does_not_take_names_the_function(name, args):
         getattr(nnp, name)(*args)
 
 
+def test_the_next_float_is_next_in_half_precision_too():
+    for name in ("float16", "bfloat16"):
+        x = nnp.ones(1, name)
+        assert float((nnp.nextafter(x, 2.0) - x)[0]) == nnp.finfo(name).eps
+
+
 def test_what_is_no_array_is_refused():
     with pytest.raises(ArgumentTypeError, match="^sin: x is 'text'"):
         nnp.sin("text")

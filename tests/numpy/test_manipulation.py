@@ -168,6 +168,8 @@ def test_shapes_are_read_without_computing():
         (lambda: nnp.pad(V[:0], 1, "edge"), ArgumentError, "pad: axis 0 is empty"),
         (lambda: nnp.diagonal(V), ShapeError, "diagonal: a diagonal needs a matrix"),
         (lambda: nnp.flip(M, dims=0), ArgumentTypeError, "(?s)flip: .*axis="),
+        (lambda: nnp.block([]), ArgumentError, "block: a list of blocks is empty"),
+        (lambda: nnp.transpose(M, 0), ShapeError, "transpose: .* no permutation"),
     ],
 )
 def test_a_mistake_is_answered_with_the_functions_name(call, kind, message):

@@ -125,6 +125,7 @@ def test_differences_counts_and_ranges_agree_with_numpy(same):
             "(?s)sum: it has no argument 'keepdim'.*keepdims=",
         ),
         (lambda: nnp.sum(X, out=X), ArgumentTypeError, "(?s)sum: it has no argument 'out'.*immutable"),
+        (lambda: nnp.diff(X, n=-1), ArgumentError, "diff: n is -1"),
     ],
 )
 def test_a_mistake_is_answered_with_the_functions_name(call, kind, message):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nnc.numpy as nnp
-from nnc.errors import ArgumentError, ShapeError, TraceError
+from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, TraceError
 from nnc.trace.differentiate import grad
 from nnc.trace.specs import make_graph
 
@@ -137,6 +137,9 @@ def test_isin_agrees_with_python(xs, tests):
         (lambda: nnp.bincount(np.asarray([-1])), ArgumentError, "bincount: element -1"),
         (lambda: nnp.select([X], []), ArgumentError, "select: 1 conditions go with 0"),
         (lambda: nnp.lexsort([]), ArgumentError, "lexsort: there is no key"),
+        (lambda: nnp.delete(X, 30), OutOfBoundsError, "delete: index 30"),
+        (lambda: nnp.unique(X, axis=3), ShapeError, "unique: axis 3"),
+        (lambda: nnp.ravel_multi_index((1, 2), (3,)), ArgumentError, "ravel_multi_index: 2 indices"),
     ],
 )
 def test_a_mistake_is_answered_with_the_functions_name(call, kind, message):

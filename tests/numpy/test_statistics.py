@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nnc.numpy as nnp
-from nnc.errors import ArgumentError, ShapeError
+from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(3, 4, 5))
@@ -110,6 +110,9 @@ def test_a_quantile_lies_between_the_extremes(xs, q):
         (lambda: nnp.cov(X), ShapeError, "cov: there are more than two axes"),
         (lambda: nnp.interp(X, X, X), ShapeError, "interp: xp and fp must be vectors"),
         (lambda: nnp.cross(X, X), ShapeError, "cross: axis -1 must have size 3"),
+        (lambda: nnp.quantile(X, "a"), ArgumentTypeError, "quantile: q is 'a'"),
+        (lambda: nnp.histogram(X, 0), ArgumentError, "histogram: bins is 0"),
+        (lambda: nnp.polyval(1, X), ShapeError, "polyval: p must be a vector"),
     ],
 )
 def test_a_mistake_is_answered_with_the_functions_name(call, kind, message):

@@ -64,6 +64,7 @@ def test_casts_that_lose_nothing_are_allowed():
         (lambda: nnp.isdtype("int8", "number"), ArgumentError, "isdtype: there is no kind 'number'"),
         (lambda: nnp.result_type("uint64", "int64"), DTypeError, "result_type: no integer dtype holds"),
         (lambda: nnp.result_type("text"), DTypeError, "result_type: "),
+        (lambda: nnp.result_type(), ArgumentError, "result_type: there is no operand"),
     ],
 )
 def test_a_mistake_is_answered_with_the_functions_name(call, kind, message):

@@ -81,6 +81,13 @@ def test_the_new_command_words_its_own_mistakes(plugin: Any) -> None:
         softsign(nnp.asarray([1, 2]))
 
 
+def test_a_mistake_that_the_package_words_points_at_the_user_s_line(plugin: Any) -> None:
+    x = nnp.asarray([1, 2])
+    for transform in (lambda f: f, nnc.make_graph, nnc.compile, nnc.vmap):
+        with pytest.raises(DTypeError, match=r"at \S*test_plugin\.py:\d+ in softsign:   return command"):
+            transform(softsign)(x)
+
+
 # -- the column --------------------------------------------------------------------------------------------------------
 
 
