@@ -7,13 +7,11 @@ and coroutines never see each other's traces.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nnc.source import SourceLine
+from nnc.source import SourceLine, prune_traceback
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +42,39 @@ def new_level() -> int:
     return next(_LEVELS)
 
 
-@contextmanager
-def set_context(**changes: Any) -> Iterator[Context]:
+class ContextChange:
+    """A block within which fields of the ambient context have other values."""
+
+    __slots__ = ("_changes", "_token")
+
+    def __init__(self, changes: dict[str, Any]) -> None:
+        self._changes = changes
+
+    def __enter__(self) -> Context:
+        context = replace(_CONTEXT.get(), **self._changes)
+        self._token: Token[Context] = _CONTEXT.set(context)
+        return context
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        _CONTEXT.reset(self._token)
+
+
+class Activity(ContextChange):
+    """A block that does something users know by name. Tracebacks of mistakes found within it end in the user's line."""
+
+    __slots__ = ()
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        super().__exit__(kind, error, traceback)
+        if error is not None and getattr(error, "ends_in_users_line", False):
+            prune_traceback(error)
+
+
+def set_context(**changes: Any) -> ContextChange:
     """Replaces fields of the ambient context within the block."""
-    token = _CONTEXT.set(replace(_CONTEXT.get(), **changes))
-    try:
-        yield _CONTEXT.get()
-    finally:
-        _CONTEXT.reset(token)
+    return ContextChange(changes)
 
 
-@contextmanager
-def activity(description: str) -> Iterator[None]:
+def activity(description: str) -> Activity:
     """Names what is being done, for the messages of errors raised within the block."""
-    with set_context(activity=(*_CONTEXT.get().activity, description)):
-        yield
+    return Activity({"activity": (*_CONTEXT.get().activity, description)})

@@ -7,15 +7,16 @@ and how to mend it. `InternalError` means a bug in nnc.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, TypeVar
 
 from nnc.context import get_context
-from nnc.source import SourceLine, is_internal, user_source
+from nnc.source import SourceLine, user_source
 
 
 class NncError(Exception):
     """Any mistake that nnc reports to its user."""
+
+    ends_in_users_line = True  # its traceback shows no frames of nnc below the user's own
 
 
 class ShapeError(NncError, ValueError):
@@ -127,17 +128,3 @@ def shorten(value: Any) -> str:
     """The repr of a value, cut to 60 characters, for messages."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def prune_traceback(error: BaseException) -> BaseException:
-    """Drops nnc's own frames from the traceback of `error`, so that it ends in the user's line."""
-    frames: list[TracebackType] = []
-    traceback = error.__traceback__
-    while traceback is not None:
-        if not is_internal(traceback.tb_frame.f_code.co_filename):
-            frames.append(traceback)
-        traceback = traceback.tb_next
-    pruned: TracebackType | None = None
-    for frame in reversed(frames):
-        pruned = TracebackType(pruned, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
-    return error.with_traceback(pruned)

@@ -10,10 +10,11 @@ from typing import Any
 
 from nnc.array import Array
 from nnc.context import get_context
-from nnc.errors import ArgumentError, NncError, TraceError, UnsupportedError, prune_traceback, user_error
+from nnc.errors import ArgumentError, NncError, TraceError, UnsupportedError, user_error
 from nnc.executable import Executable, Lowered
 from nnc.options import Options, parse_bytes
 from nnc.signature import Call, Key, Names, Numbers, Signature, difference
+from nnc.source import prune_traceback
 from nnc.trace.flat import check_callable, name_of
 
 Fun = Callable[..., Any]

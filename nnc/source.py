@@ -6,7 +6,10 @@ import linecache
 import os
 import sys
 from dataclasses import dataclass
+from types import TracebackType
+from typing import TypeVar
 
+ErrorT = TypeVar("ErrorT", bound=BaseException)
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -60,3 +63,17 @@ def user_source() -> SourceLine | None:
             return SourceLine(code.co_filename, frame.f_lineno, code.co_qualname)
         frame = frame.f_back  # type: ignore[assignment]
     return None
+
+
+def prune_traceback(error: ErrorT) -> ErrorT:
+    """Drops nnc's own frames from the traceback of `error`, so that it ends in the user's line."""
+    frames: list[TracebackType] = []
+    traceback = error.__traceback__
+    while traceback is not None:
+        if not is_internal(traceback.tb_frame.f_code.co_filename):
+            frames.append(traceback)
+        traceback = traceback.tb_next
+    pruned: TracebackType | None = None
+    for frame in reversed(frames):
+        pruned = TracebackType(pruned, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return error.with_traceback(pruned)

@@ -181,7 +181,7 @@ def _solver(name: str, matrix: Callable[..., Value], opposite: Callable[..., Val
         if isinstance(a, Linear):
             raise user_error(
                 UnsupportedError, name, "it is not linear in the matrix a.", operands={"a": a.spec},
-                fix="make the function given to linear_transpose, or the rule given to custom_jvp, linear in what it differentiates.",
+                fix="make the function given to linear_transpose, or the rule given to custom_jvp, linear in its argument.",
             )  # fmt: skip
         return None, opposite(a, cotangents[0], **params)
 
@@ -271,7 +271,8 @@ def _cofactor_reference(x: NDArray) -> Any:
     def run(x: NDArray) -> NDArray:
         u, s, vh = np.linalg.svd(x)
         others = np.where(np.eye(s.shape[-1], dtype=bool), s.dtype.type(1), s[..., None, :]).prod(-1)
-        return (np.linalg.det(u) * np.linalg.det(vh))[..., None, None] * ((u * others[..., None, :]) @ vh).conj()
+        signs: NDArray = np.asarray(np.linalg.det(u) * np.linalg.det(vh))
+        return signs[..., None, None] * ((u * others[..., None, :]) @ vh).conj()
 
     return _run("cofactor", run, (x,), _NO_CONVERGENCE, "check the matrix with nnp.isfinite.")
 
@@ -401,7 +402,7 @@ def _svd_jvp(
     """Townsend, "Differentiating the singular value decomposition" (2016)."""
     _check_reduced("svd", primals[0].spec, full_matrices, "use nnp.linalg.svd(x, full_matrices=False).")
     (u, s, vh), t = outputs, tangents[0]
-    m, n = t.spec.shape[-2:]
+    m, n = primals[0].spec.shape[-2:]
     ut, v, tt = matrix_transpose(u), matrix_transpose(vh), matrix_transpose(t)
     inner = matmul(ut, matmul(t, v))
     s_columns = _columns(s, inner.spec.shape)
@@ -494,9 +495,7 @@ def _pinv_reference(x: NDArray, *, rtol: float) -> Any:
     return _run("pinv", lambda x: np.linalg.pinv(x, rtol=rtol), (x,), _NO_CONVERGENCE, "check it with nnp.isfinite.")
 
 
-def _pinv_jvp(
-    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, rtol: float
-) -> Tangents:
+def _pinv_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, rtol: float) -> Tangents:
     """Golub and Pereyra (1973), at constant rank: dP = −P dX P + P Pᵀ dXᵀ (I − X P) + (I − P X) dXᵀ Pᵀ P."""
     x, t, p = primals[0], tangents[0], outputs[0]
     pt, tt = matrix_transpose(p), matrix_transpose(t)

@@ -21,7 +21,7 @@ from nnc.commands.promote import astype, broadcast_to_shape, promote
 from nnc.commands.reduce import reduce_max, reduce_sum
 from nnc.commands.rules import Value
 from nnc.commands.shape import reshape
-from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, LinAlgError, ShapeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import manipulation
 from nnc.numpy import reductions as re
@@ -34,6 +34,7 @@ from nnc.spelling import spelled
 
 __all__ = [
     "EighResult",
+    "LinAlgError",
     "QRResult",
     "SVDResult",
     "SlogdetResult",

@@ -36,7 +36,7 @@ SAMPLES: list[Sample] = [
     Sample("slogdet", (_BATCH,), tolerance=10),
     Sample("det", (_SQUARE,), tolerance=20),
     Sample("det", (_BATCH,), tolerance=20),
-    Sample("det", (_SQUARE * (1 + 0.2j),), dtypes=("float64",), tolerance=20),
+    Sample("det", (_BATCH * (1 + 0.2j),), dtypes=("float64",), tolerance=20),
     Sample("cofactor", (_SQUARE,), tolerance=20),
     Sample("cofactor", (_BATCH,), tolerance=20),
     Sample("cholesky", (_DEFINITE_2,), tolerance=10),
