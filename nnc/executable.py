@@ -74,7 +74,7 @@ class Lowered:
                 fix="pass the value as an argument.",
             )  # fmt: skip
         graph = run_passes(self._staged.graph, ("dce",), self._options)
-        read = {*graph.outputs, *(symbol for node in graph.nodes for symbol in node.inputs)}
+        read = graph.reads
         used = [i for i, symbol in enumerate(graph.inputs) if symbol in read]  # the program never sees the others
         graph = graph.update(inputs=tuple(graph.inputs[i] for i in used))
         program = lower(graph, self._options, choose_kernel)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import linecache
 import os
 import sys
@@ -9,8 +11,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
 
+import optree
+
 ErrorT = TypeVar("ErrorT", bound=BaseException)
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_FOLDERS = tuple(os.path.dirname(os.path.abspath(file)) + os.sep for file in (__file__, optree.__file__))
+_FILES = frozenset({contextlib.__file__, functools.__file__})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,7 @@ def short_path(path: str) -> str:
 
 def is_internal(file: str) -> bool:
     """Whether `file` is part of nnc, or of the machinery between nnc and the user (contextlib, functools, optree)."""
-    return file.startswith(_PACKAGE) or file.endswith(("contextlib.py", "functools.py")) or "/optree/" in file
+    return file.startswith(_FOLDERS) or file in _FILES
 
 
 def user_source() -> SourceLine | None:

@@ -143,7 +143,7 @@ def test_pruning_keeps_errors_of_users_whole() -> None:
 
 def test_pruning_an_error_without_a_traceback_does_nothing() -> None:
     error = ShapeError("x")
-    assert errors.prune_traceback(error) is error
+    assert source.prune_traceback(error) is error
     assert error.__traceback__ is None
 
 

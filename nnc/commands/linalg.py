@@ -1,7 +1,6 @@
-"""Linear algebra on the matrices in the last two axes; all axes before them are batches.
+"""Linear systems and determinants of the matrices in the last two axes; all axes before them are batches.
 
-References run LAPACK through NumPy, 16-bit floats in float32. Rules are written with ordinary commands. Where the derivative
-of a factor is not unique (equal eigenvalues or singular values), the undefined part of it is taken as 0.
+References run LAPACK through NumPy, 16-bit floats in float32. Rules are written with ordinary commands.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from nnc.commands.elementwise import (
     less,
     less_equal,
     mul,
-    reciprocal,
     select,
 )
 from nnc.commands.reduce import reduce_sum
@@ -41,7 +39,7 @@ from nnc.commands.rules import (
     batch_with,
     check_dtype,
 )
-from nnc.commands.shape import broadcast_to, slice_axis, transpose
+from nnc.commands.shape import broadcast_to, reshape, transpose
 from nnc.errors import LinAlgError, ShapeError, UnsupportedError, user_error
 from nnc.graph import Command, TensorSpec, check_same_dtype, register
 from nnc.graph import command as get_command
@@ -65,11 +63,12 @@ def check_matrix(where: str, x: TensorSpec, *, square: bool = True, name: str = 
         )  # fmt: skip
 
 
-def _batched(name: str) -> BatchRule:
+def batch_leading(name: str) -> BatchRule:
+    """The batch axis is one more leading axis."""
     return batch_with(name, lambda params: params)
 
 
-def _run(name: str, function: Callable[..., Any], xs: tuple[NDArray, ...], problem: str, fix: str) -> Any:
+def run_lapack(name: str, function: Callable[..., Any], xs: tuple[NDArray, ...], problem: str, fix: str) -> Any:
     """`function` in the dtype to accumulate in; LAPACK's failure becomes a user's error."""
     dtype = xs[0].dtype
     try:
@@ -106,14 +105,6 @@ def identity_like(spec: TensorSpec) -> Value:
     return convert(_where(spec, equal), dtype=spec.dtype)
 
 
-def _symmetric(x: Value) -> Value:
-    return (x + matrix_transpose(x)) * 0.5
-
-
-def _diagonal(x: Value) -> Value:
-    return reduce_sum(keep(x, equal), axes=(x.spec.ndim - 1,))
-
-
 def _trace(x: Value) -> Value:
     return reduce_sum(keep(x, equal), axes=(x.spec.ndim - 2, x.spec.ndim - 1))
 
@@ -123,19 +114,9 @@ def _scale(x: Value, s: Value) -> Value:
     return mul(x, broadcast_to(s, shape=x.spec.shape, axes=tuple(range(s.spec.ndim))))
 
 
-def _columns(s: Value, shape: tuple[int, ...]) -> Value:
-    """Matrices of `shape` with s[j] all along column j."""
-    return broadcast_to(s, shape=shape, axes=(*range(len(shape) - 2), len(shape) - 1))
+def infer_square(name: str, accepts: Accepts) -> Callable[..., TensorSpec]:
+    """The shape rule of a command from square matrices to matrices of the same size."""
 
-
-def _safe_reciprocal(x: Value) -> Value:
-    """1 / x, and 0 (with derivative 0) where x is 0."""
-    zero = full_like(x, 0)
-    at = equal(x, zero)
-    return select(at, zero, reciprocal(select(at, full_like(x, 1), x)))
-
-
-def _infer_square(name: str, accepts: Accepts) -> Callable[..., TensorSpec]:
     def infer(x: TensorSpec) -> TensorSpec:
         check_dtype(name, x, *accepts)
         check_matrix(name, x)
@@ -144,12 +125,13 @@ def _infer_square(name: str, accepts: Accepts) -> Callable[..., TensorSpec]:
     return infer
 
 
-def _cubic(x: TensorSpec, *others: TensorSpec, **params: Any) -> int:
+def cubic(x: TensorSpec, *others: TensorSpec, **params: Any) -> int:
+    """About as many operations as a product of the matrices takes."""
     return 2 * x.size * min(x.shape[-2:])
 
 
 _SINGULAR = "a matrix is singular."
-_NO_CONVERGENCE = "LAPACK's iteration did not converge; an element may be infinite or NaN."
+NO_CONVERGENCE = "LAPACK's iteration did not converge; an element may be infinite or NaN."
 
 # -- linear systems ----------------------------------------------------------------------------------------------------
 
@@ -188,6 +170,23 @@ def _solver(name: str, matrix: Callable[..., Value], opposite: Callable[..., Val
     return Derivative(jvp, rule)
 
 
+def _solver_batch(name: str) -> BatchRule:
+    """Right-hand sides of one matrix become its columns, so that it is factorised once."""
+
+    def rule(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], **params: Any) -> Any:
+        a, b = operands
+        if batched[0]:
+            return batch_leading(name)(size, operands, batched, **params)
+        _, *batch, n, k = b.spec.shape
+        last = b.spec.ndim - 1
+        columns = transpose(b, permutation=(*range(1, last), 0, last))
+        x = get_command(name)(a, reshape(columns, shape=(*batch, n, size * k)), **params)
+        x = reshape(x, shape=(*batch, n, size, k))
+        return (transpose(x, permutation=(last - 1, *range(last - 1), last)),), (True,)
+
+    return rule
+
+
 def _triangular_infer(
     a: TensorSpec, b: TensorSpec, *, lower: bool, transpose_a: bool = False, unit_diagonal: bool = False
 ) -> TensorSpec:
@@ -209,7 +208,7 @@ def _triangular_reference(
         return np.linalg.solve(a[..., ::-1, ::-1], b[..., ::-1, :])[..., ::-1, :]
 
     fix = "make sure that no element on the diagonal is 0."
-    return _run("triangular_solve", run, (a, b), _SINGULAR, fix)
+    return run_lapack("triangular_solve", run, (a, b), _SINGULAR, fix)
 
 
 def _triangle(ta: Value, *, lower: bool, transpose_a: bool = False, unit_diagonal: bool = False) -> Value:
@@ -229,19 +228,19 @@ triangular_solve: Command = register(
     infer=_triangular_infer,
     reference=_triangular_reference,
     derivative=_solver("triangular_solve", _triangle, _triangular_opposite),
-    batch=_batched("triangular_solve"),
+    batch=_solver_batch("triangular_solve"),
     cost=lambda a, b, **params: b.size * a.shape[-1],
 )
 solve: Command = register(
     "solve",
     2,
     infer=lambda a, b: _check_system("solve", a, b),
-    reference=lambda a, b: _run(
+    reference=lambda a, b: run_lapack(
         "solve", np.linalg.solve, (a, b), _SINGULAR, "use nnp.linalg.pinv, or add a multiple of the identity."
     ),
     derivative=_solver("solve", lambda ta: ta, lambda a, ct: solve(matrix_transpose(a), ct)),
-    batch=_batched("solve"),
-    cost=lambda a, b: _cubic(a) + 2 * b.size * a.shape[-1],
+    batch=_solver_batch("solve"),
+    cost=lambda a, b: cubic(a) + 2 * b.size * a.shape[-1],
 )
 
 # -- determinants ------------------------------------------------------------------------------------------------------
@@ -249,7 +248,7 @@ solve: Command = register(
 
 def _number_infer(name: str, accepts: Accepts, outputs: int) -> Callable[..., Any]:
     def infer(x: TensorSpec) -> Any:
-        number = _infer_square(name, accepts)(x).update(shape=x.shape[:-2])
+        number = infer_square(name, accepts)(x).update(shape=x.shape[:-2])
         return (number,) * outputs if outputs > 1 else number
 
     return infer
@@ -271,10 +270,11 @@ def _cofactor_reference(x: NDArray) -> Any:
     def run(x: NDArray) -> NDArray:
         u, s, vh = np.linalg.svd(x)
         others = np.where(np.eye(s.shape[-1], dtype=bool), s.dtype.type(1), s[..., None, :]).prod(-1)
-        signs: NDArray = np.asarray(np.linalg.det(u) * np.linalg.det(vh))
-        return signs[..., None, None] * ((u * others[..., None, :]) @ vh).conj()
+        signs = np.asarray(np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
+        product: NDArray = signs * ((u * others[..., None, :]) @ vh).conj()
+        return product
 
-    return _run("cofactor", run, (x,), _NO_CONVERGENCE, "check the matrix with nnp.isfinite.")
+    return run_lapack("cofactor", run, (x,), NO_CONVERGENCE, "check the matrix with nnp.isfinite.")
 
 
 def _cofactor_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
@@ -288,227 +288,24 @@ slogdet: Command = register(
     1,
     2,
     infer=_number_infer("slogdet", FLOAT, 2),
-    reference=lambda x: _run("slogdet", lambda x: tuple(np.linalg.slogdet(x)), (x,), _SINGULAR, ""),
+    reference=lambda x: run_lapack("slogdet", lambda x: tuple(np.linalg.slogdet(x)), (x,), _SINGULAR, ""),
     derivative=Derivative(_slogdet_jvp),
-    batch=_batched("slogdet"),
-    cost=_cubic,
+    batch=batch_leading("slogdet"),
+    cost=cubic,
 )
 det: Command = register(
     "det",
     infer=_number_infer("det", INEXACT, 1),
-    reference=lambda x: _run("det", np.linalg.det, (x,), _SINGULAR, ""),
+    reference=lambda x: run_lapack("det", np.linalg.det, (x,), _SINGULAR, ""),
     derivative=Derivative(_det_jvp),
-    batch=_batched("det"),
-    cost=_cubic,
+    batch=batch_leading("det"),
+    cost=cubic,
 )
 cofactor: Command = register(
     "cofactor",
-    infer=_infer_square("cofactor", INEXACT),
+    infer=infer_square("cofactor", INEXACT),
     reference=_cofactor_reference,
     derivative=Derivative(_cofactor_jvp),
-    batch=_batched("cofactor"),
-    cost=lambda x: 10 * _cubic(x),
-)
-
-# -- factorisations ----------------------------------------------------------------------------------------------------
-
-
-def _cholesky_reference(x: NDArray) -> Any:
-    def run(x: NDArray) -> NDArray:
-        return np.linalg.cholesky((x + x.swapaxes(-1, -2)) / 2)
-
-    fix = "add a multiple of the identity, such as x + 1e-6 * nnp.eye(n)."
-    return _run("cholesky", run, (x,), "a matrix is not positive definite.", fix)
-
-
-def _cholesky_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
-    """dL = L Φ(L⁻¹ dX L⁻ᵀ), where Φ takes the lower triangle and half of the diagonal (Murray, 2016)."""
-    lower = outputs[0]
-    half = triangular_solve(lower, _symmetric(tangents[0]), lower=True)
-    inner = triangular_solve(lower, matrix_transpose(half), lower=True)
-    return (matmul(lower, (keep(inner, greater_equal) + keep(inner, greater)) * 0.5),)
-
-
-cholesky: Command = register(
-    "cholesky",
-    infer=_infer_square("cholesky", FLOAT),
-    reference=_cholesky_reference,
-    derivative=Derivative(_cholesky_jvp),
-    batch=_batched("cholesky"),
-    cost=lambda x: x.size * x.shape[-1] // 3,
-)
-
-
-def _eigh_infer(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
-    x = _infer_square("eigh", FLOAT)(x)
-    return x.update(shape=x.shape[:-1]), x
-
-
-def _eigh_reference(x: NDArray) -> Any:
-    def run(x: NDArray) -> tuple[NDArray, ...]:
-        return tuple(np.linalg.eigh((x + x.swapaxes(-1, -2)) / 2))
-
-    return _run("eigh", run, (x,), _NO_CONVERGENCE, "check the matrix with nnp.isfinite.")
-
-
-def _eigh_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
-    """dw = diag(G), dV = V (F ∘ G) with G = Vᵀ dX V and F[i, j] = 1 / (w[j] − w[i])."""
-    w, v = outputs
-    inner = matmul(matrix_transpose(v), matmul(_symmetric(tangents[0]), v))
-    of_columns = _columns(w, v.spec.shape)
-    gap = of_columns - matrix_transpose(of_columns)
-    return _diagonal(inner), matmul(v, mul(inner, _safe_reciprocal(gap)))
-
-
-eigh: Command = register(
-    "eigh",
-    1,
-    2,
-    infer=_eigh_infer,
-    reference=_eigh_reference,
-    derivative=Derivative(_eigh_jvp),
-    batch=_batched("eigh"),
-    cost=lambda x: 5 * _cubic(x),
-)
-
-
-def _svd_infer(x: TensorSpec, *, full_matrices: bool = False) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
-    check_dtype("svd", x, *FLOAT)
-    check_matrix("svd", x, square=False)
-    *batch, m, n = x.shape
-    k = min(m, n)
-    left, right = (m, n) if full_matrices else (k, k)
-    return x.update(shape=(*batch, m, left)), x.update(shape=(*batch, k)), x.update(shape=(*batch, right, n))
-
-
-def _svd_reference(x: NDArray, *, full_matrices: bool = False) -> Any:
-    def run(x: NDArray) -> tuple[NDArray, ...]:
-        return tuple(np.linalg.svd(x, full_matrices=full_matrices))
-
-    return _run("svd", run, (x,), _NO_CONVERGENCE, "check the matrix with nnp.isfinite.")
-
-
-def _check_reduced(where: str, x: TensorSpec, full: bool, fix: str) -> None:
-    if full and x.shape[-1] != x.shape[-2]:
-        raise user_error(
-            UnsupportedError, where, "the columns that complete a factor are arbitrary, so they have no derivative.",
-            operands={"x": x}, fix=fix,
-        )  # fmt: skip
-
-
-def _svd_jvp(
-    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, full_matrices: bool = False
-) -> Tangents:
-    """Townsend, "Differentiating the singular value decomposition" (2016)."""
-    _check_reduced("svd", primals[0].spec, full_matrices, "use nnp.linalg.svd(x, full_matrices=False).")
-    (u, s, vh), t = outputs, tangents[0]
-    m, n = primals[0].spec.shape[-2:]
-    ut, v, tt = matrix_transpose(u), matrix_transpose(vh), matrix_transpose(t)
-    inner = matmul(ut, matmul(t, v))
-    s_columns = _columns(s, inner.spec.shape)
-    s_rows = matrix_transpose(s_columns)
-    gap = _safe_reciprocal((s_columns + s_rows) * (s_columns - s_rows))
-    du = matmul(u, mul(gap, _twice_symmetric(mul(inner, s_columns))))
-    dv = matmul(v, mul(gap, _twice_symmetric(mul(inner, s_rows))))
-    if m > n:
-        tv = matmul(t, v)
-        du = du + mul(tv - matmul(u, matmul(ut, tv)), _columns(_safe_reciprocal(s), tv.spec.shape))
-    if n > m:
-        tu = matmul(tt, u)
-        dv = dv + mul(tu - matmul(v, matmul(vh, tu)), _columns(_safe_reciprocal(s), tu.spec.shape))
-    return du, _diagonal(inner), matrix_transpose(dv)
-
-
-def _twice_symmetric(x: Value) -> Value:
-    return x + matrix_transpose(x)
-
-
-svd: Command = register(
-    "svd",
-    1,
-    3,
-    infer=_svd_infer,
-    reference=_svd_reference,
-    derivative=Derivative(_svd_jvp),
-    batch=_batched("svd"),
-    cost=lambda x, **params: 10 * _cubic(x),
-)
-
-
-def _qr_infer(x: TensorSpec, *, full_matrices: bool = False) -> tuple[TensorSpec, TensorSpec]:
-    check_dtype("qr", x, *FLOAT)
-    check_matrix("qr", x, square=False)
-    *batch, m, n = x.shape
-    k = m if full_matrices else min(m, n)
-    return x.update(shape=(*batch, m, k)), x.update(shape=(*batch, k, n))
-
-
-def _qr_reference(x: NDArray, *, full_matrices: bool = False) -> Any:
-    def run(x: NDArray) -> tuple[NDArray, ...]:
-        return tuple(np.linalg.qr(x, "complete" if full_matrices else "reduced"))
-
-    return _run("qr", run, (x,), _NO_CONVERGENCE, "")
-
-
-def _qr_jvp(
-    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, full_matrices: bool = False
-) -> Tangents:
-    """Walter and Lehmann, "Algorithmic differentiation of linear algebra functions" (2018).
-
-    Of a wide matrix, the first columns alone fix Q; the others only turn with it.
-    """
-    x, t = primals[0], tangents[0]
-    (m, n), axis = x.spec.shape[-2:], x.spec.ndim - 1
-    if m > n:
-        _check_reduced("qr", x.spec, full_matrices, 'use nnp.linalg.qr(x, mode="reduced").')
-    q, r = outputs
-    first, t_first = (slice_axis(y, axis, 0, m) for y in (r, t)) if n > m else (r, t)
-    t_by_r = matrix_transpose(triangular_solve(first, matrix_transpose(t_first), lower=False, transpose_a=True))
-    inner = matmul(matrix_transpose(q), t_by_r)
-    below = keep(inner, greater)
-    turn = below - matrix_transpose(below)
-    dq = matmul(q, turn - inner) + t_by_r
-    if n > m:
-        return dq, matmul(matrix_transpose(q), t) - matmul(turn, r)
-    return dq, matmul(inner - turn, r)
-
-
-qr: Command = register(
-    "qr",
-    1,
-    2,
-    infer=_qr_infer,
-    reference=_qr_reference,
-    derivative=Derivative(_qr_jvp),
-    batch=_batched("qr"),
-    cost=lambda x, **params: 2 * _cubic(x),
-)
-
-
-def _pinv_infer(x: TensorSpec, *, rtol: float) -> TensorSpec:
-    check_dtype("pinv", x, *FLOAT)
-    check_matrix("pinv", x, square=False)
-    return x.update(shape=(*x.shape[:-2], x.shape[-1], x.shape[-2]))
-
-
-def _pinv_reference(x: NDArray, *, rtol: float) -> Any:
-    return _run("pinv", lambda x: np.linalg.pinv(x, rtol=rtol), (x,), _NO_CONVERGENCE, "check it with nnp.isfinite.")
-
-
-def _pinv_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, rtol: float) -> Tangents:
-    """Golub and Pereyra (1973), at constant rank: dP = −P dX P + P Pᵀ dXᵀ (I − X P) + (I − P X) dXᵀ Pᵀ P."""
-    x, t, p = primals[0], tangents[0], outputs[0]
-    pt, tt = matrix_transpose(p), matrix_transpose(t)
-    left, right = matmul(p, matmul(pt, tt)), matmul(matmul(tt, pt), p)
-    total = left - matmul(matmul(left, x), p) + right - matmul(p, matmul(x, right))
-    return (total - matmul(p, matmul(t, p)),)
-
-
-pinv: Command = register(
-    "pinv",
-    infer=_pinv_infer,
-    reference=_pinv_reference,
-    derivative=Derivative(_pinv_jvp),
-    batch=_batched("pinv"),
-    cost=lambda x, **params: 12 * _cubic(x),
+    batch=batch_leading("cofactor"),
+    cost=lambda x: 10 * cubic(x),
 )

@@ -45,7 +45,7 @@ def find_interpreter(args: Sequence[Any]) -> Interpreter:
     level = -1 if top is None else top.level
     for arg in args:
         trace = getattr(arg, "owner", None)
-        if trace is not None and not callable(trace):  # NumPy arrays have a method of this name
+        if trace is not None:
             if not trace.alive:
                 raise escaped_tracer(arg)
             if trace.level > level:

@@ -113,6 +113,22 @@ class Graph:
                 yield from graph.walk()
             yield node
 
+    def restrict(self, outputs: tuple[Symbol, ...]) -> Graph:
+        """This graph with these outputs, and only the nodes and constants that they need."""
+        needed = set(outputs)
+        nodes: list[Node] = []
+        for node in reversed(self.nodes):
+            if not needed.isdisjoint(node.outputs):
+                needed.update(node.inputs)
+                nodes.append(node)
+        constants = {symbol: value for symbol, value in self.constants.items() if symbol in needed}
+        return replace(self, outputs=outputs, nodes=tuple(reversed(nodes)), constants=constants)
+
+    @property
+    def reads(self) -> frozenset[Symbol]:
+        """The symbols that a node or an output reads."""
+        return frozenset(self.outputs).union(*(node.inputs for node in self.nodes))
+
     def evaluate(self, args: Sequence[Any], run: Runner = bind) -> list[Any]:
         """Evaluates the nodes on `args` (arrays or tracers) by `run` and returns the outputs as a list."""
         environment: dict[Symbol, Any] = dict(zip(self.inputs, args, strict=True))

@@ -57,13 +57,7 @@ class Equation:
 
     def side(self, outputs: tuple[Symbol, ...], name: str) -> Graph:
         """One side as a graph of the variables."""
-        nodes, read = [], set(outputs)
-        for node in reversed(self.nodes):
-            if not read.isdisjoint(node.outputs):
-                nodes.append(node)
-                read.update(node.inputs)
-        constants = {symbol: value for symbol, value in self.constants.items() if symbol in read}
-        return Graph(self.variables, outputs, tuple(reversed(nodes)), constants, name=name)
+        return Graph(self.variables, outputs, self.nodes, self.constants, name=name).restrict(outputs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,7 +17,7 @@ from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError,
 from nnc.graph import spec_of
 from nnc.trace.backward import transpose_graph
 from nnc.trace.dual import Linearized, run_jvp, run_linearize
-from nnc.trace.flat import FlatFunction, FlatTree, check_callable, check_positions, name_of
+from nnc.trace.flat import FlatFunction, FlatTree, check_argnums, check_callable, check_positions, name_of
 from nnc.trace.specs import ShapeDtypeStruct, shapes_of, stage_function
 
 Fun = Callable[..., Any]
@@ -77,7 +77,8 @@ def value_and_grad(
     """
     check_callable(fun, _transform)
     names = (argnames,) if isinstance(argnames, str) else tuple(argnames or ())
-    positions = _check_argnums(_transform, argnums) if not (names and argnums == 0) else ()
+    fix = "name positional arguments by number, keyword arguments with argnames."
+    positions = check_argnums(_transform, argnums, fix) if not (names and argnums == 0) else ()
     single = (isinstance(argnums, int) and not names) or (isinstance(argnames, str) and not positions)
 
     @wraps(fun)
@@ -306,16 +307,6 @@ def _match(where: str, left_name: str, left: Any, right_name: str, right: Any) -
             )  # fmt: skip
         result.append(as_value(x))
     return result
-
-
-def _check_argnums(transform: str, argnums: Argnums) -> tuple[int, ...]:
-    positions = tuple(argnums) if isinstance(argnums, (tuple, list)) else (argnums,)
-    if not all(isinstance(i, int) for i in positions):
-        raise user_error(
-            ArgumentTypeError, transform, f"argnums must be an int or a sequence of ints, it is {argnums!r}.",
-            fix="name positional arguments by number, keyword arguments with argnames.",
-        )  # fmt: skip
-    return positions
 
 
 def _choose(

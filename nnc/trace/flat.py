@@ -30,6 +30,16 @@ def check_callable(fun: Any, transform: str) -> None:
         )  # fmt: skip
 
 
+def check_argnums(where: str, argnums: int | Sequence[int], fix: str) -> tuple[int, ...]:
+    """The argument numbers as a tuple; raises ArgumentTypeError unless they are ints."""
+    positions = tuple(argnums) if isinstance(argnums, (tuple, list)) else (argnums,)
+    if not all(isinstance(i, int) for i in positions):
+        raise user_error(
+            ArgumentTypeError, where, f"argnums must be an int or a sequence of ints, it is {argnums!r}.", fix=fix
+        )
+    return positions
+
+
 def check_positions(where: str, name: str, numbers: Sequence[int], count: int) -> tuple[int, ...]:
     """Argument numbers counted from the front, in their order; raises where there is no such argument or one stands twice."""
     for i in numbers:

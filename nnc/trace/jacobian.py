@@ -13,9 +13,8 @@ from nnc.array import as_value
 from nnc.commands.elementwise import convert, equal, iota
 from nnc.commands.rules import Value
 from nnc.commands.shape import reshape, slice_axis, transpose
-from nnc.errors import ArgumentTypeError, user_error
 from nnc.trace.differentiate import active_leaves, linearize, vjp
-from nnc.trace.flat import FlatTree, check_callable, check_positions
+from nnc.trace.flat import FlatTree, check_argnums, check_callable, check_positions
 from nnc.trace.vectorize import vmap
 
 Fun = Callable[..., Any]
@@ -84,12 +83,7 @@ def _partial(
 ) -> tuple[Fun, list[Any], bool]:
     """`fun` of the chosen arguments alone."""
     single = isinstance(argnums, int)
-    positions = tuple(argnums) if isinstance(argnums, (tuple, list)) else (argnums,)
-    if not all(isinstance(i, int) for i in positions):
-        raise user_error(
-            ArgumentTypeError, transform, f"argnums must be an int or a sequence of ints, it is {argnums!r}.",
-            fix="name positional arguments by number.",
-        )  # fmt: skip
+    positions = check_argnums(transform, argnums, "name positional arguments by number.")
     check_positions(transform, "argnums", positions, len(args))
 
     def part(*chosen: Any) -> Any:

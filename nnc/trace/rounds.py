@@ -35,14 +35,7 @@ def nodes_so_far() -> int:
 
 def prune(graph: Graph, keep: Sequence[int]) -> Graph:
     """The graph with only these outputs and the nodes that they need."""
-    outputs = tuple(graph.outputs[i] for i in keep)
-    needed, nodes = set(outputs), []
-    for node in reversed(graph.nodes):
-        if not needed.isdisjoint(node.outputs):
-            needed.update(node.inputs)
-            nodes.append(node)
-    constants = {s: v for s, v in graph.constants.items() if s in needed}
-    return graph.update(outputs=outputs, nodes=tuple(reversed(nodes)), constants=constants)
+    return graph.restrict(tuple(graph.outputs[i] for i in keep))
 
 
 def fill(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from nnc.array import Array, as_value
 from nnc.context import get_context, set_context
-from nnc.graph import Command, Graph, GraphBuilder, Node, Symbol, TensorSpec, spec_of
+from nnc.graph import Command, Graph, GraphBuilder, Symbol, TensorSpec, spec_of
 from nnc.source import SourceLine, user_source
 from nnc.trace.tracer import Tracer
 
@@ -94,18 +94,11 @@ class Staged:
 
     def without_unread(self) -> Staged:
         """The same without nodes that no output depends on, and without the captured values that only those read."""
-        needed = set(self.graph.outputs)
-        nodes: list[Node] = []
-        for node in reversed(self.graph.nodes):
-            if needed.intersection(node.outputs):
-                needed.update(node.inputs)
-                nodes.append(node)
-        count = self.num_explicit
-        hidden = [(s, x) for s, x in zip(self.graph.inputs[count:], self.captured, strict=True) if s in needed]
-        inputs = (*self.graph.inputs[:count], *(symbol for symbol, _ in hidden))
-        constants = {symbol: value for symbol, value in self.graph.constants.items() if symbol in needed}
-        graph = self.graph.update(inputs=inputs, nodes=tuple(reversed(nodes)), constants=constants)
-        return Staged(graph, tuple(value for _, value in hidden))
+        graph, count = self.graph.restrict(self.graph.outputs), self.num_explicit
+        reads = graph.reads
+        hidden = [(s, x) for s, x in zip(graph.inputs[count:], self.captured, strict=True) if s in reads]
+        inputs = (*graph.inputs[:count], *(symbol for symbol, _ in hidden))
+        return Staged(graph.update(inputs=inputs), tuple(value for _, value in hidden))
 
     @property
     def num_explicit(self) -> int:

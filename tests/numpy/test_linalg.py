@@ -101,6 +101,14 @@ def test_triangular_systems_agree_with_scipy_and_read_one_triangle(lower, transp
     assert not unread.any() and gradient.any()
 
 
+@pytest.mark.parametrize("solver", [la.solve, la.solve_triangular], ids=["solve", "solve_triangular"])
+def test_mapped_right_hand_sides_of_one_matrix_factorise_it_once(solver, same):
+    stack = RNG.normal(size=(7, 4, 3, 2))
+    graph = str(nnc.make_graph(nnc.vmap(solver, in_axes=(None, 0)))(A, stack))
+    assert "float64[4,3,14] = " in graph and "float64[7,4,3,3]" not in graph
+    same(nnc.vmap(solver, in_axes=(None, 0))(A, stack), np.asarray(solver(A, stack)), 1e-10)
+
+
 def test_a_long_triangular_system_is_solved_by_substitution():
     n = 200  # ones on and below the diagonal: every step of the substitution is exact
     x = np.asarray(la.solve_triangular(np.tril(np.ones((n, n))), np.arange(1.0, n + 1), lower=True))
@@ -166,7 +174,7 @@ def test_products_of_several_matrices_agree_with_numpy_and_choose_the_cheap_orde
     same(la.multi_dot(parts), np.linalg.multi_dot(parts), 1e-9)
     same(la.multi_dot([parts[0][0], *parts[1:3]]), np.linalg.multi_dot([parts[0][0], *parts[1:3]]), 1e-9)
     graph = nnc.make_graph(lambda *xs: la.multi_dot(xs))(np.ones((50, 50)), np.ones((50, 50)), np.ones(50))
-    assert "float64[50,50] = dot" not in str(graph) and str(graph).count("dot(") + str(graph).count("dot[") >= 2
+    assert str(graph).count("float64[50] = dot(") == 2 and "float64[50,50] = dot(" not in str(graph)
 
 
 # -- factorisations ----------------------------------------------------------------------------------------------------
@@ -238,6 +246,7 @@ def test_norms_agree_with_numpy_for_every_order(keepdims, same):
     for order in MATRIX_ORDERS:
         for axis in ((0, 1), (2, 0), (-1, -2)):
             same(la.norm(X, order, axis, keepdims), np.linalg.norm(X, order, axis, keepdims), 1e-10)
+    same(la.norm(X, np.float64(3), 1, keepdims), np.linalg.norm(X, 3, 1, keepdims), 1e-10)
     same(la.norm(X, keepdims=keepdims), np.linalg.norm(X, keepdims=keepdims), 1e-10)
     same(la.norm(X + 1j, axis=1, keepdims=keepdims), np.linalg.norm(X + 1j, axis=1, keepdims=keepdims), 1e-10)
     for order in VECTOR_ORDERS[1:]:
@@ -319,7 +328,7 @@ def test_other_mistakes_name_the_argument():
         la.matrix_power(A, 0.5)
     with pytest.raises(ArgumentError, match="multi_dot: it got 1 arrays"):
         la.multi_dot([A])
-    with pytest.raises(ArgumentTypeError, match="pinv: rtol is None|pinv: rtol is \\[\\]"):
+    with pytest.raises(ArgumentTypeError, match=r"pinv: rtol is \[\]"):
         la.pinv(A, rtol=[])
     with pytest.raises(DTypeError, match="eigh: x must be floating-point, it is complex128"):
         la.eigh(A + 0j)
