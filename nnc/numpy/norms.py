@@ -1,0 +1,141 @@
+"""Norms of vectors and matrices, which nnc.numpy.linalg shows. They have a derivative at 0, which is 0."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands import elementwise as ew
+from nnc.commands.factor import svd
+from nnc.commands.linalg import check_matrix
+from nnc.commands.promote import astype, promote
+from nnc.commands.reduce import reduce_max, reduce_sum
+from nnc.commands.rules import Value
+from nnc.errors import ArgumentError, user_error
+from nnc.numpy import manipulation
+from nnc.numpy import reductions as re
+from nnc.numpy.operands import Axis, Shape, keep, to_axes, to_value
+from nnc.spelling import spelled
+
+
+def _for_norm(where: str, x: Any) -> tuple[Value, Callable[[Value], Value]]:
+    """The operand in the dtype to accumulate in, and what turns the norm back into the operand's (real) dtype."""
+    (x,) = promote(x, where=where, to=dtypes.to_float)
+    x = to_value(x, where)
+    own = dtypes.real_dtype(x.spec.dtype)
+    return to_value(astype(x, dtypes.accumulator(x.spec.dtype)), where), lambda y: astype(y, own)
+
+
+def _root(total: Value, function: Callable[[Value], Value]) -> Value:
+    """`function(total)`, and 0 with derivative 0 where the total is 0."""
+    zero = ew.full_like(total, 0)
+    nothing = ew.equal(total, zero)
+    return ew.select(nothing, zero, function(ew.select(nothing, ew.full_like(total, 1), total)))
+
+
+def _vector_norm(where: str, x: Value, axes: Shape, order: Any) -> Value:
+    order = order.item() if isinstance(order, np.generic) else order
+    if isinstance(order, str) or not dtypes.is_scalar(order):
+        raise user_error(
+            ArgumentError, where, f"vectors have no norm of order {order!r}.", fix="use a number, or inf or -inf."
+        )
+    if order == 2:
+        squares = ew.square(ew.abs_(x)) if dtypes.is_complex(x.spec.dtype) else ew.square(x)
+        return _root(reduce_sum(squares, axes=axes), ew.sqrt)
+    sizes = ew.abs_(x)
+    if order == math.inf:
+        if 0 in [x.spec.shape[axis] for axis in axes]:
+            return reduce_sum(sizes, axes=axes)
+        return reduce_max(sizes, axes=axes)
+    if order == -math.inf:
+        return re.min(sizes, axis=axes)
+    if order == 0:
+        return reduce_sum(ew.convert(ew.not_equal(sizes, ew.full_like(sizes, 0)), dtype=sizes.spec.dtype), axes=axes)
+    if order == 1:
+        return reduce_sum(sizes, axes=axes)
+    if order < 0:
+        return reduce_sum(sizes**order, axes=axes) ** (1 / order)
+    terms = _root(sizes, lambda y: y**order)
+    return _root(reduce_sum(terms, axes=axes), lambda y: y ** (1 / order))
+
+
+def _matrix_norm(where: str, x: Value, rows: int, columns: int, order: Any) -> Value:
+    if order in ("fro", None):
+        return _vector_norm(where, x, (rows, columns), 2)
+    if order in (1, -1, math.inf, -math.inf):
+        along, across = (rows, columns) if order in (1, -1) else (columns, rows)
+        sums = reduce_sum(ew.abs_(x), axes=(along,))
+        pick = re.max if order > 0 else re.min
+        return pick(sums, axis=across - (along < across))
+    if order not in (2, -2, "nuc"):
+        raise user_error(
+            ArgumentError, where, f"matrices have no norm of order {order!r}.",
+            fix="use 'fro', 'nuc', 1, 2, inf, or a negative of these numbers.",
+        )  # fmt: skip
+    s = svd(manipulation.moveaxis(x, (rows, columns), (-2, -1)), full_matrices=False)[1]
+    pick = re.sum if order == "nuc" else re.max if order > 0 else re.min
+    return pick(s, axis=-1)
+
+
+@spelled
+def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2) -> Value:
+    """Returns the norm of vectors, (sum of |x|ᵖ)^(1/p) with p = `ord`; its derivative at 0 is 0.
+
+    Args:     axis: axis or axes that the vectors lie in; None all. ord: a number, inf (the largest) or -inf (the smallest);
+              0 counts the elements that are not 0.
+    Raises:   ArgumentError: there is no such norm.
+    Example:
+        >>> vector_norm(np.asarray([3.0, 4.0]))
+        Array(5., dtype=float64)
+    """
+    x, back = _for_norm("vector_norm", x)
+    axes = to_axes("vector_norm", axis, x.spec.ndim)
+    return back(keep(_vector_norm("vector_norm", x, axes, ord), x.spec, axes, keepdims))
+
+
+@spelled
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Value:
+    """Returns the norm of the matrices in the last two axes; `ord` as in `norm`.
+
+    Raises:   ArgumentError: there is no such norm. ShapeError: x has fewer than two axes.
+    Example:
+        >>> matrix_norm(np.asarray([[1.0, -7.0], [2.0, 3.0]]), ord=1)
+        Array(10., dtype=float64)
+    """
+    x, back = _for_norm("matrix_norm", x)
+    check_matrix("matrix_norm", x.spec, square=False)
+    axes = (x.spec.ndim - 2, x.spec.ndim - 1)
+    return back(keep(_matrix_norm("matrix_norm", x, *axes, ord), x.spec, axes, keepdims))
+
+
+@spelled
+def norm(x: Any, /, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Value:
+    """Returns the norm of vectors or matrices; the derivative at 0 is 0.
+
+    Args:     ord: None is 2 for vectors and "fro" for matrices. For vectors any number; for matrices "fro", "nuc" (the sum of
+              the singular values), 2 and -2 (the largest, the smallest), 1 and -1 (sums of columns), inf and -inf (of rows).
+              axis: one axis for vectors, two for matrices; None takes all of an array of one or two axes, and without `ord`
+              all of any array as one vector.
+    Raises:   ArgumentError: there is no such norm. ShapeError: an axis does not exist.
+    Example:
+        >>> norm(np.asarray([[3.0, 4.0], [0.0, 0.0]]), axis=1)
+        Array([5., 0.], dtype=float64)
+    """
+    x, back = _for_norm("norm", x)
+    axes = to_axes("norm", axis, x.spec.ndim)
+    if axis is None and ord is None:
+        result = _vector_norm("norm", x, axes, 2)
+    elif len(axes) == 1:
+        result = _vector_norm("norm", x, axes, 2 if ord is None else ord)
+    elif len(axes) == 2:
+        result = _matrix_norm("norm", x, *axes, ord)
+    else:
+        raise user_error(
+            ArgumentError, "norm", f"{len(axes)} axes are neither vectors nor matrices.", operands={"x": x.spec},
+            fix="name one or two axes, or use vector_norm.",
+        )  # fmt: skip
+    return back(keep(result, x.spec, axes, keepdims))
