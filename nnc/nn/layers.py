@@ -91,6 +91,22 @@ class _Convolution(Module):
     groups: int
     layout: str
 
+    def _set_up(
+        self, key: Any, channels: tuple[int, int], kernel: Sizes, use_bias: bool, dtype: Any, **options: Any
+    ) -> None:
+        """Assigns the fields; `channels` are the first two axes of the weight, before it is cut into groups."""
+        where, rank = type(self).__name__, parse_layout(type(self).__name__, options["layout"]).rank
+        for name in ("in_features", "out_features", "groups", "layout"):
+            setattr(self, name, options[name])
+        for name in ("stride", "dilation", "output_padding"):
+            if name in options:
+                setattr(self, name, per_axis(where, name, options[name], rank))
+        self.padding = _hashable(options["padding"])
+        _check_groups(where, self.in_features, self.out_features, self.groups)
+        shape = (channels[0], channels[1] // self.groups, *per_axis(where, "kernel", kernel, rank))
+        bias_shape = (self.out_features,) if use_bias else None
+        self.weight, self.bias = _weights(key, shape, bias_shape, math.prod(shape[1:]), dtype)
+
     def _channels(self, x: Any) -> Value:
         form = parse_layout(type(self).__name__, self.layout)
         return _check_features(type(self).__name__, x, self.in_features, form.order[0] - len(form.order))
@@ -145,17 +161,10 @@ class Conv(_Convolution):
         layout: str = "NCHW",
         dtype: Any = dtypes.float32,
     ) -> None:
-        rank = parse_layout("Conv", layout).rank
-        _check_groups("Conv", in_features, out_features, groups)
-        shape = (out_features, in_features // groups, *per_axis("Conv", "kernel", kernel, rank))
-        bias_shape = (out_features,) if use_bias else None
-        self.weight, self.bias = _weights(key, shape, bias_shape, math.prod(shape[1:]), dtype)
-        self.in_features, self.out_features, self.groups, self.layout = in_features, out_features, groups, layout
-        self.stride, self.dilation = (
-            per_axis("Conv", "stride", stride, rank),
-            per_axis("Conv", "dilation", dilation, rank),
-        )
-        self.padding = _hashable(padding)
+        self._set_up(
+            key, (out_features, in_features), kernel, use_bias, dtype, in_features=in_features, out_features=out_features,
+            stride=stride, padding=padding, dilation=dilation, groups=groups, layout=layout,
+        )  # fmt: skip
 
     def __call__(self, x: Any) -> Value:
         """(N, in_features, *spatial) -> (N, out_features, *out), in the layout of the layer."""
@@ -191,19 +200,10 @@ class ConvTranspose(_Convolution):
         layout: str = "NCHW",
         dtype: Any = dtypes.float32,
     ) -> None:
-        where = "ConvTranspose"
-        rank = parse_layout(where, layout).rank
-        _check_groups(where, in_features, out_features, groups)
-        shape = (in_features, out_features // groups, *per_axis(where, "kernel", kernel, rank))
-        bias_shape = (out_features,) if use_bias else None
-        self.weight, self.bias = _weights(key, shape, bias_shape, math.prod(shape[1:]), dtype)
-        self.in_features, self.out_features, self.groups, self.layout = in_features, out_features, groups, layout
-        self.stride, self.dilation = (
-            per_axis(where, "stride", stride, rank),
-            per_axis(where, "dilation", dilation, rank),
-        )
-        self.output_padding = per_axis(where, "output_padding", output_padding, rank)
-        self.padding = _hashable(padding)
+        self._set_up(
+            key, (in_features, out_features), kernel, use_bias, dtype, in_features=in_features, out_features=out_features,
+            stride=stride, padding=padding, output_padding=output_padding, dilation=dilation, groups=groups, layout=layout,
+        )  # fmt: skip
 
     def __call__(self, x: Any) -> Value:
         """(N, in_features, *spatial) -> (N, out_features, *out), in the layout of the layer."""

@@ -47,9 +47,7 @@ def grad(
     Example:  >>> nnc.grad(lambda x: x**2 + nnp.log(1 / x))(0.84)
               Array(0.48952365, dtype=float32)
     """
-    both = value_and_grad(
-        fun, argnums, has_aux, argnames=argnames, holomorphic=holomorphic, allow_int=allow_int, _transform="nnc.grad"
-    )
+    both = _differentiate("nnc.grad", fun, argnums, has_aux, argnames, holomorphic, allow_int)
 
     @wraps(fun)
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -67,7 +65,6 @@ def value_and_grad(
     argnames: str | Sequence[str] | None = None,
     holomorphic: bool = False,
     allow_int: bool = False,
-    _transform: str = "nnc.value_and_grad",
 ) -> Fun:
     """The value and the gradient of a function with one number as result; see `grad`.
 
@@ -75,18 +72,30 @@ def value_and_grad(
     Example:  >>> nnc.value_and_grad(lambda x: x * x)(3.0)
               (Array(9., dtype=float32), Array(6., dtype=float32))
     """
-    check_callable(fun, _transform)
+    return _differentiate("nnc.value_and_grad", fun, argnums, has_aux, argnames, holomorphic, allow_int)
+
+
+def _differentiate(
+    transform: str,
+    fun: Fun,
+    argnums: Argnums,
+    has_aux: bool,
+    argnames: str | Sequence[str] | None,
+    holomorphic: bool,
+    allow_int: bool,
+) -> Fun:
+    check_callable(fun, transform)
     names = (argnames,) if isinstance(argnames, str) else tuple(argnames or ())
     fix = "name positional arguments by number, keyword arguments with argnames."
-    positions = check_argnums(_transform, argnums, fix) if not (names and argnums == 0) else ()
+    positions = check_argnums(transform, argnums, fix) if not (names and argnums == 0) else ()
     single = (isinstance(argnums, int) and not names) or (isinstance(argnames, str) and not positions)
 
     @wraps(fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        chosen = _choose(_transform, fun, args, kwargs, positions, names)
+        chosen = _choose(transform, fun, args, kwargs, positions, names)
         flats = [FlatTree(value) for value in chosen]
         leaves = [leaf for flat in flats for leaf in flat.dynamic]
-        active = active_leaves(_transform, flats, holomorphic, allow_int)
+        active = active_leaves(transform, flats, holomorphic, allow_int)
         aux: list[Any] = []
 
         def scalar(*values: Any) -> list[Any]:
@@ -98,13 +107,13 @@ def value_and_grad(
             new_kwargs.update(zip(names, rebuilt[len(positions) :], strict=True))
             out = fun(*new_args, **new_kwargs)
             if has_aux:
-                out, extra = _split_aux(_transform, out)
+                out, extra = _split_aux(transform, out)
                 aux_tree = FlatTree(extra)
                 aux.append(aux_tree)
-                return [_check_scalar(_transform, fun, out, holomorphic), *aux_tree.dynamic]
-            return [_check_scalar(_transform, fun, out, holomorphic)]
+                return [_check_scalar(transform, fun, out, holomorphic), *aux_tree.dynamic]
+            return [_check_scalar(transform, fun, out, holomorphic)]
 
-        with activity(f"tracing {name_of(fun)} for {_transform.removeprefix('nnc.')}"):
+        with activity(f"tracing {name_of(fun)} for {transform.removeprefix('nnc.')}"):
             outputs, linear = run_linearize(scalar, leaves, active)
             ct = as_value(outputs[0].spec.dtype.type(1))
             found = iter(_pull(linear, [ct] + [None] * (len(outputs) - 1)))

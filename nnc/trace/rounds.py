@@ -115,9 +115,9 @@ def linearize_round(part: Round, xs: Flags, carries: Flags, captured: Flags) -> 
         outputs, linear = run_linearize(part.run, values, moving.inputs)
         at = [i for i, kept in enumerate(linear.nonzero) if kept]
         graph = prune(linear.staged.graph, [k for k, i in enumerate(at) if i >= part.first])
-        read = {s for node in graph.nodes for s in node.inputs} | set(graph.outputs)
+        reads = graph.reads
         hidden = zip(graph.inputs[len(linear.input_specs) :], linear.staged.captured, strict=True)
-        residuals = [(s, v) for s, v in hidden if s in read]
+        residuals = [(s, v) for s, v in hidden if s in reads]
         inputs = (*graph.inputs[: len(linear.input_specs)], *(s for s, _ in residuals))
         box.append((part.mark(), linear.nonzero[part.first :], graph.update(inputs=inputs)))
         return [*outputs, *(v for _, v in residuals)]
