@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from nnc import __version__
 from nnc.devices import devices as usable_devices
 
-REQUIRED = ("nnc", "numpy", "ml_dtypes", "optree", "safetensors")
+REQUIRED = ("numpy", "ml_dtypes", "optree", "safetensors")
 OPTIONAL = {
     "llvmlite": ("llvmlite",),
     "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy"),
@@ -33,8 +34,9 @@ def collect() -> dict[str, Section]:
     Example:  >>> list(collect())
               ['versions', 'processor', 'libraries', 'devices', 'caches']
     """
+    required = {name: version_of(name) for name in REQUIRED}
     return {
-        "versions": {"python": platform.python_version(), **{name: version_of(name) for name in REQUIRED}},
+        "versions": {"python": platform.python_version(), "nnc": __version__, **required},
         "processor": processor(Path("/proc/cpuinfo")),
         "libraries": libraries(),
         "devices": devices(Path("/proc/driver/nvidia/gpus")),

@@ -6,10 +6,10 @@ and how to mend it. `InternalError` means a bug in nnc.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from nnc.context import get_context
+from nnc.context import get_context, set_context
 from nnc.source import SourceLine, user_source
 
 
@@ -122,6 +122,18 @@ def user_error(
     if fix:
         lines.append(f"Fix: {fix}")
     return kind("\n".join(lines))
+
+
+def word_anew(run: Callable[[], Any], source: SourceLine | None) -> None:
+    """Runs what has just failed once more, so that its error names the user's line `source`.
+
+    To name the line beforehand would cost every call what only a failing one needs.
+    """
+    with set_context(source=source):
+        try:
+            run()
+        except NncError as error:
+            raise error from None
 
 
 def shorten(value: Any) -> str:

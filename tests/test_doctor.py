@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import nnc
 from nnc import doctor
 from nnc.__main__ import main
 
@@ -100,3 +101,7 @@ def test_a_libgomp_that_does_not_load_is_reported(tmp_path: Path) -> None:
     broken.write_text("no library")
     assert doctor.libgomp(str(broken)).startswith("absent: ")
     assert doctor.libgomp("libdoes_not_exist.so").startswith("absent: ")
+
+
+def test_the_version_of_nnc_is_known_where_it_is_not_installed() -> None:
+    assert doctor.collect()["versions"]["nnc"] == nnc.__version__

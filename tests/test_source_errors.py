@@ -151,6 +151,7 @@ def test_files_of_nnc_are_internal_and_those_of_users_are_not() -> None:
     assert source.is_internal(nnc.jit.__file__)
     assert not source.is_internal(__file__)
     assert not source.is_internal("/home/me/nnc_experiments/train.py")
+    assert not source.is_internal("/home/me/optree/my_functools.py")
 
 
 def test_code_without_a_file_still_gets_an_error_with_a_place() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nnc.context import Context, get_context, new_level, set_context
-from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, GraphError, NncError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, GraphError, NncError, user_error, word_anew
 from nnc.graph.boxes import Box
 from nnc.graph.graph import Graph, NDArray, Node, Symbol
 from nnc.graph.registry import Command, command, infer
@@ -231,9 +231,8 @@ def infer_specs(
     try:
         result = rule(*specs, **given)
     except NncError:
-        if get_context().source is None:  # else the message names the user's line already
-            with set_context(source=user_source()):  # a rule of another package is no line of the user's: word it anew
-                rule(*specs, **given)
+        if get_context().source is None:  # then it names the innermost line outside nnc, which may be the rule's
+            word_anew(lambda: rule(*specs, **given), user_source())
         raise
     except TypeError as error:
         raise user_error(

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from nnc.commands.rules import effect
-from nnc.context import set_context
-from nnc.errors import NncError
+from nnc.errors import NncError, word_anew
 from nnc.graph import TensorSpec
 from nnc.lower.stages import Kind, NDArray, Step, View, row_major
 
@@ -82,8 +81,8 @@ class Frame:
             for run, arguments, results, params in self._runs:
                 run(arguments, results, params)
                 done += 1
-        except NncError as error:
-            self._explain(program.bound.steps[done], done, error)
+        except NncError:
+            self._explain(program.bound.steps[done], done)
             raise
         finally:
             for arrays, position, _ in self._patches:
@@ -92,19 +91,12 @@ class Frame:
                 handle[...] = None
         return [_output(view, kind, index, inputs, fresh) for view, kind, index in program.returned]
 
-    def _explain(self, step: Step, position: int, error: NncError) -> None:
-        """Raises the error of a failed step once more, worded for the user's line that made the step.
-
-        Kernels do not know the line; naming it before each step would cost every call what only a failing one needs.
-        """
+    def _explain(self, step: Step, position: int) -> None:
+        """Raises the error of a failed step once more, worded for the user's line that made the step."""
         if step.graphs or step.source is None or step.command in effect:
             return
         run, arguments, results, params = self._runs[position]
-        with set_context(source=step.source):
-            try:
-                run(arguments, results, params)
-            except type(error) as again:
-                raise again from None
+        word_anew(lambda: run(arguments, results, params), step.source)
 
 
 def _output(view: View, kind: Kind, index: int, inputs: Sequence[NDArray], fresh: Sequence[NDArray]) -> NDArray:

@@ -94,8 +94,9 @@ class _Convolution(Module):
     def _set_up(
         self, key: Any, channels: tuple[int, int], kernel: Sizes, use_bias: bool, dtype: Any, **options: Any
     ) -> None:
-        """Assigns the fields; `channels` are the first two axes of the weight, before it is cut into groups."""
-        where, rank = type(self).__name__, parse_layout(type(self).__name__, options["layout"]).rank
+        """Assigns the fields; `channels` are the first two axes of the weight, were there no groups."""
+        where = type(self).__name__
+        rank = parse_layout(where, options["layout"]).rank
         for name in ("in_features", "out_features", "groups", "layout"):
             setattr(self, name, options[name])
         for name in ("stride", "dilation", "output_padding"):

@@ -1,6 +1,6 @@
 """What users of NumPy expect, on nnc arrays: it runs at once, traces, differentiates and batches."""
 
-from nnc.numpy import linalg
+from nnc.numpy import fft, linalg
 from nnc.numpy import methods as _methods  # noqa: F401  (gives arrays their methods)
 from nnc.numpy.contractions import (
     dot,
@@ -447,6 +447,7 @@ __all__ = [
     "extract",
     "eye",
     "fabs",
+    "fft",
     "finfo",
     "fix",
     "flatnonzero",

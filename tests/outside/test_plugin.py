@@ -84,8 +84,9 @@ def test_the_new_command_words_its_own_mistakes(plugin: Any) -> None:
 def test_a_mistake_that_the_package_words_points_at_the_user_s_line(plugin: Any) -> None:
     x = nnp.asarray([1, 2])
     for transform in (lambda f: f, nnc.make_graph, nnc.compile, nnc.vmap):
-        with pytest.raises(DTypeError, match=r"at \S*test_plugin\.py:\d+ in softsign:   return command"):
+        with pytest.raises(DTypeError, match=r"at \S*test_plugin\.py:\d+ in softsign:   return command") as caught:
             transform(softsign)(x)
+        assert caught.value.__context__ is None or caught.value.__suppress_context__
 
 
 # -- the column --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,148 @@
+"""Discrete Fourier transforms, not normalised: the functions of nnc.numpy.fft scale their results.
+
+With w = exp(-2πi / n), a transform along an axis of size n is y[k] = Σ_j x[j] w^(jk), the inverse one has conj(w). References run
+pocketfft through NumPy, in the precision of the operand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands.elementwise import COMPLEX, Accepts, conj, full, mul
+from nnc.commands.rules import Linear, Value, batch_with, check_axes, check_axis, check_dtype, linear_in
+from nnc.commands.shape import broadcast_to, concatenate
+from nnc.errors import ShapeError, user_error
+from nnc.graph import Command, TensorSpec, register
+
+NDArray = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+_REAL: Accepts = (lambda dtype: dtype in (dtypes.float32, dtypes.float64), "float32 or float64")
+
+
+def _cost(x: TensorSpec, n: int) -> int:
+    """About 5 n log2 n operations for each of the transforms of size n (Cooley and Tukey, 1965)."""
+    return 5 * x.size * max(1, n.bit_length())
+
+
+def _replaced(x: TensorSpec, axis: int, n: int) -> Shape:
+    return tuple(n if i == axis else size for i, size in enumerate(x.shape))
+
+
+def _check_points(name: str, x: TensorSpec, axis: int, n: int) -> None:
+    if n < 1:
+        raise user_error(
+            ShapeError, name, f"a transform along axis {axis} would have {n} points.", operands={"x": x},
+            fix="transform an axis with at least one element.",
+        )  # fmt: skip
+
+
+# -- complex to complex ------------------------------------------------------------------------------------------------
+
+
+def _fft_infer(x: TensorSpec, *, axes: Shape, inverse: bool = False) -> TensorSpec:
+    check_dtype("fft", x, *COMPLEX)
+    for axis in check_axes("fft", axes, x.ndim):
+        _check_points("fft", x, axis, x.shape[axis])
+    if not axes:
+        raise user_error(
+            ShapeError, "fft", "axes is empty.", operands={"x": x}, fix="name at least one axis to transform."
+        )
+    return x
+
+
+def _fft_reference(x: NDArray, *, axes: Shape, inverse: bool = False) -> NDArray:
+    with np.errstate(all="ignore"):
+        y = np.fft.ifftn(x, axes=axes, norm="forward") if inverse else np.fft.fftn(x, axes=axes, norm="backward")
+    return y.astype(x.dtype, copy=False)
+
+
+def _fft_transpose(ct: Value, x: Linear, **params: Any) -> Value:
+    """The matrix w^(jk) is symmetric."""
+    return fft(ct, **params)
+
+
+fft: Command = register(
+    "fft",
+    infer=_fft_infer,
+    reference=_fft_reference,
+    derivative=linear_in("fft", {0: _fft_transpose}),
+    batch=batch_with("fft", lambda params: {**params, "axes": tuple(axis + 1 for axis in params["axes"])}),
+    cost=lambda x, axes, inverse=False: sum(_cost(x, x.shape[axis]) for axis in axes),
+)
+
+# -- real to half of the complex, and back -----------------------------------------------------------------------------
+
+
+def _weighted(x: Value, axis: int, size: int, ends: float, middle: float) -> Value:
+    """`x`, the half of a transform of `size` points: times `ends` at the bins that stand for themselves (0, and size / 2
+    where that is whole), times `middle` at those that also stand for their conjugates."""
+    bins = size // 2 + 1
+    counts = [(1, ends), ((size - 1) // 2, middle), (bins - 1 - (size - 1) // 2, ends)]
+    parts = [full(shape=(count,), dtype=x.spec.dtype, value=value) for count, value in counts if count]
+    weights = concatenate(*parts, axis=0) if len(parts) > 1 else parts[0]
+    return mul(x, broadcast_to(weights, shape=x.spec.shape, axes=(axis,)))
+
+
+def _rfft_infer(x: TensorSpec, *, axis: int) -> TensorSpec:
+    check_dtype("rfft", x, *_REAL)
+    axis = check_axis("rfft", axis, x.ndim)
+    _check_points("rfft", x, axis, x.shape[axis])
+    return x.update(shape=_replaced(x, axis, x.shape[axis] // 2 + 1), dtype=dtypes.complex_dtype(x.dtype))
+
+
+def _rfft_reference(x: NDArray, *, axis: int) -> NDArray:
+    with np.errstate(all="ignore"):
+        return np.fft.rfft(x, axis=axis).astype(dtypes.complex_dtype(x.dtype), copy=False)
+
+
+def _rfft_transpose(ct: Value, x: Linear, *, axis: int) -> Value:
+    """Re Σ_k ct[k] w^(jk). `irfft` conjugates w^(jk), so it gets conj(ct), and counts the middle bins twice, so they are halved."""
+    axis, size = axis % x.spec.ndim, x.spec.shape[axis]
+    return irfft(_weighted(conj(ct), axis, size, 1.0, 0.5), axis=axis, size=size)
+
+
+rfft: Command = register(
+    "rfft",
+    infer=_rfft_infer,
+    reference=_rfft_reference,
+    derivative=linear_in("rfft", {0: _rfft_transpose}),
+    batch=batch_with("rfft", lambda params: {"axis": params["axis"] + 1}),
+    cost=lambda x, axis: _cost(x, x.shape[axis]) // 2,
+)
+
+
+def _irfft_infer(x: TensorSpec, *, axis: int, size: int) -> TensorSpec:
+    check_dtype("irfft", x, *COMPLEX)
+    axis = check_axis("irfft", axis, x.ndim)
+    _check_points("irfft", x, axis, size)
+    if x.shape[axis] != size // 2 + 1:
+        raise user_error(
+            ShapeError, "irfft", f"{size} points need {size // 2 + 1} bins, axis {axis} has {x.shape[axis]}.",
+            operands={"x": x}, fix="use nnp.fft.irfft, or cut or pad the axis before.",
+        )  # fmt: skip
+    return x.update(shape=_replaced(x, axis, size), dtype=dtypes.real_dtype(x.dtype))
+
+
+def _irfft_reference(x: NDArray, *, axis: int, size: int) -> NDArray:
+    with np.errstate(all="ignore"):
+        return np.fft.irfft(x, size, axis, norm="forward").astype(dtypes.real_dtype(x.dtype), copy=False)
+
+
+def _irfft_transpose(ct: Value, x: Linear, *, axis: int, size: int) -> Value:
+    """Each bin gets conj(rfft(ct)), the middle ones twice."""
+    axis = axis % x.spec.ndim
+    return _weighted(conj(rfft(ct, axis=axis)), axis, size, 1.0, 2.0)
+
+
+irfft: Command = register(
+    "irfft",
+    infer=_irfft_infer,
+    reference=_irfft_reference,
+    derivative=linear_in("irfft", {0: _irfft_transpose}),
+    batch=batch_with("irfft", lambda params: {**params, "axis": params["axis"] + 1}),
+    cost=lambda x, axis, size: _cost(x, size),
+)

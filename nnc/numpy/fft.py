@@ -1,0 +1,374 @@
+"""Discrete Fourier transforms as in numpy.fft.
+
+float32 gives complex64, as do integers and 16-bit floats; float64 gives complex128. `norm` says which direction is divided by the
+number of points n: "backward" (the default, the inverse ones by n), "forward" (the forward ones by n), "ortho" (both by √n).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands import elementwise as ew
+from nnc.commands import fft as commands
+from nnc.commands.promote import astype, promote, to_dtype
+from nnc.commands.rules import Value, check_dtype
+from nnc.commands.shape import pad, slice_axis
+from nnc.errors import ArgumentError, ArgumentTypeError, NncError, user_error
+from nnc.numpy.manipulation import roll
+from nnc.numpy.operands import Axis, Shape, static_int, to_axes, to_value
+from nnc.spelling import spelled
+
+__all__ = [
+    "fft",
+    "fft2",
+    "fftfreq",
+    "fftn",
+    "fftshift",
+    "hfft",
+    "ifft",
+    "ifft2",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
+    "irfft",
+    "irfft2",
+    "irfftn",
+    "rfft",
+    "rfft2",
+    "rfftfreq",
+    "rfftn",
+]
+
+# -- shared ------------------------------------------------------------------------------------------------------------
+
+_OPPOSITE = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
+
+
+def _wide(where: str, x: Any) -> Value:
+    """`x` in a dtype that pocketfft computes in."""
+    (x,) = promote(x, where=where, to=lambda dtype: dtypes.accumulator(dtypes.to_float(dtype)))
+    return to_value(x, where)
+
+
+def _complex(where: str, x: Any) -> Value:
+    x = _wide(where, x)
+    return astype(x, dtypes.complex_dtype(x.spec.dtype), where)
+
+
+def _real(where: str, x: Any) -> Value:
+    x = _wide(where, x)
+    check_dtype(where, x.spec, dtypes.is_float, "real")
+    return x
+
+
+def _points(where: str, n: Any) -> int:
+    n = static_int(n, where, "n")
+    if n < 1:
+        raise user_error(
+            ArgumentError,
+            where,
+            f"the transform would have {n} points.",
+            fix="give n (or each size in s) of at least 1.",
+        )
+    return n
+
+
+def _resized(x: Value, axis: int, n: int) -> Value:
+    """`x` cut or padded with zeros to size `n` along `axis`."""
+    shape = x.spec.shape
+    if shape[axis] > n:
+        return slice_axis(x, axis, 0, n)
+    if shape[axis] == n:
+        return x
+    nothing = (0,) * len(shape)
+    high = tuple(n - size if i == axis else 0 for i, size in enumerate(shape))
+    return pad(x, ew.full(shape=(), dtype=x.spec.dtype, value=0), low=nothing, high=high, interior=nothing)
+
+
+def _scaled(where: str, y: Value, n: int, norm: str | None, divides: str) -> Value:
+    """`y`, a transform of `n` points, divided as `norm` says; `divides` is the norm that divides this direction by n."""
+    if norm not in _OPPOSITE:
+        raise user_error(
+            ArgumentError, where, f"norm is {norm!r}.", fix='use "backward" (the same as None), "ortho" or "forward".'
+        )
+    factor = math.sqrt(n) if norm == "ortho" else n if (norm or "backward") == divides else 1
+    return y if factor == 1 else y * (1 / factor)
+
+
+def _sizes(where: str, x: Value, s: Sequence[int] | None, axes: Axis) -> tuple[list[int | None], Shape]:
+    """The sizes asked for (None: as they are), and the axes; without `axes` they are the last ones."""
+    if s is None:
+        at = to_axes(where, axes, x.spec.ndim)
+        return [None] * len(at), at
+    sizes = [static_int(n, where, "s") for n in (s if isinstance(s, (tuple, list)) else (s,))]
+    at = to_axes(where, tuple(range(-len(sizes), 0)) if axes is None else axes, x.spec.ndim)
+    if len(sizes) != len(at):
+        raise user_error(
+            ArgumentError, where, f"s has {len(sizes)} sizes for {len(at)} axes.", operands={"x": x.spec},
+            fix="give one size for each axis; -1 leaves an axis as it is.",
+        )  # fmt: skip
+    return [None if n == -1 else _points(where, n) for n in sizes], at
+
+
+def _needs_axes(where: str, x: Value, axes: Shape) -> None:
+    if not axes:
+        raise user_error(
+            ArgumentError,
+            where,
+            "there is no axis to transform.",
+            operands={"x": x.spec},
+            fix="name at least one axis.",
+        )
+
+
+def _transform(where: str, x: Any, s: Sequence[int] | None, axes: Axis, norm: str | None, inverse: bool) -> Value:
+    x = _complex(where, x)
+    sizes, at = _sizes(where, x, s, axes)
+    for axis, n in zip(at, sizes, strict=True):
+        x = _resized(x, axis, _points(where, x.spec.shape[axis] if n is None else n))
+    y = commands.fft(x, axes=at, inverse=inverse) if at else x
+    return _scaled(where, y, math.prod(x.spec.shape[i] for i in at), norm, "backward" if inverse else "forward")
+
+
+def _real_transform(where: str, x: Any, s: Sequence[int] | None, axes: Axis, norm: str | None) -> Value:
+    x = _real(where, x)
+    sizes, at = _sizes(where, x, s, axes)
+    _needs_axes(where, x, at)
+    for axis, n in zip(at, sizes, strict=True):
+        x = _resized(x, axis, _points(where, x.spec.shape[axis] if n is None else n))
+    y = commands.rfft(x, axis=at[-1])
+    y = commands.fft(y, axes=at[:-1]) if at[:-1] else y
+    return _scaled(where, y, math.prod(x.spec.shape[i] for i in at), norm, "forward")
+
+
+def _inverse_real_transform(where: str, x: Any, s: Sequence[int] | None, axes: Axis, norm: str | None) -> Value:
+    x = _complex(where, x)
+    sizes, at = _sizes(where, x, s, axes)
+    _needs_axes(where, x, at)
+    for axis, n in zip(at[:-1], sizes[:-1], strict=True):
+        x = _resized(x, axis, _points(where, x.spec.shape[axis] if n is None else n))
+    last, size = at[-1], sizes[-1]
+    size = _points(where, 2 * (x.spec.shape[last] - 1) if size is None else size)
+    x = _resized(x, last, size // 2 + 1)
+    y = commands.irfft(commands.fft(x, axes=at[:-1], inverse=True) if at[:-1] else x, axis=last, size=size)
+    return _scaled(where, y, math.prod(y.spec.shape[i] for i in at), norm, "backward")
+
+
+def _one(n: int | None) -> tuple[int] | None:
+    return None if n is None else (n,)
+
+
+# -- complex to complex ------------------------------------------------------------------------------------------------
+
+
+@spelled
+def fft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Value:
+    """Returns the discrete Fourier transform of `x` along `axis`.
+
+    y[k] = Σ_j x[j] exp(-2πi jk / n)
+
+    Args:     x: real or complex. n: cut `x` or pad it with zeros to this size. norm: see the module.
+    Returns:  complex, of size n along `axis`.
+    Raises:   ArgumentError: there would be no points, or `norm` is none of the three. ShapeError: there is no such axis.
+    Example:
+        >>> nnp.fft.fft(np.asarray([1.0, 0.0, 0.0]))
+        Array([1.+0.j, 1.+0.j, 1.+0.j], dtype=complex128)
+    """
+    return _transform("fft", x, _one(n), (axis,), norm, inverse=False)
+
+
+@spelled
+def ifft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Value:
+    """Returns the inverse of `fft`; the arguments are the same.
+
+    Example:
+        >>> np.allclose(nnp.fft.ifft(nnp.fft.fft(np.arange(5.0))), np.arange(5.0))
+        True
+    """
+    return _transform("ifft", x, _one(n), (axis,), norm, inverse=True)
+
+
+@spelled
+def fft2(x: Any, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Value:
+    """Returns the discrete Fourier transform along the last two axes; see `fftn`."""
+    return _transform("fft2", x, s, axes, norm, inverse=False)
+
+
+@spelled
+def ifft2(x: Any, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Value:
+    """Returns the inverse of `fft2`; the arguments are the same."""
+    return _transform("ifft2", x, s, axes, norm, inverse=True)
+
+
+@spelled
+def fftn(x: Any, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Value:
+    """Returns the discrete Fourier transform along several axes.
+
+    Args:     x: real or complex. s: the size to cut or pad each of the axes to; -1 leaves one as it is. axes: all by default, or
+              the last ones where `s` is given. norm: see the module.
+    Raises:   ArgumentError: s and axes differ in length. ShapeError: there is no such axis, or one is named twice.
+    Example:
+        >>> nnp.fft.fftn(np.ones((2, 2))).real
+        Array([[4., 0.],
+               [0., 0.]], dtype=float64)
+    """
+    return _transform("fftn", x, s, axes, norm, inverse=False)
+
+
+@spelled
+def ifftn(x: Any, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Value:
+    """Returns the inverse of `fftn`; the arguments are the same."""
+    return _transform("ifftn", x, s, axes, norm, inverse=True)
+
+
+# -- real to half of the complex, and back -----------------------------------------------------------------------------
+
+
+@spelled
+def rfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Value:
+    """Returns the first n // 2 + 1 bins of the `fft` of a real `x`; the others are their conjugates.
+
+    Raises:   DTypeError: x is complex.
+    Example:
+        >>> nnp.fft.rfft(np.asarray([1.0, 0.0, 0.0]))
+        Array([1.+0.j, 1.+0.j], dtype=complex128)
+    """
+    return _real_transform("rfft", x, _one(n), (axis,), norm)
+
+
+@spelled
+def irfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Value:
+    """Returns the inverse of `rfft`: `n` real numbers, by default 2 (m - 1) for m bins.
+
+    Example:
+        >>> np.allclose(nnp.fft.irfft(nnp.fft.rfft(np.arange(5.0)), n=5), np.arange(5.0))
+        True
+    """
+    return _inverse_real_transform("irfft", x, _one(n), (axis,), norm)
+
+
+@spelled
+def rfft2(x: Any, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Value:
+    """Returns the Fourier transform of a real `x` along the last two axes; see `rfftn`."""
+    return _real_transform("rfft2", x, s, axes, norm)
+
+
+@spelled
+def irfft2(x: Any, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Value:
+    """Returns the inverse of `rfft2`; see `irfftn`."""
+    return _inverse_real_transform("irfft2", x, s, axes, norm)
+
+
+@spelled
+def rfftn(x: Any, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Value:
+    """Returns the Fourier transform of a real `x` along several axes; of the last of them it keeps the first half, as `rfft` does.
+
+    Args:     as in `fftn`.
+    Raises:   DTypeError: x is complex. ArgumentError: there is no axis.
+    Example:
+        >>> nnp.fft.rfftn(np.ones((4, 6))).shape
+        (4, 4)
+    """
+    return _real_transform("rfftn", x, s, axes, norm)
+
+
+@spelled
+def irfftn(x: Any, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Value:
+    """Returns the inverse of `rfftn`; `s` are the sizes of the result, by default 2 (m - 1) along the last of the axes."""
+    return _inverse_real_transform("irfftn", x, s, axes, norm)
+
+
+@spelled
+def hfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Value:
+    """Returns the real `fft` of a signal with x[-j] = conj(x[j]), of which `x` is the first half.
+
+    Example:
+        >>> nnp.fft.hfft(np.asarray([1.0, 0.0, 0.0]))
+        Array([1., 1., 1., 1.], dtype=float64)
+    """
+    x = ew.conj(_complex("hfft", x))
+    return _inverse_real_transform("hfft", x, _one(n), (axis,), _opposite(norm))
+
+
+@spelled
+def ihfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Value:
+    """Returns the inverse of `hfft`: the first half of the `ifft` of a real `x`."""
+    return ew.conj(_real_transform("ihfft", x, _one(n), (axis,), _opposite(norm)))
+
+
+def _opposite(norm: str | None) -> str | None:
+    """The norm that divides the other direction; unknown ones are left to `_scaled`, which refuses them."""
+    return _OPPOSITE.get(norm, norm)
+
+
+# -- frequencies -------------------------------------------------------------------------------------------------------
+
+
+def _frequencies(where: str, n: Any, d: Any, dtype: Any, half: bool) -> Value:
+    n = _points(where, n)
+    try:
+        step = float(d)
+    except NncError:
+        raise
+    except (TypeError, ValueError):
+        raise user_error(ArgumentTypeError, where, f"d is {d!r}, not a number.", fix="pass a Python float.") from None
+    if step == 0:
+        raise user_error(ArgumentError, where, "d is 0.", fix="give the time between two samples.")
+    wanted = dtypes.DEFAULT_FLOAT if dtype is None else to_dtype(dtype, where)
+    values = np.fft.rfftfreq(n, step) if half else np.fft.fftfreq(n, step)
+    return to_value(values.astype(wanted), where)
+
+
+@spelled
+def fftfreq(n: int, d: float = 1.0, dtype: Any = None) -> Value:
+    """Returns the frequencies of the bins of an `fft` of `n` points that are `d` apart.
+
+    Args:     dtype: float32 by default.
+    Raises:   ArgumentError: n is less than 1, or d is 0.
+    Example:
+        >>> nnp.fft.fftfreq(4, 0.5)
+        Array([ 0. ,  0.5, -1. , -0.5], dtype=float32)
+    """
+    return _frequencies("fftfreq", n, d, dtype, half=False)
+
+
+@spelled
+def rfftfreq(n: int, d: float = 1.0, dtype: Any = None) -> Value:
+    """Returns the frequencies of the bins of an `rfft`; the arguments are those of `fftfreq`.
+
+    Example:
+        >>> nnp.fft.rfftfreq(4, 0.5)
+        Array([0. , 0.5, 1. ], dtype=float32)
+    """
+    return _frequencies("rfftfreq", n, d, dtype, half=True)
+
+
+@spelled
+def fftshift(x: Any, axes: Axis = None) -> Value:
+    """Returns `x` rolled along `axes` (all by default) so that bin 0 comes to the middle.
+
+    Example:
+        >>> nnp.fft.fftshift(np.arange(5))
+        Array([3, 4, 0, 1, 2], dtype=int64)
+    """
+    x = to_value(x, "fftshift")
+    at = to_axes("fftshift", axes, x.spec.ndim)
+    return roll(x, tuple(x.spec.shape[i] // 2 for i in at), at)
+
+
+@spelled
+def ifftshift(x: Any, axes: Axis = None) -> Value:
+    """Returns the inverse of `fftshift`; for even sizes they are the same.
+
+    Example:
+        >>> nnp.fft.ifftshift(nnp.fft.fftshift(np.arange(5)))
+        Array([0, 1, 2, 3, 4], dtype=int64)
+    """
+    x = to_value(x, "ifftshift")
+    at = to_axes("ifftshift", axes, x.spec.ndim)
+    return roll(x, tuple(-(x.spec.shape[i] // 2) for i in at), at)
