@@ -28,6 +28,11 @@ def _cost(x: TensorSpec, n: int) -> int:
     return 5 * x.size * max(1, n.bit_length())
 
 
+def _shifted(axis: int) -> int:
+    """`axis` beneath a leading batch axis; those counted from the end stay."""
+    return axis + 1 if axis >= 0 else axis
+
+
 def _replaced(x: TensorSpec, axis: int, n: int) -> Shape:
     return tuple(n if i == axis else size for i, size in enumerate(x.shape))
 
@@ -70,18 +75,18 @@ fft: Command = register(
     infer=_fft_infer,
     reference=_fft_reference,
     derivative=linear_in("fft", {0: _fft_transpose}),
-    batch=batch_with("fft", lambda params: {**params, "axes": tuple(axis + 1 for axis in params["axes"])}),
+    batch=batch_with("fft", lambda params: {**params, "axes": tuple(map(_shifted, params["axes"]))}),
     cost=lambda x, axes, inverse=False: sum(_cost(x, x.shape[axis]) for axis in axes),
 )
 
 # -- real to half of the complex, and back -----------------------------------------------------------------------------
 
 
-def _weighted(x: Value, axis: int, size: int, ends: float, middle: float) -> Value:
-    """`x`, the half of a transform of `size` points: times `ends` at the bins that stand for themselves (0, and size / 2
+def _weighted(x: Value, axis: int, points: int, ends: float, middle: float) -> Value:
+    """`x`, half of a transform of `points` points: times `ends` at the bins that stand for themselves (0, and points / 2
     where that is whole), times `middle` at those that also stand for their conjugates."""
-    bins = size // 2 + 1
-    counts = [(1, ends), ((size - 1) // 2, middle), (bins - 1 - (size - 1) // 2, ends)]
+    pairs = (points - 1) // 2
+    counts = [(1, ends), (pairs, middle), (points // 2 - pairs, ends)]
     parts = [full(shape=(count,), dtype=x.spec.dtype, value=value) for count, value in counts if count]
     weights = concatenate(*parts, axis=0) if len(parts) > 1 else parts[0]
     return mul(x, broadcast_to(weights, shape=x.spec.shape, axes=(axis,)))
@@ -101,8 +106,8 @@ def _rfft_reference(x: NDArray, *, axis: int) -> NDArray:
 
 def _rfft_transpose(ct: Value, x: Linear, *, axis: int) -> Value:
     """Re Σ_k ct[k] w^(jk). `irfft` conjugates w^(jk), so it gets conj(ct), and counts the middle bins twice, so they are halved."""
-    axis, size = axis % x.spec.ndim, x.spec.shape[axis]
-    return irfft(_weighted(conj(ct), axis, size, 1.0, 0.5), axis=axis, size=size)
+    axis, points = axis % x.spec.ndim, x.spec.shape[axis]
+    return irfft(_weighted(conj(ct), axis, points, 1.0, 0.5), axis=axis, points=points)
 
 
 rfft: Command = register(
@@ -110,32 +115,32 @@ rfft: Command = register(
     infer=_rfft_infer,
     reference=_rfft_reference,
     derivative=linear_in("rfft", {0: _rfft_transpose}),
-    batch=batch_with("rfft", lambda params: {"axis": params["axis"] + 1}),
+    batch=batch_with("rfft", lambda params: {"axis": _shifted(params["axis"])}),
     cost=lambda x, axis: _cost(x, x.shape[axis]) // 2,
 )
 
 
-def _irfft_infer(x: TensorSpec, *, axis: int, size: int) -> TensorSpec:
+def _irfft_infer(x: TensorSpec, *, axis: int, points: int) -> TensorSpec:
     check_dtype("irfft", x, *COMPLEX)
     axis = check_axis("irfft", axis, x.ndim)
-    _check_points("irfft", x, axis, size)
-    if x.shape[axis] != size // 2 + 1:
+    _check_points("irfft", x, axis, points)
+    if x.shape[axis] != points // 2 + 1:
         raise user_error(
-            ShapeError, "irfft", f"{size} points need {size // 2 + 1} bins, axis {axis} has {x.shape[axis]}.",
+            ShapeError, "irfft", f"{points} points need {points // 2 + 1} bins, axis {axis} has {x.shape[axis]}.",
             operands={"x": x}, fix="use nnp.fft.irfft, or cut or pad the axis before.",
         )  # fmt: skip
-    return x.update(shape=_replaced(x, axis, size), dtype=dtypes.real_dtype(x.dtype))
+    return x.update(shape=_replaced(x, axis, points), dtype=dtypes.real_dtype(x.dtype))
 
 
-def _irfft_reference(x: NDArray, *, axis: int, size: int) -> NDArray:
+def _irfft_reference(x: NDArray, *, axis: int, points: int) -> NDArray:
     with np.errstate(all="ignore"):
-        return np.fft.irfft(x, size, axis, norm="forward").astype(dtypes.real_dtype(x.dtype), copy=False)
+        return np.fft.irfft(x, points, axis, norm="forward").astype(dtypes.real_dtype(x.dtype), copy=False)
 
 
-def _irfft_transpose(ct: Value, x: Linear, *, axis: int, size: int) -> Value:
+def _irfft_transpose(ct: Value, x: Linear, *, axis: int, points: int) -> Value:
     """Each bin gets conj(rfft(ct)), the middle ones twice."""
     axis = axis % x.spec.ndim
-    return _weighted(conj(rfft(ct, axis=axis)), axis, size, 1.0, 2.0)
+    return _weighted(conj(rfft(ct, axis=axis)), axis, points, 1.0, 2.0)
 
 
 irfft: Command = register(
@@ -143,6 +148,6 @@ irfft: Command = register(
     infer=_irfft_infer,
     reference=_irfft_reference,
     derivative=linear_in("irfft", {0: _irfft_transpose}),
-    batch=batch_with("irfft", lambda params: {**params, "axis": params["axis"] + 1}),
-    cost=lambda x, axis, size: _cost(x, size),
+    batch=batch_with("irfft", lambda params: {**params, "axis": _shifted(params["axis"])}),
+    cost=lambda x, axis, points: _cost(x, points),
 )

@@ -155,8 +155,13 @@ def _inverse_real_transform(where: str, x: Any, s: Sequence[int] | None, axes: A
     last, size = at[-1], sizes[-1]
     size = _points(where, 2 * (x.spec.shape[last] - 1) if size is None else size)
     x = _resized(x, last, size // 2 + 1)
-    y = commands.irfft(commands.fft(x, axes=at[:-1], inverse=True) if at[:-1] else x, axis=last, size=size)
+    y = commands.irfft(commands.fft(x, axes=at[:-1], inverse=True) if at[:-1] else x, axis=last, points=size)
     return _scaled(where, y, math.prod(y.spec.shape[i] for i in at), norm, "backward")
+
+
+def _opposite(norm: str | None) -> str | None:
+    """The norm that divides the other direction; unknown ones are left to `_scaled`, which refuses them."""
+    return _OPPOSITE.get(norm, norm)
 
 
 def _one(n: int | None) -> tuple[int] | None:
@@ -299,11 +304,6 @@ def hfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 def ihfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Value:
     """Returns the inverse of `hfft`: the first half of the `ifft` of a real `x`."""
     return ew.conj(_real_transform("ihfft", x, _one(n), (axis,), _opposite(norm)))
-
-
-def _opposite(norm: str | None) -> str | None:
-    """The norm that divides the other direction; unknown ones are left to `_scaled`, which refuses them."""
-    return _OPPOSITE.get(norm, norm)
 
 
 # -- frequencies -------------------------------------------------------------------------------------------------------

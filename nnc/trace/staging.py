@@ -10,6 +10,7 @@ import numpy as np
 
 from nnc.array import Array, as_value
 from nnc.context import get_context, set_context
+from nnc.dtypes import TAPE
 from nnc.graph import Command, Graph, GraphBuilder, Symbol, TensorSpec, spec_of
 from nnc.source import SourceLine, user_source
 from nnc.trace.tracer import Tracer
@@ -51,7 +52,7 @@ class StagingTrace:
         """The symbol that stands for `value` in this graph."""
         if isinstance(value, StagedTracer) and value.owner is self:
             return value.symbol
-        if isinstance(value, Array) and value.spec.shape == ():
+        if isinstance(value, Array) and value.spec.shape == () and value.spec.dtype != TAPE:
             value = value.data[()]
         if isinstance(value, (np.generic, bool, int, float, complex)):
             key = (type(value), np.asarray(value).dtype, np.asarray(value).tobytes())

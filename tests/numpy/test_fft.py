@@ -205,4 +205,4 @@ def test_the_commands_refuse_what_they_cannot_transform():
     with pytest.raises(ShapeError, match=r"(?s)rfft: a transform along axis 0 would have 0 points.*Fix: "):
         commands.rfft(X[:0], axis=0)
     with pytest.raises(ShapeError, match=r"(?s)irfft: 7 points need 4 bins, axis 2 has 5.*Fix: use nnp.fft.irfft"):
-        commands.irfft(Z, axis=2, size=7)
+        commands.irfft(Z, axis=2, points=7)
