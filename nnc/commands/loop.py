@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.commands.rules import Derivative, Linear, add_tangents, batch_elementwise
+from nnc.commands.rules import Derivative, Linear, add_tangents, batch_elementwise, linear_in_all, zeros
 from nnc.context import get_context, set_context
 from nnc.dtypes import TAPE
 from nnc.errors import ArgumentError, GraphError, OutOfBoundsError, ShapeError, user_error
@@ -84,9 +84,9 @@ def tape_spec(handle: tuple[int, ...] = ()) -> TensorSpec:
 
 def _read(tape: NDArray, index: int, spec: TensorSpec) -> NDArray:
     content = tape.flat[0] if tape.size else 0
-    if isinstance(content, Tape):
+    if isinstance(content, Tape) and index < content.length:
         return np.broadcast_to(content.read(index), spec.shape)
-    return np.zeros(spec.shape, spec.dtype)
+    return np.zeros(spec.shape, spec.dtype)  # of a tape of zeros, or for a row that is thrown away
 
 
 def _add_tapes(x: NDArray, y: NDArray) -> NDArray:
@@ -151,6 +151,44 @@ add_tapes = register(
     batch=batch_elementwise("add_tapes"),
 )
 
+
+def _merge_tapes(mask: NDArray, x: NDArray, y: NDArray) -> NDArray:
+    contents = [tape.flat[0] for tape in (x, y) if tape.size and isinstance(tape.flat[0], Tape)]
+    if not contents:
+        return _as_handle(0, x.shape)
+    like = contents[0].rows()
+    shape = np.broadcast_shapes(
+        mask.shape + (1,) * (like.ndim - 1 - mask.ndim), *(t.rows().shape[1:] for t in contents)
+    )
+    rows = mask.reshape(mask.shape + (1,) * (len(shape) - mask.ndim))
+    spec, length = TensorSpec(shape, like.dtype), max(t.length for t in contents)
+    merged = Tape(shape, like.dtype, length)
+    for index in range(length):
+        merged.write(index, np.where(rows, _read(x, index, spec), _read(y, index, spec)))
+    return _as_handle(merged, x.shape)
+
+
+# For rows of a batch that took different branches: the rows of `x` where `mask` holds, those of `y` elsewhere.
+merge_tapes = register(
+    "merge_tapes",
+    3,
+    infer=lambda mask, x, y: x,
+    reference=_merge_tapes,
+    derivative=linear_in_all(
+        "merge_tapes",
+        lambda cotangents, operands: (
+            None,
+            merge_tapes(operands[0], cotangents[0], zeros(cotangents[0].spec))
+            if isinstance(operands[1], Linear)
+            else None,
+            merge_tapes(operands[0], zeros(cotangents[0].spec), cotangents[0])
+            if isinstance(operands[2], Linear)
+            else None,
+        ),
+    ),
+    batch=batch_elementwise("merge_tapes"),
+)
+
 # -- while -------------------------------------------------------------------------------------------------------------
 
 
@@ -181,7 +219,12 @@ def _while_infer(
             GraphError, "while", f"the condition and the exits must be known after the first {before} nodes of the round.",
             fix="put the nodes they need before the test.",
         )  # fmt: skip
-    return (*specs[:carries], *outputs[1 + carries : 1 + carries + exits], ROUND, *(tape_spec(handle) for _ in range(tapes)))
+    return (
+        *specs[:carries],
+        *outputs[1 + carries : 1 + carries + exits],
+        ROUND,
+        *(tape_spec(handle) for _ in range(tapes)),
+    )
 
 
 @lru_cache(maxsize=512)
@@ -282,7 +325,9 @@ def _scan_reference(
     stacks = [np.empty((count, *spec.shape), spec.dtype) for spec in rows] if length is not None else []
     carried = list(start)
     for step in reversed(range(count)) if reverse else range(count):
-        read = [_read(s, step, spec) if length is None else s[step] for s, spec in zip(sequences, elements, strict=True)]
+        read = [
+            _read(s, step, spec) if length is None else s[step] for s, spec in zip(sequences, elements, strict=True)
+        ]
         results = run(body, [np.asarray(step, np.int64), *read, *carried, *captured])
         carried = results[:carries]
         for tape, row in zip(tapes, results[carries:], strict=False):
@@ -297,7 +342,9 @@ scan = register("scan", None, None, infer=_scan_infer, reference=_scan_reference
 # -- case_of -----------------------------------------------------------------------------------------------------------
 
 
-def _case_infer(index: TensorSpec, *specs: TensorSpec, graphs: tuple[Graph, ...]) -> tuple[TensorSpec, ...]:
+def _case_infer(
+    index: TensorSpec, *specs: TensorSpec, graphs: tuple[Graph, ...], checked: bool = True
+) -> tuple[TensorSpec, ...]:
     if index != ROUND:
         raise user_error(
             ShapeError, "case_of", "the index must be a single int64.", operands={"index": index},
@@ -319,7 +366,9 @@ def _case_infer(index: TensorSpec, *specs: TensorSpec, graphs: tuple[Graph, ...]
     return graphs[0].output_specs
 
 
-def _case_reference(index: NDArray, *arrays: NDArray, graphs: tuple[Graph, ...], run: Run) -> list[NDArray]:
+def _case_reference(
+    index: NDArray, *arrays: NDArray, graphs: tuple[Graph, ...], run: Run, checked: bool = True
+) -> list[NDArray]:
     chosen = int(index)
     if not 0 <= chosen < len(graphs):
         raise user_error(
@@ -330,4 +379,3 @@ def _case_reference(index: NDArray, *arrays: NDArray, graphs: tuple[Graph, ...],
 
 
 case_of = register("case_of", None, None, infer=_case_infer, reference=_case_reference)
-

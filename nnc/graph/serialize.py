@@ -29,6 +29,7 @@ from nnc.graph.verify import verify
 from nnc.source import SourceLine
 
 FORMAT, VERSION = "nnc.graph", 1
+_DTYPES = {**dtypes.BY_NAME, dtypes.TAPE.name: dtypes.TAPE}  # tapes occur in specs, never as values
 _EXACT_INT = 2**53  # beyond this, other JSON readers round
 
 C = TypeVar("C", bound=type[Any])
@@ -86,7 +87,7 @@ def encode_value(value: Any, symbols: Mapping[Symbol, int] | None = None) -> Any
 
 
 def _encode_object(value: Any, symbols: Mapping[Symbol, int] | None) -> Any:
-    if isinstance(value, np.dtype) and dtypes.is_known(value):
+    if isinstance(value, np.dtype) and value in _DTYPES.values():
         return {"dtype": value.name}
     if isinstance(value, (np.ndarray, np.generic)) and dtypes.is_known(value.dtype):
         return {"array" if isinstance(value, np.ndarray) else "scalar": encode_array(np.asarray(value))}
@@ -145,7 +146,7 @@ _DECODERS: Mapping[str, Callable[[Any], Any]] = MappingProxyType({
     "float": float,
     "complex": lambda parts: complex(*map(decode_value, parts)),
     "bytes": lambda text: base64.b64decode(text, validate=True),
-    "dtype": dtypes.BY_NAME.__getitem__,
+    "dtype": _DTYPES.__getitem__,
     "array": decode_array,
     "scalar": lambda tree: decode_array(tree)[()],
     "command": command,
@@ -276,9 +277,7 @@ def _refuse(problem: str, cause: BaseException | None = None) -> NoReturn:
 
 
 def _read_document(document: Mapping[str, Any]) -> Graph:
-    specs = [
-        TensorSpec(tuple(tree["shape"]), dtypes.BY_NAME[tree["dtype"]], **_extras(tree)) for tree in document["specs"]
-    ]
+    specs = [TensorSpec(tuple(tree["shape"]), _DTYPES[tree["dtype"]], **_extras(tree)) for tree in document["specs"]]
     sources = [SourceLine(*source) for source in document["sources"]]
     graphs: list[Graph] = []
     for tree in document["graphs"]:

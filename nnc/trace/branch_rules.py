@@ -16,10 +16,11 @@ import numpy as np
 
 from nnc.array import as_value
 from nnc.commands.elementwise import bitwise_and, equal, greater_equal, less, select
-from nnc.commands.loop import case_of
+from nnc.commands.loop import case_of, merge_tapes
 from nnc.commands.reduce import reduce_and, reduce_max, reduce_min
 from nnc.commands.rules import Cotangents, Derivative, Linear, Tangents, Value, batch, derivative, lead, zeros
 from nnc.commands.shape import broadcast_to
+from nnc.dtypes import TAPE
 from nnc.graph import Graph, Symbol, TensorSpec, bind, spec_of
 from nnc.trace.backward import push_graph, transpose_graph
 from nnc.trace.batching import run_batched
@@ -44,13 +45,17 @@ def _given(tangents: Sequence[Any]) -> Flags:
     return tuple(t is not None for t in tangents)
 
 
-def _bind_staged(index: Value, operands: Sequence[Value], branches: Sequence[Staged]) -> list[Value]:
-    """Binds a `case_of` of traced branches, which may capture values."""
+def _bind_staged(
+    index: Value, operands: Sequence[Value], branches: Sequence[Staged], checked: bool = True
+) -> list[Value]:
+    """Binds a `case_of` of traced branches, which may capture values. `checked` says that nobody has checked the index yet."""
     captured, graphs = share_captures(branches)
-    return list(bind(case_of, [index, *operands, *captured], {}, graphs))
+    return list(bind(case_of, [index, *operands, *captured], {"checked": checked}, graphs))
 
 
-def _push(primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...]) -> tuple[list[Value], Tangents]:
+def _push(
+    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], checked: bool = True
+) -> tuple[list[Value], Tangents]:
     index, operands, active = primals[0], primals[1:], _given(tangents[1:])
     moving = _moving(graphs, active)
 
@@ -70,7 +75,7 @@ def _push(primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, .
         return stage(run, [*graph.input_specs, *compress(graph.input_specs, active)], name=graph.name)
 
     given = [t for t in tangents[1:] if t is not None]
-    results = _bind_staged(index, [*operands, *given], [branch(graph) for graph in graphs])
+    results = _bind_staged(index, [*operands, *given], [branch(graph) for graph in graphs], checked)
     rest = iter(results[len(moving) :])
     return results[: len(moving)], tuple(next(rest) if on else None for on in moving)
 
@@ -90,18 +95,18 @@ def _moving(graphs: tuple[Graph, ...], active: Flags) -> Flags:
 
 
 def _linearize(
-    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...]
+    primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], checked: bool = True
 ) -> tuple[list[Value], Tangents]:
     index, operands, active = primals[0], primals[1:], _given(tangents[1:])
     traced = [_linearize_branch(graph, active) for graph in graphs]
     moving = tuple(any(column) for column in zip(*(linear.nonzero for _, linear, _ in traced), strict=True))
     slots = _slots([[s.spec for s in kept] for _, _, kept in traced])
     forward = [_with_slots(staged, len(graphs[0].outputs), kept, slots) for staged, _, kept in traced]
-    results = _bind_staged(index, operands, forward)
+    results = _bind_staged(index, operands, forward, checked)
     count = len(graphs[0].outputs)
     backward = [_linear_branch(staged, linear, kept, slots, active, moving, count) for staged, linear, kept in traced]
     given = [t for t in tangents[1:] if t is not None]
-    moved = iter(_bind_staged(index, [*given, *operands, *results[count:]], backward))
+    moved = iter(_bind_staged(index, [*given, *operands, *results[count:]], backward, checked=False))
     return results[:count], tuple(next(moved) if on else None for on in moving)
 
 
@@ -180,7 +185,9 @@ def _linear_branch(
     return stage(run, [*seeds, *operand_specs, *slots], name=f"linear {staged.graph.name}")
 
 
-def _transpose(cotangents: Cotangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...]) -> Tangents:
+def _transpose(
+    cotangents: Cotangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...], checked: bool = True
+) -> Tangents:
     index, rest = operands[0], operands[1:]
     flags = tuple(isinstance(x, Linear) for x in rest)
     fixed = [x for x in rest if not isinstance(x, Linear)]
@@ -196,17 +203,18 @@ def _transpose(cotangents: Cotangents, operands: tuple[Any, ...], graphs: tuple[
 
         return stage(run, [*(s.spec for s in others), *graph.output_specs], name=f"transposed {graph.name}")
 
-    found = iter(_bind_staged(index, [*fixed, *cotangents], [branch(graph) for graph in graphs]))
+    found = iter(_bind_staged(index, [*fixed, *cotangents], [branch(graph) for graph in graphs], checked=False))
     return (None, *(next(found) if on else None for on in flags))
 
 
 def _batch(
-    size: int, operands: tuple[Value, ...], batched: Flags, graphs: tuple[Graph, ...]
+    size: int, operands: tuple[Value, ...], batched: Flags, graphs: tuple[Graph, ...], checked: bool = True
 ) -> tuple[Sequence[Value], Sequence[bool]]:
     index, rest, flags = operands[0], operands[1:], tuple(batched[1:])
     if not batched[0]:
-        return _batch_branches(size, index, rest, flags, graphs)
-    index = _checked_rows(index, len(graphs))
+        return _batch_branches(size, index, rest, flags, graphs, checked)
+    if checked:
+        index = _checked_rows(index, len(graphs))
     results: list[Value] | None = None
     for i, graph in enumerate(graphs):
         outputs, found = run_batched(lambda *v, graph=graph: graph.evaluate(v), size, rest, flags)
@@ -220,6 +228,8 @@ def _batch(
 
 
 def _choose(rows: Value, new: Value, old: Value) -> Value:
+    if new.spec.dtype == TAPE:
+        return merge_tapes(rows, new, old)
     mask = broadcast_to(rows, shape=new.spec.shape, axes=(0,)) if new.spec.ndim > 1 else rows
     return select(mask, new, old)
 
@@ -238,7 +248,7 @@ def _checked_rows(index: Value, count: int) -> Value:
 
 
 def _batch_branches(
-    size: int, index: Value, rest: Sequence[Value], flags: Flags, graphs: tuple[Graph, ...]
+    size: int, index: Value, rest: Sequence[Value], flags: Flags, graphs: tuple[Graph, ...], checked: bool
 ) -> tuple[list[Value], Flags]:
     """One index for all rows: the branch that is chosen runs for all of them."""
     every: list[Flags] = []
@@ -259,7 +269,7 @@ def _batch_branches(
 
         return stage(run, _row_specs(graph, size, flags), name=graph.name)
 
-    return _bind_staged(index, rest, [branch(graph) for graph in graphs]), together
+    return _bind_staged(index, rest, [branch(graph) for graph in graphs], checked), together
 
 
 def _row_specs(graph: Graph, size: int, flags: Flags) -> list[TensorSpec]:
