@@ -10,7 +10,7 @@ under vmap, which its elements have, too); the number 0 stands for a tape of zer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -21,7 +21,7 @@ from nnc.commands.rules import Derivative, Linear, add_tangents, batch_elementwi
 from nnc.context import get_context, set_context
 from nnc.dtypes import TAPE
 from nnc.errors import ArgumentError, GraphError, OutOfBoundsError, ShapeError, user_error
-from nnc.graph import Graph, TensorSpec, register
+from nnc.graph import Command, Graph, TensorSpec, register
 
 NDArray = np.ndarray[Any, Any]
 Run = Callable[[Graph, Sequence[Any]], list[NDArray]]  # how a reference runs its sub-graphs
@@ -169,7 +169,7 @@ def _merge_tapes(mask: NDArray, x: NDArray, y: NDArray) -> NDArray:
 
 
 # For rows of a batch that took different branches: the rows of `x` where `mask` holds, those of `y` elsewhere.
-merge_tapes = register(
+merge_tapes: Command = register(
     "merge_tapes",
     3,
     infer=lambda mask, x, y: x,
@@ -269,7 +269,17 @@ def _while_reference(
     return [*carried, *known[:exits], np.asarray(step, np.int64), *(_as_handle(tape, handle) for tape in rows)]
 
 
-while_ = register("while", None, None, infer=_while_infer, reference=_while_reference)
+def _while_rewritten(params: Mapping[str, Any], old: tuple[Graph, ...], new: tuple[Graph, ...]) -> Mapping[str, Any]:
+    """The test stays behind all that stood before it and is still there, and behind what the condition and the exits need."""
+    before, outputs = params["before"], new[0].outputs
+    early = {symbol for node in old[0].nodes[:before] for symbol in node.outputs}
+    late = 1 + params["carries"]
+    early.update((outputs[0], *outputs[late : len(outputs) - params.get("tapes", 0)]))
+    places = (i for i, node in enumerate(new[0].nodes, 1) if not early.isdisjoint(node.outputs))
+    return {**params, "before": max(places, default=0)}
+
+
+while_ = register("while", None, None, infer=_while_infer, reference=_while_reference, rewritten=_while_rewritten)
 
 # -- scan --------------------------------------------------------------------------------------------------------------
 

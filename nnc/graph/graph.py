@@ -13,7 +13,7 @@ from nnc import dtypes
 from nnc.context import set_context
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph.dispatch import bind
-from nnc.graph.registry import Command, command
+from nnc.graph.registry import Command, command, rewritten
 from nnc.graph.spec import TensorSpec, spec_of
 from nnc.source import SourceLine
 
@@ -58,7 +58,10 @@ class Node:
     source: SourceLine | None = None
 
     def update(self, **changes: Any) -> Node:
-        """This node with some fields replaced."""
+        """This node with some fields replaced; parameters that depend on the sub-graphs follow them (column `rewritten`)."""
+        follow = rewritten.get(self.command, None) if changes.get("graphs", self.graphs) != self.graphs else None
+        if follow is not None and "params" not in changes:
+            changes["params"] = MappingProxyType(dict(follow(self.params, self.graphs, changes["graphs"])))
         return replace(self, **changes)
 
 

@@ -221,6 +221,9 @@ reference: Attribute[Callable[..., Any]] = Attribute(
     "(*numpy arrays, **params) -> array or tuple: what the command means; a command with sub-graphs also gets `graphs` and "
     "`run(graph, arrays) -> list of arrays`",
 )
+rewritten: Attribute[Callable[..., Mapping[str, Any]]] = Attribute(
+    "rewritten", "(params, old sub-graphs, new ones) -> params of a node after a pass rewrote its sub-graphs"
+)
 kernel = _KernelColumn("kernel", "the backends that run the command, best first")
 
 

@@ -244,7 +244,7 @@ def _checked_rows(index: Value, count: int) -> Value:
     smallest, largest = reduce_min(index, axes=(0,)), reduce_max(index, axes=(0,))
     worst = select(less(smallest, low), smallest, largest)
     identity = stage(lambda x: [x], [index.spec], name="check")
-    return bind(case_of, [select(reduce_and(inside, axes=(0,)), low, worst), index], {}, (identity.graph,))[0]
+    return bind(case_of, [select(reduce_and(inside, axes=(0,)), low, worst), index], {}, (identity.graph,) * count)[0]
 
 
 def _batch_branches(

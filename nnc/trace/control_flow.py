@@ -67,6 +67,7 @@ class Carry:
                 self.where, "the initial carry", self.tree.build(self.leaves), f"the carry that {source} returns", following,
                 fix=f"let {source} return a carry of the structure it was given.",
             )  # fmt: skip
+        check_settings(self.where, "the initial carry", self.tree, f"the carry that {source} returns", given)
         result, lines, changed = [], [], False
         for i, (path, leaf) in enumerate(zip(self.tree.paths(), given.dynamic, strict=True)):
             value = as_operand(leaf, self.where, f"the carry that {source} returns")
@@ -74,9 +75,13 @@ class Carry:
             weak = dtypes.is_scalar(value) or (
                 is_weak(value) and want.dtype != have.dtype and not is_weak(self.leaves[i])
             )
-            if weak and dtypes.promote_weak(want.dtype, _witness(have.dtype)) == want.dtype:
+            if weak and _takes(want.dtype, have.dtype):
                 value, have = astype(value, want.dtype, self.where), have.update(dtype=want.dtype)
-            if have.shape == want.shape and have.dtype != want.dtype and is_weak(self.leaves[i]):
+            if (
+                have.shape == want.shape
+                and have.dtype != want.dtype
+                and _yields(self.leaves[i], want.dtype, have.dtype)
+            ):
                 self.leaves[i], changed = astype(self.leaves[i], have.dtype, self.where), True
             elif (have.shape, have.dtype) != (want.shape, want.dtype):
                 lines.append(f"  carry{path}: {want} at first, {have} after a round")
@@ -88,6 +93,30 @@ class Carry:
                 fix=f"convert the initial values, or what {source} returns, with .astype(...) or nnp.broadcast_to.",
             )  # fmt: skip
         return result, changed
+
+
+def check_settings(where: str, left_name: str, left: FlatTree, right_name: str, right: FlatTree) -> None:
+    """Raises unless two trees of one structure have arrays in the same places and equal settings in the others."""
+    lines = []
+    for path, a, b in zip(tree.paths(left.treedef), left.leaves, right.leaves, strict=True):
+        if tree.is_array(a) != tree.is_array(b) or not (tree.is_array(a) or a is b or bool(a == b)):
+            texts = ["an array" if tree.is_array(x) else repr(x) for x in (a, b)]
+            lines.append(f"  {''.join(path) or 'the value'}: {texts[0]} in {left_name}, {texts[1]} in {right_name}")
+    if lines:
+        raise user_error(
+            TreeError, where, f"{left_name} and {right_name} differ in what is no array:\n" + "\n".join(lines),
+            fix="what is no array is fixed when the function is traced: keep it as it is, or make it a number.",
+        )  # fmt: skip
+
+
+def _yields(leaf: Any, own: Any, other: Any) -> bool:
+    """Whether `leaf`, of dtype `own`, may become one of dtype `other` because it is weak."""
+    return is_weak(leaf) and _takes(other, own)
+
+
+def _takes(strong: Any, weak: Any) -> bool:
+    """Whether values of dtype `strong` keep it when they meet a weak one of dtype `weak`."""
+    return bool(dtypes.promote_weak(strong, _witness(weak)) == strong)
 
 
 def _witness(dtype: Any) -> Any:
@@ -117,7 +146,7 @@ def while_loop(
     """
     for fun, name in ((cond_fun, "cond_fun"), (body_fun, "body_fun")):
         check_callable(fun, f"nnc.while_loop: {name}")
-    if max_steps is not None and (not isinstance(max_steps, int) or max_steps < 0):
+    if max_steps is not None and (not isinstance(max_steps, int) or isinstance(max_steps, bool) or max_steps < 0):
         raise user_error(
             ArgumentError, "nnc.while_loop", f"max_steps is {max_steps!r}.", fix="give a number of rounds, or None."
         )
@@ -219,7 +248,7 @@ def scan(
         (Array(6., dtype=float32), Array([0., 2., 9.], dtype=float32))
     """
     check_callable(f, "nnc.scan")
-    count = _length(xs, length)
+    count = _length("nnc.scan", xs, length)
     if not isinstance(unroll, int) or unroll < 1:
         raise user_error(ArgumentError, "nnc.scan", f"unroll is {unroll!r}.", fix="give a positive number of rounds.")
     check_strategy("nnc.scan", checkpoint)
@@ -228,14 +257,14 @@ def scan(
     return _unrolled(f, init, xs, count, reverse, min(unroll, count), checkpoint)
 
 
-def _length(xs: Any, length: int | None) -> int:
+def _length(where: str, xs: Any, length: int | None) -> int:
     sizes: dict[str, Any] = {}
     sequences = FlatTree(xs)
     for path, leaf in zip(sequences.paths(), sequences.dynamic, strict=True):
         shape = np.shape(leaf)
         if not shape:
             raise user_error(
-                ShapeError, "nnc.scan", f"xs{path} is 0-d, so it has no rows.", operands={f"xs{path}": as_value(leaf).spec},
+                ShapeError, where, f"xs{path} is 0-d, so it has no rows.", operands={f"xs{path}": as_value(leaf).spec},
                 fix="give sequences with a leading axis; capture other values in f.",
             )  # fmt: skip
         sizes[f"xs{path}"] = shape[0]
@@ -243,10 +272,10 @@ def _length(xs: Any, length: int | None) -> int:
         sizes["length"] = int(length)
     if not sizes:
         raise user_error(
-            ArgumentError, "nnc.scan", "neither xs nor length says how many rounds there are.", fix="pass length=n."
+            ArgumentError, where, "neither xs nor length says how many rounds there are.", fix="pass length=n."
         )
     if len(set(sizes.values())) > 1:
-        raise user_error(ShapeError, "nnc.scan", "lengths differ.", operands=sizes, fix="give sequences of one length.")
+        raise user_error(ShapeError, where, "lengths differ.", operands=sizes, fix="give sequences of one length.")
     return int(next(iter(sizes.values())))
 
 
@@ -326,7 +355,7 @@ def map(f: Fun, xs: Any, *, batch_size: int | None = None) -> Any:
         Array([1., 4.], dtype=float32)
     """
     check_callable(f, "nnc.map")
-    count = _length(xs, None)
+    count = _length("nnc.map", xs, None)
     if batch_size is None:
         return _scan("nnc.map", lambda _, x: (None, f(x)), None, xs, count, False, name_of(f))[1]
     return vmap(f, chunk_size=batch_size)(xs)
@@ -346,7 +375,7 @@ def associative_scan(fn: Fun, elems: Any, reverse: bool = False, axis: int = 0) 
     flat = FlatTree(elems)
     values = [as_value(as_operand(leaf, "nnc.associative_scan", "elems")) for leaf in flat.dynamic]
     fronted = [_move_axis(x, check_axis("nnc.associative_scan", axis, x.spec.ndim), 0) for x in values]
-    _length(fronted, None)
+    _length("nnc.associative_scan", fronted, None)
     ordered = [flip(x, axes=(0,)) if reverse else x for x in fronted]
 
     def combine(a: list[Value], b: list[Value]) -> list[Value]:
@@ -502,21 +531,24 @@ def _branch(where: str, index: Value, branches: Sequence[Fun], operands: tuple[A
 def _common_dtypes(traced: Sequence[tuple[Staged, FlatTree, list[bool]]]) -> list[Staged]:
     """The branches with weak results (Python numbers) converted to the dtype of the others."""
     stages = []
-    targets = []
-    for column in zip(*[t.graph.output_specs for t, _, _ in traced], strict=True):
-        targets.append(column)
-    for staged, _, weak in traced:
+    wanted = _wanted(traced)
+    for staged, _, _ in traced:
         graph = staged.graph
-        wanted = [_strong(column, [w[i] for _, _, w in traced]) for i, column in enumerate(targets)]
-        if any(w and s.dtype != t for w, s, t in zip(weak, graph.output_specs, wanted, strict=True)):
+        if any(s.dtype != t for s, t in zip(graph.output_specs, wanted, strict=True)):
 
-            def run(*values: Any, graph: Graph = graph, wanted: list[Any] = wanted) -> list[Any]:
+            def run(*values: Any, graph: Graph = graph) -> list[Any]:
                 return [astype(as_value(x), t) for x, t in zip(graph.evaluate(values), wanted, strict=True)]
 
             again = stage(run, graph.input_specs, name=graph.name)
             staged = Staged(again.graph, (*staged.captured, *again.captured))
         stages.append(staged)
     return stages
+
+
+def _wanted(traced: Sequence[tuple[Staged, FlatTree, list[bool]]]) -> list[Any]:
+    """The dtype of each result: that of the first branch where it is no Python number."""
+    columns = zip(*[staged.graph.output_specs for staged, _, _ in traced], strict=True)
+    return [_strong(column, [weak[i] for _, _, weak in traced]) for i, column in enumerate(columns)]
 
 
 def _strong(column: Sequence[TensorSpec], weak: Sequence[bool]) -> Any:
@@ -531,22 +563,28 @@ def _strong(column: Sequence[TensorSpec], weak: Sequence[bool]) -> Any:
 
 def _check_results(where: str, branches: Sequence[Fun], traced: Sequence[tuple[Staged, FlatTree, list[bool]]]) -> None:
     first, tree0, weak0 = traced[0]
-    for fun, (staged, result, weak) in zip(branches[1:], traced[1:], strict=True):
-        names = f"{name_of(branches[0])}'s result", f"{name_of(fun)}'s result"
+    names = [f"{name_of(branch)}'s result" for branch in branches]
+    for name, (staged, result, _) in zip(names[1:], traced[1:], strict=True):
         if result.treedef != tree0.treedef:
             raise tree.tree_mismatch(
-                where, names[0], tree0.build(first.graph.output_specs), names[1], result.build(staged.graph.output_specs),
+                where, names[0], tree0.build(first.graph.output_specs), name, result.build(staged.graph.output_specs),
                 fix="let all branches return the same structure.",
             )  # fmt: skip
+        check_settings(where, names[0], tree0, name, result)
+    wanted = _wanted(traced)
+    for fun, (staged, result, weak) in zip(branches[1:], traced[1:], strict=True):
+        pairs = zip(first.graph.output_specs, weak0, staged.graph.output_specs, weak, strict=True)
         lines = [
             f"  result{path}: {a} from {name_of(branches[0])}, {b} from {name_of(fun)}"
-            for path, a, b, w0, w in zip(
-                result.paths(), first.graph.output_specs, staged.graph.output_specs, weak0, weak, strict=True
-            )
-            if a.shape != b.shape or (a.dtype != b.dtype and not (w0 or w))
+            for path, dtype, (a, w0, b, w) in zip(result.paths(), wanted, pairs, strict=True)
+            if a.shape != b.shape or not (_becomes(a.dtype, w0, dtype) and _becomes(b.dtype, w, dtype))
         ]
         if lines:
             raise user_error(
                 ShapeError, where, "the branches return other shapes or dtypes:\n" + "\n".join(lines),
                 fix="make them equal, for example with .astype(...) or nnp.broadcast_to.",
             )  # fmt: skip
+
+
+def _becomes(own: Any, weak: bool, wanted: Any) -> bool:
+    return own == wanted or (weak and _takes(wanted, own))

@@ -30,8 +30,7 @@ from nnc.commands.rules import (
     zeros,
 )
 from nnc.commands.shape import broadcast_to
-from nnc.errors import UnsupportedError, user_error
-from nnc.graph import Graph, TensorSpec, bind, spec_of
+from nnc.graph import Graph, Symbol, TensorSpec, bind, spec_of
 from nnc.trace.backward import apply_pull_only, transpose_graph
 from nnc.trace.batching import run_batched
 from nnc.trace.branch_rules import share_captures
@@ -245,11 +244,7 @@ def _scan_transpose(
 ) -> Tangents:  # fmt: skip
     graph, parts = graphs[0], ScanOperands.of(operands, xs, carries, length)
     if not tangents_only and not all(isinstance(x, Linear) for x in parts.carries):
-        raise user_error(
-            UnsupportedError, "scan",
-            "only some of the carried values depend linearly on the input, so it cannot be run backwards.",
-            fix="carry only values that are linear in the input; capture the others.",
-        )  # fmt: skip
+        return _transpose_of_some(cotangents, parts, graph, length, reverse)
     x_on, c_on = (tuple(isinstance(x, Linear) for x in group) for group in (parts.xs, parts.captured))
     flags = (False, *x_on, *(True,) * carries, *c_on)
     linear = [s for s, on in zip(graph.inputs, flags, strict=True) if on]
@@ -296,6 +291,58 @@ def _scan_transpose(
     ct_xs = fill(results[carries + len(sums) :], x_on)
     nothing = [None] * len(parts.length)
     return (*nothing, *ct_xs, *results[:carries], *fill(results[carries : carries + len(sums)], c_on))
+
+
+def _transpose_of_some(
+    cotangents: Cotangents, parts: ScanOperands, graph: Graph, length: int | None, reverse: bool
+) -> Tangents:
+    """Transposes a scan that carries values besides those that depend on the linear operands.
+
+    A scan of their own yields these, as sequences for the others, which start from zero or from a linear operand.
+    """
+    xs, carries = len(parts.xs), len(parts.carries)
+    elements, carried = graph.inputs[1 : 1 + xs], graph.inputs[1 + xs : 1 + xs + carries]
+    operands = (*parts.xs, *parts.carries, *parts.captured)
+    active = {s for s, x in zip(graph.inputs[1:], operands, strict=True) if isinstance(x, Linear)}
+    depends = _depends(graph, carried, active)
+    own = [i for i in range(carries) if not depends[i]]
+    known_xs = [(s, x) for s, x in zip(elements, parts.xs, strict=True) if s not in active]
+    known = [(s, x) for s, x in zip(graph.inputs[1 + xs + carries :], parts.captured, strict=True) if s not in active]
+    forward = graph.restrict((*(graph.outputs[i] for i in own), *(carried[i] for i in own))).update(
+        inputs=(graph.inputs[0], *(s for s, _ in known_xs), *(carried[i] for i in own), *(s for s, _ in known))
+    )
+    params: dict[str, Any] = {"length": length, "reverse": reverse}
+    values = [*parts.length, *(x for _, x in known_xs), *(parts.carries[i] for i in own), *(x for _, x in known)]
+    own_params = {**params, "xs": len(known_xs), "carries": len(own)}
+    found = list(bind(scan, values, own_params, (forward,)))[len(own) :] if own else []
+    moved = [i for i in range(carries) if depends[i]]
+    linear = graph.update(
+        inputs=(graph.inputs[0], *elements, *(carried[i] for i in (*own, *moved)), *graph.inputs[1 + xs + carries :]),
+        outputs=(*(graph.outputs[i] for i in moved), *graph.outputs[carries:]),
+    )
+    starts = [Linear(parts.carries[i].spec) for i in moved]
+    cts = _scan_transpose(
+        (*(cotangents[i] for i in moved), *cotangents[carries:]),
+        (*parts.length, *parts.xs, *found, *starts, *parts.captured),
+        (linear,), xs=xs + len(own), carries=len(moved), tangents_only=True, **params,
+    )  # fmt: skip
+    cts = cts[len(parts.length) :]
+    back = dict(zip(moved, cts[xs + len(own) :], strict=False))
+    ct_carries = [back[i] if isinstance(x, Linear) else None for i, x in enumerate(parts.carries)]
+    return (*[None] * len(parts.length), *cts[:xs], *ct_carries, *cts[xs + len(own) + len(moved) :])
+
+
+def _depends(graph: Graph, carried: Sequence[Symbol], active: set[Symbol]) -> Flags:
+    """Which carried values depend on the inputs `active` in some round: the least fixed point."""
+    while True:
+        reached = set(active)
+        for node in graph.nodes:
+            if not reached.isdisjoint(node.inputs):
+                reached.update(node.outputs)
+        more = {s for s, y in zip(carried, graph.outputs, strict=False) if y in reached}
+        if more <= active:
+            return tuple(s in active for s in carried)
+        active = active | more
 
 
 def _scan_batch(
