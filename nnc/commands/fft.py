@@ -12,7 +12,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.commands.elementwise import COMPLEX, Accepts, conj, full, mul
-from nnc.commands.rules import Linear, Value, batch_with, check_axes, check_axis, check_dtype, linear_in
+from nnc.commands.rules import Linear, Value, batch_with, behind_batch, check_axes, check_axis, check_dtype, linear_in
 from nnc.commands.shape import broadcast_to, concatenate
 from nnc.errors import ShapeError, user_error
 from nnc.graph import Command, TensorSpec, register
@@ -26,11 +26,6 @@ _REAL: Accepts = (lambda dtype: dtype in (dtypes.float32, dtypes.float64), "floa
 def _cost(x: TensorSpec, n: int) -> int:
     """About 5 n log2 n operations for each of the transforms of size n (Cooley and Tukey, 1965)."""
     return 5 * x.size * max(1, n.bit_length())
-
-
-def _shifted(axis: int) -> int:
-    """`axis` beneath a leading batch axis; those counted from the end stay."""
-    return axis + 1 if axis >= 0 else axis
 
 
 def _replaced(x: TensorSpec, axis: int, n: int) -> Shape:
@@ -75,7 +70,7 @@ fft: Command = register(
     infer=_fft_infer,
     reference=_fft_reference,
     derivative=linear_in("fft", {0: _fft_transpose}),
-    batch=batch_with("fft", lambda params: {**params, "axes": tuple(map(_shifted, params["axes"]))}),
+    batch=batch_with("fft", lambda params: {**params, "axes": tuple(map(behind_batch, params["axes"]))}),
     cost=lambda x, axes, inverse=False: sum(_cost(x, x.shape[axis]) for axis in axes),
 )
 
@@ -115,7 +110,7 @@ rfft: Command = register(
     infer=_rfft_infer,
     reference=_rfft_reference,
     derivative=linear_in("rfft", {0: _rfft_transpose}),
-    batch=batch_with("rfft", lambda params: {"axis": _shifted(params["axis"])}),
+    batch=batch_with("rfft", lambda params: {"axis": behind_batch(params["axis"])}),
     cost=lambda x, axis: _cost(x, x.shape[axis]) // 2,
 )
 
@@ -148,6 +143,6 @@ irfft: Command = register(
     infer=_irfft_infer,
     reference=_irfft_reference,
     derivative=linear_in("irfft", {0: _irfft_transpose}),
-    batch=batch_with("irfft", lambda params: {**params, "axis": _shifted(params["axis"])}),
+    batch=batch_with("irfft", lambda params: {**params, "axis": behind_batch(params["axis"])}),
     cost=lambda x, axis, points: _cost(x, points),
 )

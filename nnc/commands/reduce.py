@@ -1,4 +1,4 @@
-"""Reductions over axes, arg-reductions and cumulative commands. `axes` are counted from the front and are removed."""
+"""Reductions over axes, arg-reductions and cumulative commands. The axes of a reduction are removed."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from nnc.commands.rules import (
     Tangents,
     Value,
     batch_with,
+    behind_batch,
     check_axes,
     check_axis,
     check_dtype,
@@ -42,7 +43,8 @@ Shape = tuple[int, ...]
 
 
 def _kept(ndim: int, axes: Shape) -> Shape:
-    return tuple(i for i in range(ndim) if i not in axes)
+    removed = {axis % ndim for axis in axes}
+    return tuple(i for i in range(ndim) if i not in removed)
 
 
 def _widened(x: Any) -> Any:
@@ -83,7 +85,7 @@ def _reduction(
 
 
 def _shift_axes(params: dict[str, Any]) -> dict[str, Any]:
-    return {**params, "axes": tuple(axis + 1 for axis in params["axes"])}
+    return {**params, "axes": tuple(behind_batch(axis) for axis in params["axes"])}
 
 
 def expand(x: Value, like: TensorSpec, axes: Shape) -> Value:
@@ -119,7 +121,7 @@ reduce_min: Command = _reduction(
 def _prod_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axes: Shape) -> Tangents:
     """Each element's partial is the product of the others: of those before it and of those after it, so zeros are no trouble."""
     x, t = primals[0], tangents[0]
-    for axis in sorted(axes, reverse=True):
+    for axis in sorted((axis % x.spec.ndim for axis in axes), reverse=True):
         others = mul(_exclusive_prod(x, axis), flip(_exclusive_prod(flip(x, axes=(axis,)), axis), axes=(axis,)))
         t = reduce_sum(mul(t, others), axes=(axis,))
         x = reduce_prod(x, axes=(axis,))
@@ -155,7 +157,7 @@ def _arg_reduction(name: str, function: Callable[..., Any]) -> Command:
         name,
         infer=infer,
         reference=lambda x, *, axis: np.asarray(function(x, axis)),
-        batch=batch_with(name, lambda params: {"axis": params["axis"] + 1}),
+        batch=batch_with(name, lambda params: {"axis": behind_batch(params["axis"])}),
         cost=lambda x, axis: x.size,
     )
 
@@ -183,7 +185,7 @@ def _cumulative(
         infer=infer,
         reference=reference,
         derivative=derivative,
-        batch=batch_with(name, lambda params: {"axis": params["axis"] + 1}),
+        batch=batch_with(name, lambda params: {"axis": behind_batch(params["axis"])}),
         cost=lambda x, axis: x.size,
     )
 

@@ -216,6 +216,11 @@ def lead(size: int, x: Value, is_batched: bool) -> Value:
     return get_command("broadcast_to")(x, shape=(size, *shape), axes=tuple(range(1, len(shape) + 1)))
 
 
+def behind_batch(axis: int) -> int:
+    """The same axis behind a new leading one; one that is counted from the end stays."""
+    return axis + 1 if axis >= 0 else axis
+
+
 def batch_with(command: str, shift: Callable[[dict[str, Any]], dict[str, Any]]) -> BatchRule:
     """Adds the leading axis to every operand and changes the parameters by `shift` (axes move up by one)."""
 

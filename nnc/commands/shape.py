@@ -19,6 +19,7 @@ from nnc.commands.rules import (
     Tangents,
     Value,
     batch_with,
+    behind_batch,
     check_axes,
     check_axis,
     lead,
@@ -204,6 +205,7 @@ slice_: Command = register(
 def slice_axis(x: Value, axis: int, start: int, limit: int) -> Value:
     """`x[..., start:limit, ...]` on one axis."""
     shape = x.spec.shape
+    axis %= len(shape)
     return slice_(
         x,
         start=tuple(start if i == axis else 0 for i in range(len(shape))),
@@ -222,7 +224,7 @@ flip: Command = register(
     infer=_flip_infer,
     reference=lambda x, *, axes: np.flip(x, axes),
     derivative=linear_in("flip", {0: lambda ct, x, axes: flip(ct, axes=axes)}),
-    batch=batch_with("flip", lambda p: {"axes": tuple(axis + 1 for axis in p["axes"])}),
+    batch=batch_with("flip", lambda p: {"axes": tuple(behind_batch(axis) for axis in p["axes"])}),
     alias="view",
     cost=_no_cost,
 )
@@ -265,7 +267,7 @@ concatenate: Command = register(
     infer=_concatenate_infer,
     reference=lambda *xs, axis: np.concatenate(xs, axis),
     derivative=linear_in_all("concatenate", _concatenate_transpose),
-    batch=batch_with("concatenate", lambda p: {"axis": p["axis"] + 1 if p["axis"] >= 0 else p["axis"]}),
+    batch=batch_with("concatenate", lambda p: {"axis": behind_batch(p["axis"])}),
     alias="parts",
     cost=_no_cost,
 )

@@ -12,7 +12,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.commands.index import gather, move_axis
-from nnc.commands.rules import Derivative, Tangents, Value, batch_with, check_axis, lead
+from nnc.commands.rules import Derivative, Tangents, Value, batch_with, behind_batch, check_axis, lead
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import TensorSpec, check_same_dtype, register
 
@@ -20,7 +20,7 @@ NDArray = np.ndarray[Any, Any]
 
 
 def _shift_axis(params: dict[str, Any]) -> dict[str, Any]:
-    return {**params, "axis": params["axis"] + 1}
+    return {**params, "axis": behind_batch(params["axis"])}
 
 
 def _order(x: NDArray, axis: int, descending: bool) -> NDArray:

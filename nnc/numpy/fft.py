@@ -67,15 +67,13 @@ def _real(where: str, x: Any) -> Value:
 
 
 def _points(where: str, n: Any) -> int:
-    n = static_int(n, where, "n")
-    if n < 1:
+    points = static_int(n, where, "n")
+    if points < 1:
         raise user_error(
-            ArgumentError,
-            where,
-            f"the transform would have {n} points.",
+            ArgumentError, where, f"the transform would have {points} points.",
             fix="give n (or each size in s) of at least 1.",
-        )
-    return n
+        )  # fmt: skip
+    return points
 
 
 def _resized(x: Value, axis: int, n: int) -> Value:

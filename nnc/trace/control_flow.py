@@ -56,8 +56,13 @@ class Carry:
         """The values as operands."""
         return [astype(leaf, spec.dtype, self.where) for leaf, spec in zip(self.leaves, self.specs, strict=True)]
 
-    def accept(self, following: Any, source: str) -> tuple[list[Any], bool]:
-        """The leaves of the next round's carry, and whether a weak starting value has to take another dtype first.
+    def take(self, changed: Mapping[int, Any]) -> None:
+        """Gives weak starting values other dtypes."""
+        for i, dtype in changed.items():
+            self.leaves[i] = astype(self.leaves[i], dtype, self.where)
+
+    def accept(self, following: Any, source: str) -> tuple[list[Any], dict[int, Any]]:
+        """The leaves of the next round's carry, and the dtypes that weak starting values have to take first.
 
         Raises:   TreeError: it has another structure. ShapeError: a value has another shape or dtype; all are listed.
         """
@@ -68,7 +73,8 @@ class Carry:
                 fix=f"let {source} return a carry of the structure it was given.",
             )  # fmt: skip
         check_settings(self.where, "the initial carry", self.tree, f"the carry that {source} returns", given)
-        result, lines, changed = [], [], False
+        result, lines = [], []
+        changed: dict[int, Any] = {}
         for i, (path, leaf) in enumerate(zip(self.tree.paths(), given.dynamic, strict=True)):
             value = as_operand(leaf, self.where, f"the carry that {source} returns")
             want, have = argument_spec(self.leaves[i]), argument_spec(value)
@@ -82,7 +88,7 @@ class Carry:
                 and have.dtype != want.dtype
                 and _yields(self.leaves[i], want.dtype, have.dtype)
             ):
-                self.leaves[i], changed = astype(self.leaves[i], have.dtype, self.where), True
+                changed[i] = have.dtype
             elif (have.shape, have.dtype) != (want.shape, want.dtype):
                 lines.append(f"  carry{path}: {want} at first, {have} after a round")
             result.append(value)
@@ -166,6 +172,7 @@ def while_loop(
             staged = stage(run, [ROUND, *carry.specs], weak=[False, *carry.weak], name=name_of(body_fun))
         if not box[1]:
             break
+        carry.take(box[1])
     params = {"carries": len(carry.leaves), "before": box[0], "max_steps": max_steps, "checkpoint": checkpoint}
     results = bind(while_, [*carry.values, *staged.captured], params, (staged.graph,))
     return carry.tree.build(results[: len(carry.leaves)])
@@ -307,6 +314,7 @@ def _scan(where: str, f: Fun, init: Any, xs: Any, count: int, reverse: bool, nam
             staged = stage(run, specs, weak=[False] * (1 + len(elements)) + carry.weak, name=name)
         if not box[0]:
             break
+        carry.take(box[0])
     params = {"xs": len(elements), "carries": n, "length": count, "reverse": bool(reverse), "checkpoint": checkpoint}
     results = bind(scan_command, [*stacked, *carry.values, *staged.captured], params, (staged.graph,))
     last = carry.tree.build(results[:n])

@@ -75,6 +75,7 @@ _SHAPE = [
     Sample("slice", (_X,), {"start": (1, 0), "limit": (3, 4), "stride": (1, 2)}),
     Sample("slice", (_X,), {"start": (1, 1), "limit": (1, 4), "stride": (1, 1)}),
     Sample("flip", (_X,), {"axes": (0, 1)}),
+    Sample("flip", (_X,), {"axes": (-1,)}),
     Sample("concatenate", (_X, _Y[:1]), {"axis": 0}),
     Sample("concatenate", (_X, _Y[:, :2], _X[:, :0]), {"axis": 1}),
     Sample("assemble", (_X[:2, :2], _Y[:1]), _PARTS, dtypes=("float64",)),
@@ -91,6 +92,10 @@ _REDUCE = [
         for axes in ((1,), (0, 2), ())
     ),
     Sample("reduce_sum", (_X[:0],), {"axes": (0,)}),
+    Sample("reduce_sum", (_X,), {"axes": (-1,)}),
+    *(Sample(name, (_DISTINCT,), {"axes": (-1, 0)}) for name in ("reduce_max", "reduce_prod")),
+    *(Sample(name, (_X,), {"axis": -1}) for name in ("cumsum", "cumprod", "cummax")),
+    Sample("argmax", (_DISTINCT,), {"axis": -2}),
     Sample("reduce_prod", (np.array([[0.0, 2.0, 3.0], [0.0, 0.0, 4.0]]),), {"axes": (1,)}),
     *(Sample(name, (_BOOLS,), {"axes": (1,)}) for name in ("reduce_and", "reduce_or")),
     *(Sample(name, (_DISTINCT,), {"axis": axis}) for name in ("argmax", "argmin") for axis in (0, 2)),

@@ -1,0 +1,137 @@
+"""Derivatives and batches of branches: the untaken one is neither run nor felt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc.errors import OutOfBoundsError
+
+RUN = pytest.mark.parametrize("run", [lambda f: f, nnc.compile], ids=["eager", "compiled"])
+XS = np.array([1.3, 0.0, -1.0, 0.4])
+
+
+def near(a: Any, b: Any) -> bool:
+    a, b = np.asarray(a), np.asarray(b)
+    return a.shape == b.shape and np.allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def singular(x: Any) -> Any:
+    return nnc.cond(x > 0, lambda x: nnp.sqrt(x) + nnp.log(x) / x, lambda x: x * x * 2 - x, x)
+
+
+def exact(x: float, order: int) -> float:
+    if x <= 0:
+        return (2 * x * x - x, 4 * x - 1, 4.0)[order]
+    log = np.log(x)
+    return (
+        np.sqrt(x) + log / x,
+        0.5 / np.sqrt(x) + (1 - log) / x**2,
+        -0.25 * x**-1.5 + (2 * log - 3) / x**3,
+    )[order]
+
+
+@RUN
+@pytest.mark.parametrize("order", [0, 1, 2])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_the_untaken_branch_does_not_poison_values_or_derivatives(run: Callable[..., Any], order: int) -> None:
+    wanted = [exact(x, order) for x in XS]
+    for modes in ((nnc.grad, nnc.grad), (nnc.jacfwd, nnc.grad), (nnc.grad, nnc.jacfwd), (nnc.jacfwd, nnc.jacfwd)):
+        f: Any = singular
+        for mode in modes[:order]:
+            f = mode(f)
+        assert near([f(x) for x in XS], wanted)
+        assert near(run(nnc.vmap(f))(XS), wanted)
+    together = lambda xs: nnp.sum(nnc.vmap(singular)(xs))
+    if order == 1:
+        assert near(run(nnc.grad(together))(XS), wanted)
+    if order == 2:
+        assert near(run(nnc.hessian(together))(XS), np.diag(wanted))
+
+
+@RUN
+def test_operands_captures_and_outer_captures_all_get_gradients(run: Callable[..., Any]) -> None:
+    def f(p: Any) -> Any:
+        def inside(a: Any, b: Any) -> Any:
+            return nnc.switch(p[3].astype("int64"), [lambda: a * p[1], lambda: b * b * p[2], lambda: a + p[1] * p[2]])
+
+        return nnc.cond(p[0] > 0, lambda a, b: inside(a, b) * p[0], lambda a, b: a - p[2], p[1], p[2] * 2)
+
+    for p in ([0.5, 2.0, 3.0, 0.2], [0.5, 2.0, 3.0, 1.2], [0.5, 2.0, 3.0, 2.2], [-0.5, 2.0, 3.0, 1.2]):
+        x, h = np.array(p), 1e-6
+        wanted = [(float(f(x + h * e)) - float(f(x - h * e))) / (2 * h) for e in np.eye(4)]
+        assert np.allclose(run(nnc.grad(f))(x), wanted, atol=1e-7)
+        assert np.allclose(run(nnc.jacfwd(f))(x), wanted, atol=1e-7)
+
+
+@RUN
+def test_inputs_that_a_branch_returns_or_does_not_read(run: Callable[..., Any]) -> None:
+    f = lambda p, x, y: nnc.cond(p, lambda x, y: (y, x), lambda x, y: (x, x), x, y)
+    x, y = np.arange(3.0), np.ones(3) * 7
+    assert near(run(f)(True, x, y), (y, x)) and near(run(f)(False, x, y), (x, x))
+    g = run(nnc.grad(lambda x, y, p: nnp.sum(f(p, x, y)[0] * x), (0, 1)))
+    assert near(g(x, y, True), (y, x)) and near(g(x, y, False), (2 * x, 0 * x))
+    assert float(nnc.grad(lambda x: nnc.cond(True, lambda: 3.0, lambda: 4.0) + 0 * x)(1.0)) == 0
+
+
+@RUN
+def test_rows_choose_their_own_branch_of_a_switch(run: Callable[..., Any]) -> None:
+    branches = [lambda x: x * x, nnp.sin, lambda x: 0 * x + 3]
+    f = lambda i, x: nnc.switch(i, branches, x)
+    index, x = np.array([2, 0, 1, 0]), XS
+    assert near(run(nnc.vmap(f))(index, x), [3, 0, np.sin(-1.0), 0.16])
+    assert near(run(nnc.vmap(nnc.grad(f, 1)))(index, x), [0, 0, np.cos(-1.0), 0.8])
+    assert near(run(nnc.vmap(f, in_axes=(0, None)))(index, np.float64(2)), [3, 4, np.sin(2.0), 4])
+    assert near(run(nnc.vmap(f, in_axes=(None, 0)))(np.int64(1), x), np.sin(x))
+
+
+@RUN
+@pytest.mark.parametrize("index", [[0, 1, 3], [0, -1, 1]])
+def test_a_row_whose_index_is_out_of_range_raises(run: Callable[..., Any], index: list[int]) -> None:
+    wrong = index[-1] if index[-1] > 2 else -1
+    with pytest.raises(OutOfBoundsError, match=rf"index {wrong} is out of range for 3 branches") as caught:
+        run(nnc.vmap(lambda i, x: nnc.switch(i, [nnp.sin, nnp.cos, nnp.exp], x)))(np.array(index), np.ones(3))
+    assert "test_branch_rules.py" in str(caught.value)
+    clipped = nnc.vmap(lambda i, x: nnc.switch(i, [nnp.sin, nnp.cos, nnp.exp], x, mode="clip"))
+    assert near(run(clipped)(np.array([-4, 1, 9]), np.ones(3)), [np.sin(1), np.cos(1), np.exp(1)])
+
+
+def test_one_predicate_for_all_rows_stays_a_branch_and_many_become_a_select() -> None:
+    f = lambda p, x: nnc.cond(p, nnp.sin, nnp.cos, x)
+    one = nnc.make_graph(nnc.vmap(f, in_axes=(None, 0)))(np.bool_(True), np.ones(3))
+    assert [len(node.graphs) for node in one.nodes if node.command.name == "case_of"] == [2]
+    assert not {"sin", "cos", "select"} & {node.command.name for node in one.nodes}
+    many = nnc.make_graph(nnc.vmap(f))(np.ones(3, bool), np.ones(3))
+    assert {"sin", "cos", "select"} <= {node.command.name for node in many.nodes}
+
+
+@RUN
+def test_a_bypass_takes_the_gradient_straight_through(run: Callable[..., Any]) -> None:
+    f = lambda i, x, y: nnc.case_of(i, {3: lambda x: (x * x, x), -2: lambda x: (x, 2 * x)}, x, bypass=(y, x))
+    for i, value, slope in ((3, 4, (4, 0)), (-2, 2, (1, 0)), (0, 5, (0, 1)), (7, 5, (0, 1))):
+        assert float(run(f)(np.int64(i), 2.0, 5.0)[0]) == value
+        assert near(run(nnc.grad(lambda x, y, i: f(i, x, y)[0], (0, 1)))(2.0, 5.0, np.int64(i)), slope)
+    rows = nnc.vmap(nnc.grad(lambda x, i: f(i, x, 5.0)[0]))(np.full(3, 2.0), np.array([3, 0, -2]))
+    assert near(rows, [4, 0, 1])
+
+
+def test_only_what_a_branch_needs_is_kept_and_nested_branches_differentiate() -> None:
+    def f(x: Any) -> Any:
+        def deep(x: Any) -> Any:
+            return nnc.cond(x > 1, lambda x: nnc.fori_loop(0, 3, lambda i, c: c * x, x), lambda x: nnp.exp(x) * x, x)
+
+        return nnc.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, deep(c[1]) * 0.3), (0, x))[1]
+
+    for x in (0.4, 0.9, 1.6, 2.5):
+        h = 1e-5
+        wanted = (float(f(np.float64(x + h))) - float(f(np.float64(x - h)))) / (2 * h)
+        second = (float(nnc.grad(f)(np.float64(x + h))) - float(nnc.grad(f)(np.float64(x - h)))) / (2 * h)
+        assert np.isclose(float(nnc.grad(f)(np.float64(x))), wanted, rtol=1e-6)
+        for outer in (nnc.grad, nnc.jacfwd):
+            for inner in (nnc.grad, nnc.jacfwd):
+                assert np.isclose(float(outer(inner(f))(np.float64(x))), second, rtol=1e-6)
