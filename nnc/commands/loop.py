@@ -200,7 +200,7 @@ def _while_infer(
     check_inputs("while", (ROUND, *specs), body, "the round")
     outputs = body.output_specs
     exits = len(outputs) - 1 - carries - tapes
-    if exits < 0 or not 0 <= before <= len(body.nodes):
+    if exits < 0 or not 0 <= carries <= len(specs) or not 0 <= before <= len(body.nodes):
         raise user_error(
             ArgumentError, "while",
             f"a round with {len(outputs)} outputs and {len(body.nodes)} nodes cannot carry {carries} values, write {tapes} "
