@@ -90,7 +90,7 @@ def run_nnc(program: Any, state: State, captured: Any) -> State:
             state = assign(statement, state, captured)
         elif kind == "for":
             body = statement[2]
-            step = lambda i, s, body=body: run_nnc(body, (s[0] + 0.1 * i, *s[1:]), captured)
+            step = lambda i, s, body=body: run_nnc(body, (s[0] + 0.1 * i.astype("float64"), *s[1:]), captured)
             state = nnc.fori_loop(0, statement[1], step, state)
         elif kind == "while":
             _, limit, slot, number, body = statement
