@@ -5,7 +5,8 @@ from nnc.array import Array, asarray
 from nnc.commands.indexing import dynamic_slice, dynamic_update_slice
 from nnc.devices import devices
 from nnc.jit import compile
-from nnc.trace.control_flow import associative_scan, case_of, cond, fori_loop, map, scan, switch, while_loop
+from nnc.trace.branches import case_of, cond, switch
+from nnc.trace.control_flow import associative_scan, fori_loop, map, scan, while_loop
 from nnc.trace.custom import custom_jvp, custom_vjp
 from nnc.trace.differentiate import grad, hvp, jvp, linear_transpose, linearize, stop_gradient, value_and_grad, vjp
 from nnc.trace.jacobian import hessian, jacfwd, jacrev

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -237,12 +237,13 @@ def _is_dataclass(leaf: Any) -> bool:
 
 
 def tree_mismatch(
-    where: str, left_name: str, left: Any, right_name: str, right: Any, fix: str | None = None
-) -> TreeError:
+    where: str, left_name: str, left: Any, right_name: str, right: Any, fix: str | None = None,
+    operands: Mapping[str, Any] | None = None,
+) -> TreeError:  # fmt: skip
     """The error for two trees that should have one structure; it lists every path on which they differ, both sides."""
     return user_error(
         TreeError, where, f"{left_name} and {right_name} differ in structure:\n" + "\n".join(differences(left, right)),
-        operands=None, fix=fix or "give both the same containers, keys and lengths.",
+        operands=operands, fix=fix or "give both the same containers, keys and lengths.",
     )  # fmt: skip
 
 

@@ -1,132 +1,32 @@
-"""Loops and branches for users: they trace their functions once, as sub-graphs of one node."""
+"""Loops for users: they trace their functions once, as a sub-graph of one node."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from nnc import dtypes, tree
 from nnc.array import as_value
-from nnc.commands.elementwise import convert, maximum, minimum, select
+from nnc.commands.elementwise import convert
 from nnc.commands.loop import ROUND, while_
-from nnc.commands.loop import case_of as case_command
 from nnc.commands.loop import scan as scan_command
-from nnc.commands.promote import as_operand, astype, is_weak
+from nnc.commands.promote import as_operand
 from nnc.commands.replay import check_strategy
 from nnc.commands.rules import Value, check_axis
 from nnc.commands.shape import concatenate, flip, reshape, slice_, slice_axis, transpose
 from nnc.context import activity
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, TreeError, user_error
-from nnc.graph import Graph, TensorSpec, bind, spec_of
-from nnc.trace.branch_rules import share_captures
+from nnc.graph import bind, spec_of
+from nnc.trace.carry import Carry
 from nnc.trace.flat import FlatTree, check_callable, name_of
 from nnc.trace.rounds import nodes_so_far
 from nnc.trace.specs import argument_spec
-from nnc.trace.staging import Staged, stage
+from nnc.trace.staging import stage
 from nnc.trace.vectorize import vmap
 
 Fun = Callable[..., Any]
-
-
-# -- carried values ----------------------------------------------------------------------------------------------------
-
-
-class Carry:
-    """The values a loop carries: a pytree whose structure, shapes and dtypes stay the same from round to round."""
-
-    def __init__(self, where: str, value: Any) -> None:
-        self.where = where
-        self.tree = FlatTree(value)
-        self.leaves = [as_operand(leaf, where, "a carried value") for leaf in self.tree.dynamic]
-
-    @property
-    def specs(self) -> list[TensorSpec]:
-        """Spec of each value."""
-        return [argument_spec(leaf) for leaf in self.leaves]
-
-    @property
-    def weak(self) -> list[bool]:
-        """Which values take the dtype of what they meet."""
-        return [is_weak(leaf) for leaf in self.leaves]
-
-    @property
-    def values(self) -> list[Value]:
-        """The values as operands."""
-        return [astype(leaf, spec.dtype, self.where) for leaf, spec in zip(self.leaves, self.specs, strict=True)]
-
-    def take(self, changed: Mapping[int, Any]) -> None:
-        """Gives weak starting values other dtypes."""
-        for i, dtype in changed.items():
-            self.leaves[i] = astype(self.leaves[i], dtype, self.where)
-
-    def accept(self, following: Any, source: str) -> tuple[list[Any], dict[int, Any]]:
-        """The leaves of the next round's carry, and the dtypes that weak starting values have to take first.
-
-        Raises:   TreeError: it has another structure. ShapeError: a value has another shape or dtype; all are listed.
-        """
-        given = FlatTree(following)
-        if given.treedef != self.tree.treedef:
-            raise tree.tree_mismatch(
-                self.where, "the initial carry", self.tree.build(self.leaves), f"the carry that {source} returns", following,
-                fix=f"let {source} return a carry of the structure it was given.",
-            )  # fmt: skip
-        check_settings(self.where, "the initial carry", self.tree, f"the carry that {source} returns", given)
-        result, lines = [], []
-        changed: dict[int, Any] = {}
-        for i, (path, leaf) in enumerate(zip(self.tree.paths(), given.dynamic, strict=True)):
-            value = as_operand(leaf, self.where, f"the carry that {source} returns")
-            want, have = argument_spec(self.leaves[i]), argument_spec(value)
-            weak = dtypes.is_scalar(value) or (
-                is_weak(value) and want.dtype != have.dtype and not is_weak(self.leaves[i])
-            )
-            if weak and _takes(want.dtype, have.dtype):
-                value, have = astype(value, want.dtype, self.where), have.update(dtype=want.dtype)
-            if (
-                have.shape == want.shape
-                and have.dtype != want.dtype
-                and _yields(self.leaves[i], want.dtype, have.dtype)
-            ):
-                changed[i] = have.dtype
-            elif (have.shape, have.dtype) != (want.shape, want.dtype):
-                lines.append(f"  carry{path}: {want} at first, {have} after a round")
-            result.append(value)
-        if lines:
-            raise user_error(
-                ShapeError, self.where,
-                f"{source} returns a carry of other shapes or dtypes than the initial one:\n" + "\n".join(lines),
-                fix=f"convert the initial values, or what {source} returns, with .astype(...) or nnp.broadcast_to.",
-            )  # fmt: skip
-        return result, changed
-
-
-def check_settings(where: str, left_name: str, left: FlatTree, right_name: str, right: FlatTree) -> None:
-    """Raises unless two trees of one structure have arrays in the same places and equal settings in the others."""
-    lines = []
-    for path, a, b in zip(tree.paths(left.treedef), left.leaves, right.leaves, strict=True):
-        if tree.is_array(a) != tree.is_array(b) or not (tree.is_array(a) or a is b or bool(a == b)):
-            texts = ["an array" if tree.is_array(x) else repr(x) for x in (a, b)]
-            lines.append(f"  {''.join(path) or 'the value'}: {texts[0]} in {left_name}, {texts[1]} in {right_name}")
-    if lines:
-        raise user_error(
-            TreeError, where, f"{left_name} and {right_name} differ in what is no array:\n" + "\n".join(lines),
-            fix="what is no array is fixed when the function is traced: keep it as it is, or make it a number.",
-        )  # fmt: skip
-
-
-def _yields(leaf: Any, own: Any, other: Any) -> bool:
-    """Whether `leaf`, of dtype `own`, may become one of dtype `other` because it is weak."""
-    return is_weak(leaf) and _takes(other, own)
-
-
-def _takes(strong: Any, weak: Any) -> bool:
-    """Whether values of dtype `strong` keep it when they meet a weak one of dtype `weak`."""
-    return bool(dtypes.promote_weak(strong, _witness(weak)) == strong)
-
-
-def _witness(dtype: Any) -> Any:
-    return True if dtypes.is_bool(dtype) else 1 if dtypes.is_integer(dtype) else 1.0 if dtypes.is_float(dtype) else 1j
 
 
 # -- while and fori ----------------------------------------------------------------------------------------------------
@@ -164,7 +64,7 @@ def while_loop(
         def run(_: Any, *values: Any, box: list[Any] = box) -> list[Any]:
             condition = _condition("nnc.while_loop", cond_fun(carry.tree.build(values)))
             box.append(nodes_so_far())
-            following, changed = carry.accept(body_fun(carry.tree.build(values)), name_of(body_fun))
+            following, changed = carry.accept(body_fun(carry.tree.build(values)), body_fun)
             box.append(changed)
             return [condition, *following]
 
@@ -220,7 +120,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Fun, init_val: Any) -> Any:
         def step(carry: Any, i: Any) -> Any:
             return body_fun(i + start, carry), None
 
-        return _scan("nnc.fori_loop", step, init_val, _Index, max(0, int(upper) - start), False, name_of(body_fun))
+        return _scan("nnc.fori_loop", step, init_val, _Index, max(0, int(upper) - start), False, body_fun)
     first, last = as_value(lower), as_value(upper)
     first, last = (convert(x, dtype=dtypes.int64) if x.spec.dtype != dtypes.int64 else x for x in (first, last))
     return while_loop(lambda c: c[0] < last, lambda c: (c[0] + 1, body_fun(c[0], c[1])), (first, init_val))[1]
@@ -260,7 +160,7 @@ def scan(
         raise user_error(ArgumentError, "nnc.scan", f"unroll is {unroll!r}.", fix="give a positive number of rounds.")
     check_strategy("nnc.scan", checkpoint)
     if unroll == 1 or count < 2:
-        return _scan("nnc.scan", f, init, xs, count, reverse, name_of(f), checkpoint)
+        return _scan("nnc.scan", f, init, xs, count, reverse, f, checkpoint)
     return _unrolled(f, init, xs, count, reverse, min(unroll, count), checkpoint)
 
 
@@ -286,9 +186,12 @@ def _length(where: str, xs: Any, length: int | None) -> int:
     return int(next(iter(sizes.values())))
 
 
-def _scan(where: str, f: Fun, init: Any, xs: Any, count: int, reverse: bool, name: str, checkpoint: Any = None) -> Any:
-    """`scan` of `count` rounds; with `_Index` for xs, the element is the round's number and only the carry is returned."""
-    carry, indexed = Carry(where, init), xs is _Index
+def _scan(where: str, f: Fun, init: Any, xs: Any, count: int, reverse: bool, user: Fun, checkpoint: Any = None) -> Any:
+    """`scan` of `count` rounds; with `_Index` for xs, the element is the round's number and only the carry is returned.
+
+    `user` is the function that the user gave, for messages.
+    """
+    carry, indexed, name = Carry(where, init), xs is _Index, name_of(user)
     sequences = FlatTree(None if indexed else xs)
     stacked = [as_value(as_operand(leaf, where, "xs")) for leaf in sequences.dynamic]
     elements = [spec_of(x).update(shape=spec_of(x).shape[1:]) for x in stacked]
@@ -304,7 +207,7 @@ def _scan(where: str, f: Fun, init: Any, xs: Any, count: int, reverse: bool, nam
                     ArgumentTypeError, where, f"{name} must return a pair (carry, y), it returns a {type(result).__name__}.",
                     fix="return carry, y — with None for y where there is nothing to stack.",
                 )  # fmt: skip
-            following, changed = carry.accept(result[0], name)
+            following, changed = carry.accept(result[0], user)
             rows = FlatTree(result[1])
             box.extend((changed, rows))
             return [*following, *(as_value(as_operand(leaf, where, "y")) for leaf in rows.dynamic)]
@@ -339,13 +242,11 @@ def _unrolled(f: Fun, init: Any, xs: Any, count: int, reverse: bool, block: int,
             carry, ys[k] = f(carry, tree.map(lambda x, k=k: x[k], part))
         return carry, tree.map(lambda *y: _stack([as_value(v) for v in y]), *ys)
 
-    carry, ys = _scan(
-        "nnc.scan", step, init, tree.map(blocks, rows(*main)), whole // block, reverse, name_of(f), checkpoint
-    )
+    carry, ys = _scan("nnc.scan", step, init, tree.map(blocks, rows(*main)), whole // block, reverse, f, checkpoint)
     ys = tree.map(lambda y: reshape(y, shape=(whole, *y.spec.shape[2:])), ys)
     if left_over[0] == left_over[1]:
         return carry, ys
-    carry, rest = _scan("nnc.scan", f, carry, rows(*left_over), count - whole, reverse, name_of(f), checkpoint)
+    carry, rest = _scan("nnc.scan", f, carry, rows(*left_over), count - whole, reverse, f, checkpoint)
     pair = (rest, ys) if reverse else (ys, rest)
     return carry, tree.map(lambda a, b: concatenate(a, b, axis=0), *pair)
 
@@ -365,7 +266,7 @@ def map(f: Fun, xs: Any, *, batch_size: int | None = None) -> Any:
     check_callable(f, "nnc.map")
     count = _length("nnc.map", xs, None)
     if batch_size is None:
-        return _scan("nnc.map", lambda _, x: (None, f(x)), None, xs, count, False, name_of(f))[1]
+        return _scan("nnc.map", lambda _, x: (None, f(x)), None, xs, count, False, f)[1]
     return vmap(f, chunk_size=batch_size)(xs)
 
 
@@ -432,167 +333,3 @@ def _move_axis(x: Value, source: int, target: int) -> Value:
     order = [i for i in range(x.spec.ndim) if i != source]
     order.insert(target, source)
     return x if source == target else transpose(x, permutation=tuple(order))
-
-
-# -- branches ----------------------------------------------------------------------------------------------------------
-
-
-def cond(pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
-    """`true_fun(*operands)` where `pred` holds, else `false_fun(*operands)`; only one of them runs.
-
-    Args:     pred: bool scalar. true_fun, false_fun: functions with results of one structure, shapes and dtypes.
-    Raises:   TreeError, ShapeError: the results differ; every differing path is listed.
-    Example:
-        >>> nnc.cond(True, lambda x: x + 1, lambda x: x - 1, 3.0)
-        Array(4., dtype=float32)
-    """
-    x = as_value(as_operand(pred, "nnc.cond", "pred"))
-    if x.spec.shape != ():
-        raise user_error(
-            ShapeError, "nnc.cond", "pred must be a scalar.", operands={"pred": x.spec},
-            fix="reduce it with .any() or .all(), or choose element by element with nnp.where.",
-        )  # fmt: skip
-    index = convert(x if dtypes.is_bool(x.spec.dtype) else x != 0, dtype=dtypes.int64)
-    return _branch("nnc.cond", index, (false_fun, true_fun), operands)
-
-
-def switch(index: Any, branches: Sequence[Fun], *operands: Any, mode: str = "error") -> Any:
-    """`branches[index](*operands)`; only that one runs.
-
-    Args:     index: integer scalar. branches: functions with results of one structure, shapes and dtypes. mode: "error" raises
-              for an index out of range, "clip" takes the nearest branch.
-    Raises:   OutOfBoundsError (an IndexError): the index is out of range. TreeError, ShapeError: the results differ.
-    Example:
-        >>> nnc.switch(1, [lambda x: x, lambda x: x * 2], 3.0)
-        Array(6., dtype=float32)
-    """
-    if mode not in ("error", "clip"):
-        raise user_error(ArgumentError, "nnc.switch", f"mode is {mode!r}.", fix='use "error" or "clip".')
-    position = _index("nnc.switch", index)
-    if mode == "clip":
-        position = minimum(maximum(position, np.int64(0)), np.int64(len(branches) - 1))
-    return _branch("nnc.switch", position, tuple(branches), operands)
-
-
-def case_of(index: Any, branches: Sequence[Fun] | Mapping[int, Fun], *operands: Any, bypass: Any = None) -> Any:
-    """The branch of number `index` on `operands`; where there is none, no branch runs and the result is `bypass`.
-
-    Args:     index: integer scalar. branches: functions in order from 0, or a dict from number to function. bypass: a pytree like
-              the branches' results; by default the operands (the operand itself, where there is one).
-    Returns:  the result. The gradient of a bypassed call goes straight to `bypass`.
-    Raises:   TreeError, ShapeError: results or `bypass` differ in structure, shapes or dtypes.
-    Example:
-        >>> nnc.case_of(-1, [nnp.zeros_like], 3.0)
-        Array(3., dtype=float32)
-    """
-    position = _index("nnc.case_of", index)
-    functions = dict(branches) if isinstance(branches, Mapping) else dict(enumerate(branches))
-    default = bypass if bypass is not None else operands[0] if len(operands) == 1 else operands
-    slots = np.int64(len(functions))
-    chosen: Any = slots
-    for place, number in enumerate(functions):
-        chosen = select(position == number, as_value(np.int64(place)), as_value(chosen))
-    return _branch("nnc.case_of", chosen, (*functions.values(), lambda *_: default), operands)
-
-
-def _index(where: str, index: Any) -> Value:
-    x = as_value(as_operand(index, where, "index"))
-    if x.spec.shape != () or not (dtypes.is_integer(x.spec.dtype) or dtypes.is_bool(x.spec.dtype)):
-        raise user_error(
-            ArgumentTypeError, where, "the index must be an integer scalar.", operands={"index": x.spec},
-            fix="convert it with .astype(int).",
-        )  # fmt: skip
-    return x if x.spec.dtype == dtypes.int64 else convert(x, dtype=dtypes.int64)
-
-
-def _branch(where: str, index: Value, branches: Sequence[Fun], operands: tuple[Any, ...]) -> Any:
-    """Traces all branches on the operands and binds one node that runs one of them."""
-    if not branches:
-        raise user_error(ArgumentError, where, "there is no branch.", fix="give at least one function.")
-    for branch in branches:
-        check_callable(branch, where)
-    given = FlatTree(operands)
-    leaves = [as_operand(leaf, where, "an operand") for leaf in given.dynamic]
-    specs = [argument_spec(leaf) for leaf in leaves]
-    traced: list[tuple[Staged, FlatTree, list[bool]]] = []
-    for branch in branches:
-        box: list[Any] = []
-
-        def run(*values: Any, branch: Fun = branch, box: list[Any] = box) -> list[Any]:
-            result = FlatTree(branch(*given.build(values)))
-            box.append(result)
-            found = [as_operand(leaf, where, "a result") for leaf in result.dynamic]
-            box.append([is_weak(x) for x in found])
-            return [as_value(x) for x in found]
-
-        with activity(f"tracing {name_of(branch)} for {where.removeprefix('nnc.')}"):
-            staged = stage(run, specs, weak=[is_weak(leaf) for leaf in leaves], name=name_of(branch))
-        traced.append((staged, box[0], box[1]))
-    _check_results(where, branches, traced)
-    stages = _common_dtypes(traced)
-    captured, graphs = share_captures(stages)
-    values = [astype(leaf, spec.dtype, where) for leaf, spec in zip(leaves, specs, strict=True)]
-    results = bind(case_command, [index, *values, *captured], {}, graphs)
-    return traced[0][1].build(results)
-
-
-def _common_dtypes(traced: Sequence[tuple[Staged, FlatTree, list[bool]]]) -> list[Staged]:
-    """The branches with weak results (Python numbers) converted to the dtype of the others."""
-    stages = []
-    wanted = _wanted(traced)
-    for staged, _, _ in traced:
-        graph = staged.graph
-        if any(s.dtype != t for s, t in zip(graph.output_specs, wanted, strict=True)):
-
-            def run(*values: Any, graph: Graph = graph) -> list[Any]:
-                return [astype(as_value(x), t) for x, t in zip(graph.evaluate(values), wanted, strict=True)]
-
-            again = stage(run, graph.input_specs, name=graph.name)
-            staged = Staged(again.graph, (*staged.captured, *again.captured))
-        stages.append(staged)
-    return stages
-
-
-def _wanted(traced: Sequence[tuple[Staged, FlatTree, list[bool]]]) -> list[Any]:
-    """The dtype of each result: that of the first branch where it is no Python number."""
-    columns = zip(*[staged.graph.output_specs for staged, _, _ in traced], strict=True)
-    return [_strong(column, [weak[i] for _, _, weak in traced]) for i, column in enumerate(columns)]
-
-
-def _strong(column: Sequence[TensorSpec], weak: Sequence[bool]) -> Any:
-    strong = [spec.dtype for spec, w in zip(column, weak, strict=True) if not w]
-    if strong:
-        return strong[0]
-    result = column[0].dtype
-    for spec in column[1:]:
-        result = dtypes.promote_types(result, spec.dtype)
-    return result
-
-
-def _check_results(where: str, branches: Sequence[Fun], traced: Sequence[tuple[Staged, FlatTree, list[bool]]]) -> None:
-    first, tree0, weak0 = traced[0]
-    names = [f"{name_of(branch)}'s result" for branch in branches]
-    for name, (staged, result, _) in zip(names[1:], traced[1:], strict=True):
-        if result.treedef != tree0.treedef:
-            raise tree.tree_mismatch(
-                where, names[0], tree0.build(first.graph.output_specs), name, result.build(staged.graph.output_specs),
-                fix="let all branches return the same structure.",
-            )  # fmt: skip
-        check_settings(where, names[0], tree0, name, result)
-    wanted = _wanted(traced)
-    for fun, (staged, result, weak) in zip(branches[1:], traced[1:], strict=True):
-        pairs = zip(first.graph.output_specs, weak0, staged.graph.output_specs, weak, strict=True)
-        lines = [
-            f"  result{path}: {a} from {name_of(branches[0])}, {b} from {name_of(fun)}"
-            for path, dtype, (a, w0, b, w) in zip(result.paths(), wanted, pairs, strict=True)
-            if a.shape != b.shape or not (_becomes(a.dtype, w0, dtype) and _becomes(b.dtype, w, dtype))
-        ]
-        if lines:
-            raise user_error(
-                ShapeError, where, "the branches return other shapes or dtypes:\n" + "\n".join(lines),
-                fix="make them equal, for example with .astype(...) or nnp.broadcast_to.",
-            )  # fmt: skip
-
-
-def _becomes(own: Any, weak: bool, wanted: Any) -> bool:
-    return own == wanted or (weak and _takes(wanted, own))

@@ -13,12 +13,19 @@ from nnc import tree
 from nnc.array import ArrayMethods
 from nnc.commands.promote import as_operand, is_weak
 from nnc.errors import ArgumentError, ArgumentTypeError, InternalError, user_error
+from nnc.source import short_path
 
 
 def name_of(fun: Callable[..., Any]) -> str:
     """A name for `fun` in messages."""
     inner = getattr(fun, "__wrapped__", None) or getattr(fun, "func", None)
     return getattr(fun, "__name__", None) or (name_of(inner) if inner is not None else type(fun).__name__)
+
+
+def definition_of(fun: Any) -> str:
+    """Where the user defined `fun`: file and line, as far as that is known."""
+    code = getattr(inspect.unwrap(fun) if callable(fun) else fun, "__code__", None)
+    return f"at {short_path(code.co_filename)}:{code.co_firstlineno}" if code is not None else f"({type(fun).__name__})"
 
 
 def check_callable(fun: Any, transform: str) -> None:

@@ -326,3 +326,15 @@ def test_mismatching_carries_and_branches_list_every_path_and_both_sides() -> No
 def named(name: str, f: Callable[..., Any]) -> Callable[..., Any]:
     f.__name__ = name
     return f
+
+
+def test_a_mismatch_names_the_lines_where_both_sides_were_written() -> None:
+    first = named("first", lambda x: (x, x))
+    second = named("second", lambda x: x)
+    with pytest.raises(nnc.errors.TreeError) as caught:
+        nnc.cond(True, first, second, 1.0)
+    for fun in (first, second):
+        assert f"test_control_flow_numbers.py:{fun.__code__.co_firstlineno}" in str(caught.value)
+    with pytest.raises(nnc.errors.TreeError) as caught:
+        nnc.while_loop(lambda c: c < 3, first, 1.0)
+    assert f"first at tests/trace/test_control_flow_numbers.py:{first.__code__.co_firstlineno}" in str(caught.value)
