@@ -128,11 +128,12 @@ BINARY = {
 
 @pytest.mark.parametrize("name", UNARY)
 def test_a_function_of_one_array_agrees_with_numpy(name, same):
+    reference = np.trunc if name == "fix" else getattr(np, name)  # NumPy 2.5 deprecates its own spelling
     for x in UNARY[name]:
         with np.errstate(all="ignore"):
-            same(getattr(nnp, name)(x), getattr(np, name)(x), 1e-10)
-            same(getattr(nnp, name)(x[..., 0]), getattr(np, name)(x[..., 0]), 1e-10)
-            same(getattr(nnp, name)(x[:0]), getattr(np, name)(x[:0]))
+            same(getattr(nnp, name)(x), reference(x), 1e-10)
+            same(getattr(nnp, name)(x[..., 0]), reference(x[..., 0]), 1e-10)
+            same(getattr(nnp, name)(x[:0]), reference(x[:0]))
 
 
 @pytest.mark.parametrize("name", BINARY)
