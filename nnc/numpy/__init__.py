@@ -1,4 +1,7 @@
-"""What users of NumPy expect, on nnc arrays: it runs at once, traces, differentiates and batches."""
+"""What users of NumPy expect, on nnc arrays: it runs at once, traces, differentiates and batches.
+
+Its length is that of the list: one line for each name that users import, and nothing else.
+"""
 
 from nnc.numpy import fft, linalg
 from nnc.numpy import methods as _methods  # noqa: F401  (gives arrays their methods)
