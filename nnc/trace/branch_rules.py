@@ -16,18 +16,16 @@ import numpy as np
 
 from nnc.array import as_value
 from nnc.commands.elementwise import bitwise_and, equal, greater_equal, less, select
-from nnc.commands.loop import case_of, merge_tapes
+from nnc.commands.loop import case_of
 from nnc.commands.reduce import reduce_and, reduce_max, reduce_min
 from nnc.commands.rules import Cotangents, Derivative, Linear, Tangents, Value, batch, derivative, lead, zeros
 from nnc.commands.shape import broadcast_to
-from nnc.dtypes import TAPE
-from nnc.graph import Graph, Symbol, TensorSpec, bind, spec_of
+from nnc.graph import Graph, Symbol, TensorSpec, bind
 from nnc.trace.backward import push_graph, transpose_graph
 from nnc.trace.batching import run_batched
 from nnc.trace.dual import Linearized, run_jvp, run_linearize
+from nnc.trace.rounds import Flags, choose_rows, fill, fill_zeros, flags_of
 from nnc.trace.staging import Staged, stage
-
-Flags = tuple[bool, ...]
 
 
 def share_captures(parts: Sequence[Staged]) -> tuple[list[Value], tuple[Graph, ...]]:
@@ -41,10 +39,6 @@ def share_captures(parts: Sequence[Staged]) -> tuple[list[Value], tuple[Graph, .
     return list(captured.values()), tuple(graphs)
 
 
-def _given(tangents: Sequence[Any]) -> Flags:
-    return tuple(t is not None for t in tangents)
-
-
 def _bind_staged(
     index: Value, operands: Sequence[Value], branches: Sequence[Staged], checked: bool = True
 ) -> list[Value]:
@@ -56,28 +50,23 @@ def _bind_staged(
 def _push(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], checked: bool = True
 ) -> tuple[list[Value], Tangents]:
-    index, operands, active = primals[0], primals[1:], _given(tangents[1:])
+    index, operands, active = primals[0], primals[1:], flags_of(tangents[1:])
     moving = _moving(graphs, active)
 
     def branch(graph: Graph) -> Staged:
         def run(*values: Any) -> list[Any]:
-            directions = iter(values[len(operands) :])
             outputs, moved = run_jvp(
                 lambda *v: graph.evaluate(v),
                 values[: len(operands)],
-                [next(directions) if on else None for on in active],
+                fill(values[len(operands) :], active),
             )
-            filled = [
-                zeros(spec_of(y)) if t is None else t for y, t, on in zip(outputs, moved, moving, strict=True) if on
-            ]
-            return [*outputs, *filled]
+            return [*outputs, *fill_zeros(outputs, moved, moving)]
 
         return stage(run, [*graph.input_specs, *compress(graph.input_specs, active)], name=graph.name)
 
     given = [t for t in tangents[1:] if t is not None]
     results = _bind_staged(index, [*operands, *given], [branch(graph) for graph in graphs], checked)
-    rest = iter(results[len(moving) :])
-    return results[: len(moving)], tuple(next(rest) if on else None for on in moving)
+    return results[: len(moving)], tuple(fill(results[len(moving) :], moving))
 
 
 def _moving(graphs: tuple[Graph, ...], active: Flags) -> Flags:
@@ -97,7 +86,7 @@ def _moving(graphs: tuple[Graph, ...], active: Flags) -> Flags:
 def _linearize(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], checked: bool = True
 ) -> tuple[list[Value], Tangents]:
-    index, operands, active = primals[0], primals[1:], _given(tangents[1:])
+    index, operands, active = primals[0], primals[1:], flags_of(tangents[1:])
     traced = [_linearize_branch(graph, active) for graph in graphs]
     moving = tuple(any(column) for column in zip(*(linear.nonzero for _, linear, _ in traced), strict=True))
     slots = _slots([[s.spec for s in kept] for _, _, kept in traced])
@@ -106,8 +95,8 @@ def _linearize(
     count = len(graphs[0].outputs)
     backward = [_linear_branch(staged, linear, kept, slots, active, moving, count) for staged, linear, kept in traced]
     given = [t for t in tangents[1:] if t is not None]
-    moved = iter(_bind_staged(index, [*given, *operands, *results[count:]], backward, checked=False))
-    return results[:count], tuple(next(moved) if on else None for on in moving)
+    moved = _bind_staged(index, [*given, *operands, *results[count:]], backward, checked=False)
+    return results[:count], tuple(fill(moved, moving))
 
 
 def _linearize_branch(graph: Graph, active: Flags) -> tuple[Staged, Linearized, tuple[Symbol, ...]]:
@@ -223,15 +212,8 @@ def _batch(
             results = rows
             continue
         chosen = equal(index, broadcast_to(as_value(np.int64(i)), shape=(size,)))
-        results = [_choose(chosen, new, old) for new, old in zip(rows, results, strict=True)]
+        results = [choose_rows(chosen, new, old) for new, old in zip(rows, results, strict=True)]
     return results or [], (True,) * len(results or [])
-
-
-def _choose(rows: Value, new: Value, old: Value) -> Value:
-    if new.spec.dtype == TAPE:
-        return merge_tapes(rows, new, old)
-    mask = broadcast_to(rows, shape=new.spec.shape, axes=(0,)) if new.spec.ndim > 1 else rows
-    return select(mask, new, old)
 
 
 def _checked_rows(index: Value, count: int) -> Value:

@@ -13,7 +13,7 @@ from itertools import compress
 from typing import Any
 
 from nnc.commands.elementwise import select
-from nnc.commands.loop import ROUND
+from nnc.commands.loop import ROUND, merge_tapes
 from nnc.commands.rules import Tangents, Value, zeros
 from nnc.commands.shape import broadcast_to, transpose
 from nnc.context import get_context
@@ -303,9 +303,9 @@ def batched_carries(
 
 
 def choose_rows(rows: Value, new: Value, old: Value) -> Value:
-    """`new` in the rows that are marked, `old` elsewhere; tapes, which have no rows to choose from, stay as they are."""
+    """`new` in the rows that are marked, `old` elsewhere; tapes are merged row by row."""
     if new.spec.dtype == TAPE:
-        return new
+        return merge_tapes(rows, new, old)
     mask = broadcast_to(rows, shape=new.spec.shape, axes=(0,)) if new.spec.ndim > 1 else rows
     return select(mask, new, old)
 
