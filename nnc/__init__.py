@@ -1,9 +1,10 @@
 """nnc: pure functions over pytrees, traced into graphs, transformed, planned and compiled."""
 
-from nnc import debug, errors, graph, io, nn, numpy, optim, random, testing, tree
+from nnc import data, debug, errors, graph, io, nn, numpy, optim, random, testing, tree
 from nnc.array import Array, asarray
 from nnc.commands.indexing import dynamic_slice, dynamic_update_slice
 from nnc.devices import devices
+from nnc.dynamic import DynamicGraph
 from nnc.jit import compile
 from nnc.trace.branches import case_of, cond, switch
 from nnc.trace.control_flow import associative_scan, fori_loop, map, scan, while_loop
@@ -18,6 +19,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Array",
+    "DynamicGraph",
     "ShapeDtypeStruct",
     "asarray",
     "associative_scan",
@@ -27,6 +29,7 @@ __all__ = [
     "cond",
     "custom_jvp",
     "custom_vjp",
+    "data",
     "debug",
     "devices",
     "dynamic_slice",

@@ -10,8 +10,9 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.commands import elementwise as ew
+from nnc.commands.at import AtIndexer
 from nnc.commands.contract import matmul
-from nnc.commands.indexing import AtIndexer, getitem
+from nnc.commands.indexing import getitem
 from nnc.commands.promote import apply, as_operand, astype, to_dtype
 from nnc.commands.shape import transpose
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, TraceError, UnsupportedError, user_error
@@ -127,7 +128,7 @@ class ArrayMethods:
 
     @property
     def at(self) -> AtIndexer:
-        """Functional updates: `x.at[i].set(v)`, `.add`, `.multiply`, `.min`, `.max`, `.get` return a new array."""
+        """Functional updates: `x.at[i].set(v)`; see `AtPlace` for the other methods. Each returns a new array."""
         return AtIndexer(self)
 
     def as_weak(self) -> Any:
@@ -249,6 +250,11 @@ class ArrayMethods:
         )  # fmt: skip
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        if api_version not in (None, *_API_VERSIONS):
+            raise user_error(
+                ArgumentError, "__array_namespace__", f"nnc.numpy has no version {api_version!r} of the Array API standard.",
+                fix=f"ask for one of {', '.join(_API_VERSIONS)}, or for none.",
+            )  # fmt: skip
         return _NAMESPACE["numpy"]
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -270,6 +276,7 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
     "right_shift": _binary(ew.shift_right)[0],
 }  # fmt: skip
 _NAMESPACE: dict[str, Any] = {}
+_API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
 
 def array_method(function: F) -> F:
@@ -338,7 +345,7 @@ class Array(ArrayMethods):
         """Where the elements are."""
         return self.spec.device
 
-    def to_device(self, device: Any, /, *, stream: Any = None) -> Array:
+    def to_device(self, device: Any, /, stream: Any = None) -> Array:
         """The array on another device.
 
         Raises:   UnsupportedError: there is no such device.
@@ -362,8 +369,18 @@ class Array(ArrayMethods):
             return self.data
         return np.array(self.data, dtype=dtype, copy=copy)
 
-    def __dlpack__(self, **kwargs: Any) -> Any:
-        return self.data.__dlpack__(**kwargs)
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None, copy: bool | None = None,
+    ) -> Any:  # fmt: skip
+        if max_version is None or max_version < (1, 0):  # that version cannot say that memory is read-only
+            if copy is False:
+                raise user_error(
+                    ArgumentError, "__dlpack__", "the memory is read-only, which DLPack before 1.0 cannot say.",
+                    operands={"x": self.spec}, fix="pass max_version=(1, 0), or drop copy=False.",
+                )  # fmt: skip
+            return np.array(self.data).__dlpack__(stream=stream, dl_device=dl_device)
+        return self.data.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0
@@ -425,8 +442,8 @@ def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | Non
         raise user_error(
             UnsupportedError, "asarray", f"there is no device {device!r}.", fix="use one of nnc.devices()."
         )
-    x = as_operand(obj, "asarray", "obj")
     wanted = None if dtype is None else to_dtype(dtype, "asarray")
+    x = as_operand(obj, "asarray", "obj", wanted)
     if hasattr(x, "spec") and not isinstance(x, Array):
         return x if wanted is None or x.spec.dtype == wanted else ew.convert(x, dtype=wanted)
     if isinstance(x, Array) and (wanted is None or wanted == x.dtype) and not copy:

@@ -9,9 +9,12 @@ from __future__ import annotations
 import itertools
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from nnc.source import SourceLine, prune_traceback
+
+
+ErrorT = TypeVar("ErrorT", bound=BaseException)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,8 @@ class Context:
     `staging` is the innermost trace that records every command (none when running eagerly), `level` that of
     the innermost trace (0: none), `source` the user's line on whose behalf a rule runs (a derivative points at the line that
     was differentiated), `activity` what the user asked for, outermost first, as in "tracing loss for grad", `meter` what counts
-    the bytes that loops keep for their reverse pass.
+    the bytes that loops keep for their reverse pass, `modes` what is switched on ("eager", "check_finite" and "trace_errors" of
+    nnc.debug; a dynamic graph that records nothing stands for itself).
     """
 
     staging: Any = None
@@ -29,6 +33,7 @@ class Context:
     source: SourceLine | None = None
     activity: tuple[str, ...] = ()
     meter: Any = None
+    modes: frozenset[Any] = frozenset()
 
 
 _CONTEXT: ContextVar[Context] = ContextVar("nnc", default=Context())  # noqa: B039  (frozen, so sharing it is safe)
@@ -67,12 +72,22 @@ class Activity(ContextChange):
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         super().__exit__(kind, error, traceback)
         if error is not None and getattr(error, "ends_in_users_line", False):
-            prune_traceback(error)
+            shorten_traceback(error)
+
+
+def shorten_traceback(error: ErrorT) -> ErrorT:
+    """Lets the traceback of `error` end in the user's line, unless `nnc.debug.trace_errors` wants all of it."""
+    return error if "trace_errors" in _CONTEXT.get().modes else prune_traceback(error)
 
 
 def set_context(**changes: Any) -> ContextChange:
     """Replaces fields of the ambient context within the block."""
     return ContextChange(changes)
+
+
+def with_mode(mode: Any) -> ContextChange:
+    """Switches a mode on within the block."""
+    return set_context(modes=_CONTEXT.get().modes | {mode})
 
 
 def activity(description: str) -> Activity:

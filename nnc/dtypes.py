@@ -91,6 +91,11 @@ def is_inexact(dtype: DType) -> bool:
     return dtype == TAPE or _KINDS[dtype] >= 2
 
 
+def same_kind(a: DType, b: DType) -> bool:
+    """Whether both are bool, integers, real floats or complex."""
+    return _KINDS[a] == _KINDS[b]
+
+
 def real_dtype(dtype: DType) -> DType:
     """The dtype of the real part."""
     return {complex64: float32, complex128: float64}.get(dtype, dtype)

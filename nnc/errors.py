@@ -35,6 +35,10 @@ class ArgumentTypeError(NncError, TypeError):
     """An argument has a type that the function does not take, or a name that it does not know."""
 
 
+class MissingNameError(NncError, AttributeError):
+    """A module has nothing of this name."""
+
+
 class TreeError(NncError, ValueError):
     """Two pytrees that must have the same structure differ."""
 
@@ -69,6 +73,10 @@ class UnsupportedError(NncError, NotImplementedError):
 
 class BackendError(NncError, RuntimeError):
     """No backend can run a command, or one failed."""
+
+
+class NotFiniteError(NncError, FloatingPointError):
+    """A command made a NaN or an infinity, within `nnc.debug.check_finite()`."""
 
 
 class MemoryBudgetError(NncError, MemoryError):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+import nnc.lower.passes.check_finite  # noqa: F401  (registers the pass)
 from nnc import dtypes
 from nnc.array import Array
 from nnc.backends.numpy_ref import choose_kernel
@@ -73,7 +74,8 @@ class Lowered:
                 TraceError, name_of(self._signature.fun), "it captures a value of an enclosing trace.",
                 fix="pass the value as an argument.",
             )  # fmt: skip
-        graph = run_passes(self._staged.graph, ("dce",), self._options)
+        wanted = ("dce", "check_finite") if self._options.check_finite else ("dce",)
+        graph = run_passes(self._staged.graph, wanted, self._options)
         read = graph.reads
         used = [i for i, symbol in enumerate(graph.inputs) if symbol in read]  # the program never sees the others
         graph = graph.update(inputs=tuple(graph.inputs[i] for i in used))
@@ -82,7 +84,7 @@ class Lowered:
         arguments = tuple((i, self._staged.graph.input_specs[i]) for i in used if i < explicit)
         captured = tuple(self._staged.captured[i - explicit] for i in used if i >= explicit)
         return Executable(
-            self._signature, self._key, program, arguments, captured, self._snapshot, self._out, self._weak
+            self._signature, self._key, graph, program, arguments, captured, self._snapshot, self._out, self._weak
         )
 
 
@@ -92,6 +94,7 @@ class Executable:
 
     _signature: Signature
     _key: Key
+    graph: Graph
     _program: Program
     _reads: tuple[tuple[int, TensorSpec], ...]
     _captured: tuple[Array, ...]
@@ -141,6 +144,26 @@ class Executable:
         return self._out.build(
             [Array(x, weak=weak) for x, weak in zip(self._program.run(inputs), self._weak, strict=True)]
         )
+
+    def run_arrays(self, arrays: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        """The outputs of the graph for its inputs."""
+        return self._program.run(arrays)
+
+    def operands(self, leaves: Sequence[Any]) -> list[Any]:
+        """Values for the inputs of the graph: those of the dynamic leaves that it reads, and captured arrays."""
+        values = [leaves[i] for i, _ in self._reads]
+        specs = [spec for _, spec in self._reads]
+        return [
+            *(
+                astype(x, spec.dtype, "argument") if dtypes.is_scalar(x) else x
+                for x, spec in zip(values, specs, strict=True)
+            ),
+            *self._captured,
+        ]
+
+    def build(self, outputs: Sequence[Any]) -> Any:
+        """The function's result with these values for the outputs of the graph."""
+        return self._out.build([x.as_weak() if weak else x for x, weak in zip(outputs, self._weak, strict=True)])
 
 
 def _data(leaf: Any, spec: TensorSpec) -> np.ndarray[Any, Any]:

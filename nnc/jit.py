@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any
 
-from nnc.array import Array
-from nnc.context import get_context
+from nnc.array import Array, as_value
+from nnc.context import get_context, shorten_traceback
 from nnc.errors import ArgumentError, NncError, TraceError, UnsupportedError, user_error
 from nnc.executable import Executable, Lowered
 from nnc.options import Options, parse_bytes
 from nnc.signature import Call, Key, Names, Numbers, Signature, difference
-from nnc.source import prune_traceback
+from nnc.trace.dynamic import Recorder
 from nnc.trace.flat import check_callable, name_of
+from nnc.trace.tracer import Tracer
 
 Fun = Callable[..., Any]
 
@@ -100,8 +101,10 @@ class Compiled:
 
     def __init__(self, signature: Signature, options: Options, max_traces: int | None) -> None:
         update_wrapper(self, signature.fun)
+        self.fun = signature.fun
         self._signature, self._options, self._max_traces = signature, options, max_traces
         self._entries: dict[Key, Executable] = {}
+        self._checked: dict[Key, Executable] = {}  # the same with nnc.debug.check_finite
         self._last_key: Key | None = None
         self._reason = "it has not been called yet"
         self._hits = self._misses = 0
@@ -109,20 +112,33 @@ class Compiled:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the program for these arguments, which is made on the first call."""
-        fun = self._signature.fun
-        if get_context().staging is not None:
+        fun, context = self._signature.fun, get_context()
+        if context.staging is not None:
             return fun(*args, **kwargs)  # inside a trace the function is part of it
         try:
             call = self._signature.take_apart(args, kwargs)
-            executable = None if call.is_traced else self._find(call)
+            if "eager" in context.modes:
+                return _run_eagerly(call)
+            if call.is_traced:
+                recorder = recorder_of(call.arguments.dynamic)
+                executable = None
+                if recorder is not None:
+                    return recorder.evaluate(self, *args, **kwargs)
+            else:
+                executable = self._find(call)
             if executable is not None:
                 result = executable.run(call.arguments.dynamic)
                 if self._signature.donates:
                     _delete(call.donated())
                 return result
         except NncError as error:
-            raise prune_traceback(error) from None
+            raise shorten_traceback(error) from None
         return fun(*args, **kwargs)
+
+    def find(self, *args: Any, **kwargs: Any) -> tuple[Executable | None, list[Any]]:
+        """The program for these arguments, and their dynamic leaves; None where it captures values of an enclosing trace."""
+        call = self._signature.take_apart(args, kwargs)
+        return self._find(call), call.arguments.dynamic
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else BoundMethod(self, instance)
@@ -132,7 +148,7 @@ class Compiled:
         try:
             return Lowered.of(self._signature.take_apart(args, kwargs), self._options)
         except NncError as error:
-            raise prune_traceback(error) from None
+            raise shorten_traceback(error) from None
 
     def cache_info(self) -> CacheInfo:
         """Hits, misses and size of the cache of programs."""
@@ -142,6 +158,7 @@ class Compiled:
         """Forgets all programs."""
         with self._lock:
             self._entries.clear()
+            self._checked.clear()
             self._hits = self._misses = 0
             self._last_key, self._reason = None, "its cache was cleared"
 
@@ -154,26 +171,28 @@ class Compiled:
 
     def _find(self, call: Call) -> Executable | None:
         """The program for a call, which is made where there is none; None where it captures values of an enclosing trace."""
+        checks = "check_finite" in get_context().modes
+        entries = self._checked if checks else self._entries
         with self._lock:
-            entry = self._entries.get(call.key)
+            entry = entries.get(call.key)
             if entry is not None and entry.snapshot.unchanged():
                 self._hits += 1
                 self._reason = "the last call reused a program"
                 self._last_key = call.key
                 return entry
             reason = self._why(call.key, entry)
-            if self._max_traces is not None and self._misses >= self._max_traces:
+            if self._max_traces is not None and self._misses >= self._max_traces and not checks:
                 raise user_error(
                     TraceError, name_of(self._signature.fun),
                     f"it would be traced again, though max_traces={self._max_traces}: {reason}.",
                     fix="call it with the same shapes, dtypes and static arguments, or raise max_traces.",
                 )  # fmt: skip
-            lowered = Lowered.of(call, self._options)
+            lowered = Lowered.of(call, self._options.update(check_finite=True) if checks else self._options)
             if lowered.captures_tracers:
                 return None
             executable = lowered.compile()
-            self._entries[call.key] = executable
-            self._misses += 1
+            entries[call.key] = executable
+            self._misses += not checks
             self._reason, self._last_key = f"the last call traced, because {reason}", call.key
             return executable
 
@@ -182,7 +201,23 @@ class Compiled:
             return "; ".join(entry.snapshot.changes())
         if self._last_key is None:
             return "it was the first call"
+        if key == self._last_key:
+            return "nnc.debug.check_finite was switched on or off"
         return difference(self._signature.fun, self._last_key, key)
+
+
+def _run_eagerly(call: Call) -> Any:
+    """The result of a call, command by command; it takes and returns arrays as the program does."""
+    flat = call.flat_function()
+    outputs = flat(*map(as_value, call.arguments.dynamic))
+    return flat.build_result(list(map(as_value, outputs)))
+
+
+def recorder_of(leaves: Iterable[Any]) -> Any:
+    """The dynamic graph whose variables are among `leaves`, if they hold no other traced values."""
+    owners = {id(leaf.owner): leaf.owner for leaf in leaves if isinstance(leaf, Tracer)}
+    owner = next(iter(owners.values())) if len(owners) == 1 else None
+    return owner if isinstance(owner, Recorder) else None
 
 
 def _delete(leaves: Iterable[Any]) -> None:
@@ -195,15 +230,15 @@ class BoundMethod:
     """A compiled method of an object."""
 
     def __init__(self, compiled: Compiled, instance: Any) -> None:
-        self._compiled, self._instance = compiled, instance
+        self.compiled, self.instance = compiled, instance
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the method."""
-        return self._compiled(self._instance, *args, **kwargs)
+        return self.compiled(self.instance, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._compiled, name)
+        return getattr(self.compiled, name)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Traces for these arguments without running."""
-        return self._compiled.lower(self._instance, *args, **kwargs)
+        return self.compiled.lower(self.instance, *args, **kwargs)

@@ -27,7 +27,8 @@ class Options:
 
     `verify_passes` checks the graph after every pass and the memory plan once more (environment: NNC_VERIFY);
     `memory_budget` is the largest number of bytes that a call may allocate (NNC_MEMORY_BUDGET); `streams` is how many
-    streams the schedule may use, "auto" or a number; `donated` names the inputs that the program may overwrite.
+    streams the schedule may use, "auto" or a number; `donated` names the inputs that the program may overwrite; `check_finite`
+    looks at every result for NaN and infinities (`nnc.debug.check_finite`).
 
     Example:
         >>> Options(memory_budget=parse_bytes("2GiB")).memory_budget
@@ -38,6 +39,7 @@ class Options:
     memory_budget: int | None = None
     streams: int | str = "auto"
     donated: tuple[int, ...] = ()
+    check_finite: bool = False
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Options:

@@ -53,6 +53,7 @@ def short_path(path: str) -> str:
     return relative if len(relative) < len(path) else path
 
 
+@functools.lru_cache(maxsize=4096)
 def is_internal(file: str) -> bool:
     """Whether `file` is part of nnc, or of the machinery between nnc and the user (contextlib, functools, optree)."""
     return file.startswith(_FOLDERS) or file in _FILES

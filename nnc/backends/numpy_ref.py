@@ -23,7 +23,7 @@ Run = Callable[[Arrays, Arrays, Params], None]
 
 _UFUNCS: dict[str, np.ufunc] = {
     "neg": np.negative, "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide,
-    "reciprocal": np.reciprocal, "floor_divide": np.floor_divide, "remainder": np.remainder, "fmod": np.fmod,
+    "reciprocal": np.reciprocal, "remainder": np.remainder, "fmod": np.fmod,
     "abs": np.absolute, "sign": np.sign, "square": np.square, "sqrt": np.sqrt, "cbrt": np.cbrt, "exp": np.exp,
     "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p,
     "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,

@@ -36,6 +36,7 @@ custom_jvp = _register("custom_jvp")  # rule: (primals, tangents) -> (outputs, t
 custom_vjp = _register("custom_vjp")  # rule: likewise, with tangents that only transpose
 
 
-# A linear map that is known only by its transpose: `pull(cotangents) -> cotangents of the operands`. It lives in the linear
-# graph that reverse mode transposes; nnc.trace.backward runs it, in both directions.
-pull_only = register("pull_only", None, None, infer=lambda *specs, pull, outputs: outputs)
+# A linear map that is known only by its transpose: `pull(cotangents) -> cotangents of the operands`, or the sub-graph of that
+# function, which takes captured values too: the last operands. It lives in the linear graph that reverse mode transposes;
+# nnc.trace.backward runs it, in both directions.
+pull_only = register("pull_only", None, None, infer=lambda *specs, pull, outputs, graphs=(): outputs)

@@ -59,6 +59,7 @@ def elementwise(
     result: Callable[[dtypes.DType], dtypes.DType] | None = None,
     flops: int = 1,
     widen: bool = True,
+    identity: bool = False,
 ) -> Command:
     """Registers an elementwise command.
 
@@ -66,6 +67,7 @@ def elementwise(
               partials: for each operand a function (*operands, output) -> partial derivative, or None where it is 0.
               singular: a partial may be infinite. result: operand dtype -> output dtype, where they differ.
               flops: floating-point operations for one element. widen: 16-bit floats are computed in float32.
+              identity: the output equals the input.
     """
 
     def infer(*specs: TensorSpec) -> TensorSpec:
@@ -91,7 +93,7 @@ def elementwise(
         scalar=scalar,
         derivative=rule,
         batch=batch_elementwise(name),
-        inplace=InPlace(tuple((i, 0) for i in range(arity))) if result is None else None,
+        inplace=InPlace(tuple((i, 0) for i in range(arity)), (0,) if identity else ()) if result is None else None,
         cost=lambda *specs: flops * specs[0].size,
     )
 
@@ -174,8 +176,14 @@ def _div_transpose(cotangents: Cotangents, operands: tuple[Value | Linear, ...])
     return (safe_mul(cotangents[0], reciprocal(y)), None)
 
 
+def _floor_divide(x: Any, y: Any) -> Any:
+    """As the Array API standard has it, an infinite quotient is its own floor; NumPy gives NaN for inf // 2."""
+    out = np.floor_divide(x, y)
+    return np.where(np.isinf(x) & np.isfinite(y), x / y, out) if x.dtype.kind == "f" else out
+
+
 floor_divide: Command = elementwise(
-    "floor_divide", np.floor_divide, "floor_divide(x, y)", arity=2, accepts=REAL, partials=(None, None)
+    "floor_divide", _floor_divide, "floor_divide(x, y)", arity=2, accepts=REAL, partials=(None, None)
 )
 remainder: Command = elementwise(
     "remainder", np.remainder, "remainder(x, y)", arity=2, accepts=REAL,
@@ -189,8 +197,22 @@ abs_: Command = elementwise(
     "abs", np.abs, "abs(x)", result=dtypes.real_dtype,
     derivative=Derivative(lambda primals, tangents, outputs: (_abs_jvp(primals[0], tangents[0], outputs[0]),)),
 )  # fmt: skip
-sign: Command = elementwise("sign", np.sign, "sign(x)", partials=(None,))
+sign: Command = elementwise(
+    "sign", np.sign, "sign(x)",
+    derivative=Derivative(lambda primals, tangents, outputs: (_sign_jvp(primals[0], tangents[0], outputs[0]),)),
+)  # fmt: skip
 square: Command = elementwise("square", np.square, "x * x", partials=(lambda x, out: x * 2,))
+
+
+def _sign_jvp(x: Value, t: Value, out: Value) -> Value | None:
+    """0 for real numbers. A complex one moves along the unit circle by the part of t across x; at 0 it stays."""
+    if not dtypes.is_complex(x.spec.dtype):
+        return None
+    length = abs_(x)
+    at_zero = equal(length, length * 0)
+    across = imag(conj(out) * t) / select(at_zero, ones_like(length), length)
+    across = select(at_zero, length * 0, across)
+    return complex_(-(imag(out) * across), real(out) * across)
 
 
 def _abs_jvp(x: Value, t: Value, out: Value) -> Value:
@@ -222,9 +244,14 @@ rsqrt: Command = elementwise(
 cbrt: Command = elementwise(
     "cbrt", np.cbrt, "cbrt(x)", accepts=FLOAT, singular=True, partials=(lambda x, out: 1 / (3 * out * out),)
 )
-exp: Command = elementwise("exp", np.exp, "exp(x)", accepts=INEXACT, partials=(lambda x, out: out,))
-exp2: Command = elementwise("exp2", np.exp2, "exp2(x)", accepts=INEXACT, partials=(lambda x, out: out * math.log(2),))
-expm1: Command = elementwise("expm1", np.expm1, "expm1(x)", accepts=INEXACT, partials=(lambda x, out: out + 1,))
+# exponentials overflow, which makes their partials infinite
+exp: Command = elementwise("exp", np.exp, "exp(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: out,))
+exp2: Command = elementwise(
+    "exp2", np.exp2, "exp2(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: out * math.log(2),)
+)
+expm1: Command = elementwise(
+    "expm1", np.expm1, "expm1(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: out + 1,)
+)
 log: Command = elementwise(
     "log", np.log, "log(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: reciprocal(x),)
 )
@@ -278,13 +305,13 @@ integer_pow: Command = register(
 def _pow_base(x: Value, y: Value, out: Value) -> Value:
     """y · x^(y-1), and 0 where y is 0 (also at x = 0)."""
     one = ones_like(y)
-    return y * pow_(x, select(equal(y, y * 0), one, y - one))
+    return safe_mul(y, pow_(x, select(equal(y, y * 0), one, y - one)))
 
 
 def _pow_exponent(x: Value, y: Value, out: Value) -> Value:
     """x^y · log x, which is 0 at x = 0 for positive y."""
     safe = select(equal(x, x * 0), ones_like(x), x)
-    return out * log(safe)
+    return safe_mul(out, log(safe))
 
 
 pow_: Command = elementwise(
@@ -303,8 +330,12 @@ acos: Command = elementwise(
     "acos", np.arccos, "acos(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: -rsqrt(1 - x * x),)
 )
 atan: Command = elementwise("atan", np.arctan, "atan(x)", accepts=INEXACT, partials=(lambda x, out: 1 / (x * x + 1),))
-sinh: Command = elementwise("sinh", np.sinh, "sinh(x)", accepts=INEXACT, partials=(lambda x, out: cosh(x),))
-cosh: Command = elementwise("cosh", np.cosh, "cosh(x)", accepts=INEXACT, partials=(lambda x, out: sinh(x),))
+sinh: Command = elementwise(
+    "sinh", np.sinh, "sinh(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: cosh(x),)
+)
+cosh: Command = elementwise(
+    "cosh", np.cosh, "cosh(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: sinh(x),)
+)
 tanh: Command = elementwise("tanh", np.tanh, "tanh(x)", accepts=INEXACT, partials=(lambda x, out: 1 - out * out,))
 asinh: Command = elementwise(
     "asinh", np.arcsinh, "asinh(x)", accepts=INEXACT, partials=(lambda x, out: rsqrt(x * x + 1),)
@@ -317,12 +348,20 @@ atanh: Command = elementwise(
 )
 atan2: Command = elementwise(
     "atan2", np.arctan2, "atan2(x, y)", arity=2, accepts=FLOAT, singular=True,
-    partials=(lambda x, y, out: y / (x * x + y * y), lambda x, y, out: -x / (x * x + y * y)),
+    partials=(lambda x, y, out: _unit(y, hypot(x, y), 2), lambda x, y, out: -_unit(x, hypot(x, y), 2)),
 )  # fmt: skip
 hypot: Command = elementwise(
     "hypot", np.hypot, "hypot(x, y)", arity=2, accepts=FLOAT, singular=True,
-    partials=(lambda x, y, out: x / out, lambda x, y, out: y / out),
+    partials=(lambda x, y, out: _unit(x, out, 1), lambda x, y, out: _unit(y, out, 1)),
 )  # fmt: skip
+
+
+def _unit(x: Value, length: Value, power: int) -> Value:
+    """x / length^power, and 0 where there is no length: of the slopes at the origin the least."""
+    at_zero = equal(length, length * 0)
+    safe = select(at_zero, ones_like(length), length)
+    quotient = x / safe if power == 1 else x / safe / safe
+    return select(at_zero, length * 0, quotient)
 
 
 def _sigmoid(x: Any) -> Any:
@@ -353,18 +392,21 @@ round_: Command = elementwise("round", np.round, "round_even(x)", accepts=NUMERI
 
 
 def _winner(x: Value, y: Value) -> Value:
-    """1 where x > y, one half at ties, else 0: ties share the derivative equally."""
+    """1 where x > y, one half at ties, else 0: ties share the derivative equally.
+
+    A loser has none, also where the cotangent is infinite, as in sqrt(maximum(x, 0)).
+    """
     one = ones_like(x)
     return select(greater(x, y), one, select(equal(x, y), one * 0.5, one * 0))
 
 
 maximum: Command = elementwise(
     "maximum", _numpy_or_bool(np.maximum, np.logical_or), "max(x, y)", arity=2, accepts=ORDERED,
-    partials=(lambda x, y, out: _winner(x, y), lambda x, y, out: _winner(y, x)),
+    partials=(lambda x, y, out: _winner(x, y), lambda x, y, out: _winner(y, x)), singular=True,
 )  # fmt: skip
 minimum: Command = elementwise(
     "minimum", _numpy_or_bool(np.minimum, np.logical_and), "min(x, y)", arity=2, accepts=ORDERED,
-    partials=(lambda x, y, out: _winner(y, x), lambda x, y, out: _winner(x, y)),
+    partials=(lambda x, y, out: _winner(y, x), lambda x, y, out: _winner(x, y)), singular=True,
 )  # fmt: skip
 copysign: Command = elementwise(
     "copysign", np.copysign, "copysign(x, y)", arity=2, accepts=FLOAT,
@@ -411,6 +453,23 @@ shift_right: Command = elementwise(
     arity=2,
     accepts=INTEGER,
 )
+
+
+gcd: Command = elementwise("gcd", np.gcd, "gcd(x, y)", arity=2, accepts=INTEGER, flops=10)
+lcm: Command = elementwise("lcm", np.lcm, "lcm(x, y)", arity=2, accepts=INTEGER, flops=10)
+bit_count: Command = elementwise(
+    "bit_count", np.bitwise_count, "popcount(abs(x))", accepts=INTEGER, result=lambda dtype: dtypes.uint8
+)
+
+# -- fraction and exponent ---------------------------------------------------------------------------------------------
+
+exponent: Command = elementwise(
+    "exponent", lambda x: np.frexp(x)[1], "frexp_exponent(x)", accepts=FLOAT, result=lambda dtype: dtypes.int32
+)
+ldexp: Command = elementwise(  # the second operand holds whole numbers
+    "ldexp", lambda x, y: np.ldexp(x, np.clip(y, -(2**14), 2**14).astype(np.int32)), "ldexp(x, y)", arity=2, accepts=FLOAT,
+    derivative=linear_in("ldexp", {0: lambda ct, x, y: ldexp(ct, y)}),
+)  # fmt: skip
 
 
 def _select_infer(condition: TensorSpec, x: TensorSpec, y: TensorSpec) -> TensorSpec:
@@ -525,8 +584,8 @@ convert: Command = register(
     cost=lambda x, dtype: 0,
 )
 
-stop_gradient: Command = elementwise("stop_gradient", np.array, "x", accepts=ANY, partials=(None,), flops=0)
-copy: Command = elementwise("copy", np.array, "x", accepts=ANY, derivative=_linear_partials(1), flops=0)
+stop_gradient: Command = elementwise("stop_gradient", np.array, "x", accepts=ANY, partials=(None,), flops=0, identity=True)
+copy: Command = elementwise("copy", np.array, "x", accepts=ANY, derivative=_linear_partials(1), flops=0, identity=True)
 
 
 def _full_infer(*, shape: tuple[int, ...], dtype: Any, value: Any) -> TensorSpec:

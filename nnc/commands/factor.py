@@ -1,37 +1,65 @@
 """Factorisations of the matrices in the last two axes; all axes before them are batches.
 
 Where the derivative of a factor is not unique (equal eigenvalues or singular values), the undefined part of it is taken as 0.
+That is right for all that does not depend on the choice of the vectors, nor on their values but alike: sums of functions of the
+values, projections to the space of equal ones, U Vᴴ. A sum V f(w) Vᴴ over equal values, and second derivatives there, would need
+what no derivative of V and w has.
+Complex matrices have complex factors; eigenvalues of Hermitian ones and singular values are real.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
+from nnc import dtypes
 from nnc.commands.contract import matmul
-from nnc.commands.elementwise import FLOAT, equal, full_like, greater, greater_equal, mul, reciprocal, select
+from nnc.commands.elementwise import (
+    INEXACT,
+    abs_,
+    convert,
+    equal,
+    full_like,
+    greater,
+    greater_equal,
+    less_equal,
+    reciprocal,
+    select,
+    stop_gradient,
+)
 from nnc.commands.linalg import (
     NO_CONVERGENCE,
     NDArray,
+    adjoint,
     batch_leading,
     check_matrix,
     cubic,
+    imaginary_part,
     infer_square,
     keep,
     matrix_transpose,
+    real_part,
     run_lapack,
+    solve,
     triangular_solve,
 )
-from nnc.commands.reduce import reduce_sum
+from nnc.commands.reduce import reduce_max, reduce_sum
 from nnc.commands.rules import Derivative, Tangents, Value, check_dtype
 from nnc.commands.shape import broadcast_to, slice_axis
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, TensorSpec, register
 
+_finfo: Any = ml_dtypes.finfo  # which knows bfloat16, too
 
-def _symmetric(x: Value) -> Value:
-    return (x + matrix_transpose(x)) * 0.5
+
+def _hermitian(x: Value) -> Value:
+    return (x + adjoint(x)) * 0.5
+
+
+def _hermitian_part(x: NDArray) -> NDArray:
+    return np.asarray((x + x.swapaxes(-1, -2).conj()) / 2)
 
 
 def _diagonal(x: Value) -> Value:
@@ -43,32 +71,40 @@ def _columns(s: Value, shape: tuple[int, ...]) -> Value:
     return broadcast_to(s, shape=shape, axes=(*range(len(shape) - 2), len(shape) - 1))
 
 
-def _safe_reciprocal(x: Value) -> Value:
-    """1 / x, and 0 (with derivative 0) where x is 0."""
-    zero = full_like(x, 0)
-    at = equal(x, zero)
-    return select(at, zero, reciprocal(select(at, full_like(x, 1), x)))
+def _safe_reciprocal(x: Value, values: Value) -> Value:
+    """1 / x, and 0 (with derivative 0) where x is 0 but for the rounding of `values`, the last axis of a batch of spectra.
+
+    Differences as small as that are noise, and a derivative that does not need them would be noise, too.
+    """
+    n = max(x.spec.shape[-2:])
+    if not x.spec.size:
+        return x
+    least = reduce_max(stop_gradient(abs_(values)), axes=(values.spec.ndim - 1,)) * (
+        n * float(_finfo(values.spec.dtype).eps)
+    )
+    at = less_equal(stop_gradient(abs_(x)), broadcast_to(least, shape=x.spec.shape, axes=tuple(range(least.spec.ndim))))
+    return select(at, full_like(x, 0), reciprocal(select(at, full_like(x, 1), x)))
 
 
 def _cholesky_reference(x: NDArray) -> Any:
     def run(x: NDArray) -> NDArray:
-        return np.linalg.cholesky((x + x.swapaxes(-1, -2)) / 2)
+        return np.linalg.cholesky(_hermitian_part(x))
 
     fix = "add a multiple of the identity, such as x + 1e-6 * nnp.eye(n)."
     return run_lapack("cholesky", run, (x,), "a matrix is not positive definite.", fix)
 
 
 def _cholesky_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
-    """dL = L Φ(L⁻¹ dX L⁻ᵀ), where Φ takes the lower triangle and half of the diagonal (Murray, 2016)."""
+    """dL = L Φ(L⁻¹ dX L⁻ᴴ), where Φ takes the lower triangle and half of the diagonal (Murray, 2016)."""
     lower = outputs[0]
-    half = triangular_solve(lower, _symmetric(tangents[0]), lower=True)
-    inner = triangular_solve(lower, matrix_transpose(half), lower=True)
+    half = triangular_solve(lower, _hermitian(tangents[0]), lower=True)
+    inner = triangular_solve(lower, adjoint(half), lower=True)
     return (matmul(lower, (keep(inner, greater_equal) + keep(inner, greater)) * 0.5),)
 
 
 cholesky: Command = register(
     "cholesky",
-    infer=infer_square("cholesky", FLOAT),
+    infer=infer_square("cholesky", INEXACT),
     reference=_cholesky_reference,
     derivative=Derivative(_cholesky_jvp),
     batch=batch_leading("cholesky"),
@@ -77,24 +113,24 @@ cholesky: Command = register(
 
 
 def _eigh_infer(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
-    x = infer_square("eigh", FLOAT)(x)
-    return x.update(shape=x.shape[:-1]), x
+    x = infer_square("eigh", INEXACT)(x)
+    return x.update(shape=x.shape[:-1], dtype=dtypes.real_dtype(x.dtype)), x
 
 
 def _eigh_reference(x: NDArray) -> Any:
     def run(x: NDArray) -> tuple[NDArray, ...]:
-        return tuple(np.linalg.eigh((x + x.swapaxes(-1, -2)) / 2))
+        return tuple(np.linalg.eigh(_hermitian_part(x)))
 
     return run_lapack("eigh", run, (x,), NO_CONVERGENCE, "check the matrix with nnp.isfinite.")
 
 
 def _eigh_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
-    """dw = diag(G), dV = V (F ∘ G) with G = Vᵀ dX V and F[i, j] = 1 / (w[j] − w[i])."""
+    """dw = diag(G), dV = V (F ∘ G) with G = Vᴴ dX V and F[i, j] = 1 / (w[j] − w[i])."""
     w, v = outputs
-    inner = matmul(matrix_transpose(v), matmul(_symmetric(tangents[0]), v))
+    inner = matmul(adjoint(v), matmul(_hermitian(tangents[0]), v))
     of_columns = _columns(w, v.spec.shape)
     gap = of_columns - matrix_transpose(of_columns)
-    return _diagonal(inner), matmul(v, mul(inner, _safe_reciprocal(gap)))
+    return real_part(_diagonal(inner)), matmul(v, inner * _safe_reciprocal(gap, w))
 
 
 eigh: Command = register(
@@ -109,13 +145,48 @@ eigh: Command = register(
 )
 
 
+def _eig_infer(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
+    x = infer_square("eig", INEXACT)(x).update(dtype=dtypes.complex_dtype(x.dtype))
+    return x.update(shape=x.shape[:-1]), x
+
+
+def _eig_reference(x: NDArray) -> Any:
+    def run(x: NDArray) -> tuple[NDArray, ...]:
+        return tuple(y.astype(dtypes.complex_dtype(x.dtype), copy=False) for y in np.linalg.eig(x))
+
+    return run_lapack("eig", run, (x,), NO_CONVERGENCE, "check the matrix with nnp.isfinite.")
+
+
+def _eig_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
+    """dw = diag(G), dV = V (F ∘ G) with G = V⁻¹ dX V and F as for eigh, less what changes the vectors' length (Boeddeker, 2017)."""
+    (w, v), t = outputs, tangents[0]
+    inner = solve(v, matmul(convert(t, dtype=v.spec.dtype), v))
+    of_columns = _columns(w, v.spec.shape)
+    moved = matmul(v, inner * _safe_reciprocal(of_columns - matrix_transpose(of_columns), w))
+    along = real_part(_diagonal(matmul(adjoint(v), moved)))
+    return _diagonal(inner), moved - v * _columns(along, v.spec.shape)
+
+
+eig: Command = register(
+    "eig",
+    1,
+    2,
+    infer=_eig_infer,
+    reference=_eig_reference,
+    derivative=Derivative(_eig_jvp),
+    batch=batch_leading("eig"),
+    cost=lambda x: 25 * cubic(x),
+)
+
+
 def _svd_infer(x: TensorSpec, *, full_matrices: bool = False) -> tuple[TensorSpec, TensorSpec, TensorSpec]:
-    check_dtype("svd", x, *FLOAT)
+    check_dtype("svd", x, *INEXACT)
     check_matrix("svd", x, square=False)
     *batch, m, n = x.shape
     k = min(m, n)
     left, right = (m, n) if full_matrices else (k, k)
-    return x.update(shape=(*batch, m, left)), x.update(shape=(*batch, k)), x.update(shape=(*batch, right, n))
+    s = x.update(shape=(*batch, k), dtype=dtypes.real_dtype(x.dtype))
+    return x.update(shape=(*batch, m, left)), s, x.update(shape=(*batch, right, n))
 
 
 def _svd_reference(x: NDArray, *, full_matrices: bool = False) -> Any:
@@ -136,28 +207,30 @@ def _check_reduced(where: str, x: TensorSpec, full: bool, fix: str) -> None:
 def _svd_jvp(
     primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, full_matrices: bool = False
 ) -> Tangents:
-    """Townsend, "Differentiating the singular value decomposition" (2016)."""
+    """Townsend, "Differentiating the singular value decomposition" (2016), with U⁻¹ dX V⁻ᴴ = H + N split.
+
+    The Hermitian part H turns U and V alike, by H[i, j] / (s[j] − s[i]); the other part N against each other, by
+    N[i, j] / (s[j] + s[i]). So functions like U Vᴴ, which see the second turn alone, have their derivative also where singular
+    values are equal.
+    """
     _check_reduced("svd", primals[0].spec, full_matrices, "use nnp.linalg.svd(x, full_matrices=False).")
     (u, s, vh), t = outputs, tangents[0]
     m, n = primals[0].spec.shape[-2:]
-    ut, v, tt = matrix_transpose(u), matrix_transpose(vh), matrix_transpose(t)
-    inner = matmul(ut, matmul(t, v))
+    uh, v, th = adjoint(u), adjoint(vh), adjoint(t)
+    inner = matmul(uh, matmul(t, v))
     s_columns = _columns(s, inner.spec.shape)
     s_rows = matrix_transpose(s_columns)
-    gap = _safe_reciprocal((s_columns + s_rows) * (s_columns - s_rows))
-    du = matmul(u, mul(gap, _twice_symmetric(mul(inner, s_columns))))
-    dv = matmul(v, mul(gap, _twice_symmetric(mul(inner, s_rows))))
+    together = _hermitian(inner) * _safe_reciprocal(s_columns - s_rows, s)
+    against = (inner - adjoint(inner)) * 0.5 * _safe_reciprocal(s_columns + s_rows, s)
+    du = matmul(u, together + against)
+    dv = matmul(v, together - against)
     if m > n:
         tv = matmul(t, v)
-        du = du + mul(tv - matmul(u, matmul(ut, tv)), _columns(_safe_reciprocal(s), tv.spec.shape))
+        du = du + (tv - matmul(u, matmul(uh, tv))) * _safe_reciprocal(_columns(s, tv.spec.shape), s)
     if n > m:
-        tu = matmul(tt, u)
-        dv = dv + mul(tu - matmul(v, matmul(vh, tu)), _columns(_safe_reciprocal(s), tu.spec.shape))
-    return du, _diagonal(inner), matrix_transpose(dv)
-
-
-def _twice_symmetric(x: Value) -> Value:
-    return x + matrix_transpose(x)
+        tu = matmul(th, u)
+        dv = dv + (tu - matmul(v, matmul(vh, tu))) * _safe_reciprocal(_columns(s, tu.spec.shape), s)
+    return du, real_part(_diagonal(inner)), adjoint(dv)
 
 
 svd: Command = register(
@@ -173,7 +246,7 @@ svd: Command = register(
 
 
 def _qr_infer(x: TensorSpec, *, full_matrices: bool = False) -> tuple[TensorSpec, TensorSpec]:
-    check_dtype("qr", x, *FLOAT)
+    check_dtype("qr", x, *INEXACT)
     check_matrix("qr", x, square=False)
     *batch, m, n = x.shape
     k = m if full_matrices else min(m, n)
@@ -201,12 +274,14 @@ def _qr_jvp(
     q, r = outputs
     first, t_first = (slice_axis(y, axis, 0, m) for y in (r, t)) if n > m else (r, t)
     t_by_r = matrix_transpose(triangular_solve(first, matrix_transpose(t_first), lower=False, transpose_a=True))
-    inner = matmul(matrix_transpose(q), t_by_r)
+    inner = matmul(adjoint(q), t_by_r)
     below = keep(inner, greater)
-    turn = below - matrix_transpose(below)
+    turn = below - adjoint(below)
+    if dtypes.is_complex(inner.spec.dtype):  # the diagonal of R stays real
+        turn = turn + keep(imaginary_part(inner), equal)
     dq = matmul(q, turn - inner) + t_by_r
     if n > m:
-        return dq, matmul(matrix_transpose(q), t) - matmul(turn, r)
+        return dq, matmul(adjoint(q), t) - matmul(turn, r)
     return dq, matmul(inner - turn, r)
 
 
@@ -223,7 +298,7 @@ qr: Command = register(
 
 
 def _pinv_infer(x: TensorSpec, *, rtol: float) -> TensorSpec:
-    check_dtype("pinv", x, *FLOAT)
+    check_dtype("pinv", x, *INEXACT)
     check_matrix("pinv", x, square=False)
     return x.update(shape=(*x.shape[:-2], x.shape[-1], x.shape[-2]))
 
@@ -235,10 +310,10 @@ def _pinv_reference(x: NDArray, *, rtol: float) -> Any:
 
 
 def _pinv_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, rtol: float) -> Tangents:
-    """Golub and Pereyra (1973), at constant rank: dP = −P dX P + P Pᵀ dXᵀ (I − X P) + (I − P X) dXᵀ Pᵀ P."""
+    """Golub and Pereyra (1973), at constant rank: dP = −P dX P + P Pᴴ dXᴴ (I − X P) + (I − P X) dXᴴ Pᴴ P."""
     x, t, p = primals[0], tangents[0], outputs[0]
-    pt, tt = matrix_transpose(p), matrix_transpose(t)
-    left, right = matmul(p, matmul(pt, tt)), matmul(matmul(tt, pt), p)
+    ph, th = adjoint(p), adjoint(t)
+    left, right = matmul(p, matmul(ph, th)), matmul(matmul(th, ph), p)
     total = left - matmul(matmul(left, x), p) + right - matmul(p, matmul(x, right))
     return (total - matmul(p, matmul(t, p)),)
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from nnc import dtypes
-from nnc.commands.elementwise import add, copy, div, full, maximum, minimum, mul, neg, select
+from nnc.commands.elementwise import add, copy, maximum, minimum, mul, select
 from nnc.commands.index import (
     GATHER_MODES,
     SCATTER_MODES,
@@ -130,13 +129,16 @@ _COMBINE: dict[str, Callable[[Value, Value], Value]] = {
 }
 
 
-def set_at(x: Value, index: Any, values: Any, op: str = "set", mode: str = "error") -> Value:
+def set_at(
+    x: Value, index: Any, values: Any, op: str = "set", mode: str = "error", unique_indices: bool = False
+) -> Value:
     """`x` with `x[index] = values`, or with the elements there combined with the values by `op`.
 
     Where an index repeats, op "set" keeps the last value; the others combine all of them.
 
     Args:     values: broadcast to the shape of `x[index]`; must promote to the dtype of x. op: "set", "add", "mul", "min"
-              or "max". mode: "error", "clip", "wrap" or "drop" (which writes nothing out of range).
+              or "max". mode: "error", "clip", "wrap" or "drop" (which writes nothing out of range). unique_indices: a promise
+              that no element is indexed twice.
     Raises:   DTypeError: the values do not fit into the dtype of x. Otherwise as `getitem`.
     """
     where = f"x.at[...].{_METHODS.get(op, op)}"
@@ -157,7 +159,9 @@ def set_at(x: Value, index: Any, values: Any, op: str = "set", mode: str = "erro
     n = len(plan.picked)
     total = range(n + len(plan.rest))
     news = _transpose(news, (*total[plan.at : plan.at + n], *total[: plan.at], *total[plan.at + n :]))
-    view = scatter(_read_view(x, plan), news, *plan.arrays, axes=plan.axes, batch=0, mode=mode, op=op)
+    view = scatter(
+        _read_view(x, plan), news, *plan.arrays, axes=plan.axes, batch=0, mode=mode, op=op, unique=unique_indices
+    )
     return _write_view(x, view, plan)
 
 
@@ -212,73 +216,6 @@ def _broadcast_values(news: Value, shape: Shape, where: str) -> Value:
             operands={"values": spec_of(news)}, fix="give values of that shape, or with sizes of 1.",
         )  # fmt: skip
     return broadcast_to_shape(reshape(news, shape=inner) if extra else news, shape)
-
-
-@dataclass(frozen=True, slots=True)
-class AtIndexer:
-    """`x.at`: index it to say which elements change."""
-
-    array: Value
-
-    def __getitem__(self, index: Any) -> AtPlace:
-        return AtPlace(self.array, index)
-
-
-@dataclass(frozen=True, slots=True)
-class AtPlace:
-    """`x.at[index]`: each method returns a new array. Repeated indices count each time (`set`: the last value stays).
-
-    Example:
-        >>> x = nnp.zeros(4)
-        >>> x.at[1].set(5).at[nnp.asarray([0, 0])].add(1)
-        Array([2., 5., 0., 0.], dtype=float32)
-    """
-
-    array: Value
-    index: Any
-
-    def set(self, values: Any, *, mode: str = "error") -> Value:
-        """`x[index] = values`."""
-        return set_at(self.array, self.index, values, "set", mode)
-
-    def add(self, values: Any, *, mode: str = "error") -> Value:
-        """`x[index] += values`."""
-        return set_at(self.array, self.index, values, "add", mode)
-
-    def subtract(self, values: Any, *, mode: str = "error") -> Value:
-        """`x[index] -= values`."""
-        return set_at(self.array, self.index, neg(fit_values(self.array, values, "x.at[...].subtract")), "add", mode)
-
-    def multiply(self, values: Any, *, mode: str = "error") -> Value:
-        """`x[index] *= values`."""
-        return set_at(self.array, self.index, values, "mul", mode)
-
-    def divide(self, values: Any, *, mode: str = "error") -> Value:
-        """`x[index] /= values`, for floating-point arrays."""
-        spec = spec_of(self.array)
-        if not dtypes.is_inexact(spec.dtype):
-            raise user_error(
-                DTypeError, "x.at[...].divide", f"an array of {spec.dtype.name} cannot hold quotients.",
-                operands={"x": spec}, fix="convert it first: x.astype('float32').at[...].divide(...).",
-            )  # fmt: skip
-        one = full(shape=spec.shape, dtype=spec.dtype, value=1)
-        return div(self.array, set_at(one, self.index, values, "mul", mode))
-
-    def min(self, values: Any, *, mode: str = "error") -> Value:
-        """`x[index] = minimum(x[index], values)`."""
-        return set_at(self.array, self.index, values, "min", mode)
-
-    def max(self, values: Any, *, mode: str = "error") -> Value:
-        """`x[index] = maximum(x[index], values)`."""
-        return set_at(self.array, self.index, values, "max", mode)
-
-    def apply(self, function: Callable[[Value], Value], *, mode: str = "error") -> Value:
-        """`x[index] = function(x[index])`; an element that is indexed twice is replaced once."""
-        return self.set(function(self.get(mode=mode)), mode=mode)
-
-    def get(self, *, mode: str = "error") -> Value:
-        """`x[index]`, with a choice of what an index out of range reads."""
-        return getitem(self.array, self.index, mode)
 
 
 # -- take --------------------------------------------------------------------------------------------------------------

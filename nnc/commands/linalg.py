@@ -13,18 +13,21 @@ import numpy as np
 from nnc import dtypes
 from nnc.commands.contract import matmul
 from nnc.commands.elementwise import (
-    FLOAT,
     INEXACT,
     Accepts,
+    complex_,
+    conj,
     convert,
     equal,
     full_like,
     greater,
     greater_equal,
+    imag,
     iota,
     less,
     less_equal,
     mul,
+    real,
     select,
 )
 from nnc.commands.reduce import reduce_sum
@@ -74,8 +77,10 @@ def run_lapack(name: str, function: Callable[..., Any], xs: tuple[NDArray, ...],
     try:
         with np.errstate(all="ignore"):
             result = function(*(x.astype(dtypes.accumulator(dtype), copy=False) for x in xs))
+            found = [np.asarray(y) for y in (result if isinstance(result, tuple) else (result,))]
+            real_parts = dtypes.real_dtype(dtype)
             outputs = [
-                np.asarray(y).astype(dtype, copy=False) for y in (result if isinstance(result, tuple) else (result,))
+                y.astype(dtypes.complex_dtype(dtype) if y.dtype.kind == "c" else real_parts, copy=False) for y in found
             ]
     except np.linalg.LinAlgError:
         specs = {f"input {i}" if len(xs) > 1 else "x": TensorSpec(x.shape, x.dtype) for i, x in enumerate(xs)}
@@ -87,6 +92,22 @@ def matrix_transpose(x: Value) -> Value:
     """`x` with its last two axes swapped."""
     n = x.spec.ndim
     return transpose(x, permutation=(*range(n - 2), n - 1, n - 2))
+
+
+def adjoint(x: Value) -> Value:
+    """The conjugate of `x` with its last two axes swapped."""
+    swapped = matrix_transpose(x)
+    return conj(swapped) if dtypes.is_complex(x.spec.dtype) else swapped
+
+
+def real_part(x: Value) -> Value:
+    """The real part of `x`, which is `x` where that is real."""
+    return real(x) if dtypes.is_complex(x.spec.dtype) else x
+
+
+def imaginary_part(x: Value) -> Value:
+    """`x` without its real part; for complex `x` only."""
+    return complex_(full_like(real(x), 0), imag(x))
 
 
 def keep(x: Value, compare: Command) -> Value:
@@ -246,16 +267,21 @@ solve: Command = register(
 # -- determinants ------------------------------------------------------------------------------------------------------
 
 
-def _number_infer(name: str, accepts: Accepts, outputs: int) -> Callable[..., Any]:
-    def infer(x: TensorSpec) -> Any:
-        number = infer_square(name, accepts)(x).update(shape=x.shape[:-2])
-        return (number,) * outputs if outputs > 1 else number
+def _det_infer(x: TensorSpec) -> TensorSpec:
+    return infer_square("det", INEXACT)(x).update(shape=x.shape[:-2])
 
-    return infer
+
+def _slogdet_infer(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
+    sign = infer_square("slogdet", INEXACT)(x).update(shape=x.shape[:-2])
+    return sign, sign.update(dtype=dtypes.real_dtype(x.dtype))
 
 
 def _slogdet_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
-    return None, _trace(solve(primals[0], tangents[0]))
+    """d log det X = tr(X⁻¹ dX), of which the real part moves the size and the imaginary one turns the sign."""
+    moved = _trace(solve(primals[0], tangents[0]))
+    if not dtypes.is_complex(moved.spec.dtype):
+        return None, moved
+    return mul(imaginary_part(moved), outputs[0]), real(moved)
 
 
 def _det_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
@@ -287,7 +313,7 @@ slogdet: Command = register(
     "slogdet",
     1,
     2,
-    infer=_number_infer("slogdet", FLOAT, 2),
+    infer=_slogdet_infer,
     reference=lambda x: run_lapack("slogdet", lambda x: tuple(np.linalg.slogdet(x)), (x,), _SINGULAR, ""),
     derivative=Derivative(_slogdet_jvp),
     batch=batch_leading("slogdet"),
@@ -295,7 +321,7 @@ slogdet: Command = register(
 )
 det: Command = register(
     "det",
-    infer=_number_infer("det", INEXACT, 1),
+    infer=_det_infer,
     reference=lambda x: run_lapack("det", np.linalg.det, (x,), _SINGULAR, ""),
     derivative=Derivative(_det_jvp),
     batch=batch_leading("det"),

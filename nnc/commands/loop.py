@@ -256,17 +256,22 @@ def _while_reference(
         condition, *known = run(head, values)
         if not condition:
             break
-        if max_steps is not None and step >= max_steps:
-            raise user_error(
-                ArgumentError, "while_loop", f"the condition still holds after max_steps={max_steps} rounds.",
-                fix="raise max_steps, or leave it out for a loop of any length.",
-            )  # fmt: skip
+        check_steps(step, max_steps)
         results = run(tail, [*values, *known[exits:]])
         carried = results[:carries]
         for tape, row in zip(rows, results[carries:], strict=True):
             tape.write(step, row)
         step += 1
     return [*carried, *known[:exits], np.asarray(step, np.int64), *(_as_handle(tape, handle) for tape in rows)]
+
+
+def check_steps(step: int, limit: int | None) -> None:
+    """Raises where a round begins that `max_steps` does not allow."""
+    if limit is not None and step >= limit:
+        raise user_error(
+            ArgumentError, "while_loop", f"the condition still holds after max_steps={limit} rounds.",
+            fix="raise max_steps, or leave it out for a loop of any length.",
+        )  # fmt: skip
 
 
 def _while_rewritten(params: Mapping[str, Any], old: tuple[Graph, ...], new: tuple[Graph, ...]) -> Mapping[str, Any]:
@@ -376,16 +381,20 @@ def _case_infer(
     return graphs[0].output_specs
 
 
+def check_branch(index: int, branches: int) -> int:
+    """`index`; raises where there is no such branch."""
+    if not 0 <= index < branches:
+        raise user_error(
+            OutOfBoundsError, "switch", f"index {index} is out of range for {branches} branches.",
+            fix='give an index in range, or mode="clip"; nnc.case_of has bypass= for indices without a branch.',
+        )  # fmt: skip
+    return index
+
+
 def _case_reference(
     index: NDArray, *arrays: NDArray, graphs: tuple[Graph, ...], run: Run, checked: bool = True
 ) -> list[NDArray]:
-    chosen = int(index)
-    if not 0 <= chosen < len(graphs):
-        raise user_error(
-            OutOfBoundsError, "switch", f"index {chosen} is out of range for {len(graphs)} branches.",
-            fix='give an index in range, or mode="clip"; nnc.case_of has bypass= for indices without a branch.',
-        )  # fmt: skip
-    return run(graphs[chosen], arrays)
+    return run(graphs[check_branch(int(index), len(graphs))], arrays)
 
 
 case_of = register("case_of", None, None, infer=_case_infer, reference=_case_reference)

@@ -5,13 +5,14 @@ Commands neither convert nor broadcast; the functions users call do, through the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from nnc import dtypes
-from nnc.commands.elementwise import convert
+from nnc.commands.elementwise import convert, equal, full, greater, greater_equal, less, less_equal, not_equal
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, concatenate, reshape
 from nnc.errors import ArgumentTypeError, DTypeError, ShapeError, shorten, user_error
@@ -20,9 +21,16 @@ from nnc.graph import Command, spec_of
 Operand = Any  # an array, a tracer, a NumPy array or scalar, or a Python scalar
 
 
-def as_operand(x: Any, where: str = "asarray", name: str = "x") -> Operand:
+class Listed(np.ndarray[Any, Any]):
+    """A list of Python numbers in the default dtype. `exact` keeps the digits, for the case that it meets a wider dtype."""
+
+    exact: np.ndarray[Any, Any]
+
+
+def as_operand(x: Any, where: str = "asarray", name: str = "x", dtype: dtypes.DType | None = None) -> Operand:
     """`x` itself where it is an array or a number; nested lists become arrays (stacked, where they hold tracers).
 
+    Args:     dtype: what a list is going to be converted to, so that its numbers need not fit into the defaults.
     Raises:   DTypeError, ArgumentTypeError: `x` is nothing nnc makes an array of.
     """
     if hasattr(x, "spec") or dtypes.is_scalar(x):
@@ -43,7 +51,7 @@ def as_operand(x: Any, where: str = "asarray", name: str = "x") -> Operand:
             )  # fmt: skip
         return x
     if isinstance(x, (list, tuple, range)):
-        return _from_list(x, where, name)
+        return _from_list(x, where, name, dtype)
     if isinstance(x, memoryview):
         return as_operand(np.asarray(x), where, name)
     if hasattr(x, "__array__"):
@@ -56,7 +64,7 @@ def as_operand(x: Any, where: str = "asarray", name: str = "x") -> Operand:
     )  # fmt: skip
 
 
-def _from_list(x: Sequence[Any], where: str, name: str) -> Operand:
+def _from_list(x: Sequence[Any], where: str, name: str, dtype: dtypes.DType | None) -> Operand:
     if any(hasattr(leaf, "spec") for leaf in _walk(x)):
         parts = [as_operand(part, where, name) for part in x]
         parts = broadcast(*promote(*parts, where=where), where=where)
@@ -68,26 +76,34 @@ def _from_list(x: Sequence[Any], where: str, name: str) -> Operand:
         raise user_error(
             ShapeError, where, f"{name} is a ragged nested list: {error}.", fix="make all rows of one length."
         ) from None
-    if array.dtype.kind == "u" or (array.dtype.kind == "O" and all(isinstance(leaf, int) for leaf in _walk(x))):
-        _check_fits(x, where, name)
+    if array.dtype.kind == "O" and all(isinstance(leaf, int) for leaf in _walk(x)):
+        _check_fits(x, where, name, dtype or dtypes.DEFAULT_INT)
+        array = array.astype(np.float64)
+    if array.dtype.kind == "u" and dtype is None:
+        _check_fits(x, where, name, dtypes.DEFAULT_INT)
     if array.dtype.kind in "OUSMm":
         raise user_error(
             ArgumentTypeError, where, f"{name} is {shorten(x)}, which holds values that are no numbers.",
             fix="pass numbers only; strings and objects cannot be traced.",
         )  # fmt: skip
-    if not any(isinstance(leaf, (np.ndarray, np.generic)) for leaf in _walk(x)):
+    if dtype is None and not any(isinstance(leaf, (np.ndarray, np.generic)) for leaf in _walk(x)):
         weakest = {"b": dtypes.bool_, "i": dtypes.DEFAULT_INT, "u": dtypes.DEFAULT_INT, "f": dtypes.DEFAULT_FLOAT}
         with np.errstate(over="ignore"):  # as everywhere, what is too large for a float is infinite
-            array = array.astype(weakest.get(array.dtype.kind, dtypes.DEFAULT_COMPLEX))
+            listed = array.astype(weakest.get(array.dtype.kind, dtypes.DEFAULT_COMPLEX)).view(Listed)
+        listed.exact = array
+        return listed
     return array
 
 
-def _check_fits(x: Any, where: str, name: str) -> None:
-    """Raises DTypeError for Python integers that the default integer does not hold."""
+def _check_fits(x: Any, where: str, name: str, dtype: dtypes.DType) -> None:
+    """Raises DTypeError for Python integers that the integer dtype does not hold."""
+    if not dtypes.is_integer(dtype):
+        return
+    info = np.iinfo(dtype)
     for leaf in _walk(x):
-        if dtypes.is_scalar(leaf) and isinstance(leaf, int) and not -(2**63) <= leaf < 2**63:
+        if dtypes.is_scalar(leaf) and isinstance(leaf, int) and not info.min <= leaf <= info.max:
             raise user_error(
-                DTypeError, where, f"{name} holds {leaf}, which does not fit into {dtypes.DEFAULT_INT.name}.",
+                DTypeError, where, f"{name} holds {leaf}, which does not fit into {dtype.name}.",
                 fix="make it a float, or a NumPy array of a dtype that holds it.",
             )  # fmt: skip
 
@@ -173,7 +189,7 @@ def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Value:
         return x if x.dtype == dtype else dtype.type(x)
     if spec_of(x).dtype == dtype:
         return x
-    return convert(x, dtype=dtype)
+    return convert(x.exact if isinstance(x, Listed) and dtypes.is_inexact(dtype) else x, dtype=dtype)
 
 
 def promote(*xs: Any, where: str = "promotion", to: Any = None) -> list[Value]:
@@ -224,6 +240,30 @@ def apply(command: Command, *xs: Any, where: str = "", to: Any = None) -> Value:
     """An elementwise command on operands of any dtypes and shapes, promoted and broadcast as NumPy does."""
     where = where or command.name.rstrip("_")
     operands = [as_operand(x, where) for x in xs]
+    decided = compare_beyond(command, operands)
+    if decided is not None:
+        return decided
     weak = all(is_weak(x) for x in operands)
     result = command(*broadcast(*promote(*operands, where=where, to=to), where=where))
     return result.as_weak() if weak and result.spec.dtype != dtypes.bool_ else result
+
+
+_COMPARISONS: dict[Command, Callable[[int, int], bool]] = {
+    equal: operator.eq, not_equal: operator.ne, less: operator.lt, less_equal: operator.le, greater: operator.gt,
+    greater_equal: operator.ge,
+}  # fmt: skip
+
+
+def compare_beyond(command: Command, operands: Sequence[Operand]) -> Value | None:
+    """The result of comparing integers with a Python integer that lies beyond their dtype; None in all other cases."""
+    if command not in _COMPARISONS:
+        return None
+    for place, number in enumerate(operands):
+        other = operands[1 - place]
+        if not (dtypes.is_scalar(number) and isinstance(number, int)) or dtypes.is_scalar(other):
+            continue
+        dtype = spec_of(other).dtype
+        if dtypes.is_integer(dtype) and not np.iinfo(dtype).min <= number <= np.iinfo(dtype).max:
+            sides = (number, 0) if place == 0 else (0, number)
+            return full(shape=np.shape(other), dtype=dtypes.bool_, value=_COMPARISONS[command](*sides))
+    return None

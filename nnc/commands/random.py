@@ -97,4 +97,5 @@ random_bits = register(
     reference=_reference,
     batch=_batch,
     cost=lambda key, start, shape, width: 100 * start.size * math.prod(shape),
+    effect="random",
 )

@@ -1,4 +1,4 @@
-"""Special functions beyond erf: its inverse, log-gamma and its derivatives."""
+"""Special functions beyond erf: its inverse, log-gamma and its derivatives, Bessel functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.commands.elementwise import FLOAT, exp, safe_mul
+from nnc.commands.elementwise import FLOAT, equal, exp, full_like, safe_mul, select, sign
 from nnc.commands.rules import Derivative, InPlace, Tangents, Value, batch_elementwise, check_dtype
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import Command, TensorSpec, register
@@ -145,3 +145,37 @@ def _hurwitz(s: int, x: NDArray) -> NDArray:
 
 polygamma: Command = _special("polygamma", _polygamma, lambda x, out, n: polygamma(x, n=n + 1))
 """The n-th derivative of digamma (n = 0: digamma itself), which is the derivative of log Γ."""
+
+
+# -- modified Bessel functions, scaled by exp(-|x|) --------------------------------------------------------------------
+
+_FAR = 30.0  # from here on the asymptotic series has more digits than float64
+
+
+def _bessel(order: int, x: NDArray) -> NDArray:
+    """I_n(|x|) exp(-|x|): below 30 by its power series, whose terms are all positive, then by the asymptotic one."""
+    size = np.abs(x).astype(np.float64)
+    near, far = np.minimum(size, _FAR), np.maximum(size, _FAR)
+    quarter = near * near / 4
+    term = (near / 2) ** order
+    total = term
+    for k in range(1, 100):
+        term = term * quarter / (k * (k + order))
+        total = total + term
+    tail = series = np.ones_like(far)
+    for k in range(1, 25):
+        series = series * ((2 * k - 1) ** 2 - 4 * order**2) / (8 * k * far)
+        tail = tail + series
+    return np.where(np.isnan(size), size, np.where(size < _FAR, total * np.exp(-near), tail / np.sqrt(2 * np.pi * far)))
+
+
+def _i1e_slope(x: Value, out: Value) -> Value:
+    """i0e - i1e · (sign x + 1 / x), which is one half at 0."""
+    zero = full_like(x, 0)
+    at_zero = equal(x, zero)
+    safe = select(at_zero, full_like(x, 1), x)
+    return select(at_zero, full_like(x, 0.5), i0e(safe) - out * (sign(safe) + 1 / safe))
+
+
+i0e: Command = _special("i0e", lambda x: _bessel(0, x), lambda x, out: i1e(x) - sign(x) * out)
+i1e: Command = _special("i1e", lambda x: np.sign(x) * _bessel(1, x), _i1e_slope)

@@ -67,6 +67,16 @@ class GraphBuilder:
         """How many nodes there are so far."""
         return len(self._nodes)
 
+    @property
+    def inputs(self) -> tuple[Symbol, ...]:
+        """The inputs so far."""
+        return tuple(self._inputs)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes so far."""
+        return tuple(self._nodes)
+
     def adopt(self, symbol: Symbol) -> None:
         """Takes a symbol whose value comes from outside; whoever builds the graph adds it to the inputs."""
         self._written[symbol] = None

@@ -3,70 +3,105 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from dataclasses import replace
+from itertools import accumulate
 
 import numpy as np
 
-from nnc.dtypes import TAPE
+from nnc.commands.loop import ROUND
 from nnc.graph import Graph, Symbol
-from nnc.lower.passes.inplace import runs
-from nnc.lower.stages import Bound, Buffer, Kind, Step, SymbolView, View
-from nnc.source import SourceLine
+from nnc.lower.coalesce import Classes, place_views, rewrite
+from nnc.lower.emit import COPIES, Body, Emitter
+from nnc.lower.liveness import walk
+from nnc.lower.stages import Bound, Buffer, Kind, View
+from nnc.options import Options
 
 
-def bind_buffers(graph: Graph) -> Bound:
+def bind_buffers(graph: Graph, options: Options, *, join: bool = True) -> Bound:
     """The steps of `graph` on buffers.
 
-    Args:     graph: one with the attributes "views" and "inplace", each output of which has memory of its own.
+    Args:     join: parts of joined tensors may be written where they belong, which saves copies, and may cost memory.
     """
-    views: Mapping[Symbol, SymbolView] = graph.attrs["views"]
-    overwritten: Mapping[Symbol, Symbol] = graph.attrs["inplace"]
-    owner: dict[Symbol, Symbol] = {}
-    for symbol, base in overwritten.items():
-        owner[symbol] = owner.get(base, base)
-    returned = {owner.get(views[s].base, views[s].base) for s in graph.outputs}
-    numbers: dict[Symbol, int] = {}
-    buffers: list[Buffer] = []
-    counts: Counter[Kind] = Counter()
-
-    def add(kind: Kind, symbol: Symbol, source: SourceLine | None = None) -> None:
-        numbers[symbol] = len(buffers)
-        buffers.append(Buffer(kind, counts[kind], symbol, source))
-        counts[kind] += 1
-
-    for symbol in graph.inputs:
-        add(Kind.INPUT, symbol)
-    for symbol in graph.constants:
-        add(Kind.CONSTANT, symbol)
-    for node in graph.nodes:
-        for symbol in node.outputs:
-            if views[symbol].base is symbol and symbol not in owner:
-                kind = Kind.TAPE if symbol.dtype == TAPE else Kind.OUTPUT if symbol in returned else Kind.ARENA
-                add(kind, symbol, node.source)
-
-    def view_of(symbol: Symbol) -> View:
-        view = views[symbol]
-        return View(numbers[owner.get(view.base, view.base)], view.spec, view.offset, view.strides)
-
-    steps = tuple(
-        Step(
-            node.command,
-            tuple(map(view_of, node.inputs)),
-            tuple(map(view_of, node.outputs)),
-            node.params,
-            node.graphs,
-            node.source,
-        )
-        for node in graph.nodes
-        if runs(node, views)
-    )
-    written = {view.buffer for step in steps for view in step.outputs}
+    emitter = Emitter(Rings().size)
+    inputs, steps, results = emitter.program(graph)
+    outputs = [view.buffer for view in results]
+    classes = Classes(emitter.tensors, steps, outputs, options.donated)
+    classes.share_carried(emitter.carried)
+    classes.share_moves()
+    classes.share_in_place()
+    if join:
+        classes.place_parts()
+    classes.give_donated(outputs)
+    steps, weights = rewrite(steps, classes)
+    numbers, buffers, constants = _number(emitter, classes, len(inputs))
+    steps = place_views(steps, lambda view: replace(view, buffer=numbers[view.buffer]))
+    when = [0, *accumulate(weights)]
+    ranges = classes.ranges()
+    intervals = [tuple((when[a], when[b]) for a, b in ranges[root] if when[a] < when[b]) for root in numbers]
+    placed = [replace(view, buffer=numbers[view.buffer]) for view in map(classes.place, results)]
+    written = {view.buffer for step in walk(steps) for view in step.outputs}
+    values = dict(graph.constants) | {s: v for inner in graph.walk() for g in inner.graphs for s, v in g.constants.items()}
     return Bound(
         name=graph.name,
         inputs=graph.input_specs,
-        constants=tuple(np.ascontiguousarray(x).reshape(np.shape(x)) for x in graph.constants.values()),
+        constants=tuple(np.ascontiguousarray(values[s]).reshape(s.spec.shape) for s in constants),
         buffers=tuple(buffers),
         steps=steps,
-        outputs=tuple(map(view_of, graph.outputs)),
-        donated=tuple(i for i in range(len(graph.inputs)) if i in written),
+        outputs=tuple(placed),
+        intervals=tuple(intervals),
+        donated=tuple(i for i in range(len(inputs)) if numbers[classes.find(i)] in written),
+        joins=classes.has_parts(),
     )
+
+
+def _number(emitter: Emitter, classes: Classes, inputs: int) -> tuple[dict[int, int], list[Buffer], list[Symbol]]:
+    """The number of each class of tensors, the buffers in that order, and the symbols of the constants."""
+    tensors, ranges = emitter.tensors, classes.ranges()
+    live = classes.live.intervals
+
+    def first(i: int) -> tuple[int, int]:
+        return live[i][0][0] if live[i] else 0, i
+
+    rest = sorted(range(inputs, len(tensors)), key=first)
+    numbers: dict[int, int] = {}
+    buffers: list[Buffer] = []
+    constants: list[Symbol] = []
+    counts: Counter[Kind] = Counter()
+    for i in (*range(inputs), *rest):
+        root = classes.find(i)
+        if root in numbers or root not in ranges:
+            continue
+        kind = classes.kinds[root]
+        numbers[root] = len(buffers)
+        buffers.append(Buffer(kind, counts[kind], tensors[i].symbol, tensors[i].source))
+        counts[kind] += 1
+        if kind is Kind.CONSTANT:
+            constants.append(tensors[i].symbol)
+    return numbers, buffers, constants
+
+
+class Rings:
+    """How many copies of a round loops need so that nothing is moved between rounds; remembered by the round's graph."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int | None], tuple[Body, int]] = {}  # holds the body, so that its id stays its own
+
+    def size(self, body: Body) -> int:
+        """The fewest copies with which all carried values stay in their places; 0 where `COPIES` are too few."""
+        key = id(body.tail), body.length
+        if key not in self._known:
+            sizes = range(1, COPIES + 1)
+            self._known[key] = body, next((n for n in sizes if self._suffices(body, n)), 0)
+        return self._known[key][1]
+
+    def _suffices(self, body: Body, ring: int) -> bool:
+        emitter = Emitter(self.size)
+        specs = body.tail.input_specs[1 : len(body.head.inputs) if body.head is not None else None]
+        sequences = [spec.update(shape=(body.length or 1, *spec.shape)) for spec in specs[: body.xs]]
+        given = [*([ROUND] if body.is_counted else []), *sequences, *specs[body.xs :]]
+        operands = [emitter.tensor(Kind.INPUT, Symbol(spec), index=i) for i, spec in enumerate(given)]
+        rest = body.exits + 1 if body.head is not None else len(body.tail.outputs) - body.carries
+        targets = [None] * (body.carries + rest)
+        steps, results = emitter.loop(body, operands, targets, None, ring=ring)
+        classes = Classes(emitter.tensors, steps, [view.buffer for view in results])
+        return classes.share_carried(emitter.carried)

@@ -1,22 +1,23 @@
 """One arena and everything bound to it: what a single call of a program runs on.
 
-All that does not change from call to call is made once: views into the arena and the constants, and the argument lists
-of the kernels. A call makes its outputs, puts the views of inputs and outputs into the lists, runs, and takes them out
-again.
+All that does not change is made once: views into the arena and the constants, and the argument lists of the kernels. A call sets the
+views of its inputs and outputs in those lists, a round of a loop the views that move with its number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from nnc.commands.loop import check_branch, check_steps
 from nnc.commands.rules import effect
 from nnc.errors import NncError, word_anew
-from nnc.graph import TensorSpec
-from nnc.lower.stages import Kind, NDArray, Step, View, row_major
+from nnc.graph import Kernel
+from nnc.lower.stages import Branches, Kind, Loop, NDArray, Step, Steps, View
 
 if TYPE_CHECKING:
     from nnc.lower.program import Program
@@ -24,83 +25,180 @@ if TYPE_CHECKING:
 _ALIGNMENT = 64
 
 Arrays = list[Any]
+Run = tuple[Callable[..., None], Arrays, Arrays, Mapping[str, Any]]
+
+
+@dataclass(slots=True)
+class _Scope:
+    """What is set anew for each call, or for each round of a loop: (list, position, view)."""
+
+    patches: list[tuple[Arrays, int, View]] = field(default_factory=list)
 
 
 class Frame:
     """The arena of one call at a time."""
 
-    __slots__ = ("_patches", "_recipes", "_runs", "_tapes", "arena")
+    __slots__ = ("_call", "_memories", "_rounds", "_run", "_scopes", "_set_lists", "_tapes", "arena", "program")
 
     def __init__(self, program: Program) -> None:
+        self.program = program
         self.arena = aligned_bytes(program.arena_bytes)
         self._tapes: dict[int, NDArray] = {}  # by buffer
-        self._runs: list[tuple[Callable[..., None], Arrays, Arrays, Mapping[str, Any]]] = []
-        self._recipes: list[tuple[bool, int, View | None]] = []  # (is an input, index, view or None for all)
-        self._patches: list[tuple[Arrays, int, int]] = []  # (list, position, recipe)
-        slots: dict[View, int] = {}
-        constants = [as_bytes(x) for x in program.bound.constants]
-        for step, kernel in zip(program.bound.steps, program.kernels, strict=True):
-            inputs, outputs = (self._bind(program, views, slots, constants) for views in (step.inputs, step.outputs))
-            self._runs.append((kernel.run, inputs, outputs, step.params))
+        self._rounds: dict[int, int] = {}  # the present round of each loop that runs
+        self._memories: list[Any] = [self._memory(i) for i in range(len(program.bound.buffers))]
+        self._call = _Scope()
+        self._scopes: dict[int, _Scope] = {}  # of the copy of each loop that is being bound
+        self._set_lists: list[_Scope] = [self._call]
+        self._run = self._block(program.bound.steps)
 
-    def _bind(
-        self, program: Program, views: Sequence[View], slots: dict[View, int], constants: Sequence[NDArray]
-    ) -> Arrays:
+    def _memory(self, number: int) -> NDArray | None:
+        """The bytes of a buffer; None where they are another's in each call."""
+        buffer, offset = self.program.bound.buffers[number], self.program.offsets[number]
+        if offset is not None:
+            return self.arena[offset : offset + buffer.nbytes]
+        if buffer.kind is Kind.CONSTANT:
+            return as_bytes(self.program.bound.constants[buffer.index])
+        return None
+
+    # -- once ----------------------------------------------------------------------------------------------------------
+
+    def _block(self, steps: Steps) -> Callable[[], None]:
+        """A function that runs steps."""
+        runs = [self._step(step) for step in steps]
+
+        def run() -> None:
+            done = 0
+            try:
+                for kernel, arguments, results, params in runs:
+                    kernel(arguments, results, params)
+                    done += 1
+            except NncError:
+                explain(steps[done], runs[done])
+                raise
+
+        return run if steps else _nothing
+
+    def _step(self, step: Step) -> Run:
+        if isinstance(step.region, Loop):
+            return self._loop(step.region), [], [], {}
+        if isinstance(step.region, Branches):
+            return self._branches(step.region), [], [], {}
+        kernel: Kernel = self.program.kernel_of(step)
+        return kernel.run, self._views(step.inputs), self._views(step.outputs), step.params
+
+    def _views(self, views: Sequence[View]) -> Arrays:
         arrays: Arrays = []
         for view in views:
-            buffer = program.bound.buffers[view.buffer]
-            if buffer.kind is Kind.ARENA:
-                offset = program.placements[view.buffer].offset
-                arrays.append(make_view(self.arena, view, offset or 0))
-            elif buffer.kind is Kind.TAPE:
-                spec = buffer.symbol.spec
-                handle = self._tapes.setdefault(view.buffer, np.empty(spec.shape, spec.dtype))
-                arrays.append(as_strided(handle, view.spec.shape, view.strides))
-            elif buffer.kind is Kind.CONSTANT:
-                arrays.append(make_view(constants[buffer.index], view))
-            else:
-                if view not in slots:
-                    slots[view] = len(self._recipes)
-                    is_whole = view == View(view.buffer, buffer.symbol.spec, 0, row_major(buffer.symbol.spec))
-                    self._recipes.append((buffer.kind is Kind.INPUT, buffer.index, None if is_whole else view))
-                self._patches.append((arrays, len(arrays), slots[view]))
-                arrays.append(None)
+            arrays.append(self._bind(view, arrays, len(arrays)))
         return arrays
 
-    def run(self, program: Program, inputs: Sequence[NDArray]) -> list[NDArray]:
-        """Runs all steps of the program that the frame was made for, on contiguous inputs; returns the outputs."""
-        fresh = [np.empty(spec.shape, spec.dtype) for spec in program.fresh]
-        values = []
-        for is_input, index, view in self._recipes:
-            memory = inputs[index] if is_input else fresh[index]
-            values.append(memory if view is None else make_view(as_bytes(memory), view))
-        for arrays, position, slot in self._patches:
-            arrays[position] = values[slot]
-        done = 0
+    def _bind(self, view: View, arrays: Arrays, position: int) -> NDArray | None:
+        """The array of a view, or None and a note to set it later."""
+        if self.program.bound.buffers[view.buffer].kind is Kind.TAPE:
+            spec = self.program.bound.buffers[view.buffer].symbol.spec
+            handle = self._tapes.setdefault(view.buffer, np.empty(spec.shape, spec.dtype))
+            return as_strided(handle, view.spec.shape, view.strides)
+        if view.rounds:
+            scope = self._scopes[max(number for number, _ in view.rounds)]
+        elif self._memories[view.buffer] is None:
+            scope = self._call
+        else:
+            return make_view(self._memories[view.buffer], view)
+        scope.patches.append((arrays, position, view))
+        return None
+
+    def _one(self, view: View) -> Arrays:
+        return self._views((view,))
+
+    def _branches(self, region: Branches) -> Callable[..., None]:
+        index = self._one(region.index)
+        branches = [self._block(branch) for branch in region.branches]
+
+        def run(*_: Any) -> None:
+            branches[check_branch(int(index[0]), len(branches))]()
+
+        return run
+
+    def _loop(self, region: Loop) -> Callable[..., None]:
+        copies = []
+        for c in region.copies:
+            scope = self._scopes[region.number] = _Scope()
+            self._set_lists.append(scope)
+            head, test = self._block(c.head), self._one(c.test) if c.test is not None else None
+            copies.append((scope, head, test, self._block(c.leave), self._block(c.tail), self._block(c.turn)))
+        counter = self._one(region.counter) if region.counter is not None else None
+        count = self._one(region.count) if region.count is not None else None
+        number, last = region.number, len(copies) - 1
+
+        def run(*_: Any) -> None:
+            step = copy = 0
+            length = int(count[0]) if count is not None else region.length
+            while True:
+                if count is not None and step == length:
+                    self._set(copies[copy][0])
+                    copies[copy][3]()
+                    return
+                at = length - 1 - step if region.reverse and length is not None else step
+                self._rounds[number] = at
+                if counter is not None:
+                    counter[0][...] = at
+                scope, head, test, leave, tail, turn = copies[copy]
+                self._set(scope)
+                head()
+                if test is not None and not test[0]:
+                    leave()
+                    return
+                check_steps(step, region.limit)
+                tail()
+                step += 1
+                if step == region.length:
+                    return
+                turn()
+                copy = copy + 1 if copy < last else region.first
+
+        return run
+
+    # -- each call, each round -----------------------------------------------------------------------------------------
+
+    def _set(self, scope: _Scope) -> None:
+        for arrays, position, view in scope.patches:
+            moved = sum(self._rounds[number] * step for number, step in view.rounds)
+            arrays[position] = make_view(self._memories[view.buffer], view, moved)
+
+    def run(self, inputs: Sequence[NDArray]) -> list[NDArray]:
+        """Runs all steps on contiguous inputs; returns the outputs."""
+        program = self.program
+        fresh = {i: np.empty(spec.shape, spec.dtype) for i, spec in program.fresh}
+        given = dict(enumerate(inputs))
+        for i, array in (*given.items(), *fresh.items()):  # inputs are the first buffers
+            self._memories[i] = as_bytes(array)
         try:
-            for run, arguments, results, params in self._runs:
-                run(arguments, results, params)
-                done += 1
-        except NncError:
-            self._explain(program.bound.steps[done], done)
-            raise
+            self._set(self._call)
+            self._run()
         finally:
-            for arrays, position, _ in self._patches:
-                arrays[position] = None
+            for scope in self._set_lists:
+                for arrays, position, _ in scope.patches:
+                    arrays[position] = None
+            for i in (*given, *fresh):
+                self._memories[i] = None
             for handle in self._tapes.values():
                 handle[...] = None
-        return [_output(view, kind, index, inputs, fresh) for view, kind, index in program.returned]
-
-    def _explain(self, step: Step, position: int) -> None:
-        """Raises the error of a failed step once more, worded for the user's line that made the step."""
-        if step.graphs or step.source is None or step.command in effect:
-            return
-        run, arguments, results, params = self._runs[position]
-        word_anew(lambda: run(arguments, results, params), step.source)
+        return [_output(view, given[view.buffer] if view.buffer in given else fresh[view.buffer]) for view in program.bound.outputs]
 
 
-def _output(view: View, kind: Kind, index: int, inputs: Sequence[NDArray], fresh: Sequence[NDArray]) -> NDArray:
-    memory = inputs[index] if kind is Kind.INPUT else fresh[index]
+def _nothing() -> None:
+    """Runs no step."""
+
+
+def explain(step: Step, run: Run) -> None:
+    """Raises the error of a failed step once more, worded for the user's line that made the step."""
+    if step.graphs or step.region is not None or step.source is None or step.command in effect:
+        return
+    kernel, arguments, results, params = run
+    word_anew(lambda: kernel(arguments, results, params), step.source)
+
+
+def _output(view: View, memory: NDArray) -> NDArray:
     is_whole = memory.shape == view.spec.shape and memory.dtype == view.spec.dtype
     return memory if is_whole else make_view(as_bytes(memory), view)
 
@@ -119,7 +217,7 @@ def as_bytes(array: NDArray) -> NDArray:
 
 def make_view(memory: NDArray, view: View, offset: int = 0) -> NDArray:
     """The strided tensor `view` of bytes `memory`, from `offset` on."""
-    spec: TensorSpec = view.spec
+    spec = view.spec
     if spec.size == 0:
         return np.empty(spec.shape, spec.dtype)
     return np.ndarray(spec.shape, spec.dtype, memory, offset + view.offset, view.strides)

@@ -11,17 +11,23 @@ from nnc.context import set_context
 from nnc.dtypes import TAPE
 from nnc.errors import InternalError
 from nnc.graph import Command, Graph, Kernel, TensorSpec, run_passes
-from nnc.lower.alloc import find_overlap, live_ranges, plan_arena
+from nnc.lower.alloc import Block, find_block_overlap, plan_blocks
 from nnc.lower.bind import bind_buffers
 from nnc.lower.kernels import RunProgram, sub_graph_kernel
 from nnc.lower.program import Program
 from nnc.lower.report import check_budget
-from nnc.lower.stages import Bound, Kind, Placement, Planned, Step
+from nnc.lower.stages import Bound, Kind, Planned, Step
 from nnc.options import Options
 
 ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any]], Kernel]
 
-PIPELINE = ("inline_calls", "inline_barriers", "dce", "copy_outputs", "views", "inplace")
+# What makes graphs small, in two rounds, since each finds more after the others; barriers keep what is computed again on purpose
+# from being merged with the original. Sub-graphs are rewritten along with their graph.
+REWRITES = (
+    "inline_calls", "dce", "fold", "simplify", "parts", "cse", "licm", "combine", "join_sums", "dce",
+    "fold", "simplify", "parts", "cse", "dce", "inline_barriers",
+)  # fmt: skip
+PIPELINE = REWRITES
 
 
 def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel) -> Program:
@@ -40,33 +46,33 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel) -> Progra
             return lambda values: run_graph(sub_graph, values)
         return lower(sub_graph, inner, choose_kernel).run
 
-    return Program.of(planned, [_step_kernel(step, choose_kernel, lower_inner) for step in planned.bound.steps])
+    def step_kernel(step: Step) -> Kernel:
+        if step.graphs:
+            return sub_graph_kernel(step, lower_inner)
+        with set_context(source=step.source):
+            return choose_kernel(step.command, step.input_specs, step.params)
+
+    return Program.of(planned, step_kernel)
 
 
 def plan(graph: Graph, options: Options) -> Planned:
     """The memory plan of `graph`, for which neither kernels nor memory are needed."""
     rewritten = run_passes(graph, PIPELINE, options, verify=options.verify_passes)
-    return plan_memory(bind_buffers(rewritten), options)
+    joined = plan_memory(bind_buffers(rewritten, options), options)
+    if not joined.bound.joins:
+        return joined
+    apart = plan_memory(bind_buffers(rewritten, options, join=False), options)
+    return joined if joined.arena_bytes <= apart.arena_bytes else apart
 
 
 def plan_memory(bound: Bound, options: Options) -> Planned:
-    """Gives each buffer its live range and those of the arena their offsets."""
-    ranges = live_ranges(bound)
+    """Gives each buffer of the arena its offset."""
     inside = [i for i, buffer in enumerate(bound.buffers) if buffer.kind is Kind.ARENA]
-    first, end = [ranges[i][0] for i in inside], [ranges[i][1] for i in inside]
-    sizes = [bound.buffers[i].nbytes for i in inside]
-    arena = plan_arena(first, end, sizes)
+    blocks = [Block(bound.buffers[i].nbytes, bound.intervals[i]) for i in inside]
+    arena = plan_blocks(blocks)
     if options.verify_passes:
-        clash = find_overlap(first, end, sizes, arena.offsets)
+        clash = find_block_overlap(blocks, arena.offsets)
         if clash is not None:
             raise InternalError(f"{bound.name}: arena buffers {clash[0]} and {clash[1]} overlap in the memory plan")
     offsets: dict[int, int] = dict(zip(inside, arena.offsets, strict=True))
-    placements = tuple(Placement(*ranges[i], offsets.get(i)) for i in range(len(bound.buffers)))
-    return Planned(bound, placements, arena.peak, arena.lower_bound)
-
-
-def _step_kernel(step: Step, choose_kernel: ChooseKernel, lower_inner: Callable[[Graph], RunProgram]) -> Kernel:
-    if step.graphs:
-        return sub_graph_kernel(step, lower_inner)
-    with set_context(source=step.source):
-        return choose_kernel(step.command, step.input_specs, step.params)
+    return Planned(bound, tuple(map(offsets.get, range(len(bound.buffers)))), arena.peak, arena.lower_bound)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +11,8 @@ from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import Kernel, TensorSpec, spec_of
 from nnc.lower.frame import Frame
 from nnc.lower.report import Cost, MemoryPlan, make_cost, make_memory_plan, program_text
-from nnc.lower.stages import Bound, Kind, NDArray, Placement, Planned, View
+from nnc.lower.liveness import walk
+from nnc.lower.stages import Bound, Kind, NDArray, Planned, Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,23 +23,37 @@ class Program:
     contiguous; outputs are fresh arrays (or the memory of donated inputs).
     """
 
-    bound: Bound
-    placements: tuple[Placement, ...]
-    arena_bytes: int
-    lower_bound: int
-    kernels: tuple[Kernel, ...]
-    returned: tuple[tuple[View, Kind, int], ...]
-    fresh: tuple[TensorSpec, ...]
+    planned: Planned
+    kernels: Mapping[int, Kernel]
+    fresh: tuple[tuple[int, TensorSpec], ...]
     _idle: list[Frame] = field(default_factory=list, repr=False)
 
     @classmethod
-    def of(cls, planned: Planned, kernels: Sequence[Kernel]) -> Program:
-        """The program of a plan, with one kernel for each step."""
-        bound = planned.bound
-        buffers = bound.buffers
-        returned = tuple((view, buffers[view.buffer].kind, buffers[view.buffer].index) for view in bound.outputs)
-        fresh = tuple(buffer.symbol.spec for buffer in buffers if buffer.kind is Kind.OUTPUT)
-        return cls(bound, planned.placements, planned.arena_bytes, planned.lower_bound, tuple(kernels), returned, fresh)
+    def of(cls, planned: Planned, choose: Callable[[Step], Kernel]) -> Program:
+        """The program of a plan; `choose` gives the kernel of a step."""
+        buffers = planned.bound.buffers
+        kernels = {id(step): choose(step) for step in walk(planned.bound.steps) if step.region is None}
+        fresh = tuple((i, buffer.symbol.spec) for i, buffer in enumerate(buffers) if buffer.kind is Kind.OUTPUT)
+        return cls(planned, kernels, fresh)
+
+    @property
+    def bound(self) -> Bound:
+        """Steps on buffers."""
+        return self.planned.bound
+
+    @property
+    def offsets(self) -> tuple[int | None, ...]:
+        """Where each buffer begins in the arena."""
+        return self.planned.offsets
+
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes of the arena."""
+        return self.planned.arena_bytes
+
+    def kernel_of(self, step: Step) -> Kernel:
+        """What runs a step."""
+        return self.kernels[id(step)]
 
     def run(self, inputs: Sequence[NDArray]) -> list[NDArray]:
         """The outputs for `inputs`, arrays of the specs that the program was lowered for.
@@ -52,7 +67,7 @@ class Program:
             frame = Frame(self)
         try:
             with np.errstate(all="ignore"):
-                return frame.run(self, inputs)
+                return frame.run(inputs)
         finally:
             self._idle.append(frame)
 
@@ -81,11 +96,6 @@ class Program:
         return checked
 
     @property
-    def planned(self) -> Planned:
-        """The stage before: the plan without kernels."""
-        return Planned(self.bound, self.placements, self.arena_bytes, self.lower_bound)
-
-    @property
     def memory_plan(self) -> MemoryPlan:
         """Where each tensor lies, and what that costs; it is known before anything runs."""
         return make_memory_plan(self.planned)
@@ -97,7 +107,7 @@ class Program:
 
     def as_text(self) -> str:
         """The readable form: buffers with their places, steps with their kernels."""
-        return program_text(self.planned, [kernel.backend for kernel in self.kernels])
+        return program_text(self.planned, lambda step: self.kernel_of(step).backend)
 
     def __str__(self) -> str:
         return self.as_text()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nnc.commands.rules import cost
 from nnc.errors import MemoryBudgetError, user_error
 from nnc.graph import TensorSpec, value_text
-from nnc.lower.stages import Bound, Kind, Planned, Step, View, is_contiguous
+from nnc.lower.stages import Bound, Branches, Kind, Loop, Planned, Step, View, is_contiguous
 from nnc.source import SourceLine
 
 _SHOWN = 5
@@ -16,7 +16,10 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class MemoryRow:
-    """One tensor of the plan: it lives from step `first` to step `last`, and has an `offset` in the arena only."""
+    """One life of a tensor: from step `first` to step `last` it takes `size` bytes at `offset`, which only tensors of the arena have.
+
+    A tensor that is dead in between, such as what only one branch reads, has a row for each of its lives.
+    """
 
     name: str
     spec: TensorSpec
@@ -56,8 +59,8 @@ class MemoryPlan:
     @property
     def largest(self) -> tuple[MemoryRow, ...]:
         """The tensors that a call allocates, largest first."""
-        mine = [row for row in self.rows if row.kind in (Kind.ARENA.value, Kind.OUTPUT.value)]
-        return tuple(sorted(mine, key=lambda row: -row.size))
+        mine = {(row.name, row.offset): row for row in self.rows if row.kind in (Kind.ARENA.value, Kind.OUTPUT.value)}
+        return tuple(sorted(mine.values(), key=lambda row: -row.size))
 
     def __str__(self) -> str:
         lines = [
@@ -111,20 +114,23 @@ def make_memory_plan(planned: Planned) -> MemoryPlan:
     """The report of a plan."""
     totals = dict.fromkeys(Kind, 0)
     rows = []
-    for i, (buffer, placement) in enumerate(zip(planned.bound.buffers, planned.placements, strict=True)):
+    end = max((end for ranges in planned.bound.intervals for _, end in ranges), default=1)
+    for i, (buffer, offset) in enumerate(zip(planned.bound.buffers, planned.offsets, strict=True)):
         totals[buffer.kind] += buffer.nbytes
-        rows.append(
-            MemoryRow(
-                name=buffer.symbol.name or buffer_name(planned.bound, i),
-                spec=buffer.symbol.spec,
-                kind=buffer.kind.value,
-                offset=placement.offset,
-                size=buffer.nbytes,
-                first=placement.first,
-                last=max(placement.end - 1, placement.first),
-                source=buffer.source,
+        outside = buffer.kind is not Kind.ARENA
+        for first, after in ((0, end),) if outside else planned.bound.intervals[i]:
+            rows.append(
+                MemoryRow(
+                    name=buffer.symbol.name or buffer_name(planned.bound, i),
+                    spec=buffer.symbol.spec,
+                    kind=buffer.kind.value,
+                    offset=offset,
+                    size=buffer.nbytes,
+                    first=first,
+                    last=after - 1,
+                    source=buffer.source,
+                )
             )
-        )
     given, returned, constant = totals[Kind.INPUT], totals[Kind.OUTPUT], totals[Kind.CONSTANT]
     return MemoryPlan(planned.arena_bytes, planned.lower_bound, given, returned, constant, tuple(rows))
 
@@ -151,18 +157,18 @@ def check_budget(planned: Planned, budget: int | None) -> None:
 
 def make_cost(bound: Bound) -> Cost:
     """The cost of each step."""
-    return Cost(
-        tuple(CostRow(step.command.name, step_flops(step), step_bytes(step), step.source) for step in bound.steps)
-    )
+    rows = (CostRow(step.command.name, step_flops(step), step_bytes(step), step.source) for step in bound.steps)
+    return Cost(tuple(rows))
 
 
 def step_bytes(step: Step) -> int:
-    """Bytes that a step reads and writes."""
-    return sum(view.spec.nbytes for view in (*step.inputs, *step.outputs))
+    """Bytes that a step reads and writes; see `_inside` for loops and branches."""
+    own = sum(view.spec.nbytes for view in (*step.inputs, *step.outputs))
+    return own + _inside(step, step_bytes)
 
 
 def step_flops(step: Step) -> int:
-    """Floating-point operations of a step; a step that owns sub-graphs counts each of their nodes once."""
+    """Floating-point operations of a step; see `_inside` for loops and branches, nodes of other sub-graphs count once."""
     if step.graphs:
         return sum(
             cost[node.command](*(symbol.spec for symbol in node.inputs), **node.params)
@@ -170,30 +176,70 @@ def step_flops(step: Step) -> int:
             for node in graph.walk()
             if node.command in cost and not node.graphs
         )
-    return cost[step.command](*step.input_specs, **step.params) if step.command in cost else 0
+    own = cost[step.command](*step.input_specs, **step.params) if step.command in cost and step.region is None else 0
+    return own + _inside(step, step_flops)
 
 
-def program_text(planned: Planned, backends: Sequence[str]) -> str:
-    """The readable form of a planned program and the backends of its steps."""
+def _inside(step: Step, measure: Callable[[Step], int]) -> int:
+    """What the region of a step costs: its dearest branch; its rounds, one where their number is not known."""
+    if isinstance(step.region, Branches):
+        return max((sum(map(measure, branch)) for branch in step.region.branches), default=0)
+    if step.region is None:
+        return 0
+    c = step.region.copies[-1]
+    rounds = step.region.length if step.region.length is not None else 1
+    return rounds * sum(map(measure, (*c.head, *c.tail, *c.turn)))
+
+
+def program_text(planned: Planned, backend: Callable[[Step], str]) -> str:
+    """The readable form of a planned program; `backend` names what runs a step."""
     bound = planned.bound
     lines = [
         f"program {bound.name}: {len(bound.steps)} steps, arena {planned.arena_bytes} bytes, "
         f"largest live set {planned.lower_bound} bytes"
     ]
-    for i, (buffer, placement) in enumerate(zip(bound.buffers, planned.placements, strict=True)):
-        at = placement.offset
+    for i, (buffer, at) in enumerate(zip(bound.buffers, planned.offsets, strict=True)):
         place = buffer.kind.value if at is None else f"arena[{at}:{at + buffer.nbytes}]"
-        steps = f"steps {placement.first}-{placement.end - 1}"
-        lines.append(f"  {buffer_name(bound, i)}: {buffer.nbytes} bytes, {place}, {steps}")
-    for position, (step, backend) in enumerate(zip(bound.steps, backends, strict=True)):
+        steps = ", ".join(f"{first}-{end - 1}" for first, end in bound.intervals[i])
+        lines.append(f"  {buffer_name(bound, i)}: {buffer.nbytes} bytes, {place}, steps {steps}")
+    lines += _steps_text(bound, bound.steps, backend, "  ")
+    lines.append(f"  return {', '.join(_view_text(bound, view) for view in bound.outputs)}".rstrip())
+    return "\n".join(lines)
+
+
+def _steps_text(bound: Bound, steps: Sequence[Step], backend: Callable[[Step], str], indent: str) -> list[str]:
+    lines: list[str] = []
+    for position, step in enumerate(steps):
+        source = f"  # {step.source}" if step.source is not None else ""
+        if step.region is not None:
+            lines.append(f"{indent}{position}: {step.command.name}{source}")
+            lines += _region_text(bound, step.region, backend, indent + "  ")
+            continue
         outputs = ", ".join(_view_text(bound, view) for view in step.outputs)
         inputs = ", ".join(_view_text(bound, view) for view in step.inputs)
         params = f"  {{{', '.join(f'{k}={value_text(v)}' for k, v in step.params.items())}}}" if step.params else ""
-        source = f"  # {step.source}" if step.source is not None else ""
         written = f"{outputs} = " if outputs else ""
-        lines.append(f"  {position}: {written}{step.command.name}({inputs})  [{backend}]{params}{source}")
-    lines.append(f"  return {', '.join(_view_text(bound, view) for view in bound.outputs)}".rstrip())
-    return "\n".join(lines)
+        lines.append(f"{indent}{position}: {written}{step.command.name}({inputs})  [{backend(step)}]{params}{source}")
+    return lines
+
+
+def _region_text(bound: Bound, region: Loop | Branches, backend: Callable[[Step], str], indent: str) -> list[str]:
+    lines: list[str] = []
+    if isinstance(region, Branches):
+        for i, branch in enumerate(region.branches):
+            lines.append(f"{indent}branch {i} of {_view_text(bound, region.index)}:")
+            lines += _steps_text(bound, branch, backend, indent + "  ")
+        return lines
+    for i, c in enumerate(region.copies):
+        following = i + 1 if i + 1 < len(region.copies) else region.first
+        rounds = "" if region.length is None else f" of {region.length} rounds"
+        lines.append(f"{indent}copy {i}{rounds}, then copy {following}:")
+        lines += _steps_text(bound, c.head, backend, indent + "  ")
+        if c.test is not None:
+            lines.append(f"{indent}  unless {_view_text(bound, c.test)}, leave:")
+            lines += _steps_text(bound, c.leave, backend, indent + "    ")
+        lines += _steps_text(bound, (*c.tail, *c.turn), backend, indent + "  ")
+    return lines
 
 
 def buffer_name(bound: Bound, number: int) -> str:
@@ -206,6 +252,8 @@ def _view_text(bound: Bound, view: View) -> str:
     text = f"{buffer_name(bound, view.buffer)}: {view.spec}"
     if view.offset or not is_contiguous(view.spec, view.strides):
         text += f" +{view.offset} by {view.strides}"
+    for loop, step in view.rounds:
+        text += f" +{step} a round of loop {loop}"
     return text
 
 

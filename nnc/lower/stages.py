@@ -1,7 +1,7 @@
 """The frozen types of a lowered program, one for each stage.
 
-graph (with views and in-place choices as attributes) → `Bound` (steps on numbered buffers) → `Planned` (with live
-ranges and offsets) → `Program` (with kernels; nnc.lower.program).
+graph → `Bound` (steps on numbered buffers with live ranges) → `Planned` (with offsets) → `Program` (with kernels;
+nnc.lower.program).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from nnc.source import SourceLine
 
 NDArray = np.ndarray[Any, Any]
 Strides = tuple[int, ...]
+Intervals = tuple[tuple[int, int], ...]
 
 
 def row_major(spec: TensorSpec) -> Strides:
@@ -84,16 +85,32 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A strided tensor within a buffer; offset and strides in bytes."""
+    """A strided tensor within a buffer; offset and strides in bytes. `rounds` lists (loop, bytes): the tensor lies that many bytes
+    further for each round that the loop of that number counts."""
 
     buffer: int
     spec: TensorSpec
     offset: int
     strides: Strides
+    rounds: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def whole(cls, buffer: int, spec: TensorSpec) -> View:
+        """The view of all of a buffer that holds a tensor of `spec`."""
+        return cls(buffer, spec, 0, row_major(spec))
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether its elements lie in row-major order without gaps."""
+        return is_contiguous(self.spec, self.strides)
+
+    def covers(self, nbytes: int) -> bool:
+        """Whether it is all of a buffer of so many bytes, in row-major order."""
+        return self.offset == 0 and not self.rounds and self.spec.nbytes == nbytes and self.is_dense
 
     @property
     def extent(self) -> tuple[int, int]:
-        """The first byte that it touches within the buffer, and the one after the last."""
+        """The first byte that it touches within the buffer, and the one after the last, in round 0."""
         if self.spec.size == 0:
             return self.offset, self.offset
         reach = [(n - 1) * stride for n, stride in zip(self.spec.shape, self.strides, strict=True)]
@@ -103,14 +120,19 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command to run, on views of buffers."""
+    """One command to run, on views of buffers.
+
+    `region` holds the steps of a loop or of branches, in the same memory; a command whose sub-graphs run as programs of their own
+    has them in `graphs`.
+    """
 
     command: Command
     inputs: tuple[View, ...]
     outputs: tuple[View, ...]
     params: Mapping[str, Any]
-    graphs: tuple[Graph, ...]
-    source: SourceLine | None
+    graphs: tuple[Graph, ...] = ()
+    source: SourceLine | None = None
+    region: Loop | Branches | None = None
 
     @property
     def input_specs(self) -> tuple[TensorSpec, ...]:
@@ -118,33 +140,89 @@ class Step:
         return tuple(view.spec for view in self.inputs)
 
 
+Steps = tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round of a loop: the steps up to the test, what is tested (a bool; None where the length decides), the steps for a loop
+    that ends there, those of a round that is run, and those that only run where another round follows."""
+
+    head: Steps
+    test: View | None
+    leave: Steps
+    tail: Steps
+    turn: Steps = ()
+
+    @property
+    def steps(self) -> Steps:
+        """All steps, in the order of time."""
+        return (*self.head, *self.leave, *self.tail, *self.turn)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop without copies between rounds: round c runs `copies[c]`, and after the last copy those from `first` on, in turn.
+
+    Copies run the same commands at other addresses (multi-view). `counter` is where the number of the round is written, None if
+    nothing reads it; `length` is the number of rounds, None where a test decides or where `count` (an int64) tells it; `limit` is the
+    largest number allowed. `begins` are buffers that rounds fill part by part.
+    """
+
+    number: int
+    copies: tuple[Round, ...]
+    first: int
+    counter: View | None = None
+    length: int | None = None
+    reverse: bool = False
+    limit: int | None = None
+    begins: tuple[int, ...] = ()
+    count: View | None = None
+
+    @property
+    def last(self) -> int | None:
+        """The copy that runs last, where the length is known."""
+        if self.length is None:
+            return None
+        position = self.length - 1
+        ring = len(self.copies) - self.first
+        return position if position < len(self.copies) else self.first + (position - self.first) % ring
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """The steps of each branch, of which the one that `index` (int64) names runs."""
+
+    index: View
+    branches: tuple[Steps, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Steps in order, on numbered buffers. `donated` lists inputs that steps may overwrite."""
+    """Steps in order, on numbered buffers, each live in `intervals` (half open, in steps; those of loops and branches count).
+
+    `donated` lists inputs that steps overwrite; `joins` says whether parts of joined tensors lie where they belong.
+    """
 
     name: str
     inputs: tuple[TensorSpec, ...]
     constants: tuple[NDArray, ...]
     buffers: tuple[Buffer, ...]
-    steps: tuple[Step, ...]
+    steps: Steps
     outputs: tuple[View, ...]
+    intervals: tuple[Intervals, ...]
     donated: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """A buffer's live range (half open, in steps) and, within the arena, its offset in bytes (else None)."""
-
-    first: int
-    end: int
-    offset: int | None
+    joins: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A bound program whose buffers have their places. `lower_bound` is the largest live set of the arena, in bytes."""
+    """A bound program and the offset of each buffer in the arena (None outside it).
+
+    `lower_bound` is the largest live set of the arena, in bytes.
+    """
 
     bound: Bound
-    placements: tuple[Placement, ...]
+    offsets: tuple[int | None, ...]
     arena_bytes: int
     lower_bound: int

@@ -1,16 +1,17 @@
-"""Strides of views: which symbols need no memory of their own, since they show another's elements in another order.
+"""Strides of views: which results need no memory of their own, since they show another's elements in another order.
 
 The column `restride` says how a view command moves offset and strides; a command without a cell is run, and copies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import nnc.commands.shape  # noqa: F401  (registers the commands whose cells are filled here)
 from nnc.commands.rules import alias, inplace
 from nnc.graph import Attribute, Graph, Node, Symbol, TensorSpec
-from nnc.lower.stages import Strides, SymbolView, is_contiguous, row_major
+from nnc.lower.stages import Strides, SymbolView, View, is_contiguous, row_major
 
 Axes = tuple[int, ...]
 Restride = Callable[..., tuple[int, Strides] | None]
@@ -22,37 +23,49 @@ restride: Attribute[Restride] = Attribute(
 
 def find_views(graph: Graph) -> dict[Symbol, SymbolView]:
     """The view of each symbol of `graph` (without its sub-graphs'); those that own memory view themselves."""
-    views = {symbol: SymbolView.whole(symbol) for symbol in (*graph.inputs, *graph.constants)}
-    outputs = set(graph.outputs)
+    bases: list[Symbol] = []
+    places: dict[Symbol, View] = {}
+
+    def own(symbol: Symbol) -> View:
+        bases.append(symbol)
+        return View.whole(len(bases) - 1, symbol.spec)
+
+    for symbol in (*graph.inputs, *graph.constants):
+        places[symbol] = own(symbol)
     for node in graph.nodes:
+        shared = shared_view(node, [places[symbol] for symbol in node.inputs])
         for symbol in node.outputs:
-            views[symbol] = SymbolView.whole(symbol)
-        shared = _shared_view(node, views, outputs)
-        if shared is not None:
-            views[node.outputs[0]] = shared
-    return views
+            places[symbol] = shared if shared is not None else own(symbol)
+    return {s: SymbolView(bases[view.buffer], view.spec, view.offset, view.strides) for s, view in places.items()}
 
 
-def _shared_view(node: Node, views: dict[Symbol, SymbolView], outputs: set[Symbol]) -> SymbolView | None:
-    """The view through which output 0 of `node` needs no memory; None where the node must run."""
+def runs(node: Node, views: Mapping[Symbol, SymbolView]) -> bool:
+    """Whether a node does something at run time: it is more than a view."""
+    return not node.outputs or any(views[symbol].base is symbol for symbol in node.outputs)
+
+
+def shared_view(node: Node, sources: Sequence[View]) -> View | None:
+    """The view of its inputs' memory that output 0 of `node` is; None where the node must run.
+
+    Args:     sources: where each input of the node lies.
+    """
     if len(node.outputs) != 1 or node.graphs:
         return None
-    out = node.outputs[0]
     facts = inplace.get(node.command, None)
-    if facts is not None and facts.identity and out not in outputs:  # a graph's output has memory of its own
-        return views[node.inputs[facts.identity[0]]]
+    if facts is not None and facts.identity:
+        return sources[facts.identity[0]]
     if alias.get(node.command, None) != "view" or node.command not in restride:
         return None
-    source = views[node.inputs[0]]
-    if out.spec.size == 0:
+    source, out = sources[0], node.outputs[0].spec
+    if out.size == 0:
         return None
-    moved = restride[node.command](source.spec, out.spec, source.strides, **node.params)
+    moved = restride[node.command](source.spec, out, source.strides, **node.params)
     if moved is None:
         return None
     skipped, strides = moved
-    if is_contiguous(out.spec, strides):
-        strides = row_major(out.spec)
-    return SymbolView(source.base, out.spec, source.offset + skipped, strides)
+    if is_contiguous(out, strides):
+        strides = row_major(out)
+    return replace(source, spec=out, offset=source.offset + skipped, strides=strides)
 
 
 def _transpose(spec: TensorSpec, out: TensorSpec, strides: Strides, *, permutation: Axes) -> tuple[int, Strides]:

@@ -1,6 +1,6 @@
 """Functional pytree models: activations, losses, normalisation, convolution, and layers as frozen dataclasses."""
 
-from nnc.nn import initializers
+from nnc.nn import initializers, models
 from nnc.nn.activations import (
     celu,
     elu,
@@ -13,7 +13,7 @@ from nnc.nn.activations import (
     log_sigmoid,
     log_softmax,
     mish,
-    one_hot,
+    prelu,
     relu,
     relu6,
     selu,
@@ -25,32 +25,76 @@ from nnc.nn.activations import (
     standardize,
     tanh,
 )
+from nnc.nn.alignment import ctc
 from nnc.nn.attention import dot_product_attention
+from nnc.nn.classification import kl_div, nll, sigmoid_cross_entropy, softmax_cross_entropy
+from nnc.nn.convolution import AdaptiveAvgPool, AvgPool, Conv, ConvTranspose, GlobalAvgPool, GlobalMaxPool, MaxPool
+from nnc.nn.detection import box_iou, nms, roi_align
+from nnc.nn.encoding import embedding, one_hot
+from nnc.nn.interpolation import pixel_shuffle, pixel_unshuffle, upsample
 from nnc.nn.layers import (
     MLP,
-    AvgPool,
-    BatchNorm,
-    Conv,
-    ConvTranspose,
     Dropout,
     Embedding,
     Flatten,
     Identity,
     Lambda,
-    LayerNorm,
     Linear,
-    MaxPool,
     Sequential,
-    dropout,
 )
-from nnc.nn.losses import huber, mae, mse, sigmoid_cross_entropy, softmax_cross_entropy
+from nnc.nn.losses import (
+    cosine_distance,
+    cosine_embedding,
+    cosine_similarity,
+    gaussian_nll,
+    hinge,
+    hinge_embedding,
+    huber,
+    log_cosh,
+    mae,
+    margin_ranking,
+    mse,
+    poisson_nll,
+    smooth_l1,
+    squared_hinge,
+    triplet_margin,
+)
 from nnc.nn.module import Module, field, inference_mode
-from nnc.nn.normalization import batch_norm, group_norm, layer_norm, rms_norm
-from nnc.nn.windows import avg_pool, conv, conv_transpose, max_pool
+from nnc.nn.names import __getattr__ as __getattr__
+from nnc.nn.normalization import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, rms_norm
+from nnc.nn.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
+from nnc.nn.paths import Tied, assign, cast, combine, parameters, partition, tie, trainable
+from nnc.nn.pooling import (
+    adaptive_avg_pool,
+    adaptive_max_pool,
+    avg_pool,
+    global_avg_pool,
+    global_max_pool,
+    lp_pool,
+    max_pool,
+)
+from nnc.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, LSTMState, RNNCell
+from nnc.nn.running import Run, is_stateful
+from nnc.nn.stochastic import dropout
+from nnc.nn.summaries import LayerRow, Summary, summary
+from nnc.nn.torch_weights import load_torch
+from nnc.nn.transformer import (
+    KVCache,
+    MultiHeadAttention,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
+from nnc.nn.windows import conv, conv_transpose
 from nnc.numpy import logsumexp
 
 __all__ = [
+    "GRU",
+    "LSTM",
     "MLP",
+    "RNN",
+    "AdaptiveAvgPool",
     "AvgPool",
     "BatchNorm",
     "Conv",
@@ -58,52 +102,112 @@ __all__ = [
     "Dropout",
     "Embedding",
     "Flatten",
+    "GRUCell",
+    "GlobalAvgPool",
+    "GlobalMaxPool",
+    "GroupNorm",
     "Identity",
+    "InstanceNorm",
+    "KVCache",
+    "LSTMCell",
+    "LSTMState",
     "Lambda",
     "LayerNorm",
+    "LayerRow",
     "Linear",
     "MaxPool",
     "Module",
+    "MultiHeadAttention",
+    "RMSNorm",
+    "RNNCell",
+    "Run",
     "Sequential",
+    "Summary",
+    "Tied",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
+    "adaptive_avg_pool",
+    "adaptive_max_pool",
+    "assign",
     "avg_pool",
     "batch_norm",
+    "box_iou",
+    "cast",
     "celu",
+    "combine",
     "conv",
     "conv_transpose",
+    "cosine_distance",
+    "cosine_embedding",
+    "cosine_similarity",
+    "ctc",
     "dot_product_attention",
     "dropout",
     "elu",
+    "embedding",
     "field",
+    "gaussian_nll",
     "gelu",
+    "global_avg_pool",
+    "global_max_pool",
     "glu",
     "group_norm",
     "hard_sigmoid",
     "hard_silu",
     "hard_tanh",
+    "hinge",
+    "hinge_embedding",
     "huber",
     "inference_mode",
     "initializers",
+    "instance_norm",
+    "is_stateful",
+    "kl_div",
     "layer_norm",
     "leaky_relu",
+    "load_torch",
+    "local_response_norm",
+    "log_cosh",
     "log_sigmoid",
     "log_softmax",
     "logsumexp",
+    "lp_pool",
     "mae",
+    "margin_ranking",
     "max_pool",
     "mish",
+    "models",
     "mse",
+    "nll",
+    "nms",
     "one_hot",
+    "parameters",
+    "partition",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "poisson_nll",
+    "prelu",
     "relu",
     "relu6",
     "rms_norm",
+    "roi_align",
     "selu",
     "sigmoid",
     "sigmoid_cross_entropy",
     "silu",
+    "smooth_l1",
     "soft_sign",
     "softmax",
     "softmax_cross_entropy",
     "softplus",
+    "squared_hinge",
     "standardize",
+    "summary",
     "tanh",
+    "tie",
+    "trainable",
+    "triplet_margin",
+    "upsample",
 ]

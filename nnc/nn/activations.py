@@ -8,9 +8,10 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.commands import elementwise as ew
-from nnc.commands.promote import apply, astype, dtype_of, promote
-from nnc.commands.rules import Value
-from nnc.commands.shape import broadcast_to
+from nnc.commands.promote import apply, dtype_of, promote
+from nnc.commands.rules import Value, check_axis
+from nnc.errors import ArgumentTypeError, ShapeError, user_error
+from nnc.graph import spec_of
 from nnc.spelling import spelled
 
 
@@ -67,11 +68,42 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Value:
 
 
 @spelled
+def prelu(x: Any, negative_slope: Any, *, axis: int = 1) -> Value:
+    """Returns x where it is positive, else negative_slope · x, with a slope that is learned (He et al., 2015).
+
+    Args:     x: any shape. negative_slope: a number, or (C,), one slope for each element of `axis`. axis: the channels.
+    Raises:   ShapeError: there are neither one slope nor as many as channels.
+    Example:
+        >>> prelu(np.array([[-1.0, 2.0], [-1.0, -1.0]], np.float32), np.array([0.5, 0.25], np.float32))
+        Array([[-0.5 ,  2.  ],
+               [-0.5 , -0.25]], dtype=float32)
+    """
+    x, slope = promote(x, negative_slope, where="prelu", to=dtypes.to_float)
+    x, slope = nnp.asarray(x), nnp.asarray(slope)
+    if slope.size != 1:
+        at = check_axis("prelu", axis, x.ndim)
+        if slope.shape != (x.shape[at],):
+            raise user_error(
+                ShapeError, "prelu", f"negative_slope has shape {slope.shape}, axis {at} of x has {x.shape[at]} elements.",
+                operands={"x": spec_of(x), "negative_slope": spec_of(slope)},
+                fix=f"pass one slope, or {x.shape[at]} of them, or another axis.",
+            )  # fmt: skip
+        slope = nnp.reshape(slope, (-1,) + (1,) * (x.ndim - 1 - at))
+    return nnp.where(x > 0, x, nnp.reshape(slope, ()) * x if slope.size == 1 else slope * x)
+
+
+@spelled
 def gelu(x: Any, approximate: bool = True) -> Value:
     """Returns x · Φ(x), Φ the normal distribution (Hendrycks & Gimpel, 2016).
 
     Args:     approximate: by tanh, with an error below 1e-3; else by erfc.
+    Raises:   ArgumentTypeError: approximate is no bool.
     """
+    if not isinstance(approximate, bool):
+        raise user_error(
+            ArgumentTypeError, "gelu", f"approximate={approximate!r} is no bool.",
+            fix="pass approximate=True for the form with tanh, False for the exact one.",
+        )  # fmt: skip
     x = to_float(x, "gelu")
     if approximate:
         return 0.5 * x * (1 + nnp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))))
@@ -157,8 +189,11 @@ def glu(x: Any, axis: int = -1) -> Value:
 # -- over an axis ------------------------------------------------------------------------------------------------------
 
 
-def _masked(x: Value, where: Any) -> Value:
-    return x if where is None else nnp.where(where, x, -math.inf)
+def _widened(x: Any, mask: Any, where: str) -> tuple[Value, dtypes.DType]:
+    """x in the dtype that its sums need, -inf where the mask is False; and its own dtype."""
+    x = to_float(x, where)
+    wide = nnp.astype(x, dtypes.accumulator(dtype_of(x)))
+    return (wide if mask is None else nnp.where(mask, wide, -math.inf)), dtype_of(x)
 
 
 def _shifted(x: Value, axis: int | tuple[int, ...] | None) -> tuple[Value, Value, Value]:
@@ -181,33 +216,17 @@ def softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = None) 
         >>> softmax(np.array([0.0, 0.0, -np.inf], np.float32))
         Array([0.5, 0.5, 0. ], dtype=float32)
     """
-    _, exponentials, total = _shifted(_masked(to_float(x, "softmax"), where), axis)
-    return exponentials / total
+    wide, dtype = _widened(x, where, "softmax")
+    _, exponentials, total = _shifted(wide, axis)
+    return nnp.astype(exponentials / total, dtype)
 
 
 @spelled
 def log_softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = None) -> Value:
     """Returns log(softmax(x)), without overflow; -inf where the probability is 0."""
-    shifted, _, total = _shifted(_masked(to_float(x, "log_softmax"), where), axis)
-    return shifted - nnp.log(total)
-
-
-@spelled
-def one_hot(x: Any, num_classes: int, *, dtype: Any = dtypes.float32, axis: int = -1) -> Value:
-    """Returns 1 at the index that x holds, else 0; an index out of range has no 1.
-
-    Args:     x: integers. num_classes: size of the new axis. axis: where the new axis stands.
-    Example:
-        >>> one_hot(np.array([1, 0]), 3)
-        Array([[0., 1., 0.],
-               [1., 0., 0.]], dtype=float32)
-    """
-    x = nnp.asarray(x)
-    at = axis % (x.ndim + 1)
-    shape = (*x.shape[:at], num_classes, *x.shape[at:])
-    spread = broadcast_to(x, shape=shape, axes=tuple(i for i in range(len(shape)) if i != at))
-    classes = ew.iota(shape=shape, dtype=dtypes.int64, axis=at)
-    return astype(ew.equal(*promote(spread, classes, where="one_hot")), dtypes.as_dtype(dtype))
+    wide, dtype = _widened(x, where, "log_softmax")
+    shifted, _, total = _shifted(wide, axis)
+    return nnp.astype(shifted - nnp.log(total), dtype)
 
 
 @spelled

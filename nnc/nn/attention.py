@@ -1,18 +1,31 @@
-"""Attention."""
+"""Attention, in memory that grows with the number of queries plus the number of keys, not with their product.
+
+Keys are taken in chunks. A first pass over them finds each query's greatest score, which is a constant for the derivative; a
+second one adds up exp(score - greatest) and its product with the values. Sums keep nothing for the reverse pass, and what a
+chunk needs is computed again there, so memory is linear in every order of derivative and in either mode (the idea of Rabe &
+Staats, "Self-attention does not need O(n²) memory", 2021). The price is one more product of queries and keys.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes
-from nnc.commands.promote import dtype_of, promote
+from nnc import dtypes, random
+from nnc.commands import elementwise as ew
+from nnc.commands.promote import astype, dtype_of, promote
 from nnc.commands.rules import Value
-from nnc.errors import ShapeError, user_error
+from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.nn.activations import softmax
+from nnc.nn.stochastic import dropout
 from nnc.spelling import spelled
+from nnc.trace.control_flow import scan
+from nnc.trace.subgraphs import checkpoint
+
+CHUNK = 1024  # keys taken together where the caller does not say; up to so many are taken at once
+WHERE = "dot_product_attention"
 
 
 @spelled
@@ -25,6 +38,9 @@ def dot_product_attention(
     *,
     scale: float | None = None,
     is_causal: bool = False,
+    dropout_rate: float = 0.0,
+    dropout_key: Any = None,
+    chunk_size: int | None = None,
 ) -> Value:
     """Returns the mean of the values, weighted by how well their keys match each query (Vaswani et al., 2017).
 
@@ -32,34 +48,134 @@ def dot_product_attention(
 
     Args:     query: (..., T, heads, features). key, value: (..., S, heads, features); fewer heads, of which the queries' is a
               multiple, are shared by groups of queries' heads. bias, mask: broadcast to (..., heads, T, S); where the mask is
-              False nothing is attended to. scale: 1 / sqrt(features) by default. is_causal: s > t is masked.
+              False nothing is attended to. scale: 1 / sqrt(features) by default. is_causal: s > t is masked. dropout_rate:
+              the share of the weights to drop, drawn with dropout_key. chunk_size: how many keys are taken together; memory
+              is proportional to T · chunk_size. 1024 by default.
     Returns:  (..., T, heads, features); 0 where everything is masked.
-    Raises:   ShapeError: the operands do not fit together.
+    Raises:   ShapeError: the operands do not fit together. ArgumentError: chunk_size is not positive, or there is a
+              dropout_rate but no key.
     Example:
         >>> q = np.ones((2, 5, 4, 8), np.float32)
         >>> dot_product_attention(q, q, q, is_causal=True).shape
         (2, 5, 4, 8)
     """
-    q, k, v = promote(query, key, value, where="dot_product_attention", to=dtypes.to_float)
+    q, k, v = promote(query, key, value, where=WHERE, to=dtypes.to_float)
+    shared = _check_operands(q, k, v)
+    dtype, (count, keys) = dtype_of(q), (spec_of(q).shape[-3], spec_of(k).shape[-3])
+    size = _chunk_size(chunk_size, keys)
+    wide = dtypes.accumulator(dtype)
+    q, k, v = (nnp.swapaxes(astype(x, wide), -3, -2) for x in (q, k, v))  # (..., heads, T, features)
+    factor = 1 / math.sqrt(max(1, q.shape[-1])) if scale is None else scale
+    full = (*q.shape[:-1], keys)
+    rows = {name: _read_scores(name, x, full) for name, x in (("bias", bias), ("mask", mask)) if x is not None}
+    if "bias" in rows:
+        rows["bias"] = astype(rows["bias"], wide)
+    # the queries' heads that share a key's stand with the queries: no key is repeated
+    grouped = nnp.reshape(q * factor, (*k.shape[:-2], shared * count, q.shape[-1]))
+    attend = _Attend(full[:-1], keys, is_causal, dropout_rate, dropout_key)
+    total, weight = attend.all_chunks(grouped, k, v, rows, size)
+    out = nnp.reshape(total, (*full[:-1], v.shape[-1])) / nnp.where(weight == 0, 1, weight)
+    return nnp.swapaxes(out, -3, -2).astype(dtype)
+
+
+def _check_operands(q: Value, k: Value, v: Value) -> int:
+    """How many of the queries' heads share one of the keys'."""
     operands = {"query": spec_of(q), "key": spec_of(k), "value": spec_of(v)}
-    (of_q, of_k, of_v), dtype = (spec.shape for spec in operands.values()), dtype_of(q)
+    of_q, of_k, of_v = (spec.shape for spec in operands.values())
     fits = len(of_q) == len(of_k) >= 3 and of_k[:-1] == of_v[:-1] and of_q[-1] == of_k[-1] and of_q[:-3] == of_k[:-3]
     if not fits or of_q[-2] % max(1, of_k[-2]):
         raise user_error(
-            ShapeError, "dot_product_attention", "query, key and value do not fit together.", operands=operands,
+            ShapeError, WHERE, "query, key and value do not fit together.", operands=operands,
             fix="pass query (..., T, heads, features), key and value (..., S, heads or a divisor of it, features).",
         )  # fmt: skip
-    heads, shared = of_q[-2], of_q[-2] // max(1, of_k[-2])
-    if shared > 1:
-        k, v = (nnp.repeat(x, shared, axis=-2) for x in (k, v))
-    scale = 1 / math.sqrt(max(1, of_q[-1])) if scale is None else scale
-    wide = dtypes.accumulator(dtype)
-    scores = nnp.einsum("...thf,...shf->...hts", nnp.astype(q, wide) * scale, nnp.astype(k, wide))
-    scores = scores if bias is None else scores + bias
-    allowed = None if mask is None else nnp.asarray(mask)
-    if is_causal:
-        lower = nnp.arange(of_q[-3])[:, None] >= nnp.arange(of_k[-3])[None, :]
-        allowed = lower if allowed is None else allowed & lower
-    weights = softmax(scores, axis=-1, where=allowed)
-    out = nnp.einsum("...hts,...shf->...thf", weights, nnp.astype(v, wide))
-    return nnp.reshape(out, (*of_q[:-2], heads, of_v[-1])).astype(dtype)
+    return int(of_q[-2] // max(1, of_k[-2]))
+
+
+def _chunk_size(chunk_size: int | None, keys: int) -> int:
+    if chunk_size is not None and chunk_size < 1:
+        raise user_error(ArgumentError, WHERE, f"chunk_size={chunk_size} is not positive.", fix="pass 1024, or None.")
+    return max(1, min(keys, CHUNK if chunk_size is None else chunk_size))
+
+
+def _read_scores(name: str, x: Any, full: tuple[int, ...]) -> Value:
+    """A bias or a mask with as many axes as the scores (..., heads, T, S), each of them of that size or 1."""
+    x = nnp.asarray(x)
+    shape = (1,) * (len(full) - x.ndim) + x.shape
+    if len(shape) != len(full) or any(n not in (1, size) for n, size in zip(shape, full, strict=True)):
+        raise user_error(
+            ShapeError, WHERE, f"{name} has shape {x.shape}, which does not broadcast to the scores' shape {full}.",
+            operands={name: spec_of(x)}, fix=f"pass a {name} that broadcasts to (..., heads, T, S).",
+        )  # fmt: skip
+    return nnp.reshape(x, shape)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attend:
+    """The settings of a call; `rows` is the shape (..., heads, T) of what each query's sums have."""
+
+    rows: tuple[int, ...]
+    keys: int
+    is_causal: bool
+    dropout_rate: float
+    dropout_key: Any
+
+    def all_chunks(self, q: Value, k: Value, v: Value, extra: dict[str, Value], size: int) -> tuple[Value, Value]:
+        """The sums over all keys of exp(score - greatest) · value, and of exp(score - greatest)."""
+        count = -(-self.keys // size)
+        whole = {"k": k, "v": v, "place": nnp.arange(count * size), **extra}
+        if count <= 1:
+            chunk = {**whole, "place": whole["place"][: self.keys], "number": 0}
+            return self.part(q, chunk, self.greatest(ew.stop_gradient(q), ew.stop_gradient(k), chunk))
+        fixed = {name: x for name, x in extra.items() if x.shape[-1] == 1}
+        cut = {name: _chunks(x, -1, count, size) for name, x in whole.items() if name not in ("k", "v", *fixed)}
+        keys, values = (_chunks(x, -2, count, size) for x in (k, v))
+        cut["number"] = nnp.arange(count)
+        still = ew.stop_gradient(q)
+        start = nnp.full((*self.rows, 1), -math.inf, q.dtype)
+        top, _ = scan(
+            lambda best, x: (nnp.maximum(best, self.greatest(still, x[0], {**x[1], **fixed})), None),
+            start, (ew.stop_gradient(keys), cut),
+        )  # fmt: skip
+
+        def add(sums: tuple[Value, Value], x: Any) -> tuple[tuple[Value, Value], None]:
+            found = checkpoint(lambda q, k, v: self.part(q, {"k": k, "v": v, **x[2], **fixed}, top))(q, x[0], x[1])
+            return (sums[0] + found[0], sums[1] + found[1]), None
+
+        zeros = nnp.zeros((*q.shape[:-1], v.shape[-1]), q.dtype), nnp.zeros((*self.rows, 1), q.dtype)
+        (total, weight), _ = scan(add, zeros, (keys, values, cut))
+        return total, weight
+
+    def scores(self, q: Value, chunk: dict[str, Value]) -> Value:
+        """(..., heads, T, keys of the chunk); -inf where nothing is attended to."""
+        k = chunk["k"]
+        scores = nnp.reshape(q @ nnp.swapaxes(k, -1, -2), (*self.rows, k.shape[-2]))
+        if "bias" in chunk:
+            scores = scores + chunk["bias"]
+        if "mask" in chunk:
+            scores = nnp.where(chunk["mask"], scores, -math.inf)
+        if self.is_causal:
+            return nnp.where(chunk["place"] <= nnp.arange(self.rows[-1])[:, None], scores, -math.inf)
+        if self.keys % k.shape[-2]:
+            return nnp.where(chunk["place"] < self.keys, scores, -math.inf)  # what fills the last chunk up
+        return scores
+
+    def greatest(self, q: Value, k: Value, chunk: dict[str, Value]) -> Value:
+        """Each query's greatest score in the chunk, (..., heads, T, 1)."""
+        still = {name: ew.stop_gradient(x) if name == "bias" else x for name, x in chunk.items()}
+        return nnp.max(self.scores(q, {**still, "k": k}), axis=-1, keepdims=True, initial=-math.inf)
+
+    def part(self, q: Value, chunk: dict[str, Value], top: Value) -> tuple[Value, Value]:
+        """What the keys of one chunk add to the two sums."""
+        weights = nnp.exp(self.scores(q, chunk) - nnp.where(top == -math.inf, 0, top))
+        total = nnp.sum(weights, axis=-1, keepdims=True)
+        if self.dropout_rate:
+            draw = None if self.dropout_key is None else random.fold_in(self.dropout_key, chunk["number"])
+            weights = dropout(draw, weights, self.dropout_rate)
+        return nnp.reshape(weights, (*q.shape[:-1], weights.shape[-1])) @ chunk["v"], total
+
+
+def _chunks(x: Value, axis: int, count: int, size: int) -> Value:
+    """x with `axis` filled up with zeros and cut into `count` chunks, which are rows of a new first axis."""
+    at = axis + x.ndim
+    filled = nnp.pad(x, {at: (0, count * size - x.shape[at])}) if x.shape[at] < count * size else x
+    return nnp.moveaxis(nnp.reshape(filled, (*x.shape[:at], count, size, *x.shape[at + 1 :])), at, 0)

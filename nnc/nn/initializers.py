@@ -177,3 +177,34 @@ def lecun_uniform(
 ) -> Initializer:
     """Variance 1 / inputs, uniform (LeCun et al., 1998)."""
     return variance_scaling(1.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)
+
+
+def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = dtypes.float32) -> Initializer:
+    """Makes an initializer of orthogonal columns (or rows, if they are fewer) of length `scale` (Saxe et al., 2014).
+
+    Args:     column_axis: the axis that counts the columns; all others together are the rows.
+    Raises:   ArgumentError: (by the initializer) the shape has fewer than two axes.
+    Example:
+        >>> w = nnc.nn.initializers.orthogonal()(nnc.random.key(0), (3, 2), "float64")
+        >>> nnp.round(w.T @ w, 6) + 0.0
+        Array([[1., 0.],
+               [0., 1.]], dtype=float64)
+    """
+    default = dtype
+
+    def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Value:
+        shape = tuple(shape)
+        if len(shape) < 2:
+            raise user_error(
+                ArgumentError, "orthogonal", f"shape {shape} has fewer than two axes.", fix="use normal for vectors."
+            )
+        (axis,) = check_axes("orthogonal", (column_axis,), len(shape))
+        columns, others = shape[axis], shape[:axis] + shape[axis + 1 :]
+        rows = math.prod(others)
+        wide = dtypes.accumulator(dtypes.as_dtype(dtype))  # 16-bit floats are factored in float32
+        q, r = nnp.linalg.qr(random.normal(key, (max(rows, columns), min(rows, columns)), wide))
+        q = q * nnp.where(nnp.diagonal(r) < 0, -1, 1)  # so that all orthogonal matrices are equally likely
+        q = q if rows >= columns else q.T
+        return nnp.moveaxis(nnp.reshape(q * scale, (*others, columns)), -1, axis).astype(dtype)
+
+    return init

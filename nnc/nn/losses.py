@@ -1,99 +1,256 @@
-"""Losses. Those over classes give one value for each example; reduce them as the training asks, with `.mean()`."""
+"""Losses between predictions and targets, elementwise, and between rows by their similarity.
+
+mse, mae, huber and smooth_l1 are means unless another reduction is asked for; the others give one value for each example.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import nnc.numpy as nnp
 from nnc import dtypes
-from nnc.commands import elementwise as ew
-from nnc.commands.promote import broadcast, promote
 from nnc.commands.rules import Value
-from nnc.errors import ShapeError, user_error
-from nnc.graph import spec_of
-from nnc.nn.activations import log_softmax
+from nnc.nn.reduction import Reduction, reduce_terms, widen_same
 from nnc.spelling import spelled
 
-
-@spelled
-def softmax_cross_entropy(logits: Any, labels: Any, axis: int = -1) -> Value:
-    """Returns -sum over classes of label · log(softmax(logits)), one value for each example.
-
-    Args:     logits: (..., classes). labels: integers (...), the index of the true class; or floats (..., classes), the
-              probability of each class. axis: the classes.
-    Returns:  (...), the dtype of the logits.
-    Raises:   ShapeError: the labels do not fit the logits. IndexError: an integer label is no class.
-    Example:
-        >>> softmax_cross_entropy(np.zeros((2, 4), np.float32), np.array([1, 3])).shape
-        (2,)
-    """
-    scores, labels = nnp.asarray(logits), nnp.asarray(labels)
-    axis = axis % max(1, scores.ndim)
-    log_probabilities = log_softmax(scores, axis=axis)
-    if dtypes.is_integer(labels.dtype):
-        expected = tuple(n for i, n in enumerate(scores.shape) if i != axis)
-        if labels.shape != expected:
-            raise _mismatch(scores, labels, f"integer labels must have shape {expected}")
-        picked = nnp.take_along_axis(log_probabilities, nnp.expand_dims(labels, axis), axis=axis)
-        return -nnp.squeeze(picked, axis=axis)
-    if labels.shape != scores.shape:
-        raise _mismatch(scores, labels, "class probabilities must have the shape of the logits")
-    terms = nnp.where(labels == 0, 0, labels * nnp.where(labels == 0, 0, log_probabilities))
-    return -nnp.sum(terms, axis=axis)
+PAIR = ("predictions", "targets")
 
 
-def _mismatch(logits: Value, labels: Value, rule: str) -> ShapeError:
-    return user_error(
-        ShapeError, "softmax_cross_entropy", f"{rule}, they have shape {labels.shape}.",
-        operands={"logits": spec_of(logits), "labels": spec_of(labels)},
-        fix="pass the class index of each example, or nnc.nn.one_hot(labels, num_classes).",
-    )  # fmt: skip
+def _difference(where: str, predictions: Any, targets: Any) -> tuple[Value, dtypes.DType]:
+    (x, y), dtype = widen_same(where, PAIR, predictions, targets)
+    return x - y, dtype
 
 
 @spelled
-def sigmoid_cross_entropy(logits: Any, labels: Any) -> Value:
-    """Returns -label · log(sigmoid(logit)) - (1 - label) · log(1 - sigmoid(logit)), elementwise, without overflow."""
-    x, y = broadcast(*promote(logits, labels, where="sigmoid_cross_entropy", to=dtypes.to_float))
-    return ew.logaddexp(x, ew.full_like(nnp.asarray(x), 0)) - nnp.asarray(x) * y
-
-
-def _difference(where: str, predictions: Any, targets: Any) -> Value:
-    """Refuses to broadcast: (n, 1) minus (n,) is a mistake that no training survives."""
-    x, y = promote(predictions, targets, where=where, to=dtypes.to_float)
-    if spec_of(x).shape != spec_of(y).shape:
-        raise user_error(
-            ShapeError, where, f"predictions have shape {spec_of(x).shape}, targets {spec_of(y).shape}.",
-            operands={"predictions": spec_of(x), "targets": spec_of(y)}, fix="give both one shape, for example with reshape.",
-        )  # fmt: skip
-    return nnp.asarray(x) - y
-
-
-@spelled
-def mse(predictions: Any, targets: Any) -> Value:
+def mse(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Value:
     """Returns the mean of the squared differences.
 
+    Args:     reduction: "mean", "sum" or "none".
     Raises:   ShapeError: the shapes differ.
     Example:
         >>> mse(np.array([1.0, 2.0], np.float32), np.array([1.0, 4.0], np.float32))
         Array(2., dtype=float32)
     """
-    return nnp.mean(nnp.square(_difference("mse", predictions, targets)))
+    d, dtype = _difference("mse", predictions, targets)
+    return reduce_terms("mse", nnp.square(d), reduction, dtype)
 
 
 @spelled
-def mae(predictions: Any, targets: Any) -> Value:
+def mae(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Value:
     """Returns the mean of the absolute differences.
 
+    Args:     reduction: "mean", "sum" or "none".
     Raises:   ShapeError: the shapes differ.
     """
-    return nnp.mean(abs(_difference("mae", predictions, targets)))
+    d, dtype = _difference("mae", predictions, targets)
+    return reduce_terms("mae", abs(d), reduction, dtype)
 
 
 @spelled
-def huber(predictions: Any, targets: Any, delta: float = 1.0) -> Value:
+def huber(predictions: Any, targets: Any, delta: float = 1.0, *, reduction: Reduction = "mean") -> Value:
     """Returns the mean of d² / 2 for differences |d| up to delta, and of delta · (|d| - delta / 2) beyond (Huber, 1964).
+
+    Args:     reduction: "mean", "sum" or "none".
+    Raises:   ShapeError: the shapes differ.
+    """
+    d, dtype = _difference("huber", predictions, targets)
+    return reduce_terms("huber", _huber(abs(d), delta), reduction, dtype)
+
+
+@spelled
+def smooth_l1(predictions: Any, targets: Any, beta: float = 1.0, *, reduction: Reduction = "mean") -> Value:
+    """Returns huber with delta = beta, divided by beta: |d| - beta / 2 beyond beta; with beta 0 the mean of |d|.
 
     Raises:   ShapeError: the shapes differ.
     """
-    size = abs(_difference("huber", predictions, targets))
-    return nnp.mean(nnp.where(size <= delta, 0.5 * size * size, delta * (size - 0.5 * delta)))
+    d, dtype = _difference("smooth_l1", predictions, targets)
+    terms = abs(d) if beta == 0 else _huber(abs(d), beta) / beta
+    return reduce_terms("smooth_l1", terms, reduction, dtype)
+
+
+def _huber(size: Value, delta: float) -> Value:
+    return nnp.where(size <= delta, 0.5 * size * size, delta * (size - 0.5 * delta))
+
+
+@spelled
+def log_cosh(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> Value:
+    """Returns log(cosh(d)) for each difference d, without overflow.
+
+    Raises:   ShapeError: the shapes differ.
+    """
+    d, dtype = _difference("log_cosh", predictions, targets)
+    return reduce_terms("log_cosh", nnp.logaddexp(d, -d) - math.log(2), reduction, dtype)
+
+
+@spelled
+def hinge(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> Value:
+    """Returns max(0, 1 - target · prediction), elementwise.
+
+    Args:     predictions: scores. targets: -1 or 1, of the same shape.
+    Raises:   ShapeError: the shapes differ.
+    Example:
+        >>> hinge(np.array([0.5, 2.0]), np.array([-1.0, 1.0]))
+        Array([1.5, 0. ], dtype=float64)
+    """
+    (x, y), dtype = widen_same("hinge", PAIR, predictions, targets)
+    return reduce_terms("hinge", _positive(1 - y * x), reduction, dtype)
+
+
+@spelled
+def squared_hinge(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> Value:
+    """Returns max(0, 1 - target · prediction)², elementwise; the operands as in `hinge`."""
+    (x, y), dtype = widen_same("squared_hinge", PAIR, predictions, targets)
+    return reduce_terms("squared_hinge", nnp.square(_positive(1 - y * x)), reduction, dtype)
+
+
+@spelled
+def hinge_embedding(distances: Any, targets: Any, margin: float = 1.0, *, reduction: Reduction = "none") -> Value:
+    """Returns the distance where the target is 1 (alike), else max(0, margin - distance).
+
+    Args:     distances: of pairs. targets: -1 or 1, of the same shape.
+    Raises:   ShapeError: the shapes differ.
+    """
+    (x, y), dtype = widen_same("hinge_embedding", ("distances", "targets"), distances, targets)
+    return reduce_terms("hinge_embedding", nnp.where(y > 0, x, _positive(margin - x)), reduction, dtype)
+
+
+@spelled
+def margin_ranking(x1: Any, x2: Any, targets: Any, margin: float = 0.0, *, reduction: Reduction = "none") -> Value:
+    """Returns max(0, margin - target · (x1 - x2)): with target 1, x1 should rank above x2; with -1, below.
+
+    Raises:   ShapeError: the shapes differ.
+    """
+    (a, b, y), dtype = widen_same("margin_ranking", ("x1", "x2", "targets"), x1, x2, targets)
+    return reduce_terms("margin_ranking", _positive(margin - y * (a - b)), reduction, dtype)
+
+
+def _positive(x: Value) -> Value:
+    return nnp.where(x > 0, x, 0)
+
+
+@spelled
+def poisson_nll(
+    predictions: Any,
+    targets: Any,
+    *,
+    log_input: bool = True,
+    full: bool = False,
+    eps: float = 1e-8,
+    reduction: Reduction = "none",
+) -> Value:
+    """Returns the negative log-likelihood of counts under a Poisson distribution, up to a constant.
+
+    exp(x) - target · x with x the logarithm of the rate; rate - target · log(rate + eps) without log_input
+
+    Args:     predictions: the rate or its logarithm. targets: counts, of the same shape. full: add Stirling's approximation
+              of the logarithm of the target's factorial, where the target is above 1.
+    Raises:   ShapeError: the shapes differ.
+    """
+    (x, y), dtype = widen_same("poisson_nll", PAIR, predictions, targets)
+    terms = nnp.exp(x) - y * x if log_input else x - y * nnp.log(x + eps)
+    if full:
+        safe = nnp.where(y > 1, y, 2)
+        stirling = safe * nnp.log(safe) - safe + 0.5 * nnp.log(2 * math.pi * safe)
+        terms = terms + nnp.where(y > 1, stirling, 0)
+    return reduce_terms("poisson_nll", terms, reduction, dtype)
+
+
+@spelled
+def gaussian_nll(
+    predictions: Any,
+    targets: Any,
+    variances: Any,
+    *,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: Reduction = "none",
+) -> Value:
+    """Returns the negative log-likelihood under a normal distribution: (log(variance) + d² / variance) / 2.
+
+    Args:     predictions: means. targets, variances: of the same shape. full: add log(2π) / 2. eps: the least variance.
+    Raises:   ShapeError: the shapes differ.
+    """
+    names = (*PAIR, "variances")
+    (x, y, variance), dtype = widen_same("gaussian_nll", names, predictions, targets, variances)
+    bounded = nnp.where(variance < eps, eps, variance)
+    terms = 0.5 * (nnp.log(bounded) + nnp.square(x - y) / bounded)
+    return reduce_terms("gaussian_nll", terms + 0.5 * math.log(2 * math.pi) if full else terms, reduction, dtype)
+
+
+# -- rows that are alike -----------------------------------------------------------------------------------------------
+
+
+def _cosine(where: str, x1: Any, x2: Any, axis: int, eps: float) -> tuple[Value, dtypes.DType]:
+    (a, b), dtype = widen_same(where, ("x1", "x2"), x1, x2)
+
+    def length(x: Value) -> Value:  # at least eps; below that its derivative is 0, where that of the root is infinite
+        squares = nnp.sum(nnp.square(x), axis=axis)
+        return nnp.sqrt(nnp.where(squares > eps * eps, squares, eps * eps))
+
+    return nnp.sum(a * b, axis=axis) / (length(a) * length(b)), dtype
+
+
+@spelled
+def cosine_similarity(x1: Any, x2: Any, axis: int = -1, eps: float = 1e-8) -> Value:
+    """Returns x1 · x2 / (|x1| · |x2|) along `axis`; each length is at least eps.
+
+    Raises:   ShapeError: the shapes differ.
+    Example:
+        >>> cosine_similarity(np.array([3.0, 4.0]), np.array([4.0, 3.0]))
+        Array(0.96, dtype=float64)
+    """
+    similarity, dtype = _cosine("cosine_similarity", x1, x2, axis, eps)
+    return nnp.astype(similarity, dtype)
+
+
+@spelled
+def cosine_distance(x1: Any, x2: Any, axis: int = -1, eps: float = 1e-8) -> Value:
+    """Returns 1 - cosine_similarity."""
+    similarity, dtype = _cosine("cosine_distance", x1, x2, axis, eps)
+    return nnp.astype(1 - similarity, dtype)
+
+
+@spelled
+def cosine_embedding(
+    x1: Any, x2: Any, targets: Any, margin: float = 0.0, *, axis: int = -1, reduction: Reduction = "none"
+) -> Value:
+    """Returns 1 - similarity where the target is 1, else max(0, similarity - margin), one value for each pair of rows.
+
+    Args:     x1, x2: (..., features). targets: (...), -1 or 1.
+    Raises:   ShapeError: the shapes do not fit.
+    """
+    similarity, dtype = _cosine("cosine_embedding", x1, x2, axis, 1e-8)
+    (_, y), _ = widen_same("cosine_embedding", ("pairs", "targets"), similarity, targets)
+    terms = nnp.where(y > 0, 1 - similarity, _positive(similarity - margin))
+    return reduce_terms("cosine_embedding", terms, reduction, dtype)
+
+
+@spelled
+def triplet_margin(
+    anchors: Any,
+    positives: Any,
+    negatives: Any,
+    axis: int = -1,
+    norm_degree: float = 2,
+    margin: float = 1.0,
+    eps: float = 1e-6,
+    *,
+    swap: bool = False,
+    reduction: Reduction = "none",
+) -> Value:
+    """Returns max(0, |anchor - positive| - |anchor - negative| + margin), one value for each row.
+
+    Args:     anchors, positives, negatives: (..., features). norm_degree: 2 for the Euclidean distance. eps: added to each
+              difference, which keeps derivatives finite at 0. swap: the negative's distance is that to the anchor or that to
+              the positive, whichever is less.
+    Raises:   ShapeError: the shapes differ.
+    """
+    names = ("anchors", "positives", "negatives")
+    (a, p, n), dtype = widen_same("triplet_margin", names, anchors, positives, negatives)
+
+    def distance(x: Value, y: Value) -> Value:
+        return nnp.sum(abs(x - y + eps) ** norm_degree, axis=axis) ** (1 / norm_degree)
+
+    far = nnp.minimum(distance(a, n), distance(p, n)) if swap else distance(a, n)
+    return reduce_terms("triplet_margin", _positive(distance(a, p) - far + margin), reduction, dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -18,16 +19,17 @@ _LINE = 100
 _OPEN = "_is_being_initialised"
 
 
-def field(*, static: bool = False, **kwargs: Any) -> Any:
+def field(*, static: bool = False, state: bool = False, **kwargs: Any) -> Any:
     """A dataclass field; `static=True` makes it a setting: part of the model's structure, never differentiated or traced.
 
-    Strings, functions and Python numbers are settings without being told. The other arguments are those of dataclasses.field.
+    Strings, functions and Python numbers are settings without being told. `state=True` marks arrays that a call renews and no
+    optimizer trains, such as running averages: see `nnc.nn.is_stateful`. The other arguments are those of dataclasses.field.
     """
-    metadata = {**kwargs.pop("metadata", {}), "static": static} if static else kwargs.pop("metadata", None)
-    return dataclasses.field(metadata=metadata, **kwargs)
+    marks = {name: True for name, is_set in (("static", static), ("state", state)) if is_set}
+    return dataclasses.field(metadata={**kwargs.pop("metadata", {}), **marks}, **kwargs)
 
 
-@dataclass_transform(field_specifiers=(dataclasses.field, field))
+@dataclass_transform(eq_default=False, field_specifiers=(dataclasses.field, field))
 class Module:
     """The base of models: subclasses are frozen dataclasses and pytrees of their array fields, by inheriting.
 
@@ -137,11 +139,16 @@ def modify(module: Any, change: Callable[[Module], Mapping[str, Any]]) -> Any:
     if isinstance(module, Module):
         inner = {name: modify(value, change) for name, value in module.__dict__.items()}
         return _copy(module, {**inner, **change(module)})
-    if isinstance(module, (list, tuple)) and type(module) in (list, tuple):
-        return type(module)(modify(part, change) for part in module)
+    if not is_container(module):
+        return module
     if isinstance(module, dict):
         return {name: modify(part, change) for name, part in module.items()}
-    return module
+    return type(module)(modify(part, change) for part in module)
+
+
+def is_container(value: Any) -> bool:
+    """Whether `value` is a list, tuple or dict, in which modules may stand."""
+    return type(value) in (list, tuple, dict)
 
 
 def inference_mode(model: Any, value: bool = True) -> Any:
@@ -154,11 +161,9 @@ def inference_mode(model: Any, value: bool = True) -> Any:
 
 def _text(value: Any, indent: str) -> str:
     if isinstance(value, Module):
-        cls: type = type(value)
-        shown = [item.name for item in dataclasses.fields(cls) if item.repr and hasattr(value, item.name)]
-        parts = [(f"{name}=", getattr(value, name)) for name in shown]
+        parts = [(f"{name}=", getattr(value, name)) for name in _shown_fields(value)]
         return _bracketed(f"{type(value).__name__}(", parts, ")", indent)
-    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+    if type(value) in (list, tuple):
         left, right = ("[", "]") if isinstance(value, list) else ("(", ",)" if len(value) == 1 else ")")
         return _bracketed(left, [("", part) for part in value], right, indent)
     if isinstance(value, dict):
@@ -168,6 +173,23 @@ def _text(value: Any, indent: str) -> str:
     if callable(value) and hasattr(value, "__qualname__"):
         return str(value.__qualname__)
     return repr(value)
+
+
+def _shown_fields(module: Module) -> list[str]:
+    """The fields that a module's text shows: all but the settings that have the default of its own `__init__`."""
+    cls: type = type(module)
+    own = inspect.signature(cls.__init__).parameters if module._has_own_init else {}  # type: ignore[misc]
+    names = [item.name for item in dataclasses.fields(cls) if item.repr and hasattr(module, item.name)]
+    return [name for name in names if name not in own or not _is_default(getattr(module, name), own[name].default)]
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    """Whether a setting is the default, or the tuple that the default stands for."""
+    if isinstance(value, tuple) and value and not isinstance(default, tuple):
+        return all(_is_default(part, default) for part in value)
+    return value is default or (
+        type(value) is type(default) and isinstance(value, (int, float, str)) and value == default
+    )
 
 
 def _bracketed(left: str, parts: list[tuple[str, Any]], right: str, indent: str) -> str:

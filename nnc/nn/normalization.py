@@ -8,6 +8,7 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.commands import elementwise as ew
+from nnc.commands.pool import sum_pool
 from nnc.commands.promote import dtype_of, promote
 from nnc.commands.rules import Value, check_axes, check_axis
 from nnc.commands.shape import reshape
@@ -94,6 +95,36 @@ def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis
     mean, variance = _moments(split, others)
     normal = reshape((split - mean) * ew.rsqrt(variance + eps), shape=shape)
     return _affine("group_norm", normal, scale, bias, (axis,)).astype(dtype)
+
+
+@spelled
+def instance_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: int = 1, eps: float = 1e-5) -> Value:
+    """Returns x normalised over the places of each channel by itself, then scaled and shifted (Ulyanov et al., 2016).
+
+    Args:     x: (N, C, *spatial), the channels at `axis`. scale, bias: (C,) or None.
+    Raises:   ShapeError: scale or bias has not one value for each channel.
+    """
+    wide, dtype = _wide(x, "instance_norm")
+    channel = check_axis("instance_norm", axis, wide.ndim)
+    mean, variance = _moments(wide, tuple(i for i in range(1, wide.ndim) if i != channel))
+    return _affine("instance_norm", (wide - mean) * ew.rsqrt(variance + eps), scale, bias, (channel,)).astype(dtype)
+
+
+@spelled
+def local_response_norm(
+    x: Any, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0, axis: int = 1
+) -> Value:
+    """Returns x / (k + alpha / size · sum of the squares of `size` neighbouring channels)^beta (Krizhevsky et al., 2012).
+
+    Args:     x: (N, C, *spatial), the channels at `axis`; beyond the first and last channel there are zeros.
+    Raises:   ArgumentError: size is below 1.
+    """
+    wide, dtype = _wide(x, "local_response_norm")
+    channel = check_axis("local_response_norm", axis, wide.ndim)
+    squares = nnp.moveaxis(nnp.square(wide), channel, -1)
+    padding = ((size // 2, (size - 1) // 2),)
+    sums = sum_pool(squares, window=(size,), stride=(1,), padding=padding, dilation=(1,))
+    return (wide / (k + alpha / size * nnp.moveaxis(sums, -1, channel)) ** beta).astype(dtype)
 
 
 @spelled

@@ -1,4 +1,4 @@
-"""Convolution and pooling as users write them: layouts, integers for pairs, "SAME" and "VALID".
+"""Convolution as users write it: layouts, integers for pairs, "SAME" and "VALID". Pools read their arguments by the same rules.
 
 The axes that a layout names are the last ones of the array; any number of batch axes may stand before them.
 """
@@ -6,14 +6,12 @@ The axes that a layout names are the last ones of the array; any number of batch
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import dtypes
 from nnc.commands import conv as conv_commands
-from nnc.commands import pool as pool_commands
 from nnc.commands.promote import promote
 from nnc.commands.rules import Value
 from nnc.commands.shape import invert_permutation
@@ -137,17 +135,13 @@ def to_padding(
     return tuple((n, n) for n in per_axis(where, "padding", padding, rank))  # type: ignore[arg-type]
 
 
-def _check_rank(where: str, x: Value, layout: Layout) -> None:
-    if _ndim(x) < layout.rank + 1:
+def check_rank(where: str, x: Value, layout: Layout) -> None:
+    """Raises ShapeError where x has not the axes that the layout names."""
+    if spec_of(x).ndim < layout.rank + 1:
         raise user_error(
-            ShapeError, where, f"the input has {_ndim(x)} axes; channels and {layout.rank} spatial axes are needed.",
+            ShapeError, where, f"the input has {spec_of(x).ndim} axes; channels and {layout.rank} spatial axes are needed.",
             operands={"x": spec_of(x)}, fix="pass an input with batch axes (any number), channels and spatial axes.",
         )  # fmt: skip
-
-
-def _ndim(x: Value) -> int:
-    """Number of axes of an operand."""
-    return spec_of(x).ndim
 
 
 # -- convolution -------------------------------------------------------------------------------------------------------
@@ -178,9 +172,9 @@ def conv(
         (1, 8, 8, 4)
     """
     x, w = promote(x, w, where="conv")
-    rank = max(0, _ndim(w) - 2)
+    rank = max(0, spec_of(w).ndim - 2)
     form = parse_layout("conv", layout, rank)
-    _check_rank("conv", x, form)
+    check_rank("conv", x, form)
     canonical, lead = form.to_canonical(x)
     kernel, spatial = spec_of(w).shape[2:], canonical.shape[2:]
     strides, dilations = per_axis("conv", "stride", stride, rank), per_axis("conv", "dilation", dilation, rank)
@@ -216,9 +210,9 @@ def conv_transpose(
     """
     where = "conv_transpose"
     x, w = promote(x, w, where=where)
-    rank = max(0, _ndim(w) - 2)
+    rank = max(0, spec_of(w).ndim - 2)
     form = parse_layout(where, layout, rank)
-    _check_rank(where, x, form)
+    check_rank(where, x, form)
     canonical, lead = form.to_canonical(x)
     kernel, sizes = spec_of(w).shape[2:], canonical.shape[2:]
     strides, dilations = per_axis(where, "stride", stride, rank), per_axis(where, "dilation", dilation, rank)
@@ -250,81 +244,3 @@ def _check_channels(where: str, x: Value, w: Value, groups: int) -> None:
             ShapeError, where, f"channels differ: the input has {x.shape[1]}, weight axis 0 is {spec_of(w).shape[0]}.",
             operands={"x": spec_of(x), "w": spec_of(w)}, fix=f"pass a weight of shape ({x.shape[1]}, O / groups, *kernel).",
         )  # fmt: skip
-
-
-# -- pooling -----------------------------------------------------------------------------------------------------------
-
-
-def _pool(
-    where: str,
-    command: Callable[..., Value],
-    x: Value,
-    window: Sizes,
-    stride: Sizes | None,
-    padding: PaddingLike,
-    dilation: Sizes,
-    layout: str,
-) -> Value:
-    rank = len(window) if isinstance(window, (tuple, list)) else _ndim(x) - 2
-    form = parse_layout(where, layout, rank)
-    _check_rank(where, x, form)
-    canonical, lead = form.to_canonical(x)
-    windows = per_axis(where, "window", window, rank)
-    strides = windows if stride is None else per_axis(where, "stride", stride, rank)
-    dilations = per_axis(where, "dilation", dilation, rank)
-    pads = to_padding(where, padding, canonical.shape[2:], windows, strides, dilations)
-    return form.from_canonical(
-        command(canonical, window=windows, stride=strides, padding=pads, dilation=dilations), lead
-    )
-
-
-@spelled
-def max_pool(
-    x: Any,
-    window: Sizes,
-    *,
-    stride: Sizes | None = None,
-    padding: PaddingLike = 0,
-    dilation: Sizes = 1,
-    layout: str = "NCHW",
-) -> Value:
-    """Returns the greatest element of each window. Padding never wins, NaN always.
-
-    Args:     x: (N, C, *spatial), or as `layout` says. window: a size for each spatial axis; a number stands for all axes after
-              N and C. stride: steps between windows; the window itself by default. padding: as in `conv`.
-    Raises:   ShapeError: a window is bigger than the padded input.
-    Example:
-        >>> max_pool(np.arange(16.0).reshape(1, 1, 4, 4), 2)
-        Array([[[[ 5.,  7.],
-                 [13., 15.]]]], dtype=float64)
-    """
-    return _pool("max_pool", pool_commands.max_pool, nnp.asarray(x), window, stride, padding, dilation, layout)
-
-
-@spelled
-def avg_pool(
-    x: Any,
-    window: Sizes,
-    *,
-    stride: Sizes | None = None,
-    padding: PaddingLike = 0,
-    dilation: Sizes = 1,
-    count_include_pad: bool = True,
-    layout: str = "NCHW",
-) -> Value:
-    """Returns the mean of each window.
-
-    Args:     count_include_pad: whether padding counts as zeros; else the mean is over the elements of x alone. The others as
-              in `max_pool`.
-    Example:
-        >>> avg_pool(np.arange(16.0).reshape(1, 1, 4, 4), 2)
-        Array([[[[ 2.5,  4.5],
-                 [10.5, 12.5]]]], dtype=float64)
-    """
-    x = promote(x, where="avg_pool", to=dtypes.to_float)[0]
-    total = _pool("avg_pool", pool_commands.sum_pool, x, window, stride, padding, dilation, layout)
-    if count_include_pad:
-        rank = len(window) if isinstance(window, (tuple, list)) else _ndim(x) - 2
-        return total / math.prod(per_axis("avg_pool", "window", window, rank))
-    ones = nnp.ones(spec_of(x).shape, spec_of(x).dtype)
-    return total / _pool("avg_pool", pool_commands.sum_pool, ones, window, stride, padding, dilation, layout)

@@ -21,7 +21,9 @@ from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.spelling import spelled
 
-__all__ = ["dot", "einsum", "inner", "matmul", "outer", "tensordot", "vdot", "vecdot"]
+__all__ = [
+    "dot", "einsum", "einsum_path", "inner", "matmul", "matvec", "outer", "tensordot", "vdot", "vecdot", "vecmat",
+]  # fmt: skip
 
 Label = Hashable
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -107,6 +109,25 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
             operands={"left": spec_of(a), "right": spec_of(b)}, fix="pass vectors of one length.",
         )  # fmt: skip
     return einsum("...i,...i->...", *moved)
+
+
+def matvec(x1: Any, x2: Any, /) -> Value:
+    """Returns the products of matrices, in the last two axes of `x1`, with vectors in the last axis of `x2`.
+
+    Example:  >>> matvec(np.ones((5, 2, 3)), np.ones(3)).shape
+              (5, 2)
+    """
+    return einsum("...mn,...n->...m", x1, x2)
+
+
+def vecmat(x1: Any, x2: Any, /) -> Value:
+    """Returns the products of vectors, conjugated, in the last axis of `x1` with matrices in the last two axes of `x2`.
+
+    Example:  >>> vecmat(np.ones(2), np.ones((5, 2, 3))).shape
+              (5, 3)
+    """
+    a, b = promote(x1, x2, where="vecmat")
+    return einsum("...n,...nm->...m", conj(a) if dtypes.is_complex(spec_of(a).dtype) else a, b)
 
 
 @spelled
@@ -383,3 +404,10 @@ def _path(
     unlimited = math.prod(max(1, n) for n in sizes.values())
     path = np.einsum_path(text, *stand_ins, optimize=(kind, unlimited))[0]
     return [tuple(step) for step in path[1:]]
+
+
+def einsum_path(subscripts: str, /, *operands: Any, optimize: Any = "greedy") -> tuple[list[Any], str]:
+    """Returns the order in which `einsum` would contract the operands in pairs, and a description; see numpy.einsum_path."""
+    shapes = [spec_of(x).shape for x in promote(*operands, where="einsum_path")]
+    path, text = np.einsum_path(subscripts, *(np.broadcast_to(np.float64(0), s) for s in shapes), optimize=optimize)
+    return path, text

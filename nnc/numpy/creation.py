@@ -8,33 +8,29 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.array import Array, array_method, asarray
+from nnc.array import array_method, asarray
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import astype as convert_to
 from nnc.commands.promote import broadcast, broadcast_to_shape, promote, to_dtype
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, pad, reshape
-from nnc.errors import ArgumentError, ArgumentTypeError, UnsupportedError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.numpy.elementwise import divide, exp, log, multiply, power, where
 from nnc.numpy.joining import stack
 from nnc.numpy.manipulation import moveaxis
-from nnc.numpy.operands import static_int, to_shape, to_value
+from nnc.numpy.operands import check_device, static_int, to_shape, to_value
+from nnc.numpy.types import iinfo
 from nnc.spelling import spelled
 
 __all__ = [
-    "arange", "array", "asarray", "astype", "copy", "diag", "diagflat", "empty", "empty_like", "eye", "from_dlpack", "full",
-    "full_like", "geomspace", "identity", "indices", "linspace", "logspace", "meshgrid", "ones", "ones_like", "tri", "tril",
-    "tril_indices", "triu", "triu_indices", "vander", "zeros", "zeros_like",
+    "arange", "array", "asarray", "astype", "copy", "diag", "diagflat", "empty", "empty_like", "eye", "from_dlpack",
+    "frombuffer", "fromiter", "full", "full_like", "geomspace", "identity", "linspace", "logspace", "ones",
+    "ones_like", "tri", "tril", "triu", "vander", "zeros", "zeros_like",
 ]  # fmt: skip
 
 
-def _check_device(device: Any, where: str) -> None:
-    if device is not None and str(device) != "cpu":
-        raise user_error(UnsupportedError, where, f"there is no device {device!r}.", fix="use one of nnc.devices().")
-
-
 def _constant(where: str, shape: Any, dtype: Any, value: Any, device: Any) -> Value:
-    _check_device(device, where)
+    check_device(device, where)
     dtype = dtypes.DEFAULT_FLOAT if dtype is None else to_dtype(dtype, where)
     return ew.full(shape=to_shape(shape, where), dtype=dtype, value=value)
 
@@ -74,14 +70,14 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
     Example:  >>> full(2, 7)
               Array([7, 7], dtype=int64)
     """
-    _check_device(device, "full")
+    check_device(device, "full")
     sizes = to_shape(shape, "full")
     if dtypes.is_scalar(fill_value):
         wanted = dtypes.scalar_dtype(fill_value) if dtype is None else to_dtype(dtype, "full")
         number = convert_to(fill_value, wanted, "full").item()
         return ew.full(shape=sizes, dtype=wanted, value=number)
-    value = to_value(fill_value, "full", "fill_value")
-    return broadcast_to_shape(value if dtype is None else convert_to(value, to_dtype(dtype, "full")), sizes)
+    value = to_value(fill_value, "full", "fill_value") if dtype is None else asarray(fill_value, dtype)
+    return broadcast_to_shape(value, sizes)
 
 
 def _like(where: str, x: Any, fill_value: Any, dtype: Any, shape: Any) -> Value:
@@ -93,28 +89,28 @@ def _like(where: str, x: Any, fill_value: Any, dtype: Any, shape: Any) -> Value:
 @spelled
 def zeros_like(x: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Value:
     """Returns zeros with the shape and dtype of `x`, or those given."""
-    _check_device(device, "zeros_like")
+    check_device(device, "zeros_like")
     return _like("zeros_like", x, 0, dtype, shape)
 
 
 @spelled
 def ones_like(x: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Value:
     """Returns ones with the shape and dtype of `x`, or those given."""
-    _check_device(device, "ones_like")
+    check_device(device, "ones_like")
     return _like("ones_like", x, 1, dtype, shape)
 
 
 @spelled
 def empty_like(x: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Value:
     """Returns an array like `x` whose elements do not matter; they are zeros."""
-    _check_device(device, "empty_like")
+    check_device(device, "empty_like")
     return _like("empty_like", x, 0, dtype, shape)
 
 
 @spelled
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Value:
     """Returns `fill_value` everywhere, with the shape and dtype of `x`, or those given."""
-    _check_device(device, "full_like")
+    check_device(device, "full_like")
     return _like("full_like", x, fill_value, dtype, shape)
 
 
@@ -139,7 +135,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> V
     Example:  >>> astype(np.asarray([1.5, -1.5]), int)
               Array([ 1, -1], dtype=int64)
     """
-    _check_device(device, "astype")
+    check_device(device, "astype")
     return convert_to(to_value(x, "astype"), to_dtype(dtype, "astype"))
 
 
@@ -160,6 +156,23 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
             fix="use nnp.asarray for other objects.",
         )
     return asarray(x if hasattr(x, "spec") else np.from_dlpack(x), copy=copy, device=device)
+
+
+@spelled
+def frombuffer(buffer: Any, dtype: Any = None, count: int = -1, offset: int = 0) -> Any:
+    """Returns an array that shares the memory of a buffer (bytes, memoryview …), read as elements of `dtype` (float32).
+
+    Example:  >>> frombuffer(b"\x01\x02", "uint8")
+              Array([1, 2], dtype=uint8)
+    """
+    wanted = dtypes.DEFAULT_FLOAT if dtype is None else to_dtype(dtype, "frombuffer")
+    return asarray(np.frombuffer(buffer, wanted, count, offset))
+
+
+@spelled
+def fromiter(iter: Any, dtype: Any, count: int = -1) -> Any:
+    """Returns a vector of the numbers that an iterator yields, or of its first `count`."""
+    return asarray(np.fromiter(iter, to_dtype(dtype, "fromiter"), count))
 
 
 # -- ranges ------------------------------------------------------------------------------------------------------------
@@ -184,7 +197,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, de
     Example:  >>> arange(3), arange(1, 0, -0.5)
               (Array([0, 1, 2], dtype=int64), Array([1. , 0.5], dtype=float32))
     """
-    _check_device(device, "arange")
+    check_device(device, "arange")
     given = (start, stop, step)
     if start is None:
         raise user_error(ArgumentTypeError, "arange", "start is None.", fix="give where the numbers begin or end.")
@@ -194,14 +207,34 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, de
         start, stop = 0, start
     if step == 0:
         raise user_error(ArgumentError, "arange", "step is 0.", fix="give a positive or negative step.")
-    n = max(0, math.ceil((stop - start) / step))
     exact = not any(isinstance(x, float) for x in (start, stop, step))
+    n = _steps(start, stop, step, exact)
     default = dtypes.DEFAULT_INT if exact else dtypes.DEFAULT_FLOAT
     wanted = default if dtype is None else to_dtype(dtype, "arange")
+    ends = (start, start + (n - 1) * step) if n else ()
+    if exact and dtypes.is_integer(wanted):
+        for end in ends:
+            convert_to(end, wanted, "arange")  # raises where it does not fit
     if (start, step) == (0, 1) and not dtypes.is_bool(wanted):
         return ew.iota(shape=(n,), dtype=wanted, axis=0)
-    steps = ew.iota(shape=(n,), dtype=dtypes.int64 if exact else dtypes.float64, axis=0)
-    return convert_to(steps * step + start, wanted)
+    fitting = [
+        d for d in (dtypes.int64, dtypes.uint64) if exact and all(iinfo(d).min <= x <= iinfo(d).max for x in ends)
+    ]
+    offsets = ew.iota(shape=(n,), dtype=fitting[0] if fitting else dtypes.float64, axis=0) * abs(step)
+    return convert_to(offsets + start if step > 0 else start - offsets, wanted)
+
+
+def _steps(start: Any, stop: Any, step: Any, exact: bool) -> int:
+    """How many numbers lie from start up to and without stop."""
+    if exact:
+        return max(0, -((start - stop) // step))
+    count = (stop - start) / step
+    if not math.isfinite(count):
+        raise user_error(
+            ArgumentError, "arange", f"from {start} to {stop} in steps of {step} there are {count} numbers.",
+            fix="pass finite numbers.",
+        )  # fmt: skip
+    return max(0, math.ceil(count))
 
 
 @spelled
@@ -217,7 +250,7 @@ def linspace(
     Example:  >>> linspace(0, 1, 5)
               Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
-    _check_device(device, "linspace")
+    check_device(device, "linspace")
     num = static_int(num, "linspace", "num")
     if num < 0:
         raise user_error(ArgumentError, "linspace", f"num is {num}.", fix="give 0 or more numbers.")
@@ -283,7 +316,7 @@ def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None
               Array([[1, 0],
                      [0, 1]], dtype=int64)
     """
-    _check_device(device, "eye")
+    check_device(device, "eye")
     (n,) = to_shape(n_rows, "eye")
     m = n if n_cols is None else to_shape(n_cols, "eye")[0]
     wanted = dtypes.DEFAULT_FLOAT if dtype is None else to_dtype(dtype, "eye")
@@ -333,24 +366,6 @@ def triu(x: Any, /, k: int = 0) -> Value:
 
 
 @spelled
-def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
-    """Returns the rows and columns of the elements on and below the diagonal `k` of an n by m matrix."""
-    return _triangle_indices("tril_indices", np.tril_indices, n, k, m)
-
-
-@spelled
-def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
-    """Returns the rows and columns of the elements on and above the diagonal `k` of an n by m matrix."""
-    return _triangle_indices("triu_indices", np.triu_indices, n, k, m)
-
-
-def _triangle_indices(where: str, function: Any, n: Any, k: Any, m: Any) -> tuple[Any, ...]:
-    (rows,) = to_shape(n, where)
-    (columns,) = (rows,) if m is None else to_shape(m, where)
-    return tuple(Array(i) for i in function(rows, static_int(k, where, "k"), columns))
-
-
-@spelled
 def diag(v: Any, k: int = 0) -> Value:
     """Returns the matrix with the vector `v` on its diagonal `k`, or the diagonal `k` of the matrix `v`.
 
@@ -390,56 +405,3 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Value:  # 
     n = x.spec.shape[0] if N is None else static_int(N, "vander", "N")
     powers = [x**k for k in (range(n) if increasing else reversed(range(n)))]
     return stack(powers, axis=1) if powers else ew.full(shape=(x.spec.shape[0], 0), dtype=x.spec.dtype, value=0)
-
-
-@spelled
-def meshgrid(*arrays: Any, indexing: str = "xy", sparse: bool = False) -> list[Value]:
-    """Returns, for each vector, an array that holds it along one axis and is constant along the others'.
-
-    Args:     indexing: "ij": vector i runs along axis i; "xy": the first two are swapped, as in a picture. sparse: the other
-              axes have size 1.
-    Example:  >>> [g.shape for g in meshgrid(ones(2), ones(3))]
-              [(3, 2), (3, 2)]
-    """
-    if indexing not in ("xy", "ij"):
-        raise user_error(ArgumentError, "meshgrid", f"indexing is {indexing!r}.", fix='use "xy" or "ij".')
-    values = [to_value(x, "meshgrid", f"array {i}") for i, x in enumerate(arrays)]
-    for i, x in enumerate(values):
-        if x.spec.ndim > 1:
-            raise user_error(
-                ArgumentError,
-                "meshgrid",
-                f"array {i} is no vector.",
-                operands={f"array {i}": x.spec},
-                fix="flatten it first.",
-            )
-    axes = list(range(len(values)))
-    if indexing == "xy" and len(values) > 1:
-        axes[:2] = [1, 0]
-    sizes = [1] * len(values)
-    for axis, x in zip(axes, values, strict=True):
-        sizes[axis] = x.spec.size
-    grids = []
-    for axis, x in zip(axes, values, strict=True):
-        grid = reshape(x, shape=tuple(n if i == axis else 1 for i, n in enumerate(sizes)))
-        grids.append(grid if sparse else broadcast_to_shape(grid, tuple(sizes)))
-    return grids
-
-
-@spelled
-def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
-    """Returns the index of each element of an array of shape `dimensions`: one grid for each axis, stacked (or, sparse, a tuple).
-
-    Example:  >>> indices((2, 2))[1]
-              Array([[0, 1],
-                     [0, 1]], dtype=int64)
-    """
-    shape = to_shape(dimensions, "indices")
-    wanted = dtypes.DEFAULT_INT if dtype is None else to_dtype(dtype, "indices")
-    if sparse:
-        return tuple(
-            ew.iota(shape=tuple(n if i == axis else 1 for i, n in enumerate(shape)), dtype=wanted, axis=axis)
-            for axis, n in enumerate(shape)
-        )
-    grids = [ew.iota(shape=shape, dtype=wanted, axis=axis) for axis in range(len(shape))]
-    return stack(grids) if grids else ew.full(shape=(0,), dtype=wanted, value=0)

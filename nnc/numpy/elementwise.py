@@ -10,7 +10,7 @@ from nnc import dtypes
 from nnc.array import power as _power
 from nnc.commands import elementwise as ew
 from nnc.commands.elementwise import ANY, BITS, FLOAT, INEXACT, INTEGER, NUMERIC, ORDERED, REAL, Accepts
-from nnc.commands.promote import as_operand, astype, broadcast, is_weak, promote
+from nnc.commands.promote import as_operand, astype, broadcast, compare_beyond, is_weak, promote
 from nnc.commands.rules import Value, check_dtype
 from nnc.graph import Command, spec_of
 from nnc.numpy.operands import static_int, to_value
@@ -24,6 +24,9 @@ ToDtype = Callable[[dtypes.DType], dtypes.DType] | None
 def call(where: str, command: Command, accepts: Accepts, to: ToDtype, *xs: Any) -> Value:
     """An elementwise command on promoted and broadcast operands; errors name the function `where`."""
     operands = [as_operand(x, where) for x in xs]
+    decided = compare_beyond(command, operands)
+    if decided is not None:
+        return decided
     weak = all(map(is_weak, operands))
     promoted = promote(*operands, where=where, to=to)
     if accepts is not ANY:
@@ -330,18 +333,19 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
 
 @spelled
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Value:
-    """Returns `x` limited to [min, max].
+    """Returns `x` limited to [min, max]; it keeps the dtype of x, unless the limits are of a higher kind (floats for integers).
 
     Args:     min, max: numbers or arrays that broadcast with x; None is no limit.
     Example:  >>> clip(np.asarray([-1, 5, 9]), 0, 6)
               Array([0, 5, 6], dtype=int64)
     """
-    result = to_value(x, "clip")
+    x = to_value(x, "clip")
+    result = x
     if min is not None:
         result = call("clip", ew.maximum, ORDERED, None, result, min)
     if max is not None:
         result = call("clip", ew.minimum, ORDERED, None, result, max)
-    return result
+    return astype(result, x.spec.dtype) if dtypes.same_kind(result.spec.dtype, x.spec.dtype) else result
 
 
 def heaviside(x1: Any, x2: Any, /) -> Value:

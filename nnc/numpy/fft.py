@@ -20,7 +20,7 @@ from nnc.commands.rules import Value, check_dtype
 from nnc.commands.shape import pad, slice_axis
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, user_error
 from nnc.numpy.manipulation import roll
-from nnc.numpy.operands import Axis, Shape, static_int, to_axes, to_value
+from nnc.numpy.operands import Axis, Shape, check_device, static_int, to_axes, to_value
 from nnc.spelling import spelled
 
 __all__ = [
@@ -307,7 +307,8 @@ def ihfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
 # -- frequencies -------------------------------------------------------------------------------------------------------
 
 
-def _frequencies(where: str, n: Any, d: Any, dtype: Any, half: bool) -> Value:
+def _frequencies(where: str, n: Any, d: Any, dtype: Any, device: Any, half: bool) -> Value:
+    check_device(device, where)
     n = _points(where, n)
     try:
         step = float(d)
@@ -323,7 +324,7 @@ def _frequencies(where: str, n: Any, d: Any, dtype: Any, half: bool) -> Value:
 
 
 @spelled
-def fftfreq(n: int, d: float = 1.0, dtype: Any = None) -> Value:
+def fftfreq(n: int, d: float = 1.0, dtype: Any = None, *, device: Any = None) -> Value:
     """Returns the frequencies of the bins of an `fft` of `n` points that are `d` apart.
 
     Args:     dtype: float32 by default.
@@ -332,18 +333,18 @@ def fftfreq(n: int, d: float = 1.0, dtype: Any = None) -> Value:
         >>> nnp.fft.fftfreq(4, 0.5)
         Array([ 0. ,  0.5, -1. , -0.5], dtype=float32)
     """
-    return _frequencies("fftfreq", n, d, dtype, half=False)
+    return _frequencies("fftfreq", n, d, dtype, device, half=False)
 
 
 @spelled
-def rfftfreq(n: int, d: float = 1.0, dtype: Any = None) -> Value:
+def rfftfreq(n: int, d: float = 1.0, dtype: Any = None, *, device: Any = None) -> Value:
     """Returns the frequencies of the bins of an `rfft`; the arguments are those of `fftfreq`.
 
     Example:
         >>> nnp.fft.rfftfreq(4, 0.5)
         Array([0. , 0.5, 1. ], dtype=float32)
     """
-    return _frequencies("rfftfreq", n, d, dtype, half=True)
+    return _frequencies("rfftfreq", n, d, dtype, device, half=True)
 
 
 @spelled

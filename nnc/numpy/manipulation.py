@@ -104,6 +104,15 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
     return x if order == sorted(order) else commands.transpose(x, permutation=tuple(order))
 
 
+@spelled
+def rollaxis(x: Any, axis: int, start: int = 0) -> Value:
+    """Returns `x` with one axis moved before the axis `start`; `moveaxis` is easier to read."""
+    x = to_value(x, "rollaxis")
+    at, ndim = to_axis("rollaxis", axis, x.spec.ndim), x.spec.ndim
+    before = ndim if start == ndim else to_axis("rollaxis", start, ndim)
+    return moveaxis(x, at, before - 1 if at < before else before)
+
+
 @array_method
 @spelled
 def swapaxes(x: Any, axis1: int, axis2: int) -> Value:
@@ -335,6 +344,11 @@ def shape(x: Any) -> tuple[int, ...]:
 def iscomplexobj(x: Any) -> bool:
     """Returns whether the dtype of `x` is complex."""
     return dtypes.is_complex(to_value(x, "iscomplexobj").spec.dtype)
+
+
+def isrealobj(x: Any) -> bool:
+    """Returns whether the dtype of `x` is not complex."""
+    return not iscomplexobj(x)
 
 
 def isscalar(x: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from nnc.array import array_method
 from nnc.commands.rules import Value
-from nnc.numpy import contractions, elementwise, manipulation
+from nnc.numpy import contractions, elementwise, manipulation, searching
 from nnc.spelling import spelled
 
 
@@ -52,6 +52,26 @@ def round(self: Any, decimals: int = 0) -> Value:
 def conj(self: Any) -> Value:
     """The complex conjugate."""
     return elementwise.conj(self)
+
+
+@array_method
+def conjugate(self: Any) -> Value:
+    """The complex conjugate."""
+    return elementwise.conj(self)
+
+
+@array_method
+@spelled
+def compress(self: Any, condition: Any, axis: int | None = None) -> Value:
+    """The slices along `axis` for which `condition` is true."""
+    return searching.compress(condition, self, axis)
+
+
+@array_method
+def tobytes(self: Any) -> bytes:
+    """The elements as bytes, where the value is known."""
+    data: bytes = self.concrete("tobytes").tobytes()
+    return data
 
 
 @array_method

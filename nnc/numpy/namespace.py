@@ -1,4 +1,7 @@
-"""Names nnc.numpy as the namespace of its arrays, says what it can do, and makes sure that commands run."""
+"""Names nnc.numpy as the namespace of its arrays, says what it can do, and makes sure that commands run.
+
+`__array_api_version__` is the version of the Array API standard that all of nnc.numpy follows.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,20 @@ import nnc.trace.eager  # noqa: F401  (registers the interpreter that runs comma
 from nnc import dtypes
 from nnc.array import set_namespace
 from nnc.devices import devices as all_devices
+from nnc.numpy.interop import await_einops
 from nnc.numpy.types import isdtype
 
+__array_api_version__ = "2024.12"
 set_namespace(sys.modules["nnc.numpy"])
+await_einops()
 
 
 class NamespaceInfo:
     """What the Array API standard lets libraries ask of a namespace."""
 
     def capabilities(self) -> dict[str, Any]:
-        """Masks work as indices where their values are known; shapes never depend on traced values."""
-        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": None}
+        """Masks work as indices, and shapes depend on values, where values are known. NumPy's kernels end at 64 axes."""
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> str:
         """Where new arrays are."""

@@ -37,6 +37,11 @@ def _root(total: Value, function: Callable[[Value], Value]) -> Value:
     return ew.select(nothing, zero, function(ew.select(nothing, ew.full_like(total, 1), total)))
 
 
+def squared_sizes(x: Value) -> Value:
+    """|x|², smooth also at 0."""
+    return ew.real(x * ew.conj(x)) if dtypes.is_complex(x.spec.dtype) else ew.square(x)
+
+
 def _vector_norm(where: str, x: Value, axes: Shape, order: Any) -> Value:
     order = order.item() if isinstance(order, np.generic) else order
     if isinstance(order, str) or not dtypes.is_scalar(order):
@@ -44,8 +49,7 @@ def _vector_norm(where: str, x: Value, axes: Shape, order: Any) -> Value:
             ArgumentError, where, f"vectors have no norm of order {order!r}.", fix="use a number, or inf or -inf."
         )
     if order == 2:
-        squares = ew.square(ew.abs_(x)) if dtypes.is_complex(x.spec.dtype) else ew.square(x)
-        return _root(reduce_sum(squares, axes=axes), ew.sqrt)
+        return _root(reduce_sum(squared_sizes(x), axes=axes), ew.sqrt)
     sizes = ew.abs_(x)
     if order == math.inf:
         if 0 in [x.spec.shape[axis] for axis in axes]:

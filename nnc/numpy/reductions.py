@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+import numpy as np
 
 from nnc import dtypes
 from nnc.array import array_method
 from nnc.commands import elementwise as ew
 from nnc.commands import reduce as commands
 from nnc.commands.elementwise import NUMERIC, ORDERED, Accepts
-from nnc.commands.promote import astype, broadcast_to_shape, to_dtype
+from nnc.commands.promote import astype, broadcast_to_shape, promote, to_dtype
 from nnc.commands.rules import Value, check_dtype
 from nnc.commands.shape import concatenate
 from nnc.errors import ArgumentError, ShapeError, user_error
@@ -135,8 +138,8 @@ def var(
 ) -> Value:  # fmt: skip
     """Returns the variance over `axis`, of centred values: sum |x - mean|² / (n - ddof).
 
-    Args:     ddof, correction: what is subtracted from the number of elements; 1 estimates the variance of a population.
-              The rest as in `mean`.
+    Args:     ddof, correction: what is subtracted from the number of elements; 1 estimates the variance of a population. Where
+              nothing is left, the variance is NaN. The rest as in `mean`.
     Example:  >>> var(np.asarray([1.0, 3.0])), var(np.asarray([1.0, 3.0]), ddof=1)
               (Array(1., dtype=float64), Array(2., dtype=float64))
     """
@@ -157,16 +160,11 @@ def _variance(name: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: 
         squares = ew.square(centred)
     total = _apply(name, commands.reduce_sum, NUMERIC, squares, axes, keepdims, where, 0)
     count = _count(squares.spec, axes, keepdims, where, name)
-    if where is None and isinstance(count, float):
-        count = max_number(count - ddof) or float_zero(squares.spec)
-    elif where is not None:
-        count = el.maximum(count - ddof, 0.0)
+    if where is not None:
+        count = el.where(el.greater(count, ddof), count - ddof, math.nan)
+    else:
+        count = count - ddof if isinstance(count, float) and count > ddof else math.nan
     return astype(total / count, work)
-
-
-def max_number(x: float) -> float:
-    """`x` where positive, else 0."""
-    return x if x > 0 else 0.0
 
 
 @array_method
@@ -246,6 +244,7 @@ def min(x: Any, /, axis: Axis = None, *, keepdims: bool = False, initial: Any = 
 amax, amin = max, min
 
 
+@array_method
 @spelled
 def ptp(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Value:
     """Returns the largest minus the smallest element over `axis`."""
@@ -394,14 +393,20 @@ def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, in
 
 
 @spelled
-def diff(x: Any, /, n: int = 1, axis: int = -1) -> Value:
+def diff(x: Any, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Value:
     """Returns the differences of neighbours along `axis`, `n` times over.
 
+    Args:     prepend, append: join x before that: arrays that fit, or numbers, which stand for a slice of size 1.
     Example:  >>> diff(np.asarray([1, 4, 9]))
               Array([3, 5], dtype=int64)
     """
     x = to_value(x, "diff")
     at = to_axis("diff", axis, x.spec.ndim)
+    if prepend is not None or append is not None:
+        ends = (prepend, x, append)
+        values = promote(*(end for end in ends if end is not None), where="diff")
+        one = tuple(1 if i == at else size for i, size in enumerate(x.spec.shape))
+        x = concatenate(*(v if np.ndim(v) else broadcast_to_shape(v, one) for v in values), axis=at)
     times = static_int(n, "diff", "n")
     if times < 0:
         raise user_error(ArgumentError, "diff", f"n is {times}.", fix="take differences 0 or more times.")

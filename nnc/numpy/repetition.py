@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,21 @@ def tile(x: Any, repetitions: Any, /) -> Value:
     kept = tuple(2 * i + 1 for i in range(ndim - x.spec.ndim, ndim))
     spread = commands.broadcast_to(x, shape=pairs, axes=kept)
     return commands.reshape(spread, shape=tuple(a * b for a, b in zip(times, sizes, strict=True)))
+
+
+@spelled
+def resize(x: Any, new_shape: Any) -> Value:
+    """Returns the elements of `x` in another shape, repeated from the start or left out at the end where it has another size.
+
+    Example:  >>> resize(np.arange(3), (2, 2))
+              Array([[0, 1],
+                     [2, 0]], dtype=int64)
+    """
+    x, shape = to_value(x, "resize"), to_shape(new_shape, "resize")
+    n, wanted = x.spec.size, math.prod(shape)
+    if not n:
+        return ew.full(shape=shape, dtype=x.spec.dtype, value=0)
+    return commands.reshape(slice_axis(tile(x.ravel(), -(-wanted // n)), 0, 0, wanted), shape=shape)
 
 
 @array_method

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +16,8 @@ from nnc.array import Array, array_method
 from nnc.commands import elementwise as ew
 from nnc.commands import indexing
 from nnc.commands import sort as commands
-from nnc.commands.elementwise import ORDERED
-from nnc.commands.promote import as_operand, promote
+from nnc.commands.elementwise import INTEGER
+from nnc.commands.promote import as_operand, broadcast, promote
 from nnc.commands.rules import Value, check_dtype
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, user_error
@@ -26,7 +26,7 @@ from nnc.numpy import manipulation
 from nnc.numpy.creation import arange
 from nnc.numpy.joining import concatenate, stack
 from nnc.numpy.operands import ravel_for, static_int, to_axis, to_shape, to_value
-from nnc.numpy.reductions import count_nonzero
+from nnc.numpy.reductions import count_nonzero, cumsum
 from nnc.numpy.repetition import pad, pick
 from nnc.spelling import spelled
 
@@ -74,6 +74,46 @@ def lexsort(keys: Any, axis: int = -1) -> Value:
         step = argsort(indexing.take_along_axis(key, order, axis), axis)
         order = indexing.take_along_axis(order, step, axis)
     return order
+
+
+@array_method
+@spelled
+def partition(x: Any, kth: Any, axis: int | None = -1) -> Value:
+    """Returns `x` with the element `kth` of the sorted order in its place along `axis`, smaller ones before it.
+
+    The others are in some order; it is the sorted one.
+
+    Raises:   OutOfBoundsError: there is no such place.
+    """
+    values = sort(x, axis)
+    _check_places("partition", kth, values, axis)
+    return values
+
+
+@array_method
+@spelled
+def argpartition(x: Any, kth: Any, axis: int | None = -1) -> Value:
+    """Returns the indices that order `x` as `partition` does."""
+    order = argsort(x, axis)
+    _check_places("argpartition", kth, order, axis)
+    return order
+
+
+def _check_places(where: str, kth: Any, x: Value, axis: int | None) -> None:
+    n = x.spec.shape[-1 if axis is None else axis]
+    for k in kth if isinstance(kth, (tuple, list)) else np.ravel(known(kth, where)).tolist():
+        if not -n <= static_int(k, where, "kth") < n:
+            raise user_error(
+                OutOfBoundsError, where, f"kth is {k}, the axis has {n} elements.", operands={"x": x.spec},
+                fix=f"choose a place from {-n} to {n - 1}.",
+            )  # fmt: skip
+
+
+@spelled
+def sort_complex(x: Any) -> Value:
+    """Returns `x` as complex numbers, sorted along the last axis by real part, then by imaginary part."""
+    x = to_value(x, "sort_complex")
+    return sort(x.astype(dtypes.complex_dtype(x.spec.dtype)))
 
 
 @spelled
@@ -176,6 +216,62 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     return to_value(result, "select")
 
 
+@array_method
+@spelled
+def choose(x: Any, choices: Sequence[Any], *, mode: str = "error") -> Value:
+    """Returns, for each element of `x`, that of the choice which it numbers; all broadcast together.
+
+    Args:     mode: what a number out of range does: "error" raises, "clip" takes the nearest, "wrap" counts modulo.
+    Raises:   IndexError: there is no such choice.
+    Example:  >>> choose(np.asarray([1, 0]), [[10, 20], [30, 40]])
+              Array([30, 20], dtype=int64)
+    """
+    options = [to_value(choice, "choose", "choices") for choice in promote(*choices, where="choose")]
+    number, *options = broadcast(to_value(x, "choose"), *options, where="choose")
+    return indexing.take_along_axis(stack(options), number[None], 0, mode)[0]
+
+
+@spelled
+def put(x: Any, ind: Any, v: Any, *, mode: str = "error") -> Value:
+    """Returns `x` with the elements at `ind`, places in the flattened array, replaced by `v`, repeated as often as needed.
+
+    NumPy writes into x instead.
+
+    Example:  >>> put(np.zeros(3), [0, 2], [5.0])
+              Array([5., 0., 5.], dtype=float64)
+    """
+    x, places, values = to_value(x, "put"), manipulation.ravel(ind), manipulation.ravel(to_value(v, "put", "v"))
+    if not values.spec.size or not places.spec.size:
+        return x
+    news = values[np.arange(places.spec.size) % values.spec.size]
+    return manipulation.reshape(manipulation.ravel(x).at[places].set(news, mode=mode), x.spec.shape)
+
+
+@spelled
+def place(x: Any, mask: Any, vals: Any) -> Value:
+    """Returns `x` with the elements where `mask` is true replaced by `vals`, one after the other, repeated as needed."""
+    x, values = to_value(x, "place"), manipulation.ravel(to_value(vals, "place", "vals"))
+    true = el.as_bool(mask, "place")
+    if true.spec.size != x.spec.size or not values.spec.size:
+        raise user_error(
+            ShapeError, "place", "mask must have the size of x, and vals an element.",
+            operands={"x": x.spec, "mask": true.spec, "vals": values.spec}, fix="use nnp.where for masks that broadcast.",
+        )  # fmt: skip
+    number = cumsum(true) - 1
+    news = indexing.take(values, el.remainder(el.maximum(number, 0), values.spec.size))
+    fitting = indexing.fit_values(x, news, "place")
+    return el.where(manipulation.reshape(true, x.spec.shape), manipulation.reshape(fitting, x.spec.shape), x)
+
+
+@spelled
+def putmask(x: Any, mask: Any, values: Any) -> Value:
+    """Returns `x` with elements of `values`, repeated to the size of x, where `mask` is true (NumPy writes into x instead)."""
+    x, news = to_value(x, "putmask"), manipulation.ravel(to_value(values, "putmask", "values"))
+    repeated = news[np.arange(x.spec.size) % max(1, news.spec.size)]
+    fitting = indexing.fit_values(x, repeated, "putmask")
+    return el.where(mask, manipulation.reshape(fitting, x.spec.shape), x)
+
+
 @spelled
 def compress(condition: Any, x: Any, axis: int | None = None) -> Value:
     """Returns the slices of `x` along `axis` for which `condition`, a vector known while tracing, is true."""
@@ -275,13 +371,20 @@ def argwhere(x: Any, *, size: int | None = None, fill_value: Any = 0) -> Value:
     return stack(nonzero(x, size=size, fill_value=fill_value), axis=1)
 
 
+def _places(x: Any, where: str) -> Value:
+    """Indices as int64, which holds those of every array."""
+    x = to_value(x, where, "indices")
+    check_dtype(where, x.spec, *INTEGER, "indices")
+    return x.astype(dtypes.int64)
+
+
 def unravel_index(indices: Any, shape: Any) -> tuple[Value, ...]:
     """Returns the index along each axis of `shape` for indices of the flattened array.
 
     Example:  >>> unravel_index(5, (2, 3))
               (Array(1, dtype=int64), Array(2, dtype=int64))
     """
-    rest, sizes = to_value(indices, "unravel_index", "indices"), to_shape(shape, "unravel_index")
+    rest, sizes = _places(indices, "unravel_index"), to_shape(shape, "unravel_index")
     found = []
     for n in reversed(sizes[1:]):
         found.append(rest % n)
@@ -301,107 +404,11 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Any) -> Value:
         )
     total: Any = 0
     for i, index in enumerate(multi_index):
-        total = el.add(total, el.multiply(index, math.prod(sizes[i + 1 :])))
+        total = el.add(total, el.multiply(_places(index, "ravel_multi_index"), math.prod(sizes[i + 1 :])))
     return to_value(total, "ravel_multi_index")
 
 
-class UniqueAll(NamedTuple):
-    """What `unique_all` returns."""
-
-    values: Value
-    indices: Value
-    inverse_indices: Value
-    counts: Value
-
-
-class UniqueCounts(NamedTuple):
-    """What `unique_counts` returns."""
-
-    values: Value
-    counts: Value
-
-
-class UniqueInverse(NamedTuple):
-    """What `unique_inverse` returns."""
-
-    values: Value
-    inverse_indices: Value
-
-
-def _unique(x: Any, where: str, axis: int | None, equal_nan: bool) -> UniqueAll:
-    value = to_value(x, where)
-    data = value.concrete(where)
-    axis = None if axis is None else to_axis(where, axis, data.ndim)
-    comparable = data.astype(dtypes.accumulator(data.dtype), copy=False)
-    options: Any = {"axis": axis, "equal_nan": equal_nan}
-    _, first, inverse, counts = np.unique(
-        comparable, return_index=True, return_inverse=True, return_counts=True, **options
-    )
-    flat, at = ravel_for(axis, value)
-    return UniqueAll(indexing.take(flat, first, at), *(Array(np.asarray(a)) for a in (first, inverse, counts)))
-
-
-@spelled
-def unique(
-    x: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None,
-    *, equal_nan: bool = True,
-) -> Any:  # fmt: skip
-    """Returns the distinct elements of `x` (or slices along `axis`), sorted.
-
-    Args:     return_index, return_inverse, return_counts: return, too, where each occurs first, which of them each element
-              is, and how often each occurs.
-    Raises:   TraceError: `x` is traced, so the number of elements is unknown.
-    Example:  >>> unique(np.asarray([3, 1, 3]), return_counts=True)
-              (Array([1, 3], dtype=int64), Array([1, 2], dtype=int64))
-    """
-    found = _unique(x, "unique", axis, equal_nan)
-    wanted = (True, return_index, return_inverse, return_counts)
-    results = tuple(part for part, on in zip(found, wanted, strict=True) if on)
-    return results[0] if len(results) == 1 else results
-
-
-def unique_all(x: Any, /) -> UniqueAll:
-    """Returns the distinct elements, where each occurs first, which of them each element is, and how often each occurs."""
-    return _unique(x, "unique_all", None, False)
-
-
-def unique_counts(x: Any, /) -> UniqueCounts:
-    """Returns the distinct elements and how often each occurs."""
-    found = _unique(x, "unique_counts", None, False)
-    return UniqueCounts(found.values, found.counts)
-
-
-def unique_inverse(x: Any, /) -> UniqueInverse:
-    """Returns the distinct elements and which of them each element is."""
-    found = _unique(x, "unique_inverse", None, False)
-    return UniqueInverse(found.values, found.inverse_indices)
-
-
-def unique_values(x: Any, /) -> Value:
-    """Returns the distinct elements, sorted."""
-    return _unique(x, "unique_values", None, False).values
-
-
-# -- counting, membership ----------------------------------------------------------------------------------------------
-
-
-@spelled
-def isin(x: Any, test_elements: Any, *, invert: bool = False) -> Value:
-    """Returns whether each element of `x` is one of `test_elements`; with `invert`, whether it is none.
-
-    Example:  >>> isin(np.asarray([1, 2, 3]), [3, 1])
-              Array([ True, False,  True], dtype=bool)
-    """
-    x, tests = promote(x, test_elements, where="isin")
-    check_dtype("isin", to_value(x, "isin").spec, *ORDERED)
-    tests = sort(tests, axis=None)
-    n = tests.spec.size
-    if not n:
-        found = ew.full(shape=np.shape(x), dtype=dtypes.bool_, value=False)
-    else:
-        place = el.minimum(commands.searchsorted(tests, x, side="left"), n - 1)
-        found = el.equal(indexing.take(tests, place), x)
-    return ew.bitwise_not(found) if invert else found
+# -- counting ----------------------------------------------------------------------------------------------------------
 
 
 @spelled

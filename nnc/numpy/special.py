@@ -62,6 +62,78 @@ def polygamma(n: int, x: Any, /) -> Value:
     return commands.polygamma(x, n=static_int(n, "polygamma", "n"))
 
 
+gammaln = lgamma
+
+
+def betaln(a: Any, b: Any, /) -> Value:
+    """Returns log |B(a, b)|, where B(a, b) = Γ(a) Γ(b) / Γ(a + b).
+
+    Example:  >>> betaln(np.float64(2), 3.0)
+              Array(-2.48490665, dtype=float64)
+    """
+    a, b = promote(a, b, where="betaln", to=dtypes.to_float)
+    return lgamma(a) + lgamma(b) - lgamma(el.add(a, b))
+
+
+def expit(x: Any, /) -> Value:
+    """Returns the logistic function 1 / (1 + exp(-x)), without overflow.
+
+    Example:  >>> expit(0.0)
+              Array(0.5, dtype=float32)
+    """
+    return el.call("expit", ew.sigmoid, FLOAT, dtypes.to_float, x)
+
+
+def logit(p: Any, /) -> Value:
+    """Returns log(p / (1 - p)), the inverse of `expit`."""
+    return el.log(p) - el.log1p(el.negative(p))
+
+
+def xlogy(x: Any, y: Any, /) -> Value:
+    """Returns x · log(y), and 0 where x is 0 and y a number.
+
+    Example:  >>> xlogy(0.0, 0.0)
+              Array(0., dtype=float32)
+    """
+    return _times_log("xlogy", el.log, 1.0, x, y)
+
+
+def xlog1py(x: Any, y: Any, /) -> Value:
+    """Returns x · log(1 + y), exact for small y, and 0 where x is 0 and y a number."""
+    return _times_log("xlog1py", el.log1p, 0.0, x, y)
+
+
+def _times_log(where: str, logarithm: Callable[[Any], Value], one: float, x: Any, y: Any) -> Value:
+    """x · logarithm(y). Where x is 0 and the logarithm is no number, y is replaced by `one`, whose logarithm is 0."""
+    x, y = (to_value(v, where) for v in promote(x, y, where=where, to=dtypes.to_float))
+    lost = el.logical_and(el.equal(x, 0), el.logical_and(~el.isnan(y), ~el.isfinite(logarithm(y))))
+    return el.multiply(x, logarithm(el.where(lost, one, y)))
+
+
+def i0e(x: Any, /) -> Value:
+    """Returns exp(-|x|) · I0(x), the modified Bessel function of order 0, which does not overflow."""
+    return el.call("i0e", commands.i0e, FLOAT, dtypes.to_float, x)
+
+
+def i1e(x: Any, /) -> Value:
+    """Returns exp(-|x|) · I1(x), the modified Bessel function of order 1, which does not overflow."""
+    return el.call("i1e", commands.i1e, FLOAT, dtypes.to_float, x)
+
+
+def i0(x: Any, /) -> Value:
+    """Returns the modified Bessel function of order 0.
+
+    Example:  >>> i0(1.0)
+              Array(1.266066, dtype=float32)
+    """
+    return i0e(x) * el.exp(abs(to_value(x, "i0")))
+
+
+def i1(x: Any, /) -> Value:
+    """Returns the modified Bessel function of order 1."""
+    return i1e(x) * el.exp(abs(to_value(x, "i1")))
+
+
 @spelled
 def logsumexp(x: Any, /, axis: Axis = None, b: Any = None, *, keepdims: bool = False) -> Value:
     """Returns log(sum of b · exp(x)) over `axis`, without overflow.

@@ -1,4 +1,4 @@
-"""Averages, quantiles, histograms, and reductions that leave NaN out."""
+"""Averages, quantiles, reductions that leave NaN out, and products of vectors."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import reductions as red
 from nnc.numpy.contractions import matmul
-from nnc.numpy.creation import linspace
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import moveaxis, ravel, reshape
-from nnc.numpy.operands import Axis, static_int, to_axes, to_axis, to_value
-from nnc.numpy.searching import bincount, searchsorted, take, take_along_axis
+from nnc.numpy.operands import Axis, to_axes, to_axis, to_value
+from nnc.numpy.searching import searchsorted, take, take_along_axis
 from nnc.spelling import spelled
 
 # -- averages ----------------------------------------------------------------------------------------------------------
@@ -159,6 +158,8 @@ def _quantile(
     part = {"lower": 0.0, "higher": 1.0, "nearest": 0.0, "midpoint": 0.5}.get(method)
     weight = astype(place - low if part is None else part * (high - low), x.spec.dtype)
     found = below + el.where(el.equal(below, above), 0, above - below) * weight
+    found = el.where(el.logical_and(el.isneginf(below), ~el.isposinf(above)), below, found)  # between -inf and a number
+    found = el.where(el.equal(weight, 1), above, found)
     bad = el.equal(nans, n) if skip_nan else el.greater(nans, 0)
     found = astype(el.where(bad[..., None], math.nan, found), dtype)
     kept = tuple(1 if i in axes else m for i, m in enumerate(shape)) if keepdims else outer
@@ -304,44 +305,7 @@ def nancumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Value:
     return red.cumprod(_without_nan(x, "nancumprod", 1)[0], axis, dtype)
 
 
-# -- curves and histograms ---------------------------------------------------------------------------------------------
-
-
-@spelled
-def histogram_bin_edges(x: Any, bins: Any = 10, range: Any = None) -> Value:
-    """Returns the edges of `bins` equal bins from the least to the greatest element, or over `range`; or `bins` itself."""
-    x = to_value(x, "histogram")
-    if np.ndim(bins):
-        return to_value(bins, "histogram", "bins")
-    low, high = (red.min(x), red.max(x)) if range is None and x.spec.size else (0.0, 1.0) if range is None else range
-    low, high = promote(low, high, where="histogram", to=dtypes.to_float)
-    flat = el.equal(low, high)
-    count = static_int(bins, "histogram", "bins")
-    if count < 1:
-        raise user_error(ArgumentError, "histogram", f"bins is {count}.", fix="ask for at least one bin.")
-    return linspace(el.where(flat, low - 0.5, low), el.where(flat, high + 0.5, high), count + 1)
-
-
-@spelled
-def histogram(
-    x: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None
-) -> tuple[Value, Value]:
-    """Returns how many elements lie in each bin, and the bins' edges.
-
-    Args:     bins: how many equal bins, or their edges. range: (least, greatest) edge. density: divide by number and width.
-              weights: count elements so often.
-    Example:  >>> histogram(np.asarray([1.0, 2.0, 2.0]), bins=[0, 2, 3])[0]
-              Array([1, 2], dtype=int64)
-    """
-    x = ravel(x)
-    edges = histogram_bin_edges(x, bins, range)
-    n = edges.spec.size - 1
-    place = searchsorted(edges, x, side="right")
-    place = el.where(el.equal(x, edges[-1]), n, place)
-    counts = bincount(place, None if weights is None else ravel(weights), length=n + 2)[1 : n + 1]
-    if density:
-        counts = counts / red.sum(counts) / red.diff(edges)
-    return counts, edges
+# -- curves and products -------------------------------------------------------------------------------------------------
 
 
 @spelled
@@ -379,23 +343,6 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Value:
         places = to_value(x, "trapezoid")
         dx = red.diff(places if places.spec.ndim == 1 else moveaxis(places, axis, -1))
     return red.sum((y[..., 1:] + y[..., :-1]) * dx / 2, -1)
-
-
-def polyval(p: Any, x: Any) -> Value:
-    """Returns the value at `x` of the polynomial with coefficients `p`, the highest power first (Horner's scheme).
-
-    Example:  >>> polyval(np.asarray([1, 0, 2]), 3)
-              Array(11, dtype=int64)
-    """
-    p, x = to_value(p, "polyval", "p"), to_value(x, "polyval")
-    if p.spec.ndim != 1:
-        raise user_error(
-            ShapeError, "polyval", "p must be a vector.", operands={"p": p.spec}, fix="pass one number for each power."
-        )
-    total: Value = ew.full_like(x, 0)
-    for i in range(p.spec.shape[0]):
-        total = total * x + p[i]
-    return total
 
 
 def cross(a: Any, b: Any, /, *, axis: int = -1) -> Value:

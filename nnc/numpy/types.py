@@ -8,8 +8,20 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from numpy import (
+    complexfloating,
+    floating,
+    generic,
+    inexact,
+    integer,
+    iterable,
+    number,
+    signedinteger,
+    unsignedinteger,
+)
 
 from nnc import dtypes
+from nnc.array import ArrayMethods
 from nnc.commands.promote import as_operand, to_dtype
 from nnc.commands.promote import result_dtype as _result_dtype
 from nnc.dtypes import (
@@ -32,14 +44,21 @@ from nnc.dtypes import (
 from nnc.errors import ArgumentError, DTypeError, user_error
 
 __all__ = [
-    "bfloat16", "bool", "bool_", "can_cast", "complex64", "complex128", "e", "euler_gamma", "finfo", "float16", "float32",
-    "float64", "iinfo", "inf", "int8", "int16", "int32", "int64", "isdtype", "nan", "newaxis", "pi", "promote_types",
-    "result_type", "uint8", "uint16", "uint32", "uint64",
+    "bfloat16", "bool", "bool_", "can_cast", "cdouble", "complex64", "complex128", "complex_", "complexfloating", "csingle",
+    "double", "dtype", "e", "euler_gamma", "finfo", "float16", "float32", "float64", "float_", "floating", "generic", "half",
+    "iinfo", "inexact", "inf", "int8", "int16", "int32", "int64", "int_", "integer", "isdtype", "issubdtype", "iterable",
+    "nan", "ndarray", "newaxis", "number", "pi", "promote_types", "result_type", "signedinteger", "single", "uint", "uint8",
+    "uint16", "uint32", "uint64", "unsignedinteger",
 ]  # fmt: skip
 
 bool = bool_
 pi, e, inf, nan, euler_gamma = math.pi, math.e, math.inf, math.nan, 0.5772156649015329
 newaxis = None
+int_, uint, float_, complex_ = dtypes.DEFAULT_INT, uint64, dtypes.DEFAULT_FLOAT, dtypes.DEFAULT_COMPLEX
+half, single, double, csingle, cdouble = float16, float32, float64, complex64, complex128
+dtype = np.dtype
+ndarray = ArrayMethods  # what arrays and tracers have in common: isinstance(x, nnp.ndarray)
+ABSTRACT = (generic, number, integer, signedinteger, unsignedinteger, inexact, floating, complexfloating)
 
 KINDS = {
     "bool": (bool_,),
@@ -130,6 +149,18 @@ def isdtype(dtype: Any, kind: Any) -> Any:
     if isinstance(kind, str) and kind not in dtypes.BY_NAME:
         raise user_error(ArgumentError, "isdtype", f"there is no kind {kind!r}.", fix=f"use one of {', '.join(KINDS)}.")
     return to_dtype(dtype, "isdtype") == to_dtype(kind, "isdtype")
+
+
+def issubdtype(arg1: Any, arg2: Any) -> Any:
+    """Returns whether the dtype `arg1` is `arg2`, or of the kind `arg2`: floating, integer, inexact, number ….
+
+    Example:  >>> issubdtype("bfloat16", nnp.floating), issubdtype(int32, nnp.floating)
+              (True, False)
+    """
+    if arg2 not in ABSTRACT:
+        return arg1 not in ABSTRACT and to_dtype(arg1, "issubdtype") == to_dtype(arg2, "issubdtype")
+    one = arg1 if arg1 in ABSTRACT else to_dtype(arg1, "issubdtype")
+    return np.issubdtype(float32 if one == bfloat16 else one, arg2)
 
 
 def result_type(*arrays_and_dtypes: Any) -> dtypes.DType:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
+import optree
 
 from nnc import dtypes, tree
 from nnc.commands.promote import as_operand, dtype_of
-from nnc.errors import ArgumentError, ArgumentTypeError, shorten, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, TreeError, shorten, user_error
 from nnc.graph import spec_of
 
 Scalar = Any  # a number, or an array or tracer of shape ()
+Mask = Any  # a tree of bools like the parameters or a part of it from the root, or a function from parameters to one
 
 
 def check_scalar(
@@ -68,3 +73,43 @@ def is_trainable(leaf: Any) -> bool:
     Raises:   DTypeError: an array of a dtype that nnc does not have.
     """
     return tree.is_array(leaf) and dtypes.is_inexact(dtype_of(as_operand(leaf, "nnc.optim", "a leaf")))
+
+
+def mask_leaves(where: str, mask: Mask, params: Any) -> list[bool]:
+    """The mask's bool for each leaf of `params`; a bool higher up holds for all below it.
+
+    Raises:   TreeError: the mask has none for a trainable leaf.
+    """
+    values = spread(
+        where, "the mask", mask, params, lambda here: isinstance(here, (bool, np.bool_)), "True or False",
+        "give a bool for each leaf of the parameters, or for a whole sub-tree: "
+        "mask=lambda params: nnc.tree.map(lambda p: p.ndim > 1, params).",
+    )  # fmt: skip
+    return [bool(value) for value in values]
+
+
+def spread(
+    where: str, name: str, chosen: Any, params: Any, is_choice: Callable[[Any], bool], wanted: str, fix: str
+) -> list[Any]:
+    """What `chosen`, a tree that ends where choices stand, or a function from parameters to one, has for each leaf of `params`.
+
+    Raises:   TreeError: it has nothing for a trainable leaf.
+    """
+    if callable(chosen):
+        chosen = chosen(params)
+    result = []
+    for accessor, leaf in zip(optree.treespec_accessors(tree.structure(params)), tree.leaves(params), strict=True):
+        here = chosen
+        for entry in accessor:
+            if is_choice(here):
+                break
+            try:
+                here = entry(here)
+            except (KeyError, IndexError, AttributeError, TypeError):
+                here = None
+        if is_trainable(leaf) and not is_choice(here):
+            raise user_error(
+                TreeError, where, f"{name} holds {here!r} at {accessor.codify('params')}, not {wanted}.", fix=fix
+            )
+        result.append(here if is_choice(here) else None)
+    return result

@@ -13,7 +13,7 @@ from nnc import dtypes, tree
 from nnc.array import asarray
 from nnc.commands.promote import as_operand, astype
 from nnc.commands.rules import Value
-from nnc.errors import ArgumentTypeError, ShapeError, user_error
+from nnc.errors import ArgumentTypeError, ShapeError, shorten, user_error
 from nnc.optim.arguments import Scalar, check_params, check_state, is_trainable
 
 
@@ -50,6 +50,34 @@ class GradientTransformation(NamedTuple):
     update: Update
 
 
+class GradientTransformationExtraArgs(GradientTransformation):
+    """A transformation whose `update` also takes keyword arguments, such as `value=`, `grad=` and `value_fn=` of line searches."""
+
+
+def extended(init: Init, update: Callable[..., Any], *inner: GradientTransformation) -> GradientTransformation:
+    """A transformation around others; it takes extra arguments where one of those does, and refuses them otherwise."""
+    if any(isinstance(part, GradientTransformationExtraArgs) for part in inner):
+        return GradientTransformationExtraArgs(init, update)
+    return GradientTransformation(init, lambda updates, state, params=None: update(updates, state, params))
+
+
+def run_update(
+    inner: GradientTransformation, updates: Any, state: Any, params: Any, extra: dict[str, Any]
+) -> tuple[Any, Any]:
+    """The update of `inner`, which receives the extra arguments only if it takes them."""
+    update: Callable[..., tuple[Any, Any]] = inner.update
+    return update(updates, state, params, **(extra if isinstance(inner, GradientTransformationExtraArgs) else {}))
+
+
+def check_transformation(where: str, name: str, value: Any) -> None:
+    """Raises ArgumentTypeError unless `value` is a GradientTransformation."""
+    if not isinstance(value, GradientTransformation):
+        raise user_error(
+            ArgumentTypeError, where, f"{name} is {shorten(value)}, not a GradientTransformation.",
+            fix="pass what functions such as nnc.optim.clip(1.0) return, not the functions themselves, and no list.",
+        )  # fmt: skip
+
+
 class EmptyState(NamedTuple):
     """The state of a transformation that has none."""
 
@@ -80,7 +108,8 @@ def identity() -> GradientTransformation:
 def chain(*transformations: GradientTransformation) -> GradientTransformation:
     """Applies transformations one after the other; the state is the tuple of their states.
 
-    Args:     transformations: the first receives the gradients, the last gives the updates.
+    Args:     transformations: the first receives the gradients, the last gives the updates. Extra arguments of `update` go to
+              those that take them.
     Raises:   ArgumentTypeError: one is no GradientTransformation.
     Example:
         >>> optimizer = nnc.optim.chain(nnc.optim.clip_by_global_norm(1.0), nnc.optim.sgd(0.5))
@@ -88,16 +117,12 @@ def chain(*transformations: GradientTransformation) -> GradientTransformation:
         Array([-0.3, -0.4], dtype=float32)
     """
     for i, transformation in enumerate(transformations):
-        if not isinstance(transformation, GradientTransformation):
-            raise user_error(
-                ArgumentTypeError, "chain", f"argument {i} is {transformation!r}, not a GradientTransformation.",
-                fix="pass what functions such as nnc.optim.clip(1.0) return, not the functions themselves, and no list.",
-            )  # fmt: skip
+        check_transformation("chain", f"argument {i}", transformation)
 
     def init_fn(params: Any) -> tuple[Any, ...]:
         return tuple(transformation.init(params) for transformation in transformations)
 
-    def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    def update_fn(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
         check_state("chain", state, tuple)
         if len(state) != len(transformations):
             raise user_error(
@@ -106,11 +131,11 @@ def chain(*transformations: GradientTransformation) -> GradientTransformation:
             )  # fmt: skip
         states = []
         for transformation, part in zip(transformations, state, strict=True):
-            updates, part = transformation.update(updates, part, params)
+            updates, part = run_update(transformation, updates, part, params, extra)
             states.append(part)
         return updates, tuple(states)
 
-    return GradientTransformation(init_fn, update_fn)
+    return extended(init_fn, update_fn, *transformations)
 
 
 def apply_updates(params: Any, updates: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import nnc.numpy as nnp
@@ -9,7 +10,7 @@ from nnc import dtypes, tree
 from nnc.array import asarray
 from nnc.commands.promote import astype, result_dtype
 from nnc.commands.rules import Value
-from nnc.optim.arguments import Scalar, check_scalar, is_trainable
+from nnc.optim.arguments import Scalar, check_params, check_scalar, is_trainable
 from nnc.optim.base import GradientTransformation, map_trainable, number, stateless, widen
 from nnc.spelling import spelled
 
@@ -45,7 +46,7 @@ def global_norm(updates: Any) -> Value:
 
 @spelled
 def clip(max_delta: Scalar) -> GradientTransformation:
-    """Limits each element of the updates to [−max_delta, max_delta].
+    """Limits each element of the updates to [−max_delta, max_delta], of complex ones both parts.
 
     Example:
         >>> transformation = nnc.optim.clip(1.0)
@@ -55,10 +56,100 @@ def clip(max_delta: Scalar) -> GradientTransformation:
     check_scalar("clip", "max_delta", max_delta, positive=True)
 
     def limit(u: Value) -> Value:
+        if dtypes.is_complex(u.dtype):
+            return limit(u.real) + limit(u.imag) * 1j
         bound = number(max_delta, u.dtype)
         return nnp.minimum(nnp.maximum(u, -bound), bound)
 
     return stateless("clip", lambda updates, params: map_trainable("clip", limit, "updates", updates))
+
+
+def rms(x: Value) -> Value:
+    """The root of the mean of |x|²; 0 for an empty array."""
+    return nnp.sqrt(nnp.sum(squared_magnitude(x)) / max(x.size, 1))
+
+
+@spelled
+def clip_by_norm(max_norm: Scalar) -> GradientTransformation:
+    """Shrinks each array by itself so that its norm is at most `max_norm`: u' = u · max_norm / max(‖u‖, max_norm)
+
+    Example:
+        >>> transformation = nnc.optim.clip_by_norm(1.0)
+        >>> transformation.update([nnp.asarray([3.0, 4.0]), nnp.asarray([0.5])], transformation.init(nnp.zeros(2)))[0]
+        [Array([0.6, 0.8], dtype=float32), Array([0.5], dtype=float32)]
+    """
+    check_scalar("clip_by_norm", "max_norm", max_norm, positive=True)
+    return _clip_each("clip_by_norm", max_norm, norm)
+
+
+@spelled
+def clip_by_block_rms(threshold: Scalar) -> GradientTransformation:
+    """Shrinks each array so that the root of the mean of its squares is at most `threshold` (Shazeer and Stern, "Adafactor",
+    2018).
+
+    Example:
+        >>> transformation = nnc.optim.clip_by_block_rms(1.0)
+        >>> transformation.update(nnp.asarray([4.0, 4.0]), transformation.init(nnp.zeros(2)))[0]
+        Array([1., 1.], dtype=float32)
+    """
+    check_scalar("clip_by_block_rms", "threshold", threshold, positive=True)
+    return _clip_each("clip_by_block_rms", threshold, rms)
+
+
+def _clip_each(where: str, bound: Scalar, size: Callable[[Value], Value]) -> GradientTransformation:
+    """Shrinks each array to a size of at most `bound`."""
+
+    def shrink(u: Value) -> Value:
+        wide = widen(u)
+        here = size(wide)
+        limit = number(bound, here.dtype)
+        return astype(wide * (limit / nnp.maximum(here, limit)), u.dtype)
+
+    return stateless(where, lambda updates, params: map_trainable(where, shrink, "updates", updates))
+
+
+@spelled
+def adaptive_grad_clip(
+    clipping: Scalar, eps: Scalar = 1e-3, axis: int | tuple[int, ...] | None = None
+) -> GradientTransformation:
+    """Limits the norm of each unit's gradient to a share of the norm of its weights (Brock et al., "High-performance
+    large-scale image recognition without normalization", 2021).
+
+    u' = u · min(1, clipping · max(‖p‖, eps) / ‖u‖),  norms over the axes that are summed in one output
+
+    Args:     clipping: the share. eps: least norm of weights that counts. axis: the axes of a norm; None: all of arrays with at
+              most one axis longer than 1, else all but the last of up to four axes, as weights lie in Optax's convolutions
+              (`(*window, in, out)`); of nnc.nn's `(out, in, *window)` weights it is `axis=tuple(range(1, p.ndim))`, by
+              `multi_transform` where ranks differ.
+    Raises:   ArgumentTypeError (from update): params were not given.
+    Example:
+        >>> transformation = nnc.optim.adaptive_grad_clip(0.1)
+        >>> transformation.update(nnp.asarray([3.0, 4.0]), transformation.init(nnp.ones(2)), nnp.asarray([6.0, 8.0]))[0]
+        Array([0.6, 0.8], dtype=float32)
+    """
+    where = "adaptive_grad_clip"
+    check_scalar(where, "clipping", clipping, positive=True)
+    check_scalar(where, "eps", eps)
+
+    def shrink(u: Value, p: Any) -> Value:
+        wide = widen(u)
+        u_norm, p_norm = (_unit_norm(astype(asarray(x), wide.dtype), axis) for x in (u, p))
+        limit = nnp.maximum(p_norm, number(eps, p_norm.dtype)) * number(clipping, p_norm.dtype)
+        within = u_norm <= limit
+        return astype(wide * nnp.where(within, 1, limit / nnp.where(within, 1, u_norm)), u.dtype)
+
+    def update(updates: Any, params: Any) -> Any:
+        check_params(where, params)
+        return map_trainable(where, shrink, "updates", updates, params=params)
+
+    return stateless(where, update)
+
+
+def _unit_norm(x: Value, axis: int | tuple[int, ...] | None) -> Value:
+    """The norm over `axis`, with the axes kept."""
+    if axis is None and sum(n != 1 for n in x.shape) > 1:
+        axis = tuple(range(x.ndim - 1)) if x.ndim != 3 else 0
+    return nnp.sqrt(nnp.sum(squared_magnitude(x), axis=axis, keepdims=True))
 
 
 @spelled

@@ -57,38 +57,42 @@ class ScaleByStddevState(NamedTuple):
 # -- moments -----------------------------------------------------------------------------------------------------------
 
 
-def _zeros(where: str, params: Any, dtype: Any = None) -> Any:
+def zeros_state(where: str, params: Any, dtype: Any = None) -> Any:
+    """Zeros for each trainable leaf, where means of gradients are kept."""
     return make_state(where, lambda p: zeros_for(p, dtype), params)
 
 
-def _filled_squares(where: str, params: Any, value: float) -> Any:
+def filled_squares(where: str, params: Any, value: float) -> Any:
+    """Real arrays of `value` for each trainable leaf, where squares or magnitudes are kept."""
+
     def fill(p: Value) -> Array:
         return Array(np.full(p.shape, value, dtypes.real_dtype(dtypes.accumulator(p.dtype))))
 
     return make_state(where, fill, params)
 
 
-def _first_moment(where: str, decay: Scalar, updates: Any, mu: Any) -> Any:
+def first_moment(where: str, decay: Scalar, updates: Any, mu: Any) -> Any:
     """mu ← decay · mu + (1 − decay) · g"""
-    return map_trainable(where, lambda m, g: _average(decay, widen(asarray(g)), m), "mu", mu, updates=updates)
+    return map_trainable(where, lambda m, g: average(decay, widen(asarray(g)), m), "mu", mu, updates=updates)
 
 
-def _second_moment(where: str, decay: Scalar, updates: Any, nu: Any) -> Any:
+def second_moment(where: str, decay: Scalar, updates: Any, nu: Any) -> Any:
     """nu ← decay · nu + (1 − decay) · |g|²"""
 
     def square(v: Value, g: Any) -> Value:
-        return _average(decay, squared_magnitude(widen(asarray(g))), v)
+        return average(decay, squared_magnitude(widen(asarray(g))), v)
 
     return map_trainable(where, square, "nu", nu, updates=updates)
 
 
-def _average(decay: Scalar, x: Value, moment: Value) -> Value:
+def average(decay: Scalar, x: Value, moment: Value) -> Value:
+    """decay · moment + (1 − decay) · x, in the dtype of `moment`."""
     wide = widen(moment)
     d = number(decay, wide.dtype)
     return astype(wide * d + astype(x, wide.dtype) * (1 - d), moment.dtype)
 
 
-class _Correction:
+class Correction:
     """1 − decayᵗ, by which a moment that started at zero is too small; without cancellation, and once for each dtype."""
 
     def __init__(self, decay: Scalar, count: Value) -> None:
@@ -96,6 +100,7 @@ class _Correction:
         self.values: dict[dtypes.DType, Any] = {}
 
     def __call__(self, moment: Value) -> Value:
+        """The moment without its bias."""
         wide = widen(moment)
         dtype = dtypes.real_dtype(wide.dtype)
         if dtype not in self.values:
@@ -109,7 +114,8 @@ class _Correction:
         return -nnp.expm1(t * math.log(self.decay)) if self.decay > 0 else 1.0
 
 
-def _check_decays(where: str, **decays: Scalar) -> None:
+def check_decays(where: str, **decays: Scalar) -> None:
+    """Raises unless each is a scalar in [0, 1)."""
     for name, value in decays.items():
         check_scalar(where, name, value, below=1.0)
 
@@ -130,21 +136,21 @@ def scale_by_adam(
     Args:     mu_dtype: dtype of m. nesterov: look ahead, m̂ = b1 · m / (1 − b1ᵗ⁺¹) + (1 − b1) · g / (1 − b1ᵗ) (Dozat,
               "Incorporating Nesterov momentum into Adam", 2016).
     """
-    _check_decays("scale_by_adam", b1=b1, b2=b2)
+    check_decays("scale_by_adam", b1=b1, b2=b2)
     check_scalar("scale_by_adam", "eps", eps)
     check_scalar("scale_by_adam", "eps_root", eps_root)
 
     def init_fn(params: Any) -> ScaleByAdamState:
-        nu = _filled_squares("scale_by_adam", params, 0.0)
-        return ScaleByAdamState(zero_count(), _zeros("scale_by_adam", params, mu_dtype), nu)
+        nu = filled_squares("scale_by_adam", params, 0.0)
+        return ScaleByAdamState(zero_count(), zeros_state("scale_by_adam", params, mu_dtype), nu)
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         check_state("scale_by_adam", state, ScaleByAdamState)
         count = state.count + 1
-        mu = _first_moment("scale_by_adam", b1, updates, state.mu)
-        nu = _second_moment("scale_by_adam", b2, updates, state.nu)
-        correct_mu, correct_nu = _Correction(b1, count), _Correction(b2, count)
-        correct_next = _Correction(b1, count + 1)
+        mu = first_moment("scale_by_adam", b1, updates, state.mu)
+        nu = second_moment("scale_by_adam", b2, updates, state.nu)
+        correct_mu, correct_nu = Correction(b1, count), Correction(b2, count)
+        correct_next = Correction(b1, count + 1)
 
         def step(g: Value, m: Value, v: Value) -> Value:
             if nesterov:
@@ -153,7 +159,7 @@ def scale_by_adam(
                 m_hat = correct_next(m) * d + correct_mu(wide) * (1 - d)
             else:
                 m_hat = correct_mu(m)
-            return _divide(m_hat, correct_nu(v), eps, eps_root, g.dtype)
+            return divide(m_hat, correct_nu(v), eps, eps_root, g.dtype)
 
         u = map_trainable("scale_by_adam", step, "updates", updates, mu=mu, nu=nu)
         return u, ScaleByAdamState(count, mu, nu)
@@ -161,7 +167,7 @@ def scale_by_adam(
     return GradientTransformation(init_fn, update_fn)
 
 
-def _divide(m: Value, v: Value, eps: Scalar, eps_root: Scalar, dtype: dtypes.DType) -> Value:
+def divide(m: Value, v: Value, eps: Scalar, eps_root: Scalar, dtype: dtypes.DType) -> Value:
     """m / (sqrt(v + eps_root) + eps)"""
     if not isinstance(eps_root, (int, float)) or eps_root:
         v = v + number(eps_root, v.dtype)
@@ -176,26 +182,26 @@ def scale_by_amsgrad(
 
     As `scale_by_adam`, with the greatest v̂ so far in place of v̂.
     """
-    _check_decays("scale_by_amsgrad", b1=b1, b2=b2)
+    check_decays("scale_by_amsgrad", b1=b1, b2=b2)
     check_scalar("scale_by_amsgrad", "eps", eps)
     check_scalar("scale_by_amsgrad", "eps_root", eps_root)
 
     def init_fn(params: Any) -> ScaleByAmsgradState:
-        squares = [_filled_squares("scale_by_amsgrad", params, 0.0) for _ in range(2)]
-        return ScaleByAmsgradState(zero_count(), _zeros("scale_by_amsgrad", params, mu_dtype), *squares)
+        squares = [filled_squares("scale_by_amsgrad", params, 0.0) for _ in range(2)]
+        return ScaleByAmsgradState(zero_count(), zeros_state("scale_by_amsgrad", params, mu_dtype), *squares)
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         check_state("scale_by_amsgrad", state, ScaleByAmsgradState)
         count = state.count + 1
-        mu = _first_moment("scale_by_amsgrad", b1, updates, state.mu)
-        nu = _second_moment("scale_by_amsgrad", b2, updates, state.nu)
-        correct_mu, correct_nu = _Correction(b1, count), _Correction(b2, count)
+        mu = first_moment("scale_by_amsgrad", b1, updates, state.mu)
+        nu = second_moment("scale_by_amsgrad", b2, updates, state.nu)
+        correct_mu, correct_nu = Correction(b1, count), Correction(b2, count)
 
         def greatest(v: Value, peak: Value) -> Value:
             return nnp.maximum(correct_nu(v), peak)
 
         def step(g: Value, m: Value, peak: Value) -> Value:
-            return _divide(correct_mu(m), peak, eps, eps_root, g.dtype)
+            return divide(correct_mu(m), peak, eps, eps_root, g.dtype)
 
         nu_max = map_trainable("scale_by_amsgrad", greatest, "nu", nu, nu_max=state.nu_max)
         u = map_trainable("scale_by_amsgrad", step, "updates", updates, mu=mu, nu_max=nu_max)
@@ -209,7 +215,7 @@ def scale_by_amsgrad(
 
 def _rms(variance: Value, g: Value, eps: Scalar, eps_in_sqrt: bool) -> Value:
     inside, outside = (eps, 0.0) if eps_in_sqrt else (0.0, eps)
-    return _divide(astype(widen(g), _joint(g, variance)), variance, outside, inside, g.dtype)
+    return divide(astype(widen(g), _joint(g, variance)), variance, outside, inside, g.dtype)
 
 
 def _joint(g: Value, variance: Value) -> dtypes.DType:
@@ -228,17 +234,17 @@ def scale_by_rms(
 
     Args:     initial_scale: v before the first step. bias_correction: use v / (1 − decayᵗ).
     """
-    _check_decays("scale_by_rms", decay=decay)
+    check_decays("scale_by_rms", decay=decay)
     check_scalar("scale_by_rms", "eps", eps)
 
     def init_fn(params: Any) -> ScaleByRmsState:
-        return ScaleByRmsState(zero_count(), _filled_squares("scale_by_rms", params, initial_scale))
+        return ScaleByRmsState(zero_count(), filled_squares("scale_by_rms", params, initial_scale))
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         check_state("scale_by_rms", state, ScaleByRmsState)
         count = state.count + 1
-        nu = _second_moment("scale_by_rms", decay, updates, state.nu)
-        correct = _Correction(decay, count)
+        nu = second_moment("scale_by_rms", decay, updates, state.nu)
+        correct = Correction(decay, count)
 
         def step(g: Value, v: Value) -> Value:
             return _rms(correct(v) if bias_correction else v, g, eps, eps_in_sqrt)
@@ -259,19 +265,19 @@ def scale_by_stddev(
 
     Args:     as for `scale_by_rms`.
     """
-    _check_decays("scale_by_stddev", decay=decay)
+    check_decays("scale_by_stddev", decay=decay)
     check_scalar("scale_by_stddev", "eps", eps)
 
     def init_fn(params: Any) -> ScaleByStddevState:
-        nu = _filled_squares("scale_by_stddev", params, initial_scale)
-        return ScaleByStddevState(zero_count(), _zeros("scale_by_stddev", params), nu)
+        nu = filled_squares("scale_by_stddev", params, initial_scale)
+        return ScaleByStddevState(zero_count(), zeros_state("scale_by_stddev", params), nu)
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         check_state("scale_by_stddev", state, ScaleByStddevState)
         count = state.count + 1
-        mu = _first_moment("scale_by_stddev", decay, updates, state.mu)
-        nu = _second_moment("scale_by_stddev", decay, updates, state.nu)
-        correct = _Correction(decay, count)
+        mu = first_moment("scale_by_stddev", decay, updates, state.mu)
+        nu = second_moment("scale_by_stddev", decay, updates, state.nu)
+        correct = Correction(decay, count)
 
         def step(g: Value, m: Value, v: Value) -> Value:
             mean, square = (correct(m), correct(v)) if bias_correction else (m, v)

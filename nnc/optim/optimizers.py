@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from nnc.errors import ArgumentError, user_error
-from nnc.optim.arguments import Scalar, check_rate, check_scalar
+from nnc.optim.arguments import Mask, Scalar, check_rate, check_scalar
 from nnc.optim.base import GradientTransformation, chain
 from nnc.optim.moments import scale_by_adam, scale_by_amsgrad, scale_by_rms, scale_by_stddev
+from nnc.optim.partition import masked
 from nnc.optim.schedules import Schedule
-from nnc.optim.transforms import Mask, add_decayed_weights, scale_by_learning_rate, scale_by_trust_ratio, trace
+from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, scale_by_trust_ratio, trace
 from nnc.spelling import spelled
 
 
@@ -162,4 +163,33 @@ def lamb(
         add_decayed_weights(weight_decay, mask),
         scale_by_trust_ratio(),
         scale_by_learning_rate(learning_rate),
+    )
+
+
+@spelled
+def lars(
+    learning_rate: Scalar | Schedule, weight_decay: Scalar = 0.0, weight_decay_mask: Mask = True,
+    trust_coefficient: Scalar = 1e-3, eps: Scalar = 0.0, trust_ratio_mask: Mask = True, momentum: Scalar = 0.9,
+    nesterov: bool = False,
+) -> GradientTransformation:  # fmt: skip
+    """LARS, momentum with a trust ratio for each array (You, Gitman and Ginsburg, "Large batch training of convolutional
+    networks", 2017).
+
+    u = g + weight_decay · p,    m ← momentum · m − learning_rate · trust_coefficient · ‖p‖ / (‖u‖ + eps) · u,    p ← p + m
+
+    Args:     learning_rate: a number, a 0-d array or a schedule. weight_decay_mask, trust_ratio_mask: trees of bools, or functions
+              from parameters to them: where weights decay, and where steps are scaled; biases and norms often are not.
+              trust_coefficient, eps: see above. momentum: in [0, 1). nesterov: look ahead.
+    Raises:   ArgumentTypeError (from update): params were not given.
+    Example:
+        >>> optimizer = nnc.optim.lars(1.0, trust_coefficient=0.5)
+        >>> optimizer.update(nnp.asarray([3.0, 4.0]), optimizer.init(nnp.ones(2)), nnp.asarray([6.0, 8.0]))[0]
+        Array([-3., -4.], dtype=float32)
+    """
+    check_rate("lars", learning_rate)
+    return chain(
+        add_decayed_weights(weight_decay, weight_decay_mask),
+        masked(scale_by_trust_ratio(trust_coefficient=trust_coefficient, eps=eps), trust_ratio_mask),
+        scale_by_learning_rate(learning_rate),
+        trace(momentum, nesterov),
     )

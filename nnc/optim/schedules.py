@@ -23,17 +23,18 @@ Schedule = Callable[[Any], Any]
 RATE = dtypes.DEFAULT_FLOAT
 
 
-def _steps(count: Any) -> Value:
+def as_steps(count: Any) -> Value:
     """The count as a float."""
     return astype(asarray(count), RATE)
 
 
 def _fraction(count: Any, begin: int, steps: int) -> Value:
     """How much of `steps` after `begin` is done, from 0 to 1."""
-    return nnp.minimum(nnp.maximum((_steps(count) - begin) / steps, 0.0), 1.0)
+    return nnp.minimum(nnp.maximum((as_steps(count) - begin) / steps, 0.0), 1.0)
 
 
-def _check_steps(where: str, name: str, value: Any, low: int = 1) -> None:
+def check_steps(where: str, name: str, value: Any, low: int = 1) -> None:
+    """Raises ArgumentError unless `value` is an int of at least `low`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
         raise user_error(
             ArgumentError, where, f"{name} is {value!r}; it must be an int of at least {low}.",
@@ -67,7 +68,7 @@ def polynomial_schedule(
     """
     check_scalar("polynomial_schedule", "init_value", init_value)
     check_scalar("polynomial_schedule", "end_value", end_value)
-    _check_steps("polynomial_schedule", "transition_steps", transition_steps)
+    check_steps("polynomial_schedule", "transition_steps", transition_steps)
 
     def schedule(count: Any) -> Value:
         left = 1 - _fraction(count, transition_begin, transition_steps)
@@ -86,7 +87,7 @@ def linear_schedule(
         >>> nnc.optim.linear_schedule(0.0, 1.0, transition_steps=4)(1)
         Array(0.25, dtype=float32)
     """
-    _check_steps("linear_schedule", "transition_steps", transition_steps)
+    check_steps("linear_schedule", "transition_steps", transition_steps)
     return polynomial_schedule(init_value, end_value, 1, transition_steps, transition_begin)
 
 
@@ -106,10 +107,10 @@ def exponential_decay(
     """
     check_scalar("exponential_decay", "init_value", init_value)
     check_scalar("exponential_decay", "decay_rate", decay_rate, positive=True)
-    _check_steps("exponential_decay", "transition_steps", transition_steps)
+    check_steps("exponential_decay", "transition_steps", transition_steps)
 
     def schedule(count: Any) -> Value:
-        s = nnp.maximum(_steps(count) - transition_begin, 0.0) / transition_steps
+        s = nnp.maximum(as_steps(count) - transition_begin, 0.0) / transition_steps
         rate = init_value * decay_rate ** (nnp.floor(s) if staircase else s)
         if end_value is None:
             return rate
@@ -130,7 +131,7 @@ def cosine_decay_schedule(init_value: Scalar, decay_steps: int, alpha: float = 0
     """
     check_scalar("cosine_decay_schedule", "init_value", init_value)
     check_scalar("cosine_decay_schedule", "alpha", alpha)
-    _check_steps("cosine_decay_schedule", "decay_steps", decay_steps)
+    check_steps("cosine_decay_schedule", "decay_steps", decay_steps)
 
     def schedule(count: Any) -> Value:
         wave = 0.5 * (1 + nnp.cos(math.pi * _fraction(count, 0, decay_steps)))
@@ -147,7 +148,7 @@ def warmup_constant_schedule(init_value: Scalar, peak_value: Scalar, warmup_step
         >>> nnc.optim.warmup_constant_schedule(0.0, 1.0, warmup_steps=4)(3)
         Array(0.75, dtype=float32)
     """
-    _check_steps("warmup_constant_schedule", "warmup_steps", warmup_steps)
+    check_steps("warmup_constant_schedule", "warmup_steps", warmup_steps)
     return linear_schedule(init_value, peak_value, warmup_steps)
 
 
@@ -167,8 +168,8 @@ def warmup_cosine_decay_schedule(
     """
     where = "warmup_cosine_decay_schedule"
     check_scalar(where, "peak_value", peak_value, positive=True)
-    _check_steps(where, "warmup_steps", warmup_steps, low=0)
-    _check_steps(where, "decay_steps", decay_steps)
+    check_steps(where, "warmup_steps", warmup_steps, low=0)
+    check_steps(where, "decay_steps", decay_steps)
     if decay_steps <= warmup_steps:
         raise user_error(
             ArgumentError, where, f"decay_steps ({decay_steps}) counts the warm-up ({warmup_steps}) and must be more.",
@@ -194,7 +195,7 @@ def piecewise_constant_schedule(
     """
     check_scalar("piecewise_constant_schedule", "init_value", init_value)
     for boundary, factor in (boundaries_and_scales or {}).items():
-        _check_steps("piecewise_constant_schedule", "a boundary", boundary, low=0)
+        check_steps("piecewise_constant_schedule", "a boundary", boundary, low=0)
         check_scalar("piecewise_constant_schedule", "a scale", factor)
 
     def schedule(count: Any) -> Value:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import optree
 
 import nnc.numpy as nnp
 from nnc import dtypes, tree
 from nnc.array import Array, asarray
 from nnc.commands.promote import as_operand, astype
 from nnc.commands.rules import Value
-from nnc.errors import ArgumentTypeError, TreeError, user_error
-from nnc.optim.arguments import Scalar, check_params, check_rate, check_scalar, check_state, is_trainable
+from nnc.errors import ArgumentTypeError, user_error
+from nnc.optim.arguments import Mask, Scalar, check_params, check_rate, check_scalar, check_state, mask_leaves
 from nnc.optim.base import GradientTransformation, make_state, map_trainable, number, stateless, widen
 from nnc.optim.clipping import norm
 from nnc.optim.schedules import Schedule
@@ -143,9 +142,6 @@ def zeros_for(p: Value, dtype: Any = None) -> Array:
     return Array(np.zeros(p.shape, dtypes.accumulator(p.dtype) if dtype is None else dtypes.as_dtype(dtype)))
 
 
-Mask = Any  # a tree of bools, or a function from parameters to one
-
-
 @spelled
 def add_decayed_weights(weight_decay: Scalar = 0.0, mask: Mask = None) -> GradientTransformation:
     """Adds a multiple of the parameters to their updates: u' = u + weight_decay · p
@@ -173,33 +169,11 @@ def add_decayed_weights(weight_decay: Scalar = 0.0, mask: Mask = None) -> Gradie
         decayed = map_trainable("add_decayed_weights", decay, "updates", updates, params=params)
         if mask is None:
             return decayed
-        chosen = _mask_leaves(mask(params) if callable(mask) else mask, params)
+        chosen = mask_leaves("add_decayed_weights", mask, params)
         before, after = tree.leaves(updates), tree.leaves(decayed)
         return tree.unflatten_like(updates, [a if on else b for on, a, b in zip(chosen, after, before, strict=True)])
 
     return stateless("add_decayed_weights", update)
-
-
-def _mask_leaves(mask: Any, params: Any) -> list[bool]:
-    """The mask's bool for each leaf of `params`; a bool higher up holds for all below it."""
-    result = []
-    for accessor, leaf in zip(optree.treespec_accessors(tree.structure(params)), tree.leaves(params), strict=True):
-        here = mask
-        for entry in accessor:
-            if isinstance(here, (bool, np.bool_)):
-                break
-            try:
-                here = entry(here)
-            except (KeyError, IndexError, AttributeError, TypeError):
-                here = None
-        if is_trainable(leaf) and not isinstance(here, (bool, np.bool_)):
-            raise user_error(
-                TreeError, "add_decayed_weights", f"the mask holds {here!r} at {accessor.codify('params')}, not True or False.",
-                fix="give a bool for each leaf of the parameters, or for a whole sub-tree: "
-                "mask=lambda params: nnc.tree.map(lambda p: p.ndim > 1, params).",
-            )  # fmt: skip
-        result.append(bool(here))
-    return result
 
 
 @spelled

@@ -1,24 +1,64 @@
 """Random numbers from explicit keys; the bits are those of jax.random for the same key."""
 
-from nnc.random.continuous import exponential, gamma, gumbel, laplace, normal, truncated_normal, uniform
+from nnc.random.continuous import exponential, gumbel, laplace, normal, truncated_normal, uniform
+from nnc.random.counts import binomial, geometric, multinomial, poisson, rademacher
 from nnc.random.discrete import bernoulli, categorical, choice, permutation, randint
+from nnc.random.gamma import beta, chisquare, dirichlet, f, gamma, loggamma, t
 from nnc.random.keys import bits, fold_in, key, split
+from nnc.random.reuse import KeyReuseWarning
+from nnc.random.transformed import (
+    cauchy,
+    logistic,
+    lognormal,
+    maxwell,
+    pareto,
+    rayleigh,
+    triangular,
+    wald,
+    weibull_min,
+)
+from nnc.random.vectors import ball, generalized_normal, multivariate_normal, orthogonal
 
 __all__ = [
+    "KeyReuseWarning",
+    "ball",
     "bernoulli",
+    "beta",
+    "binomial",
     "bits",
     "categorical",
+    "cauchy",
+    "chisquare",
     "choice",
+    "dirichlet",
     "exponential",
+    "f",
     "fold_in",
     "gamma",
+    "generalized_normal",
+    "geometric",
     "gumbel",
     "key",
     "laplace",
+    "loggamma",
+    "logistic",
+    "lognormal",
+    "maxwell",
+    "multinomial",
+    "multivariate_normal",
     "normal",
+    "orthogonal",
+    "pareto",
     "permutation",
+    "poisson",
+    "rademacher",
     "randint",
+    "rayleigh",
     "split",
+    "t",
+    "triangular",
     "truncated_normal",
     "uniform",
+    "wald",
+    "weibull_min",
 ]

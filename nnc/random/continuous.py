@@ -1,6 +1,6 @@
 """Draws of real numbers. All are written with commands, so they trace, batch and compile; parameters may be traced.
 
-Values agree with jax.random for the same key up to rounding, except `gamma`, whose method differs.
+Values agree with jax.random for the same key up to rounding.
 """
 
 from __future__ import annotations
@@ -13,56 +13,13 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.commands import elementwise as ew
-from nnc.commands.indexing import take_along_axis
-from nnc.commands.promote import apply, as_operand, astype, broadcast_to_shape, to_dtype
-from nnc.commands.reduce import argmax, reduce_or
+from nnc.commands.promote import apply, broadcast_to_shape
 from nnc.commands.rules import Value
-from nnc.commands.shape import reshape
 from nnc.commands.special import erfinv
-from nnc.errors import DTypeError, ShapeError, user_error
-from nnc.numpy.operands import to_shape
 from nnc.random.keys import Shape, draw_bits, read_key, split
+from nnc.random.parameters import float_dtype, inexact_dtype, joint_shape, read_parameter
 
 _finfo: Any = ml_dtypes.finfo  # which knows bfloat16, too
-_GAMMA_ROUNDS = 12  # each proposal is refused with a probability below 5%
-
-
-def float_dtype(dtype: Any, where: str) -> dtypes.DType:
-    """The dtype of a draw of real numbers.
-
-    Raises:   DTypeError: it is no real floating-point dtype.
-    """
-    wanted = to_dtype(dtype, where)
-    if not dtypes.is_float(wanted):
-        raise user_error(
-            DTypeError, where, f"dtype is {wanted.name}.", fix="draw in a floating-point dtype, such as 'float32'."
-        )
-    return wanted
-
-
-def read_parameter(x: Any, dtype: dtypes.DType, where: str, name: str) -> Value:
-    """A parameter of a distribution in the dtype of the draw; numbers become NumPy scalars."""
-    return astype(as_operand(x, where, name), dtype, where)
-
-
-def joint_shape(shape: Any, where: str, **parameters: Value) -> Shape:
-    """The shape of a draw: `shape`, or where it is None that of the parameters together.
-
-    Raises:   ShapeError: the parameters do not broadcast to it.
-    """
-    shapes = [np.shape(x) for x in parameters.values()]
-    try:
-        joint = np.broadcast_shapes(*shapes)
-        wanted = joint if shape is None else to_shape(shape, where)
-        fits = np.broadcast_shapes(joint, wanted) == wanted
-    except ValueError:
-        fits = False
-    if not fits:
-        raise user_error(
-            ShapeError, where, f"parameters of shapes {' and '.join(map(str, shapes))} do not broadcast to shape {shape}.",
-            fix="give a shape that ends with the shape of the parameters.",
-        )  # fmt: skip
-    return wanted
 
 
 def _is_number(x: Value) -> bool:
@@ -100,17 +57,20 @@ def uniform(key: Any, shape: Any = (), dtype: Any = dtypes.float32, minval: Any 
 
 
 def normal(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
-    """Numbers of the standard normal distribution.
+    """Numbers of the standard normal distribution; complex ones have parts of variance 1/2 each.
 
     x = √2 erfinv(u), u uniform in (-1, 1)
 
-    Raises:   DTypeError: dtype is not floating-point.
+    Raises:   DTypeError: dtype is not floating-point or complex.
     Example:
         >>> nnc.random.normal(nnc.random.key(0), (2, 3)).shape
         (2, 3)
     """
     where = "nnc.random.normal"
-    dtype = float_dtype(dtype, where)
+    dtype = inexact_dtype(dtype, where)
+    if dtypes.is_complex(dtype):
+        parts = (normal(part, shape, dtypes.real_dtype(dtype)) for part in split(key))
+        return ew.complex_(*parts) * dtype.type(1 / math.sqrt(2))
     low = np.nextafter(dtype.type(-1), dtype.type(0), dtype=dtype)
     return erfinv(uniform(read_key(key, where), shape, dtype, low, dtype.type(1))) * dtype.type(math.sqrt(2))
 
@@ -172,35 +132,3 @@ def laplace(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     low = dtype.type(-1) + dtype.type(_finfo(dtype).epsneg)
     u = uniform(read_key(key, where), shape, dtype, low, dtype.type(1))
     return ew.sign(u) * ew.log1p(-ew.abs_(u))
-
-
-def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
-    """Numbers of the gamma distribution with shape parameter `a` and scale 1.
-
-    Marsaglia and Tsang (2000), with 12 proposals for each number side by side (all are refused with a probability below
-    1e-15, and then the number is a - 1/3). The draw is constant to derivatives.
-
-    Args:     a: positive, any shape. shape: by default that of `a`.
-    Raises:   DTypeError: dtype is not floating-point. ShapeError: `a` does not broadcast to `shape`.
-    Example:
-        >>> nnc.random.gamma(nnc.random.key(0), 3.0, (2,)).shape
-        (2,)
-    """
-    where = "nnc.random.gamma"
-    key, dtype = read_key(key, where), float_dtype(dtype, where)
-    alpha = read_parameter(a, dtype, where, "a")
-    shape = joint_shape(shape, where, a=alpha)
-    alpha = ew.stop_gradient(broadcast_to_shape(alpha, shape))
-    normal_key, accept_key, boost_key = split(key, 3)
-    small = alpha < 1
-    d = ew.select(small, alpha + 1, alpha) - 1 / 3
-    x = normal(normal_key, (_GAMMA_ROUNDS, *shape), dtype)
-    u = 1 - uniform(accept_key, (_GAMMA_ROUNDS, *shape), dtype)
-    v = (1 + x * ew.rsqrt(d * 9)) ** 3
-    positive = ew.select(v > 0, v, ew.ones_like(v))
-    accepted = (v > 0) & (ew.log(u) < x * x * 0.5 + d * (1 - positive + ew.log(positive)))
-    first = argmax(ew.convert(accepted, dtype=dtypes.int8), axis=0)
-    chosen = reshape(take_along_axis(positive, reshape(first, shape=(1, *shape)), 0), shape=shape)
-    chosen = ew.select(reduce_or(accepted, axes=(0,)), chosen, ew.ones_like(chosen))
-    boost = (1 - uniform(boost_key, shape, dtype)) ** ew.reciprocal(alpha)
-    return d * chosen * ew.select(small, boost, ew.ones_like(boost))

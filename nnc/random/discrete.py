@@ -19,8 +19,9 @@ from nnc.commands.sort import argsort, searchsorted, top_k
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.numpy.operands import to_shape, to_value
-from nnc.random.continuous import gumbel, joint_shape, uniform
+from nnc.random.continuous import gumbel, uniform
 from nnc.random.keys import Shape, draw_bits, read_key, split
+from nnc.random.parameters import joint_shape
 
 
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Value:

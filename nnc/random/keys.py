@@ -21,6 +21,7 @@ from nnc.commands.shape import concatenate, reshape
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.numpy.operands import to_shape
+from nnc.random.reuse import note_use
 
 Shape = tuple[int, ...]
 
@@ -86,6 +87,7 @@ def read_key(key: Any, where: str) -> Value:
 
 def draw_bits(key: Value, shape: Shape, width: int) -> Value:
     """Random words of `width` bits from a key that was read."""
+    note_use(key)
     return random_bits(key, np.asarray(0, np.uint64), shape=shape, width=width)
 
 
@@ -127,6 +129,7 @@ def fold_in(key: Any, data: Any) -> Value:
         start: Value = np.asarray(operator.index(data), np.uint64)
     else:
         start = astype(astype(data, dtypes.uint32), dtypes.uint64)
+    note_use(key, start)
     return _words(random_bits(key, start, shape=(), width=64))
 
 

@@ -21,7 +21,7 @@ from nnc.commands.rules import (
     is_differentiable,
     zeros,
 )
-from nnc.context import set_context
+from nnc.context import get_context, set_context
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, bind
 from nnc.trace.staging import stage
@@ -90,7 +90,7 @@ def _run_forward(
     command: Command, operands: Sequence[Any], params: dict[str, Any], graphs: tuple[Any, ...]
 ) -> Sequence[Any]:
     if command is pull_only and not is_recording(operands):
-        return push_by_transposing(params["pull"], operands, params["outputs"])
+        return _push_by_transposing(operands, graphs, **params)
     return bind(command, operands, params, graphs)
 
 
@@ -100,22 +100,42 @@ def is_recording(tangents: Sequence[Any]) -> bool:
 
 
 def apply_pull_only(pull: Callable[..., Any], tangents: Sequence[Any], outputs: Sequence[TensorSpec]) -> list[Any]:
-    """Tangents of specs `outputs` under the linear map whose transpose is `pull(cotangents) -> cotangents`."""
-    return list(_run_forward(pull_only, tangents, {"pull": pull, "outputs": tuple(outputs)}, ()))
+    """Tangents of specs `outputs` under the linear map whose transpose is `pull(cotangents) -> cotangents`.
 
-
-def push_by_transposing(pull: Callable[..., Any], tangents: Sequence[Any], outputs: Sequence[TensorSpec]) -> list[Any]:
-    """The same, computed: the transpose of the transpose."""
+    While something is staged, `pull` is traced at once: what it holds are symbols of the graph being staged, which the linear
+    graph, that loops and branches take over into graphs of their own, must name as operands.
+    """
+    if get_context().staging is None:
+        return list(_run_forward(pull_only, tangents, {"pull": pull, "outputs": tuple(outputs)}, ()))
     staged = stage(lambda *cts: pull(cts), outputs, name="pull")
-    found = transpose_graph(staged.graph, len(outputs), staged.captured, tangents)
+    params = {"pull": None, "outputs": tuple(outputs)}
+    return list(_run_forward(pull_only, [*tangents, *staged.captured], params, (staged.graph,)))
+
+
+def _push_by_transposing(
+    operands: Sequence[Any], graphs: tuple[Graph, ...], pull: Callable[..., Any], outputs: Sequence[TensorSpec]
+) -> list[Any]:
+    """The same, computed: the transpose of the transpose."""
+    if graphs:
+        graph, captured = graphs[0], operands[len(operands) - len(graphs[0].inputs) + len(outputs) :]
+    else:
+        staged = stage(lambda *cts: pull(cts), outputs, name="pull")
+        graph, captured = staged.graph, staged.captured
+    found = transpose_graph(graph, len(outputs), captured, operands[: len(graph.outputs)])
     return [zeros(spec) if t is None else t for t, spec in zip(found, outputs, strict=True)]
 
 
 def _pull_only_transpose(
-    cotangents: Cotangents, operands: tuple[Any, ...], pull: Callable[..., Any], outputs: Any
+    cotangents: Cotangents,
+    operands: tuple[Any, ...],
+    pull: Callable[..., Any],
+    outputs: Any,
+    graphs: tuple[Graph, ...] = (),
 ) -> Tangents:
-    found = pull(cotangents)
-    return tuple(ct if isinstance(x, Linear) else None for ct, x in zip(found, operands, strict=True))
+    count = len(graphs[0].outputs) if graphs else len(operands)
+    found = graphs[0].evaluate([*cotangents, *operands[count:]]) if graphs else pull(cotangents)
+    pulled = (ct if isinstance(x, Linear) else None for ct, x in zip(found, operands, strict=False))
+    return (*pulled, *[None] * (len(operands) - count))
 
 
 derivative.set(pull_only, Derivative(transpose=_pull_only_transpose))

@@ -1,19 +1,50 @@
-"""The interpreter at the bottom: runs commands on concrete arrays at once, with the best kernel that takes them."""
+"""The interpreter at the bottom: runs commands on concrete arrays at once, with the best kernel that takes them.
+
+What of a call depends on specs and parameters alone (the specs of the results, the kernel) is found once and kept as a `Plan`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from nnc.array import Array, as_value
+from nnc.commands.debug import raise_unless_finite
 from nnc.commands.loop import run_graph
+from nnc.context import get_context
 from nnc.errors import InternalError
-from nnc.graph import Command, TensorSpec, find_kernel, infer_specs, reference, set_eager, spec_of
+from nnc.graph import (
+    Command,
+    Graph,
+    Kernel,
+    TensorSpec,
+    find_kernel,
+    infer_specs,
+    kernel,
+    reference,
+    set_eager,
+    spec_of,
+)
 
 NDArray = np.ndarray[Any, Any]
+Arrays = Sequence[NDArray]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """How a command runs on operands of these specs. Plans are compared by identity; equal calls share one."""
+
+    command: Command
+    specs: tuple[TensorSpec, ...]
+    params: Mapping[str, Any]
+    graphs: tuple[Graph, ...]
+    outputs: tuple[TensorSpec, ...]
+    run: Callable[[Arrays], list[NDArray]]
+    facts: tuple[Any, ...]  # what the registry said when the plan was made
 
 
 class EagerInterpreter:
@@ -23,43 +54,116 @@ class EagerInterpreter:
     alive = True
 
     def process(
-        self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Any, ...]
+        self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
     ) -> Sequence[Any]:
         """Runs a command at once."""
         values = [as_value(arg) for arg in args]
-        arrays = [value.data for value in values]
-        specs = tuple(value.spec for value in values)
-        if graphs:
-            outputs = infer_specs(command, specs, params, graphs)
-            results = reference[command](*arrays, graphs=graphs, run=run_graph, **params)
-            return [Array(np.asarray(x)) for x in checked(command, results, outputs)]
-        outputs = _infer_cached(command, specs, tuple(params.items()))
-        return [Array(x) for x in run_kernel(command, arrays, specs, outputs, params)]
+        plan = find_plan(command, tuple([value.spec for value in values]), params, graphs)
+        return run_plan(plan, [value.data for value in values])
+
+
+def run_plan(plan: Plan, arrays: Arrays) -> list[Array]:
+    """Runs a command; in the mode "check_finite", its results must be finite where its operands are."""
+    results = plan.run(arrays)
+    if "check_finite" in get_context().modes:
+        raise_unless_finite(plan.command.name, arrays, results)
+    return [Array(x) for x in results]
+
+
+def find_plan(
+    command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], graphs: tuple[Graph, ...] = ()
+) -> Plan:
+    """The plan of a command on operands of these specs.
+
+    Raises:   NncError: the command does not take them.
+    """
+    if graphs:
+        return _make_plan(command, specs, params, graphs)
+    static = _Params(params) if params else _NO_PARAMS
+    try:
+        plan = _known_plan(command, specs, static)
+    except TypeError:  # a parameter without a hash
+        return _make_plan(command, specs, params, ())
+    if plan.facts[0] is not kernel.get(command, None) or plan.facts[1] is not reference.get(command, None):
+        _known_plan.cache_clear()  # a backend or another reference has been added since
+        plan = _known_plan(command, specs, static)
+    return plan
+
+
+class _Params:
+    """Parameters that are compared by `exact_params`."""
+
+    __slots__ = ("key", "params")
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        self.params, self.key = params, exact_params(params)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Params) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+def exact_params(params: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Parameters as a key: equal only if no kernel can tell them apart (1, 1.0 and True; 0.0 and -0.0)."""
+    return tuple([(name, _exact(value)) for name, value in params.items()])
+
+
+def _exact(value: Any) -> Any:
+    kind = type(value)
+    if kind is tuple:
+        return tuple([_exact(x) for x in value])
+    if kind is float or kind is complex or isinstance(value, np.generic):
+        return kind, repr(value)
+    return (bool, value) if kind is bool else value
+
+
+_NO_PARAMS = _Params({})
 
 
 @lru_cache(maxsize=8192)
-def _infer_cached(command: Command, specs: tuple[TensorSpec, ...], params: tuple[Any, ...]) -> tuple[TensorSpec, ...]:
-    return infer_specs(command, specs, dict(params))
+def _known_plan(command: Command, specs: tuple[TensorSpec, ...], static: _Params) -> Plan:
+    return _make_plan(command, specs, static.params, ())
 
 
-def run_kernel(
-    command: Command, arrays: Sequence[NDArray], specs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...],
-    params: Mapping[str, Any],
-) -> list[NDArray]:  # fmt: skip
-    """The outputs of a command on NumPy arrays."""
+def _make_plan(
+    command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], graphs: tuple[Graph, ...]
+) -> Plan:
+    outputs = infer_specs(command, specs, params, graphs)
+    facts = kernel.get(command, None), reference.get(command, None)
+    return Plan(command, specs, params, graphs, outputs, _runner(command, specs, outputs, params, graphs), facts)
+
+
+def _runner(
+    command: Command, specs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...], params: Mapping[str, Any],
+    graphs: tuple[Graph, ...],
+) -> Callable[[Arrays], list[NDArray]]:  # fmt: skip
+    """Runs the command on NumPy arrays: the best kernel that takes them, else the reference."""
+    if graphs:
+        function = reference[command]
+        return lambda arrays: checked(command, function(*arrays, graphs=graphs, run=run_graph, **params), outputs)
     chosen = find_kernel(command, specs, params)
     if chosen is None:
-        return checked(command, reference[command](*arrays, **params), outputs)
-    results = [np.empty(spec.shape, spec.dtype) for spec in outputs]
-    chosen.run(arrays, results, params)
-    return results
+        function = reference[command]
+        return lambda arrays: checked(command, function(*arrays, **params), outputs)
+    run = chosen.run
+
+    def run_kernel(arrays: Arrays) -> list[NDArray]:
+        results = [np.empty(spec.shape, spec.dtype) for spec in outputs]
+        run(arrays, results, params)
+        return results
+
+    return run_kernel
 
 
 def checked(command: Command, results: Any, outputs: tuple[TensorSpec, ...]) -> list[NDArray]:
     """The results of a reference as a list, held against what was inferred."""
     listed = list(results) if isinstance(results, (tuple, list)) else [results]
     found = [np.asarray(x) for x in listed]
-    if [(x.shape, x.dtype) for x in found] != [(spec.shape, spec.dtype) for spec in outputs]:
+    if len(found) != len(outputs) or any(
+        x.shape != spec.shape or x.dtype != spec.dtype for x, spec in zip(found, outputs, strict=True)
+    ):
         raise InternalError(
             f"{command.name}: the reference gave {', '.join(str(spec_of(x)) for x in found)}, "
             f"the infer rule says {', '.join(map(str, outputs))}"

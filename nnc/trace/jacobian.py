@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from nnc import dtypes
 from nnc.array import as_value
 from nnc.commands.elementwise import convert, equal, iota
 from nnc.commands.rules import Value
 from nnc.commands.shape import reshape, slice_axis, transpose
+from nnc.errors import DTypeError, user_error
 from nnc.trace.differentiate import active_leaves, linearize, vjp
 from nnc.trace.flat import FlatTree, check_argnums, check_callable, check_positions
 from nnc.trace.vectorize import vmap
@@ -21,12 +23,16 @@ Fun = Callable[..., Any]
 Argnums = int | Sequence[int]
 
 
-def jacfwd(fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, chunk_size: int | None = None) -> Fun:
+def jacfwd(
+    fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False, chunk_size: int | None = None
+) -> Fun:
     """The Jacobian of `fun` by forward mode, column by column: best where the result is larger than the argument.
 
-    Args:     argnums: arguments to differentiate. has_aux: `fun` returns (result, aux). chunk_size: columns at a time.
+    Args:     argnums: arguments to differentiate. has_aux: `fun` returns (result, aux). holomorphic: argument and result are
+              complex, and so is the derivative. chunk_size: columns at a time.
     Returns:  a function of the same arguments. For each leaf of the result, a tree like the argument with leaves of shape
               result.shape + argument.shape; with `has_aux`, a pair of it and aux.
+    Raises:   DTypeError: a complex argument without `holomorphic`, or a real one with it.
     Example:  >>> nnc.jacfwd(lambda x: x**2)(nnp.asarray([1.0, 2.0]))
               Array([[2., 0.],
                      [0., 4.]], dtype=float32)
@@ -35,8 +41,12 @@ def jacfwd(fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, chunk_size:
 
     @wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        part, chosen, single = _partial("nnc.jacfwd", fun, argnums, args, kwargs)
-        _, push, *aux = linearize(part, *chosen, has_aux=has_aux)
+        part, chosen, single = _partial("nnc.jacfwd", fun, argnums, args, kwargs, holomorphic)
+        if not holomorphic:
+            _check_real("nnc.jacfwd", "the argument", chosen)
+        result, push, *aux = linearize(part, *chosen, has_aux=has_aux)
+        if holomorphic:
+            _check_complex("nnc.jacfwd", result)
         columns = vmap(lambda *rows: push(*rows), chunk_size=chunk_size)(*_identity(tuple(chosen)))
         out, inputs = FlatTree(columns), FlatTree(tuple(chosen))
         trees = [_split(_last(column), inputs) for column in out.dynamic]
@@ -46,14 +56,20 @@ def jacfwd(fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, chunk_size:
     return jacobian
 
 
-def jacrev(fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, chunk_size: int | None = None) -> Fun:
+def jacrev(
+    fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False, chunk_size: int | None = None
+) -> Fun:
     """The Jacobian of `fun` by reverse mode, row by row: best where the argument is larger than the result. See `jacfwd`."""
     check_callable(fun, "nnc.jacrev")
 
     @wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        part, chosen, single = _partial("nnc.jacrev", fun, argnums, args, kwargs)
+        part, chosen, single = _partial("nnc.jacrev", fun, argnums, args, kwargs, holomorphic)
         result, pull, *aux = vjp(part, *chosen, has_aux=has_aux)
+        if holomorphic:
+            _check_complex("nnc.jacrev", result)
+        else:
+            _check_real("nnc.jacrev", "the result", result)
         rows = vmap(pull, chunk_size=chunk_size)(_identity(result))
         out, inputs = FlatTree(result), FlatTree(rows)
         trees = [
@@ -66,7 +82,9 @@ def jacrev(fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, chunk_size:
     return jacobian
 
 
-def hessian(fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, chunk_size: int | None = None) -> Fun:
+def hessian(
+    fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False, chunk_size: int | None = None
+) -> Fun:
     """The matrix of second derivatives of a function, forward over reverse.
 
     Returns:  a function of the same arguments; leaves have shape result.shape + argument.shape + argument.shape.
@@ -74,12 +92,12 @@ def hessian(fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, chunk_size
               Array([[ 6.,  0.],
                      [ 0., 12.]], dtype=float32)
     """
-    inner = jacrev(fun, argnums, has_aux, chunk_size=chunk_size)
-    return jacfwd(inner, argnums, has_aux, chunk_size=chunk_size)
+    inner = jacrev(fun, argnums, has_aux, holomorphic=holomorphic, chunk_size=chunk_size)
+    return jacfwd(inner, argnums, has_aux, holomorphic=holomorphic, chunk_size=chunk_size)
 
 
 def _partial(
-    transform: str, fun: Fun, argnums: Argnums, args: tuple[Any, ...], kwargs: dict[str, Any]
+    transform: str, fun: Fun, argnums: Argnums, args: tuple[Any, ...], kwargs: dict[str, Any], holomorphic: bool
 ) -> tuple[Fun, list[Any], bool]:
     """`fun` of the chosen arguments alone."""
     single = isinstance(argnums, int)
@@ -93,8 +111,27 @@ def _partial(
         return fun(*rebuilt, **kwargs)
 
     chosen = [args[i] for i in positions]
-    active_leaves(transform, [FlatTree(value) for value in chosen], holomorphic=False, allow_int=False)
+    active_leaves(transform, [FlatTree(value) for value in chosen], holomorphic, allow_int=False)
     return part, chosen, single
+
+
+def _check_real(transform: str, what: str, value: Any) -> None:
+    """A Jacobian of real numbers has no entry for the two directions of a complex one."""
+    for leaf in map(as_value, FlatTree(value).dynamic):
+        if dtypes.is_complex(leaf.spec.dtype):
+            raise user_error(
+                DTypeError, transform, f"{what} is complex.", operands={what.removeprefix("the "): leaf.spec},
+                fix="pass holomorphic=True if the function is; else differentiate real and imaginary parts (nnp.real, nnp.imag).",
+            )  # fmt: skip
+
+
+def _check_complex(transform: str, result: Any) -> None:
+    for leaf in map(as_value, FlatTree(result).dynamic):
+        if not dtypes.is_complex(leaf.spec.dtype):
+            raise user_error(
+                DTypeError, transform, "holomorphic=True needs a complex result.", operands={"result": leaf.spec},
+                fix="drop holomorphic=True, or return a complex array.",
+            )  # fmt: skip
 
 
 def _identity(value: Any) -> Any:

@@ -16,6 +16,7 @@ def _normal(*shape: int) -> np.ndarray:
 _SQUARE = np.array([[2.0, -0.5, 0.8], [0.3, -1.5, 0.4], [-0.7, 0.9, 3.0]])
 _BATCH = np.stack([_SQUARE, np.array([[1.2, 0.4, -0.3], [0.8, 2.4, 0.1], [0.2, -0.9, 1.7]])])
 _TALL = np.array([[1.5, 0.2], [-0.4, 2.1], [0.7, 0.9]])
+_REAL_SPECTRUM = np.array([[1.0, 0.4, -0.2], [0.3, 3.0, 0.5], [-0.1, 0.2, 6.0]])
 # positive definite, and still so in the order of test_vmap_agrees_with_a_loop
 _DEFINITE_2 = np.array([[3.4, -2.9], [3.0, 4.9]])
 _DEFINITE_3 = np.array([[4.8, -1.2, 0.6], [5.3, 3.3, 2.6], [-1.2, -1.7, 2.1]])
@@ -37,14 +38,23 @@ SAMPLES: list[Sample] = [
     Sample("det", (_SQUARE,), tolerance=20),
     Sample("det", (_BATCH,), tolerance=20),
     Sample("det", (_BATCH * (1 + 0.2j),), dtypes=("float64",), tolerance=20),
+    Sample("slogdet", (_BATCH * (1 + 0.2j),), dtypes=("float64",), tolerance=20),
     Sample("cofactor", (_SQUARE,), tolerance=20),
     Sample("cofactor", (_BATCH,), tolerance=20),
     Sample("cholesky", (_DEFINITE_2,), tolerance=10),
     Sample("cholesky", (_DEFINITE_3,), tolerance=10),
     Sample("cholesky", (np.full((2, 1, 1), 4.0),)),
+    Sample("cholesky", (_DEFINITE_2 * (1 + 0.1j),), dtypes=("float64",), tolerance=10),
     Sample("eigh", (_SQUARE,), tolerance=10),
     Sample("eigh", (_BATCH,), tolerance=10),
+    Sample("eigh", (_BATCH * (1 + 0.2j),), differentiable=(), dtypes=("float64",)),
+    Sample("eig", (_REAL_SPECTRUM,), tolerance=20),
+    Sample("eig", (_BATCH,), differentiable=()),
+    Sample("eig", (_BATCH * (1 + 0.2j),), differentiable=(), dtypes=("float64",)),
     Sample("svd", (_SQUARE,), tolerance=20),
+    Sample("svd", (_TALL * (1 + 0.2j),), differentiable=(), dtypes=("float64",)),
+    Sample("qr", (_TALL * (1 + 0.2j),), dtypes=("float64",), tolerance=20),
+    Sample("pinv", (_TALL * (1 + 0.2j),), {"rtol": 1e-6}, dtypes=("float64",), tolerance=20),
     Sample("svd", (_TALL,), tolerance=20),
     Sample("svd", (_TALL.T,), tolerance=20),
     Sample("svd", (_BATCH,), {"full_matrices": True}, tolerance=20),

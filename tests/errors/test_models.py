@@ -9,7 +9,7 @@ import nnc.io
 import nnc.nn
 import nnc.numpy as nnp
 import nnc.random
-from nnc.errors import ArgumentTypeError, ShapeError, TreeError
+from nnc.errors import ArgumentTypeError, MissingNameError, OutOfBoundsError, ShapeError, TreeError
 from tests.errors.reports import reports
 
 
@@ -83,3 +83,18 @@ def test_loading_a_model_file_into_another_shape(tmp_path: Path) -> None:
     nnc.io.save(path, {"w": nnp.ones(2)})
     with reports(TreeError, "load", "w: float32[2] in the file", "float32[3]"):
         nnc.io.load(path, like={"w": nnp.ones(3)})
+
+
+def test_a_name_of_another_library() -> None:
+    with reports(MissingNameError, "nnc.nn", "scaled_dot_product_attention", "use dot_product_attention"):
+        nnc.nn.scaled_dot_product_attention  # noqa: B018
+
+
+def test_images_enlarged_by_a_factor_in_pytorch_spelling() -> None:
+    with reports(ArgumentTypeError, "upsample", "scale_factor", "scale="):
+        nnc.nn.upsample(nnp.ones((1, 1, 4, 4)), scale_factor=2)
+
+
+def test_labels_that_are_no_class() -> None:
+    with reports(OutOfBoundsError, "5", "3"):
+        nnc.nn.softmax_cross_entropy(nnp.ones((2, 3)), nnp.asarray([0, 5]))

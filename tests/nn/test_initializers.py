@@ -68,3 +68,18 @@ def test_a_dtype_is_given_when_made_or_when_drawn() -> None:
 def test_mistakes_are_named(make: Any, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         make()
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((6, 4), -1), ((4, 6), -1), ((6, 4), 0), ((2, 3, 5), 1), ((3, 3), -1)])
+def test_orthogonal_columns_or_rows_have_the_length_asked_for(shape: tuple[int, ...], axis: int) -> None:
+    w = np.asarray(initializers.orthogonal(2.0, axis)(nnc.random.key(0), shape, np.float64))
+    assert w.shape == shape
+    matrix = np.moveaxis(w, axis, -1).reshape(-1, shape[axis])
+    product = matrix.T @ matrix if matrix.shape[0] >= matrix.shape[1] else matrix @ matrix.T
+    np.testing.assert_allclose(product, 4 * np.eye(len(product)), atol=1e-12)
+    assert initializers.orthogonal()(nnc.random.key(0), shape, np.float16).dtype == np.float16
+
+
+def test_orthogonal_needs_two_axes() -> None:
+    with pytest.raises(ArgumentError, match=r"shape \(3,\) has fewer than two axes"):
+        initializers.orthogonal()(nnc.random.key(0), (3,))

@@ -10,7 +10,7 @@ from scipy import special
 
 import nnc
 from nnc import nn
-from nnc.errors import ShapeError
+from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError
 
 RNG = np.random.default_rng(0)
 
@@ -85,3 +85,119 @@ def test_differences_are_averaged() -> None:
 def test_differences_are_not_broadcast(loss: Any) -> None:
     with pytest.raises(ShapeError, match=r"predictions have shape \(3, 1\), targets \(3,\)"):
         loss(np.ones((3, 1)), np.ones(3))
+
+
+def test_reductions_sum_or_keep_the_terms() -> None:
+    x, y = RNG.normal(size=(3, 4)), RNG.normal(size=(3, 4))
+    np.testing.assert_allclose(np.asarray(nn.mse(x, y, reduction="none")), (x - y) ** 2)
+    np.testing.assert_allclose(float(nn.mse(x, y, reduction="sum")), ((x - y) ** 2).sum())
+    np.testing.assert_allclose(
+        float(nn.squared_hinge(x, np.sign(y), reduction="mean")), (np.maximum(0, 1 - x * np.sign(y)) ** 2).mean()
+    )
+    with pytest.raises(ArgumentError, match="reduction='avg' is unknown"):
+        nn.mse(x, y, reduction="avg")  # type: ignore[arg-type]
+
+
+def test_smoothed_weighted_and_ignored_labels() -> None:
+    logits, labels, weights = RNG.normal(size=(4, 3)), np.array([0, 2, -1, 1]), np.array([1.0, 2.0, 0.5])
+    log_p = special.log_softmax(logits, -1)
+    smooth = 0.7 * np.eye(3)[labels] + 0.1
+    want = -(smooth * weights * log_p).sum(-1) * (labels >= 0)
+    options: Any = {"label_smoothing": 0.3, "weights": weights, "ignore_index": -1}
+    np.testing.assert_allclose(np.asarray(nn.softmax_cross_entropy(logits, labels, **options)), want)
+    mean = nn.softmax_cross_entropy(logits, labels, **options, reduction="mean")
+    np.testing.assert_allclose(float(mean), want.sum() / weights[labels[labels >= 0]].sum())
+    np.testing.assert_allclose(
+        np.asarray(nn.nll(log_p, labels, weights=weights, ignore_index=-1)),
+        -log_p[np.arange(4), labels] * weights[labels] * (labels >= 0),
+    )
+
+
+def test_classes_that_do_not_exist_take_no_part() -> None:
+    logits, labels = RNG.normal(size=(2, 4)), np.array([0, 2])
+    allowed = np.array([True, False, True, True])
+    part = special.log_softmax(logits[:, allowed], -1)
+    np.testing.assert_allclose(
+        np.asarray(nn.softmax_cross_entropy(logits, labels, where=allowed)), -part[[0, 1], [0, 1]]
+    )
+    smoothed = nn.softmax_cross_entropy(logits, labels, where=allowed, label_smoothing=0.3)
+    np.testing.assert_allclose(np.asarray(smoothed), -(0.7 * part[[0, 1], [0, 1]] + 0.1 * part.sum(-1)))
+    gradient = nnc.grad(lambda x: nn.softmax_cross_entropy(x, labels, where=allowed, label_smoothing=0.3).sum())(logits)
+    assert (np.asarray(gradient)[:, 1] == 0).all()
+
+
+@pytest.mark.parametrize("scale", [1e4, 1e30])
+def test_cross_entropies_of_large_logits_are_exact(scale: float) -> None:
+    logits, labels = np.array([[scale, -scale], [-scale, scale]], np.float32), np.array([0, 0])
+    value, gradient = nnc.value_and_grad(lambda x: nn.softmax_cross_entropy(x, labels).sum())(logits)
+    np.testing.assert_allclose(float(value), 2 * scale, rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(gradient), [[0, 0], [-1, 1]])
+    value, gradient = nnc.value_and_grad(lambda x: nn.sigmoid_cross_entropy(x, 1.0).sum())(logits[:, 0])
+    np.testing.assert_allclose(float(value), scale, rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(gradient), [0, -1])
+
+
+def test_losses_of_16_bit_floats_are_summed_in_float32() -> None:
+    x = np.full(1000, 200.0, np.float16)  # squares and their sum overflow float16
+    assert float(nn.mse(x, x - 100)) == 10000
+    logits = np.zeros((1, 100_000), np.float16)
+    np.testing.assert_allclose(np.asarray(nn.softmax_cross_entropy(logits, np.array([3]))), [np.log(1e5)], rtol=1e-3)
+    assert nn.softmax(logits).dtype == np.float16
+    assert float(nn.softmax(logits).max()) > 0
+
+
+ZEROS = np.zeros((2, 3))
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda x: nn.cosine_similarity(x, x),
+        lambda x: nn.cosine_distance(x, ZEROS + 1),
+        lambda x: nn.cosine_embedding(x, x, np.array([1.0, -1.0])),
+        lambda x: nn.triplet_margin(x, x, x),
+        lambda x: nn.triplet_margin(x, x + 1, x, norm_degree=1),
+        lambda x: nn.huber(x, x),
+        lambda x: nn.smooth_l1(x, x, 0),
+        lambda x: nn.log_cosh(x, x),
+        lambda x: nn.kl_div(nn.log_softmax(x), np.eye(2, 3)),
+        lambda x: nn.kl_div(nn.log_softmax(x), np.array([[0.0, -np.inf, -np.inf]] * 2), log_targets=True),
+        lambda x: nn.gaussian_nll(x, x, x),
+        lambda x: nn.poisson_nll(x, x, log_input=False, full=True),
+    ],
+)  # fmt: skip
+def test_derivatives_at_zero_are_finite(loss: Any) -> None:
+    assert np.isfinite(np.asarray(nnc.grad(lambda x: loss(x).sum())(ZEROS))).all()
+
+
+def test_log_cosh_of_large_differences_is_linear() -> None:
+    np.testing.assert_allclose(
+        np.asarray(nn.log_cosh(np.array([1e4, 0.5]), np.zeros(2))), [1e4 - np.log(2), np.log(np.cosh(0.5))]
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda x, y: nn.softmax_cross_entropy(x, y, label_smoothing=2), ArgumentError, "label_smoothing=2 is not in"),
+        (lambda x, y: nn.softmax_cross_entropy(x, y, weights=np.ones(3)), ShapeError, "there are 4 classes"),
+        (
+            lambda x, y: nn.softmax_cross_entropy(x, x, ignore_index=0),
+            ArgumentError,
+            "ignore_index goes with integer labels",
+        ),
+        (lambda x, y: nn.nll(x, x), ShapeError, "labels must be integers"),
+        (
+            lambda x, y: nn.sigmoid_cross_entropy(x, x[:, :1]),
+            ShapeError,
+            r"logits have shape \(2, 4\), labels \(2, 1\)",
+        ),
+        (lambda x, y: nn.cosine_embedding(x, x, x), ShapeError, r"targets \(2, 4\)"),
+        (lambda x, y: nn.sigmoid_cross_entropy(x, x, pos_weight=1), ArgumentTypeError, "Fix: write positive_weights="),
+        (lambda x, y: nn.gelu(x, approximate="none"), ArgumentTypeError, "approximate='none' is no bool"),
+        (lambda x, y: nn.prelu(x, np.ones(3)), ShapeError, r"negative_slope has shape \(3,\), axis 1 of x has 4"),
+    ],
+)
+def test_mistakes_are_named(call: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        call(np.ones((2, 4)), np.array([0, 1]))

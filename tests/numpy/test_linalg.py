@@ -6,7 +6,7 @@ import scipy.linalg
 
 import nnc
 import nnc.numpy as nnp
-from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, LinAlgError, ShapeError, UnsupportedError
+from nnc.errors import ArgumentError, ArgumentTypeError, LinAlgError, ShapeError, TraceError, UnsupportedError
 from nnc.testing import check_grads
 
 la = nnp.linalg
@@ -92,7 +92,7 @@ def test_right_hand_sides_may_be_vectors_and_batches_broadcast(same):
 @pytest.mark.parametrize("unit", [False, True])
 def test_triangular_systems_agree_with_scipy_and_read_one_triangle(lower, transpose_a, unit, same):
     want = scipy.linalg.solve_triangular(A[0], B[0], lower=lower, trans=int(transpose_a), unit_diagonal=unit)
-    options = {"lower": lower, "transpose_a": transpose_a, "unit_diagonal": unit}
+    options = {"lower": lower, "trans": int(transpose_a), "unit_diagonal": unit}
     same(la.solve_triangular(A[0], B[0], **options), want, 1e-10)
     spoilt = np.where((np.tril if lower else np.triu)(np.ones((3, 3))) > 0, A[0], np.nan)
     same(la.solve_triangular(spoilt, B[0], **options), want, 1e-10)
@@ -232,6 +232,101 @@ def test_ranks_agree_with_numpy(same):
     same(la.matrix_rank(np.diag([1.0, 1e-3]), rtol=1e-2), np.array(1))
 
 
+def test_one_triangle_of_a_hermitian_matrix_is_read_where_that_is_asked_for(same):
+    lower, upper = np.tril(S), np.triu(S)
+    same(la.eigvalsh(lower, symmetrize_input=False), np.linalg.eigvalsh(S), 1e-10)
+    same(la.eigvalsh(upper, "U", symmetrize_input=False), np.linalg.eigvalsh(S), 1e-10)
+    same(tuple(la.eigh(lower, "L", False)), tuple(np.linalg.eigh(lower)), 1e-10)
+    spoilt = np.where(np.tri(3, k=-1).T > 0, np.nan, S)
+    same(la.eigvalsh(spoilt, symmetrize_input=False), np.linalg.eigvalsh(S), 1e-10)
+
+
+def test_general_eigenvalues_and_vectors_solve_their_equation(same):
+    rotation = np.array([[0.0, 1.0], [-1.0, 0.0]])
+    for x in (A, rotation, A.astype(np.float32)):
+        w, v = la.eig(x)
+        assert w.dtype == v.dtype == (np.complex64 if x.dtype == np.float32 else np.complex128)
+        np.testing.assert_allclose(x @ np.asarray(v), np.asarray(v * w[..., None, :]), atol=1e-5)
+        np.testing.assert_allclose(np.asarray(la.vector_norm(v, axis=-2)), 1, atol=1e-5)
+    same(nnc.compile(la.eigvals)(A), np.asarray(la.eig(A)[0]))
+    check_grads(lambda x: nnp.sort(la.eigvals(x)), (A,), order=2, rtol=1e-4, atol=1e-4)
+    check_grads(lambda x: nnp.abs(la.eig(x)[1]), (A,), order=1, rtol=1e-4, atol=1e-4)
+
+
+def test_singular_values_of_symmetric_matrices_come_from_their_eigenvalues(same):
+    x = S - 4 * np.eye(3)
+    u, s, vh = la.svd(x, hermitian=True)
+    same(s, np.linalg.svd(x)[1], 1e-9)
+    same((u * s[..., None, :]) @ vh, x, 1e-9)
+    same(la.svd(x, compute_uv=False, hermitian=True), np.linalg.svd(x, compute_uv=False), 1e-9)
+
+
+# -- least squares, tensors, conditions --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("x", [TALL[0], WIDE[0], np.outer([1.0, 2, 3], [1.0, 1])], ids=["tall", "wide", "rank 1"])
+@pytest.mark.parametrize("columns", [(), (2,)])
+def test_least_squares_agree_with_numpy(x, columns, same):
+    b = np.random.default_rng(5).normal(size=(len(x), *columns))
+    want = np.linalg.lstsq(x, b, rcond=None)
+    expected = (want[0], np.atleast_1d(((b - x @ want[0]) ** 2).sum(0)), np.asarray(np.int64(want[2])), want[3])
+    same(tuple(la.lstsq(x, b)), expected, 1e-9)
+    same(tuple(nnc.compile(la.lstsq)(x, b)), expected, 1e-9)
+    same(la.lstsq(x, b, numpy_resid=True).residuals, want[1], 1e-9)
+    same(nnc.vmap(la.lstsq)(np.stack([x, x]), np.stack([b, b]))[0][1], want[0], 1e-9)
+
+
+def test_least_squares_have_derivatives_also_where_singular_values_are_equal():
+    check_grads(lambda a, b: la.lstsq(a, b)[:2], (TALL, RNG.normal(size=(2, 5, 2))), order=2, rtol=1e-4, atol=1e-4)
+    check_grads(lambda a, b: la.lstsq(a, b)[:2], (np.eye(4)[:, :3], RNG.normal(size=4)), order=2, rtol=1e-4, atol=1e-4)
+
+
+def test_the_rank_of_least_squares_follows_rcond():
+    a = np.diag([1.0, 1e-3])
+    assert la.lstsq(a, np.ones(2)).rank.item() == 2
+    x, _, rank, _ = la.lstsq(a, np.ones(2), 1e-2)
+    assert rank.item() == 1 and np.asarray(x).tolist() == [1, 0]
+    assert la.lstsq(np.diag([1.0, 5e-16]), np.ones(2), -1).rank.item() == 2
+
+
+def test_least_squares_name_their_mistakes():
+    with pytest.raises(ShapeError, match=r"lstsq: a has 5 rows, b of shape \(4,\) has not"):
+        la.lstsq(TALL[0], np.ones(4))
+    with pytest.raises(TraceError, match="depends on the rank"):
+        nnc.compile(lambda a, b: la.lstsq(a, b, numpy_resid=True))(TALL[0], np.ones(5))
+
+
+def test_maps_of_tensors_are_inverted_and_solved_as_in_numpy(same):
+    a = RNG.normal(size=(2, 3, 6))
+    same(la.tensorinv(a), np.linalg.tensorinv(a), 1e-9)
+    same(la.tensorinv(a.reshape(6, 2, 3), 1), np.linalg.tensorinv(a.reshape(6, 2, 3), 1), 1e-9)
+    same(la.tensorsolve(a, np.ones((2, 3))), np.linalg.tensorsolve(a, np.ones((2, 3))), 1e-9)
+    moved = a.reshape(2, 3, 2, 3).transpose(0, 2, 1, 3)
+    same(la.tensorsolve(moved, np.ones((2, 3)), (1, 3)), np.linalg.tensorsolve(moved, np.ones((2, 3)), (1, 3)), 1e-9)
+    check_grads(la.tensorinv, (a,), order=1, rtol=1e-4, atol=1e-4)
+    with pytest.raises(ShapeError, match="have not the same number of elements"):
+        la.tensorinv(a, 1)
+    with pytest.raises(ArgumentError, match="ind is 0"):
+        la.tensorinv(a, 0)
+    with pytest.raises(ShapeError, match="is no square map"):
+        la.tensorsolve(a, np.ones(2))
+
+
+@pytest.mark.parametrize("p", [None, 1, -1, 2, -2, np.inf, -np.inf, "fro", "nuc"])
+def test_conditions_agree_with_numpy_also_of_singular_matrices(p, same):
+    x = np.stack([A[0], np.eye(3)])
+    same(la.cond(x, p), np.linalg.cond(x, p), 1e-9)
+    same(nnc.compile(lambda x: la.cond(x, p))(x), np.linalg.cond(x, p), 1e-9)
+    assert la.cond(np.zeros((3, 3)), p).item() == np.inf
+    check_grads(lambda x: la.cond(x, p), (A,), order=1, rtol=1e-4, atol=1e-4)
+
+
+def test_cholesky_factors_solve_systems(same):
+    for lower in (False, True):
+        same(la.cho_solve(la.cho_factor(S[0], lower), B[0]), np.linalg.solve(S[0], B[0]), 1e-9)
+        same(la.cho_solve(la.cho_factor(S[0] + 0j, lower), B[0]), np.linalg.solve(S[0], B[0]) + 0j, 1e-9)
+
+
 # -- norms -------------------------------------------------------------------------------------------------------------
 
 VECTOR_ORDERS = [None, 0, 1, 2, 3, 0.5, -1, -2, np.inf, -np.inf]
@@ -322,6 +417,8 @@ def test_other_mistakes_name_the_argument():
         la.norm(np.ones((3, 3)), 3)
     with pytest.raises(ArgumentError, match="norm: 3 axes are neither vectors nor matrices"):
         la.norm(X, 2)
+    with pytest.raises(ArgumentError, match="solve_triangular: trans is 'X'"):
+        la.solve_triangular(A, B, "X")
     with pytest.raises(ArgumentError, match="qr: mode is 'raw'"):
         la.qr(X, mode="raw")
     with pytest.raises(ArgumentTypeError, match="matrix_power: n is 0.5"):
@@ -330,8 +427,8 @@ def test_other_mistakes_name_the_argument():
         la.multi_dot([A])
     with pytest.raises(ArgumentTypeError, match=r"pinv: rtol is \[\]"):
         la.pinv(A, rtol=[])
-    with pytest.raises(DTypeError, match="eigh: x must be floating-point, it is complex128"):
-        la.eigh(A + 0j)
+    with pytest.raises(ArgumentError, match="eigh: UPLO is 'X'"):
+        la.eigh(A, "X")
 
 
 def test_factors_that_are_not_unique_have_no_derivative_and_name_the_way_out():

@@ -42,6 +42,26 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[NncError], str]] = {
     "a number among schedules": (lambda: optim.join_schedules([0.1, lambda t: t], [3]), ArgumentTypeError, "constant_schedule"),
     "an array of strings": (lambda: optim.adam(0.1).init({"x": np.array(["a"])}), DTypeError, "a leaf has dtype <U1"),
     "a number for a schedule": (lambda: optim.scale_by_schedule(0.1), ArgumentTypeError, "use scale"),
+    "torch's spelling of a decay": (lambda: optim.radam(0.1, weight_decay=0.1), ArgumentTypeError, "add_decayed_weights"),
+    "torch's spelling for adagrad": (lambda: optim.adagrad(lr=0.1), ArgumentTypeError, "write learning_rate="),
+    "betas of lion": (lambda: optim.lion(0.1, betas=(0.9, 0.99)), ArgumentTypeError, "write b1=..., b2="),
+    "rho is one": (lambda: optim.adadelta(1.0, rho=1.0), ArgumentError, "rho is 1.0"),
+    "a size of zero": (lambda: optim.adafactor(0.1, 0), ArgumentError, "factored=False"),
+    "no memory": (lambda: optim.lbfgs(memory_size=0), ArgumentError, "memory_size is 0"),
+    "a search by its name": (lambda: optim.lbfgs(linesearch="strong_wolfe"), ArgumentTypeError, "linesearch is 'strong_wolfe'"),
+    "an unknown first guess": (
+        lambda: optim.scale_by_zoom_linesearch(5, initial_guess_strategy="two"), ArgumentError, "choose",
+    ),
+    "no gradients in a step": (lambda: optim.MultiSteps(optim.sgd(0.1), 0), ArgumentError, "every_k_schedule is 0"),
+    "an optimizer's class": (lambda: optim.MultiSteps(optim.sgd, 2), ArgumentTypeError, "opt is"),
+    "never in step": (lambda: optim.lookahead(optim.sgd(0.1), 0, 0.5), ArgumentError, "sync_period is 0"),
+    "negative patience": (lambda: optim.apply_if_finite(optim.sgd(0.1), -1), ArgumentError, "max_consecutive_errors"),
+    "a scale of zero": (lambda: optim.StaticLossScale(0.0), ArgumentError, "loss_scale is 0.0"),
+    "a scale that does not grow": (lambda: optim.DynamicLossScale(factor=1.0), ArgumentError, "factor above 1"),
+    "an unknown interpolation": (
+        lambda: optim.piecewise_interpolate_schedule("cubic", 1.0, {}), ArgumentError, "interpolate_type is 'cubic'",
+    ),
+    "the decay of a mean is two": (lambda: optim.ema(2.0), ArgumentError, "decay is 2.0"),
 }  # fmt: skip
 
 
@@ -54,7 +74,10 @@ def test_the_mistake_is_named_with_a_remedy(name: str) -> None:
 
 
 def test_updating_without_parameters_where_they_are_read_raises() -> None:
-    for optimizer in (optim.adamw(0.1), optim.lamb(0.1), optim.sgd(0.1, weight_decay=0.1)):
+    for optimizer in (
+        optim.adamw(0.1), optim.lamb(0.1), optim.sgd(0.1, weight_decay=0.1), optim.lars(0.1), optim.lion(0.1), optim.muon(0.1),
+        optim.adafactor(0.1), optim.lbfgs(linesearch=None), optim.chain(optim.adaptive_grad_clip(0.1)),
+    ):  # fmt: skip
         with pytest.raises(ArgumentTypeError, match=r"update\(grads, state, params\)"):
             optimizer.update(PARAMS, optimizer.init(PARAMS))
 

@@ -34,6 +34,30 @@ SCHEDULES = {
         optim.join_schedules([optim.constant_schedule(0.3), optim.linear_schedule(1.0, 0.0, 4), lambda t: 7.0], [2, 8]),
         lambda t: 0.3 if t < 2 else 7.0 if t >= 8 else 1 - min((t - 2) / 4, 1),
     ),
+    "interpolated": (
+        optim.piecewise_interpolate_schedule("linear", 1.0, {8: 0.5, 4: 3.0}),
+        lambda t: 1 + t / 2 if t < 4 else 3 - 1.5 * (t - 4) / 4 if t < 8 else 1.5,
+    ),
+    "interpolated from a step": (
+        optim.piecewise_interpolate_schedule("cosine", 1.0, {0: 2.0, 4: 0.0}), lambda t: 1 + math.cos(math.pi * min(t / 4, 1)),
+    ),
+    "one cycle": (
+        optim.cosine_onecycle_schedule(10, 1.0, 0.4, 5.0, 10.0),
+        lambda t: 0.6 - 0.4 * math.cos(math.pi * t / 4) if t < 4 else 0.51 + 0.49 * math.cos(math.pi * min((t - 4) / 6, 1)),
+    ),
+    "linear one cycle": (
+        optim.linear_onecycle_schedule(10, 1.0, 0.4, 0.8, 5.0, 10.0),
+        lambda t: 0.2 + 0.2 * t if t < 4 else 1 - 0.2 * (t - 4) if t < 8 else 0.2 - 0.09 * min(t - 8, 2),
+    ),
+    "warm-up exponential": (
+        optim.warmup_exponential_decay_schedule(0.0, 1.0, 4, 2, 0.5), lambda t: t / 4 if t < 4 else 0.5 ** ((t - 4) / 2),
+    ),
+    "restarts": (
+        optim.sgdr_schedule([
+            {"init_value": 0.0, "peak_value": p, "warmup_steps": 0, "decay_steps": n} for p, n in ((1.0, 4), (0.5, 8))
+        ]),
+        lambda t: (1 + math.cos(math.pi * t / 4)) / 2 if t < 4 else (1 + math.cos(math.pi * (t - 4) / 8)) / 4,
+    ),
 }  # fmt: skip
 every_schedule = pytest.mark.parametrize("name", SCHEDULES)
 

@@ -392,6 +392,6 @@ def test_an_error_within_a_round_names_the_users_line(run: Callable[..., Any]) -
         return nnc.while_loop(lambda c: c[0] < 9, lambda c: (c[0] + 1, c[1] + look_up(t, c[0])), (0, 0.0))[1]
 
     for g in (f, nnc.grad(f)):
-        with pytest.raises(OutOfBoundsError, match="index 3 is out of range") as caught:
+        with pytest.raises(OutOfBoundsError, match=r"index [38] is out of range") as caught:
             run(g)(nnp.asarray(X.astype(np.float32)))
         assert "return t[i]  # the line that fails" in str(caught.value)

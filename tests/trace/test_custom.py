@@ -263,3 +263,35 @@ def test_mistakes_in_rules_are_named() -> None:
             with_jvp(rule)(1.0)
     with pytest.raises(NncError, match="while running the bwd rule of"):
         with_vjp(kept, lambda r, ct: (ct @ ct,))(1.0)
+
+
+def _in_scan(f: Any, x: Any) -> Any:
+    return nnc.scan(lambda c, y: (f(c * y), f(y * x)), x, np.array([0.5, 1.5, 1.0]))
+
+
+def _in_while(f: Any, x: Any) -> Any:
+    return nnc.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, f(c[1] * x)), (0, x))[1]
+
+
+def _in_branch(f: Any, x: Any) -> Any:
+    return nnc.cond(nnp.sum(x) > 0, lambda: f(f(x)), lambda: x)
+
+
+def _in_nested_scan(f: Any, x: Any) -> Any:
+    return nnc.scan(lambda c, _: (nnc.scan(lambda c, y: (f(c * y), None), c, x)[0], None), x[0], length=2)[0]
+
+
+@pytest.mark.parametrize("place", [_in_scan, _in_while, _in_branch, _in_nested_scan])
+def test_rules_known_by_their_transpose_alone_work_in_loops_and_branches(place: Callable[..., Any]) -> None:
+    x = np.array([0.3, 0.7, 1.1])
+    own = nnc.custom_vjp(nnp.sin)
+    own.defvjp(lambda x: (nnp.sin(x), nnp.cos(x)), lambda cosine, ct: (cosine * ct,))
+    total = lambda f: lambda x: sum(nnp.sum(y) for y in nnc.tree.leaves(place(f, x)))
+    want = nnc.grad(total(nnp.sin))
+    for f in (own, nnc.checkpoint(nnp.sin)):
+        first = nnc.grad(total(f))
+        np.testing.assert_allclose(np.asarray(first(x)), np.asarray(want(x)))
+        np.testing.assert_allclose(np.asarray(nnc.compile(first)(x)), np.asarray(want(x)))
+        np.testing.assert_allclose(np.asarray(nnc.vmap(first)(np.stack([x, x]))[1]), np.asarray(want(x)))
+        second = nnc.grad(lambda x, first=first: nnp.sum(first(x) ** 2))(x)
+        np.testing.assert_allclose(np.asarray(second), np.asarray(nnc.grad(lambda x: nnp.sum(want(x) ** 2))(x)))

@@ -1,7 +1,16 @@
 """The memory plan: live ranges of buffers, and their places in one arena."""
 
-from nnc.lower.alloc.arena import ALIGNMENT, ArenaPlan, max_live, plan_arena
-from nnc.lower.alloc.checker import find_overlap
-from nnc.lower.alloc.lifetimes import live_ranges
+from nnc.lower.alloc.arena import ALIGNMENT, ArenaPlan, max_live, plan_arena, plan_blocks
+from nnc.lower.alloc.checker import find_block_overlap, find_overlap
+from nnc.lower.alloc.problem import Block
 
-__all__ = ["ALIGNMENT", "ArenaPlan", "find_overlap", "live_ranges", "max_live", "plan_arena"]
+__all__ = [
+    "ALIGNMENT",
+    "ArenaPlan",
+    "Block",
+    "find_block_overlap",
+    "find_overlap",
+    "max_live",
+    "plan_arena",
+    "plan_blocks",
+]

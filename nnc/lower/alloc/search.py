@@ -7,13 +7,13 @@ longer fits. (The pruning follows the search of the MiniMalloc paper.) Budgets c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-Ints = np.ndarray[Any, np.dtype[np.int64]]
+from nnc.lower.alloc.greedy import search_ranks
+from nnc.lower.alloc.problem import Ints, Problem
+
 _FAR = np.iinfo(np.int64).max // 4
 
 
@@ -128,18 +128,19 @@ class _State:
         return bool((height <= self.cap).all())
 
 
-def improve(
-    lo: Ints, hi: Ints, size: Ints, ranks: Sequence[Ints], best: Ints, peak: int, bound: int, budget: int
-) -> tuple[Ints, int]:
+def improve(p: Problem, best: Ints, peak: int, budget: int) -> tuple[Ints, int]:
     """A plan that is at most as high as `best`, and its height.
 
-    Tries the bound itself, then bisects the caps between it and the best height, with each of `ranks` in turn.
+    Tries the bound itself, then bisects the caps between it and the best height, with each of the ranks in turn.
     """
+    if not p.is_simple:
+        return best, peak
+    lo, hi, size, ranks = p.lo, p.hi, p.size, search_ranks(p)
     cliques = Cliques.of(lo, hi)
-    low, turn = bound, 0
+    low, turn = p.bound, 0
     share = max(budget // 16, 2 * len(size))
     while low < peak and budget > 0:
-        cap = (low + peak) // 2 if turn else bound
+        cap = (low + peak) // 2 if turn else p.bound
         found = None
         for rank in ranks:
             found = search(lo, hi, size, cliques, rank, cap, min(share, budget))

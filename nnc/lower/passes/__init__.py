@@ -1,9 +1,17 @@
 """Passes from a symbolic graph to one that can be bound to buffers; importing the package registers them."""
 
-from nnc.lower.passes.copy_outputs import copy_outputs
+from nnc.lower.passes.combine import combine
+from nnc.lower.passes.cse import cse
 from nnc.lower.passes.dce import dce
+from nnc.lower.passes.fold import fold
 from nnc.lower.passes.inline_calls import inline_barriers, inline_calls
-from nnc.lower.passes.inplace import choose_inplace
-from nnc.lower.passes.views import add_views
+from nnc.lower.passes.join_sums import join_sums
+from nnc.lower.passes.licm import licm
+from nnc.lower.passes.order import order
+from nnc.lower.passes.parts import parts
+from nnc.lower.passes.simplify import simplify
 
-__all__ = ["add_views", "choose_inplace", "copy_outputs", "dce", "inline_barriers", "inline_calls"]
+__all__ = [
+    "combine", "cse", "dce", "fold", "inline_barriers", "inline_calls",
+    "join_sums", "licm", "order", "parts", "simplify",
+]  # fmt: skip

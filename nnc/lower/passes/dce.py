@@ -1,54 +1,154 @@
-"""Drops nodes and constants that nothing reads."""
+"""Drops nodes, constants, results and captured values that nothing reads.
+
+A loop loses the results that nobody wants, the carried values that serve only themselves, and the captured values and sequences
+that its rounds do not read; a command with several results may have a form without some of them (column `narrow`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from nnc.commands.rules import effect
-from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.graph import Attribute, Graph, Node, Symbol, register_pass
+from nnc.lower.passes.loops import Carry, Loop, Yield, take_apart
+from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 
 REMOVABLE_EFFECTS = ("random",)
 
+narrow: Attribute[Callable[[Node, Sequence[bool]], Node]] = Attribute(
+    "narrow", "(node, which results are read) -> a node without some results that are not, or the node itself"
+)
+
 
 @register_pass("dce")
 def dce(graph: Graph, options: Options) -> Graph:
-    """Drops what no output and no effect depends on, in sub-graphs, too. Inputs stay.
+    """Drops what no output and no effect depends on, in sub-graphs, too. Inputs of the graph stay.
 
     Requires: nothing.
-    Ensures:  each node has an effect, or an output that a later node or the graph's outputs read.
+    Ensures:  each node has an effect, or an output that a later node or the graph's outputs read; each input and output of a
+              loop's or branch's sub-graph is read. A carried value that only the next round's own reads is none.
     Example:  a = exp(x); b = neg(x); return a  →  a = exp(x); return a
     """
-    return _sweep(graph, {})
+    return _Sweeper().graph(graph)
 
 
 def has_effect(node: Node) -> bool:
     """Whether a node does more than yield its outputs, by itself or within its sub-graphs."""
-    kind = effect.get(node.command, None)
-    if kind is not None and kind not in REMOVABLE_EFFECTS:
-        return True
-    return any(has_effect(inner) for graph in node.graphs for inner in graph.walk())
+    return _Sweeper().has_effect(node)
 
 
-def _sweep_once(graph: Graph, known: dict[int, Graph]) -> Graph:
-    """The swept form of a sub-graph, which nodes may share."""
-    if id(graph) not in known:
-        known[id(graph)] = _sweep(graph, known)
-    return known[id(graph)]
+class _Sweeper(OncePerGraph):
+    """One run of the pass."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.joined: dict[Any, tuple[Graph, ...]] = {}
+        self.effects: dict[Graph, bool] = {}
+        self.operands: dict[tuple[Node, Symbol], tuple[Symbol, ...]] = {}
+        self.read: dict[Graph, frozenset[Symbol]] = {}
 
-def _sweep(graph: Graph, known: dict[int, Graph]) -> Graph:
-    needed: set[Symbol] = set(graph.outputs)
-    kept: list[Node] = []
-    for node in reversed(graph.nodes):
-        if not (needed.intersection(node.outputs) or has_effect(node)):
-            continue
-        needed.update(node.inputs)
+    def has_effect(self, node: Node) -> bool:
+        """As the function of this name, but looks into each sub-graph once."""
+        kind = effect.get(node.command, None)
+        return (kind is not None and kind not in REMOVABLE_EFFECTS) or any(map(self._acts, node.graphs))
+
+    def _acts(self, graph: Graph) -> bool:
+        if graph not in self.effects:
+            self.effects[graph] = any(map(self.has_effect, graph.nodes))
+        return self.effects[graph]
+
+    def rewrite(self, graph: Graph) -> Graph:
+        """`graph` without what its outputs do not need; the graph itself where nothing is dropped."""
+        needed: set[Symbol] = set(graph.outputs)
+        kept: list[Node] = []
+        for node in reversed(graph.nodes):
+            if needed.isdisjoint(node.outputs) and not self.has_effect(node):
+                continue
+            node = self._narrow(node, needed)
+            needed.update(node.inputs)
+            kept.append(node)
+        nodes = tuple(reversed(kept))
+        constants = {symbol: value for symbol, value in graph.constants.items() if symbol in needed}
+        if nodes == graph.nodes and len(constants) == len(graph.constants):
+            return graph
+        return graph.update(nodes=nodes, constants=constants)
+
+    def _narrow(self, node: Node, needed: set[Symbol]) -> Node:
+        """The node without the results that are not needed, its sub-graphs swept."""
         if node.graphs:
-            graphs = tuple(_sweep_once(sub_graph, known) for sub_graph in node.graphs)
-            if any(a is not b for a, b in zip(graphs, node.graphs, strict=True)):
-                node = node.update(graphs=graphs)
-        kept.append(node)
-    nodes = tuple(reversed(kept))
-    constants = {symbol: value for symbol, value in graph.constants.items() if symbol in needed}
-    if nodes == graph.nodes and len(constants) == len(graph.constants):
-        return graph
-    return graph.update(nodes=nodes, constants=constants)
+            loop = take_apart(node)
+            return self._narrow_loop(loop, needed) if loop is not None else self.renew(node, {})
+        if len(node.outputs) > 1 and node.command in narrow and not needed.issuperset(node.outputs):
+            return narrow[node.command](node, [symbol in needed for symbol in node.outputs])
+        return node
+
+    def _narrow_loop(self, loop: Loop, needed: set[Symbol]) -> Node:
+        """First the results go, then what the swept rounds do not read."""
+        exits = tuple(x for x in loop.exits if x.result in needed)
+        rows = tuple(x for x in loop.rows if x.result in needed)
+        carries = loop.carries
+        if any(x.result not in needed for x in carries):
+            live = self._live(loop, 0, [x for x in loop.results if x.result in needed])
+            carries = tuple(x for x in carries if x.inner in live)
+        node = loop.node
+        if (exits, rows, carries) != (loop.exits, loop.rows, loop.carries):
+            node = loop.update(exits=exits, rows=rows, carries=carries).join(self.joined)
+        return self._without_unread(self.renew(node, {}))
+
+    def _live(self, loop: Loop, which: int, wanted: Sequence[Carry | Yield]) -> set[Symbol]:
+        """The symbols of a sub-graph that its test, its effects and what is wanted of it depend on, from round to round."""
+        graph = loop.graphs[which]
+        writers = {symbol: node for node in graph.nodes for symbol in node.outputs}
+        following = {x.inner: x.following for x in loop.carries}
+        todo = [x.inner if isinstance(x, Carry) else x.inner[which] for x in wanted]
+        todo += [
+            *loop.test,
+            *(s for node in graph.nodes if self.has_effect(node) for s in (*node.inputs, *node.outputs)),
+        ]
+        live: set[Symbol] = set()
+        while todo:
+            symbol = todo.pop()
+            if symbol in live:
+                continue
+            live.add(symbol)
+            if symbol in following:
+                todo.append(following[symbol])
+            elif symbol in writers:
+                todo += self._operands(writers[symbol], symbol)
+        return live
+
+    def _operands(self, node: Node, result: Symbol) -> tuple[Symbol, ...]:
+        """The operands that one result of a node depends on."""
+        loop = take_apart(node) if len(node.outputs) > 1 else None
+        if loop is None:
+            return node.inputs
+        if (node, result) not in self.operands:
+            wanted = [x for x in loop.results if x.result is result]
+            found = list(loop.lead)
+            for which in range(len(loop.graphs)):
+                live = self._live(loop, which, wanted)
+                found += [x.operand for x in (*loop.sequences, *loop.captured) if x.inner[which] in live]
+                found += [x.operand for x in loop.carries if x.inner in live]
+            self.operands[node, result] = tuple(found)
+        return self.operands[node, result]
+
+    def _without_unread(self, node: Node) -> Node:
+        """The node without the sequences and captured values that no round reads."""
+        loop = take_apart(node)
+        if loop is None:
+            return node
+        reads = [self._reads(graph) for graph in loop.graphs]
+        sequences, captured = (
+            tuple(x for x in group if any(s in read for s, read in zip(x.inner, reads, strict=True)))
+            for group in (loop.sequences, loop.captured)
+        )
+        if (sequences, captured) == (loop.sequences, loop.captured):
+            return node
+        return loop.update(sequences=sequences, captured=captured).join(self.joined)
+
+    def _reads(self, graph: Graph) -> frozenset[Symbol]:
+        if graph not in self.read:
+            self.read[graph] = graph.reads
+        return self.read[graph]

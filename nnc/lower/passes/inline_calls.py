@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from nnc.commands.control import inlines
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
+from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 
 
@@ -36,36 +37,26 @@ def inline_barriers(graph: Graph, options: Options) -> Graph:
     return _Inliner(barriers=True).graph(graph)
 
 
-class _Inliner:
-    """One run of a pass; remembers each graph's inlined form, since many nodes may share a sub-graph."""
-
+class _Inliner(OncePerGraph):
     def __init__(self, barriers: bool) -> None:
+        super().__init__()
         self.barriers = barriers
-        self.known: dict[int, tuple[Graph, Graph]] = {}  # holds the graph too, so that its id stays its own
 
-    def graph(self, graph: Graph) -> Graph:
+    def rewrite(self, graph: Graph) -> Graph:
         """`graph` with its calls inlined; the graph itself where there are none."""
-        if id(graph) not in self.known:
-            self.known[id(graph)] = graph, self._rewrite(graph)
-        return self.known[id(graph)][1]
-
-    def _rewrite(self, graph: Graph) -> Graph:
         replaced: dict[Symbol, Symbol] = {}
         constants = dict(graph.constants)
         nodes: list[Node] = []
         changed = False
         for node in graph.nodes:
-            inputs = tuple(replaced.get(symbol, symbol) for symbol in node.inputs)
-            graphs = tuple(self.graph(sub_graph) for sub_graph in node.graphs)
+            new = self.renew(node, replaced)
             if self._is_inlined(node):
                 changed = True
-                outputs = _append_copy(graphs[0], inputs, nodes, constants)
+                outputs = append_copy(new.graphs[0], new.inputs, nodes, constants)
                 replaced.update(zip(node.outputs, outputs, strict=True))
-            elif inputs != node.inputs or any(a is not b for a, b in zip(graphs, node.graphs, strict=True)):
-                changed = True
-                nodes.append(node.update(inputs=inputs, graphs=graphs))
             else:
-                nodes.append(node)
+                changed |= new is not node
+                nodes.append(new)
         if not changed:
             return graph
         outputs = tuple(replaced.get(symbol, symbol) for symbol in graph.outputs)
@@ -75,7 +66,7 @@ class _Inliner:
         return inlines.get(node.command, False) and (self.barriers or not node.params.get("barrier", False))
 
 
-def _append_copy(
+def append_copy(
     graph: Graph, inputs: Sequence[Symbol], nodes: list[Node], constants: dict[Symbol, NDArray]
 ) -> tuple[Symbol, ...]:
     """Appends the nodes of `graph` on `inputs`, with symbols of their own; returns what stands for its outputs."""

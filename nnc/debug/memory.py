@@ -1,31 +1,11 @@
-"""Looking into compiled functions."""
+"""What loops keep for their reverse pass, in bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from nnc.context import set_context
-from nnc.errors import ArgumentTypeError, user_error
-from nnc.jit import BoundMethod, Compiled
-
-
-def explain(compiled: Any) -> str:
-    """Says why the last call of a compiled function traced it, or that it did not.
-
-    Raises:   ArgumentTypeError: `compiled` was not made by nnc.compile.
-    Example:  >>> f = nnc.compile(lambda x: x + 1)
-              >>> y = f(nnp.ones(2)), f(nnp.ones(3))
-              >>> nnc.debug.explain(f)
-              '<lambda>: the last call traced, because argument x changed from float32[2] to float32[3]'
-    """
-    if not isinstance(compiled, (Compiled, BoundMethod)):
-        raise user_error(
-            ArgumentTypeError, "nnc.debug.explain", f"{compiled!r} is no compiled function.",
-            fix="pass what nnc.compile returned.",
-        )  # fmt: skip
-    return str(compiled.explain())
 
 
 class TapeMemory:

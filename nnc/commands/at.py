@@ -1,0 +1,126 @@
+"""`x.at[index].set(...)` and its kin: updates of immutable arrays, written as methods of a place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from nnc import dtypes
+from nnc.commands.elementwise import div, full, neg, select
+from nnc.commands.indexing import fit_values, getitem, set_at
+from nnc.commands.promote import broadcast_to_shape
+from nnc.commands.rules import Value
+from nnc.errors import ArgumentError, DTypeError, user_error
+from nnc.graph import spec_of
+
+
+@dataclass(frozen=True, slots=True)
+class AtIndexer:
+    """`x.at`: index it to say which elements change."""
+
+    array: Value
+
+    def __getitem__(self, index: Any) -> AtPlace:
+        return AtPlace(self.array, index)
+
+
+@dataclass(frozen=True, slots=True)
+class AtPlace:
+    """`x.at[index]`: each method returns a new array. Repeated indices count each time (`set`: the last value stays).
+
+    `mode` says what an index out of range does (see `getitem`, `set_at`). `unique_indices` promises that no element is indexed
+    twice, `indices_are_sorted` that indices rise; a program may rely on what is promised.
+
+    Example:
+        >>> x = nnp.zeros(4)
+        >>> x.at[1].set(5).at[nnp.asarray([0, 0])].add(1)
+        Array([2., 5., 0., 0.], dtype=float32)
+    """
+
+    array: Value
+    index: Any
+
+    def set(
+        self, values: Any, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
+    ) -> Value:
+        """`x[index] = values`."""
+        return set_at(self.array, self.index, values, "set", mode, unique_indices)
+
+    def add(
+        self, values: Any, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
+    ) -> Value:
+        """`x[index] += values`."""
+        return set_at(self.array, self.index, values, "add", mode, unique_indices)
+
+    def subtract(
+        self, values: Any, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
+    ) -> Value:
+        """`x[index] -= values`."""
+        news = neg(fit_values(self.array, values, "x.at[...].subtract"))
+        return set_at(self.array, self.index, news, "add", mode, unique_indices)
+
+    def multiply(
+        self, values: Any, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
+    ) -> Value:
+        """`x[index] *= values`."""
+        return set_at(self.array, self.index, values, "mul", mode, unique_indices)
+
+    mul = multiply
+
+    def divide(
+        self, values: Any, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
+    ) -> Value:
+        """`x[index] /= values`, for floating-point arrays."""
+        spec = spec_of(self.array)
+        if not dtypes.is_inexact(spec.dtype):
+            raise user_error(
+                DTypeError, "x.at[...].divide", f"an array of {spec.dtype.name} cannot hold quotients.",
+                operands={"x": spec}, fix="convert it first: x.astype('float32').at[...].divide(...).",
+            )  # fmt: skip
+        one = full(shape=spec.shape, dtype=spec.dtype, value=1)
+        return div(self.array, set_at(one, self.index, values, "mul", mode, unique_indices))
+
+    def power(
+        self, values: Any, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
+    ) -> Value:
+        """`x[index] **= values`; an element that is indexed twice is raised once."""
+        return self.set(self.get(mode=mode) ** values, mode=mode)
+
+    def min(
+        self, values: Any, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
+    ) -> Value:
+        """`x[index] = minimum(x[index], values)`."""
+        return set_at(self.array, self.index, values, "min", mode, unique_indices)
+
+    def max(
+        self, values: Any, *, mode: str = "error", unique_indices: bool = False, indices_are_sorted: bool = False
+    ) -> Value:
+        """`x[index] = maximum(x[index], values)`."""
+        return set_at(self.array, self.index, values, "max", mode, unique_indices)
+
+    def apply(
+        self, function: Callable[[Value], Value], *, mode: str = "error", unique_indices: bool = False,
+        indices_are_sorted: bool = False,
+    ) -> Value:  # fmt: skip
+        """`x[index] = function(x[index])`; an element that is indexed twice is replaced once."""
+        return self.set(function(self.get(mode=mode)), mode=mode)
+
+    def get(
+        self, *, mode: str = "error", fill_value: Any = None, unique_indices: bool = False, indices_are_sorted: bool = False
+    ) -> Value:  # fmt: skip
+        """`x[index]`, with a choice of what an index out of range reads: with mode "fill" it is `fill_value`.
+
+        Raises:   ArgumentError: a `fill_value` with another mode. DTypeError: it does not fit into the dtype of x.
+        """
+        if fill_value is None:
+            return getitem(self.array, self.index, mode)
+        where, spec = "x.at[...].get", spec_of(self.array)
+        if mode != "fill":
+            raise user_error(
+                ArgumentError, where, f"fill_value is given, but mode is {mode!r}.", fix='pass mode="fill", too.'
+            )
+        outside = fit_values(self.array, fill_value, where)
+        there = getitem(full(shape=spec.shape, dtype=dtypes.bool_, value=True), self.index, "drop")
+        read = getitem(self.array, self.index, "drop")
+        return select(there, read, broadcast_to_shape(outside, spec_of(read).shape))

@@ -1,0 +1,184 @@
+"""Softmax and its relatives as single commands: what lowering makes of the many small ones that functions of users are traced to.
+
+With the largest element m of each row (0 where that is infinite) and T = sum of exp(x - m) over `axes` (1 where that is 0):
+
+    softmax = exp(x - m) / T      log_softmax = x - m - log(T)      logsumexp = m + log(T)
+
+so nothing overflows, and a row of -inf has probabilities 0. 16-bit floats are computed in float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands import elementwise as ew
+from nnc.commands.index import check_mode, gather
+from nnc.commands.reduce import expand, reduce_sum
+from nnc.commands.rules import (
+    Derivative,
+    InPlace,
+    Tangents,
+    Value,
+    batch_with,
+    behind_batch,
+    check_axes,
+    check_dtype,
+    lead,
+)
+from nnc.graph import TensorSpec, infer, reference, register
+
+Axes = tuple[int, ...]
+NDArray = np.ndarray[Any, Any]
+
+
+def _infer(name: str, *, keeps_axes: bool = True) -> Any:
+    def rule(x: TensorSpec, *, axes: Axes) -> TensorSpec:
+        check_dtype(name, x, *ew.FLOAT)
+        removed = check_axes(name, axes, x.ndim)
+        return x if keeps_axes else x.update(shape=tuple(n for i, n in enumerate(x.shape) if i not in removed))
+
+    return rule
+
+
+def _parts(x: NDArray, axes: Axes) -> tuple[NDArray, NDArray, NDArray]:
+    """(x - m, m, T) of the largest elements m, and whose sums T may be 0; in the dtype that sums need."""
+    x = x.astype(dtypes.accumulator(x.dtype), copy=False)
+    top = np.max(x, axes, keepdims=True, initial=-np.inf)
+    top = np.where(np.isinf(top), np.zeros((), x.dtype), top)
+    shifted = x - top
+    return shifted, top, np.sum(np.exp(shifted), axes, keepdims=True)
+
+
+def _safe(total: NDArray) -> NDArray:
+    return np.where(total == 0, np.ones((), total.dtype), total)
+
+
+def _softmax(x: NDArray, *, axes: Axes) -> NDArray:
+    with np.errstate(all="ignore"):
+        shifted, _, total = _parts(x, axes)
+        np.exp(shifted, out=shifted)
+        shifted /= _safe(total)
+        return shifted.astype(x.dtype, copy=False)
+
+
+def _log_softmax(x: NDArray, *, axes: Axes) -> NDArray:
+    with np.errstate(all="ignore"):
+        shifted, _, total = _parts(x, axes)
+        shifted -= np.log(_safe(total))
+        return shifted.astype(x.dtype, copy=False)
+
+
+def _logsumexp(x: NDArray, *, axes: Axes) -> NDArray:
+    with np.errstate(all="ignore"):
+        _, top, total = _parts(x, axes)
+        out = np.where(total == 0, -np.inf, np.log(_safe(total)) + top)
+        return np.asarray(np.squeeze(out, axes)).astype(x.dtype)
+
+
+def _softmax_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axes: Axes) -> Tangents:
+    (t,), y = tangents, outputs[0]
+    return (y * (t - expand(reduce_sum(t * y, axes=axes), y.spec, axes)),)
+
+
+def _log_softmax_jvp(
+    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axes: Axes
+) -> Tangents:
+    (t,), y = tangents, softmax(primals[0], axes=axes)
+    return (t - expand(reduce_sum(t * y, axes=axes), y.spec, axes),)
+
+
+def _logsumexp_jvp(
+    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axes: Axes
+) -> Tangents:
+    return (reduce_sum(tangents[0] * softmax(primals[0], axes=axes), axes=axes),)
+
+
+def _cost(x: TensorSpec, *, axes: Axes) -> int:
+    return 4 * x.size
+
+
+def _shift(params: dict[str, Any]) -> dict[str, Any]:
+    return {"axes": tuple(behind_batch(axis) for axis in params["axes"])}
+
+
+softmax = register(
+    "softmax",
+    infer=_infer("softmax"),
+    reference=_softmax,
+    derivative=Derivative(_softmax_jvp),
+    batch=batch_with("softmax", _shift),
+    inplace=InPlace(((0, 0),)),
+    cost=_cost,
+)
+log_softmax = register(
+    "log_softmax",
+    infer=_infer("log_softmax"),
+    reference=_log_softmax,
+    derivative=Derivative(_log_softmax_jvp),
+    batch=batch_with("log_softmax", _shift),
+    inplace=InPlace(((0, 0),)),
+    cost=_cost,
+)
+logsumexp = register(
+    "logsumexp",
+    infer=_infer("logsumexp", keeps_axes=False),
+    reference=_logsumexp,
+    derivative=Derivative(_logsumexp_jvp),
+    batch=batch_with("logsumexp", _shift),
+    cost=_cost,
+)
+
+# -- the log-probability of chosen classes -----------------------------------------------------------------------------
+
+# pick_log_softmax[..., i] = log_softmax(x)[..., index[..., i]], over the last axis; the other log-probabilities are never made.
+# `mode` is that of `gather`. A mean of its negatives is the cross entropy.
+
+
+PICK_MODES = ("error", "clip", "wrap")  # the others read what is no element of x
+
+
+def _gather_params(x: Any, mode: str) -> dict[str, Any]:
+    return {"axes": (x.ndim - 1,), "batch": x.ndim - 1, "mode": mode}
+
+
+def _pick_infer(x: TensorSpec, index: TensorSpec, *, mode: str) -> TensorSpec:
+    check_dtype("pick_log_softmax", x, *ew.FLOAT)
+    check_axes("pick_log_softmax", (-1,), x.ndim)
+    check_mode("pick_log_softmax", mode, PICK_MODES)
+    spec: TensorSpec = infer[gather](x, index, **_gather_params(x, mode))
+    return spec
+
+
+def _pick(x: NDArray, index: NDArray, *, mode: str) -> NDArray:
+    with np.errstate(all="ignore"):
+        _, top, total = _parts(x, (x.ndim - 1,))
+        chosen = reference[gather](x.astype(top.dtype, copy=False), index, **_gather_params(x, mode))
+        return np.asarray((chosen - top) - np.log(_safe(total))).astype(x.dtype)
+
+
+def _pick_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, mode: str) -> Tangents:
+    (x, index), t = primals, tangents[0]
+    if t is None:
+        return (None,)
+    last = (x.spec.ndim - 1,)
+    mean = reduce_sum(t * softmax(x, axes=last), axes=last)
+    return (gather(t, index, **_gather_params(x.spec, mode)) - expand(mean, outputs[0].spec, last),)
+
+
+def _pick_batch(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], *, mode: str) -> Any:
+    x, index = (lead(size, value, is_batched) for value, is_batched in zip(operands, batched, strict=True))
+    return (pick_log_softmax(x, index, mode=mode),), (True,)
+
+
+pick_log_softmax = register(
+    "pick_log_softmax",
+    2,
+    infer=_pick_infer,
+    reference=_pick,
+    derivative=Derivative(_pick_jvp),
+    batch=_pick_batch,
+    cost=lambda x, index, mode: 4 * x.size,
+)

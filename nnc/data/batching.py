@@ -1,0 +1,184 @@
+"""Batches of arrays: which rows are due is a function of the key and the number of the step alone, so training resumes exactly."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from nnc import tree
+from nnc.array import Array, asarray
+from nnc.data.prefetch import Prefetch
+from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
+from nnc.random import fold_in, permutation
+from nnc.random.keys import read_key
+from nnc.spelling import spelled
+
+WHERE = "nnc.data.batches"
+Transform = Callable[[Any, Any], Any]  # (key of the step, batch) -> batch
+
+
+@spelled
+def batches(
+    arrays: Any, batch: int, key: Any = None, prefetch: int = 0, *, epochs: int | None = 1, drop_last: bool = False,
+    step: int = 0, transform: Transform | None = None,
+) -> Batches:  # fmt: skip
+    """Iterates over arrays in batches: rows along the first axis of every leaf, in a new random order for each epoch.
+
+    Args:     arrays: a pytree of arrays of one length; NumPy arrays give NumPy arrays (memory-mapped ones are read batch by batch),
+              nnc arrays nnc arrays. batch: rows in a batch. key: of the orders; None: in order. prefetch: how many batches a
+              thread makes ahead; 0: no thread. epochs: passes over the rows; None: without end. drop_last: leave out the rest of
+              each epoch that does not fill a batch. step: how many batches were made before, to resume. transform: (key, batch)
+              -> batch, run on each batch with a key of its own (None without a key), in the thread where there is one.
+    Returns:  an iterator with `step`, the number to resume from, and `close()`; as a context manager it closes itself.
+    Raises:   ShapeError: lengths differ. ArgumentError, ArgumentTypeError: no rows or batches, or not of these types.
+    Example:
+        >>> data = {"x": np.arange(5), "y": np.arange(5) ** 2}
+        >>> for part in nnc.data.batches(data, 2):
+        ...     print(part["x"], part["y"])
+        [0 1] [0 1]
+        [2 3] [4 9]
+        [4] [16]
+    """
+    leaves = [leaf for leaf in tree.leaves(arrays) if tree.is_array(leaf)]
+    length = _check_arrays(arrays, leaves)
+    counts = {"batch": (batch, 1), "prefetch": (prefetch, 0), "step": (step, 0), "epochs": (1 if epochs is None else epochs, 0)}
+    for name, (value, low) in counts.items():
+        _check_count(name, value, low)
+    if key is not None:
+        key = read_key(key, WHERE)
+    if transform is not None and not callable(transform):
+        raise user_error(
+            ArgumentTypeError, WHERE, f"transform is {transform!r}, not a function.", fix="pass a function (key, batch) -> batch."
+        )
+    per_epoch = length // batch if drop_last else -(-length // batch)
+    if not per_epoch:
+        raise user_error(
+            ArgumentError, WHERE, f"{length} rows do not fill a batch of {batch}, and drop_last leaves the rest out.",
+            fix="choose a smaller batch, or drop_last=False.",
+        )  # fmt: skip
+    return Batches(arrays, batch, key, prefetch, length, per_epoch, epochs, step, transform)
+
+
+class Batches:
+    """What `nnc.data.batches` returns: an iterator over batches. `step` counts those that were taken."""
+
+    def __init__(
+        self, arrays: Any, batch: int, key: Any, prefetch: int, length: int, per_epoch: int, epochs: int | None, step: int,
+        transform: Transform | None,
+    ) -> None:  # fmt: skip
+        self.step, self.per_epoch = step, per_epoch
+        self._end = None if epochs is None else epochs * per_epoch
+        end = self._end
+
+        def make() -> Iterator[Any]:
+            return _generate(arrays, batch, key, length, per_epoch, step, end, transform)
+
+        self._source: Iterator[Any] = Prefetch(make, prefetch) if prefetch else make()
+
+    @property
+    def epoch(self) -> int:
+        """The pass over the rows that the next batch belongs to."""
+        return self.step // self.per_epoch
+
+    def __len__(self) -> int:
+        """How many batches are left."""
+        if self._end is None:
+            raise user_error(
+                ArgumentTypeError, WHERE, "without end there is no length.", fix="give epochs, or count per_epoch of each."
+            )
+        return max(self._end - self.step, 0)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        item = next(self._source)
+        self.step += 1
+        return item
+
+    def close(self) -> None:
+        """Ends the iteration, and the thread."""
+        self._source.close()  # type: ignore[attr-defined]  # a generator and a Prefetch have it
+
+    def __enter__(self) -> Batches:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _generate(
+    arrays: Any, batch: int, key: Any, length: int, per_epoch: int, step: int, end: int | None, transform: Transform | None
+) -> Iterator[Any]:  # fmt: skip
+    order, ordered = None, -1
+    while end is None or step < end:
+        epoch, place = divmod(step, per_epoch)
+        rows: Any = slice(place * batch, min((place + 1) * batch, length))
+        if key is not None:
+            if epoch != ordered:
+                order, ordered = np.asarray(permutation(fold_in(key, epoch), length)), epoch
+            rows = order[rows]  # type: ignore[index]  # an order was drawn
+        part = tree.map(lambda leaf, rows=rows: _take(leaf, rows), arrays)
+        if transform is not None:
+            part = transform(None if key is None else fold_in(fold_in(key, step), TRANSFORM), part)
+        yield part
+        step += 1
+
+
+TRANSFORM = 0x7472616E  # keys of transforms are folded in twice, so that they are none of the keys of orders
+
+
+def _take(leaf: Any, rows: Any) -> Any:
+    if isinstance(leaf, Array):
+        return Array(np.ascontiguousarray(leaf.data[rows]))
+    return np.asarray(leaf[rows]) if tree.is_array(leaf) else leaf
+
+
+# -- checks ------------------------------------------------------------------------------------------------------------
+
+
+def _check_arrays(arrays: Any, leaves: list[Any]) -> int:
+    """The length that all leaves have."""
+    if not leaves:
+        raise user_error(ArgumentError, WHERE, "arrays has no arrays.", fix="pass an array, or a tree of them.")
+    lengths = {}
+    for path, leaf in tree.flatten_with_path(arrays):
+        if not tree.is_array(leaf):
+            continue
+        if not isinstance(leaf, (np.ndarray, Array)):
+            raise user_error(
+                ArgumentTypeError, WHERE, f"arrays{path} is a {type(leaf).__name__}, not an array.",
+                fix="convert lists with np.asarray; iterate outside of traced functions.",
+            )  # fmt: skip
+        if not leaf.ndim:
+            raise user_error(
+                ShapeError, WHERE, f"arrays{path} is a number; it has no rows.", operands={"leaf": asarray(leaf).spec},
+                fix="give every array a first axis that counts the examples.",
+            )  # fmt: skip
+        lengths[f"arrays{path}"] = leaf.shape[0]
+    if len(set(lengths.values())) > 1:
+        raise user_error(
+            ShapeError, WHERE, "arrays differ in length: " + ", ".join(f"{name} {n}" for name, n in lengths.items()) + ".",
+            fix="give every array one row for each example.",
+        )  # fmt: skip
+    length = next(iter(lengths.values()))
+    if not length:
+        raise user_error(ArgumentError, WHERE, "the arrays have no rows.", fix="check how they were read.")
+    return int(length)
+
+
+def _check_count(name: str, value: Any, low: int) -> None:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise user_error(
+            ArgumentTypeError, WHERE, f"{name} is a {type(value).__name__}, it must be an int.", fix=f"write {name}=32."
+        ) from None
+    if number < low or isinstance(value, bool):
+        raise user_error(ArgumentError, WHERE, f"{name} is {value!r}; it must be at least {low}.", fix=f"choose another {name}.")

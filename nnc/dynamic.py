@@ -1,0 +1,334 @@
+"""The dynamic graph for users: the recorder of nnc.trace joined with lowering, which runs what it differentiates."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nnc.array import Array
+from nnc.backends.numpy_ref import choose_kernel
+from nnc.commands.control import call as call_command
+from nnc.context import ContextChange, activity, with_mode
+from nnc.dynamic_steps import EQUAL_RUNS, Recent, Repeated, Update
+from nnc.errors import ArgumentError, ArgumentTypeError, GraphError, InternalError, NncError, ShapeError, user_error
+from nnc.graph import Graph, structural_hash
+from nnc.jit import BoundMethod, Compiled, compile
+from nnc.lower.pipeline import lower
+from nnc.options import Options, parse_bytes
+from nnc.signature import Signature
+from nnc.trace.dynamic import Recorder, Variable, concrete_array
+from nnc.trace.dynamic_backward import Backward, Structure, as_graph, differentiate, take_apart
+from nnc.trace.dynamic_memo import MemoStats
+from nnc.trace.dynamic_store import Binding, Operation, history
+from nnc.trace.eager import Plan
+from nnc.trace.flat import name_of
+
+NDArray = np.ndarray[Any, Any]
+Run = Callable[[Sequence[NDArray]], list[NDArray]]
+
+_LOG = logging.getLogger("nnc")
+
+
+class DynamicGraph(Recorder):
+    """Runs commands at once and keeps the graph of them, as long as a gradient can still be asked for.
+
+    Variables are re-bound freely; each binding is a symbol of its own. `backward` differentiates the recorded graph ahead of
+    time, as `nnc.compile` would, and keeps the program for equal graphs. What no live variable can need is forgotten: freeing
+    or detaching a variable, or leaving it to Python's garbage collector, releases the operations and arrays behind it.
+
+    Slices, reshapes and transposes of a variable are aliases: they show what it holds now. Threads may share a graph; each
+    call is atomic. `no_grad` and the like hold for the thread that enters them.
+
+    Args:     memo_bytes: how many bytes of results are kept to be found again (0: none), such as "64MiB".
+    Example:
+        >>> g = nnc.DynamicGraph()
+        >>> x = g.variable(19.0)
+        >>> f = x * nnp.log(x) + 1.2 * x
+        >>> g.backward(f)
+        >>> x.grad  # log 19 + 2.2
+        Array(5.1444387, dtype=float32)
+        >>> g.bookkeeping()
+        (4, 5)
+    """
+
+    def __init__(self, memo_bytes: int | str = "64MiB") -> None:
+        super().__init__(parse_bytes(memo_bytes, "memo_bytes"))
+        self._derivatives: Recent[Structure, tuple[Backward, Run]] = Recent()
+        self._programs: Recent[str, Run] = Recent()
+        self._nodes: Recent[Any, Plan] = Recent()
+        self._repeated: Recent[Hashable, Repeated] = Recent()
+        self._updates: list[Update] = []
+
+    # -- variables -----------------------------------------------------------------------------------------------------
+
+    def variable(self, array: Any = None) -> Variable:
+        """A variable bound to `array`; without one, it is absent until it is first written with `set`.
+
+        Raises:   TraceError: `array` is traced. NncError: it is nothing nnc makes an array of.
+        """
+        return self.make(array, constant=False)
+
+    def constant(self, array: Any = None) -> Variable:
+        """The same, but no derivative flows through it."""
+        return self.make(array, constant=True)
+
+    def no_grad(self) -> ContextChange:
+        """A block within which commands run but nothing is recorded: results are constants.
+
+        Example:
+            >>> g = nnc.DynamicGraph()
+            >>> with g.no_grad():
+            ...     y = g.variable(2.0) * 3.0
+            >>> g.bookkeeping()
+            (0, 0)
+        """
+        return with_mode(self)
+
+    # -- derivatives ---------------------------------------------------------------------------------------------------
+
+    def backward(self, f: Any, df: Any = None, inputs: Any = None) -> None:
+        """Adds the derivatives of `f` to the `grad` of its inputs.
+
+        Args:     f: a variable, or a list of them, whose gradients add up. df: what to multiply the derivatives by, like `f`;
+                  left out for losses, which are 0-d. inputs: variables to differentiate with respect to, also computed ones; by
+                  default all that `variable` made and `f` depends on.
+        Raises:   ShapeError: `f` is no scalar and df is left out, or df has another shape. ArgumentTypeError: something is no
+                  variable of this graph. UnsupportedError: a command has no derivative.
+        """
+        losses = self._variables("backward", "f", f)
+        with activity("differentiating a dynamic graph"):
+            cts = _cotangents(losses, df)
+            targets = [x.binding for x in losses]
+            chosen = None if inputs is None else self._variables("backward", "inputs", inputs)
+            with self.locked():
+                operations = history(targets)
+                if chosen is None:
+                    chosen = _declared(operations, targets)
+                sources = list(dict.fromkeys(x.binding for x in chosen))
+                structure, bindings = take_apart(operations, targets, sources)
+                values = [x.array for x in bindings]
+            found: dict[Binding, NDArray] = {}
+            if sources:
+                backward, run = self._derivative(structure, [x.source for x in operations])
+                given = [cts[i] for i in backward.cotangents] + [_held(values[i]).data for i in backward.feeds]
+                gradients = run(given + [x.data for x in backward.captured])
+                reached = [x for x, on in zip(sources, backward.reached, strict=True) if on]
+                found = dict(zip(reached, gradients, strict=True))
+        for variable in chosen:
+            gradient = found.get(variable.binding)
+            self._add_gradient(variable, gradient)
+
+    def _add_gradient(self, variable: Variable, gradient: NDArray | None) -> None:
+        if gradient is None:
+            gradient = np.zeros(variable.shape, variable.dtype)
+        if variable.grad is not None and variable.grad.spec == variable.spec:
+            with np.errstate(all="ignore"):
+                gradient = variable.grad.data + gradient
+        variable.grad = Array(np.asarray(gradient))
+
+    def _derivative(self, structure: Structure, lines: Sequence[Any]) -> tuple[Backward, Run]:
+        known = self._derivatives.find(structure)
+        if known is None:
+            backward = differentiate(structure, lines)
+            known = self._derivatives.keep(structure, (backward, self._program(backward.graph)))
+        return known
+
+    def _program(self, graph: Graph) -> Run:
+        """The program of a graph; equal graphs share one."""
+        try:
+            digest = structural_hash(graph)
+        except GraphError:  # a parameter such as a function: no two are known to be equal
+            return lower(graph, Options.from_environment(), choose_kernel).run
+        run = self._programs.find(digest)
+        if run is None:
+            run = self._programs.keep(digest, lower(graph, Options.from_environment(), choose_kernel).run)
+            _LOG.debug("dynamic graph: compiled a backward graph of %d nodes", len(graph.nodes))
+        return run
+
+    def apply_gradients(self, optimizer: Any) -> None:
+        """Moves every variable that has a gradient by one step of an optimizer, and clears the gradients.
+
+        The state of the optimizer is kept by the graph. The variables of the first call belong together from then on; one that
+        has no gradient in a later call is given zeros.
+
+        Args:     optimizer: any GradientTransformation (an object with `init` and `update`).
+        Raises:   ArgumentError: there are no gradients, or they are of other variables than before as well.
+        """
+        self._apply(optimizer, [x for x in list(self.graded.values()) if x.grad is not None])
+
+    def minimize(self, f: Any, optimizer: Any, inputs: Any = None) -> None:
+        """`backward` and `apply_gradients` in one: a step that makes the losses `f` smaller.
+
+        Args:     f: a 0-d variable, or a list of them. optimizer: any GradientTransformation. inputs: what to move; by default
+                  all that `variable` made and `f` depends on.
+        """
+        chosen = self._variables("minimize", "inputs", inputs) if inputs is not None else None
+        self.backward(f, inputs=chosen)
+        self._apply(optimizer, chosen or [x for x in list(self.graded.values()) if x.grad is not None])
+
+    def _apply(self, optimizer: Any, variables: Sequence[Variable]) -> None:
+        if not callable(getattr(optimizer, "init", None)) or not callable(getattr(optimizer, "update", None)):
+            raise user_error(
+                ArgumentTypeError, "apply_gradients", f"the optimizer is {optimizer!r}, which has no init and update.",
+                fix="pass what a function such as nnc.optim.sgd(0.1) returns.",
+            )  # fmt: skip
+        if not variables:
+            raise user_error(
+                ArgumentError, "apply_gradients", "no variable has a gradient.", fix="call g.backward(loss) before."
+            )
+        self._updates = [x for x in self._updates if not x.is_stale()]
+        mine = [x for x in self._updates if x.optimizer is optimizer and x.shares(variables)]
+        if not mine:
+            mine = [Update(optimizer, variables)]
+            self._updates += mine
+        mine[0].run(variables)
+
+    # -- compiled functions --------------------------------------------------------------------------------------------
+
+    def evaluate(self, fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """`fun(*args)` within the graph. What `nnc.compile` made becomes one operation with a gradient of its own.
+
+        Any other function runs command by command. After a few runs that did the same it is compiled, too, and the debug log
+        (logger "nnc") says so; a function that decides on values, or that cannot be traced, goes on as before.
+
+        Args:     fun: a pure function of pytrees of variables and arrays.
+        """
+        if isinstance(fun, BoundMethod):
+            return self.evaluate(fun.compiled, fun.instance, *args, **kwargs)
+        if isinstance(fun, Compiled):
+            return self._evaluate_compiled(fun, args, kwargs)
+        repeated = self._repeats(fun, args, kwargs)
+        if repeated is not None and repeated.compiled is not None:
+            return self._evaluate_compiled(repeated.compiled, args, kwargs)
+        with self.watch() as notes:
+            result = fun(*args, **kwargs)
+        if repeated is not None and repeated.is_due(tuple(notes.lines)):
+            self._compile_repeated(fun, repeated, args, kwargs)
+        return result
+
+    def _evaluate_compiled(self, compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        executable, leaves = compiled.find(*args, **kwargs)
+        if executable is None:
+            return compiled.fun(*args, **kwargs)
+        operands = [self.operand(x) for x in executable.operands(leaves)]
+        plan = self._nodes.find(executable.graph)
+        if plan is None:
+            specs = tuple(x.spec for x in operands)
+            plan = Plan(
+                call_command, specs, {}, (executable.graph,), executable.graph.output_specs, executable.run_arrays, ()
+            )
+            self._nodes.keep(executable.graph, plan)
+        return executable.build(self.apply(plan, operands))
+
+    def _repeats(self, fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Repeated | None:
+        """The count of equal runs of a function on arguments such as these; None where they cannot be compared."""
+        try:
+            key = fun, Signature.of(fun, None, None, None, None).take_apart(args, kwargs).key
+            return self._repeated.find(key) or self._repeated.keep(key, Repeated())
+        except (NncError, TypeError):
+            return None
+
+    def _compile_repeated(self, fun: Any, repeated: Repeated, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        repeated.refused = True  # one attempt is enough
+        compiled = compile(fun)
+        try:
+            executable, _ = compiled.find(*args, **kwargs)
+        except NncError as error:
+            _LOG.debug("dynamic graph: %s stays eager: %s", name_of(fun), str(error).splitlines()[0])
+            return
+        if executable is not None:
+            repeated.compiled = compiled
+            _LOG.debug("dynamic graph: compiled %s after %d equal runs", name_of(fun), EQUAL_RUNS)
+
+    # -- asking --------------------------------------------------------------------------------------------------------
+
+    def bookkeeping(self) -> tuple[int, int]:
+        """How many operations are kept, and how many tensors: values that they connect, and variables that are no constants."""
+        with self.locked() as store:
+            return store.bookkeeping()
+
+    def depends(self, outputs: Any, inputs: Any) -> tuple[bool, ...]:
+        """For each of `inputs`, whether any of `outputs` still depends on it, so that its gradient may be other than 0.
+
+        Example:
+            >>> g = nnc.DynamicGraph()
+            >>> x, y = g.variable(1.0), g.variable(2.0)
+            >>> g.depends(x * 2.0, [x, y])
+            (True, False)
+        """
+        starts = [x.binding for x in self._variables("depends", "outputs", outputs)]
+        asked = [x.binding for x in self._variables("depends", "inputs", inputs)]
+        with self.locked():
+            met = {x for x in starts if not x.constant}
+            for operation in history(starts):
+                met.update(x for x in operation.inputs if not x.constant)
+        return tuple(x in met for x in asked)
+
+    def memo_stats(self) -> MemoStats:
+        """How often results were found again, and how much is kept."""
+        with self.locked():
+            return self.memo.stats()
+
+    def graph(self) -> Graph:
+        """What is recorded now, as a graph: from what nothing here made to what variables hold."""
+        with self.locked() as store:
+            return as_graph(list(store.operations.values()), list(store.leaves.values()), "dynamic")
+
+    def __repr__(self) -> str:
+        operations, tensors = self.bookkeeping()
+        return f"<DynamicGraph: {operations} operations, {tensors} tensors>"
+
+    def _variables(self, where: str, name: str, given: Any) -> list[Variable]:
+        listed = list(given) if isinstance(given, (list, tuple)) else [given]
+        for x in listed:
+            if not isinstance(x, Variable) or x.owner is not self:
+                raise user_error(
+                    ArgumentTypeError, where, f"{name} holds {x!r}, which is no variable of this graph.",
+                    fix="pass variables made by g.variable(...), or what was computed from them.",
+                )  # fmt: skip
+        return listed
+
+
+def _cotangents(losses: Sequence[Variable], df: Any) -> list[NDArray]:
+    """What the derivative of each loss is multiplied by."""
+    given = [None] * len(losses) if df is None else list(df) if isinstance(df, (list, tuple)) else [df]
+    if len(given) != len(losses):
+        raise user_error(
+            ArgumentError, "backward", f"df holds {len(given)} values for {len(losses)} losses.",
+            fix="give one df for each loss, or leave df out.",
+        )  # fmt: skip
+    found = []
+    for loss, ct in zip(losses, given, strict=True):
+        if ct is None and loss.shape:
+            raise user_error(
+                ShapeError, "backward", "f is no scalar, so its derivative needs a direction.", operands={"f": loss.spec},
+                fix="reduce it (nnp.sum, nnp.mean), or pass df, an array like f.",
+            )  # fmt: skip
+        array = np.ones((), loss.dtype) if ct is None else concrete_array(ct, "backward").data
+        if array.shape != loss.shape:
+            raise user_error(
+                ShapeError, "backward", "df has another shape than f.",
+                operands={"f": loss.spec, "df": Array(array).spec}, fix="pass df with the shape of f.",
+            )  # fmt: skip
+        found.append(array.astype(loss.dtype, copy=False))
+    return found
+
+
+def _declared(operations: Sequence[Operation], targets: Sequence[Binding]) -> list[Variable]:
+    """The variables that users made, are no constants, and stand among what was recorded."""
+    met = dict.fromkeys((*targets, *(x for operation in operations for x in operation.inputs)))
+    found = []
+    for binding in met:
+        variable = binding.variable() if binding.variable is not None else None
+        if variable is not None and variable.declared and binding.active and variable.binding is binding:
+            found.append(variable)
+    return found
+
+
+def _held(array: Array | None) -> Array:
+    if array is None:
+        raise InternalError("an array was released, though a derivative reads it")
+    return array

@@ -1,0 +1,117 @@
+"""What a dynamic graph keeps from step to step: programs, counts of equal runs, states of optimizers."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from nnc.array import Array
+from nnc.commands.promote import astype
+from nnc.errors import ArgumentError, user_error
+from nnc.jit import Compiled, compile
+from nnc.trace.dynamic import Variable
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+EQUAL_RUNS = 3  # of a function before it is compiled
+_KEPT = 256
+
+
+class Recent(Generic[K, V]):
+    """The values that were asked for most recently, by key."""
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[K, V] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(self, key: K) -> V | None:
+        """The value of a key."""
+        with self._lock:
+            value = self._values.get(key)
+            if value is not None:
+                self._values.move_to_end(key)
+            return value
+
+    def keep(self, key: K, value: V) -> V:
+        """Keeps and returns a value."""
+        with self._lock:
+            self._values[key] = value
+            if len(self._values) > _KEPT:
+                self._values.popitem(last=False)
+        return value
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+class Repeated:
+    """How often a function did the same in a row."""
+
+    def __init__(self) -> None:
+        self.compiled: Compiled | None = None
+        self.refused = False
+        self._last: tuple[Any, ...] = ()
+        self._count = 0
+
+    def is_due(self, lines: tuple[Any, ...]) -> bool:
+        """Whether the run that gave these lines was the last of enough equal ones, so that compiling pays."""
+        self._count = self._count + 1 if lines == self._last else 1
+        self._last = lines
+        return bool(lines) and self._count >= EQUAL_RUNS and not self.refused
+
+
+class Update:
+    """The state of one optimizer for the variables that it moves together."""
+
+    def __init__(self, optimizer: Any, variables: Sequence[Variable]) -> None:
+        self.optimizer = optimizer
+        self._variables = [weakref.ref(x) for x in variables]
+        self._state = optimizer.init([_array(x) for x in variables])
+        self._step = compile(self._moved)
+
+    def shares(self, variables: Sequence[Variable]) -> bool:
+        """Whether one of the variables is among those that it moves."""
+        mine = [ref() for ref in self._variables]
+        return any(x is y for x in variables for y in mine)
+
+    def is_stale(self) -> bool:
+        """Whether all variables are gone."""
+        return all(ref() is None for ref in self._variables)
+
+    def run(self, variables: Sequence[Variable]) -> None:
+        """Moves the variables by one step and clears their gradients.
+
+        Raises:   ArgumentError: a variable is new, or one of the first call is gone.
+        """
+        mine = [x for ref in self._variables if (x := ref()) is not None and x.is_bound]
+        if len(mine) < len(self._variables) or any(all(x is not y for y in mine) for x in variables):
+            raise user_error(
+                ArgumentError, "apply_gradients", "the optimizer keeps a state for other variables than these.",
+                operands={"before": len(self._variables), "of them alive": len(mine), "now": len(variables)},
+                fix="make a new optimizer for another set of variables, and keep those of one set alive.",
+            )  # fmt: skip
+        params = [_array(x) for x in mine]
+        grads = [_gradient(x, p, any(x is y for y in variables)) for x, p in zip(mine, params, strict=True)]
+        moved, self._state = self._step(params, grads, self._state)
+        for variable, array in zip(mine, moved, strict=True):
+            variable.set(array)
+            if any(variable is y for y in variables):
+                variable.grad = None
+
+    def _moved(self, params: list[Any], grads: list[Any], state: Any) -> Any:
+        updates, state = self.optimizer.update(grads, state, params)
+        return [astype(p + u, p.dtype) for p, u in zip(params, updates, strict=True)], state
+
+
+def _array(variable: Variable) -> Array:
+    return Array(variable.concrete())
+
+
+def _gradient(variable: Variable, param: Array, is_given: bool) -> Array:
+    return variable.grad if is_given and variable.grad is not None else Array(np.zeros(param.shape, param.dtype))

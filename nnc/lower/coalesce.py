@@ -1,0 +1,389 @@
+"""Lets tensors share memory, so that moves cost nothing: emitted steps on tensors → `Bound` steps on buffers.
+
+Two sets of tensors may become one buffer unless both hold something at the same time. At the same time they may hold one value
+(one is a move of the other), or meet in a single step that may write over its input. In this order: what loops carry (on which
+the number of their copies rests), all other moves, commands that may write over an input, parts that are joined, and arguments
+given away for results. What did not work out stays a copy.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from nnc.commands.rules import InPlace, inplace
+from nnc.graph.boxes import Box, uncovered
+from nnc.graph import TensorSpec, command
+from nnc.lower.emit import is_move, move
+from nnc.lower.liveness import Liveness, join
+from nnc.lower.stages import Branches, Buffer, Intervals, Kind, Loop, Round, Step, Steps, View
+from nnc.lower.views import restride
+
+_NOTHING = InPlace()
+_JOINS = ("concatenate", "assemble")
+_MEETINGS = 16  # points in a row at which two classes may meet in place
+
+
+def overlap(x: Intervals, y: Intervals) -> list[tuple[int, int]]:
+    """The ranges that both have in common."""
+    found, i, j = [], 0, 0
+    while i < len(x) and j < len(y):
+        first, end = max(x[i][0], y[j][0]), min(x[i][1], y[j][1])
+        if first < end:
+            found.append((first, end))
+        if x[i][1] < y[j][1]:
+            i += 1
+        else:
+            j += 1
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A class of tensors lies within the tensor `region.buffer`, which step number `join` puts together."""
+
+    region: View
+    join: int
+
+
+class Classes:
+    """Which tensors share memory."""
+
+    def __init__(self, tensors: Sequence[Buffer], steps: Steps, last: Sequence[int], donated: Sequence[int] = ()) -> None:
+        self.tensors = tensors
+        self.live = Liveness(steps, [tensor.nbytes for tensor in tensors], last)
+        self.intervals = [join(lives) for lives in self.live.intervals]
+        self._members = [[i] for i in range(len(tensors))]
+        self.kinds = [tensor.kind for tensor in tensors]
+        self._parent = list(range(len(tensors)))
+        self._returned = [tensor.kind is Kind.OUTPUT for tensor in tensors]
+        self._donated = {i for i in donated if self.kinds[i] is Kind.INPUT}
+        self._parts: dict[int, _Part] = {}
+        self._joined: set[int] = set()  # classes that parts lie in
+        self._writers: Counter[int] = Counter()
+        self._shown: list[bool] = [True] * len(tensors)  # whether every view of a tensor is of all of it, in its own order
+        for step in self.live.points:
+            for view in () if step is None else (*step.inputs, *step.outputs):
+                whole = view.covers(tensors[view.buffer].nbytes) and view.spec.shape == tensors[view.buffer].symbol.spec.shape
+                self._shown[view.buffer] &= whole
+            if step is not None:
+                self._writers.update(view.buffer for view in step.outputs)
+
+    def find(self, tensor: int) -> int:
+        """The tensor that stands for all that share memory with this one."""
+        while self._parent[tensor] != tensor:
+            self._parent[tensor] = self._parent[self._parent[tensor]]
+            tensor = self._parent[tensor]
+        return tensor
+
+    # -- what may share ------------------------------------------------------------------------------------------------
+
+    def share(self, x: int, y: int, moved: tuple[int, int] | None = None) -> bool:
+        """Makes two tensors share memory if that is safe.
+
+        Args:     moved: (from, to), where one is a move of the other.
+        """
+        a, b = self.find(x), self.find(y)
+        if a == b:
+            return True
+        kind = self._kind(a, b)
+        if kind is None or self.tensors[a].nbytes != self.tensors[b].nbytes or a in self._parts or b in self._parts:
+            return False
+        if a in self._joined and b in self._joined:
+            return False
+        if not self._compatible(a, b, moved):
+            return False
+        if self.kinds[b] is Kind.INPUT:
+            a, b = b, a
+        self._merge(a, b, kind)
+        return True
+
+    def _merge(self, a: int, b: int, kind: Kind) -> None:
+        self._parent[b] = a
+        self.kinds[a] = kind
+        self._returned[a] |= self._returned[b]
+        self.intervals[a] = join((*self.intervals[a], *self.intervals[b]))
+        self._members[a] += self._members[b]
+        if b in self._joined:
+            self._joined.add(a)
+        self._shown[a] &= self._shown[b]
+
+    def _kind(self, a: int, b: int) -> Kind | None:
+        """What two classes would be as one; None where they must stay two."""
+        kinds = {self.kinds[a], self.kinds[b]}
+        if Kind.CONSTANT in kinds or Kind.TAPE in kinds or (self._returned[a] and self._returned[b]):
+            return None
+        if Kind.INPUT in kinds:
+            taken = a if self.kinds[a] is Kind.INPUT else b
+            return Kind.INPUT if len(kinds) == 2 and taken in self._donated else None
+        if Kind.OUTPUT in kinds:
+            return Kind.OUTPUT if len(kinds) == 2 else None
+        return Kind.ARENA
+
+    def _compatible(self, a: int, b: int, moved: tuple[int, int] | None) -> bool:
+        for first, end in overlap(self.intervals[a], self.intervals[b]):
+            if moved is not None and self._same_value(*moved, first, end):
+                continue
+            if end - first > _MEETINGS or not all(self._in_place(at, a, b) for at in range(first, end)):
+                return False
+        return True
+
+    def _same_value(self, source: int, target: int, first: int, end: int) -> bool:
+        """Whether the two, one a move of the other, hold the same value from `first` to `end`."""
+        if self._writers[target] != 1 or self._writers[source] > 1:
+            return False
+        own = self.live.intervals
+        return all(any(a <= first and end <= b for a, b in own[tensor]) for tensor in (source, target))
+
+    def _in_place(self, at: int, a: int, b: int) -> bool:
+        """Whether the step at this point may write over its input, where one of two classes ends and the other begins."""
+        step = self.live.points[at]
+        if step is None or step.region is not None or step.graphs:
+            return False
+        written = [view for view in step.outputs if self.find(view.buffer) in (a, b)]
+        if len(written) != 1:
+            return False
+        out, j = written[0], step.outputs.index(written[0])
+        other = a if self.find(out.buffer) == b else b
+        allowed = {0} if is_move(step) else {i for i, k in inplace.get(step.command, _NOTHING).overwrite if k == j}
+        read = [(i, view) for i, view in enumerate(step.inputs) if self.find(view.buffer) == other]
+        fits = bool(read) and all(i in allowed and self._alike(view, out) for i, view in read)
+        return fits and self._ends(other, at)
+
+    def _ends(self, root: int, at: int) -> bool:
+        """Whether nothing that a class holds at a point is wanted after it."""
+        if any(end == at + 1 for _, end in self.intervals[root]):
+            return True
+        lives = (life for member in self._members[root] for life in self.live.intervals[member])
+        return all(end == at + 1 for first, end in lives if first <= at < end)
+
+    def _alike(self, x: View, y: View) -> bool:
+        whole = all(view.covers(self.tensors[view.buffer].nbytes) for view in (x, y))
+        return whole and x.spec.shape == y.spec.shape and x.spec.dtype.itemsize == y.spec.dtype.itemsize
+
+    # -- what is tried -------------------------------------------------------------------------------------------------
+
+    def share_carried(self, pairs: Sequence[tuple[View, View]]) -> bool:
+        """Lets what loops carry stay in its place; False if some of it cannot."""
+        return all([self.share(x.buffer, y.buffer, (x.buffer, y.buffer)) for x, y in pairs])
+
+    def share_moves(self) -> None:
+        """Lets the two sides of each move share memory."""
+        for step in self.live.points:
+            if step is not None and is_move(step):
+                x, y = step.inputs[0], step.outputs[0]
+                if self._alike(x, y):
+                    self.share(x.buffer, y.buffer, (x.buffer, y.buffer))
+
+    def share_in_place(self) -> None:
+        """Lets commands write over inputs that nothing reads any more."""
+        for step in self.live.points:
+            if step is None or step.region is not None:
+                continue
+            for i, j in inplace.get(step.command, _NOTHING).overwrite:
+                if i < len(step.inputs) and j < len(step.outputs) and self._alike(step.inputs[i], step.outputs[j]):
+                    self.share(step.inputs[i].buffer, step.outputs[j].buffer)
+
+    def place_parts(self) -> None:
+        """Lets the parts of a joined tensor be written where they belong in it; the last join of a part is its place."""
+        for at in reversed(range(len(self.live.points))):
+            step = self.live.points[at]
+            if step is not None and step.command.name in _JOINS:
+                for view, region in zip(step.inputs, part_regions(step), strict=True):
+                    self._place(view, region, at)
+
+    def _place(self, view: View, region: View, join_at: int) -> None:
+        part, whole = self.find(view.buffer), self.find(region.buffer)
+        tensor = self.tensors[view.buffer]
+        free = self.kinds[part] is Kind.ARENA and part not in self._parts and part not in self._joined and part != whole
+        if not free or region.rounds or self.kinds[whole] is Kind.INPUT or not tensor.nbytes or not view.covers(tensor.nbytes):
+            return
+        place = region
+        if not region.is_dense:
+            shape = tensor.symbol.spec.shape
+            moved = restride[command("reshape")](region.spec, tensor.symbol.spec, region.strides, shape=shape)
+            if moved is None or not self._shown[part]:
+                return
+            place = replace(region, spec=tensor.symbol.spec, strides=moved[1])
+        if self._has_room(view.buffer, _Part(place, join_at)):
+            self._parts[part] = _Part(place, join_at)
+            self._joined.add(whole)
+
+    def _has_room(self, tensor: int, part: _Part) -> bool:
+        """Whether nothing else uses the bytes that a part would lie in, while it does."""
+        mine, root = self.intervals[self.find(tensor)], self.find(tensor)
+        level: _Part | None = part
+        while level is not None:
+            whole = self.find(level.region.buffer)
+            if whole == root:
+                return False
+            for first, end in overlap(mine, self._occupied(whole, level)):
+                if level is not part or not self._same_value(tensor, part.region.buffer, first, end):
+                    return False
+            level = self._parts.get(whole)
+        return True
+
+    def _occupied(self, whole: int, level: _Part) -> Intervals:
+        """When a class itself, or a part of it that another join put there, may use the bytes of `level`."""
+        low, high = level.region.extent
+        ranges = list(self.intervals[whole])
+        for root, part in self._parts.items():
+            first, end = part.region.extent
+            if part.join != level.join and self.find(part.region.buffer) == whole and first < high and low < end:
+                ranges += self.intervals[root]
+        return join(ranges)
+
+    def give_donated(self, outputs: Sequence[int]) -> None:
+        """Lets results lie in arguments that were given away and are dead by then."""
+        for output in outputs:
+            for given in sorted(self._donated):
+                alike = self.tensors[given].symbol.dtype == self.tensors[output].symbol.dtype
+                if alike and self.kinds[self.find(output)] is Kind.OUTPUT and self.find(output) not in self._joined:
+                    self.share(given, output)
+
+    # -- the result ----------------------------------------------------------------------------------------------------
+
+    def place(self, view: View) -> View:
+        """A view of a tensor, as a view of the class that it lies in."""
+        root = self.find(view.buffer)
+        if root not in self._parts:
+            return replace(view, buffer=root)
+        part = self._parts[root]
+        region = part.region
+        if region.is_dense:
+            view = replace(view, buffer=region.buffer, offset=view.offset + region.offset)
+        else:
+            view = replace(view, buffer=region.buffer, offset=region.offset, strides=region.strides)
+        return self.place(view)
+
+    def ranges(self) -> dict[int, Intervals]:
+        """When each class of tensors is in use, with its parts."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for root in range(len(self.tensors)):
+            if self.find(root) == root:
+                top = root
+                while top in self._parts:
+                    top = self.find(self._parts[top].region.buffer)
+                found.setdefault(top, []).extend(self.intervals[root])
+        return {root: join(ranges) for root, ranges in found.items()}
+
+    def has_parts(self) -> bool:
+        """Whether some tensor lies within another."""
+        return bool(self._parts)
+
+
+def part_regions(step: Step) -> list[View]:
+    """Where each input of a join lies in its output."""
+    out, params = step.outputs[0], step.params
+    if step.command.name == "assemble":
+        starts = params["starts"]
+    else:
+        axis = params["axis"] % out.spec.ndim
+        at = [0, *accumulate(view.spec.shape[axis] for view in step.inputs)]
+        starts = [tuple(at[i] if a == axis else 0 for a in range(out.spec.ndim)) for i in range(len(step.inputs))]
+    return [_region(out, Box(tuple(start), view.spec.shape)) for start, view in zip(starts, step.inputs, strict=True)]
+
+
+def _region(out: View, box: Box) -> View:
+    spec = TensorSpec(box.shape, out.spec.dtype)
+    skipped = sum(a * stride for a, stride in zip(box.start, out.strides, strict=True))
+    return replace(out, spec=spec, offset=out.offset + skipped)
+
+
+def rewrite(steps: Steps, classes: Classes) -> tuple[Steps, list[int]]:
+    """Steps on classes without the moves that became none, and how many steps now stand at each point of time."""
+    weights: list[int] = []
+
+    def rewrite_all(old: Steps) -> Steps:
+        new: list[Step] = []
+        for step in old:
+            position = len(weights)
+            weights.append(0)
+            made = one(step)
+            weights[position] = len(made)
+            new += made
+        return tuple(new)
+
+    def one(step: Step) -> list[Step]:
+        if step.region is not None:
+            return [replace(step, region=map_region(step.region, classes.place, rewrite_all, lambda: weights.append(1)))]
+        if step.command.name in _JOINS and classes.has_parts():
+            return _join_steps(step, classes)
+        placed = _placed(step, classes.place)
+        return [] if is_move(placed) and placed.inputs == placed.outputs else [placed]
+
+    return rewrite_all(steps), weights
+
+
+def place_views(steps: Steps, place: Callable[[View], View]) -> Steps:
+    """Steps with each view replaced."""
+
+    def all_of(old: Steps) -> Steps:
+        return tuple(
+            _placed(step, place)
+            if step.region is None
+            else replace(step, region=map_region(step.region, place, all_of, lambda: None))
+            for step in old
+        )
+
+    return all_of(steps)
+
+
+def map_region(
+    region: Loop | Branches, place: Callable[[View], View], steps: Callable[[Steps], Steps], frame: Callable[[], None]
+) -> Loop | Branches:
+    """A region with its views and steps replaced, in the order of time; `frame` is told of each point of its frame."""
+    if isinstance(region, Branches):
+        branches = []
+        for branch in region.branches:
+            frame()
+            branches.append(steps(branch))
+        return Branches(place(region.index), tuple(branches))
+    copies = []
+    for c in region.copies:
+        frame()
+        head = steps(c.head)
+        frame()
+        leave = steps(c.leave)
+        frame()
+        tail, turn = steps(c.tail), steps(c.turn)
+        frame()
+        test = place(c.test) if c.test is not None else None
+        copies.append(Round(head, test, leave, tail, turn))
+    counter = place(region.counter) if region.counter is not None else None
+    count = place(region.count) if region.count is not None else None
+    begins = {place(View.whole(tensor, TensorSpec((), "int8"))).buffer for tensor in region.begins}
+    return replace(region, copies=tuple(copies), counter=counter, count=count, begins=tuple(sorted(begins)))
+
+
+def _placed(step: Step, place: Callable[[View], View]) -> Step:
+    return replace(step, inputs=tuple(map(place, step.inputs)), outputs=tuple(map(place, step.outputs)))
+
+
+def _join_steps(step: Step, classes: Classes) -> list[Step]:
+    """What is left to do of a join: nothing for parts that lie in it, copies of the others, zeros where there is none."""
+    placed = _placed(step, classes.place)
+    regions = [classes.place(region) for region in part_regions(step)]
+    pairs = [
+        (view, replace(region, spec=view.spec)) for view, region in zip(placed.inputs, regions, strict=True)
+    ]
+    left = [(view, region) for view, region in pairs if not _same_bytes(view, region)]
+    if len(left) == len(pairs):
+        return [placed]
+    steps = [move(view, region, step.source) for view, region in left if view.spec.size]
+    if step.command.name == "assemble":
+        out = step.outputs[0]
+        boxes = [Box(tuple(s), v.spec.shape) for s, v in zip(step.params["starts"], step.inputs, strict=True)]
+        for box in uncovered(boxes, out.spec.shape):
+            gap = classes.place(_region(out, box))
+            params = {"shape": box.shape, "dtype": out.spec.dtype, "value": 0}
+            steps.append(Step(command("full"), (), (gap,), params, source=step.source))
+    return steps
+
+
+def _same_bytes(x: View, y: View) -> bool:
+    same = (x.buffer, x.offset, x.rounds, x.spec.shape) == (y.buffer, y.offset, y.rounds, y.spec.shape)
+    used = [n > 1 for n in x.spec.shape]
+    return same and all(a == b or not u for a, b, u in zip(x.strides, y.strides, used, strict=True))

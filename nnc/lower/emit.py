@@ -1,0 +1,417 @@
+"""Binds a graph, with all its sub-graphs, to steps on tensors that each have memory of their own.
+
+Nothing is clever here: what a loop carries, what a branch yields and what the graph returns is *moved* (a `copy` step) to where it
+is wanted, and views are views. `coalesce` then lets the two sides of a move share memory where that is safe, which drops the
+move. So one rule makes loops, branches, outputs, joins and in-place updates free of copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nnc.commands.loop import split_round
+from nnc.dtypes import TAPE
+from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, command
+from nnc.lower.stages import Branches, Buffer, Kind, Loop, Round, Step, Steps, View
+from nnc.lower.views import shared_view
+from nnc.source import SourceLine
+
+COPIES = 64  # how far a loop is unrolled before its carried values are copied instead
+_PEELED = 4096  # bytes; smaller values are copied into a loop once rather than giving it a first round of its own
+
+_LOOPS = ("while", "scan")
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What `while` and `scan` have in common. A round takes its number, elements, carried and captured values.
+
+    `head` yields the condition, exits and what it hands over to `tail`, which yields carried values and rows. A `scan` has no head;
+    where its length is not known, its first operand tells it.
+    """
+
+    head: Graph | None
+    tail: Graph
+    xs: int
+    carries: int
+    exits: int
+    length: int | None
+    reverse: bool = False
+    limit: int | None = None
+
+    @classmethod
+    def of(cls, node: Node) -> Body:
+        """The parts of a loop's node."""
+        params, body = node.params, node.graphs[0]
+        if node.command.name == "scan":
+            return cls(None, body, params["xs"], params["carries"], 0, params["length"], params.get("reverse", False))
+        carries = params["carries"]
+        exits = len(body.outputs) - 1 - carries
+        head, tail = split_round(body, carries, params["before"], exits)
+        return cls(head, tail, 0, carries, exits, None, limit=params.get("max_steps"))
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether an operand tells the number of rounds."""
+        return self.head is None and self.length is None
+
+    def reads_counter(self) -> bool:
+        """Whether a round reads its number."""
+        graphs = (self.tail,) if self.head is None else (self.head, self.tail)
+        return any(graph.inputs[0] in graph.reads for graph in graphs)
+
+
+RingSize = Callable[[Body], int]
+
+
+class Emitter:
+    """Collects tensors and steps. `ring_size` says how many copies of a round a loop needs, so that nothing is moved between."""
+
+    def __init__(self, ring_size: RingSize) -> None:
+        self.tensors: list[Buffer] = []
+        self.ring_size = ring_size
+        self.carried: list[tuple[View, View]] = []  # moves that loops rest on: (from, to)
+        self._constants: dict[Symbol, View] = {}
+        self._loops = 0
+
+    def tensor(self, kind: Kind, symbol: Symbol, source: SourceLine | None = None, index: int = 0) -> View:
+        """A tensor of its own."""
+        self.tensors.append(Buffer(Kind.TAPE if symbol.dtype == TAPE else kind, index, symbol, source))
+        return View.whole(len(self.tensors) - 1, symbol.spec)
+
+    def scratch(self, spec: TensorSpec, name: str | None, source: SourceLine | None) -> View:
+        """A tensor of the arena that no symbol of the graph stands for."""
+        return self.tensor(Kind.ARENA, Symbol(spec, name), source)
+
+    # -- graphs --------------------------------------------------------------------------------------------------------
+
+    def program(self, graph: Graph) -> tuple[list[View], Steps, list[View]]:
+        """Inputs, steps and outputs of a whole graph; each output is a tensor of its own."""
+        inputs = [self.tensor(Kind.INPUT, symbol, index=i) for i, symbol in enumerate(graph.inputs)]
+        outputs: dict[Symbol, list[View]] = {}
+        results = []
+        for i, symbol in enumerate(graph.outputs):
+            results.append(self.tensor(Kind.OUTPUT, Symbol(symbol.spec, symbol.name), index=i))
+            outputs.setdefault(symbol, []).append(results[-1])
+        steps, _ = self.graph(graph, inputs, {}, outputs)
+        return inputs, steps, results
+
+    def graph(
+        self, graph: Graph, inputs: Sequence[View], targets: Mapping[Symbol, View], moved: Mapping[Symbol, Sequence[View]]
+    ) -> tuple[Steps, list[View]]:
+        """The steps of a graph on `inputs`, and where its outputs lie.
+
+        Args:     targets: symbols that nodes should write to these places. moved: symbols to be moved there as soon as they are
+                  known.
+        """
+        block = _Block(self, graph, inputs, targets)
+        for symbol in (*graph.inputs, *graph.constants):
+            block.move(symbol, moved)
+        for position, node in enumerate(graph.nodes):
+            block.node(position, node)
+            for symbol in node.outputs:
+                block.move(symbol, moved)
+        return tuple(block.steps), [block.where(symbol) for symbol in graph.outputs]
+
+    def constant(self, symbol: Symbol) -> View:
+        """Where a constant lies; it is held once, whatever the number of copies."""
+        if symbol not in self._constants:
+            self._constants[symbol] = self.tensor(Kind.CONSTANT, symbol, index=len(self._constants))
+        return self._constants[symbol]
+
+    def constants(self) -> list[Symbol]:
+        """The constants that steps read, in the order of their numbers."""
+        return list(self._constants)
+
+    # -- loops ---------------------------------------------------------------------------------------------------------
+
+    def loop(
+        self, body: Body, operands: Sequence[View], targets: Sequence[View | None], source: SourceLine | None,
+        peel: Sequence[bool] = (), ring: int | None = None,
+    ) -> tuple[Steps, list[View]]:  # fmt: skip
+        """The steps of a loop and where its results lie.
+
+        Args:     operands: [the number of rounds,] sequences, carried values, captured values. targets: where results should be written, by result; None
+                  where they may lie anywhere. peel: carried values that others read after they entered the loop. ring: how many
+                  copies rotate; found where None.
+        """
+        self._loops += 1
+        return _LoopEmitter(self, body, operands, targets, source, self._loops - 1).emit(peel, ring)
+
+
+def move(source: View, target: View, line: SourceLine | None) -> Step:
+    """A step that copies a value."""
+    return Step(command("copy"), (source,), (target,), {}, source=line)
+
+
+def is_move(step: Step) -> bool:
+    """Whether a step only copies its input."""
+    return step.command.name == "copy"
+
+
+class _Block:
+    """One graph being bound: where its symbols lie, and its steps so far."""
+
+    def __init__(
+        self, emitter: Emitter, graph: Graph, inputs: Sequence[View], targets: Mapping[Symbol, View]
+    ) -> None:
+        self.emitter, self.graph, self.targets = emitter, graph, targets
+        self.places: dict[Symbol, View] = dict(zip(graph.inputs, inputs, strict=True))
+        self.steps: list[Step] = []
+        self.line: SourceLine | None = None
+        self._last: dict[Symbol, int] | None = None
+
+    def where(self, symbol: Symbol) -> View:
+        """Where a symbol lies."""
+        view = self.places.get(symbol)
+        return view if view is not None else self.emitter.constant(symbol)
+
+    def move(self, symbol: Symbol, moved: Mapping[Symbol, Sequence[View]]) -> None:
+        """Moves a symbol to where it is wanted."""
+        for target in moved.get(symbol, ()):
+            self.steps.append(move(self.where(symbol), target, self.line))
+
+    def node(self, position: int, node: Node) -> None:
+        """Binds a node."""
+        self.line = node.source
+        operands = [self.where(symbol) for symbol in node.inputs]
+        shared = shared_view(node, operands)
+        if shared is not None:
+            self.places[node.outputs[0]] = shared
+        elif node.command.name in _LOOPS and not _has_tapes(node):
+            self._loop(position, node, operands)
+        elif node.command.name == "case_of" and not _has_tapes(node):
+            self._branches(node, operands)
+        else:
+            results = tuple(self._result(symbol, node) for symbol in node.outputs)
+            self.steps.append(Step(node.command, tuple(operands), results, node.params, node.graphs, node.source))
+
+    def _result(self, symbol: Symbol, node: Node) -> View:
+        view = self.targets.get(symbol)
+        if view is None:
+            view = self.emitter.tensor(Kind.ARENA, symbol, node.source)
+        self.places[symbol] = view
+        return view
+
+    def _branches(self, node: Node, operands: Sequence[View]) -> None:
+        results = [self._result(symbol, node) for symbol in node.outputs]
+        branches = []
+        for graph in node.graphs:
+            steps, yielded = self.emitter.graph(graph, operands[1:], {}, {})
+            moves = (move(a, b, node.source) for a, b in zip(yielded, results, strict=True))
+            branches.append((*steps, *moves))
+        region = Branches(operands[0], tuple(branches))
+        self.steps.append(Step(node.command, (), (), node.params, source=node.source, region=region))
+
+    def _loop(self, position: int, node: Node, operands: Sequence[View]) -> None:
+        body = Body.of(node)
+        first = body.xs + body.is_counted
+        peel = [self._is_read_again(position, node, i) for i in range(first, first + body.carries)]
+        targets = [self.targets.get(symbol) for symbol in node.outputs]
+        steps, results = self.emitter.loop(body, operands, targets, node.source, peel)
+        self.steps += steps
+        self.places.update(zip(node.outputs, results, strict=True))
+
+    def _is_read_again(self, position: int, node: Node, place: int) -> bool:
+        """Whether the value that a loop takes must outlive its first round."""
+        symbol, view = node.inputs[place], self.where(node.inputs[place])
+        if view.spec.nbytes < _PEELED:
+            return False
+        if self._last is None:
+            self._last = {s: i for i, other in enumerate(self.graph.nodes) for s in other.inputs}
+            self._last.update(dict.fromkeys(self.graph.outputs, len(self.graph.nodes)))
+        owned = self.emitter.tensors[view.buffer].kind is Kind.ARENA and symbol not in self.graph.inputs
+        return not owned or self._last[symbol] > position or node.inputs.count(symbol) > 1
+
+
+def _has_tapes(node: Node) -> bool:
+    """Whether a loop or branch takes or yields tapes, which have no place in a plan: their length is known only at run time."""
+    symbols = [*node.inputs, *node.outputs]
+    for graph in node.graphs:
+        symbols += [*graph.inputs, *graph.outputs]
+    return any(symbol.dtype == TAPE for symbol in symbols)
+
+
+class _LoopEmitter:
+    """Emits one loop: copies of its round, such that what a copy yields is where the next one takes it."""
+
+    def __init__(
+        self, emitter: Emitter, body: Body, operands: Sequence[View], targets: Sequence[View | None],
+        source: SourceLine | None, number: int,
+    ) -> None:  # fmt: skip
+        self.emitter, self.body, self.source, self.number = emitter, body, source, number
+        xs, carries = body.xs, body.carries
+        self.count = operands[0] if body.is_counted else None
+        operands = operands[1:] if body.is_counted else operands
+        self.start, self.captured = list(operands[xs : xs + carries]), list(operands[xs + carries :])
+        self.targets = targets
+        self.elements = [self._element(view) for view in operands[:xs]]
+        self.mine = len(emitter.tensors)  # tensors from here on belong to the loop
+        self.counter: View | None = None
+        rows = body.tail.outputs[carries:] if body.head is None else ()
+        self.stacks = [self._stack(symbol, targets[carries + i]) for i, symbol in enumerate(rows)]
+        self.begins = tuple(stack.buffer for stack in self.stacks if stack.buffer >= self.mine)
+        self.rows = [self._element(stack) for stack in self.stacks]
+        # carried values that are rows, too, are read where the round before wrote them
+        places = {symbol: row for symbol, row in reversed([*zip(rows, self.rows, strict=True)])}
+        written = {symbol for node in body.tail.nodes for symbol in node.outputs}
+        self.row_targets = {symbol: row for symbol, row in places.items() if symbol in written}
+
+    def _element(self, sequence: View) -> View:
+        """The element that a round reads or writes."""
+        spec = sequence.spec.update(shape=sequence.spec.shape[1:])
+        rounds = (*sequence.rounds, (self.number, sequence.strides[0]))
+        return View(sequence.buffer, spec, sequence.offset, sequence.strides[1:], rounds)
+
+    def _stack(self, row: Symbol, target: View | None) -> View:
+        spec = row.spec.update(shape=(self.body.length or 0, *row.spec.shape))
+        return target if target is not None else self.emitter.scratch(spec, row.name, self.source)
+
+    # -- the whole -----------------------------------------------------------------------------------------------------
+
+    def emit(self, peel: Sequence[bool], ring: int | None) -> tuple[Steps, list[View]]:
+        """The steps (what enters is moved first) and the places of the results."""
+        body = self.body
+        if body.length == 0:
+            return (), [*self.start, *self.stacks]
+        if ring is None:
+            ring = self.emitter.ring_size(body)
+        keeps_rows = any(symbol in self.row_targets for symbol in body.tail.outputs[: body.carries])
+        first = 1 if any(peel) or keeps_rows else 0
+        count = first + max(ring, 1)
+        wraps = body.length is None or body.length > count
+        if not wraps:
+            assert body.length is not None
+            count, first = body.length, 0
+        if body.reads_counter() or body.head is not None:
+            self.counter = self.emitter.scratch(body.tail.inputs[0].spec, None, self.source)
+        results = [] if body.length is not None else self._results()
+        entering: list[Step] = []
+        taken = self.start if first or not wraps else self._enter(self.start, entering)
+        entry = taken
+        copies: list[Round] = []
+        yielded: list[list[View]] = []
+        for k in range(count):
+            c, given = self._copy(taken, results)
+            yielded.append(given)
+            taken = [self._of_last_round(view) for view in given]
+            if k + 1 == first:  # the peeled round: the ring's places are filled from it
+                moves: list[Step] = []
+                taken = entry = self._enter(taken, moves, stay=[view in self.rows for view in given])
+                c = replace(c, turn=tuple(moves))
+            copies.append(c)
+        if wraps:
+            copies[-1] = self._around(copies[-1], taken, entry, keep=ring == 0)
+        loop = Loop(
+            self.number, tuple(copies), first, self.counter, body.length, body.reverse, body.limit, self.begins, self.count
+        )
+        name = command("scan" if body.head is None else "while")
+        step = Step(name, (), (), {}, source=self.source, region=loop)
+        if body.length is not None:
+            assert loop.last is not None
+            at = 0 if body.reverse else body.length - 1
+            results = [self._after(view, at) for view in yielded[loop.last]] + self.stacks
+        return (*entering, step), results
+
+    def _results(self) -> list[View]:
+        """Places for what a loop of unknown length yields: carried values; of a `while` also exits and the number of rounds."""
+        specs = [view.spec for view in self.start]
+        if self.body.head is not None:
+            specs += [symbol.spec for symbol in self.body.head.outputs[1 : 1 + self.body.exits]]
+            specs.append(self.body.tail.inputs[0].spec)
+        return [
+            target if target is not None else self.emitter.scratch(spec, None, self.source)
+            for spec, target in zip(specs, self.targets, strict=True)
+        ]
+
+    def _enter(self, values: Sequence[View], moves: list[Step], stay: Sequence[bool] = ()) -> list[View]:
+        """Places of the ring's first copy for carried values, and the moves to them.
+
+        Args:     stay: which values are rows, which lie where they lie; empty where the values come from outside the loop.
+        """
+        places = []
+        for i, view in enumerate(values):
+            if stay and stay[i]:
+                places.append(view)
+                continue
+            place = self.emitter.scratch(view.spec, self._name(view), self.source)
+            moves.append(move(view, place, self.source))
+            if stay:
+                self.emitter.carried.append((view, place))
+            places.append(place)
+        return places
+
+    def _name(self, view: View) -> str | None:
+        return self.emitter.tensors[view.buffer].symbol.name
+
+    # -- a copy --------------------------------------------------------------------------------------------------------
+
+    def _copy(self, taken: Sequence[View], results: Sequence[View]) -> tuple[Round, list[View]]:
+        """One copy of the round on these carried values, and where it leaves those for the next."""
+        body, counter = self.body, self.counter
+        number = counter if counter is not None else View.whole(-1, body.tail.inputs[0].spec)  # nothing reads it
+        inputs = [number, *self.elements, *taken, *self.captured]
+        head: Steps = ()
+        leave: list[Step] = []
+        test = None
+        if body.head is not None:
+            head, known = self.emitter.graph(body.head, inputs, {}, {})
+            test, exits = known[0], known[1 : 1 + body.exits]
+            inputs += known[1 + body.exits :]
+            leave = [move(a, b, self.source) for a, b in zip([*taken, *exits, number], results, strict=True)]
+        elif body.is_counted:
+            leave = [move(a, b, self.source) for a, b in zip(taken, results, strict=True)]
+        tail, yielded = self.emitter.graph(body.tail, inputs, self.row_targets, {})
+        steps = list(tail)
+        for view, row in zip(yielded[body.carries :], self.rows, strict=True):
+            if view != row:
+                steps.append(move(view, row, self.source))
+        given: list[View] = []
+        for view in yielded[: body.carries]:
+            if not self._can_carry(view) or any(view.buffer == other.buffer and not view.rounds for other in given):
+                fresh = self.emitter.scratch(view.spec, self._name(view), self.source)
+                steps.append(move(view, fresh, self.source))
+                view = fresh
+            given.append(view)
+        return Round(head, test, tuple(leave), tuple(steps)), given
+
+    def _can_carry(self, view: View) -> bool:
+        """Whether the next round can take a value where it is: in memory of the loop's own, alone and whole."""
+        if view in self.rows:
+            return True
+        if self.counter is not None and view.buffer == self.counter.buffer:
+            return False
+        tensor = self.emitter.tensors[view.buffer]
+        return view.buffer >= self.mine and tensor.kind is Kind.ARENA and view.covers(tensor.nbytes)
+
+    def _of_last_round(self, view: View) -> View:
+        """Where a value of this round lies, seen from the next one."""
+        step = dict(view.rounds).get(self.number, 0)
+        offset = view.offset + (step if self.body.reverse else -step)
+        return View(view.buffer, view.spec, offset, view.strides, view.rounds)
+
+    def _after(self, view: View, last: int) -> View:
+        """Where a value of the last round lies, seen from behind the loop."""
+        step = dict(view.rounds).get(self.number, 0)
+        rounds = tuple(pair for pair in view.rounds if pair[0] != self.number)
+        return View(view.buffer, view.spec, view.offset + last * step, view.strides, rounds)
+
+    def _around(self, c: Round, taken: Sequence[View], entry: Sequence[View], keep: bool) -> Round:
+        """The last copy, with the moves to the places of the ring's first.
+
+        Args:     keep: the moves stay; then values that lie in one another's places are moved out of the way first.
+        """
+        pairs = [(a, b) for a, b in zip(taken, entry, strict=True) if a != b]
+        moves: list[Step] = []
+        if keep:
+            places = {b.buffer for b in entry}
+            for i, (a, b) in enumerate(pairs):
+                if a.buffer in places:
+                    aside = self.emitter.scratch(a.spec, self._name(a), self.source)
+                    moves.append(move(a, aside, self.source))
+                    pairs[i] = aside, b
+        else:
+            self.emitter.carried += pairs
+        moves += [move(a, b, self.source) for a, b in pairs]
+        return replace(c, turn=(*c.turn, *moves))

@@ -1,0 +1,304 @@
+"""Rules of `simplify` on numbers, choices and conversions; each holds bit for bit, for NaN, infinities and both zeros, too.
+
+A rule is not here if its sides can differ: x + 0.0 is 0.0 for x = -0.0, x * 0 is NaN for infinite x, x - x likewise.
+"""
+
+# ruff: noqa: D103  (a rule is an equation, which says more than words)
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands import elementwise as ew
+from nnc.commands.rules import Value
+from nnc.commands.shape import broadcast_to
+from nnc.graph import Rule, Sample, TensorSpec, rewrite_rule, sample
+
+
+def number(x: Value, value: Any) -> Value:
+    """`value` everywhere, in the form that `fold` gives such a tensor."""
+    constant = np.asarray(value, x.dtype)
+    return broadcast_to(constant, shape=x.shape, axes=()) if x.shape else constant
+
+
+def spec(shape: tuple[int, ...], dtype: str) -> TensorSpec:
+    """The spec of a sample's variable."""
+    return TensorSpec(shape, dtypes.as_dtype(dtype))
+
+
+def _specs(*names: str) -> list[TensorSpec]:
+    """A matrix and a 0-d tensor of each dtype."""
+    return [spec(shape, name) for name in names for shape in ((2, 3), ())]
+
+
+REALS = ("float32", "bfloat16", "float64", "int32", "uint8")
+FLOATS, INTEGERS = REALS[:3], REALS[3:]
+ANY = ("float32", "bfloat16", "complex64", "int32", "bool")
+
+
+def _samples(*names: str, variables: int = 1) -> list[Sample]:
+    return [sample(*(x,) * variables) for x in _specs(*names)]
+
+
+def _is_real(x: Any, *others: Any) -> bool:
+    return not dtypes.is_complex(x.dtype)
+
+
+def _is_signed(x: Any, *others: Any) -> bool:
+    return dtypes.is_float(x.dtype) or x.dtype in dtypes.SIGNED
+
+
+def _is_integer(x: Any, *others: Any) -> bool:
+    return dtypes.is_integer(x.dtype)
+
+
+# -- arithmetic --------------------------------------------------------------------------------------------------------
+
+
+@rewrite_rule(samples=_samples(*REALS, "complex64"))
+def double_negation(x: Value) -> Any:
+    return ew.neg(ew.neg(x)), x
+
+
+@rewrite_rule(samples=_samples(*REALS, "complex64", variables=2))
+def add_negation(x: Value, y: Value) -> Any:
+    return ew.add(x, ew.neg(y)), ew.sub(x, y)
+
+
+@rewrite_rule(samples=_samples(*REALS, "complex64", variables=2))
+def add_to_negation(x: Value, y: Value) -> Any:
+    return ew.add(ew.neg(x), y), ew.sub(y, x)
+
+
+@rewrite_rule(samples=_samples(*REALS, "complex64", variables=2))
+def subtract_negation(x: Value, y: Value) -> Any:
+    return ew.sub(x, ew.neg(y)), ew.add(x, y)
+
+
+@rewrite_rule(when=_is_real, samples=_samples(*REALS, variables=2))
+def product_of_negations(x: Value, y: Value) -> Any:
+    return ew.mul(ew.neg(x), ew.neg(y)), ew.mul(x, y)
+
+
+@rewrite_rule(when=_is_real, samples=_samples(*FLOATS, variables=2))
+def quotient_of_negations(x: Value, y: Value) -> Any:
+    return ew.div(ew.neg(x), ew.neg(y)), ew.div(x, y)
+
+
+@rewrite_rule(when=_is_real, samples=_samples(*REALS))
+def square_of_negation(x: Value) -> Any:
+    return ew.square(ew.neg(x)), ew.square(x)
+
+
+@rewrite_rule(when=_is_signed, samples=_samples(*FLOATS, "int32"))
+def magnitude_of_negation(x: Value) -> Any:
+    return ew.abs_(ew.neg(x)), ew.abs_(x)
+
+
+@rewrite_rule(when=_is_real, samples=_samples(*REALS))
+def magnitude_of_magnitude(x: Value) -> Any:
+    return ew.abs_(ew.abs_(x)), ew.abs_(x)
+
+
+@rewrite_rule(samples=_samples(*REALS, "complex64"))
+def add_negative_zero(x: Value) -> Any:
+    return ew.add(x, number(x, _neutral(x))), x
+
+
+@rewrite_rule(samples=_samples(*REALS, "complex64"))
+def add_to_negative_zero(x: Value) -> Any:
+    return ew.add(number(x, _neutral(x)), x), x
+
+
+def _neutral(x: Value) -> Any:
+    """What added to any number leaves it as it is: -0.0, in both parts of a complex number."""
+    return complex(-0.0, -0.0) if dtypes.is_complex(x.dtype) else -0.0 if dtypes.is_float(x.dtype) else 0
+
+
+@rewrite_rule(samples=_samples(*REALS, "complex64"))
+def subtract_zero(x: Value) -> Any:
+    return ew.sub(x, number(x, 0)), x
+
+
+@rewrite_rule(samples=_samples(*REALS, "complex64"))
+def subtract_from_negative_zero(x: Value) -> Any:
+    return ew.sub(number(x, _neutral(x)), x), ew.neg(x)
+
+
+@rewrite_rule(when=_is_real, samples=_samples(*REALS, "bool"))
+def times_one(x: Value) -> Any:
+    return ew.mul(x, number(x, 1)), x
+
+
+@rewrite_rule(when=_is_real, samples=_samples(*REALS, "bool"))
+def one_times(x: Value) -> Any:
+    return ew.mul(number(x, 1), x), x
+
+
+@rewrite_rule(when=_is_signed, samples=_samples(*FLOATS, "int32"))
+def times_minus_one(x: Value) -> Any:
+    return ew.mul(x, number(x, -1)), ew.neg(x)
+
+
+@rewrite_rule(when=_is_signed, samples=_samples(*FLOATS, "int32"))
+def minus_one_times(x: Value) -> Any:
+    return ew.mul(number(x, -1), x), ew.neg(x)
+
+
+@rewrite_rule(when=_is_integer, samples=_samples(*INTEGERS))
+def times_zero(x: Value) -> Any:
+    return ew.mul(x, number(x, 0)), ew.full_like(x, 0)
+
+
+@rewrite_rule(when=_is_real, samples=_samples(*REALS))
+def safe_times_zero(x: Value) -> Any:
+    return ew.safe_mul(x, number(x, 0)), ew.full_like(x, 0)
+
+
+@rewrite_rule(when=_is_real, samples=_samples(*REALS))
+def zero_safe_times(x: Value) -> Any:
+    return ew.safe_mul(number(x, 0), x), ew.full_like(x, 0)
+
+
+@rewrite_rule(when=_is_real, samples=_samples(*FLOATS))
+def divide_by_one(x: Value) -> Any:
+    return ew.div(x, number(x, 1)), x
+
+
+@rewrite_rule(when=_is_real, samples=_samples(*FLOATS))
+def divide_one(x: Value) -> Any:
+    return ew.div(number(x, 1), x), ew.reciprocal(x)
+
+
+@rewrite_rule(samples=[sample(x, exponent=1) for x in _specs(*REALS)], when=lambda x, exponent: exponent == 1)
+def first_power(x: Value, *, exponent: int) -> Any:
+    return ew.integer_pow(x, exponent=exponent), x
+
+
+@rewrite_rule(
+    samples=[sample(x, exponent=2) for x in _specs(*REALS)],
+    when=lambda x, exponent: exponent == 2 and _is_real(x),
+)
+def second_power(x: Value, *, exponent: int) -> Any:
+    return ew.integer_pow(x, exponent=exponent), ew.square(x)
+
+
+# -- choice, order, identity -------------------------------------------------------------------------------------------
+
+
+@rewrite_rule(samples=[sample(x.update(dtype=dtypes.bool_), x) for x in _specs(*ANY)])
+def select_equal(condition: Value, x: Value) -> Any:
+    return ew.select(condition, x, x), x
+
+
+@rewrite_rule(samples=_samples(*ANY, variables=2))
+def select_true(x: Value, y: Value) -> Any:
+    return ew.select(number(spec(x.shape, "bool"), True), x, y), x
+
+
+@rewrite_rule(samples=_samples(*ANY, variables=2))
+def select_false(x: Value, y: Value) -> Any:
+    return ew.select(number(spec(x.shape, "bool"), False), x, y), y
+
+
+@rewrite_rule(samples=[sample(x.update(dtype=dtypes.bool_), x, x) for x in _specs(*ANY)])
+def select_by_negation(condition: Value, x: Value, y: Value) -> Any:
+    return ew.select(ew.bitwise_not(condition), x, y), ew.select(condition, y, x)
+
+
+@rewrite_rule(samples=_samples("int32", "bool"))
+def double_complement(x: Value) -> Any:
+    return ew.bitwise_not(ew.bitwise_not(x)), x
+
+
+@rewrite_rule(samples=_samples("int32", "bool"))
+def and_itself(x: Value) -> Any:
+    return ew.bitwise_and(x, x), x
+
+
+@rewrite_rule(samples=_samples("int32", "bool"))
+def or_itself(x: Value) -> Any:
+    return ew.bitwise_or(x, x), x
+
+
+@rewrite_rule(samples=_samples("bool"))
+def and_true(x: Value) -> Any:
+    return ew.bitwise_and(x, number(x, -1)), x
+
+
+@rewrite_rule(samples=_samples(*REALS, "bool"))
+def maximum_with_itself(x: Value) -> Any:
+    return ew.maximum(x, x), x
+
+
+@rewrite_rule(samples=_samples(*REALS, "bool"))
+def minimum_with_itself(x: Value) -> Any:
+    return ew.minimum(x, x), x
+
+
+@rewrite_rule(samples=_samples(*ANY))
+def without_stop_gradient(x: Value) -> Any:
+    return ew.stop_gradient(x), x
+
+
+@rewrite_rule(samples=_samples(*ANY))
+def without_copy(x: Value) -> Any:
+    return ew.copy(x), x
+
+
+# -- conversions -------------------------------------------------------------------------------------------------------
+
+
+def is_lossless(a: dtypes.DType, b: dtypes.DType) -> bool:
+    """Whether `b` holds every value of `a`."""
+    if a == b or dtypes.is_bool(a):
+        return True
+    if dtypes.is_bool(b) or (dtypes.is_complex(a) and not dtypes.is_complex(b)):
+        return False
+    a_part, b_part = dtypes.real_dtype(a), dtypes.real_dtype(b)
+    if dtypes.is_integer(a_part):
+        low, high = _range(a_part)
+        reach = _range(b_part) if dtypes.is_integer(b_part) else (-(2 ** _digits(b_part)), 2 ** _digits(b_part))
+        return reach[0] <= low and high <= reach[1]
+    return dtypes.is_float(b_part) and (a_part == b_part or a_part.itemsize < b_part.itemsize)
+
+
+def _range(dtype: dtypes.DType) -> tuple[int, int]:
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+def _digits(dtype: dtypes.DType) -> int:
+    return int(ml_dtypes.finfo(dtype).nmant) + 1  # type: ignore[no-untyped-call]
+
+
+@rewrite_rule(
+    samples=[sample(spec((2, 3), "float32"), dtype=dtypes.float32)],
+    when=lambda x, dtype: x.dtype == dtypes.as_dtype(dtype),
+)
+def convert_to_itself(x: Value, *, dtype: Any) -> Any:
+    return ew.convert(x, dtype=dtype), x
+
+
+@rewrite_rule(
+    samples=[
+        sample(spec((2, 3), a), first=dtypes.as_dtype(b), second=dtypes.as_dtype(c))
+        for a, b, c in (
+            ("bfloat16", "float32", "bfloat16"), ("float32", "float64", "float32"), ("bool", "int32", "float32"),
+            ("int8", "int64", "float32"), ("float16", "float32", "float64"), ("float32", "float64", "bool"),
+        )
+    ],
+    when=lambda x, first, second: is_lossless(x.dtype, first)
+    and (not dtypes.is_integer(second) or not dtypes.is_inexact(x.dtype)),
+)  # fmt: skip
+def convert_twice(x: Value, *, first: Any, second: Any) -> Any:
+    """A float out of an integer's range has no defined value there, so such conversions stay as they are."""
+    wide = ew.convert(x, dtype=first)
+    return ew.convert(wide, dtype=second), x if x.dtype == second else ew.convert(x, dtype=second)
+
+
+ARITHMETIC: tuple[Rule, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Rule))

@@ -1,0 +1,198 @@
+"""Recognises what softmax, log-softmax, logsumexp, cross entropy and their gradients are traced to; makes one command of each.
+
+The rules hold up to rounding: combined commands round less often, and a gradient is the same sum in another order.
+"""
+
+# ruff: noqa: D103  (a rule is an equation, which says more than words)
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from nnc.commands import elementwise as ew
+from nnc.commands import normalize
+from nnc.commands import reduce as rd
+from nnc.commands.index import gather, scatter
+from nnc.commands.rules import Value
+from nnc.commands.shape import broadcast_to, reshape
+from nnc.graph import Graph, Rule, Sample, TensorSpec, apply_rules, register_pass, rewrite_rule, sample
+from nnc.lower.passes.algebra import number, spec
+from nnc.options import Options
+
+Axes = tuple[int, ...]
+
+
+@register_pass("combine")
+def combine(graph: Graph, options: Options) -> Graph:
+    """Replaces the many commands of a softmax and its relatives by one, in sub-graphs, too.
+
+    Requires: `fold`, `simplify` and `cse` have run; dead code elimination must follow.
+    Ensures:  what `nnc.nn.softmax`, `log_softmax`, `softmax_cross_entropy` and `nnc.numpy` functions of that kind yield is a
+              command of nnc/commands/normalize.py; the log-probabilities of which only chosen ones are read are not made, nor
+              is the one-hot form of labels. Values differ by rounding only.
+    Example:  m = reduce_max(x); … e = exp(x - m); … y = div(e, sum)  →  y = softmax(x)
+    """
+    return apply_rules(graph, RULES)
+
+
+# -- what users' functions are traced to -------------------------------------------------------------------------------
+
+
+def _kept(x: TensorSpec, axes: Axes) -> Axes:
+    return tuple(1 if i in axes else n for i, n in enumerate(x.shape))
+
+
+def _spread(x: Value, like: Value) -> Value:
+    return broadcast_to(x, shape=like.shape)
+
+
+class _Shifted:
+    """The common part: x minus its largest element, the exponentials, their sum, and that made safe to divide by."""
+
+    def __init__(self, x: Value, axes: Axes) -> None:
+        self.x, self.axes = x, axes
+        top = reshape(rd.reduce_max(x, axes=axes), shape=_kept(x, axes))
+        self.top = self.finite(top)
+        self.shifted = ew.sub(x, _spread(self.top, x))
+        self.exponentials = ew.exp(self.shifted)
+        self.total = reshape(rd.reduce_sum(self.exponentials, axes=axes), shape=_kept(x, axes))
+        self.nothing = ew.equal(self.total, number(self.total, 0))
+        self.safe = ew.select(self.nothing, number(self.total, 1), self.total)
+
+    def finite(self, top: Value) -> Value:
+        """The largest element, or 0 where that is infinite."""
+        return ew.select(ew.equal(ew.abs_(top), number(top, math.inf)), number(top, 0), top)
+
+    def back(self, x: Value) -> Value:
+        """A gradient of the sum, spread over the elements that were summed; 0 where the sum was replaced."""
+        zero_or = ew.select(self.nothing, number(x, 0), x)
+        return rd.expand(reshape(zero_or, shape=_removed(self.x, self.axes)), self.x.spec, self.axes)
+
+
+class _ShiftedFinite(_Shifted):
+    """The form of `nnp.special.logsumexp`, which also takes NaN for infinite."""
+
+    def finite(self, top: Value) -> Value:
+        return ew.select(ew.isfinite(top), top, number(top, 0))
+
+
+def _removed(x: TensorSpec, axes: Axes) -> Axes:
+    return tuple(n for i, n in enumerate(x.shape) if i not in axes)
+
+
+MATRIX, CUBE = spec((2, 3), "float32"), spec((2, 3, 4), "float64")
+
+
+def _samples(*variables: Any) -> list[Sample]:
+    """Samples for x and further variables; "like": of its spec, "row": of the spec of its sums, axes kept."""
+
+    def specs(x: TensorSpec, axes: Axes) -> list[TensorSpec]:
+        return [x, *(x if kind == "like" else x.update(shape=_kept(x, axes)) for kind in variables)]
+
+    cases = ((MATRIX, (1,)), (MATRIX, (0,)), (CUBE, (1,)), (CUBE, (0, 2)))
+    return [sample(*specs(x, axes), axes=axes) for x, axes in cases]
+
+
+@rewrite_rule(exact=False, samples=_samples())
+def softmax(x: Value, *, axes: Axes) -> Any:
+    parts = _Shifted(x, axes)
+    return ew.div(parts.exponentials, _spread(parts.safe, x)), normalize.softmax(x, axes=axes)
+
+
+@rewrite_rule(exact=False, samples=_samples())
+def log_softmax(x: Value, *, axes: Axes) -> Any:
+    parts = _Shifted(x, axes)
+    return ew.sub(parts.shifted, _spread(ew.log(parts.safe), x)), normalize.log_softmax(x, axes=axes)
+
+
+@rewrite_rule(exact=False, samples=_samples())
+def logsumexp(x: Value, *, axes: Axes) -> Any:
+    parts = _ShiftedFinite(x, axes)
+    logarithm = ew.add(ew.log(parts.safe), parts.top)
+    left = ew.select(parts.nothing, number(logarithm, -math.inf), logarithm)
+    return left, reshape(normalize.logsumexp(x, axes=axes), shape=left.shape)
+
+
+@rewrite_rule(
+    exact=False,
+    samples=[sample(spec((2, 1, 3), "float32"), axes=(1,))],
+    when=lambda x, axes: all(x.shape[axis] == 1 for axis in axes),
+)
+def sum_of_one_element(x: Value, *, axes: Axes) -> Any:
+    """The sum of a single -0.0 is 0.0."""
+    out = rd.reduce_sum(x, axes=axes)
+    return out, reshape(x, shape=out.shape)
+
+
+# -- their gradients ---------------------------------------------------------------------------------------------------
+
+
+@rewrite_rule(exact=False, samples=_samples("like"))
+def softmax_gradient(x: Value, ct: Value, *, axes: Axes) -> Any:
+    """Forward comes first in a graph, so the quotient is a softmax by now."""
+    parts = _Shifted(x, axes)
+    y, divisor = normalize.softmax(x, axes=axes), _spread(parts.safe, x)
+    of_sum = rd.reduce_sum(ew.safe_mul(ct, ew.div(ew.neg(y), divisor)), axes=axes)
+    of_terms = ew.safe_mul(ct, ew.reciprocal(divisor))
+    left = ew.mul(ew.add(of_terms, parts.back(reshape(of_sum, shape=parts.safe.shape))), parts.exponentials)
+    inner = rd.reduce_sum(ew.mul(ct, y), axes=axes)
+    return left, ew.mul(y, ew.sub(ct, rd.expand(inner, x.spec, axes)))
+
+
+@rewrite_rule(exact=False, samples=_samples("row"))
+def log_sum_gradient(x: Value, ct: Value, *, axes: Axes) -> Any:
+    """What reaches the elements through the logarithm of the sum, in log-softmax and cross entropy."""
+    parts = _Shifted(x, axes)
+    left = ew.mul(parts.back(ew.safe_mul(ct, ew.reciprocal(parts.safe))), parts.exponentials)
+    return left, ew.mul(_spread(ct, x), normalize.softmax(x, axes=axes))
+
+
+@rewrite_rule(exact=False, samples=_samples("row"))
+def logsumexp_gradient(x: Value, ct: Value, *, axes: Axes) -> Any:
+    """Rows without any probability get 0 twice: for the result that is replaced, and for the sum."""
+    parts = _ShiftedFinite(x, axes)
+    of_result = ew.select(parts.nothing, number(ct, 0), ct)
+    left = ew.mul(parts.back(ew.safe_mul(of_result, ew.reciprocal(parts.safe))), parts.exponentials)
+    return left, ew.mul(_spread(ct, x), normalize.softmax(x, axes=axes))
+
+
+# -- labels ------------------------------------------------------------------------------------------------------------
+
+_INDEX = spec((2, 1), "int64")
+_ALONG_LAST: dict[str, Any] = {"axes": (1,), "batch": 1, "mode": "clip"}
+
+
+def _picks_last(x: TensorSpec, axes: Axes, batch: int, mode: str) -> bool:
+    return axes == (x.ndim - 1,) and batch == x.ndim - 1 and mode in normalize.PICK_MODES
+
+
+@rewrite_rule(
+    exact=False,
+    samples=[sample(MATRIX, _INDEX, summed=(1,), **_ALONG_LAST)],
+    when=lambda x, index, summed, axes, batch, mode: summed == axes and _picks_last(x, axes, batch, mode),
+)
+def chosen_log_probability(x: Value, index: Value, *, summed: Axes, axes: Axes, batch: int, mode: str) -> Any:
+    left = gather(normalize.log_softmax(x, axes=summed), index, axes=axes, batch=batch, mode=mode)
+    return left, normalize.pick_log_softmax(x, index, mode=mode)
+
+
+@rewrite_rule(
+    exact=False,
+    samples=[sample(MATRIX, spec((2, 1), "float32"), _INDEX, summed=(1,), op="add", **_ALONG_LAST)],
+    when=lambda y, ct, index, summed, axes, batch, mode, op: (
+        op == "add" and summed == axes and ct.shape[-1:] == (1,) and _picks_last(y, axes, batch, mode)
+    ),
+)
+def cross_entropy_gradient(
+    y: Value, ct: Value, index: Value, *, summed: Axes, axes: Axes, batch: int, mode: str, op: str
+) -> Any:
+    """One label a row: its cotangent is the row's sum, so the one-hot form need not be summed, nor made."""
+    chosen = scatter(number(y, 0), ct, index, axes=axes, batch=batch, mode=mode, op=op)
+    total = reshape(rd.reduce_sum(ew.neg(chosen), axes=summed), shape=ct.shape)
+    left = ew.add(chosen, ew.mul(_spread(total, y), y))
+    right = scatter(ew.mul(_spread(ew.neg(ct), y), y), ct, index, axes=axes, batch=batch, mode=mode, op=op)
+    return left, right
+
+
+RULES: tuple[Rule, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Rule))

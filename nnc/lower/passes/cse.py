@@ -1,0 +1,180 @@
+"""Merges equal nodes: computes once what the graph says twice.
+
+Nodes are equal that run one command with equal parameters on the same symbols and on sub-graphs of one structure; a hash finds
+the candidates, a comparison decides. Parameters are compared by value and type, constants by their bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import nnc.commands.elementwise  # noqa: F401  (registers the commands whose cells are filled here)
+from nnc.commands.rules import effect
+from nnc.graph import Attribute, Graph, Node, Symbol, register_pass, structurally_equal
+from nnc.graph.graph import NDArray
+from nnc.graph.hashing import same_params
+from nnc.lower.passes.loops import Loop, Read, Yield, take_apart
+from nnc.lower.passes.once import OncePerGraph
+from nnc.options import Options
+
+commutes: Attribute[bool] = Attribute("commutes", "exchanging the two operands changes no bit of the result")
+for _name in ("add", "mul", "safe_mul", "equal", "not_equal", "bitwise_and", "bitwise_or", "bitwise_xor"):
+    commutes.set(_name, True)
+
+
+@register_pass("cse")
+def cse(graph: Graph, options: Options) -> Graph:
+    """Merges equal nodes and equal constants, in sub-graphs, too, and values that a loop or branch is given twice.
+
+    Random draws, effects and barriers (which compute again on purpose) are not merged, nor what contains them.
+
+    Requires: barriers are still calls.
+    Ensures:  no two nodes of one graph are equal, but for those; the first of equal ones stays.
+    Example:  a = exp(x); b = exp(x); return a + b  →  a = exp(x); return a + a
+    """
+    return _Merger().graph(graph)
+
+
+class _Merger(OncePerGraph):
+    """One run of the pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.joined: dict[Any, tuple[Graph, ...]] = {}
+        self.unique: dict[Graph, bool] = {}
+
+    def rewrite(self, graph: Graph) -> Graph:
+        """`graph` with equal nodes merged; the graph itself where none are."""
+        renamed = _equal_constants(graph)
+        known: dict[Any, list[Node]] = {}
+        nodes: list[Node] = []
+        changed = bool(renamed)
+        for old in graph.nodes:
+            node = self.merge_within(old, renamed)
+            twin = None
+            if node.outputs and not self._is_unique(node):
+                alike = known.setdefault(_key(node), [])
+                twin = next((other for other in alike if _equal(node, other)), None)
+                if twin is None:
+                    alike.append(node)
+            changed |= node is not old or twin is not None
+            if twin is None:
+                nodes.append(node)
+            else:
+                renamed.update(zip(node.outputs, twin.outputs, strict=True))
+        if not changed:
+            return graph
+        constants = {symbol: value for symbol, value in graph.constants.items() if symbol not in renamed}
+        outputs = tuple(renamed.get(symbol, symbol) for symbol in graph.outputs)
+        return graph.update(nodes=tuple(nodes), constants=constants, outputs=outputs)
+
+    def merge_within(self, node: Node, renamed: dict[Symbol, Symbol]) -> Node:
+        """The node on merged symbols, its sub-graphs merged; `renamed` grows where it yields a value twice."""
+        inputs = tuple(renamed.get(symbol, symbol) for symbol in node.inputs)
+        if inputs != node.inputs:
+            node = node.update(inputs=inputs)
+        if not node.graphs:
+            return node
+        loop = take_apart(node)
+        node = self.renew(node if loop is None else self._without_twins(loop), {})
+        loop = take_apart(node)
+        return self._without_twin_results(loop, renamed) if loop is not None else node
+
+    def _without_twins(self, loop: Loop) -> Node:
+        """The node without what it reads twice: captured values and sequences."""
+        twins: list[dict[Symbol, Symbol]] = [{} for _ in loop.graphs]
+        groups: dict[str, tuple[Read, ...]] = {}
+        for name, reads in (("sequences", loop.sequences), ("captured", loop.captured)):
+            first: dict[Symbol, Read] = {}
+            for read in reads:
+                kept = first.setdefault(read.operand, read)
+                if kept is not read:
+                    for same, a, b in zip(twins, read.inner, kept.inner, strict=True):
+                        same[a] = b
+            groups[name] = tuple(first.values())
+        if not any(twins):
+            return loop.node
+        graphs = tuple(self._with_inputs_merged(graph, same) for graph, same in zip(loop.graphs, twins, strict=True))
+        changed = take_apart(loop.node.update(graphs=graphs))
+        assert changed is not None
+        return changed.update(**groups).join(self.joined)
+
+    def _with_inputs_merged(self, graph: Graph, same: dict[Symbol, Symbol]) -> Graph:
+        key = graph, tuple(same.items())
+        if key not in self.joined:
+            self.joined[key] = (_rename(graph, same),)
+        return self.joined[key][0]
+
+    def _without_twin_results(self, loop: Loop, renamed: dict[Symbol, Symbol]) -> Node:
+        """The node with one result for each value that it yields; the others are renamed."""
+        exits, rows = (_unlike(group, renamed) for group in (loop.exits, loop.rows))
+        if (exits, rows) == (loop.exits, loop.rows):
+            return loop.node
+        return loop.update(exits=exits, rows=rows).join(self.joined)
+
+    def _is_unique(self, node: Node) -> bool:
+        """Whether the node must not be merged with an equal one."""
+        if node.command in effect or node.params.get("barrier", False):
+            return True
+        return any(map(self._has_unique, node.graphs))
+
+    def _has_unique(self, graph: Graph) -> bool:
+        if graph not in self.unique:
+            self.unique[graph] = any(map(self._is_unique, graph.nodes))
+        return self.unique[graph]
+
+
+def _unlike(group: Sequence[Yield], renamed: dict[Symbol, Symbol]) -> tuple[Yield, ...]:
+    """The first of those that yield the same; the results of the others are renamed."""
+    first: dict[tuple[Symbol, ...], Yield] = {}
+    for item in group:
+        kept = first.setdefault(item.inner, item)
+        if kept is not item:
+            renamed[item.result] = kept.result
+    return tuple(first.values())
+
+
+def _key(node: Node) -> Any:
+    """Equal for equal nodes. The text of a parameter tells 1 from 1.0 and True, which are equal to Python."""
+    inputs: Any = node.inputs
+    if node.command in commutes:
+        inputs = tuple(sorted(inputs, key=id))
+    params = tuple(sorted((name, repr(value)) for name, value in node.params.items()))
+    return node.command.name, inputs, params, tuple(len(graph.nodes) for graph in node.graphs)
+
+
+def _equal(a: Node, b: Node) -> bool:
+    """Whether nodes with equal keys are equal."""
+    if len(a.outputs) != len(b.outputs) or not same_params(a.params, b.params):
+        return False
+    return all(structurally_equal(x, y) for x, y in zip(a.graphs, b.graphs, strict=True))
+
+
+def _equal_constants(graph: Graph) -> dict[Symbol, Symbol]:
+    """Constants that have the bytes of an earlier one."""
+    by_spec: dict[Any, list[tuple[Symbol, NDArray]]] = {}
+    for symbol, value in graph.constants.items():
+        by_spec.setdefault(symbol.spec, []).append((symbol, value))
+    renamed: dict[Symbol, Symbol] = {}
+    for group in by_spec.values():
+        if len(group) > 1:
+            first: dict[bytes, Symbol] = {}
+            for symbol, value in group:
+                kept = first.setdefault(np.ascontiguousarray(value).tobytes(), symbol)
+                if kept is not symbol:
+                    renamed[symbol] = kept
+    return renamed
+
+
+def _rename(graph: Graph, renamed: dict[Symbol, Symbol]) -> Graph:
+    def follow(symbols: Sequence[Symbol]) -> tuple[Symbol, ...]:
+        return tuple(renamed.get(symbol, symbol) for symbol in symbols)
+
+    nodes = tuple(
+        node if renamed.keys().isdisjoint(node.inputs) else node.update(inputs=follow(node.inputs))
+        for node in graph.nodes
+    )
+    return graph.update(nodes=nodes, outputs=follow(graph.outputs))

@@ -1,0 +1,53 @@
+"""Sums of parts: gradients of the parts of a tensor, each placed in zeros, are joined instead of added up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import MappingProxyType
+
+from nnc.graph import Box, Graph, Node, Symbol, command, first_overlap, register_pass
+from nnc.lower.passes.once import OncePerGraph
+from nnc.options import Options
+
+
+@register_pass("join_sums")
+def join_sums(graph: Graph, options: Options) -> Graph:
+    """Adds no zeros: the sum of assembled tensors whose parts do not overlap is one assembled tensor.
+
+    The values are the same but for the sign of zero (-0.0 + 0.0 is 0.0).
+
+    Requires: nothing; dead code elimination must follow.
+    Ensures:  no `add` has two operands that are assembled of disjoint parts and read nowhere else.
+    Example:  a = assemble(x at 0); b = assemble(y at 3); c = add(a, b)  →  c = assemble(x at 0, y at 3)
+    """
+    return _Joiner().graph(graph)
+
+
+class _Joiner(OncePerGraph):
+    def rewrite(self, graph: Graph) -> Graph:
+        readers = Counter(symbol for node in graph.nodes for symbol in node.inputs) + Counter(graph.outputs)
+        joins: dict[Symbol, Node] = {}
+        nodes: list[Node] = []
+        for node in graph.nodes:
+            node = self.renew(node, {})
+            if node.command.name == "add":
+                node = _join(node, joins, readers) or node
+            if node.command.name == "assemble":
+                joins[node.outputs[0]] = node
+            nodes.append(node)
+        if all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
+            return graph
+        return graph.update(nodes=tuple(nodes))
+
+
+def _join(node: Node, joins: dict[Symbol, Node], readers: Counter[Symbol]) -> Node | None:
+    """The sum as one assembled tensor; None where it is none."""
+    left, right = (joins.get(symbol) for symbol in node.inputs)
+    if left is None or right is None or any(readers[symbol] > 1 for symbol in node.inputs):
+        return None
+    inputs = (*left.inputs, *right.inputs)
+    starts = (*left.params["starts"], *right.params["starts"])
+    if first_overlap([Box(tuple(start), part.shape) for start, part in zip(starts, inputs, strict=True)]) is not None:
+        return None
+    params = MappingProxyType({**left.params, "starts": starts})
+    return node.update(command=command("assemble"), inputs=inputs, params=params)

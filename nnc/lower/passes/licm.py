@@ -1,0 +1,186 @@
+"""Loop-invariant code motion: what is the same in every round is computed once, before the loop.
+
+A loop may run no round at all, so a node leaves it only if it certainly runs, or if it cannot fail and costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import nnc.commands.reduce  # noqa: F401  (registers commands whose cells are filled here)
+from nnc.commands.rules import alias, cost, effect, scalar
+from nnc.dtypes import TAPE
+from nnc.graph import Attribute, Graph, Node, Symbol, command, register_pass
+from nnc.graph.graph import NDArray
+from nnc.lower.passes.loops import Loop, Read, take_apart
+from nnc.lower.passes.once import OncePerGraph
+from nnc.options import Options
+
+CHEAP = 1 << 14  # operations that a loop of no round may cost in vain
+
+cannot_fail: Attribute[bool] = Attribute("cannot_fail", "the command never raises on operands of the right specs")
+for _name in (
+    "dot",
+    "reduce_sum",
+    "reduce_prod",
+    "reduce_max",
+    "reduce_min",
+    "concatenate",
+    "assemble",
+    "pad",
+    "iota",
+    "full",
+):
+    cannot_fail.set(_name, True)
+
+
+@register_pass("licm")
+def licm(graph: Graph, options: Options) -> Graph:
+    """Moves nodes of loops that read only captured values and constants before the loop, and captures their results.
+
+    A carried value that each round passes on unchanged becomes a captured one. Nodes that only show a value in another form
+    (views) move along with others, not for their own sake. Draws and effects stay.
+
+    Requires: nothing; equal values are found better after `cse`, and dead code elimination must follow.
+    Ensures:  the loops yield what they yielded, and raise where they raised.
+    Example:  while … {b = exp(captured); c = carried + b}  →  b = exp(captured); while … {c = carried + b}
+    """
+    return _Mover().graph(graph)
+
+
+class _Mover(OncePerGraph):
+    """Inner loops come first, so that what is invariant in several leaves them all."""
+
+    def rewrite(self, graph: Graph) -> Graph:
+        if not any(node.graphs for node in graph.nodes):
+            return graph
+        renamed: dict[Symbol, Symbol] = {}
+        constants = dict(graph.constants)
+        nodes: list[Node] = []
+        for old in graph.nodes:
+            node = self.renew(old, renamed)
+            if node.command.name in ("while", "scan"):
+                loop = take_apart(node)
+                assert loop is not None
+                loop = _capture_unchanged(loop, renamed)
+                before, loop = _move_out(loop, constants)
+                rows, loop = _rows_once(loop)
+                nodes += before
+                node = loop.join() if loop.node is not node or before or rows else node
+                nodes += [node, *rows]
+            else:
+                nodes.append(node)
+        if len(nodes) == len(graph.nodes) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
+            return graph
+        outputs = tuple(renamed.get(symbol, symbol) for symbol in graph.outputs)
+        return graph.update(nodes=tuple(nodes), outputs=outputs, constants=constants)
+
+
+def _capture_unchanged(loop: Loop, renamed: dict[Symbol, Symbol]) -> Loop:
+    """The loop with the carried values that no round changes captured; their results are what they start as."""
+    same = [x for x in loop.carries if x.following is x.inner]
+    if not same:
+        return loop
+    renamed.update((x.result, x.operand) for x in same)
+    reads = tuple(Read(x.operand, (x.inner,)) for x in same)
+    changed = tuple(x for x in loop.carries if x not in same)
+    return _again(loop.update(carries=changed, captured=(*loop.captured, *reads)))
+
+
+def _again(loop: Loop) -> Loop:
+    joined = take_apart(loop.join())
+    assert joined is not None
+    return joined
+
+
+def _move_out(loop: Loop, constants: dict[Symbol, NDArray]) -> tuple[list[Node], Loop]:
+    """The nodes to run before the loop, with symbols of their own, and the loop that captures their results."""
+    (body,) = loop.graphs
+    outside: dict[Symbol, Symbol] = {x.inner[0]: x.operand for x in loop.captured}
+    invariant = {*outside, *body.constants}
+    writers: dict[Symbol, Node] = {}
+    roots: list[Node] = []
+    surely = len(body.nodes) if loop.runs_surely else loop.node.params.get("before", 0)
+    for position, node in enumerate(body.nodes):
+        if not invariant.issuperset(node.inputs) or not _may_leave(node, position < surely):
+            continue
+        invariant.update(node.outputs)
+        writers.update(dict.fromkeys(node.outputs, node))
+        if alias.get(node.command, None) != "view" and (node.inputs or not _is_small(node)):
+            roots.append(node)
+    if not roots:
+        return [], loop
+    moved: list[Node] = []
+    for node in roots:
+        _copy_out(node, writers, body.constants, outside, constants, moved)
+    gone = {symbol for node in roots for symbol in node.outputs}
+    nodes = tuple(node for node in body.nodes if gone.isdisjoint(node.outputs) or not node.outputs)
+    read = {*body.outputs, *(symbol for node in nodes for symbol in node.inputs)}
+    captured = (*loop.captured, *(Read(outside[s], (s,)) for node in roots for s in node.outputs if s in read))
+    graph = body.update(nodes=nodes, inputs=(*body.inputs, *(x.inner[0] for x in captured[len(loop.captured) :])))
+    return moved, loop.update(graphs=(graph,), captured=captured)
+
+
+def _may_leave(node: Node, surely: bool) -> bool:
+    """Whether a node on invariant operands may run before the loop; `surely`: it runs in the first round at the latest."""
+    if node.graphs or not node.outputs or node.command in effect or any(s.dtype == TAPE for s in node.outputs):
+        return False
+    if surely:
+        return True
+    safe = node.command in scalar or alias.get(node.command, None) == "view" or cannot_fail.get(node.command, False)
+    return safe and _operations(node) <= CHEAP
+
+
+def _operations(node: Node) -> float:
+    rule = cost.get(node.command, None)
+    if rule is None:
+        return math.inf
+    return max(rule(*(s.spec for s in node.inputs), **node.params), *(s.spec.size for s in node.outputs))
+
+
+def _is_small(node: Node) -> bool:
+    return sum(symbol.spec.nbytes for symbol in node.outputs) <= CHEAP
+
+
+def _copy_out(
+    root: Node, writers: Mapping[Symbol, Node], inner_constants: Mapping[Symbol, NDArray],
+    outside: dict[Symbol, Symbol], constants: dict[Symbol, NDArray], moved: list[Node],
+) -> None:  # fmt: skip
+    """Appends a node and what it needs, on the symbols that stand `outside` for those of the round."""
+    todo = [root]
+    while todo:
+        node = todo[-1]
+        for symbol in node.inputs:
+            if symbol not in outside and symbol in inner_constants:
+                outside[symbol] = Symbol(symbol.spec, symbol.name)
+                constants[outside[symbol]] = inner_constants[symbol]
+        missing = [writers[symbol] for symbol in node.inputs if symbol not in outside]
+        if missing:
+            todo += missing
+            continue
+        todo.pop()
+        if node.outputs[0] not in outside:
+            outputs = tuple(Symbol(symbol.spec, symbol.name) for symbol in node.outputs)
+            outside.update(zip(node.outputs, outputs, strict=True))
+            moved.append(node.update(inputs=tuple(outside[s] for s in node.inputs), outputs=outputs))
+
+
+def _rows_once(loop: Loop) -> tuple[list[Node], Loop]:
+    """Rows that all show one captured value are a broadcast of it; only where the number of rounds is known."""
+    length: Any = loop.node.params.get("length") if loop.node.command.name == "scan" else None
+    outside = {x.inner[0]: x.operand for x in loop.captured}
+    once = [x for x in loop.rows if x.inner[0] in outside] if length is not None else []
+    spread = [
+        Node(
+            command("broadcast_to"),
+            (outside[x.inner[0]],),
+            (x.result,),
+            MappingProxyType({"shape": x.result.shape, "axes": tuple(range(1, x.result.spec.ndim))}),
+            source=loop.node.source,
+        )
+        for x in once
+    ]
+    return spread, loop.update(rows=tuple(x for x in loop.rows if x not in once)) if once else loop

@@ -1,0 +1,28 @@
+"""The base of passes that rewrite graphs with their sub-graphs."""
+
+from __future__ import annotations
+
+from nnc.graph import Graph, Node, Symbol
+
+
+class OncePerGraph:
+    """Rewrites each graph once, since many nodes may share a sub-graph, which stays shared."""
+
+    def __init__(self) -> None:
+        self._known: dict[Graph, Graph] = {}
+
+    def graph(self, graph: Graph) -> Graph:
+        """What `rewrite` makes of a graph."""
+        if graph not in self._known:
+            self._known[graph] = self.rewrite(graph)
+        return self._known[graph]
+
+    def rewrite(self, graph: Graph) -> Graph:
+        """The new graph; the graph itself where nothing changes."""
+        raise NotImplementedError
+
+    def renew(self, node: Node, renamed: dict[Symbol, Symbol]) -> Node:
+        """The node with rewritten sub-graphs, reading what its inputs are renamed to; the node itself where neither changes."""
+        inputs = tuple(renamed.get(symbol, symbol) for symbol in node.inputs) if renamed else node.inputs
+        graphs = tuple(map(self.graph, node.graphs))
+        return node if (inputs, graphs) == (node.inputs, node.graphs) else node.update(inputs=inputs, graphs=graphs)

@@ -1,0 +1,199 @@
+"""Parts of tensors that are joined and cut: slices of joins, joins of slices, and what is written over entirely.
+
+The commands take any number of parts, so these are no equations of a fixed number of variables; each function here is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from nnc.graph import Box, Graph, Node, Symbol, command, register_pass
+from nnc.graph.graph import NDArray
+from nnc.lower.passes.once import OncePerGraph
+from nnc.options import Options
+
+Found = Node | Symbol | None
+
+
+@register_pass("parts")
+def parts(graph: Graph, options: Options) -> Graph:
+    """Reads a part where it was made instead of from what it was joined into, and joins nothing that was whole before.
+
+    Requires: tensors of one number are in the form that `fold` gives them.
+    Ensures:  no slice lies within one part of a join; no join has one part, or the neighbouring slices of one tensor that make a
+              slice of it; no part of an assembled tensor is zeros, nor a whole of it.
+    Example:  a = concatenate(x, y); b = slice(a) of the rows of y  →  a = concatenate(x, y); b = y
+    """
+    return _Cutter().graph(graph)
+
+
+class _Cutter(OncePerGraph):
+    def rewrite(self, graph: Graph) -> Graph:
+        writers: dict[Symbol, Node] = {}
+        renamed: dict[Symbol, Symbol] = {}
+        nodes: list[Node] = []
+        changed = False
+        for old in graph.nodes:
+            node = self.renew(old, renamed)
+            rule = _RULES.get(node.command.name)
+            found = rule(node, writers, graph.constants) if rule is not None else None
+            while isinstance(found, Node):
+                node, rule = found, _RULES.get(found.command.name)
+                found = rule(node, writers, graph.constants) if rule is not None else None
+            changed |= node is not old or found is not None
+            if isinstance(found, Symbol):
+                renamed[node.outputs[0]] = found
+                continue
+            nodes.append(node)
+            writers.update(dict.fromkeys(node.outputs, node))
+        if not changed:
+            return graph
+        outputs = tuple(renamed.get(symbol, symbol) for symbol in graph.outputs)
+        return graph.update(nodes=tuple(nodes), outputs=outputs)
+
+
+Writers = Mapping[Symbol, Node]
+Constants = Mapping[Symbol, NDArray]
+
+
+def _boxes(node: Node) -> list[tuple[Symbol, Box]]:
+    """The parts of a join, and where each stands."""
+    if node.command.name == "assemble":
+        return [(s, Box(tuple(start), s.shape)) for s, start in zip(node.inputs, node.params["starts"], strict=True)]
+    axis, at, boxes = node.params["axis"] % node.outputs[0].spec.ndim, 0, []
+    for symbol in node.inputs:
+        start = tuple(at if i == axis else 0 for i in range(symbol.spec.ndim))
+        boxes.append((symbol, Box(start, symbol.shape)))
+        at += symbol.shape[axis]
+    return boxes
+
+
+def _slice(node: Node, writers: Writers, constants: Constants) -> Found:
+    """A slice of a join that lies within one part is a slice of that part."""
+    join = writers.get(node.inputs[0])
+    if join is None or join.command.name not in ("concatenate", "assemble") or not node.outputs[0].spec.size:
+        return None
+    start, limit = node.params["start"], node.params["limit"]
+    wanted = Box(start, tuple(b - a for a, b in zip(start, limit, strict=True)))
+    for symbol, box in _boxes(join):
+        if box.contains(wanted):
+            if box == wanted and all(s == 1 for s in node.params["stride"]):
+                return symbol
+            moved = {
+                "start": tuple(a - b for a, b in zip(start, box.start, strict=True)),
+                "limit": tuple(a - b for a, b in zip(limit, box.start, strict=True)),
+                "stride": node.params["stride"],
+            }
+            return node.update(inputs=(symbol,), params=MappingProxyType(moved))
+    return None
+
+
+def _concatenate(node: Node, writers: Writers, constants: Constants) -> Found:
+    """Empty parts go; joined joins become one; neighbouring slices of one tensor become one slice."""
+    (out,) = node.outputs
+    axis = node.params["axis"] % out.spec.ndim
+    parts = [symbol for symbol in node.inputs if symbol.shape[axis]]
+    flat: list[Symbol] = []
+    for symbol in parts:
+        inner = writers.get(symbol)
+        same = (
+            inner is not None and inner.command.name == "concatenate" and inner.params["axis"] % out.spec.ndim == axis
+        )
+        flat += inner.inputs if same and inner is not None else (symbol,)
+    whole = _as_one_slice(flat, axis, writers)
+    if whole is not None:
+        base, params = whole
+        if base.shape == out.shape:
+            return base
+        return node.update(command=command("slice"), inputs=(base,), params=MappingProxyType(params))
+    if len(flat) == 1:
+        return flat[0]
+    return node.update(inputs=tuple(flat)) if flat and tuple(flat) != node.inputs else None
+
+
+def _as_one_slice(parts: list[Symbol], axis: int, writers: Writers) -> tuple[Symbol, dict[str, Any]] | None:
+    slices = [writers.get(symbol) for symbol in parts]
+    first = slices[0] if slices else None
+    if first is None or len(parts) < 2:
+        return None
+    at = first.params["start"][axis] if first.command.name == "slice" else 0
+    for node in slices:
+        if node is None or node.command.name != "slice" or node.inputs != first.inputs:
+            return None
+        start, limit, stride = (node.params[name] for name in ("start", "limit", "stride"))
+        aligned = all(
+            i == axis or (start[i], limit[i]) == (first.params["start"][i], first.params["limit"][i])
+            for i in range(len(start))
+        )
+        if not aligned or start[axis] != at or any(s != 1 for s in stride):
+            return None
+        at = limit[axis]
+    limit = tuple(at if i == axis else n for i, n in enumerate(first.params["limit"]))
+    return first.inputs[0], {**first.params, "limit": limit}
+
+
+def _assemble(node: Node, writers: Writers, constants: Constants) -> Found:
+    """Parts that are zeros or empty go, since what no part covers is 0; a part that covers everything is the result."""
+    kept = [
+        (symbol, box) for symbol, box in _boxes(node) if symbol.spec.size and not _is_zero(symbol, writers, constants)
+    ]
+    if len(kept) == 1 and kept[0][1].shape == node.outputs[0].shape:
+        return kept[0][0]
+    if len(kept) == len(node.inputs):
+        return None
+    params = {**node.params, "starts": tuple(box.start for _, box in kept)}
+    return node.update(inputs=tuple(symbol for symbol, _ in kept), params=MappingProxyType(params))
+
+
+def _is_zero(symbol: Symbol, writers: Writers, constants: Constants) -> bool:
+    """Whether a tensor is +0 everywhere, bit for bit."""
+    node = writers.get(symbol)
+    if node is not None and node.command.name == "broadcast_to":
+        symbol = node.inputs[0]
+    value = constants.get(symbol)
+    return value is not None and value.ndim == 0 and not any(value.tobytes())
+
+
+def _dynamic_slice(node: Node, writers: Writers, constants: Constants) -> Found:
+    """A slice whose place is known is an ordinary one, which needs no memory."""
+    x, sizes = node.inputs[0], node.params["sizes"]
+    start = _places(node.inputs[1:], x.shape, sizes, node.params["mode"], constants)
+    if start is None:
+        return None
+    limit = tuple(a + n for a, n in zip(start, sizes, strict=True))
+    params = {"start": start, "limit": limit, "stride": (1,) * len(start)}
+    return node.update(command=command("slice"), inputs=(x,), params=MappingProxyType(params))
+
+
+def _dynamic_update_slice(node: Node, writers: Writers, constants: Constants) -> Found:
+    """A write over everything leaves nothing of what was there."""
+    x, update, *starts = node.inputs
+    if x.shape != update.shape:
+        return None
+    clipped = node.params["mode"] == "clip"
+    whole = clipped or _places(starts, x.shape, update.shape, node.params["mode"], constants) is not None
+    return update if whole else None
+
+
+def _places(
+    starts: Sequence[Symbol], shape: Sequence[int], sizes: Sequence[int], mode: str, constants: Constants
+) -> tuple[int, ...] | None:
+    """Where a box stands; None where that is not known, or out of range (so that the command raises when it runs)."""
+    if any(symbol not in constants for symbol in starts):
+        return None
+    places = [int(constants[symbol]) for symbol in starts]
+    room = [n - m for n, m in zip(shape, sizes, strict=True)]
+    if mode == "clip":
+        places = [min(max(a, 0), n) for a, n in zip(places, room, strict=True)]
+    return tuple(places) if all(0 <= a <= n for a, n in zip(places, room, strict=True)) else None
+
+
+_RULES: dict[str, Callable[[Node, Writers, Constants], Found]] = {
+    "slice": _slice,
+    "concatenate": _concatenate,
+    "assemble": _assemble,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+}

@@ -1,0 +1,299 @@
+"""Orders operations so that little memory is live at once: graph theory alone, on numbers.
+
+List schedules by several rules, each cheap and good at another kind of graph; the best wins, the given order where none is
+better. Same graph, same order, in every process.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+Order = list[int]
+Priority = Callable[[int, int, int], tuple[int, int]]  # (bytes added, bytes freed, operation)
+_NEVER = -1
+_REFINEMENT = 200_000  # operations: about a quarter of a second
+
+
+@dataclass(frozen=True)
+class OperationGraph:
+    """Operations in a valid order, and the storages that they read and write.
+
+    Storage s takes `nbytes[s]` from the operation that writes it to the last that reads it, or to the end if it is in `kept`;
+    storages that nothing writes are there all the time and cost nothing here. Operation i must follow those of `after[i]` beside
+    the writers of what it reads. `overwrites[i]` are pairs (read, written) of storages that may share memory when i is the last
+    reader.
+    """
+
+    nbytes: Sequence[int]
+    reads: Sequence[tuple[int, ...]]
+    writes: Sequence[tuple[int, ...]]
+    after: Sequence[tuple[int, ...]]
+    overwrites: Sequence[tuple[tuple[int, int], ...]]
+    kept: frozenset[int] = field(default_factory=frozenset)
+
+    @cached_property
+    def writer(self) -> list[int]:
+        """The operation that writes each storage, -1 for those that are given."""
+        writer = [_NEVER] * len(self.nbytes)
+        for i, written in enumerate(self.writes):
+            for s in written:
+                writer[s] = i
+        return writer
+
+    @cached_property
+    def readers(self) -> list[list[int]]:
+        """The operations that read each storage."""
+        readers: list[list[int]] = [[] for _ in self.nbytes]
+        for i, read in enumerate(self.reads):
+            for s in dict.fromkeys(read):
+                readers[s].append(i)
+        return readers
+
+    @cached_property
+    def before(self) -> list[list[int]]:
+        """The operations that must precede each."""
+        writers = ((self.writer[s] for s in read) for read in self.reads)
+        found = (dict.fromkeys((*after, *wrote)) for after, wrote in zip(self.after, writers, strict=True))
+        return [[j for j in predecessors if j != _NEVER and j != i] for i, predecessors in enumerate(found)]
+
+    @cached_property
+    def following(self) -> list[list[int]]:
+        """The operations that must follow each."""
+        following: list[list[int]] = [[] for _ in self.reads]
+        for i, predecessors in enumerate(self.before):
+            for j in predecessors:
+                following[j].append(i)
+        return following
+
+    def live_bytes(self, order: Sequence[int]) -> list[int]:
+        """The bytes that are live while each operation of `order` runs."""
+        left = [len(readers) for readers in self.readers]
+        live, result = 0, []
+        for i in order:
+            added, freed = self.effect(i, left)
+            result.append(live + added)
+            live += added - freed
+            for s in dict.fromkeys(self.reads[i]):
+                left[s] -= 1
+        return result
+
+    def effect(self, i: int, left: Sequence[int]) -> tuple[int, int]:
+        """The bytes that operation i needs beside those that are live, and those that it leaves free.
+
+        Args:     left: the number of readers of each storage that have not run yet, i among them.
+        """
+        nbytes, kept, writer = self.nbytes, self.kept, self.writer
+        dying = {s for s in self.reads[i] if left[s] == 1 and s not in kept and writer[s] != _NEVER}
+        added = sum(nbytes[s] for s in self.writes[i])
+        freed = sum(nbytes[s] for s in dying) + sum(nbytes[s] for s in self.writes[i] if not left[s] and s not in kept)
+        if dying and self.overwrites[i]:
+            taken: set[int] = set()
+            for read, written in self.overwrites[i]:
+                if read in dying and written not in taken:
+                    dying.discard(read)
+                    taken.add(written)
+                    added -= nbytes[written]
+                    freed -= nbytes[read]
+        return added, freed
+
+    def peak(self, order: Sequence[int]) -> int:
+        """The largest live set of an order."""
+        return max(self.live_bytes(order), default=0)
+
+
+class _Forward:
+    """A schedule in the making, from the first operation on."""
+
+    def __init__(self, graph: OperationGraph) -> None:
+        self.graph, self.before, self.following = graph, graph.before, graph.following
+        self._left = [len(readers) for readers in graph.readers]
+
+    def effect(self, i: int) -> tuple[int, int]:
+        """The bytes that i needs beside those that are live, and those that it leaves free."""
+        return self.graph.effect(i, self._left)
+
+    def run(self, i: int) -> Iterator[int]:
+        """Runs i; yields operations that free more from now on: they became the only reader that is left."""
+        for s in dict.fromkeys(self.graph.reads[i]):
+            self._left[s] -= 1
+            if self._left[s] == 1:
+                yield from self.graph.readers[s]
+
+
+class _Backward:
+    """A schedule in the making, from the last operation backwards: reading makes a storage live, writing it ends that."""
+
+    def __init__(self, graph: OperationGraph) -> None:
+        self.graph, self.before, self.following = graph, graph.following, graph.before
+        self._live = [writer == _NEVER or s in graph.kept for s, writer in enumerate(graph.writer)]
+
+    def effect(self, i: int) -> tuple[int, int]:
+        """The bytes that i needs beside those that are live, and those that it leaves free."""
+        nbytes, live = self.graph.nbytes, self._live
+        added = sum(nbytes[s] for s in {*self.graph.reads[i], *self.graph.writes[i]} if not live[s])
+        return added, sum(nbytes[s] for s in self.graph.writes[i])
+
+    def run(self, i: int) -> Iterator[int]:
+        """Runs i; yields operations that need less from now on: something that they read became live."""
+        for s in dict.fromkeys(self.graph.reads[i]):
+            if not self._live[s]:
+                self._live[s] = True
+                yield from self.graph.readers[s]
+
+
+def improve_order(graph: OperationGraph) -> Order:
+    """The order with the smallest peak that is found; the given one where none is better.
+
+    Several rules make orders; small moves then improve the best of them.
+    """
+    best = list(range(len(graph.reads)))
+    least = graph.peak(best)
+    if not least:
+        return best
+    for candidate in _candidates(graph):
+        peak = graph.peak(candidate)
+        if peak < least:
+            best, least = candidate, peak
+    return _refine(graph, best)
+
+
+def _candidates(graph: OperationGraph) -> Iterator[Order]:
+    """Orders by different rules, each also with operations that free at least what they take run as soon as they can."""
+    given = list(range(len(graph.reads)))
+    yield _schedule(_Forward(graph), _eager(given))
+    by_depth = _depth_first(graph)
+    yield by_depth
+    yield _schedule(_Forward(graph), _eager(by_depth))
+    yield _schedule(_Forward(graph), lambda added, freed, i: (added - freed, i))
+    yield _schedule(_Forward(graph), lambda added, freed, i: (added - freed, -i))
+    latest = _schedule(_Backward(graph), lambda added, freed, i: (added - freed, -i))[::-1]
+    yield latest
+    yield _schedule(_Forward(graph), _eager(latest))
+
+
+def _eager(order: Sequence[int]) -> Priority:
+    """Operations that free at least what they take at once, the others by `order`."""
+    position = _positions(order)
+    return lambda added, freed, i: (0 if added <= freed else 1, position[i])
+
+
+def _positions(order: Sequence[int]) -> list[int]:
+    position = [0] * len(order)
+    for place, i in enumerate(order):
+        position[i] = place
+    return position
+
+
+def _schedule(state: _Forward | _Backward, priority: Priority) -> Order:
+    """Runs at every turn the ready operation of the least priority, which may depend on what is live: O(n log n).
+
+    An operation whose effect improves enters the queue once more; entries of operations that ran are passed over.
+    """
+    waiting = [len(before) for before in state.before]
+    ran = [False] * len(waiting)
+    queue = [(priority(*state.effect(i), i), i) for i, count in enumerate(waiting) if not count]
+    heapq.heapify(queue)
+    order: Order = []
+    while queue:
+        _, i = heapq.heappop(queue)
+        if ran[i]:
+            continue
+        ran[i] = True
+        order.append(i)
+        changed = {j: None for j in state.run(i) if not ran[j] and not waiting[j]}
+        for j in state.following[i]:
+            waiting[j] -= 1
+            if not waiting[j]:
+                changed[j] = None
+        for j in changed:
+            heapq.heappush(queue, (priority(*state.effect(j), j), j))
+    return order
+
+
+def _depth_first(graph: OperationGraph) -> Order:
+    """Each operation after what it needs, that with the largest results first, from the last operations backwards."""
+    size = [sum(graph.nbytes[s] for s in written) for written in graph.writes]
+    seen = [False] * len(size)
+    order: Order = []
+    for root in (i for i, following in enumerate(graph.following) if not following):
+        stack = [(root, False)]
+        while stack:
+            i, done = stack.pop()
+            if done:
+                order.append(i)
+            elif not seen[i]:
+                seen[i] = True
+                stack.append((i, True))
+                stack += [(j, False) for j in sorted(graph.before[i], key=lambda j: (size[j], -j)) if not seen[j]]
+    return order
+
+
+def _refine(graph: OperationGraph, order: Order) -> Order:
+    """Moves writers of what is live at the peak behind it, and readers before it, while that lowers the peak.
+
+    The budget counts operations looked at, so it does not depend on the machine.
+    """
+    live = graph.live_bytes(order)
+    budget = _REFINEMENT // len(order)
+    improved = True
+    while improved and budget > 0:
+        improved = False
+        least = max(live)
+        for candidate in _moves(graph, order, live.index(least)):
+            budget -= 1
+            moved = graph.live_bytes(candidate)
+            if (max(moved), moved.count(least)) < (least, live.count(least)):
+                order, live, improved = candidate, moved, True
+                break
+            if budget <= 0:
+                break
+    return order
+
+
+def _moves(graph: OperationGraph, order: Order, peak: int) -> Iterator[Order]:
+    """Orders in which something that is live at place `peak`, though not used there, is no longer: largest first."""
+    position = _positions(order)
+    at = order[peak]
+    used = {*graph.reads[at], *graph.writes[at]}
+    bystanders = []
+    for s, writer in enumerate(graph.writer):
+        if writer != _NEVER and s not in used and position[writer] < peak and graph.nbytes[s]:
+            last = max((position[i] for i in graph.readers[s]), default=-1)
+            if last > peak or s in graph.kept:
+                bystanders.append((-graph.nbytes[s], s, last))
+    for _, s, last in sorted(bystanders):
+        writer = graph.writer[s]
+        group = _reached(writer, graph.following, lambda i: position[i] <= peak)
+        if at not in group:  # the writer and what follows from it go behind the peak
+            between = order[position[writer] : peak + 1]
+            yield [
+                *order[: position[writer]],
+                *(i for i in between if i not in group),
+                *(i for i in between if i in group),
+                *order[peak + 1 :],
+            ]
+        group = set()
+        for reader in graph.readers[s]:
+            if position[reader] > peak:
+                group |= _reached(reader, graph.before, lambda i: position[i] >= peak)
+        if s not in graph.kept and at not in group:  # the readers and what they need go before the peak
+            between = order[peak : last + 1]
+            yield [
+                *order[:peak],
+                *(i for i in between if i in group),
+                *(i for i in between if i not in group),
+                *order[last + 1 :],
+            ]
+
+
+def _reached(start: int, edges: Sequence[Sequence[int]], inside: Callable[[int], bool]) -> set[int]:
+    found, stack = {start}, [start]
+    while stack:
+        for j in edges[stack.pop()]:
+            if j not in found and inside(j):
+                found.add(j)
+                stack.append(j)
+    return found

@@ -1,0 +1,211 @@
+"""Losses over classes. They give one value for each example unless a reduction is asked for."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import nnc.numpy as nnp
+from nnc import dtypes
+from nnc.commands.rules import Value, check_axis
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.graph import spec_of
+from nnc.nn.activations import log_softmax, softplus
+from nnc.nn.reduction import Reduction, check_same_shape, reduce_terms, widen
+from nnc.spelling import spelled
+
+
+@spelled
+def softmax_cross_entropy(
+    logits: Any,
+    labels: Any,
+    axis: int = -1,
+    where: Any = None,
+    *,
+    label_smoothing: float = 0.0,
+    weights: Any = None,
+    ignore_index: int | None = None,
+    reduction: Reduction = "none",
+) -> Value:
+    """Returns -sum over classes of label · log(softmax(logits)), one value for each example.
+
+    Args:     logits: (..., classes). labels: integers (...), the index of the true class; or floats (..., classes), the
+              probability of each class. axis: the classes. where: a mask that broadcasts to the logits; classes where it is
+              False do not exist. label_smoothing: this share of the probability is spread over all classes. weights:
+              (classes,), a factor for each class. ignore_index: examples with this integer label cost 0.
+              reduction: "mean", "sum" or "none"; the mean is over the examples, by the weights of their integer labels.
+    Returns:  (...), or one value if reduced; the dtype of the logits.
+    Raises:   ShapeError: the labels do not fit the logits. IndexError: an integer label is no class. ArgumentError: a setting
+              has no such value, or does not go with probabilities.
+    Example:
+        >>> softmax_cross_entropy(np.zeros((2, 4), np.float32), np.array([1, 3])).shape
+        (2,)
+    """
+    name = "softmax_cross_entropy"
+    (scores,), dtype = widen(name, logits)
+    labels, axis = nnp.asarray(labels), check_axis(name, axis, scores.ndim)
+    if not 0 <= label_smoothing <= 1:
+        raise user_error(
+            ArgumentError,
+            name,
+            f"label_smoothing={label_smoothing} is not in [0, 1].",
+            fix="pass a share, such as 0.1.",
+        )
+    factors = _class_weights(name, weights, scores, axis)
+    log_p = log_softmax(scores, axis=axis, where=where)
+    allowed = nnp.ones((1,) * scores.ndim, dtypes.bool_) if where is None else nnp.asarray(where)
+    spread = allowed * label_smoothing / _count(allowed, scores, axis) if label_smoothing else None
+    if dtypes.is_integer(labels.dtype):
+        picked, weight = _picked(name, log_p, labels, axis, factors, ignore_index)
+        if spread is not None:
+            everywhere = _expected(log_p, spread if factors is None else spread * factors, axis)
+            kept = 1 if ignore_index is None else labels != ignore_index
+            picked = (1 - label_smoothing) * picked + everywhere * kept
+        return reduce_terms(name, picked, reduction, dtype, weight)
+    if labels.shape != scores.shape:
+        raise _mismatch(name, scores, labels, "class probabilities must have the shape of the logits")
+    if ignore_index is not None:
+        raise user_error(
+            ArgumentError, name, "ignore_index goes with integer labels, these are probabilities.",
+            operands={"labels": spec_of(labels)}, fix="set the rows of examples to ignore to 0.",
+        )  # fmt: skip
+    labels = nnp.astype(labels, scores.dtype)
+    labels = labels if spread is None else (1 - label_smoothing) * labels + spread
+    return reduce_terms(name, _expected(log_p, labels if factors is None else labels * factors, axis), reduction, dtype)
+
+
+@spelled
+def nll(
+    log_probabilities: Any,
+    labels: Any,
+    axis: int = -1,
+    *,
+    weights: Any = None,
+    ignore_index: int | None = None,
+    reduction: Reduction = "none",
+) -> Value:
+    """Returns the negative log-probability of each example's label: softmax_cross_entropy without the softmax.
+
+    Args:     log_probabilities: (..., classes), such as log_softmax yields. labels: integers (...). The others as in
+              softmax_cross_entropy.
+    Raises:   ShapeError: the labels do not fit. IndexError: a label is no class.
+    Example:
+        >>> nll(np.log(np.array([[0.25, 0.75]])), np.array([1]))
+        Array([0.28768207], dtype=float64)
+    """
+    (log_p,), dtype = widen("nll", log_probabilities)
+    axis = check_axis("nll", axis, log_p.ndim)
+    factors = _class_weights("nll", weights, log_p, axis)
+    picked, weight = _picked("nll", log_p, nnp.asarray(labels), axis, factors, ignore_index)
+    return reduce_terms("nll", picked, reduction, dtype, weight)
+
+
+@spelled
+def sigmoid_cross_entropy(
+    logits: Any, labels: Any, *, weights: Any = None, positive_weights: Any = None, reduction: Reduction = "none"
+) -> Value:
+    """Returns -label · log(sigmoid(logit)) - (1 - label) · log(1 - sigmoid(logit)), elementwise, without overflow.
+
+    Args:     logits: any shape. labels: the same shape, 0 to 1, or one number for all. weights: factors of the terms, of
+              positive_weights: of the label's own term; both broadcast to the logits.
+    Raises:   ShapeError: the shapes differ.
+    Example:
+        >>> sigmoid_cross_entropy(np.array([0.0, 1000.0]), np.array([1.0, 1.0]))
+        Array([0.69314718, 0.        ], dtype=float64)
+    """
+    name = "sigmoid_cross_entropy"
+    (x, y), dtype = widen(name, logits, labels)
+    if y.ndim:
+        check_same_shape(name, logits=x, labels=y)
+    positive = y if positive_weights is None else y * nnp.asarray(positive_weights)
+    terms = positive * softplus(-x) + (1 - y) * softplus(x)
+    return reduce_terms(name, terms if weights is None else terms * nnp.asarray(weights), reduction, dtype)
+
+
+@spelled
+def kl_div(
+    log_predictions: Any,
+    targets: Any,
+    axis: int = -1,
+    where: Any = None,
+    *,
+    log_targets: bool = False,
+    reduction: Reduction = "none",
+) -> Value:
+    """Returns sum over classes of target · (log(target) - log(prediction)), one value for each example.
+
+    Args:     log_predictions: (..., classes), logarithms of probabilities. targets: probabilities of the same shape, or their
+              logarithms with log_targets. axis: the classes. where: a mask; classes where it is False take no part.
+    Raises:   ShapeError: the shapes differ.
+    Example:
+        >>> kl_div(np.log(np.array([0.5, 0.5])), np.array([1.0, 0.0]))
+        Array(0.69314718, dtype=float64)
+    """
+    (log_q, p), dtype = widen("kl_div", log_predictions, targets)
+    check_same_shape("kl_div", log_predictions=log_q, targets=p)
+    axis = check_axis("kl_div", axis, p.ndim)
+    nothing = p == -math.inf if log_targets else p == 0
+    safe = nnp.where(nothing, 0 if log_targets else 1, p)
+    log_p, weight = (safe, nnp.exp(safe)) if log_targets else (nnp.log(safe), safe)
+    terms = weight * (log_p - nnp.where(nothing, 0, log_q))
+    left_out = nothing if where is None else nothing | ~nnp.asarray(where)
+    return reduce_terms("kl_div", nnp.sum(nnp.where(left_out, 0, terms), axis=axis), reduction, dtype)
+
+
+# -- shared ------------------------------------------------------------------------------------------------------------
+
+
+def _class_weights(where: str, weights: Any, scores: Value, axis: int) -> Value | None:
+    """The classes' factors, spread along `axis`."""
+    if weights is None:
+        return None
+    factors = nnp.asarray(weights)
+    if factors.shape != (scores.shape[axis],):
+        raise user_error(
+            ShapeError, where, f"weights have shape {factors.shape}, there are {scores.shape[axis]} classes.",
+            operands={"weights": spec_of(factors)}, fix=f"pass weights of shape ({scores.shape[axis]},).",
+        )  # fmt: skip
+    return nnp.reshape(nnp.astype(factors, scores.dtype), (-1,) + (1,) * (scores.ndim - 1 - axis))
+
+
+def _count(allowed: Value, scores: Value, axis: int) -> Value | int:
+    """How many classes each example has."""
+    if allowed.ndim == scores.ndim and allowed.shape[axis] == 1:
+        return int(scores.shape[axis])
+    return nnp.maximum(nnp.sum(allowed, axis=axis - scores.ndim, keepdims=True), 1)
+
+
+def _expected(log_p: Value, probability: Value, axis: int) -> Value:
+    """-sum of probability · log_p, in which a class of probability 0 costs nothing."""
+    nothing = probability == 0
+    return -nnp.sum(nnp.where(nothing, 0, probability * nnp.where(nothing, 0, log_p)), axis=axis)
+
+
+def _picked(
+    where: str, log_p: Value, labels: Value, axis: int, factors: Value | None, ignore_index: int | None
+) -> tuple[Value, Value | None]:
+    """-weight · log_p at each label, and the weights: None where all are 1."""
+    if not dtypes.is_integer(labels.dtype):
+        raise _mismatch(where, log_p, labels, "labels must be integers")
+    expected = tuple(n for i, n in enumerate(log_p.shape) if i != axis)
+    if labels.shape != expected:
+        raise _mismatch(where, log_p, labels, f"integer labels must have shape {expected}")
+    kept = None if ignore_index is None else labels != ignore_index
+    index = nnp.expand_dims(labels if kept is None else nnp.where(kept, labels, 0), axis)
+    terms = -nnp.squeeze(nnp.take_along_axis(log_p, index, axis=axis), axis=axis)
+    weight = None
+    if factors is not None:
+        weight = nnp.take(nnp.ravel(factors), nnp.squeeze(index, axis=axis), axis=0)
+        terms = nnp.where(weight == 0, 0, weight * nnp.where(weight == 0, 0, terms))
+    if kept is not None:
+        weight = nnp.astype(kept, terms.dtype) if weight is None else nnp.where(kept, weight, 0)
+        terms = nnp.where(kept, terms, 0)
+    return terms, weight
+
+
+def _mismatch(where: str, logits: Value, labels: Value, rule: str) -> ShapeError:
+    return user_error(
+        ShapeError, where, f"{rule}, they have shape {labels.shape} and dtype {labels.dtype.name}.",
+        operands={"logits": spec_of(logits), "labels": spec_of(labels)},
+        fix="pass the class index of each example, or nnc.nn.one_hot(labels, num_classes).",
+    )  # fmt: skip

@@ -1,0 +1,184 @@
+"""Boxes in images: how much they overlap, which to keep, and what an image holds in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import nnc.numpy as nnp
+from nnc import dtypes
+from nnc.commands import elementwise as ew
+from nnc.commands.promote import promote
+from nnc.commands.rules import Value
+from nnc.errors import ShapeError, TraceError, user_error
+from nnc.graph import spec_of
+from nnc.nn.windows import Sizes, parse_layout, per_axis
+from nnc.numpy.searching import known
+from nnc.spelling import spelled
+from nnc.trace.control_flow import while_loop
+
+Taps = list[
+    tuple[Value, Value]
+]  # along one axis of the boxes' bins (K, bins): an index, and the weight of the element there
+
+
+@spelled
+def box_iou(boxes1: Any, boxes2: Any) -> Value:
+    """Returns the area that each pair of boxes shares, divided by the area that they cover together.
+
+    Args:     boxes1: (..., N, 4) as x1, y1, x2, y2. boxes2: (..., M, 4).
+    Returns:  (..., N, M), 0 where both areas are 0.
+    Raises:   ShapeError: the last axis is not 4.
+    Example:
+        >>> box_iou(np.array([[0.0, 0.0, 2.0, 2.0]]), np.array([[1.0, 0.0, 3.0, 2.0]]))
+        Array([[0.33333333]], dtype=float64)
+    """
+    a, b = (nnp.asarray(x) for x in promote(boxes1, boxes2, where="box_iou", to=dtypes.to_float))
+    for name, x in (("boxes1", a), ("boxes2", b)):
+        _check_boxes("box_iou", name, x, 4)
+    wide = dtypes.accumulator(a.dtype)
+    left, right = nnp.astype(a, wide)[..., :, None, :], nnp.astype(b, wide)[..., None, :, :]
+    sides = nnp.minimum(left[..., 2:], right[..., 2:]) - nnp.maximum(left[..., :2], right[..., :2])
+    sides = nnp.where(sides > 0, sides, 0)
+    shared = sides[..., 0] * sides[..., 1]
+    together = _area(left) + _area(right) - shared
+    nothing = together == 0
+    return nnp.astype(nnp.where(nothing, 0, shared / nnp.where(nothing, 1, together)), a.dtype)
+
+
+def _area(boxes: Value) -> Value:
+    return (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1])
+
+
+def _check_boxes(where: str, name: str, boxes: Value, width: int) -> None:
+    if boxes.ndim < 2 or boxes.shape[-1] != width:
+        form = "(batch index, x1, y1, x2, y2)" if width == 5 else "(x1, y1, x2, y2)"
+        raise user_error(
+            ShapeError, where, f"{name} have shape {boxes.shape}, the last axis must be {width}.",
+            operands={name: spec_of(boxes)}, fix=f"pass a row {form} for each box.",
+        )  # fmt: skip
+
+
+@spelled
+def nms(boxes: Any, scores: Any, iou_threshold: float, *, max_output_size: int | None = None) -> Value:
+    """Returns the indices of the boxes to keep, best first: none overlaps a better one by more than iou_threshold.
+
+    Args:     boxes: (N, 4) as x1, y1, x2, y2. scores: (N,). max_output_size: keep so many at most, so that the result's size
+              is known; it is filled up with -1. Without it the result has the size that the values ask for, which compile
+              cannot know.
+    Returns:  integers (max_output_size,), or as many as are kept; without derivative.
+    Raises:   ShapeError: the shapes do not fit. TraceError: max_output_size is needed.
+    Example:
+        >>> nms(np.array([[0.0, 0, 2, 2], [0, 0, 2, 1.9], [3, 3, 4, 4]]), np.array([0.8, 0.9, 0.1]), 0.5)
+        Array([1, 2], dtype=int64)
+    """
+    boxes, scores = (ew.stop_gradient(nnp.asarray(x)) for x in (boxes, scores))
+    _check_boxes("nms", "boxes", boxes, 4)
+    if boxes.ndim != 2 or scores.shape != boxes.shape[:1]:
+        raise user_error(
+            ShapeError, "nms", f"boxes have shape {boxes.shape}, scores {scores.shape}.",
+            operands={"boxes": spec_of(boxes), "scores": spec_of(scores)},
+            fix="pass boxes (N, 4) and scores (N,); use vmap for more.",
+        )  # fmt: skip
+    size = boxes.shape[0] if max_output_size is None else max_output_size
+    order = nnp.argsort(scores, descending=True)
+    ranked = nnp.take(boxes, order, axis=0)
+
+    def keep_best(state: tuple[Value, Value, Value]) -> tuple[Value, Value, Value]:
+        count, alive, kept = state
+        best = nnp.argmax(alive)
+        overlap = box_iou(nnp.take(ranked, best, axis=0)[None], ranked)[0]
+        alive = alive & ~(overlap > iou_threshold) & (nnp.arange(alive.shape[0]) != best)
+        return count + 1, alive, nnp.where(nnp.arange(size) == count, nnp.take(order, best), kept)
+
+    start = (0, nnp.ones(scores.shape, dtypes.bool_), nnp.full(size, -1, dtypes.int64))
+    if not boxes.shape[0]:
+        return start[2]
+    count, _, kept = while_loop(lambda state: nnp.any(state[1]) & (state[0] < size), keep_best, start)
+    if max_output_size is not None:
+        return kept
+    return kept[
+        : int(_known(count, "nms", "how many boxes are kept is not known while tracing.", "max_output_size=100"))
+    ]
+
+
+def _known(x: Any, where: str, problem: str, argument: str) -> Any:
+    try:
+        return known(x, where)
+    except TraceError:
+        raise user_error(TraceError, where, problem, fix=f"pass {argument}, so that the sizes are known.") from None
+
+
+@spelled
+def roi_align(
+    x: Any,
+    boxes: Any,
+    output_size: Sizes,
+    spatial_scale: float = 1.0,
+    sampling_ratio: int | None = None,
+    aligned: bool = False,
+    *,
+    layout: str = "NCHW",
+) -> Value:
+    """Returns what an image holds in each box, as a grid of means of interpolated samples (He et al., 2017).
+
+    Args:     x: (N, C, H, W), or as `layout` says. boxes: (K, 5), each the index of an image and x1, y1, x2, y2. output_size:
+              of the grid, a number or (height, width). spatial_scale: factor from the boxes' coordinates to those of x.
+              sampling_ratio: samples of each bin along each axis; None takes a sample for each element that a bin covers,
+              which needs the boxes' values. aligned: whether coordinates are those of corners, so that centres are half an
+              element off; without it boxes have at least size 1.
+    Returns:  (K, C, *output_size) in the layout of x.
+    Raises:   ShapeError: the boxes are not (K, 5). TraceError: the boxes are traced and there is no sampling_ratio.
+    Example:
+        >>> image = np.arange(16.0).reshape(1, 1, 4, 4)
+        >>> roi_align(image, np.array([[0.0, 0.0, 0.0, 4.0, 4.0]]), 2, sampling_ratio=2, aligned=True)
+        Array([[[[ 2.5,  4.5],
+                 [10.5, 12.5]]]], dtype=float64)
+    """
+    x, boxes = (nnp.asarray(v) for v in promote(x, boxes, where="roi_align", to=dtypes.to_float))
+    form = parse_layout("roi_align", layout, 2)
+    _check_boxes("roi_align", "boxes", boxes, 5)
+    if boxes.ndim != 2 or x.ndim != 4:
+        raise user_error(
+            ShapeError, "roi_align", f"x has {x.ndim} axes, boxes have {boxes.ndim}.",
+            operands={"x": spec_of(x), "boxes": spec_of(boxes)}, fix="pass x (N, C, H, W) and boxes (K, 5); use vmap for more.",
+        )  # fmt: skip
+    dtype, wide = x.dtype, dtypes.accumulator(x.dtype)
+    canonical, lead = form.to_canonical(x)
+    channels, height, width = canonical.shape[1:]
+    rows = nnp.reshape(nnp.transpose(nnp.astype(canonical, wide), (0, 2, 3, 1)), (-1, channels))
+    image = nnp.astype(boxes[:, 0], dtypes.int64)[:, None, None]
+    corners = nnp.astype(boxes[:, 1:], wide) * spatial_scale - (0.5 if aligned else 0)
+    down, across = per_axis("roi_align", "output_size", output_size, 2)
+    vertical = _axis_taps(corners[:, 1], corners[:, 3], down, height, sampling_ratio, aligned)
+    horizontal = _axis_taps(corners[:, 0], corners[:, 2], across, width, sampling_ratio, aligned)
+    total = nnp.zeros((boxes.shape[0], down, across, channels), wide)
+    for i, weight_i in vertical:
+        for j, weight_j in horizontal:
+            index = (image * height + i[:, :, None]) * width + j[:, None, :]
+            total = total + nnp.take(rows, index, axis=0) * (weight_i[:, :, None] * weight_j[:, None, :])[..., None]
+    return form.from_canonical(nnp.transpose(nnp.astype(total, dtype), (0, 3, 1, 2)), (boxes.shape[0], *lead[1:]))
+
+
+def _axis_taps(start: Value, end: Value, bins: int, n: int, ratio: int | None, aligned: bool) -> Taps:
+    """Two elements for each sample of each bin along an axis of n elements; a sample beyond the image weighs nothing."""
+    size = end - start if aligned else nnp.maximum(end - start, 1)
+    if ratio is None:
+        problem = "how many samples a bin takes is not known while the boxes are traced."
+        counts = np.ceil(_known(ew.stop_gradient(size), "roi_align", problem, "sampling_ratio=2") / bins)
+    else:
+        counts = np.full(start.shape, ratio)
+    taps: Taps = []
+    for sample in range(int(counts.max(initial=0))):
+        share = nnp.asarray(((sample + 0.5) / np.maximum(counts, 1))[:, None], start.dtype)
+        at = start[:, None] + (size / bins)[:, None] * (nnp.arange(bins, dtype=start.dtype) + share)
+        weight = nnp.where(
+            (at >= -1) & (at <= n), nnp.asarray(((sample < counts) / np.maximum(counts, 1))[:, None], start.dtype), 0
+        )
+        at = nnp.clip(at, 0, n - 1)
+        first = nnp.minimum(nnp.floor(ew.stop_gradient(at)), max(0, n - 2))
+        low = nnp.astype(first, dtypes.int64)
+        taps.append((low, weight * (1 - (at - first))))
+        taps.append((nnp.minimum(low + 1, n - 1), weight * (at - first)))
+    return taps

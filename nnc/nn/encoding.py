@@ -1,0 +1,66 @@
+"""From integers to vectors: one-hot rows and rows of a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nnc.numpy as nnp
+from nnc import dtypes
+from nnc.commands import elementwise as ew
+from nnc.commands.promote import astype, promote
+from nnc.commands.rules import Value
+from nnc.commands.shape import broadcast_to
+from nnc.errors import DTypeError, ShapeError, user_error
+from nnc.graph import spec_of
+from nnc.spelling import spelled
+
+
+@spelled
+def one_hot(x: Any, num_classes: int, *, dtype: Any = dtypes.float32, axis: int = -1) -> Value:
+    """Returns 1 at the index that x holds, else 0; an index out of range has no 1.
+
+    Args:     x: integers. num_classes: size of the new axis. axis: where the new axis stands.
+    Example:
+        >>> one_hot(np.array([1, 0]), 3)
+        Array([[0., 1., 0.],
+               [1., 0., 0.]], dtype=float32)
+    """
+    x = nnp.asarray(x)
+    at = axis % (x.ndim + 1)
+    shape = (*x.shape[:at], num_classes, *x.shape[at:])
+    spread = broadcast_to(x, shape=shape, axes=tuple(i for i in range(len(shape)) if i != at))
+    classes = ew.iota(shape=shape, dtype=dtypes.int64, axis=at)
+    return astype(ew.equal(*promote(spread, classes, where="one_hot")), dtypes.as_dtype(dtype))
+
+
+@spelled
+def embedding(x: Any, table: Any, *, padding_index: int | None = None) -> Value:
+    """Returns the rows of `table` that x names.
+
+    out[..., :] = table[x[...], :]
+
+    Args:     x: integers of any shape. table: (rows, features). padding_index: a row that gets no gradient.
+    Returns:  (*shape of x, features).
+    Raises:   DTypeError: x holds no integers. ShapeError: the table has other than two axes. IndexError: x names no row.
+    Example:
+        >>> embedding(np.array([2, 0]), np.eye(3, dtype=np.float32))
+        Array([[0., 0., 1.],
+               [1., 0., 0.]], dtype=float32)
+    """
+    x, table = nnp.asarray(x), nnp.asarray(table)
+    operands = {"x": spec_of(x), "table": spec_of(table)}
+    if not dtypes.is_integer(x.dtype):
+        raise user_error(
+            DTypeError, "embedding", f"x must hold integers, it holds {x.dtype.name}.", operands=operands,
+            fix="pass the indices first, then the table.",
+        )  # fmt: skip
+    if table.ndim != 2:
+        raise user_error(
+            ShapeError, "embedding", f"the table has {table.ndim} axes.", operands=operands,
+            fix="pass a table of shape (rows, features).",
+        )  # fmt: skip
+    rows = nnp.take(table, x, axis=0)
+    if padding_index is None:
+        return rows
+    is_padding = nnp.expand_dims(x == padding_index % table.shape[0], -1)
+    return nnp.where(is_padding, ew.stop_gradient(rows), rows)

@@ -1,0 +1,105 @@
+"""Vision transformers (Dosovitskiy et al., 2021): images as sequences of patches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nnc.numpy as nnp
+from nnc import dtypes, random
+from nnc.array import Array
+from nnc.errors import ArgumentError, user_error
+from nnc.nn.activations import gelu
+from nnc.nn.convolution import Conv
+from nnc.nn.layers import Dropout, Linear
+from nnc.nn.module import Module
+from nnc.nn.norms import LayerNorm
+from nnc.nn.running import Run
+from nnc.nn.transformer import TransformerEncoder, TransformerEncoderLayer
+from nnc.spelling import spelled
+
+
+def exact_gelu(x: Any) -> Any:
+    """gelu by the error function, as in torchvision and the original."""
+    return gelu(x, approximate=False)
+
+
+class ViT(Module):
+    """A linear layer for each patch, a class token, position embeddings, transformer layers, a linear layer on the token.
+
+    Args:     image_size: height and width of the images. patch_size: of the patches, divides it. features: size of the token
+              vectors. num_layers, num_heads, hidden_features: of the transformer layers, whose norms come first.
+    Example:
+        >>> model = nnc.nn.models.ViT(
+        ...     key=nnc.random.key(0), image_size=16, patch_size=4, features=8, num_layers=2, num_heads=2, hidden_features=16
+        ... )
+        >>> model(np.ones((2, 3, 16, 16), np.float32)).shape
+        (2, 1000)
+    """
+
+    conv_proj: Conv
+    class_token: Array
+    pos_embedding: Array
+    dropout: Dropout
+    encoder: TransformerEncoder
+    head: Linear
+
+    @spelled
+    def __init__(
+        self,
+        *,
+        key: Any,
+        image_size: int = 224,
+        patch_size: int = 16,
+        features: int = 768,
+        num_layers: int = 12,
+        num_heads: int = 12,
+        hidden_features: int = 3072,
+        num_classes: int = 1000,
+        in_features: int = 3,
+        dropout_rate: float = 0.0,
+        dtype: Any = dtypes.float32,
+    ) -> None:
+        if image_size % patch_size:
+            raise user_error(
+                ArgumentError, "ViT", f"patch_size={patch_size} does not divide image_size={image_size}.",
+                fix="choose sizes of which one divides the other.",
+            )  # fmt: skip
+        keys = random.split(key, num_layers + 3)
+        self.conv_proj = Conv(in_features, features, patch_size, key=keys[0], stride=patch_size, dtype=dtype)
+        self.class_token = nnp.zeros((1, 1, features), dtype)
+        tokens = (image_size // patch_size) ** 2 + 1
+        self.pos_embedding = random.normal(keys[1], (1, tokens, features), dtype) * 0.02
+        self.dropout = Dropout(dropout_rate)
+        layers = tuple(
+            TransformerEncoderLayer(
+                features, num_heads, hidden_features, key=layer_key, activation=exact_gelu, norm_first=True,
+                dropout_rate=dropout_rate, eps=1e-6, dtype=dtype,
+            )
+            for layer_key in keys[3:]
+        )  # fmt: skip
+        self.encoder = TransformerEncoder(layers, LayerNorm(features, eps=1e-6, dtype=dtype))
+        self.head = Linear(features, num_classes, key=keys[2], dtype=dtype)
+
+    def __call__(self, x: Any, *, key: Any = None) -> Any:
+        """(N, in_features, image_size, image_size) -> (N, num_classes)."""
+        run = Run(self, key=key)
+        patches = run.conv_proj(x)
+        patches = nnp.swapaxes(nnp.reshape(patches, (*patches.shape[:-2], -1)), -1, -2)
+        token = nnp.broadcast_to(self.class_token, (patches.shape[0], *self.class_token.shape[1:]))
+        out = run.encoder(run.dropout(nnp.concatenate([token, patches], axis=1) + self.pos_embedding))
+        return run.head(out[:, 0])
+
+
+def vit_b16(**options: Any) -> ViT:
+    """ViT-B/16: 86,567,656 parameters with 1000 classes. The options are those of ViT, of which key= is needed."""
+    return ViT(**options)
+
+
+def vit_b32(**options: Any) -> ViT:
+    """ViT-B/32: 88,224,232 parameters with 1000 classes. The options are those of ViT, of which key= is needed."""
+    return ViT(**{"patch_size": 32, **options})
+
+
+def vit_l16(**options: Any) -> ViT:
+    """ViT-L/16: 304,326,632 parameters with 1000 classes. The options are those of ViT, of which key= is needed."""
+    return ViT(**{"features": 1024, "num_layers": 24, "num_heads": 16, "hidden_features": 4096, **options})

@@ -1,0 +1,326 @@
+"""Parts of a model by path: its parameters, which of them are trained, their dtypes, and arrays that stand in two places.
+
+The path of a leaf joins the fields, places and keys on the way to it with dots, as in the files of `nnc.io`:
+"encoder.layers.0.weight". A pattern is a path, the path of a part, or either with the wildcards of `fnmatch`: "encoder",
+"*.bias" and "encoder.*.weight" all select leaves. Everything here takes plain dicts and lists as well as modules.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Any
+
+from nnc import dtypes, tree
+from nnc.commands.promote import to_dtype
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TreeError, user_error
+from nnc.graph import spec_of
+from nnc.nn.module import Module, field, is_container
+from nnc.nn.running import is_stateful, takes_key
+
+Patterns = str | Sequence[str]
+
+
+def walk(value: Any, path: str = "") -> Iterator[tuple[str, Module]]:
+    """The modules in a tree with their paths, outer ones first."""
+    if isinstance(value, Module):
+        yield path, value
+        parts: Any = value.__dict__.items()
+    elif is_container(value):
+        parts = value.items() if isinstance(value, dict) else enumerate(value)
+    else:
+        return
+    for name, part in parts:
+        yield from walk(part, join(path, name))
+
+
+def join(path: str, key: Any) -> str:
+    """The path of a part within what stands at `path`."""
+    text = json.dumps(key, ensure_ascii=False) if isinstance(key, str) and (not key or "." in key) else str(key)
+    return f"{path}.{text}" if path else text
+
+
+def _is_none(value: Any) -> bool:
+    return value is None
+
+
+def _flatten(value: Any) -> tuple[list[str], list[Any], Any]:
+    """Paths, leaves and structure of a tree in which None is a leaf."""
+    leaves, structure = tree.flatten(value, is_leaf=_is_none)
+    return [".".join(map(_plain, entries)) for entries in tree.paths(structure)], leaves, structure
+
+
+def _plain(entry: str) -> str:
+    """`.weight`, `[0]` and `["w"]` without what Python needs around the name."""
+    if entry.startswith("."):
+        return entry[1:]
+    inner = entry[1:-1]
+    return join("", json.loads(inner)) if inner.startswith('"') else inner
+
+
+def _is_float(leaf: Any) -> bool:
+    if dtypes.is_scalar(leaf):
+        return isinstance(leaf, (float, complex)) and not isinstance(leaf, bool)
+    return hasattr(leaf, "dtype") and dtypes.is_inexact(leaf.dtype)
+
+
+def select(where: str, patterns: Patterns, names: Sequence[str]) -> set[str]:
+    """The names that a pattern matches, or of which one matches a part on the way.
+
+    Raises:   ArgumentError: a pattern matches nothing. ArgumentTypeError: a pattern is no string.
+    """
+    found: set[str] = set()
+    for pattern in (patterns,) if isinstance(patterns, str) else patterns:
+        if not isinstance(pattern, str):
+            raise user_error(
+                ArgumentTypeError, where, f"the pattern {pattern!r} is a {type(pattern).__name__}.",
+                fix='pass paths as strings, such as "encoder.*.weight".',
+            )  # fmt: skip
+        matched = {name for name in names if any(fnmatchcase(part, pattern) for part in _parts(name))}
+        if not matched:
+            near = get_close_matches(pattern, [part for name in names for part in _parts(name)], 1) or names[:1]
+            raise user_error(
+                ArgumentError, where, f"no path of the model matches {pattern!r}.",
+                fix=f'nnc.nn.parameters(model) lists the paths; "{near[0]}" is one.' if near else "the model has no arrays.",
+            )  # fmt: skip
+        found |= matched
+    return found
+
+
+def _parts(name: str) -> list[str]:
+    """A path, and the paths of what it stands in."""
+    return [name, *(name[:i] for i, letter in enumerate(name) if letter == ".")]
+
+
+# -- parameters --------------------------------------------------------------------------------------------------------
+
+
+def _state_paths(model: Any) -> tuple[str, ...]:
+    return tuple(
+        join(path, item.name)
+        for path, module in walk(model)
+        for item in dataclasses.fields(module)  # type: ignore[arg-type]
+        if item.metadata.get("state")
+    )
+
+
+def _trained(model: Any, names: Sequence[str], leaves: Sequence[Any]) -> set[str]:
+    """The paths of floating-point leaves that are no state."""
+    state = _state_paths(model)
+    inside = tuple(f"{path}." for path in state)
+    return {
+        name
+        for name, leaf in zip(names, leaves, strict=True)
+        if _is_float(leaf) and name not in state and not name.startswith(inside)
+    }
+
+
+def parameters(model: Any, paths: Patterns | None = None) -> dict[str, Any]:
+    """The parameters of a model by path: its floating-point arrays, but for states such as running averages.
+
+    Args:     model: a module, or any pytree. paths: patterns that the parameters must match; all without them.
+    Raises:   ArgumentError: a pattern matches nothing.
+    Example:
+        >>> model = nnc.nn.MLP(2, 1, width=8, depth=1, key=nnc.random.key(0))
+        >>> {path: x.shape for path, x in nnc.nn.parameters(model, "*.bias").items()}
+        {'layers.0.bias': (8,), 'layers.1.bias': (1,)}
+    """
+    names, leaves, _ = _flatten(model)
+    chosen = _trained(model, names, leaves)
+    if paths is not None:
+        chosen &= select("nnc.nn.parameters", paths, [name for name in names if name in chosen])
+    return {name: leaf for name, leaf in zip(names, leaves, strict=True) if name in chosen}
+
+
+def trainable(model: Any, *, freeze: Patterns = ()) -> Any:
+    """A tree like the model with True for each leaf that is trained: a mask for `nnc.nn.partition` and `nnc.optim.masked`.
+
+    Args:     freeze: patterns of parameters that are not trained.
+    Raises:   ArgumentError: a pattern matches nothing.
+    Example:
+        >>> params = {"encoder": {"w": nnp.ones(2)}, "head": nnp.ones(2)}
+        >>> nnc.nn.trainable(params, freeze="encoder")
+        {'encoder': {'w': False}, 'head': True}
+    """
+    leaves, structure = tree.flatten(model)
+    names = [".".join(map(_plain, entries)) for entries in tree.paths(structure)]
+    chosen = _trained(model, names, leaves)
+    chosen -= select("nnc.nn.trainable", freeze, names)
+    return tree.unflatten(structure, [name in chosen for name in names])
+
+
+def partition(model: Any, where: Any = None) -> tuple[Any, Any]:
+    """Two trees like the model, with None in place of what the other one has; `nnc.nn.combine` puts them together.
+
+    So a gradient can be taken of some leaves alone: an optimizer sees no leaf where there is None.
+
+    Args:     where: what the first tree keeps: patterns, or a tree of bools such as `nnc.nn.trainable` makes. By default all
+              that is trained.
+    Raises:   ArgumentError: a pattern matches nothing. TreeError: the tree of bools is not like the model.
+    Example:
+        >>> params, rest = nnc.nn.partition(nnc.nn.BatchNorm(2))
+        >>> params.scale, params.mean, rest.mean.shape
+        (Array([1., 1.], dtype=float32), None, (2,))
+    """
+    names, leaves, structure = _flatten(model)
+    if where is None:
+        chosen = _trained(model, names, leaves)
+    elif isinstance(where, str) or (isinstance(where, (tuple, list)) and all(isinstance(x, str) for x in where)):
+        chosen = select(
+            "nnc.nn.partition", where, [n for n, leaf in zip(names, leaves, strict=True) if leaf is not None]
+        )
+    else:
+        tree.check_same_structure("nnc.nn.partition", "the model", model, "where", where)
+        marks = iter(tree.leaves(where))
+        chosen = {name for name, leaf in zip(names, leaves, strict=True) if leaf is not None and bool(next(marks))}
+    first = [leaf if name in chosen else None for name, leaf in zip(names, leaves, strict=True)]
+    second = [None if name in chosen else leaf for name, leaf in zip(names, leaves, strict=True)]
+    return tree.unflatten(structure, first), tree.unflatten(structure, second)
+
+
+def combine(first: Any, *others: Any) -> Any:
+    """The tree whose leaves are those of the first of the trees that has one there, not None.
+
+    Args:     first, others: trees of one structure, as `nnc.nn.partition` makes them.
+    Raises:   TreeError: the trees do not go together.
+    Example:
+        >>> nnc.nn.combine({"w": nnp.ones(1), "b": None}, {"w": None, "b": nnp.zeros(1)})
+        {'w': Array([1.], dtype=float32), 'b': Array([0.], dtype=float32)}
+    """
+    _, leaves, structure = _flatten(first)
+    columns = [leaves]
+    for i, other in enumerate(others):
+        _, more, like = _flatten(other)
+        if like != structure:
+            raise tree.tree_mismatch("nnc.nn.combine", "the first tree", first, f"tree {i + 2}", other)
+        columns.append(more)
+    rows = zip(*columns, strict=True)
+    return tree.unflatten(structure, [next((x for x in row if x is not None), None) for row in rows])
+
+
+def cast(model: Any, dtype: Any, paths: Patterns = "*") -> Any:
+    """The model with its floating-point leaves in another dtype.
+
+    Args:     dtype: a floating-point dtype. paths: patterns of what is converted; all by default, running averages too.
+    Raises:   DTypeError: dtype is no floating-point dtype. ArgumentError: a pattern matches nothing.
+    Example:
+        >>> model = nnc.nn.MLP(2, 1, width=8, depth=1, key=nnc.random.key(0))
+        >>> {path: x.dtype.name for path, x in nnc.nn.parameters(nnc.nn.cast(model, "bfloat16", "*.weight")).items()}
+        {'layers.0.weight': 'bfloat16', 'layers.0.bias': 'float32', 'layers.1.weight': 'bfloat16', 'layers.1.bias': 'float32'}
+    """
+    wanted = to_dtype(dtype, "nnc.nn.cast")
+    if not dtypes.is_inexact(wanted):
+        raise user_error(
+            DTypeError,
+            "nnc.nn.cast",
+            f"dtype is {wanted.name}.",
+            fix="cast to a floating-point dtype such as bfloat16.",
+        )
+    names, leaves, structure = _flatten(model)
+    chosen = select("nnc.nn.cast", paths, [n for n, leaf in zip(names, leaves, strict=True) if _is_float(leaf)])
+    return tree.unflatten(
+        structure, [_in_dtype(x, wanted) if name in chosen else x for name, x in zip(names, leaves, strict=True)]
+    )
+
+
+def _in_dtype(leaf: Any, dtype: Any) -> Any:
+    if hasattr(leaf, "astype"):
+        return leaf.astype(dtype)
+    return dataclasses.replace(leaf, dtype=dtype) if hasattr(leaf, "dtype") else dtype.type(leaf)
+
+
+def assign(model: Any, values: Mapping[str, Any]) -> Any:
+    """The model with other arrays at some paths, each of the shape and dtype of what stands there.
+
+    Raises:   TreeError: there is no such path. ShapeError, DTypeError: a value does not fit.
+    Example:
+        >>> nnc.nn.assign({"w": nnp.ones(2)}, {"w": nnp.zeros(2)})
+        {'w': Array([0., 0.], dtype=float32)}
+    """
+    names, leaves, structure = _flatten(model)
+    for name in values:
+        if name not in names:
+            near = get_close_matches(name, names, 1) or names[:1]
+            raise user_error(
+                TreeError, "nnc.nn.assign", f"the model has no path {name!r}.",
+                fix=f'"{near[0]}" is one.' if near else "the model has no arrays.",
+            )  # fmt: skip
+    return tree.unflatten(
+        structure,
+        [
+            _fitting(name, leaf, values[name]) if name in values else leaf
+            for name, leaf in zip(names, leaves, strict=True)
+        ],
+    )
+
+
+def _fitting(name: str, old: Any, new: Any) -> Any:
+    if old is None:
+        return new
+    have, want = spec_of(new), spec_of(old)
+    if have != want:
+        kind = ShapeError if have.shape != want.shape else DTypeError
+        raise user_error(
+            kind, "nnc.nn.assign", f"{name} is {want}, the new value is {have}.",
+            fix="give the array the shape and dtype of the one that it replaces.",
+        )  # fmt: skip
+    return new
+
+
+# -- one array in two places -------------------------------------------------------------------------------------------
+
+
+class Tied(Module):
+    """A model some of whose arrays stand in several places; `nnc.nn.tie` makes it. It is called like the model."""
+
+    model: Any
+    pairs: tuple[tuple[str, str], ...] = field(static=True)
+
+    def whole(self) -> Any:
+        """The model with the shared arrays in all their places."""
+        names, leaves, _ = _flatten(self.model)
+        at = dict(zip(names, leaves, strict=True))
+        return assign(self.model, {target: at[source] for target, source in self.pairs})
+
+    def __call__(self, *args: Any, key: Any = None, **kwargs: Any) -> Any:
+        """Calls the model."""
+        model = self.whole()
+        if key is not None and takes_key(model):
+            kwargs["key"] = key
+        out = model(*args, **kwargs)
+        return (out[0], tie(out[1], dict(self.pairs))) if is_stateful(model) else out
+
+
+def tie(model: Any, pairs: Mapping[str, str]) -> Tied:
+    """The model with arrays that stand in several places, each kept once.
+
+    The places of a shared array hold None until the model is called, so that there is one leaf for an optimizer, one entry in
+    a file, and the gradient is the sum over all places. Where the module is your own, using one field twice does the same.
+
+    Args:     pairs: from the path of a place to the path of the array that it shares.
+    Returns:  a module that is called like the model; `.whole()` is the model with all its places filled.
+    Raises:   ArgumentError: there is no such path, or an array would share itself. ShapeError, DTypeError: the two differ.
+    Example:
+        >>> model = nnc.nn.Sequential(nnc.nn.Embedding(9, 4, key=nnc.random.key(0)), nnc.nn.Linear(4, 9, key=nnc.random.key(1)))
+        >>> tied = nnc.nn.tie(model, {"layers.1.weight": "layers.0.weight"})
+        >>> list(nnc.nn.parameters(tied))
+        ['model.layers.0.weight', 'model.layers.1.bias']
+        >>> tied(np.array([1, 2])).shape
+        (2, 9)
+    """
+    names, leaves, structure = _flatten(model)
+    at = dict(zip(names, leaves, strict=True))
+    for target, source in pairs.items():
+        missing = [path for path in (target, source) if at.get(path) is None]
+        if missing or source in pairs:
+            problem = f"there is no array at {missing[0]!r}" if missing else f"{source!r} shares another array itself"
+            raise user_error(
+                ArgumentError, "nnc.nn.tie", f"{problem}.", fix="write {place: the path of an array that stays}.",
+            )  # fmt: skip
+        _fitting(target, at[target], at[source])
+    return Tied(
+        tree.unflatten(structure, [None if name in pairs else at[name] for name in names]), tuple(pairs.items())
+    )

@@ -1,0 +1,334 @@
+"""Recurrent layers: cells that advance by one step, and layers that scan them over time.
+
+Weights have PyTorch's layout: `weight_ih` (gates · hidden, in), `weight_hh` (gates · hidden, hidden) and a bias for each, the
+gates of an LSTM in the order input, forget, cell, output, those of a GRU in the order reset, update, new. What the inputs
+contribute to the gates is computed for all steps at once, so the scan holds one product with `weight_hh` for each step.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple
+
+import nnc.numpy as nnp
+from nnc import dtypes, random
+from nnc.array import Array
+from nnc.commands.promote import dtype_of
+from nnc.commands.rules import Value
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.graph import spec_of
+from nnc.nn import activations
+from nnc.nn.layers import check_features, draw_weights
+from nnc.nn.module import Module, field
+from nnc.nn.stochastic import dropout
+from nnc.spelling import spelled
+from nnc.trace.control_flow import scan
+
+
+class LSTMState(NamedTuple):
+    """The state of an LSTM: its output, and the cell that only it sees."""
+
+    hidden: Any
+    cell: Any
+
+
+class _Cell(Module):
+    """One step. `project` is what the inputs give to the gates, `step` takes it from there."""
+
+    weight_ih: Array
+    weight_hh: Array
+    bias_ih: Array | None
+    bias_hh: Array | None
+    in_features: int
+    hidden_features: int
+    gates: ClassVar[int] = 1
+
+    @spelled
+    def __init__(
+        self, in_features: int, hidden_features: int, *, key: Any, use_bias: bool = True, dtype: Any = dtypes.float32
+    ) -> None:
+        rows = self.gates * hidden_features
+        bias_shape = (rows,) if use_bias else None
+        keys = random.split(key)
+        self.weight_ih, self.bias_ih = draw_weights(keys[0], (rows, in_features), bias_shape, hidden_features, dtype)
+        self.weight_hh, self.bias_hh = draw_weights(
+            keys[1], (rows, hidden_features), bias_shape, hidden_features, dtype
+        )
+        self.in_features, self.hidden_features = in_features, hidden_features
+
+    def __call__(self, x: Any, state: Any = None) -> Any:
+        """(..., in_features) and a state -> the next state; without a state it starts from zeros."""
+        gates = self.project(x)
+        return self.step(gates, self.initial_state(gates) if state is None else state)
+
+    def project(self, x: Any) -> Value:
+        """(..., in_features) -> (..., gates · hidden_features)."""
+        out = check_features(type(self).__name__, x, self.in_features) @ self.weight_ih.T
+        return out if self.bias_ih is None else out + self.bias_ih
+
+    def initial_state(self, gates: Value) -> Any:
+        """Zeros with the batch axes and the dtype of what `project` returned."""
+        return nnp.zeros((*gates.shape[:-1], self.hidden_features), dtype_of(gates))
+
+    def step(self, gates: Value, state: Any) -> Any:
+        """The next state, for what the inputs give to the gates."""
+        raise NotImplementedError
+
+    def _recur(self, hidden: Value) -> Value:
+        out = check_features(type(self).__name__, hidden, self.hidden_features) @ self.weight_hh.T
+        return out if self.bias_hh is None else out + self.bias_hh
+
+
+class RNNCell(_Cell):
+    """h' = tanh(W_ih · x + b_ih + W_hh · h + b_hh) (Elman, 1990).
+
+    Example:
+        >>> nnc.nn.RNNCell(3, 4, key=nnc.random.key(0))(np.ones((2, 3), np.float32)).shape
+        (2, 4)
+    """
+
+    activation: Any = field(static=True, default=nnp.tanh)
+
+    @spelled
+    def __init__(
+        self,
+        in_features: int,
+        hidden_features: int,
+        *,
+        key: Any,
+        activation: Any = nnp.tanh,
+        use_bias: bool = True,
+        dtype: Any = dtypes.float32,
+    ) -> None:
+        super().__init__(in_features, hidden_features, key=key, use_bias=use_bias, dtype=dtype)
+        self.activation = activation
+
+    def step(self, gates: Value, state: Any) -> Any:
+        """The next hidden state."""
+        return self.activation(gates + self._recur(state))
+
+
+class LSTMCell(_Cell):
+    """i, f, g, o = W_ih · x + b_ih + W_hh · h + b_hh; c' = σ(f) · c + σ(i) · tanh(g); h' = σ(o) · tanh(c') (Gers et al., 2000).
+
+    Example:
+        >>> state = nnc.nn.LSTMCell(3, 4, key=nnc.random.key(0))(np.ones((2, 3), np.float32))
+        >>> state.hidden.shape, state.cell.shape
+        ((2, 4), (2, 4))
+    """
+
+    gates: ClassVar[int] = 4
+
+    def initial_state(self, gates: Value) -> LSTMState:
+        """Zeros for hidden and cell."""
+        zeros = super().initial_state(gates)
+        return LSTMState(zeros, zeros)
+
+    def step(self, gates: Value, state: Any) -> LSTMState:
+        """The next hidden and cell."""
+        hidden, cell = state
+        enter, forget, new, leave = nnp.split(gates + self._recur(hidden), 4, axis=-1)
+        cell = activations.sigmoid(forget) * cell + activations.sigmoid(enter) * nnp.tanh(new)
+        return LSTMState(activations.sigmoid(leave) * nnp.tanh(cell), cell)
+
+
+class GRUCell(_Cell):
+    """r, z = σ(W_ih · x + W_hh · h + b); n = tanh(W_in · x + b_in + r · (W_hn · h + b_hn)); h' = (1 - z) · n + z · h.
+
+    The form of Cho et al. (2014) in which the reset gate acts after the product, as in cuDNN and PyTorch.
+
+    Example:
+        >>> nnc.nn.GRUCell(3, 4, key=nnc.random.key(0))(np.ones((2, 3), np.float32)).shape
+        (2, 4)
+    """
+
+    gates: ClassVar[int] = 3
+
+    def step(self, gates: Value, state: Any) -> Any:
+        """The next hidden state."""
+        (reset, update, new), (from_reset, from_update, from_new) = (
+            nnp.split(part, 3, axis=-1) for part in (gates, self._recur(state))
+        )
+        new = nnp.tanh(new + activations.sigmoid(reset + from_reset) * from_new)
+        update = activations.sigmoid(update + from_update)
+        return (1 - update) * new + update * state
+
+
+class _Recurrent(Module):
+    """Layers of cells, each scanned over time; with `bidirectional` a second cell runs from the end."""
+
+    layers: tuple[tuple[Any, ...], ...]  # for each layer the forward cell, and the backward one where there is one
+    dropout_rate: float
+    inference: bool
+    cell: ClassVar[type[_Cell]]
+
+    @spelled
+    def __init__(
+        self,
+        in_features: int,
+        hidden_features: int,
+        *,
+        key: Any,
+        num_layers: int = 1,
+        bidirectional: bool = False,
+        use_bias: bool = True,
+        dropout_rate: float = 0.0,
+        inference: bool = False,
+        dtype: Any = dtypes.float32,
+    ) -> None:
+        self._set_up((in_features, hidden_features), key, num_layers, bidirectional, dropout_rate, inference,
+                     use_bias=use_bias, dtype=dtype)  # fmt: skip
+
+    def _set_up(
+        self, features: tuple[int, int], key: Any, num_layers: int, bidirectional: bool, dropout_rate: float,
+        inference: bool, **options: Any,
+    ) -> None:  # fmt: skip
+        """Assigns the fields; `options` are those of the cells."""
+        ways = 2 if bidirectional else 1
+        if num_layers < 1:
+            raise user_error(
+                ArgumentError, type(self).__name__, f"num_layers is {num_layers}.", fix="use 1 layer or more."
+            )
+        keys = random.split(key, (num_layers, ways))
+        sizes = (features[0], *(ways * features[1],) * (num_layers - 1))
+        self.layers = tuple(
+            tuple(self.cell(size, features[1], key=keys[i, j], **options) for j in range(ways))
+            for i, size in enumerate(sizes)
+        )
+        self.dropout_rate, self.inference = dropout_rate, inference
+
+    def __call__(
+        self, x: Any, initial: Any = None, *, lengths: Any = None, mask: Any = None, key: Any = None
+    ) -> tuple[Value, Any]:
+        """Runs over the axis before the last.
+
+        Args:     x: (..., T, in_features). initial: a state for each layer and direction, as the call returns them; zeros by
+                  default. lengths: (...,), how many steps each sequence has. mask: (..., T), False where a step is left out:
+                  the state stays, the output is 0. key: for dropout between the layers.
+        Returns:  the outputs, (..., T, hidden_features), twice as many with both directions; and the states after the last
+                  step, a tuple with a tuple for each layer, of a state for each direction.
+        Raises:   ShapeError: x, lengths or mask have other shapes. ArgumentError: lengths and mask are both given, or
+                  initial has other than a state for each layer and direction.
+        """
+        x = nnp.asarray(x)
+        if x.ndim < 2:
+            raise user_error(
+                ShapeError, type(self).__name__, "the input has no time axis.", operands={"x": spec_of(x)},
+                fix="pass an input of shape (..., T, in_features).",
+            )  # fmt: skip
+        valid = _validity(type(self).__name__, x, lengths, mask)
+        states = []
+        for i, cells in enumerate(self.layers):
+            if i and self.dropout_rate and not self.inference:
+                x = dropout(None if key is None else random.fold_in(key, i), x, self.dropout_rate)
+            runs = [self._run(i, j, cell, x, initial, valid) for j, cell in enumerate(cells)]
+            x = runs[0][0] if len(runs) == 1 else nnp.concatenate([out for out, _ in runs], axis=-1)
+            states.append(tuple(state for _, state in runs))
+        return x, tuple(states)
+
+    def _run(self, i: int, j: int, cell: _Cell, x: Value, initial: Any, valid: Value | None) -> tuple[Value, Any]:
+        """The outputs and the last state of a cell; direction 1 runs from the end."""
+        gates = nnp.moveaxis(cell.project(x), -2, 0)
+        state = cell.initial_state(gates[0]) if initial is None else self._pick(initial, i, j)
+
+        def advance(state: Any, row: Any) -> tuple[Any, Value]:
+            new = cell.step(row[0], state)
+            hidden = new.hidden if isinstance(new, LSTMState) else new
+            if valid is None:
+                return new, hidden
+            kept = _where(row[1], new, state)
+            return kept, nnp.where(row[1], hidden, nnp.zeros_like(hidden))
+
+        state, outputs = scan(advance, state, (gates, valid), reverse=j == 1)
+        return nnp.moveaxis(outputs, 0, -2), state
+
+    def _pick(self, initial: Any, i: int, j: int) -> Any:
+        ways = len(self.layers[0])
+        if len(initial) != len(self.layers) or any(len(states) != ways for states in initial):
+            raise user_error(
+                ArgumentError, type(self).__name__, f"initial has not {ways} states for each of {len(self.layers)} layers.",
+                fix="pass what an earlier call returned: ((state,), ...), or ((forward, backward), ...).",
+            )  # fmt: skip
+        state = initial[i][j]
+        return LSTMState(*map(nnp.asarray, state)) if self.cell is LSTMCell else nnp.asarray(state)
+
+
+def _validity(where: str, x: Value, lengths: Any, mask: Any) -> Value | None:
+    """(T, ..., 1) bools: whether a step counts."""
+    if lengths is None and mask is None:
+        return None
+    if lengths is not None and mask is not None:
+        raise user_error(ArgumentError, where, "lengths and mask are both given.", fix="pass one of them.")
+    name, given = ("mask", nnp.asarray(mask)) if lengths is None else ("lengths", nnp.asarray(lengths))
+    wanted = x.shape[:-1] if lengths is None else x.shape[:-2]
+    kinds = dtypes.is_bool(given.dtype) if lengths is None else dtypes.is_integer(given.dtype)
+    if given.shape != wanted or not kinds:
+        raise user_error(
+            ShapeError, where, f"{name} must be {'bools' if lengths is None else 'integers'} of shape {wanted}.",
+            operands={"x": spec_of(x), name: spec_of(given)}, fix="pass one length for each sequence, or a bool for each step.",
+        )  # fmt: skip
+    valid = given if lengths is None else nnp.arange(x.shape[-2]) < given[..., None]
+    return nnp.moveaxis(valid, -1, 0)[..., None]
+
+
+def _where(valid: Value, new: Any, old: Any) -> Any:
+    if isinstance(new, LSTMState):
+        return LSTMState(*(nnp.where(valid, n, o) for n, o in zip(new, old, strict=True)))
+    return nnp.where(valid, new, old)
+
+
+class RNN(_Recurrent):
+    """Layers of RNNCell over time.
+
+    Args:     in_features, hidden_features: sizes of the last axis before and after. num_layers: each on top of the one before.
+              bidirectional: a second cell in each layer runs from the end. dropout_rate: between layers, where training.
+              activation: tanh by default.
+    Example:
+        >>> out, state = nnc.nn.RNN(3, 4, key=nnc.random.key(0))(np.ones((2, 5, 3), np.float32))
+        >>> out.shape, state[0][0].shape
+        ((2, 5, 4), (2, 4))
+    """
+
+    cell: ClassVar[type[_Cell]] = RNNCell
+
+    @spelled
+    def __init__(
+        self,
+        in_features: int,
+        hidden_features: int,
+        *,
+        key: Any,
+        num_layers: int = 1,
+        bidirectional: bool = False,
+        activation: Any = nnp.tanh,
+        use_bias: bool = True,
+        dropout_rate: float = 0.0,
+        inference: bool = False,
+        dtype: Any = dtypes.float32,
+    ) -> None:
+        self._set_up((in_features, hidden_features), key, num_layers, bidirectional, dropout_rate, inference,
+                     use_bias=use_bias, activation=activation, dtype=dtype)  # fmt: skip
+
+
+class GRU(_Recurrent):
+    """Layers of GRUCell over time; the arguments are those of `nnc.nn.RNN`.
+
+    Example:
+        >>> out, _ = nnc.nn.GRU(3, 4, key=nnc.random.key(0), num_layers=2)(np.ones((2, 5, 3), np.float32))
+        >>> out.shape
+        (2, 5, 4)
+    """
+
+    cell: ClassVar[type[_Cell]] = GRUCell
+
+
+class LSTM(_Recurrent):
+    """Layers of LSTMCell over time; the arguments are those of `nnc.nn.RNN`.
+
+    Example:
+        >>> layer = nnc.nn.LSTM(3, 4, key=nnc.random.key(0), bidirectional=True)
+        >>> out, ((forward, backward),) = layer(np.ones((2, 5, 3), np.float32), lengths=np.array([5, 2]))
+        >>> out.shape, backward.cell.shape
+        ((2, 5, 8), (2, 4))
+    """
+
+    cell: ClassVar[type[_Cell]] = LSTMCell

@@ -1,0 +1,63 @@
+"""What all losses share: operands of one shape in a dtype that sums need, and how the terms are reduced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import nnc.numpy as nnp
+from nnc import dtypes
+from nnc.commands.promote import astype, dtype_of, promote
+from nnc.commands.rules import Value
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.graph import spec_of
+
+Reduction = Literal["mean", "sum", "none"]
+
+
+def widen(where: str, *xs: Any) -> tuple[list[Value], dtypes.DType]:
+    """The operands in the dtype in which their terms are summed, and the one that the loss has."""
+    values = promote(*xs, where=where, to=dtypes.to_float)
+    dtype = dtype_of(values[0])
+    return [nnp.asarray(astype(x, dtypes.accumulator(dtype))) for x in values], dtype
+
+
+def check_same_shape(where: str, **operands: Value) -> None:
+    """Refuses to broadcast: (n, 1) minus (n,) is a mistake that no training survives.
+
+    Raises:   ShapeError: two operands differ.
+    """
+    shapes = {name: spec_of(x).shape for name, x in operands.items()}
+    if len(set(shapes.values())) > 1:
+        named = ", ".join(
+            f"{name}{' have shape' if i == 0 else ''} {shape}" for i, (name, shape) in enumerate(shapes.items())
+        )
+        raise user_error(
+            ShapeError, where, f"{named}.", operands={name: spec_of(x) for name, x in operands.items()},
+            fix="give all of them one shape, for example with reshape.",
+        )  # fmt: skip
+
+
+def widen_same(where: str, names: Sequence[str], *xs: Any) -> tuple[list[Value], dtypes.DType]:
+    """`widen`, for operands that must have one shape."""
+    values, dtype = widen(where, *xs)
+    check_same_shape(where, **dict(zip(names, values, strict=True)))
+    return values, dtype
+
+
+def reduce_terms(
+    where: str, terms: Value, reduction: Reduction, dtype: dtypes.DType, weights: Value | None = None
+) -> Value:
+    """The terms of a loss reduced, in `dtype`; a mean divides by the sum of the weights, where the terms have some.
+
+    Raises:   ArgumentError: there is no such reduction.
+    """
+    if reduction not in ("mean", "sum", "none"):
+        raise user_error(
+            ArgumentError, where, f"reduction={reduction!r} is unknown.", fix='use "mean", "sum" or "none".'
+        )
+    if reduction == "none":
+        return nnp.astype(terms, dtype)
+    if reduction == "sum":
+        return nnp.astype(nnp.sum(terms), dtype)
+    return nnp.astype(nnp.mean(terms) if weights is None else nnp.sum(terms) / nnp.sum(weights), dtype)

@@ -1,0 +1,200 @@
+"""Factorisations of matrices, which nnc.numpy.linalg shows."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from nnc.commands import elementwise as ew
+from nnc.commands import factor
+from nnc.commands.indexing import take_along_axis
+from nnc.commands.linalg import adjoint, keep
+from nnc.commands.promote import broadcast_to_shape
+from nnc.commands.rules import Value
+from nnc.commands.sort import argsort
+from nnc.errors import ArgumentError, user_error
+from nnc.numpy import elementwise as el
+from nnc.numpy.systems import to_matrix
+from nnc.spelling import spelled
+
+
+class EighResult(NamedTuple):
+    """What `eigh` returns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+class EigResult(NamedTuple):
+    """What `eig` returns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+class QRResult(NamedTuple):
+    """What `qr` returns."""
+
+    Q: Any
+    R: Any
+
+
+class SVDResult(NamedTuple):
+    """What `svd` returns."""
+
+    U: Any
+    S: Any
+    Vh: Any
+
+
+@spelled
+def cholesky(x: Any, /, *, upper: bool = False) -> Value:
+    """Returns the lower triangle L with L Lᴴ = x, for a Hermitian (real: symmetric) positive definite matrix.
+
+    Of other matrices (x + xᴴ) / 2 is taken.
+
+    Args:     upper: return Lᴴ.
+    Raises:   LinAlgError: a matrix is not positive definite. ShapeError: x is not square.
+    Example:
+        >>> cholesky(np.asarray([[4.0, 2.0], [2.0, 5.0]]))
+        Array([[2., 0.],
+               [1., 2.]], dtype=float64)
+    """
+    lower = factor.cholesky(to_matrix("cholesky", x))
+    return adjoint(lower) if upper else lower
+
+
+@spelled
+def qr(x: Any, /, *, mode: str = "reduced") -> Any:
+    """Returns Q with orthonormal columns and the upper triangle R, with Q R = x.
+
+    Args:     x: (..., m, n). mode: "reduced": Q is m by k and R k by n, k = min(m, n); "complete": m by m and m by n, without
+              a derivative where m > n; "r": R alone.
+    Raises:   ArgumentError: there is no such mode.
+    Example:
+        >>> q, r = qr(np.ones((3, 2)))
+        >>> q.shape, r.shape
+        ((3, 2), (2, 2))
+    """
+    if mode not in ("reduced", "complete", "r"):
+        raise user_error(ArgumentError, "qr", f"mode is {mode!r}.", fix='use "reduced", "complete" or "r".')
+    result = QRResult(*factor.qr(to_matrix("qr", x, square=False), full_matrices=mode == "complete"))
+    return result.R if mode == "r" else result
+
+
+@spelled
+def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:  # noqa: N803  (NumPy's name)
+    """Returns the eigenvalues, in rising order, and eigenvectors (columns) of a Hermitian (real: symmetric) matrix.
+
+    Vectors of equal eigenvalues are not unique, and the part of their derivative that is undefined is 0. So the derivative holds
+    for what depends on the eigenvalues in any order alike (sums of functions of them) and on the vectors of distinct ones.
+
+    Args:     symmetrize_input: take (a + aᴴ) / 2; False reads one triangle. UPLO: which triangle, "L" (the default) or "U".
+    Raises:   LinAlgError: an element is NaN or infinite. ShapeError: a is not square. ArgumentError: no such UPLO.
+    Example:
+        >>> eigh(np.asarray([[3.0, 0.0], [0.0, 1.0]])).eigenvalues
+        Array([1., 3.], dtype=float64)
+    """
+    return EighResult(*factor.eigh(_triangle("eigh", a, UPLO, symmetrize_input)))
+
+
+@spelled
+def eigvalsh(a: Any, UPLO: str | None = None, *, symmetrize_input: bool = True) -> Value:  # noqa: N803
+    """Returns the eigenvalues of a Hermitian matrix in rising order; see `eigh`.
+
+    Example:
+        >>> eigvalsh(np.asarray([[0.0, 2.0j], [-2.0j, 0.0]]))
+        Array([-2.,  2.], dtype=float64)
+    """
+    return factor.eigh(_triangle("eigvalsh", a, UPLO, symmetrize_input))[0]
+
+
+def _triangle(where: str, a: Any, side: str | None, symmetrize: bool) -> Value:
+    """The Hermitian matrix that is meant: of one triangle where `symmetrize` is False, else left to the command."""
+    x = to_matrix(where, a)
+    if side not in (None, "L", "U"):
+        raise user_error(
+            ArgumentError, where, f"UPLO is {side!r}.", fix='use "L" for the lower or "U" for the upper triangle.'
+        )
+    if symmetrize:
+        return x
+    half = keep(x, ew.greater if side != "U" else ew.less)
+    return half + adjoint(half) + keep(x, ew.equal)
+
+
+def eig(a: Any, /) -> EigResult:
+    """Returns the eigenvalues, in no order, and eigenvectors (columns, of length 1) of any square matrix; both are complex.
+
+    Vectors are fixed but for a factor of size 1; the derivative holds for what does not depend on it, at distinct eigenvalues.
+
+    Raises:   LinAlgError: an element is NaN or infinite. ShapeError: a is not square.
+    Example:
+        >>> eig(np.asarray([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues
+        Array([0.+1.j, 0.-1.j], dtype=complex128)
+    """
+    return EigResult(*factor.eig(to_matrix("eig", a)))
+
+
+def eigvals(a: Any, /) -> Value:
+    """Returns the eigenvalues of any square matrix, complex and in no order; see `eig`.
+
+    Example:
+        >>> eigvals(np.asarray([[2.0, 1.0], [0.0, 3.0]]))
+        Array([2.+0.j, 3.+0.j], dtype=complex128)
+    """
+    return factor.eig(to_matrix("eigvals", a))[0]
+
+
+@spelled
+def svd(x: Any, /, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+    """Returns U, the singular values S in falling order, and Vh, with U diag(S) Vh = x.
+
+    Args:     x: (..., m, n). full_matrices: complete U and Vh to square matrices; these have no derivative where m and n differ.
+              compute_uv: False returns S alone. hermitian: x is Hermitian; its decomposition is taken from `eigh`.
+    Raises:   LinAlgError: an element is NaN or infinite.
+    Example:
+        >>> u, s, vh = svd(np.ones((3, 2)), full_matrices=False)
+        >>> u.shape, s.shape, vh.shape
+        ((3, 2), (2,), (2, 2))
+    """
+    if hermitian:
+        return _svd_of_hermitian(to_matrix("svd", x), bool(compute_uv))
+    if not compute_uv:
+        return svdvals(x)
+    return SVDResult(*factor.svd(to_matrix("svd", x, square=False), full_matrices=bool(full_matrices)))
+
+
+def _svd_of_hermitian(x: Value, vectors: bool) -> Any:
+    """Eigenvalues by falling size are singular values, whose signs go to the right vectors."""
+    values, v = factor.eigh(x)
+    s = ew.abs_(values)
+    order = argsort(s, axis=-1, descending=True, stable=True)
+    s = take_along_axis(s, order, -1)
+    if not vectors:
+        return s
+    columns = broadcast_to_shape(order[..., None, :], v.spec.shape)
+    u = take_along_axis(v, columns, -1)
+    signs = take_along_axis(ew.sign(values), order, -1)
+    return SVDResult(u, s, adjoint(u * el.where(signs == 0, 1, signs)[..., None, :]))
+
+
+def svdvals(x: Any, /) -> Value:
+    """Returns the singular values in falling order.
+
+    Example:
+        >>> svdvals(np.asarray([[3.0, 0.0], [0.0, -4.0]]))
+        Array([4., 3.], dtype=float64)
+    """
+    return factor.svd(to_matrix("svdvals", x, square=False), full_matrices=False)[1]
+
+
+def cho_factor(a: Any, lower: bool = False) -> tuple[Value, bool]:
+    """Returns the Cholesky factor of a positive definite matrix and which triangle it is, for `cho_solve`.
+
+    Raises:   LinAlgError: a matrix is not positive definite. ShapeError: a is not square.
+    Example:
+        >>> c, lower = cho_factor(np.asarray([[4.0, 2.0], [2.0, 5.0]]), lower=True)
+        >>> c
+        Array([[2., 0.],
+               [1., 2.]], dtype=float64)
+    """
+    return cholesky(a, upper=not lower), bool(lower)

@@ -1,0 +1,210 @@
+"""Functions of functions: users' functions along axes, over broadcast arrays, piece by piece."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands.promote import astype, to_dtype
+from nnc.commands.rules import Value
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.numpy import elementwise as el
+from nnc.numpy.grids import indices
+from nnc.numpy.manipulation import broadcast_shapes, expand_dims, moveaxis, reshape
+from nnc.numpy.operands import Shape, to_axes, to_axis, to_shape, to_value
+from nnc.trace.vectorize import vmap
+
+Fun = Callable[..., Any]
+
+
+def fromfunction(function: Fun, shape: Any, *, dtype: Any = None, **kwargs: Any) -> Any:
+    """Returns `function` of the indices of an array of `shape`: one array of indices for each axis.
+
+    Args:     dtype: of the indices, float32 by default.
+    Example:  >>> fromfunction(lambda i, j: i + j, (2, 2), dtype=int)
+              Array([[0, 1],
+                     [1, 2]], dtype=int64)
+    """
+    wanted = dtypes.DEFAULT_FLOAT if dtype is None else to_dtype(dtype, "fromfunction")
+    return function(*indices(to_shape(shape, "fromfunction"), wanted), **kwargs)
+
+
+def apply_along_axis(func1d: Fun, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+    """Returns `func1d(vector, *args, **kwargs)` for the vectors of `arr` along `axis`, whose axes stand in its place.
+
+    Example:  >>> apply_along_axis(nnp.cumsum, 0, np.asarray([[1, 2], [3, 4]]))
+              Array([[1, 2],
+                     [4, 6]], dtype=int64)
+    """
+    x = to_value(arr, "apply_along_axis", "arr")
+    at = to_axis("apply_along_axis", axis, x.spec.ndim)
+    rows = moveaxis(x, at, -1)
+    rest, n = rows.spec.shape[:-1], rows.spec.shape[-1]
+    if 0 in rest:
+        raise user_error(
+            ShapeError, "apply_along_axis", "there is no vector to apply the function to.", operands={"arr": x.spec},
+            fix="pass an array whose other axes are not empty.",
+        )  # fmt: skip
+    out = vmap(lambda row: to_value(func1d(row, *args, **kwargs), "apply_along_axis"))(reshape(rows, (math.prod(rest), n)))
+    own = out.spec.shape[1:]
+    out = reshape(out, (*rest, *own))
+    return moveaxis(out, tuple(range(len(rest), len(rest) + len(own))), tuple(range(at, at + len(own))))
+
+
+def apply_over_axes(func: Fun, a: Any, axes: Any) -> Value:
+    """Returns `func(a, axis)` applied for one axis after the other; axes that it removes are kept with size 1.
+
+    Raises:   ShapeError: the result of `func` has another number of axes.
+    """
+    x = to_value(a, "apply_over_axes", "a")
+    for at in to_axes("apply_over_axes", axes, x.spec.ndim):
+        y = to_value(func(x, at), "apply_over_axes")
+        if y.spec.ndim == x.spec.ndim - 1:
+            y = expand_dims(y, at)
+        if y.spec.ndim != x.spec.ndim:
+            raise user_error(
+                ShapeError, "apply_over_axes", f"func returns {y.spec.ndim} axes for {x.spec.ndim}.",
+                operands={"argument": x.spec, "result": y.spec}, fix="return an array without the axis, or with all of them.",
+            )  # fmt: skip
+        x = y
+    return x
+
+
+def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kwargs: Any) -> Value:
+    """Returns, for each element of `x`, the value of the last function whose condition holds, in the dtype of x.
+
+    Functions are called on all of x; where their branch is not taken, their derivative is 0.
+
+    Args:     condlist: conditions. funclist: a function or number for each, and perhaps one more where none holds (else 0).
+    Raises:   ArgumentError: the numbers do not fit together.
+    Example:  >>> piecewise(np.asarray([-1.0, 2.0]), [np.asarray([True, False])], [lambda x: -x, 5.0])
+              Array([1., 5.], dtype=float64)
+    """
+    x = to_value(x, "piecewise")
+    several = isinstance(condlist, (list, tuple)) or np.ndim(condlist) > x.spec.ndim
+    conditions = list(condlist) if several else [condlist]
+    if len(funclist) not in (len(conditions), len(conditions) + 1):
+        raise user_error(
+            ArgumentError, "piecewise", f"{len(conditions)} conditions go with {len(funclist)} functions.",
+            fix="give a function for each condition, and at most one more for the rest.",
+        )  # fmt: skip
+    values = [part(x, *args, **kwargs) if callable(part) else part for part in funclist]
+    result = values[-1] if len(values) > len(conditions) else 0
+    for condition, value in zip(conditions, values, strict=False):
+        result = el.where(condition, astype(to_value(value, "piecewise"), x.spec.dtype), result)
+    return astype(to_value(result, "piecewise"), x.spec.dtype)
+
+
+# -- vectorize ---------------------------------------------------------------------------------------------------------
+
+_NAME = r"\w+"
+_CORE = rf"\(\s*(?:{_NAME}(?:\s*,\s*{_NAME})*)?\s*\)"
+_SIGNATURE = re.compile(rf"^\s*({_CORE}(?:\s*,\s*{_CORE})*)?\s*->\s*({_CORE}(?:\s*,\s*{_CORE})*)\s*$")
+
+
+def _read_signature(signature: str) -> list[list[str]]:
+    """The names of the core axes of each argument."""
+    match = _SIGNATURE.match(signature)
+    if match is None:
+        raise user_error(
+            ArgumentError,
+            "vectorize",
+            f"signature {signature!r} cannot be read.",
+            fix='write it like "(n,m),(m)->(n)".',
+        )
+    return [re.findall(_NAME, core) for core in re.findall(_CORE, match[1] or "")]
+
+
+def vectorize(pyfunc: Fun | None = None, *, excluded: Collection[int | str] = (), signature: str | None = None) -> Any:
+    """Makes a function of numbers (or, with a `signature`, of small arrays) one of arrays, which broadcast; also a decorator.
+
+    It maps with `nnc.vmap`, so it compiles and differentiates.
+
+    Args:     excluded: positions and names of arguments that are passed as they are. signature: the core axes of arguments and
+              results, such as "(n,m),(m)->(n)"; the axes before them broadcast.
+    Raises:   ArgumentError: the signature is not understood. ShapeError: arrays do not fit it.
+    Example:
+        >>> dot = nnp.vectorize(lambda a, b: nnp.sum(a * b), signature="(n),(n)->()")
+        >>> dot(np.ones((4, 3)), np.ones(3)).shape
+        (4,)
+    """
+    if pyfunc is None:
+        return lambda function: vectorize(function, excluded=excluded, signature=signature)
+    cores = None if signature is None else _read_signature(signature)
+    function = pyfunc
+
+    @wraps(function)
+    def vectorized(*args: Any, **kwargs: Any) -> Any:
+        mapped = [i for i in range(len(args)) if i not in excluded]
+        named = [key for key in kwargs if key not in excluded]
+        own = [[]] * (len(mapped) + len(named)) if cores is None else cores
+        if len(own) != len(mapped) + len(named):
+            raise user_error(
+                ArgumentError, "vectorize", f"{len(mapped) + len(named)} arrays are given, the signature has {len(own)}.",
+                fix="pass one array for each part of the signature; name others in excluded=.",
+            )  # fmt: skip
+
+        def on_cores(*values: Any) -> Any:
+            rebuilt = list(args)
+            for i, value in zip(mapped, values, strict=False):
+                rebuilt[i] = value
+            return function(*rebuilt, **{**kwargs, **dict(zip(named, values[len(mapped) :], strict=True))})
+
+        arrays = [to_value(args[i], "vectorize", f"argument {i}") for i in mapped]
+        arrays += [to_value(kwargs[key], "vectorize", key) for key in named]
+        return _over_batch(on_cores, arrays, own)
+
+    return vectorized
+
+
+def _over_batch(function: Fun, arrays: Sequence[Value], cores: Sequence[Sequence[str]]) -> Any:
+    """`function` mapped over the axes that stand before the core axes; those of size 1 are taken away first."""
+    batches = [_batch_shape(i, x, core) for i, (x, core) in enumerate(zip(arrays, cores, strict=True))]
+    _check_cores(arrays, cores)
+    batch = broadcast_shapes(*batches) if batches else ()
+    padded = [(1,) * (len(batch) - len(own)) + own for own in batches]
+    inputs = [_without_ones(x, x.spec.ndim - len(core)) for x, core in zip(arrays, cores, strict=True)]
+    for axis in reversed(range(len(batch))):
+        on = tuple(0 if own[axis] != 1 else None for own in padded)
+        if any(place == 0 for place in on):
+            function = vmap(function, in_axes=on)
+    result = function(*inputs)
+    single = not isinstance(result, tuple)
+    outputs = [to_value(y, "vectorize") for y in ((result,) if single else result)]
+    count = sum(n != 1 for n in batch)
+    shaped = [reshape(y, (*batch, *y.spec.shape[count:])) for y in outputs]
+    return shaped[0] if single else tuple(shaped)
+
+
+def _without_ones(x: Value, count: int) -> Value:
+    """`x` without those of its first `count` axes that have size 1."""
+    shape = tuple(n for i, n in enumerate(x.spec.shape) if i >= count or n != 1)
+    return x if shape == x.spec.shape else reshape(x, shape)
+
+
+def _batch_shape(i: int, x: Value, core: Sequence[str]) -> Shape:
+    if x.spec.ndim < len(core):
+        raise user_error(
+            ShapeError, "vectorize", f"argument {i} has {x.spec.ndim} axes, its core has {len(core)}: ({', '.join(core)}).",
+            operands={f"argument {i}": x.spec}, fix="add the missing axes, for example with x[None].",
+        )  # fmt: skip
+    shape: Shape = x.spec.shape
+    return shape[: x.spec.ndim - len(core)]
+
+
+def _check_cores(arrays: Sequence[Value], cores: Sequence[Sequence[str]]) -> None:
+    sizes: dict[str, int] = {}
+    for i, (x, core) in enumerate(zip(arrays, cores, strict=True)):
+        for name, n in zip(core, x.spec.shape[x.spec.ndim - len(core) :], strict=True):
+            wanted = int(name) if name.isdigit() else sizes.setdefault(name, n)
+            if wanted != n:
+                raise user_error(
+                    ShapeError, "vectorize", f"core axis {name} of argument {i} has size {n}, not {wanted}.",
+                    operands={f"argument {i}": x.spec}, fix="pass arrays whose core axes of one name have one size.",
+                )  # fmt: skip

@@ -1,0 +1,241 @@
+"""Grids of indices, and the objects that turn slices into arrays (`mgrid`, `r_` …)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.array import Array
+from nnc.commands import elementwise as ew
+from nnc.commands.promote import broadcast_to_shape, to_dtype
+from nnc.commands.rules import Value
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.numpy.creation import arange, linspace
+from nnc.numpy.joining import concatenate, stack
+from nnc.numpy.manipulation import reshape
+from nnc.numpy.operands import static_int, to_shape, to_value
+from nnc.numpy.searching import nonzero
+from nnc.spelling import spelled
+
+
+@spelled
+def meshgrid(*arrays: Any, indexing: str = "xy", sparse: bool = False) -> list[Value]:
+    """Returns, for each vector, an array that holds it along one axis and is constant along the others'.
+
+    Args:     indexing: "ij": vector i runs along axis i; "xy": the first two are swapped, as in a picture. sparse: the other
+              axes have size 1.
+    Example:  >>> [g.shape for g in meshgrid(np.ones(2), np.ones(3))]
+              [(3, 2), (3, 2)]
+    """
+    if indexing not in ("xy", "ij"):
+        raise user_error(ArgumentError, "meshgrid", f"indexing is {indexing!r}.", fix='use "xy" or "ij".')
+    values = [to_value(x, "meshgrid", f"array {i}") for i, x in enumerate(arrays)]
+    for i, x in enumerate(values):
+        if x.spec.ndim > 1:
+            raise user_error(
+                ArgumentError,
+                "meshgrid",
+                f"array {i} is no vector.",
+                operands={f"array {i}": x.spec},
+                fix="flatten it first.",
+            )
+    axes = list(range(len(values)))
+    if indexing == "xy" and len(values) > 1:
+        axes[:2] = [1, 0]
+    sizes = [1] * len(values)
+    for axis, x in zip(axes, values, strict=True):
+        sizes[axis] = x.spec.size
+    grids = []
+    for axis, x in zip(axes, values, strict=True):
+        grid = reshape(x, tuple(n if i == axis else 1 for i, n in enumerate(sizes)))
+        grids.append(grid if sparse else broadcast_to_shape(grid, tuple(sizes)))
+    return grids
+
+
+@spelled
+def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
+    """Returns the index of each element of an array of shape `dimensions`: one grid for each axis, stacked (or, sparse, a tuple).
+
+    Example:  >>> indices((2, 2))[1]
+              Array([[0, 1],
+                     [0, 1]], dtype=int64)
+    """
+    shape = to_shape(dimensions, "indices")
+    wanted = dtypes.DEFAULT_INT if dtype is None else to_dtype(dtype, "indices")
+    if sparse:
+        return tuple(
+            ew.iota(shape=tuple(n if i == axis else 1 for i, n in enumerate(shape)), dtype=wanted, axis=axis)
+            for axis, n in enumerate(shape)
+        )
+    grids = [ew.iota(shape=shape, dtype=wanted, axis=axis) for axis in range(len(shape))]
+    return stack(grids) if grids else ew.full(shape=(0,), dtype=wanted, value=0)
+
+
+def ix_(*args: Any) -> tuple[Value, ...]:
+    """Returns index arrays that select the rows, columns, … named by vectors of integers or bools.
+
+    Raises:   ShapeError: an argument is no vector.
+    Example:  >>> np.arange(6).reshape(2, 3)[ix_([0, 1], [2, 0])]
+              array([[2, 0],
+                     [5, 3]])
+    """
+    found = []
+    for i, arg in enumerate(args):
+        x = to_value(arg, "ix_", f"argument {i}")
+        if x.spec.ndim != 1:
+            raise user_error(
+                ShapeError, "ix_", f"argument {i} is no vector.", operands={"x": x.spec}, fix="flatten it first."
+            )
+        if dtypes.is_bool(x.spec.dtype):
+            (x,) = nonzero(x)
+        if not x.spec.size:
+            x = x.astype(dtypes.DEFAULT_INT)
+        found.append(reshape(x, tuple(-1 if j == i else 1 for j in range(len(args)))))
+    return tuple(found)
+
+
+# -- triangles and diagonals -------------------------------------------------------------------------------------------
+
+
+@spelled
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
+    """Returns the rows and columns of the elements on and below the diagonal `k` of an n by m matrix."""
+    return _triangle_indices("tril_indices", np.tril_indices, n, k, m)
+
+
+@spelled
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
+    """Returns the rows and columns of the elements on and above the diagonal `k` of an n by m matrix."""
+    return _triangle_indices("triu_indices", np.triu_indices, n, k, m)
+
+
+def _triangle_indices(where: str, function: Callable[..., Any], n: Any, k: Any, m: Any) -> tuple[Any, ...]:
+    (rows,) = to_shape(n, where)
+    (columns,) = (rows,) if m is None else to_shape(m, where)
+    return tuple(Array(i) for i in function(rows, static_int(k, where, "k"), columns))
+
+
+@spelled
+def tril_indices_from(x: Any, k: int = 0) -> tuple[Any, ...]:
+    """Returns the rows and columns of the elements of the matrix `x` on and below its diagonal `k`."""
+    n, m = _matrix_shape("tril_indices_from", x)
+    return tril_indices(n, k, m)
+
+
+@spelled
+def triu_indices_from(x: Any, k: int = 0) -> tuple[Any, ...]:
+    """Returns the rows and columns of the elements of the matrix `x` on and above its diagonal `k`."""
+    n, m = _matrix_shape("triu_indices_from", x)
+    return triu_indices(n, k, m)
+
+
+def _matrix_shape(where: str, x: Any) -> tuple[int, ...]:
+    spec = to_value(x, where).spec
+    if spec.ndim != 2:
+        raise user_error(ShapeError, where, "x must be a matrix.", operands={"x": spec}, fix="pass two axes.")
+    shape: tuple[int, ...] = spec.shape
+    return shape
+
+
+def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Value, ...]:
+    """Returns the indices of the elements of an n by n matrix that `mask_func(matrix, k)`, such as `triu`, leaves other than 0."""
+    return nonzero(mask_func(ew.full(shape=to_shape((n, n), "mask_indices"), dtype=dtypes.DEFAULT_INT, value=1), k))
+
+
+@spelled
+def diag_indices(n: int, ndim: int = 2) -> tuple[Value, ...]:
+    """Returns the indices of the diagonal of an array with `ndim` axes of size `n`."""
+    return (arange(n),) * static_int(ndim, "diag_indices", "ndim")
+
+
+def diag_indices_from(x: Any) -> tuple[Value, ...]:
+    """Returns the indices of the diagonal of `x`, whose axes have one size."""
+    shape = to_value(x, "diag_indices_from").spec.shape
+    if len(shape) < 2 or len(set(shape)) > 1:
+        raise user_error(
+            ShapeError, "diag_indices_from", f"x has shape {shape}.", fix="pass at least two axes, all of one size."
+        )
+    return diag_indices(shape[0], len(shape))
+
+
+@spelled
+def fill_diagonal(x: Any, val: Any, wrap: bool = False, *, inplace: bool = False) -> Value:
+    """Returns `x` with `val` on its diagonal (NumPy writes into x instead).
+
+    Args:     val: a number, or values that are repeated along the diagonal. wrap: in matrices with more rows than columns the
+              diagonal begins anew after each block.
+    Raises:   ShapeError: x has fewer than two axes, or more of unequal sizes. ArgumentError: inplace=True.
+    Example:  >>> fill_diagonal(np.zeros((2, 2)), 5.0)
+              Array([[5., 0.],
+                     [0., 5.]], dtype=float64)
+    """
+    x = to_value(x, "fill_diagonal")
+    shape = x.spec.shape
+    if inplace:
+        raise user_error(ArgumentError, "fill_diagonal", "arrays are immutable.", fix="use the value that is returned.")
+    if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) > 1):
+        raise user_error(
+            ShapeError, "fill_diagonal", f"x has shape {shape}.", fix="pass a matrix, or more axes, all of one size."
+        )
+    step = shape[1] + 1 if len(shape) == 2 else 1 + int(np.cumprod(shape[:-1]).sum())
+    stop = None if wrap or len(shape) > 2 else shape[1] * shape[1]
+    places = np.arange(x.spec.size)[:stop:step]
+    values = to_value(val, "fill_diagonal", "val")
+    if values.spec.ndim:
+        values = values.ravel()[np.arange(places.size) % values.spec.size]
+    return reshape(x.ravel().at[places].set(values), shape)
+
+
+# -- slices as arrays --------------------------------------------------------------------------------------------------
+
+
+def _range_of(part: slice) -> Value:
+    """start:stop:step as a range, or with an imaginary step as so many numbers from start to stop."""
+    start = 0 if part.start is None else part.start
+    if isinstance(part.step, complex):
+        return linspace(start, part.stop, int(abs(part.step)))
+    return arange(start, part.stop, 1 if part.step is None else part.step)
+
+
+class _MeshGrid:
+    """Makes grids of slices: stacked (`mgrid`) or, `sparse`, one array for each axis (`ogrid`)."""
+
+    def __init__(self, sparse: bool) -> None:
+        self.sparse = sparse
+
+    def __getitem__(self, key: Any) -> Any:
+        if not isinstance(key, tuple):
+            return _range_of(key)
+        grids = meshgrid(*(_range_of(part) for part in key), indexing="ij", sparse=self.sparse)
+        return tuple(grids) if self.sparse else stack(grids)
+
+
+class _Joined:
+    """Joins slices, numbers and arrays along the first axis (`r_`), or vectors as columns along the last one (`c_`)."""
+
+    def __init__(self, columns: bool) -> None:
+        self.columns = columns
+
+    def __getitem__(self, key: Any) -> Value:
+        parts = []
+        for part in key if isinstance(key, tuple) else (key,):
+            if isinstance(part, str):
+                raise user_error(
+                    ArgumentError, "c_" if self.columns else "r_", f"the directive {part!r} is unknown.",
+                    fix="use nnp.concatenate or nnp.stack for another axis.",
+                )  # fmt: skip
+            x = _range_of(part) if isinstance(part, slice) else to_value(part, "r_")
+            x = x if x.spec.ndim else x.reshape(1)
+            parts.append(x.reshape(-1, 1) if self.columns and x.spec.ndim == 1 else x)
+        return concatenate(parts, -1 if self.columns else 0)
+
+
+mgrid = _MeshGrid(sparse=False)
+ogrid = _MeshGrid(sparse=True)
+r_ = _Joined(columns=False)
+c_ = _Joined(columns=True)
+s_ = np.s_
+index_exp = np.index_exp

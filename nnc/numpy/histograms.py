@@ -1,0 +1,125 @@
+"""Histograms: how many elements lie in each bin, along one axis or several."""
+
+from __future__ import annotations
+
+import math
+from builtins import range as builtin_range
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands.promote import astype, promote
+from nnc.commands.rules import Value
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.numpy import elementwise as el
+from nnc.numpy import reductions as red
+from nnc.numpy.creation import linspace
+from nnc.numpy.joining import stack
+from nnc.numpy.manipulation import ravel, reshape
+from nnc.numpy.operands import static_int, to_value
+from nnc.numpy.searching import bincount, ravel_multi_index, searchsorted
+from nnc.spelling import spelled
+
+
+@spelled
+def histogram_bin_edges(x: Any, bins: Any = 10, range: Any = None) -> Value:
+    """Returns the edges of `bins` equal bins from the least to the greatest element, or over `range`; or `bins` itself."""
+    x = to_value(x, "histogram")
+    if np.ndim(bins):
+        return to_value(bins, "histogram", "bins")
+    low, high = (red.min(x), red.max(x)) if range is None and x.spec.size else (0.0, 1.0) if range is None else range
+    _, low, high = promote(x, low, high, where="histogram", to=dtypes.to_float)
+    flat = el.equal(low, high)
+    count = static_int(bins, "histogram", "bins")
+    if count < 1:
+        raise user_error(ArgumentError, "histogram", f"bins is {count}.", fix="ask for at least one bin.")
+    return linspace(el.where(flat, low - 0.5, low), el.where(flat, high + 0.5, high), count + 1)
+
+
+def _bin_of(x: Value, edges: Value) -> Value:
+    """The number of each element's bin, from 1; what lies outside is in bin 0 or behind the last. The last edge is inside."""
+    place = searchsorted(edges, x, side="right")
+    return el.where(el.equal(x, edges[-1]), edges.spec.size - 1, place)
+
+
+@spelled
+def histogram(
+    x: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None
+) -> tuple[Value, Value]:
+    """Returns how many elements lie in each bin, and the bins' edges.
+
+    Args:     bins: how many equal bins, or their edges. range: (least, greatest) edge. density: divide by number and width.
+              weights: count elements so often.
+    Example:  >>> histogram(np.asarray([1.0, 2.0, 2.0]), bins=[0, 2, 3])[0]
+              Array([1, 2], dtype=int64)
+    """
+    x = ravel(x)
+    edges = histogram_bin_edges(x, bins, range)
+    n = edges.spec.size - 1
+    counts = bincount(_bin_of(x, edges), None if weights is None else ravel(weights), length=n + 2)[1 : n + 1]
+    if density:
+        counts = astype(counts, dtypes.to_float(edges.spec.dtype))
+        counts = counts / red.sum(counts) / red.diff(edges)
+    return counts, edges
+
+
+@spelled
+def histogramdd(
+    sample: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None
+) -> tuple[Value, list[Value]]:
+    """Returns how many points lie in each box of a grid, and the edges of the boxes along each axis.
+
+    Args:     sample: (points, axes), or a list of one vector for each axis. bins: a number of bins or edges, or one for each
+              axis. range: None, or for each axis None or (least, greatest) edge. density: divide by number and volume.
+    Raises:   ShapeError: the sample is no matrix. ArgumentError: bins or range do not fit the axes.
+    Example:  >>> histogramdd(np.asarray([[0.1, 0.1], [0.9, 0.2]]), bins=2, range=((0, 1), (0, 1)))[0]
+              Array([[1, 0],
+                     [1, 0]], dtype=int64)
+    """
+    points = stack(sample, 1) if isinstance(sample, (list, tuple)) else to_value(sample, "histogramdd", "sample")
+    if points.spec.ndim != 2:
+        raise user_error(
+            ShapeError, "histogramdd", "the sample must have a row for each point.", operands={"sample": points.spec},
+            fix="pass a matrix (points, axes).",
+        )  # fmt: skip
+    ndim = points.spec.shape[1]
+    each = _for_each_axis("bins", bins, ndim, isinstance(bins, (list, tuple)))
+    ranges = _for_each_axis("range", range, ndim, range is not None)
+    edges = [histogram_bin_edges(points[:, i], each[i], ranges[i]) for i in builtin_range(ndim)]
+    sizes = [e.spec.size + 1 for e in edges]
+    cells = ravel_multi_index([_bin_of(points[:, i], e) for i, e in enumerate(edges)], tuple(sizes))
+    counts = reshape(bincount(cells, weights, length=math.prod(sizes)), tuple(sizes))[(slice(1, -1),) * ndim]
+    if density:
+        counts = astype(counts, dtypes.to_float(edges[0].spec.dtype))
+        counts = counts / red.sum(counts)
+        for i, e in enumerate(edges):
+            counts = counts / reshape(red.diff(e), tuple(-1 if j == i else 1 for j in builtin_range(ndim)))
+    return counts, edges
+
+
+def _for_each_axis(name: str, value: Any, ndim: int, several: bool) -> Sequence[Any]:
+    if not several:
+        return [value] * ndim
+    if len(value) != ndim:
+        raise user_error(
+            ArgumentError,
+            "histogramdd",
+            f"{name} has {len(value)} entries for {ndim} axes.",
+            fix="give one for each axis.",
+        )
+    return list(value)
+
+
+@spelled
+def histogram2d(
+    x: Any, y: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None
+) -> tuple[Value, Value, Value]:
+    """Returns how many of the points (x, y) lie in each box of a grid, and the edges along both axes; see `histogramdd`.
+
+    Args:     bins: a number or edges for both axes, or a pair of them.
+    """
+    both = bins if isinstance(bins, (list, tuple)) and len(bins) == 2 else [bins, bins]
+    counts, (x_edges, y_edges) = histogramdd([ravel(x), ravel(y)], both, range, density, weights)
+    return counts, x_edges, y_edges

@@ -1,0 +1,177 @@
+"""Polynomials as vectors of coefficients, the highest power first, as in NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands import elementwise as ew
+from nnc.commands.promote import astype, promote
+from nnc.commands.rules import Value
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.numpy import elementwise as el
+from nnc.numpy import linalg
+from nnc.numpy.creation import vander
+from nnc.numpy.joining import concatenate
+from nnc.numpy.manipulation import matrix_transpose
+from nnc.numpy.operands import static_int, to_value
+from nnc.numpy.repetition import pad
+from nnc.numpy.signals import convolve
+from nnc.spelling import spelled
+
+
+def _coefficients(p: Any, where: str, name: str = "p") -> Value:
+    p = to_value(p, where, name)
+    if p.spec.ndim != 1:
+        raise user_error(
+            ShapeError,
+            where,
+            f"{name} must be a vector.",
+            operands={name: p.spec},
+            fix="pass one number for each power.",
+        )
+    return p
+
+
+def polyval(p: Any, x: Any) -> Value:
+    """Returns the value at `x` of the polynomial with coefficients `p`, the highest power first (Horner's scheme).
+
+    Example:  >>> polyval(np.asarray([1, 0, 2]), 3)
+              Array(11, dtype=int64)
+    """
+    p, x = _coefficients(p, "polyval"), to_value(x, "polyval")
+    total: Value = ew.full_like(x, 0)
+    for i in range(p.spec.shape[0]):
+        total = total * x + p[i]
+    return total
+
+
+def _same_length(where: str, p: Any, q: Any) -> list[Value]:
+    p, q = promote(_coefficients(p, where, "a1"), _coefficients(q, where, "a2"), where=where)
+    n = max(p.spec.size, q.spec.size)
+    return [pad(v, (n - v.spec.size, 0)) for v in (p, q)]
+
+
+def polyadd(a1: Any, a2: Any) -> Value:
+    """Returns the sum of two polynomials.
+
+    Example:  >>> polyadd([1, 0, 2], [3, 4])
+              Array([1, 3, 6], dtype=int64)
+    """
+    p, q = _same_length("polyadd", a1, a2)
+    return el.add(p, q)
+
+
+def polysub(a1: Any, a2: Any) -> Value:
+    """Returns the difference of two polynomials."""
+    p, q = _same_length("polysub", a1, a2)
+    return el.subtract(p, q)
+
+
+def polymul(a1: Any, a2: Any) -> Value:
+    """Returns the product of two polynomials.
+
+    Example:  >>> polymul([1, 1], [1, -1])
+              Array([ 1,  0, -1], dtype=int64)
+    """
+    return convolve(_coefficients(a1, "polymul", "a1"), _coefficients(a2, "polymul", "a2"))
+
+
+def polydiv(u: Any, v: Any) -> tuple[Value, Value]:
+    """Returns quotient and remainder of two polynomials; the remainder keeps the length of `u`, its first powers being 0.
+
+    Example:  >>> polydiv([1.0, 0.0, -1.0], [1.0, 1.0])
+              (Array([ 1., -1.], dtype=float32), Array([0., 0., 0.], dtype=float32))
+    """
+    u, v = promote(
+        _coefficients(u, "polydiv", "u"), _coefficients(v, "polydiv", "v"), where="polydiv", to=dtypes.to_float
+    )
+    rest, n = u, v.spec.size
+    if u.spec.size < n:
+        return ew.full(shape=(1,), dtype=u.spec.dtype, value=0), u
+    quotients = []
+    for i in range(u.spec.size - n + 1):
+        factor = rest[i] / v[0]
+        rest = rest.at[i : i + n].subtract(factor * v).at[i].set(0)
+        quotients.append(factor[None])
+    return concatenate(quotients), rest
+
+
+def polyder(p: Any, m: int = 1) -> Value:
+    """Returns the derivative of order `m` of a polynomial.
+
+    Example:  >>> polyder([1, 2, 3])
+              Array([2, 2], dtype=int64)
+    """
+    p, times = _coefficients(p, "polyder"), _order(m, "polyder")
+    for _ in range(times):
+        p = p[:-1] * np.arange(p.spec.size - 1, 0, -1, dtype=np.int64) if p.spec.size > 1 else p[:0]
+    return p
+
+
+def polyint(p: Any, m: int = 1, k: Any = 0) -> Value:
+    """Returns the antiderivative of order `m` of a polynomial.
+
+    Args:     k: the constants: a number for all, or one for each order.
+    Example:  >>> polyint([2.0, 2.0], k=3)
+              Array([1., 2., 3.], dtype=float32)
+    """
+    (p,) = promote(_coefficients(p, "polyint"), where="polyint", to=dtypes.to_float)
+    times = _order(m, "polyint")
+    constants = to_value(k, "polyint", "k")
+    for i in range(times):
+        constant = constants[i] if constants.spec.ndim and constants.spec.size > 1 else constants.reshape(())
+        divisors = np.arange(p.spec.size, 0, -1).astype(dtypes.real_dtype(p.spec.dtype))
+        p = concatenate([p / divisors, astype(constant, p.spec.dtype)[None]])
+    return p
+
+
+def _order(m: int, where: str) -> int:
+    times = static_int(m, where, "m")
+    if times < 0:
+        raise user_error(ArgumentError, where, f"m is {times}.", fix="give an order of 0 or more.")
+    return times
+
+
+def poly(seq_of_zeros: Any) -> Value:
+    """Returns the polynomial that has these roots and the leading coefficient 1.
+
+    Example:  >>> poly([1.0, -1.0])
+              Array([ 1.,  0., -1.], dtype=float32)
+    """
+    (zeros,) = promote(seq_of_zeros, where="poly", to=dtypes.to_float)
+    zeros = _coefficients(zeros, "poly", "seq_of_zeros")
+    one = ew.full(shape=(1,), dtype=zeros.spec.dtype, value=1)
+    result = one
+    for i in range(zeros.spec.size):
+        result = convolve(result, concatenate([one, -zeros[i : i + 1]]))
+    return result
+
+
+@spelled
+def polyfit(x: Any, y: Any, deg: int, *, w: Any = None) -> Value:
+    """Returns the polynomial of degree `deg` with the least squared distance from the points (x, y), by a QR decomposition.
+
+    Args:     y: a vector, or a matrix with a column for each fit. w: what each distance is multiplied by.
+    Raises:   ShapeError: there are fewer points than coefficients, or x and y do not fit together.
+    Example:  >>> np.round(polyfit(np.asarray([0.0, 1.0, 2.0]), np.asarray([1.0, 3.0, 5.0]), 1), 6) + 0.0
+              array([2., 1.])
+    """
+    x, y = (to_value(v, "polyfit") for v in promote(x, y, where="polyfit", to=dtypes.to_float))
+    n = static_int(deg, "polyfit", "deg") + 1
+    if x.spec.ndim != 1 or y.spec.ndim not in (1, 2) or y.spec.shape[0] != x.spec.size or not 1 <= n <= x.spec.size:
+        raise user_error(
+            ShapeError, "polyfit", f"{n} coefficients are fitted to these points.", operands={"x": x.spec, "y": y.spec},
+            fix="pass vectors of one length, of at least deg + 1 points.",
+        )  # fmt: skip
+    rows = vander(x, n)
+    targets = y if y.spec.ndim == 2 else y[:, None]
+    if w is not None:
+        weights = astype(to_value(w, "polyfit", "w"), x.spec.dtype)[:, None]
+        rows, targets = rows * weights, targets * weights
+    scale = el.sqrt(el.square(abs(rows)).sum(0))
+    q, r = linalg.qr(rows / scale)
+    found = linalg.solve_triangular(r, matrix_transpose(el.conj(q)) @ targets) / scale[:, None]
+    return found if y.spec.ndim == 2 else found[:, 0]

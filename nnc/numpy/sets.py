@@ -1,0 +1,235 @@
+"""Distinct elements, and vectors as sets.
+
+How many distinct elements there are depends on values; `size=` fixes the shape, so that traced values work, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.array import Array
+from nnc.commands import elementwise as ew
+from nnc.commands import indexing
+from nnc.commands import sort as commands
+from nnc.commands.elementwise import ORDERED
+from nnc.commands.promote import as_operand, astype, broadcast_to_shape, promote
+from nnc.commands.rules import Value, check_dtype
+from nnc.numpy import elementwise as el
+from nnc.numpy.joining import concatenate
+from nnc.numpy.manipulation import moveaxis, ravel, reshape
+from nnc.numpy.operands import ravel_for, static_int, to_axis, to_value
+from nnc.numpy.reductions import any as any_
+from nnc.numpy.reductions import count_nonzero, cumsum
+from nnc.numpy.searching import argsort, flatnonzero, known, lexsort, sort
+from nnc.spelling import spelled
+
+
+class UniqueAll(NamedTuple):
+    """What `unique_all` returns."""
+
+    values: Value
+    indices: Value
+    inverse_indices: Value
+    counts: Value
+
+
+class UniqueCounts(NamedTuple):
+    """What `unique_counts` returns."""
+
+    values: Value
+    counts: Value
+
+
+class UniqueInverse(NamedTuple):
+    """What `unique_inverse` returns."""
+
+    values: Value
+    inverse_indices: Value
+
+
+def _unique(x: Any, where: str, axis: int | None, equal_nan: bool) -> UniqueAll:
+    value = to_value(x, where)
+    data = value.concrete(where)
+    axis = None if axis is None else to_axis(where, axis, data.ndim)
+    comparable = data.astype(dtypes.accumulator(data.dtype), copy=False)
+    options: Any = {"axis": axis, "equal_nan": equal_nan}
+    _, first, inverse, counts = np.unique(
+        comparable, return_index=True, return_inverse=True, return_counts=True, **options
+    )
+    flat, at = ravel_for(axis, value)
+    return UniqueAll(indexing.take(flat, first, at), *(Array(np.asarray(a)) for a in (first, inverse, counts)))
+
+
+def _unique_of_size(x: Any, axis: int | None, equal_nan: bool, size: int, fill_value: Any) -> UniqueAll:
+    """`unique` in a known shape: what is missing in the end is `fill_value` (by default the first element), occurring 0 times."""
+    original = to_value(x, "unique")
+    flat, at = ravel_for(axis, original)
+    at = to_axis("unique", at, flat.spec.ndim)
+    n, size = flat.spec.shape[at], static_int(size, "unique", "size")
+    if not n:
+        fill = 0 if fill_value is None else fill_value
+        values = broadcast_to_shape(
+            astype(as_operand(fill), flat.spec.dtype), (*flat.spec.shape[:at], size, *flat.spec.shape[at + 1 :])
+        )
+        nothing = ew.full(shape=(size,), dtype=dtypes.int64, value=0)
+        return UniqueAll(to_value(values, "unique"), nothing, ew.full(shape=(0,), dtype=dtypes.int64, value=0), nothing)
+    rows = reshape(moveaxis(flat, at, 0), (n, -1))
+    keys = [rows[:, i] for i in reversed(range(rows.spec.shape[1]))]
+    order = argsort(keys[0]) if len(keys) == 1 else lexsort(keys)
+    first = _starts(indexing.take(rows, order, 0), equal_nan)
+    places = flatnonzero(first, size=size)
+    found = count_nonzero(first)
+    there = ew.iota(shape=(size,), dtype=dtypes.int64, axis=0) < found
+    indices = indexing.take(order, places)
+    values = indexing.take(flat, indices, at)
+    if fill_value is not None:
+        mask = reshape(there, tuple(size if i == at else 1 for i in range(flat.spec.ndim)))
+        values = astype(el.where(mask, values, fill_value), flat.spec.dtype)
+    group = cumsum(first) - 1
+    inverse = ew.full(shape=(n,), dtype=dtypes.int64, value=0).at[order].set(group)
+    counts = ew.full(shape=(size,), dtype=dtypes.int64, value=0).at[group].add(1, mode="drop")
+    return UniqueAll(values, indices, reshape(inverse, original.spec.shape) if axis is None else inverse, counts)
+
+
+def _starts(rows: Value, equal_nan: bool) -> Value:
+    """Where, in sorted rows, one differs from the row before."""
+    differ = el.not_equal(rows[1:], rows[:-1])
+    if equal_nan:
+        differ = el.logical_and(differ, ~el.logical_and(el.isnan(rows[1:]), el.isnan(rows[:-1])))
+    return concatenate([ew.full(shape=(1,), dtype=dtypes.bool_, value=True), any_(differ, 1)])
+
+
+@spelled
+def unique(
+    x: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None,
+    *, equal_nan: bool = True, size: int | None = None, fill_value: Any = None,
+) -> Any:  # fmt: skip
+    """Returns the distinct elements of `x` (or slices along `axis`), sorted.
+
+    Args:     return_index, return_inverse, return_counts: return, too, where each occurs first, which of them each element
+              is, and how often each occurs. size: how many to return, so that traced values work: further ones are left out,
+              missing ones are `fill_value`, or the least element.
+    Raises:   TraceError: `x` is traced and `size` not given.
+    Example:  >>> unique(np.asarray([3, 1, 3]), return_counts=True)
+              (Array([1, 3], dtype=int64), Array([1, 2], dtype=int64))
+    """
+    found = (
+        _unique(x, "unique", axis, equal_nan) if size is None else _unique_of_size(x, axis, equal_nan, size, fill_value)
+    )
+    wanted = (True, return_index, return_inverse, return_counts)
+    results = tuple(part for part, on in zip(found, wanted, strict=True) if on)
+    return results[0] if len(results) == 1 else results
+
+
+def unique_all(x: Any, /) -> UniqueAll:
+    """Returns the distinct elements, where each occurs first, which of them each element is, and how often each occurs."""
+    return _unique(x, "unique_all", None, False)
+
+
+def unique_counts(x: Any, /) -> UniqueCounts:
+    """Returns the distinct elements and how often each occurs."""
+    found = _unique(x, "unique_counts", None, False)
+    return UniqueCounts(found.values, found.counts)
+
+
+def unique_inverse(x: Any, /) -> UniqueInverse:
+    """Returns the distinct elements and which of them each element is."""
+    found = _unique(x, "unique_inverse", None, False)
+    return UniqueInverse(found.values, found.inverse_indices)
+
+
+def unique_values(x: Any, /) -> Value:
+    """Returns the distinct elements, sorted."""
+    return _unique(x, "unique_values", None, False).values
+
+
+# -- vectors as sets ---------------------------------------------------------------------------------------------------
+
+
+@spelled
+def isin(x: Any, test_elements: Any, *, invert: bool = False) -> Value:
+    """Returns whether each element of `x` is one of `test_elements`; with `invert`, whether it is none.
+
+    Example:  >>> isin(np.asarray([1, 2, 3]), [3, 1])
+              Array([ True, False,  True], dtype=bool)
+    """
+    x, tests = promote(x, test_elements, where="isin")
+    check_dtype("isin", to_value(x, "isin").spec, *ORDERED)
+    tests = sort(tests, axis=None)
+    n = tests.spec.size
+    if not n:
+        found = ew.full(shape=np.shape(x), dtype=dtypes.bool_, value=False)
+    else:
+        place = el.minimum(commands.searchsorted(tests, x, side="left"), n - 1)
+        found = el.equal(indexing.take(tests, place), x)
+    return ew.bitwise_not(found) if invert else found
+
+
+def _distinct(
+    where: str, x: Any, y: Any, keep: Callable[[Value, Value, Value], Any], both: bool, size: Any, fill_value: Any
+) -> Value:
+    """The distinct elements, sorted, of `x` (with `both` also of y) for which `keep(elements, x, y)` is true."""
+    x, y = (ravel(v) for v in promote(x, y, where=where))
+    elements = sort(concatenate([x, y]) if both else x)
+    if not elements.spec.size:
+        fill = 0 if fill_value is None else fill_value
+        return broadcast_to_shape(to_value(astype(as_operand(fill), elements.spec.dtype), where), (size or 0,))
+    chosen = el.logical_and(_starts(elements[:, None], True), keep(elements, x, y))
+    if size is None:
+        return indexing.take(elements, np.flatnonzero(known(chosen, where)))
+    values = indexing.take(elements, flatnonzero(chosen, size=size))
+    there = ew.iota(shape=values.spec.shape, dtype=dtypes.int64, axis=0) < count_nonzero(chosen)
+    fill = values[:1] if fill_value is None else fill_value
+    return astype(el.where(there, values, fill), elements.spec.dtype)
+
+
+@spelled
+def union1d(x1: Any, x2: Any, *, size: int | None = None, fill_value: Any = None) -> Value:
+    """Returns the distinct elements of both, sorted; `size` and `fill_value` as in `unique`.
+
+    Example:  >>> union1d([3, 1], [2, 1])
+              Array([1, 2, 3], dtype=int64)
+    """
+    return _distinct("union1d", x1, x2, lambda elements, x, y: True, True, size, fill_value)
+
+
+@spelled
+def setdiff1d(x1: Any, x2: Any, *, size: int | None = None, fill_value: Any = None) -> Value:
+    """Returns the distinct elements of `x1` that are not in `x2`, sorted; `size` and `fill_value` as in `unique`."""
+    return _distinct("setdiff1d", x1, x2, lambda elements, x, y: ~isin(elements, y), False, size, fill_value)
+
+
+@spelled
+def setxor1d(x1: Any, x2: Any, *, size: int | None = None, fill_value: Any = None) -> Value:
+    """Returns the distinct elements that are in just one of both, sorted; `size` and `fill_value` as in `unique`."""
+    return _distinct(
+        "setxor1d", x1, x2, lambda elements, x, y: el.not_equal(isin(elements, x), isin(elements, y)), True, size,
+        fill_value,
+    )  # fmt: skip
+
+
+@spelled
+def intersect1d(
+    x1: Any, x2: Any, *, return_indices: bool = False, size: int | None = None, fill_value: Any = None
+) -> Any:
+    """Returns the distinct elements that are in both, sorted; `size` and `fill_value` as in `unique`.
+
+    Args:     return_indices: return, too, where each occurs first in the flattened `x1` and in `x2`.
+    Example:  >>> intersect1d([3, 1, 2], [2, 3])
+              Array([2, 3], dtype=int64)
+    """
+    values = _distinct("intersect1d", x1, x2, lambda elements, x, y: isin(elements, y), False, size, fill_value)
+    return (values, _first_place(x1, values), _first_place(x2, values)) if return_indices else values
+
+
+def _first_place(x: Any, values: Value) -> Value:
+    """Where each of `values` occurs first in the flattened `x`."""
+    flat = ravel(x)
+    order = argsort(flat)
+    return indexing.take(
+        order, commands.searchsorted(*promote(indexing.take(flat, order), values), side="left"), mode="clip"
+    )

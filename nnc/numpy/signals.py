@@ -1,0 +1,251 @@
+"""Sampled curves: convolution, slopes, phases, and the windows that spectra are taken through."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.array import Array
+from nnc.commands import elementwise as ew
+from nnc.commands.conv import conv
+from nnc.commands.elementwise import NUMERIC
+from nnc.commands.promote import promote
+from nnc.commands.rules import Value, check_dtype
+from nnc.commands.shape import slice_axis
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.numpy import elementwise as el
+from nnc.numpy.joining import concatenate
+from nnc.numpy.manipulation import flip, moveaxis, ravel
+from nnc.numpy.operands import Axis, static_int, to_axes, to_axis, to_shape, to_value
+from nnc.numpy.reductions import cumsum, diff
+from nnc.numpy.searching import known
+from nnc.numpy.special import i0
+from nnc.spelling import spelled
+
+# -- convolution -------------------------------------------------------------------------------------------------------
+
+_MODES = ("full", "same", "valid")
+
+
+def _vectors(where: str, x: Any, y: Any) -> list[Value]:
+    values = [to_value(v, where) for v in promote(x, y, where=where)]
+    for v in values:
+        check_dtype(where, v.spec, *NUMERIC)
+        if v.spec.ndim != 1 or not v.spec.size:
+            raise user_error(
+                ShapeError, where, "both operands must be vectors, not empty.",
+                operands={"first": values[0].spec, "second": values[1].spec}, fix="use nnc.vmap for rows.",
+            )  # fmt: skip
+    return values
+
+
+def _slide(where: str, x: Value, weights: Value, mode: str) -> Value:
+    """Sums of products of `weights` with the part of `x` below them; x is the longer one."""
+    if mode not in _MODES:
+        raise user_error(ArgumentError, where, f"mode is {mode!r}.", fix=f"use one of {', '.join(map(repr, _MODES))}.")
+    n = weights.spec.size
+    low, high = {"full": (n - 1, n - 1), "same": (n // 2, (n - 1) // 2), "valid": (0, 0)}[mode]
+    rows, kernel = x.reshape(1, 1, x.spec.size), weights.reshape(1, 1, n)
+    return conv(rows, kernel, stride=(1,), padding=((low, high),), dilation=(1,), groups=1).ravel()
+
+
+@spelled
+def convolve(a: Any, v: Any, mode: str = "full") -> Value:
+    """Returns the convolution of two vectors: out[k] = Σ_i a[i] · v[k - i].
+
+    Args:     mode: "full": wherever they overlap; "same": as long as the longer one, centred; "valid": where they overlap fully.
+    Raises:   ShapeError: an operand is no vector, or empty.
+    Example:  >>> convolve(np.asarray([1, 2, 3]), [0, 1])
+              Array([0, 1, 2, 3], dtype=int64)
+    """
+    a, v = _vectors("convolve", a, v)
+    longer, shorter = (a, v) if a.spec.size >= v.spec.size else (v, a)
+    return _slide("convolve", longer, flip(shorter), mode)
+
+
+@spelled
+def correlate(a: Any, v: Any, mode: str = "valid") -> Value:
+    """Returns the correlation of two vectors: out[k] = Σ_i a[i + k] · conj(v[i]); the modes are those of `convolve`.
+
+    Example:  >>> correlate(np.asarray([1, 2, 3]), [0, 1])
+              Array([2, 3], dtype=int64)
+    """
+    a, v = _vectors("correlate", a, v)
+    v = el.conj(v)
+    return _slide("correlate", a, v, mode) if a.spec.size >= v.spec.size else flip(_slide("correlate", v, a, mode))
+
+
+# -- slopes ------------------------------------------------------------------------------------------------------------
+
+
+@spelled
+def gradient(f: Any, *varargs: Any, axis: Axis = None, edge_order: int = 1) -> Any:
+    """Returns the slope of sampled values along each axis: central differences inside, one-sided ones at the ends.
+
+    Args:     varargs: distances between samples: one number for all axes, or for each axis a number or a vector of places.
+              axis: along which; a single one gives one array instead of a tuple. edge_order: 1 or 2, the accuracy at the ends.
+    Raises:   ArgumentError: the distances do not fit the axes. ShapeError: an axis has fewer than edge_order + 1 samples.
+    Example:  >>> gradient(np.asarray([1.0, 2.0, 4.0, 7.0]))
+              Array([1. , 1.5, 2.5, 3. ], dtype=float64)
+    """
+    (f,) = promote(f, where="gradient", to=dtypes.to_float)
+    f = to_value(f, "gradient", "f")
+    axes = to_axes("gradient", axis, f.spec.ndim)
+    spacings = varargs * len(axes) if len(varargs) == 1 and np.ndim(varargs[0]) == 0 else varargs or (1.0,) * len(axes)
+    if len(spacings) != len(axes):
+        raise user_error(
+            ArgumentError, "gradient", f"{len(spacings)} distances go with {len(axes)} axes.", operands={"f": f.spec},
+            fix="give one number for all axes, or one number or vector for each.",
+        )  # fmt: skip
+    if edge_order not in (1, 2):
+        raise user_error(ArgumentError, "gradient", f"edge_order is {edge_order!r}.", fix="use 1 or 2.")
+    slopes = tuple(_slope(f, at, spacing, edge_order) for at, spacing in zip(axes, spacings, strict=True))
+    return slopes[0] if len(slopes) == 1 else slopes
+
+
+def _slope(f: Value, axis: int, spacing: Any, edge_order: int) -> Value:
+    n = f.spec.shape[axis]
+    if n <= edge_order:
+        raise user_error(
+            ShapeError, "gradient", f"axis {axis} has {n} samples, it needs {edge_order + 1}.", operands={"f": f.spec},
+            fix="pass more samples, or name the axes to take slopes along.",
+        )  # fmt: skip
+    h = to_value(spacing, "gradient", "spacing")
+    if h.spec.ndim and h.spec.shape != (n,):
+        raise user_error(
+            ShapeError, "gradient", f"axis {axis} has {n} samples, its places have shape {h.spec.shape}.",
+            operands={"f": f.spec, "spacing": h.spec}, fix="give a number, or a vector with the place of each sample.",
+        )  # fmt: skip
+    f = moveaxis(f, axis, -1)
+    if h.spec.ndim:
+        d = diff(h)
+        before, after = d[:-1], d[1:]
+        inner = (
+            -after / (before * (before + after)) * f[..., :-2]
+            + (after - before) / (before * after) * f[..., 1:-1]
+            + before / (after * (before + after)) * f[..., 2:]
+        )
+        first, second, last_but_one, last = d[0], d[min(1, n - 2)], d[max(n - 3, 0)], d[n - 2]
+    else:
+        inner = (f[..., 2:] - f[..., :-2]) / (2 * h)
+        first = second = last_but_one = last = h
+    ends = (
+        _end(f[..., 0], f[..., 1], f[..., 2 if n > 2 else 1], first, second, edge_order),
+        -_end(f[..., -1], f[..., -2], f[..., -3 if n > 2 else -2], last, last_but_one, edge_order),
+    )
+    return moveaxis(concatenate([ends[0][..., None], inner, ends[1][..., None]], -1), -1, axis)
+
+
+def _end(y0: Value, y1: Value, y2: Value, a: Value, b: Value, edge_order: int) -> Value:
+    """The slope, away from the end, of the line or parabola through the outermost samples at distances `a` and `b`."""
+    if edge_order == 1:
+        return (y1 - y0) / a
+    return -(2 * a + b) / (a * (a + b)) * y0 + (a + b) / (a * b) * y1 - a / (b * (a + b)) * y2
+
+
+@spelled
+def ediff1d(x: Any, /, to_end: Any = None, to_begin: Any = None) -> Value:
+    """Returns the differences of neighbours of the flattened `x`, with `to_begin` before and `to_end` behind them.
+
+    Example:  >>> ediff1d(np.asarray([1, 4, 9]), to_end=0)
+              Array([3, 5, 0], dtype=int64)
+    """
+    parts = [diff(ravel(x))]
+    if to_begin is not None:
+        parts.insert(0, ravel(to_value(to_begin, "ediff1d", "to_begin").astype(parts[0].spec.dtype)))
+    if to_end is not None:
+        parts.append(ravel(to_value(to_end, "ediff1d", "to_end").astype(parts[0].spec.dtype)))
+    return concatenate(parts)
+
+
+@spelled
+def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi) -> Value:
+    """Returns `p` with multiples of `period` added, so that neighbours along `axis` differ by at most half of it.
+
+    Args:     discont: jumps that are smaller stay; by default half the period.
+    Example:  >>> unwrap(np.asarray([0, 1, 2, -1, 0]), period=4)
+              Array([0, 1, 2, 3, 4], dtype=int64)
+    """
+    values, size = (to_value(v, "unwrap", "p") for v in promote(p, period, where="unwrap"))
+    at = to_axis("unwrap", axis, values.spec.ndim)
+    if values.spec.shape[at] < 2:
+        return values
+    exact = dtypes.is_integer(values.spec.dtype)
+    jumps = diff(values, axis=at)
+    half = size // 2 if exact else size / 2
+    low = -half
+    rest = el.remainder(jumps - low, size) + low
+    ambiguous = el.equal(el.remainder(size, 2), 0) if exact else True
+    at_edge = el.logical_and(el.logical_and(el.equal(rest, low), el.greater(jumps, 0)), ambiguous)
+    rest = el.where(at_edge, half, rest)
+    shift = el.where(el.less(abs(jumps), half if discont is None else discont), 0, rest - jumps)
+    n = values.spec.shape[at]
+    moved = slice_axis(values, at, 1, n) + cumsum(shift, at).astype(values.spec.dtype)
+    return concatenate([slice_axis(values, at, 0, 1), moved], at)
+
+
+@spelled
+def trim_zeros(filt: Any, trim: str = "fb") -> Value:
+    """Returns the vector `filt`, whose values must be known, without the zeros at its front ("f"), its back ("b") or both.
+
+    Example:  >>> trim_zeros(np.asarray([0, 1, 0, 2, 0]))
+              Array([1, 0, 2], dtype=int64)
+    """
+    x = to_value(filt, "trim_zeros", "filt")
+    if x.spec.ndim != 1:
+        raise user_error(
+            ShapeError, "trim_zeros", "filt must be a vector.", operands={"filt": x.spec}, fix="flatten it."
+        )
+    if not set(trim.lower()) <= {"f", "b"}:
+        raise user_error(ArgumentError, "trim_zeros", f"trim is {trim!r}.", fix='use "f", "b" or "fb".')
+    places = np.flatnonzero(known(x, "trim_zeros"))
+    if not places.size:
+        return x[:0]
+    start = int(places[0]) if "f" in trim.lower() else 0
+    stop = int(places[-1]) + 1 if "b" in trim.lower() else x.spec.size
+    return x[start:stop]
+
+
+# -- windows -----------------------------------------------------------------------------------------------------------
+
+
+def _window(where: str, size: Any, function: Any) -> Value:
+    (n,) = to_shape(static_int(size, where, "M"), where)
+    return Array(np.asarray(function(n)).astype(dtypes.DEFAULT_FLOAT))
+
+
+def bartlett(M: int) -> Value:  # noqa: N803  (NumPy's name)
+    """Returns the triangular window of `M` points."""
+    return _window("bartlett", M, np.bartlett)
+
+
+def blackman(M: int) -> Value:  # noqa: N803
+    """Returns the Blackman window of `M` points: 0.42 - 0.5 cos(2πi / (M - 1)) + 0.08 cos(4πi / (M - 1))."""
+    return _window("blackman", M, np.blackman)
+
+
+def hamming(M: int) -> Value:  # noqa: N803
+    """Returns the Hamming window of `M` points: 0.54 - 0.46 cos(2πi / (M - 1)).
+
+    Example:  >>> hamming(3)
+              Array([0.08, 1.  , 0.08], dtype=float32)
+    """
+    return _window("hamming", M, np.hamming)
+
+
+def hanning(M: int) -> Value:  # noqa: N803
+    """Returns the Hann window of `M` points: 0.5 - 0.5 cos(2πi / (M - 1))."""
+    return _window("hanning", M, np.hanning)
+
+
+def kaiser(M: int, beta: Any) -> Value:  # noqa: N803
+    """Returns the Kaiser window of `M` points: I0(beta · sqrt(1 - t²)) / I0(beta) for t from -1 to 1."""
+    (n,) = to_shape(static_int(M, "kaiser", "M"), "kaiser")
+    (beta,) = promote(beta, where="kaiser", to=dtypes.to_float)
+    beta = to_value(beta, "kaiser", "beta")
+    t = np.linspace(-1, 1, n) if n > 1 else np.zeros(n)
+    heights = np.sqrt(1 - t * t).astype(beta.spec.dtype)
+    return i0(beta * heights) / i0(beta) if n else ew.full(shape=(0,), dtype=beta.spec.dtype, value=0)

@@ -1,0 +1,275 @@
+"""Linear systems and inverses, which nnc.numpy.linalg shows: exact ones, least squares, and those of more axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands import elementwise as ew
+from nnc.commands import factor
+from nnc.commands import linalg as commands
+from nnc.commands.contract import matmul
+from nnc.commands.linalg import check_matrix, identity_like
+from nnc.commands.promote import broadcast_to_shape, promote
+from nnc.commands.reduce import reduce_sum
+from nnc.commands.rules import Value
+from nnc.commands.shape import reshape, transpose
+from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, TraceError, user_error
+from nnc.numpy import elementwise as el
+from nnc.numpy import reductions as re
+from nnc.numpy.norms import squared_sizes
+from nnc.numpy.operands import static_int, to_axes, to_value
+from nnc.numpy.types import finfo
+from nnc.spelling import spelled
+
+
+def to_matrix(where: str, x: Any, *, square: bool = True, name: str = "x") -> Value:
+    """`x` as inexact matrices; integers become float32.
+
+    Raises:   ShapeError: it is no matrix, or not a square one.
+    """
+    (x,) = promote(x, where=where, to=dtypes.to_float)
+    x = to_value(x, where, name)
+    check_matrix(where, x.spec, square=square, name=name)
+    return x
+
+
+def _solve(where: str, run: Callable[[Value, Value], Value], a: Any, b: Any) -> Value:
+    """Promotes, broadcasts the batches, and treats a vector as a column."""
+    a, b = (to_value(x, where) for x in promote(a, b, where=where, to=dtypes.to_float))
+    check_matrix(where, a.spec, name="a")
+    n, vector = a.spec.shape[-1], b.spec.ndim == 1
+    if b.spec.ndim == 0 or b.spec.shape[0 if vector else -2] != n:
+        raise user_error(
+            ShapeError, where, f"a has {n} rows, b of shape {b.spec.shape} has not.", operands={"a": a.spec, "b": b.spec},
+            fix=f"pass b of shape ({n},) or (..., {n}, k).",
+        )  # fmt: skip
+    columns = reshape(b, shape=(n, 1)) if vector else b
+    try:
+        batch = np.broadcast_shapes(a.spec.shape[:-2], columns.spec.shape[:-2])
+    except ValueError:
+        raise user_error(
+            ShapeError, where, "the leading axes do not broadcast.", operands={"a": a.spec, "b": b.spec},
+            fix="make sizes equal or 1, counted from the last of them.",
+        ) from None  # fmt: skip
+    result = run(broadcast_to_shape(a, (*batch, n, n)), broadcast_to_shape(columns, (*batch, *columns.spec.shape[-2:])))
+    return reshape(result, shape=result.spec.shape[:-1]) if vector else result
+
+
+def solve(a: Any, b: Any, /) -> Value:
+    """Returns the solution x of a x = b.
+
+    Args:     a: (..., n, n). b: (n,), or (..., n, k) where each column is a right-hand side; leading axes broadcast.
+    Raises:   LinAlgError: a matrix is singular. ShapeError: the shapes do not fit.
+    Example:
+        >>> solve(np.asarray([[2.0, 0.0], [1.0, 1.0]]), np.asarray([4.0, 5.0]))
+        Array([2., 3.], dtype=float64)
+    """
+    return _solve("solve", commands.solve, a, b)
+
+
+_TRANSPOSES: dict[Any, int] = {0: 0, 1: 1, 2: 2, "N": 0, "T": 1, "C": 2}
+
+
+@spelled
+def solve_triangular(
+    a: Any, b: Any, /, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False
+) -> Value:
+    """Returns the solution x of a x = b, where only one triangle of `a` is read.
+
+    Args:     a, b: as in `solve`. trans: 0 or "N" solves a x = b, 1 or "T" aᵀ x = b, 2 or "C" aᴴ x = b. lower: which triangle of
+              `a` is read. unit_diagonal: take the diagonal of `a` as ones.
+    Raises:   LinAlgError: an element of the diagonal is 0. ShapeError: the shapes do not fit. ArgumentError: no such `trans`.
+    Example:
+        >>> solve_triangular(np.asarray([[2.0, 9.0], [1.0, 1.0]]), np.asarray([4.0, 5.0]), lower=True)
+        Array([2., 3.], dtype=float64)
+    """
+    if isinstance(trans, (bool, list)) or trans not in _TRANSPOSES:
+        raise user_error(
+            ArgumentError, "solve_triangular", f"trans is {trans!r}.",
+            fix='use 0 or "N" for a, 1 or "T" for its transpose, 2 or "C" for the conjugate of that; name lower=... in full.',
+        )  # fmt: skip
+    turn = _TRANSPOSES[trans]
+
+    def run(a: Value, b: Value) -> Value:
+        a = el.conj(a) if turn == 2 else a
+        return commands.triangular_solve(
+            a, b, lower=bool(lower), transpose_a=turn > 0, unit_diagonal=bool(unit_diagonal)
+        )
+
+    return _solve("solve_triangular", run, a, b)
+
+
+def cho_solve(c_and_lower: tuple[Any, bool], b: Any, /) -> Value:
+    """Returns the solution x of a x = b from the Cholesky factor of `a`.
+
+    Args:     c_and_lower: the factor, of which one triangle is read, and whether that is the lower one. b: as in `solve`.
+    Raises:   LinAlgError: an element of the diagonal is 0. ShapeError: the shapes do not fit.
+    Example:
+        >>> cho_solve((np.asarray([[2.0, 0.0], [1.0, 1.0]]), True), np.asarray([4.0, 3.0]))
+        Array([0.5, 1. ], dtype=float64)
+    """
+    c, lower = c_and_lower
+    first = solve_triangular(c, b, trans=0 if lower else 2, lower=lower)
+    return solve_triangular(c, first, trans=2 if lower else 0, lower=lower)
+
+
+def inv(x: Any, /) -> Value:
+    """Returns the inverse matrix; `solve` is faster and more exact where it is multiplied by something.
+
+    Raises:   LinAlgError: a matrix is singular. ShapeError: x is not square.
+    Example:
+        >>> inv(np.asarray([[2.0, 0.0], [0.0, 4.0]]))
+        Array([[0.5 , 0.  ],
+               [0.  , 0.25]], dtype=float64)
+    """
+    x = to_matrix("inv", x)
+    return commands.solve(x, identity_like(x.spec))
+
+
+# -- least squares -----------------------------------------------------------------------------------------------------
+
+
+def relative_tolerance(x: Value, rtol: Any, where: str, name: str = "rtol") -> float:
+    """How small, of the largest, a singular value counts as 0."""
+    if rtol is None:
+        return float(max(x.spec.shape[-2:])) * float(finfo(x.spec.dtype).eps)
+    try:
+        return float(rtol)
+    except TypeError:
+        raise user_error(
+            ArgumentTypeError, where, f"{name} is {rtol!r}, not a number.", fix=f"pass a Python float for {name}."
+        ) from None
+
+
+@spelled
+def pinv(x: Any, /, rtol: Any = None) -> Value:
+    """Returns the Moore-Penrose pseudo-inverse.
+
+    Its derivative takes the rank as constant.
+
+    Args:     x: (..., m, n). rtol: singular values at most rtol times the largest count as 0; default max(m, n) · eps.
+    Returns:  (..., n, m).
+    Example:
+        >>> pinv(np.asarray([[2.0], [0.0]]))
+        Array([[0.5, 0. ]], dtype=float64)
+    """
+    x = to_matrix("pinv", x, square=False)
+    return factor.pinv(x, rtol=relative_tolerance(x, rtol, "pinv"))
+
+
+class LstsqResult(NamedTuple):
+    """What `lstsq` returns."""
+
+    x: Any
+    residuals: Any
+    rank: Any
+    s: Any
+
+
+@spelled
+def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> LstsqResult:
+    """Returns the shortest x that minimises |a x − b|², with how well it does.
+
+    x = a⁺ b. Its derivative takes the rank as constant, and holds also where singular values are equal.
+
+    Args:     a: (..., m, n). b: (m,) or (..., m, k), each column a right-hand side. rcond: singular values at most rcond times
+              the largest count as 0; default max(m, n) · eps, negative: eps. numpy_resid: give no residuals, as NumPy does,
+              where the rank is below n or m ≤ n; that depends on values, so not inside nnc.compile.
+    Returns:  x: (n,) or (..., n, k); residuals: (..., k), the sums of squares |b − a x|²; rank; s: the singular values of a.
+    Raises:   ShapeError: the shapes do not fit.
+    Example:
+        >>> x, residuals, rank, s = lstsq(np.asarray([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), np.asarray([1.0, 3.0, 5.0]))
+        >>> x.round(6)
+        Array([1., 2.], dtype=float64)
+    """
+    a, b = (to_value(x, "lstsq") for x in promote(a, b, where="lstsq", to=dtypes.to_float))
+    check_matrix("lstsq", a.spec, square=False, name="a")
+    (m, n), vector = a.spec.shape[-2:], b.spec.ndim == 1
+    if b.spec.ndim == 0 or b.spec.shape[0 if vector else -2] != m:
+        raise user_error(
+            ShapeError, "lstsq", f"a has {m} rows, b of shape {b.spec.shape} has not.", operands={"a": a.spec, "b": b.spec},
+            fix=f"pass b of shape ({m},) or (..., {m}, k).",
+        )  # fmt: skip
+    columns = reshape(b, shape=(m, 1)) if vector else b
+    tolerance = relative_tolerance(a, rcond, "lstsq", "rcond")
+    tolerance = float(finfo(a.spec.dtype).eps) if tolerance < 0 else tolerance
+    x = matmul(factor.pinv(a, rtol=tolerance), columns)
+    s = factor.svd(a, full_matrices=False)[1]
+    rank = count_above(s, tolerance)
+    missed = columns - matmul(a, x)
+    residuals = reduce_sum(squared_sizes(missed), axes=(missed.spec.ndim - 2,))
+    if numpy_resid and (m <= n or _to_int(rank) < n):
+        residuals = ew.full(shape=(0,), dtype=residuals.spec.dtype, value=0)
+    return LstsqResult(reshape(x, shape=(*x.spec.shape[:-2], n)) if vector else x, residuals, rank, s)
+
+
+def _to_int(rank: Value) -> int:
+    try:
+        return int(rank)
+    except TraceError:
+        raise user_error(
+            TraceError, "lstsq", "with numpy_resid=True the number of residuals depends on the rank, a traced value.",
+            fix="leave numpy_resid=False, which always gives the residuals.",
+        ) from None  # fmt: skip
+
+
+def count_above(s: Value, tolerance: float) -> Value:
+    """The number of singular values, in falling order along the last axis, above `tolerance` times the largest."""
+    if s.spec.shape[-1] == 0:
+        return ew.full(shape=s.spec.shape[:-1], dtype=dtypes.int64, value=0)
+    return re.count_nonzero(s > re.max(s, axis=-1, keepdims=True) * tolerance, axis=-1)
+
+
+# -- tensors as matrices -----------------------------------------------------------------------------------------------
+
+
+def tensorinv(a: Any, ind: int = 2) -> Value:
+    """Returns the inverse of `a` as a map from its last axes to its first `ind` ones.
+
+    tensordot(tensorinv(a), a, ind) is the identity.
+
+    Args:     a: the product of its first `ind` sizes is that of the others.
+    Raises:   LinAlgError: the map is singular. ShapeError: the sizes do not fit. ArgumentError: ind is not positive.
+    Example:
+        >>> tensorinv(np.eye(24).reshape(4, 6, 8, 3), ind=2).shape
+        (8, 3, 4, 6)
+    """
+    ind = static_int(ind, "tensorinv", "ind")
+    a = to_value(a, "tensorinv", "a")
+    if ind <= 0:
+        raise user_error(ArgumentError, "tensorinv", f"ind is {ind}.", fix="count at least one axis as a row axis.")
+    rows, columns = a.spec.shape[:ind], a.spec.shape[ind:]
+    if math.prod(rows) != math.prod(columns):
+        raise user_error(
+            ShapeError, "tensorinv", f"the axes {rows} and {columns} have not the same number of elements.",
+            operands={"a": a.spec}, fix="choose ind so that both parts of the shape have equal products.",
+        )  # fmt: skip
+    return reshape(inv(reshape(a, shape=(math.prod(rows), math.prod(columns)))), shape=(*columns, *rows))
+
+
+def tensorsolve(a: Any, b: Any, axes: Any = None) -> Value:
+    """Returns the solution x of tensordot(a, x, x.ndim) = b.
+
+    Args:     a: (*b.shape, *x.shape), as many elements in either part. axes: axes of `a` to move to the end first.
+    Raises:   LinAlgError: the map is singular. ShapeError: the sizes do not fit.
+    Example:
+        >>> tensorsolve(np.eye(24).reshape(6, 4, 2, 3, 4), np.ones((6, 4))).shape
+        (2, 3, 4)
+    """
+    a, b = to_value(a, "tensorsolve", "a"), to_value(b, "tensorsolve", "b")
+    if axes is not None:
+        last = to_axes("tensorsolve", axes, a.spec.ndim)
+        a = transpose(a, permutation=(*(i for i in range(a.spec.ndim) if i not in last), *last))
+    rows, shape = a.spec.shape[: b.spec.ndim], a.spec.shape[b.spec.ndim :]
+    if rows != b.spec.shape or math.prod(rows) != math.prod(shape):
+        raise user_error(
+            ShapeError, "tensorsolve", f"a of shape {a.spec.shape} is no square map to shape {b.spec.shape}.",
+            operands={"a": a.spec, "b": b.spec}, fix="give a the axes of b first, then axes with as many elements in all.",
+        )  # fmt: skip
+    n = math.prod(rows)
+    return reshape(solve(reshape(a, shape=(n, n)), reshape(b, shape=(n,))), shape=shape)

@@ -1,0 +1,25 @@
+"""Arrays as text, and how much of them is shown: NumPy's print options apply to nnc arrays, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy import array2string, get_printoptions, printoptions, set_printoptions
+
+from nnc.numpy.operands import to_value
+
+__all__ = ["array2string", "array_repr", "array_str", "get_printoptions", "printoptions", "set_printoptions"]
+
+
+def array_repr(x: Any) -> str:
+    """Returns the text of `x` with its dtype.
+
+    Example:  >>> array_repr(np.asarray([1, 2]))
+              'Array([1, 2], dtype=int64)'
+    """
+    return repr(to_value(x, "array_repr"))
+
+
+def array_str(x: Any) -> str:
+    """Returns the text of the elements of `x`."""
+    return str(to_value(x, "array_str"))

@@ -1,0 +1,260 @@
+"""Averages over steps: of updates, of parameters, of gradients before one step is made, of fast and slow weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import nnc.numpy as nnp
+from nnc import dtypes
+from nnc.array import asarray
+from nnc.commands.promote import as_operand, astype
+from nnc.commands.rules import Value
+from nnc.errors import ArgumentError, ArgumentTypeError, user_error
+from nnc.optim.arguments import Scalar, check_scalar, check_state
+from nnc.optim.base import (
+    GradientTransformation,
+    check_transformation,
+    extended,
+    make_state,
+    map_trainable,
+    number,
+    run_update,
+    widen,
+)
+from nnc.optim.moments import Correction, average, check_decays, zeros_state
+from nnc.optim.precision import select_tree
+from nnc.optim.transforms import zero_count, zeros_for
+from nnc.spelling import spelled
+
+# -- moving averages ---------------------------------------------------------------------------------------------------
+
+
+class EmaState(NamedTuple):
+    """Count of updates and the running mean."""
+
+    count: Any
+    ema: Any
+
+
+@spelled
+def ema(decay: Scalar, debias: bool = True, accumulator_dtype: Any = None) -> GradientTransformation:
+    """Replaces updates by their running mean; given parameters in place of updates it averages those.
+
+    m ← decay · m + (1 − decay) · u,    u' = m / (1 − decayᵗ),  or m where debias is False
+
+    Args:     decay: in [0, 1). accumulator_dtype: dtype of m; default the parameter's, float32 for 16-bit floats.
+    Example:
+        >>> average = nnc.optim.ema(0.9)
+        >>> state = average.init(nnp.zeros(1))
+        >>> for x in (1.0, 2.0):
+        ...     mean, state = average.update(nnp.asarray([x]), state)
+        >>> mean
+        Array([1.5263158], dtype=float32)
+    """
+    check_decays("ema", decay=decay)
+
+    def init_fn(params: Any) -> EmaState:
+        return EmaState(zero_count(), zeros_state("ema", params, accumulator_dtype))
+
+    def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        check_state("ema", state, EmaState)
+        count = state.count + 1
+        correct = Correction(decay, count)
+
+        def mix(u: Value, m: Value) -> Value:
+            wide = widen(u)
+            return average(decay, wide, astype(m, wide.dtype))
+
+        def value(u: Value, m: Value) -> Value:
+            return astype(correct(m) if debias else m, u.dtype)
+
+        means = map_trainable("ema", mix, "updates", updates, ema=state.ema)
+        kept = map_trainable("ema", lambda m, new: astype(new, m.dtype), "ema", state.ema, updates=means)
+        return map_trainable("ema", value, "updates", updates, ema=means), EmaState(count, kept)
+
+    return GradientTransformation(init_fn, update_fn)
+
+
+@spelled
+def incremental_update(new_tensors: Any, old_tensors: Any, step_size: Scalar) -> Any:
+    """Moves one tree towards another: step_size · new + (1 − step_size) · old, as target networks and averaged weights do.
+
+    Example:
+        >>> nnc.optim.incremental_update({"w": nnp.ones(1)}, {"w": nnp.zeros(1)}, 0.25)
+        {'w': Array([0.25], dtype=float32)}
+    """
+    check_scalar("incremental_update", "step_size", step_size)
+
+    def move(old: Value, new: Any) -> Value:
+        wide = widen(old)
+        share = number(step_size, wide.dtype)
+        return astype(astype(as_operand(new), wide.dtype) * share + wide * (1 - share), old.dtype)
+
+    return map_trainable("incremental_update", move, "old_tensors", old_tensors, new_tensors=new_tensors)
+
+
+# -- gradient accumulation ---------------------------------------------------------------------------------------------
+
+
+class MultiStepsState(NamedTuple):
+    """Gradients of this step so far, steps made, the inner state, and what was accumulated."""
+
+    mini_step: Any
+    gradient_step: Any
+    inner_opt_state: Any
+    acc_grads: Any
+
+
+class MultiSteps:
+    """Accumulates gradients over k calls and makes one step of their mean; in between, updates are 0.
+
+    Args:     opt: the optimizer of the steps. every_k_schedule: k, or a function from the number of steps made to k.
+              use_grad_mean: False adds gradients up. accumulator_dtype: default the parameter's, float32 for 16-bit floats.
+    Raises:   ArgumentTypeError, ArgumentError: opt is no transformation, k no positive int.
+    Example:
+        >>> optimizer = nnc.optim.MultiSteps(nnc.optim.sgd(1.0), 2)
+        >>> state = optimizer.init(nnp.zeros(1))
+        >>> for g in (1.0, 3.0):
+        ...     updates, state = optimizer.update(nnp.asarray([g]), state)
+        ...     print(updates, optimizer.has_updated(state))
+        [0.] False
+        [-2.] True
+    """
+
+    @spelled
+    def __init__(
+        self, opt: GradientTransformation, every_k_schedule: int | Callable[[Any], Any], use_grad_mean: bool = True,
+        accumulator_dtype: Any = None,
+    ) -> None:  # fmt: skip
+        check_transformation("MultiSteps", "opt", opt)
+        if not callable(every_k_schedule) and (not isinstance(every_k_schedule, int) or every_k_schedule < 1):
+            raise user_error(
+                ArgumentError, "MultiSteps", f"every_k_schedule is {every_k_schedule!r}; it must be an int of at least 1.",
+                fix="give the number of gradients of one step, or a function from the count of steps to it.",
+            )  # fmt: skip
+        self._opt, self._mean, self._dtype = opt, use_grad_mean, accumulator_dtype
+        self._every = every_k_schedule
+
+    def init(self, params: Any) -> MultiStepsState:
+        """The state before the first gradient."""
+        grads = make_state("MultiSteps", lambda p: zeros_for(p, self._dtype), params)
+        return MultiStepsState(zero_count(), zero_count(), self._opt.init(params), grads)
+
+    def update(self, updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+        """Updates that are 0 but for every k-th call, and the next state."""
+        check_state("MultiSteps", state, MultiStepsState)
+        k = astype(asarray(self._every(state.gradient_step) if callable(self._every) else self._every), dtypes.int64)
+
+        def add(total: Value, g: Any) -> Value:
+            wide = widen(total)
+            fresh = astype(asarray(g), wide.dtype)
+            if self._mean:
+                n = astype(state.mini_step, dtypes.real_dtype(wide.dtype))
+                return astype(wide + (fresh - wide) / (n + 1), total.dtype)
+            return astype(wide + fresh, total.dtype)
+
+        total = map_trainable("MultiSteps", add, "acc_grads", state.acc_grads, updates=updates)
+        grads = map_trainable("MultiSteps", lambda g, acc: astype(acc, g.dtype), "updates", updates, acc_grads=total)
+        new, inner_state = run_update(self._opt, grads, state.inner_opt_state, params, extra)
+        due = state.mini_step == k - 1
+        zeros = map_trainable("MultiSteps", nnp.zeros_like, "updates", new)
+        none = map_trainable("MultiSteps", nnp.zeros_like, "acc_grads", total)
+        return select_tree(due, new, zeros), MultiStepsState(
+            nnp.where(due, 0, state.mini_step + 1), state.gradient_step + astype(due, dtypes.int64),
+            select_tree(due, inner_state, state.inner_opt_state), select_tree(due, none, total),
+        )  # fmt: skip
+
+    def has_updated(self, state: MultiStepsState) -> Value:
+        """Whether the last call made a step."""
+        return (state.mini_step == 0) & (state.gradient_step > 0)
+
+    def gradient_transformation(self) -> GradientTransformation:
+        """This as a link for `chain`."""
+        return extended(self.init, self.update, self._opt)
+
+
+# -- lookahead ---------------------------------------------------------------------------------------------------------
+
+
+class LookaheadParams(NamedTuple):
+    """Two sets of parameters: gradients are taken at `fast`, `slow` is what is learnt."""
+
+    fast: Any
+    slow: Any
+
+    @classmethod
+    def init_synced(cls, params: Any) -> LookaheadParams:
+        """Both the same."""
+        return cls(params, params)
+
+
+class LookaheadState(NamedTuple):
+    """The state of the fast optimizer, and its steps since the last synchronisation."""
+
+    fast_state: Any
+    steps_since_sync: Any
+
+
+@spelled
+def lookahead(
+    fast_optimizer: GradientTransformation, sync_period: int, slow_step_size: Scalar, reset_state: bool = False
+) -> GradientTransformation:
+    """k steps forward, one step back (Zhang et al., "Lookahead optimizer", 2019).
+
+    Every sync_period steps:  slow ← slow + slow_step_size · (fast − slow),  fast ← slow
+
+    Args:     fast_optimizer: makes the steps. slow_step_size: up to 1. reset_state: start it anew at each synchronisation.
+    Raises:   ArgumentTypeError (from update): params is no LookaheadParams. ArgumentError: sync_period is no positive int.
+    Example:
+        >>> optimizer = nnc.optim.lookahead(nnc.optim.sgd(1.0), sync_period=1, slow_step_size=0.5)
+        >>> params = nnc.optim.LookaheadParams.init_synced(nnp.ones(1))
+        >>> updates, state = optimizer.update(nnp.ones(1), optimizer.init(params), params)
+        >>> nnc.optim.apply_updates(params, updates)
+        LookaheadParams(fast=Array([0.5], dtype=float32), slow=Array([0.5], dtype=float32))
+    """
+    where = "lookahead"
+    check_transformation(where, "fast_optimizer", fast_optimizer)
+    check_scalar(where, "slow_step_size", slow_step_size)
+    if not isinstance(sync_period, int) or sync_period < 1:
+        raise user_error(
+            ArgumentError, where, f"sync_period is {sync_period!r}; it must be an int of at least 1.", fix="choose 5."
+        )
+
+    def check(params: Any) -> None:
+        if not isinstance(params, LookaheadParams):
+            raise user_error(
+                ArgumentTypeError, where, f"params is a {type(params).__name__}, not a LookaheadParams.",
+                fix="keep params = LookaheadParams.init_synced(params); take gradients at params.fast.",
+            )  # fmt: skip
+
+    def init_fn(params: Any) -> LookaheadState:
+        check(params)
+        return LookaheadState(fast_optimizer.init(params.fast), zero_count())
+
+    def update_fn(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+        check_state(where, state, LookaheadState)
+        check(params)
+        steps, fast_state = run_update(fast_optimizer, updates, state.fast_state, params.fast, extra)
+        sync = state.steps_since_sync == sync_period - 1
+
+        def back(u: Value, fast: Any, slow: Any) -> Value:
+            wide = widen(u)
+            ahead = astype(as_operand(fast), wide.dtype) + wide - astype(as_operand(slow), wide.dtype)
+            home = (1 - number(slow_step_size, wide.dtype)) * ahead
+            return astype(nnp.where(sync, wide - home, wide), u.dtype)
+
+        def learn(u: Value, fast: Any, slow: Any) -> Value:
+            wide = widen(u)
+            ahead = astype(as_operand(fast), wide.dtype) + wide - astype(as_operand(slow), wide.dtype)
+            return astype(nnp.where(sync, number(slow_step_size, wide.dtype) * ahead, 0), u.dtype)
+
+        both = {"fast": params.fast, "slow": params.slow}
+        fast = map_trainable(where, back, "updates", steps, **both)
+        slow = map_trainable(where, learn, "updates", steps, **both)
+        if reset_state:
+            fast_state = select_tree(sync, fast_optimizer.init(params.fast), fast_state)
+        since = (state.steps_since_sync + 1) % sync_period
+        return LookaheadParams(fast, slow), LookaheadState(fast_state, since)
+
+    return extended(init_fn, update_fn, fast_optimizer)

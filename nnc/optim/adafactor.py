@@ -1,0 +1,191 @@
+"""Adafactor: second moments of matrices kept as sums of rows and of columns."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import nnc.numpy as nnp
+from nnc import dtypes, tree
+from nnc.array import Array, asarray
+from nnc.commands.promote import as_operand, astype
+from nnc.commands.rules import Value
+from nnc.errors import ArgumentError, user_error
+from nnc.optim.accumulate import ema
+from nnc.optim.arguments import Mask, Scalar, check_params, check_rate, check_scalar, check_state, is_trainable
+from nnc.optim.base import GradientTransformation, chain, make_state, map_trainable, number, stateless, widen
+from nnc.optim.clipping import clip_by_block_rms, rms, squared_magnitude
+from nnc.optim.schedules import Schedule
+from nnc.optim.transforms import add_decayed_weights, scale, scale_by_learning_rate, zero_count
+from nnc.spelling import spelled
+
+
+class FactoredState(NamedTuple):
+    """Count of updates; means of squares over columns, over rows, and the squares of what has no factors.
+
+    Of the three, those that an array does not use have shape (1,).
+    """
+
+    count: Any
+    v_row: Any
+    v_col: Any
+    v: Any
+
+
+def _factored_axes(shape: tuple[int, ...], factored: bool, least: int) -> tuple[int, int] | None:
+    """The second longest and the longest axis, where an array has factors."""
+    if not factored or len(shape) < 2:
+        return None
+    second, first = (int(axis) for axis in np.argsort(shape)[-2:])
+    return (second, first) if shape[second] >= least else None
+
+
+@spelled
+def scale_by_factored_rms(
+    factored: bool = True, decay_rate: Scalar = 0.8, step_offset: int = 0, min_dim_size_to_factor: int = 128,
+    epsilon: Scalar = 1e-30,
+) -> GradientTransformation:  # fmt: skip
+    """Divides by the root of a mean of squares that is kept as an outer product (Shazeer and Stern, "Adafactor", 2018).
+
+    d(t) = 1 − t^(−decay_rate),    R ← d · R + (1 − d) · mean over columns of (|g|² + epsilon),    C likewise over rows
+    u = g / sqrt(R · C / mean(R)),  and of arrays without factors  g / sqrt(v)
+
+    Cost: rows + columns numbers of state in place of rows · columns.
+
+    Args:     factored: False keeps all second moments whole. step_offset: subtracted from the count, for fine-tuning.
+              min_dim_size_to_factor: arrays whose second longest axis is shorter have no factors.
+    Raises:   ArgumentTypeError (from update): params were not given.
+    """
+    where = "scale_by_factored_rms"
+    check_scalar(where, "decay_rate", decay_rate)
+    check_scalar(where, "epsilon", epsilon)
+
+    def axes_of(p: Value) -> tuple[int, int] | None:
+        return _factored_axes(p.shape, factored, min_dim_size_to_factor)
+
+    def zeros(p: Value, shape: tuple[int, ...]) -> Array:
+        return Array(np.zeros(shape, dtypes.real_dtype(dtypes.accumulator(p.dtype))))
+
+    def mean_over(p: Value, which: int) -> Array:
+        axes = axes_of(p)
+        return zeros(p, (1,) if axes is None else _without(p.shape, axes[which]))
+
+    def init_fn(params: Any) -> FactoredState:
+        return FactoredState(
+            zero_count(),
+            make_state(where, lambda p: mean_over(p, 1), params),
+            make_state(where, lambda p: mean_over(p, 0), params),
+            make_state(where, lambda p: zeros(p, (1,) if axes_of(p) else p.shape), params),
+        )
+
+    def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        check_state(where, state, FactoredState)
+        check_params(where, params)
+        count = state.count + 1
+        t = astype(count - step_offset, dtypes.float64)
+        decay = 1 - t ** -number(decay_rate, dtypes.float64)
+
+        def one(g: Value, row: Value, col: Value, v: Value) -> tuple[Value, Value, Value, Value]:
+            wide = widen(g)
+            square = squared_magnitude(wide) + number(epsilon, row.dtype)
+            d = number(decay, row.dtype)
+            axes = axes_of(g)
+            if axes is None:
+                v = v * d + astype(square, v.dtype) * (1 - d)
+                return astype(wide / nnp.sqrt(v), g.dtype), row, col, v
+            second, first = axes
+            row = row * d + astype(nnp.mean(square, axis=first), row.dtype) * (1 - d)
+            col = col * d + astype(nnp.mean(square, axis=second), col.dtype) * (1 - d)
+            mean = nnp.mean(row, axis=second - (second > first), keepdims=True)
+            scaled = wide / nnp.expand_dims(nnp.sqrt(row / mean), first) / nnp.expand_dims(nnp.sqrt(col), second)
+            return astype(scaled, g.dtype), row, col, v
+
+        return _over_leaves(where, one, updates, state, params, count)
+
+    return GradientTransformation(init_fn, update_fn)
+
+
+def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return shape[:axis] + shape[axis + 1 :]
+
+
+def _over_leaves(
+    where: str, one: Any, updates: Any, state: FactoredState, params: Any, count: Value
+) -> tuple[Any, Any]:
+    """Applies `one` to each trainable leaf and its three moments, whose shapes differ."""
+    map_trainable(where, lambda g, p: g, "updates", updates, params=params)  # checks structure and shapes
+    columns = [tree.leaves(part) for part in (updates, state.v_row, state.v_col, state.v)]
+    if len({len(column) for column in columns}) > 1:
+        raise tree.tree_mismatch(where, "updates", updates, "v", state.v)
+    rows = [
+        one(asarray(leaf), *rest) if is_trainable(leaf) else (leaf, *rest)
+        for leaf, *rest in zip(*columns, strict=True)
+    ]  # fmt: skip
+    results = [tree.unflatten_like(updates, [row[i] for row in rows]) for i in range(4)]
+    return results[0], FactoredState(count, *results[1:])
+
+
+@spelled
+def scale_by_param_block_rms(min_scale: Scalar = 1e-3) -> GradientTransformation:
+    """Multiplies each array's update by the root mean square of its parameters, at least min_scale.
+
+    Raises:   ArgumentTypeError (from update): params were not given.
+    """
+    where = "scale_by_param_block_rms"
+    check_scalar(where, "min_scale", min_scale)
+
+    def multiply(u: Value, p: Any) -> Value:
+        wide = widen(u)
+        size = rms(astype(as_operand(p), wide.dtype))
+        return astype(wide * nnp.maximum(size, number(min_scale, size.dtype)), u.dtype)
+
+    def update(updates: Any, params: Any) -> Any:
+        check_params(where, params)
+        return map_trainable(where, multiply, "updates", updates, params=params)
+
+    return stateless(where, update)
+
+
+@spelled
+def adafactor(
+    learning_rate: Scalar | Schedule | None = None, min_dim_size_to_factor: int = 128, decay_rate: Scalar = 0.8,
+    decay_offset: int = 0, multiply_by_parameter_scale: bool = True, clipping_threshold: Scalar | None = 1.0,
+    momentum: Scalar | None = None, dtype_momentum: Any = None, weight_decay_rate: Scalar | None = None,
+    eps: Scalar = 1e-30, factored: bool = True, weight_decay_mask: Mask = None,
+) -> GradientTransformation:  # fmt: skip
+    """Adafactor, with memory below that of its parameters (Shazeer and Stern, "Adafactor: adaptive learning rates with
+    sublinear memory cost", 2018), as in Optax; see `scale_by_factored_rms`.
+
+    u = clip(g / sqrt(v̂)),    p ← p − learning_rate · max(rms(p), 1e-3) · u − weight_decay_rate · p
+
+    Args:     learning_rate: a number, a 0-d array or a schedule; None leaves it out. min_dim_size_to_factor: shorter arrays
+              keep whole second moments. decay_rate, decay_offset, eps, factored: as for `scale_by_factored_rms`.
+              multiply_by_parameter_scale: steps in proportion to the parameters. clipping_threshold: largest root mean square
+              of a step; None: no clipping. momentum: decay of a mean of steps. dtype_momentum: its dtype.
+              weight_decay_rate: not multiplied by the learning rate. weight_decay_mask: where, as for `adamw`.
+              torch.optim.Adafactor(lr=a) is `adafactor(lambda t: nnp.minimum(a, 1 / nnp.sqrt(t + 1.0)), 1)`.
+    Raises:   ArgumentTypeError (from update): params were not given. ArgumentError: min_dim_size_to_factor is not positive.
+    Example:
+        >>> optimizer = nnc.optim.adafactor(0.1)
+        >>> optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)), nnp.ones(1))[0]
+        Array([-0.1], dtype=float32)
+    """
+    if min_dim_size_to_factor < 1:
+        raise user_error(
+            ArgumentError, "adafactor", f"min_dim_size_to_factor is {min_dim_size_to_factor}; it must be at least 1.",
+            fix="pass factored=False to keep whole second moments.",
+        )  # fmt: skip
+    links = [scale_by_factored_rms(factored, decay_rate, decay_offset, min_dim_size_to_factor, eps)]
+    if clipping_threshold is not None:
+        links.append(clip_by_block_rms(clipping_threshold))
+    if learning_rate is not None:
+        check_rate("adafactor", learning_rate)
+        links.append(scale_by_learning_rate(learning_rate, flip_sign=False))
+    if multiply_by_parameter_scale:
+        links.append(scale_by_param_block_rms())
+    if momentum is not None:
+        links.append(ema(momentum, debias=False, accumulator_dtype=dtype_momentum))
+    if weight_decay_rate is not None:
+        links.append(add_decayed_weights(weight_decay_rate, weight_decay_mask))
+    return chain(*links, scale(-1.0))

@@ -1,0 +1,93 @@
+"""Hyperparameters in the state of an optimizer, where they can be read and changed between compiled steps."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nnc import dtypes, tree
+from nnc.array import Array, asarray
+from nnc.errors import ArgumentError, user_error
+from nnc.optim.arguments import check_state
+from nnc.optim.base import GradientTransformation, extended, run_update
+from nnc.optim.transforms import zero_count
+from nnc.spelling import spelled
+
+
+class InjectHyperparamsState(NamedTuple):
+    """Count of updates, the hyperparameters as 0-d arrays by name, the inner state."""
+
+    count: Any
+    hyperparams: dict[str, Any]
+    inner_state: Any
+
+
+@spelled
+def inject_hyperparams(
+    inner_factory: Callable[..., GradientTransformation], static_args: str | Iterable[str] = ()
+) -> Callable[..., GradientTransformation]:
+    """Wraps a function that makes an optimizer: floats, arrays and schedules that it is given become part of the state.
+
+    `state.hyperparams` shows the values of the last update. Numbers there may be replaced between updates without a new trace;
+    values of schedules are computed anew from the count each time.
+
+    Defaults stay constants, unlike in Optax: pass what is to change.
+
+    Args:     inner_factory: such as `nnc.optim.adam`. static_args: names of arguments that stay as they are; bools, ints, None and
+              strings always do. Name here arguments that are functions but no schedules, such as masks.
+    Raises:   ArgumentError: static_args names no argument.
+    Example:
+        >>> optimizer = nnc.optim.inject_hyperparams(nnc.optim.sgd)(learning_rate=0.5)
+        >>> state = optimizer.init(nnp.ones(1))
+        >>> state.hyperparams["learning_rate"] = nnp.asarray(0.25)
+        >>> optimizer.update(nnp.ones(1), state)[0]
+        Array([-0.25], dtype=float32)
+    """
+    static = {static_args} if isinstance(static_args, str) else set(static_args)
+    signature = inspect.signature(inner_factory)
+    if not static <= set(signature.parameters):
+        raise user_error(
+            ArgumentError, "inject_hyperparams", f"{', '.join(sorted(static - set(signature.parameters)))} is no argument.",
+            fix=f"the arguments are {', '.join(signature.parameters)}.",
+        )  # fmt: skip
+
+    @functools.wraps(inner_factory)
+    def make(*args: Any, **kwargs: Any) -> GradientTransformation:
+        first = inner_factory(*args, **kwargs)  # words the mistakes in the arguments
+        bound = signature.bind(*args, **kwargs)
+        dynamic = {name: x for name, x in bound.arguments.items() if name not in static and _is_number(x)}
+        schedules = {name: x for name, x in bound.arguments.items() if name not in static and callable(x)}
+        fixed = {name: x for name, x in bound.arguments.items() if name not in dynamic and name not in schedules}
+
+        def build(values: dict[str, Any]) -> GradientTransformation:
+            return inner_factory(**fixed, **values)
+
+        def at(count: Any, values: dict[str, Any]) -> dict[str, Any]:
+            return {**values, **{name: _scalar(schedule(count)) for name, schedule in schedules.items()}}
+
+        def init_fn(params: Any) -> InjectHyperparamsState:
+            values = at(zero_count(), {name: _scalar(x) for name, x in dynamic.items()})
+            return InjectHyperparamsState(zero_count(), values, build(values).init(params))
+
+        def update_fn(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+            check_state("inject_hyperparams", state, InjectHyperparamsState)
+            values = at(state.count, state.hyperparams)
+            updates, inner_state = run_update(build(values), updates, state.inner_state, params, extra)
+            return updates, InjectHyperparamsState(state.count + 1, values, inner_state)
+
+        return extended(init_fn, update_fn, first)
+
+    return make
+
+
+def _is_number(x: Any) -> bool:
+    return tree.is_array(x) and not isinstance(x, (bool, int))
+
+
+def _scalar(x: Any) -> Any:
+    """A 0-d array: float64 for Python numbers, which lose nothing and are converted where they are used."""
+    return Array(np.asarray(x, np.float64)) if dtypes.is_scalar(x) else asarray(x)

@@ -1,0 +1,149 @@
+"""L-BFGS: steps along an approximate inverse Hessian, made of the last few steps and changes of the gradient."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import nnc.numpy as nnp
+from nnc import dtypes
+from nnc.array import Array
+from nnc.commands.promote import astype
+from nnc.commands.rules import Value
+from nnc.errors import ArgumentError, user_error
+from nnc.optim.arguments import Scalar, check_params, check_rate, check_state
+from nnc.optim.base import GradientTransformation, chain, check_transformation, map_trainable
+from nnc.optim.linesearch import inner, ravel, scale_by_zoom_linesearch, unravel
+from nnc.optim.schedules import Schedule
+from nnc.optim.transforms import scale, scale_by_learning_rate, zero_count
+from nnc.spelling import spelled
+
+
+class ScaleByLBFGSState(NamedTuple):
+    """Count of updates; the last parameters and gradient; their changes, oldest first, as rows; 1 / ⟨change, change⟩ of each.
+
+    All trainable leaves lie in one vector. Rows that are not yet filled are 0.
+    """
+
+    count: Any
+    params: Any
+    updates: Any
+    diff_params_memory: Any
+    diff_updates_memory: Any
+    weights_memory: Any
+
+
+@spelled
+def scale_by_lbfgs(memory_size: int = 10, scale_init_precond: bool = True) -> GradientTransformation:
+    """Multiplies gradients by an approximate inverse Hessian (Nocedal and Wright, "Numerical optimization", 2006, algorithm 7.4).
+
+    Cost: 2 · memory_size vectors of state; 4 · memory_size products of vectors.
+
+    Args:     memory_size: how many changes are kept. scale_init_precond: begin from the identity times ⟨s, y⟩ / ⟨y, y⟩, the size
+              of the last change; in the first update times min(1, 1 / ‖g‖).
+    Raises:   ArgumentError: memory_size is no positive int. ArgumentTypeError (from update): params were not given.
+    """
+    where = "scale_by_lbfgs"
+    if not isinstance(memory_size, int) or memory_size < 1:
+        raise user_error(
+            ArgumentError, where, f"memory_size is {memory_size!r}; it must be an int of at least 1.", fix="choose 10."
+        )
+
+    def init_fn(params: Any) -> ScaleByLBFGSState:
+        check_params(where, params)
+        flat = ravel(params)
+        rows = Array(np.zeros((memory_size, flat.size), flat.dtype))
+        weights = Array(np.zeros(memory_size, dtypes.real_dtype(flat.dtype)))
+        return ScaleByLBFGSState(zero_count(), nnp.zeros_like(flat), nnp.zeros_like(flat), rows, rows, weights)
+
+    def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        check_state(where, state, ScaleByLBFGSState)
+        check_params(where, params)
+        map_trainable(where, lambda u, p: u, "updates", updates, params=params)  # checks structure and shapes
+        at, g = ravel(params), astype(ravel(updates), state.updates.dtype)
+        seen = state.count > 0
+        s, y = (nnp.where(seen, new - old, 0) for new, old in ((at, state.params), (g, state.updates)))
+        product = inner(y, s)
+        weight = _reciprocal(product)
+        steps, changes = _push(state.diff_params_memory, s), _push(state.diff_updates_memory, y)
+        weights = _push(state.weights_memory, weight)
+        size: Any = 1.0
+        if scale_init_precond:
+            squares = inner(y, y)
+            first = nnp.minimum(1.0, _reciprocal(nnp.sqrt(inner(g, g))))
+            size = nnp.where(seen, nnp.where(squares > 0, product * _reciprocal(squares), 1.0), first)
+        u = _times_inverse_hessian(g, steps, changes, weights, size)
+        new_state = ScaleByLBFGSState(state.count + 1, at, g, steps, changes, weights)
+        return unravel(updates, u), new_state
+
+    return GradientTransformation(init_fn, update_fn)
+
+
+def _reciprocal(x: Value) -> Value:
+    """1 / x, and 0 for what is so small that 1 / x may overflow."""
+    none = nnp.abs(x) < float(np.finfo(x.dtype).tiny)
+    return nnp.where(none, 0.0, 1.0 / nnp.where(none, 1.0, x))
+
+
+def _push(rows: Value, row: Value) -> Value:
+    """The rows without the oldest, and a new one at the end."""
+    return nnp.concatenate([rows[1:], astype(nnp.expand_dims(row, 0), rows.dtype)])
+
+
+def _times_inverse_hessian(g: Value, steps: Value, changes: Value, weights: Value, size: Any) -> Value:
+    """The two loops: from the newest change to the oldest, and back."""
+    alphas = []
+    for i in reversed(range(weights.shape[0])):
+        alpha = weights[i] * inner(steps[i], g)
+        g = g - alpha * changes[i]
+        alphas.append(alpha)
+    u = size * g
+    for i, alpha in enumerate(reversed(alphas)):
+        u = u + (alpha - weights[i] * inner(changes[i], u)) * steps[i]
+    return u
+
+
+DEFAULT_LINESEARCH = scale_by_zoom_linesearch(20, initial_guess_strategy="one")
+
+
+@spelled
+def lbfgs(
+    learning_rate: Scalar | Schedule | None = None, memory_size: int = 10, scale_init_precond: bool = True,
+    linesearch: GradientTransformation | None = DEFAULT_LINESEARCH,
+) -> GradientTransformation:  # fmt: skip
+    """L-BFGS with a line search for the strong Wolfe conditions (Liu and Nocedal, "On the limited memory BFGS method", 1989), as
+    in Optax. Each update makes one step and costs a few evaluations of the function.
+
+    Its `update` takes the function: `update(grads, state, params, value=value, grad=grads, value_fn=loss)`, and
+    `value_and_grad_from_state` saves the evaluation that the line search has made already.
+
+    Args:     learning_rate: multiplies the step before the line search; None is 1. memory_size, scale_init_precond: as for
+              `scale_by_lbfgs`; torch.optim.LBFGS calls the first history_size. linesearch: None makes steps of the learning
+              rate, and `update` then needs params alone.
+    Raises:   ArgumentTypeError (from update): params, or what the line search needs, were not given.
+    Example:
+        >>> rosenbrock = lambda p: 100 * (p[1] - p[0] ** 2) ** 2 + (1 - p[0]) ** 2
+        >>> optimizer = nnc.optim.lbfgs()
+        >>> @nnc.compile
+        ... def step(params, state):
+        ...     value, grad = nnc.value_and_grad(rosenbrock)(params)
+        ...     updates, state = optimizer.update(grad, state, params, value=value, grad=grad, value_fn=rosenbrock)
+        ...     return nnc.optim.apply_updates(params, updates), state
+        >>> params = nnp.asarray([-1.2, 1.0])
+        >>> state = optimizer.init(params)
+        >>> for _ in range(40):
+        ...     params, state = step(params, state)
+        >>> nnp.round(params, 3)
+        Array([1., 1.], dtype=float32)
+    """
+    links = [scale_by_lbfgs(memory_size, scale_init_precond)]
+    if learning_rate is None:
+        links.append(scale(-1.0))
+    else:
+        check_rate("lbfgs", learning_rate)
+        links.append(scale_by_learning_rate(learning_rate))
+    if linesearch is not None:
+        check_transformation("lbfgs", "linesearch", linesearch)
+        links.append(linesearch)
+    return chain(*links)

@@ -1,0 +1,267 @@
+"""Draws of numbers of events. They are steps, so derivatives take them as constant.
+
+They agree with jax.random for the same key, but where a comparison of rounded numbers falls out otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands import elementwise as ew
+from nnc.commands.indexing import take
+from nnc.commands.promote import astype, broadcast_to_shape, promote, to_dtype
+from nnc.commands.reduce import cumsum, reduce_or
+from nnc.commands.rules import Value
+from nnc.commands.shape import flip
+from nnc.commands.special import lgamma
+from nnc.errors import DTypeError, ShapeError, user_error
+from nnc.numpy import elementwise as el
+from nnc.numpy.manipulation import moveaxis
+from nnc.numpy.operands import to_shape, to_value
+from nnc.random.continuous import uniform
+from nnc.random.discrete import bernoulli
+from nnc.random.keys import Shape, read_key, split
+from nnc.random.parameters import float_dtype, integer_dtype, joint_shape, own_dtype, read_together
+from nnc.random.reuse import note_use, unrecorded
+from nnc.trace.control_flow import scan, while_loop
+
+
+def rademacher(key: Any, shape: Any = (), dtype: Any = dtypes.int64) -> Value:
+    """Signs, −1 and 1, equally likely.
+
+    Args:     dtype: a signed integer, floating-point or complex dtype.
+    Raises:   DTypeError: dtype cannot hold −1.
+    Example:
+        >>> sorted(set(nnc.random.rademacher(nnc.random.key(0), (50,)).tolist()))
+        [-1, 1]
+    """
+    where = "nnc.random.rademacher"
+    dtype = to_dtype(dtype, where)
+    if not (dtype in dtypes.SIGNED or dtypes.is_inexact(dtype)):
+        raise user_error(
+            DTypeError, where, f"dtype is {dtype.name}.", fix="draw in a dtype that holds -1, such as 'int32'."
+        )
+    heads = bernoulli(key, np.float32(0.5), to_shape(shape, where))
+    return el.where(heads, dtype.type(1), dtype.type(-1))
+
+
+def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = dtypes.int64) -> Value:
+    """The number of trials up to the first success: k ≥ 1 with probability p (1 − p)^(k−1).
+
+    Args:     p: in (0, 1), any shape. shape: by default that of `p`.
+    Returns:  of `dtype`, an integer dtype.
+    Example:
+        >>> bool((nnc.random.geometric(nnc.random.key(0), 0.3, (10,)) >= 1).all())
+        True
+    """
+    where = "nnc.random.geometric"
+    dtype = integer_dtype(dtype, where)
+    own = own_dtype(p, where, "p")
+    (p,), shape = read_together(where, own, shape, p=p)
+    u = uniform(key, shape, own)
+    u = el.where(u == 0, 1, u)  # as likely as any other number, and with a finite logarithm
+    return astype(ew.floor(ew.log(u) / ew.log1p(-p)) + 1, dtype)
+
+
+# -- Poisson -----------------------------------------------------------------------------------------------------------
+
+
+def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = dtypes.int64) -> Value:
+    """The number of independent events where `lam` are expected: k with probability lam^k e^(−lam) / k!.
+
+    Below 10 by the waiting times between events (Knuth), else by transformed rejection (Hörmann, 1993), both in float32.
+
+    Args:     lam: 0 or more, any shape. shape: by default that of `lam`.
+    Returns:  of `dtype`, an integer dtype; −1 where lam is negative or NaN.
+    Example:
+        >>> nnc.random.poisson(nnc.random.key(0), 4.0, (3,)).shape
+        (3,)
+    """
+    where = "nnc.random.poisson"
+    dtype = integer_dtype(dtype, where)
+    (lam,), shape = read_together(where, dtypes.float32, shape, lam=lam)
+    key, lam = read_key(key, where), ew.stop_gradient(lam)
+    few = ~(lam >= 10)
+    note_use(key)
+    with unrecorded():  # both methods are computed, and one is taken
+        small = _poisson_by_waiting(key, el.where(few, lam, 0), shape)
+        large = _poisson_by_rejection(key, el.where(few, 1e5, lam), shape)
+    count = ew.select(few, astype(small, dtype), astype(large, dtype))
+    return el.where(lam == 0, 0, count)
+
+
+def _poisson_by_waiting(key: Value, lam: Value, shape: Shape) -> Value:
+    def step(state: Any) -> Any:
+        key, count, elapsed = state
+        key, part = split(key)
+        count = el.where(elapsed > -lam, count + 1, count)
+        return key, count, elapsed + ew.log(uniform(part, shape, dtypes.float32))
+
+    first = (key, ew.full(shape=shape, dtype=dtypes.int64, value=0), ew.full_like(lam, 0))
+    return while_loop(lambda state: _some(state[2] > -lam), step, first)[1] - 1
+
+
+def _poisson_by_rejection(key: Value, lam: Value, shape: Shape) -> Value:
+    b = ew.sqrt(lam) * 2.53 + 0.931
+    a = b * 0.02483 - 0.059
+    inverse, bound = 1.1239 + 1.1328 / (b - 3.4), 0.9277 - 3.6224 / (b - 2)
+
+    def propose(u: Value, v: Value) -> tuple[Value, Value]:
+        inside = 0.5 - ew.abs_(u)
+        k = ew.floor((a * 2 / inside + b) * u + lam + 0.43)
+        s = ew.log(v * inverse / (a / (inside * inside) + b))
+        wanted = s <= k * ew.log(lam) - lam - lgamma(k + 1)
+        outside = (k < 0) | ((inside < 0.013) & (v > inside))
+        return k, ((inside >= 0.07) & (v <= bound)) | (~outside & wanted)
+
+    return _reject(key, shape, dtypes.float32, propose)
+
+
+def _reject(
+    key: Value, shape: Shape, dtype: dtypes.DType, propose: Callable[[Value, Value], tuple[Value, Value]]
+) -> Value:
+    """The last proposal for each element that was accepted, when there is one for all; u in [−1/2, 1/2), v in [0, 1)."""
+
+    def step(state: Any) -> Any:
+        key, chosen, accepted = state
+        key, first, second = split(key, 3)
+        k, good = propose(uniform(first, shape, dtype) - 0.5, uniform(second, shape, dtype))
+        return key, ew.select(good, k, chosen), accepted | good
+
+    first = (key, ew.full(shape=shape, dtype=dtype, value=-1), ew.full(shape=shape, dtype=dtypes.bool_, value=False))
+    return while_loop(lambda state: _some(~state[2]), step, first)[1]
+
+
+def _some(x: Value) -> Value:
+    return reduce_or(x, axes=tuple(range(x.spec.ndim)))
+
+
+# -- binomial ----------------------------------------------------------------------------------------------------------
+
+
+def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+    """The number of successes in `n` independent trials, each of which succeeds with probability `p`.
+
+    Where n · min(p, 1 − p) is at most 10 by the gaps between successes, else by transformed rejection (Hörmann, 1993).
+
+    Args:     n: numbers of 0 or more; parts behind the point are cut off. p: in [0, 1]. They broadcast. shape: by default theirs.
+    Returns:  of `dtype`, a floating-point dtype; NaN where n or p is NaN or negative, or p above 1.
+    Example:
+        >>> nnc.random.binomial(nnc.random.key(0), 10, 0.3, (3,)).shape
+        (3,)
+    """
+    where = "nnc.random.binomial"
+    dtype = float_dtype(dtype, where)
+    own = own_dtype(p, where, "p")
+    (n, p), shape = read_together(where, own, shape, n=n, p=p)
+    key, n, p = read_key(key, where), ew.stop_gradient(n), ew.stop_gradient(p)
+    rare = p < 0.5
+    q = el.where(rare, p, 1 - p)
+    possible = (n >= 0) & (q >= 0)
+    endless = ew.isinf(n)
+    q = el.where(q >= 0, q, 0.01)
+    n = ew.floor(el.where(possible & ~endless, n, 0))
+    few = n * q <= 10
+    note_use(key)
+    with unrecorded():
+        by_gaps = _binomial_by_gaps(key, el.where(few, n, 0), q, shape)
+        by_rejection = _binomial_by_rejection(key, el.where(few, 1e4, n), el.where(few, 0.5, q), shape)
+    count = ew.select(few, by_gaps, by_rejection)
+    count = el.where(rare | endless, count, n - count)
+    count = el.where(endless, np.inf, count)
+    return astype(el.where(possible, count, np.nan), dtype)
+
+
+def _binomial_by_gaps(key: Value, n: Value, p: Value, shape: Shape) -> Value:
+    """How many geometric gaps fit into n trials."""
+    rate = ew.log1p(-p)
+
+    def step(state: Any) -> Any:
+        key, count, total = state
+        part, key = split(key)
+        gap = ew.ceil(ew.log(uniform(part, shape, p.spec.dtype)) / rate)
+        return key, el.where(total <= n, count + 1, count), total + gap
+
+    first = (key, ew.full_like(p, 0), ew.full_like(p, 0))
+    return while_loop(lambda state: _some(state[2] <= n), step, first)[1] - 1
+
+
+def _binomial_by_rejection(key: Value, n: Value, p: Value, shape: Shape) -> Value:
+    deviation = ew.sqrt(n * p * (1 - p))
+    b = deviation * 2.53 + 1.15
+    a = b * 0.0248 + p * 0.01 - 0.0873
+    bound, odds = 0.92 - 4.2 / b, p / (1 - p)
+    alpha, mode = (5.1 / b + 2.83) * deviation, ew.floor((n + 1) * p)
+    at_mode = (
+        (mode + 0.5) * ew.log((mode + 1) / (odds * (n - mode + 1))) + _stirling_tail(mode) + _stirling_tail(n - mode)
+    )
+
+    def propose(u: Value, v: Value) -> tuple[Value, Value]:
+        inside = 0.5 - ew.abs_(u)
+        k = ew.floor((a * 2 / inside + b) * u + n * p + 0.5)
+        least = (
+            at_mode
+            + (n + 1) * ew.log((n - mode + 1) / (n - k + 1))
+            + (k + 0.5) * ew.log(odds * (n - k + 1) / (k + 1))
+            - _stirling_tail(k)
+            - _stirling_tail(n - k)
+        )
+        wanted = ew.log(v * alpha / (a / (inside * inside) + b)) <= least
+        outside = (k < 0) | (k > n)
+        return k, ((inside >= 0.07) & (v <= bound)) | (~outside & wanted)
+
+    return _reject(key, shape, p.spec.dtype, propose)
+
+
+# log k! less Stirling's formula for it, (k + 1/2) log(k + 1) − (k + 1) + log(2π)/2, for k = 0 … 9
+_STIRLING_TAILS = np.asarray(
+    [
+        0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.02079067210376509, 0.0166446911898211,
+        0.0138761288230707, 0.0118967099458917, 0.0104112652619720, 0.00925546218271273, 0.00833056343336287,
+    ]
+)  # fmt: skip
+
+
+def _stirling_tail(k: Value) -> Value:
+    known = take(_STIRLING_TAILS.astype(k.spec.dtype), astype(el.clip(k, 0, 9), dtypes.int64))
+    inverse = 1 / ew.square(k + 1)
+    series = (1 / 12 - (1 / 360 - inverse * (1 / 1260)) * inverse) / (k + 1)
+    return el.where(k <= 9, known, series)
+
+
+def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None) -> Value:
+    """How often each of several outcomes happens in `n` independent trials.
+
+    Args:     n: numbers of trials, which broadcast to the leading axes of `p`. p: (..., k), probabilities of sum 1.
+              shape: of the result, by default that of `p`; p broadcasts to it.
+    Returns:  of `dtype`, by default the floating-point dtype of n and p together.
+    Raises:   ShapeError: n or p does not broadcast.
+    Example:
+        >>> float(nnc.random.multinomial(nnc.random.key(0), 20, np.asarray([0.2, 0.3, 0.5])).sum())
+        20.0
+    """
+    where = "nnc.random.multinomial"
+    n, p = (to_value(x, where) for x in promote(n, p, where=where, to=dtypes.to_float))
+    dtype = n.spec.dtype if dtype is None else to_dtype(dtype, where)
+    if not p.spec.ndim:
+        raise user_error(
+            ShapeError, where, "p has no axes.", operands={"p": p.spec}, fix="give one probability per outcome."
+        )
+    whole = joint_shape(shape, where, p=p)
+    joint_shape(whole[:-1], where, n=n)
+    p = moveaxis(broadcast_to_shape(p, whole), -1, 0)
+    left = flip(cumsum(flip(p, axes=(0,)), axis=0), axes=(0,))
+    ratios = el.clip(p / el.where(left == 0, 1, left), 0, 1)
+
+    def draw(rest: Value, of_outcome: Any) -> tuple[Value, Value]:
+        ratio, part = of_outcome
+        count = binomial(part, rest, ratio, None, rest.spec.dtype)
+        return rest - count, count
+
+    keys = split(read_key(key, where), whole[-1])
+    _, counts = scan(draw, to_value(broadcast_to_shape(n, whole[:-1]), where), (ratios, keys))
+    return astype(moveaxis(counts, 0, -1), dtype)

@@ -1,0 +1,249 @@
+"""Gamma draws and those that are made of them. They move with their parameters: derivatives are implicit ones.
+
+A draw x of the distribution with the function F(x; a) moves so that F stays what it is: dx/da = −(∂F/∂a) / (∂F/∂x)
+(Figurnov et al., "Implicit reparameterization gradients", 2018).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands import elementwise as ew
+from nnc.commands.rules import Value
+from nnc.commands.shape import reshape
+from nnc.commands.special import polygamma
+from nnc.errors import ShapeError, user_error
+from nnc.numpy import elementwise as el
+from nnc.numpy import reductions as re
+from nnc.numpy.operands import to_shape, to_value
+from nnc.numpy.types import finfo
+from nnc.random.continuous import exponential, normal, uniform
+from nnc.random.keys import read_key, split
+from nnc.random.parameters import float_dtype, read_parameter, read_together
+from nnc.random.reuse import note_use, unrecorded
+from nnc.trace.control_flow import while_loop
+from nnc.trace.custom import custom_jvp
+from nnc.trace.vectorize import vmap
+
+# -- one number --------------------------------------------------------------------------------------------------------
+
+
+def _draw_one(key: Value, a: Value, logarithm: bool) -> Value:
+    """Marsaglia and Tsang, "A simple method for generating gamma variables" (2000), in the order of jax.random.
+
+    Below a = 1 the draw for a + 1 is multiplied by u^(1/a).
+    """
+    dtype = a.spec.dtype
+    number = dtype.type
+    large = a >= 1
+    d = ew.select(large, a, a + 1) - number(1 / 3)
+    c = number(1 / 3) / ew.sqrt(d)
+
+    def refused(state: Any) -> Value:
+        _, x2, v, u = state
+        return (u >= 1 - x2 * x2 * number(0.0331)) & (ew.log(u) >= x2 * number(0.5) + d * (1 - v + ew.log(v)))
+
+    def step(state: Any) -> Any:
+        key, x_key, u_key = split(state[0], 3)
+        _, x, v = while_loop(lambda s: s[2] <= 0, next_positive, (x_key, ew.full_like(a, 0), ew.full_like(a, -1)))
+        return key, x * x, v * v * v, uniform(u_key, (), dtype)
+
+    def next_positive(state: Any) -> Any:
+        key, part = split(state[0])
+        x = normal(part, (), dtype)
+        return key, x, 1 + x * c
+
+    rest, boost_key = split(key)
+    first = (rest, ew.full_like(a, 0), ew.full_like(a, 1), ew.full_like(a, 2))  # is refused
+    v = while_loop(refused, step, first)[2]
+    if logarithm:
+        boost = ew.select(large, ew.full_like(a, 0), -exponential(boost_key, (), dtype) * ew.reciprocal(a))
+        return ew.log(d) + ew.log(v) + boost
+    return d * v * ew.select(large, ew.full_like(a, 1), (1 - uniform(boost_key, (), dtype)) ** ew.reciprocal(a))
+
+
+def _draw(key: Value, a: Value, logarithm: bool) -> Value:
+    """One number for each element of `a`, each from a key of its own."""
+    with unrecorded():  # who asks for the draw has noted it, outside the custom derivative
+        keys = split(key, a.spec.size)
+        drawn = vmap(lambda key, a: _draw_one(key, a, logarithm))(keys, reshape(a, shape=(a.spec.size,)))
+    return reshape(drawn, shape=a.spec.shape)
+
+
+@custom_jvp
+def _gamma(key: Value, a: Value) -> Value:
+    return _draw(key, ew.stop_gradient(a), False)
+
+
+@custom_jvp
+def _log_gamma(key: Value, a: Value) -> Value:
+    return _draw(key, ew.stop_gradient(a), True)
+
+
+@_gamma.defjvp
+def _gamma_jvp(primals: Any, tangents: Any) -> Any:
+    x, a = _gamma(*primals), primals[1]
+    least = finfo(a.spec.dtype).tiny
+    return x, x * _slope(a, ew.log(el.maximum(x, least))) * tangents[1]
+
+
+@_log_gamma.defjvp
+def _log_gamma_jvp(primals: Any, tangents: Any) -> Any:
+    x = _log_gamma(*primals)
+    return x, _slope(primals[1], x) * tangents[1]
+
+
+# -- the implicit derivative -------------------------------------------------------------------------------------------
+
+
+def _rule(count: int, low: float, high: float) -> tuple[Any, Any]:
+    """Nodes and weights of the double-exponential quadrature of ∫₀^∞ f(y) dy (Takahasi and Mori, 1974): y = exp(s − exp(−s))."""
+    s = np.linspace(low, high, count)
+    nodes = np.exp(s - np.exp(-s))
+    return nodes, (s[1] - s[0]) * nodes * (1 + np.exp(-s))
+
+
+_FINE, _COARSE = _rule(100, -4.0, 4.2), _rule(64, -3.6, 4.0)
+_FURTHEST = 80.0  # of y; beyond it the integrand is 0, and its exponential would be infinite
+
+
+def _slope(a: Value, log_x: Value) -> Value:
+    """d log x / da of a gamma draw.
+
+    −(∂F/∂a) / (x ∂F/∂x) = ∫₀^∞ (±(log x − ψ(a)) + y) exp(±a y − x (e^±y − 1)) dy, with + for x > a, from the tail above x, and −
+    from that below. The integrand has no sign change that matters, so nothing cancels; nor does it when differentiated.
+    """
+    dtype = a.spec.dtype
+    nodes, weights = (w.astype(dtype) for w in (_FINE if dtype == dtypes.float64 else _COARSE))
+    x = ew.exp(log_x)
+    above = x > a
+    sign = el.where(above, dtype.type(1), dtype.type(-1))
+    distance, size = ew.stop_gradient(ew.abs_(x - a)), ew.stop_gradient(x)
+    length = 2 / (distance + ew.sqrt(distance * distance + size * 2))  # within which the integrand falls
+    near = ew.log1p(1 / el.maximum(size, 1e-30))
+    length = el.where(above & (x < 1), el.minimum(length, near), length)
+    y = length[..., None] * nodes
+    turned = el.minimum(sign[..., None] * y, _FURTHEST)
+    factor = (sign * (log_x - polygamma(a, n=0)))[..., None] + y
+    terms = factor * ew.exp(a[..., None] * turned - x[..., None] * ew.expm1(turned))
+    return re.sum(terms * weights, axis=-1) * length
+
+
+# -- distributions -----------------------------------------------------------------------------------------------------
+
+
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+    """Numbers of the gamma distribution with shape parameter `a` and scale 1; differentiable in `a`.
+
+    Args:     a: positive, any shape. shape: by default that of `a`.
+    Raises:   DTypeError: dtype is not floating-point. ShapeError: `a` does not broadcast to `shape`.
+    Example:
+        >>> nnc.random.gamma(nnc.random.key(0), 3.0, (2,)).shape
+        (2,)
+    """
+    where = "nnc.random.gamma"
+    (alpha,), _ = read_together(where, float_dtype(dtype, where), shape, a=a)
+    key = read_key(key, where)
+    note_use(key)
+    return _gamma(key, alpha)
+
+
+def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+    """Logarithms of numbers of the gamma distribution, which are exact also where those for small `a` would be 0.
+
+    Args:     as of `gamma`.
+    Example:
+        >>> float(nnc.random.loggamma(nnc.random.key(0), 1e-3)) < -100
+        True
+    """
+    where = "nnc.random.loggamma"
+    (alpha,), _ = read_together(where, float_dtype(dtype, where), shape, a=a)
+    key = read_key(key, where)
+    note_use(key)
+    return _log_gamma(key, alpha)
+
+
+def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+    """Numbers of the beta distribution, in (0, 1), with density ∝ x^(a−1) (1 − x)^(b−1); differentiable in `a` and `b`.
+
+    Args:     a, b: positive; they broadcast. shape: by default theirs.
+    Raises:   ShapeError: the parameters do not broadcast to `shape`.
+    Example:
+        >>> nnc.random.beta(nnc.random.key(0), 2.0, np.ones(3)).shape
+        (3,)
+    """
+    where = "nnc.random.beta"
+    (a, b), shape = read_together(where, float_dtype(dtype, where), shape, a=a, b=b)
+    first, second = (
+        loggamma(part, x, shape, dtype) for part, x in zip(split(read_key(key, where)), (a, b), strict=True)
+    )
+    largest = ew.stop_gradient(ew.maximum(first, second))
+    first, second = ew.exp(first - largest), ew.exp(second - largest)
+    return first / (first + second)
+
+
+def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+    """Vectors of positive numbers of sum 1, with density ∝ ∏ x_i^(alpha_i − 1); differentiable in `alpha`.
+
+    Args:     alpha: (..., n), positive. shape: of the draw without its last axis; by default that of `alpha` without it.
+    Returns:  (*shape, n).
+    Raises:   ShapeError: alpha has no axis, or does not broadcast.
+    Example:
+        >>> round(float(nnc.random.dirichlet(nnc.random.key(0), np.ones(4)).sum()), 5)
+        1.0
+    """
+    where = "nnc.random.dirichlet"
+    alpha = to_value(read_parameter(alpha, float_dtype(dtype, where), where, "alpha"), where, "alpha")
+    if not alpha.spec.ndim:
+        raise user_error(
+            ShapeError, where, "alpha has no axes.", operands={"alpha": alpha.spec}, fix="give a vector of parameters."
+        )
+    whole = None if shape is None else (*to_shape(shape, where), alpha.spec.shape[-1])
+    drawn = loggamma(key, alpha, whole, dtype)
+    shares = ew.exp(drawn - ew.stop_gradient(re.max(drawn, axis=-1, keepdims=True)))
+    return shares / re.sum(shares, axis=-1, keepdims=True)
+
+
+def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+    """Numbers of the chi-square distribution with `df` degrees of freedom; differentiable in `df`.
+
+    Args:     df: positive, any shape. shape: by default that of `df`.
+    Example:
+        >>> nnc.random.chisquare(nnc.random.key(0), 3.0, (2,)).shape
+        (2,)
+    """
+    where = "nnc.random.chisquare"
+    (df,), shape = read_together(where, float_dtype(dtype, where), shape, df=df)
+    return ew.exp(loggamma(key, df * 0.5, shape, dtype)) * 2
+
+
+def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+    """Numbers of the F distribution: the ratio of two chi-square numbers, each divided by its degrees of freedom.
+
+    Args:     dfnum, dfden: positive; they broadcast. shape: by default theirs.
+    Example:
+        >>> nnc.random.f(nnc.random.key(0), 3.0, 4.0, (2,)).shape
+        (2,)
+    """
+    where = "nnc.random.f"
+    (dfnum, dfden), shape = read_together(where, float_dtype(dtype, where), shape, dfnum=dfnum, dfden=dfden)
+    below, above = split(read_key(key, where))
+    return (chisquare(above, dfnum, shape, dtype) / dfnum) / (chisquare(below, dfden, shape, dtype) / dfden)
+
+
+def t(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+    """Numbers of Student's t distribution with `df` degrees of freedom; differentiable in `df`.
+
+    Args:     df: positive, any shape. shape: by default that of `df`.
+    Example:
+        >>> nnc.random.t(nnc.random.key(0), 3.0, (2,)).shape
+        (2,)
+    """
+    where = "nnc.random.t"
+    (df,), shape = read_together(where, float_dtype(dtype, where), shape, df=df)
+    normal_key, gamma_key = split(read_key(key, where))
+    half = df * 0.5
+    return normal(normal_key, shape, dtype) * ew.sqrt(half / gamma(gamma_key, half, shape, dtype))

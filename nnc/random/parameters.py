@@ -1,0 +1,87 @@
+"""How draws read their arguments: dtypes, parameters that broadcast together, and shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands.promote import as_operand, astype, broadcast_to_shape, dtype_of, to_dtype
+from nnc.commands.rules import Value
+from nnc.errors import DTypeError, ShapeError, user_error
+from nnc.numpy.operands import to_shape, to_value
+from nnc.random.keys import Shape
+
+
+def float_dtype(dtype: Any, where: str) -> dtypes.DType:
+    """The dtype of a draw of real numbers.
+
+    Raises:   DTypeError: it is no real floating-point dtype.
+    """
+    wanted = to_dtype(dtype, where)
+    if not dtypes.is_float(wanted):
+        raise user_error(
+            DTypeError, where, f"dtype is {wanted.name}.", fix="draw in a floating-point dtype, such as 'float32'."
+        )
+    return wanted
+
+
+def read_parameter(x: Any, dtype: dtypes.DType, where: str, name: str) -> Value:
+    """A parameter of a distribution in the dtype of the draw; numbers become NumPy scalars."""
+    return astype(as_operand(x, where, name), dtype, where)
+
+
+def joint_shape(shape: Any, where: str, **parameters: Value) -> Shape:
+    """The shape of a draw: `shape`, or where it is None that of the parameters together.
+
+    Raises:   ShapeError: the parameters do not broadcast to it.
+    """
+    shapes = [np.shape(x) for x in parameters.values()]
+    try:
+        joint = np.broadcast_shapes(*shapes)
+        wanted = joint if shape is None else to_shape(shape, where)
+        fits = np.broadcast_shapes(joint, wanted) == wanted
+    except ValueError:
+        fits = False
+    if not fits:
+        raise user_error(
+            ShapeError, where, f"parameters of shapes {' and '.join(map(str, shapes))} do not broadcast to shape {shape}.",
+            fix="give a shape that ends with the shape of the parameters.",
+        )  # fmt: skip
+    return wanted
+
+
+def inexact_dtype(dtype: Any, where: str) -> dtypes.DType:
+    """The dtype of a draw of real or complex numbers.
+
+    Raises:   DTypeError: it is an integer or bool dtype.
+    """
+    wanted = to_dtype(dtype, where)
+    return wanted if dtypes.is_complex(wanted) else float_dtype(wanted, where)
+
+
+def integer_dtype(dtype: Any, where: str) -> dtypes.DType:
+    """The dtype of a draw of integers.
+
+    Raises:   DTypeError: it is no integer dtype.
+    """
+    wanted = to_dtype(dtype, where)
+    if not dtypes.is_integer(wanted):
+        raise user_error(
+            DTypeError, where, f"dtype is {wanted.name}.", fix="draw in an integer dtype, such as 'int32'."
+        )
+    return wanted
+
+
+def read_together(where: str, dtype: dtypes.DType, shape: Any, **parameters: Any) -> tuple[list[Value], Shape]:
+    """Parameters in the dtype of the draw, broadcast to its shape, and that shape; see `joint_shape`."""
+    values = {name: read_parameter(x, dtype, where, name) for name, x in parameters.items()}
+    wanted = joint_shape(shape, where, **values)
+    return [to_value(broadcast_to_shape(x, wanted), where) for x in values.values()], wanted
+
+
+def own_dtype(x: Any, where: str, name: str) -> dtypes.DType:
+    """The floating-point dtype of a parameter: that of an array, float32 for integers and Python numbers."""
+    dtype = dtypes.to_float(dtype_of(as_operand(x, where, name)))
+    return float_dtype(dtype, where)

@@ -1,0 +1,146 @@
+"""Draws that are a formula of uniform, normal or exponential ones; differentiable in their parameters.
+
+Values agree with jax.random for the same key up to rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from nnc import dtypes
+from nnc.commands import elementwise as ew
+from nnc.commands.rules import Value
+from nnc.numpy import elementwise as el
+from nnc.numpy.norms import norm
+from nnc.numpy.operands import to_shape
+from nnc.numpy.types import finfo
+from nnc.random.continuous import exponential, normal, uniform
+from nnc.random.keys import read_key, split
+from nnc.random.parameters import float_dtype, read_together
+
+
+def cauchy(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
+    """Numbers of the standard Cauchy distribution: tan(π (u − 1/2)).
+
+    Example:
+        >>> nnc.random.cauchy(nnc.random.key(0), (3,)).shape
+        (3,)
+    """
+    dtype = float_dtype(dtype, "nnc.random.cauchy")
+    u = uniform(key, shape, dtype, float(finfo(dtype).eps), 1.0)
+    return ew.tan((u - 0.5) * math.pi)
+
+
+def logistic(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
+    """Numbers of the standard logistic distribution: log(u / (1 − u)).
+
+    Example:
+        >>> nnc.random.logistic(nnc.random.key(0), (3,)).shape
+        (3,)
+    """
+    dtype = float_dtype(dtype, "nnc.random.logistic")
+    u = uniform(key, shape, dtype, dtype.type(finfo(dtype).tiny), 1.0)
+    return ew.log(u) - ew.log1p(-u)
+
+
+def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+    """Numbers whose logarithm is normal with mean 0 and standard deviation `sigma`.
+
+    Args:     sigma: any shape. shape: by default that of `sigma`.
+    Example:
+        >>> bool((nnc.random.lognormal(nnc.random.key(0), 0.5, (10,)) > 0).all())
+        True
+    """
+    where = "nnc.random.lognormal"
+    (sigma,), shape = read_together(where, float_dtype(dtype, where), shape, sigma=sigma)
+    return ew.exp(normal(key, shape, dtype) * sigma)
+
+
+def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+    """Numbers of the Pareto distribution, from 1 on, with density b x^(−b−1).
+
+    Args:     b: positive, any shape. shape: by default that of `b`.
+    Example:
+        >>> bool((nnc.random.pareto(nnc.random.key(0), 2.0, (10,)) >= 1).all())
+        True
+    """
+    where = "nnc.random.pareto"
+    (b,), shape = read_together(where, float_dtype(dtype, where), shape, b=b)
+    return ew.exp(exponential(key, shape, dtype) / b)
+
+
+def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+    """Numbers of the Rayleigh distribution, the length of a normal vector of two elements: scale · √(−2 log u).
+
+    Args:     scale: any shape. shape: by default that of `scale`.
+    Example:
+        >>> nnc.random.rayleigh(nnc.random.key(0), 2.0, (3,)).shape
+        (3,)
+    """
+    where = "nnc.random.rayleigh"
+    dtype = float_dtype(dtype, where)
+    (scale,), shape = read_together(where, dtype, shape, scale=scale)
+    u = el.maximum(uniform(key, shape, dtype), dtype.type(finfo(dtype).tiny))  # 0 would give infinity
+    return scale * ew.sqrt(ew.log(u) * -2)
+
+
+def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
+    """Numbers of the Weibull distribution: scale · (−log(1 − u))^(1 / concentration).
+
+    Args:     scale, concentration: positive; they broadcast to `shape`.
+    Raises:   ShapeError: they do not broadcast to `shape`.
+    Example:
+        >>> nnc.random.weibull_min(nnc.random.key(0), 2.0, 1.5, (3,)).shape
+        (3,)
+    """
+    where = "nnc.random.weibull_min"
+    dtype = float_dtype(dtype, where)
+    (scale, power), shape = read_together(where, dtype, shape, scale=scale, concentration=concentration)
+    return exponential(key, shape, dtype) ** (1 / power) * scale
+
+
+def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+    """Numbers from `left` to `right` whose density rises to `mode` and falls from there, along straight lines.
+
+    Args:     left, mode, right: they broadcast. shape: by default theirs.
+    Example:
+        >>> nnc.random.triangular(nnc.random.key(0), 0.0, 1.0, 3.0, (3,)).shape
+        (3,)
+    """
+    where = "nnc.random.triangular"
+    dtype = float_dtype(dtype, where)
+    (left, mode, right), shape = read_together(where, dtype, shape, left=left, mode=mode, right=right)
+    u, width = uniform(key, shape, dtype), right - left
+    rising = left + ew.sqrt(u * width * (mode - left))
+    falling = right - ew.sqrt((1 - u) * width * (right - mode))
+    return el.where(u < (mode - left) / width, rising, falling)
+
+
+def maxwell(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
+    """Numbers of the Maxwell distribution, the length of a normal vector of three elements.
+
+    Example:
+        >>> nnc.random.maxwell(nnc.random.key(0), (3,)).shape
+        (3,)
+    """
+    where = "nnc.random.maxwell"
+    return norm(normal(key, (*to_shape(shape, where), 3), float_dtype(dtype, where)), axis=-1)
+
+
+def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
+    """Numbers of the Wald (inverse Gaussian) distribution with scale 1 (Michael, Schucany and Haas, 1976).
+
+    Args:     mean: positive, any shape. shape: by default that of `mean`.
+    Example:
+        >>> bool((nnc.random.wald(nnc.random.key(0), 2.0, (10,)) > 0).all())
+        True
+    """
+    where = "nnc.random.wald"
+    dtype = float_dtype(dtype, where)
+    (mean,), shape = read_together(where, dtype, shape, mean=mean)
+    normal_key, uniform_key = split(read_key(key, where))
+    y = ew.square(normal(normal_key, shape, dtype))
+    squared = mean * mean
+    x = mean + squared * y * 0.5 - mean * 0.5 * ew.sqrt(mean * y * 4 + squared * y * y)
+    return el.where(uniform(uniform_key, shape, dtype) <= mean / (mean + x), x, squared / x)

@@ -1,0 +1,122 @@
+"""Draws of vectors and matrices. They move with their parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nnc import dtypes
+from nnc.commands import elementwise as ew
+from nnc.commands import factor
+from nnc.commands.contract import matmul
+from nnc.commands.linalg import matrix_transpose
+from nnc.commands.promote import promote
+from nnc.commands.rules import Value
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.numpy import elementwise as el
+from nnc.numpy import reductions as re
+from nnc.numpy.manipulation import diagonal
+from nnc.numpy.operands import static_int, to_shape, to_value
+from nnc.random.continuous import exponential, normal
+from nnc.random.counts import rademacher
+from nnc.random.gamma import gamma
+from nnc.random.keys import read_key, split
+from nnc.random.parameters import float_dtype, inexact_dtype, joint_shape, read_parameter, read_together
+
+
+def multivariate_normal(
+    key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = None, method: str = "cholesky"
+) -> Value:
+    """Normal vectors with a mean and a covariance: mean + A z, with A Aᵀ = cov and z standard normal.
+
+    Args:     mean: (..., n). cov: (..., n, n). shape: of the draw without its last axis; by default that of the leading axes
+              together. dtype: by default that of mean and cov. method: how A is found: "cholesky", or "eigh" or "svd", which
+              take singular covariances, too.
+    Returns:  (*shape, n).
+    Raises:   ShapeError: mean and cov do not fit. ArgumentError: no such method. LinAlgError: cov is not positive definite
+              ("cholesky").
+    Example:
+        >>> nnc.random.multivariate_normal(nnc.random.key(0), np.zeros(2), np.eye(2), (5,)).shape
+        (5, 2)
+    """
+    where = "nnc.random.multivariate_normal"
+    if method not in ("cholesky", "eigh", "svd"):
+        raise user_error(ArgumentError, where, f"method is {method!r}.", fix='use "cholesky", "eigh" or "svd".')
+    mean, cov = (to_value(x, where) for x in promote(mean, cov, where=where, to=dtypes.to_float))
+    dtype = float_dtype(mean.spec.dtype if dtype is None else dtype, where)
+    if not mean.spec.ndim or cov.spec.ndim < 2 or cov.spec.shape[-2:] != (mean.spec.shape[-1],) * 2:
+        raise user_error(
+            ShapeError, where, f"mean of shape {mean.spec.shape} and cov of shape {cov.spec.shape} do not fit.",
+            operands={"mean": mean.spec, "cov": cov.spec}, fix="give mean (..., n) and cov (..., n, n).",
+        )  # fmt: skip
+    mean, cov = (to_value(read_parameter(x, dtype, where, "mean"), where) for x in (mean, cov))
+    shape = joint_shape(shape, where, mean=mean[..., 0], cov=cov[..., 0, 0])
+    z = normal(key, (*shape, mean.spec.shape[-1]), dtype)
+    return mean + matmul(_root(cov, method), z[..., None])[..., 0]
+
+
+def _root(cov: Value, method: str) -> Value:
+    """A with A Aᵀ = cov."""
+    if method == "cholesky":
+        return factor.cholesky(cov)
+    if method == "eigh":
+        values, vectors = factor.eigh(cov)
+    else:
+        vectors, values, _ = factor.svd(cov, full_matrices=False)
+    inside = values > 0  # rounding may put a value that is 0 below it
+    return vectors * el.where(inside, ew.sqrt(el.where(inside, values, 1)), 0)[..., None, :]
+
+
+def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = dtypes.float32, m: int | None = None) -> Value:
+    """Orthogonal matrices (complex: unitary ones), every one as likely (Mezzadri, 2007).
+
+    Args:     n: rows. m: columns, by default as many; where they differ, the fewer of rows and columns are orthonormal.
+              shape: leading axes.
+    Returns:  (*shape, n, m).
+    Raises:   ArgumentError: a size is negative. DTypeError: dtype is not floating-point or complex.
+    Example:
+        >>> q = nnc.random.orthogonal(nnc.random.key(0), 3)
+        >>> bool(abs(q @ q.T - np.eye(3)).max() < 1e-5)
+        True
+    """
+    where = "nnc.random.orthogonal"
+    n = static_int(n, where, "n")
+    m = n if m is None else static_int(m, where, "m")
+    q, r = factor.qr(
+        normal(key, to_shape((*to_shape(shape, where), max(n, m), min(n, m)), where), inexact_dtype(dtype, where))
+    )
+    q = q * ew.sign(diagonal(r, 0, -2, -1))[..., None, :]
+    return matrix_transpose(q) if n < m else q
+
+
+def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
+    """Numbers with density ∝ exp(−|x|ᵖ).
+
+    Args:     p: positive; broadcasts to `shape`.
+    Example:
+        >>> nnc.random.generalized_normal(nnc.random.key(0), 1.5, (4,)).shape
+        (4,)
+    """
+    where = "nnc.random.generalized_normal"
+    (p,), shape = read_together(where, float_dtype(dtype, where), shape, p=p)
+    gamma_key, sign_key = split(read_key(key, where))
+    inverse = 1 / p
+    return rademacher(sign_key, shape, dtype) * gamma(gamma_key, inverse, shape, dtype) ** inverse
+
+
+def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
+    """Vectors of `d` elements, uniform in the ball where the sum of |x_i|ᵖ is at most 1 (Barthe et al., 2005).
+
+    Args:     d: number of elements. p: a number of 1 or more. shape: leading axes.
+    Returns:  (*shape, d).
+    Example:
+        >>> x = nnc.random.ball(nnc.random.key(0), 3, shape=(10,))
+        >>> bool(((x * x).sum(-1) <= 1).all())
+        True
+    """
+    where = "nnc.random.ball"
+    d, shape, dtype = static_int(d, where, "d"), to_shape(shape, where), float_dtype(dtype, where)
+    (power,), _ = read_together(where, dtype, (), p=p)
+    first, second = split(read_key(key, where))
+    g = generalized_normal(first, power, (*shape, d), dtype)
+    total = re.sum(ew.abs_(g) ** power, axis=-1) + exponential(second, shape, dtype)
+    return g / (total ** (1 / power))[..., None]

@@ -1,0 +1,375 @@
+"""The interpreter of a dynamic graph: commands run at once on the arrays that variables hold, and are recorded as they run.
+
+Each value of a variable is a symbol of its own (`Binding`), so what is recorded is in SSA form however often variables are
+re-bound. What is kept, and for how long, is decided in dynamic_store.py.
+
+Threads may use one graph: its bookkeeping is behind a lock, which nothing that runs users' code holds. Variables may be
+collected at any moment, also while the lock is held; they only leave word, and whoever works next does the rest.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nnc.array import Array, asarray, as_value
+from nnc.context import get_context
+from nnc.errors import ArgumentError, ArgumentTypeError, GraphError, InternalError, TraceError, user_error
+from nnc.graph import Command, Graph, TensorSpec, structural_hash
+from nnc.source import user_source
+from nnc.trace.dynamic_alias import VIEWS, View, view_of
+from nnc.trace.dynamic_backward import needs_of
+from nnc.trace.dynamic_memo import Memo
+from nnc.trace.dynamic_store import Binding, Operation, Store
+from nnc.trace.eager import Plan, exact_params, find_plan, run_plan
+from nnc.trace.tracer import Tracer
+
+NDArray = np.ndarray[Any, Any]
+_PLANS = 1024  # of commands with sub-graphs
+
+
+class Variable(Tracer):
+    """A place of a dynamic graph that holds an array and can be given another one.
+
+    Operators and functions of nnc.numpy take it like an array; what they compute are variables, too. `grad` is the sum of the
+    gradients that `backward` found since it was last None.
+    """
+
+    __slots__ = ("__weakref__", "_binding", "_grad", "_view", "constant", "declared")
+
+    owner: Recorder
+
+    def __init__(self, owner: Recorder, binding: Binding | None, constant: bool, declared: bool = False) -> None:
+        self.owner, self.source, self.weak = owner, None, False
+        self._binding, self.constant, self.declared = binding, constant, declared
+        self._view: View | None = None
+        self._grad: Array | None = None
+
+    # -- what it holds -------------------------------------------------------------------------------------------------
+
+    @property
+    def binding(self) -> Binding:
+        """What it is bound to; an alias follows its base first.
+
+        Raises:   ArgumentError: it has not been written yet.
+        """
+        view = self._view
+        if view is not None:
+            base = view.base()
+            if base is None or not base.is_bound:
+                self._view = None  # nobody can re-bind the base any more
+            elif base.binding is not view.of:
+                shown, read = base.binding, view.read(base)
+                self.constant = read.constant
+                self.owner.exchange(self, read.binding)
+                self._view = replace(view, of=shown)
+        if self._binding is None:
+            raise user_error(
+                ArgumentError,
+                "variable",
+                "it holds no array yet, or it has been freed.",
+                fix="write it first: x.set(array).",
+            )
+        return self._binding
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it holds an array."""
+        return self._binding is not None
+
+    @property
+    def view(self) -> View | None:
+        """How it views another variable, if it does."""
+        return self._view
+
+    def show(self, view: View | None) -> None:
+        """Makes it an alias."""
+        self._view = view
+
+    @property
+    def spec(self) -> TensorSpec:  # type: ignore[override]
+        """Shape and dtype of what it holds now."""
+        return self.binding.spec
+
+    @property
+    def array(self) -> Array | None:
+        """The array that it holds now; None before it is first written."""
+        return array_of(self.binding) if self._binding is not None else None
+
+    def concrete(self, what: str = "") -> NDArray:
+        """The elements as a NumPy array."""
+        return array_of(self.binding).data
+
+    @property
+    def grad(self) -> Array | None:
+        """The gradients found so far, added up; None where there are none. Set it to None to begin anew."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        if value is None:
+            self._grad = None
+            return
+        array = asarray(value)
+        if array.spec != self.spec:
+            raise user_error(
+                ArgumentError, "x.grad = value", "a gradient has the shape and dtype of its variable.",
+                operands={"x": self.spec, "value": array.spec}, fix="convert it, or set x.grad = None to clear it.",
+            )  # fmt: skip
+        self._grad = concrete_array(array, "x.grad = value")
+        self.owner.graded[id(self)] = self
+
+    # -- changing it ---------------------------------------------------------------------------------------------------
+
+    def set(self, value: Any) -> None:
+        """Binds it to another array, of any shape and dtype; what was computed before stays what it is.
+
+        With a variable of the same graph as `value`, it takes over that one's history, too.
+
+        Raises:   ArgumentTypeError: it is an alias, or `value` is no array.
+        """
+        if self._view is not None:
+            raise user_error(
+                ArgumentTypeError, "x.set", "it is an alias, which shows what its base holds.",
+                fix="write to the base: base[1:3] = value, or base.set(...).",
+            )  # fmt: skip
+        if isinstance(value, Variable) and value.owner is self.owner and value.constant == self.constant:
+            self.owner.exchange(self, value.binding)
+        else:
+            self.owner.exchange(self, Binding(concrete_array(value, "x.set"), self.constant))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Binds it to a copy in which the elements at `index` are replaced; the copy depends on both."""
+        self.set(self.at[index].set(value))
+
+    def detach(self) -> None:
+        """Makes it a constant: no derivative flows through it into what is computed, or was computed, from it.
+
+        As long as it lives, `backward` can start at it, so its own history stays.
+        """
+        binding = self.binding
+        self.constant, self._view = True, None
+        self.owner.make_constant(binding)
+
+    def free(self) -> None:
+        """Releases it, as deleting it does; it cannot be used any more until it is written again."""
+        self._grad = self._view = None
+        self.owner.exchange(self, None)
+
+    def __del__(self) -> None:
+        binding = getattr(self, "_binding", None)
+        if binding is not None:
+            self.owner.leave_word(binding)
+
+    # -- being a value -------------------------------------------------------------------------------------------------
+
+    def __copy__(self) -> Variable:
+        twin = Variable(self.owner, None, self.constant)
+        self.owner.exchange(twin, self.binding)
+        twin.weak = self.weak
+        return twin
+
+    def __repr__(self) -> str:
+        name = "constant" if self.constant else "variable"
+        return f"<{name} {self.array!r}>" if self.is_bound else f"<{name} without array>"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.array, spec) if self.is_bound else repr(self)
+
+
+class Recorder:
+    """Runs and records commands on variables. Level 0 puts it below all transforms, so that they nest around it."""
+
+    level = 0
+    alive = True
+    differentiates = False
+
+    def __init__(self, memo_bytes: int) -> None:
+        self.store = Store()
+        self.memo = Memo(memo_bytes)
+        self.graded: weakref.WeakValueDictionary[int, Variable] = weakref.WeakValueDictionary()
+        self._lock = threading.Lock()
+        self._left: deque[Binding] = deque()
+        self._plans: OrderedDict[Any, Plan] = OrderedDict()
+        self._watched = threading.local()
+
+    # -- variables -----------------------------------------------------------------------------------------------------
+
+    def make(self, value: Any, constant: bool) -> Variable:
+        """A variable, bound to an array unless `value` is None."""
+        variable = Variable(self, None, constant, declared=True)
+        if value is not None:
+            self.exchange(variable, Binding(concrete_array(value, "variable"), constant))
+        return variable
+
+    def exchange(self, variable: Variable, binding: Binding | None) -> None:
+        """Binds a variable to something else, or to nothing."""
+        with self.locked():
+            old, variable._binding = variable._binding, binding
+            if binding is not None:
+                self.store.hold(binding)
+                if binding.variable is None or binding.variable() is None:
+                    binding.variable = weakref.ref(variable)
+            if old is not None:
+                self.store.let_go([old])
+
+    def make_constant(self, binding: Binding) -> None:
+        """Lets no derivative through a binding any more."""
+        with self.locked():
+            self.store.make_constant(binding)
+
+    def leave_word(self, binding: Binding) -> None:
+        """Says that a variable is gone. It may be collected at any moment, so what is busy now is not waited for."""
+        self._left.append(binding)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._settle()
+            finally:
+                self._lock.release()
+
+    @contextmanager
+    def locked(self) -> Iterator[Store]:
+        """The store, for one thread at a time, with all that was left settled."""
+        with self._lock:
+            self._settle()
+            yield self.store
+            self._settle()
+
+    def _settle(self) -> None:
+        while self._left:
+            self.store.let_go([self._left.popleft()])
+        self.memo.drop_stale()
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def process(
+        self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
+    ) -> Sequence[Any]:
+        """Runs a command on what the variables hold, and records it."""
+        operands = [self.operand(arg) for arg in args]
+        specs = tuple([x.spec for x in operands])
+        plan = self._shared_plan(command, specs, params, graphs) if graphs else find_plan(command, specs, params)
+        results = self.apply(plan, operands)
+        if plan.command in VIEWS and isinstance(args[0], Variable):
+            results[0].show(view_of(args[0], plan))
+        return results
+
+    def operand(self, value: Any) -> Binding:
+        """What a value that a command takes is bound to.
+
+        Raises:   TraceError: it belongs to another dynamic graph.
+        """
+        if isinstance(value, Variable):
+            if value.owner is self:
+                return value.binding
+            raise user_error(
+                TraceError, "dynamic graph", "a command takes variables of two dynamic graphs.",
+                operands={"the other": value.spec}, fix="pass the other one's array: x.array.",
+            )  # fmt: skip
+        return Binding(as_value(value), constant=True, foreign=True)
+
+    def apply(self, plan: Plan, operands: Sequence[Binding]) -> list[Variable]:
+        """Runs a command, unless its results are known, and records it."""
+        arrays = [array_of(x) for x in operands]
+        key = self.memo.key(plan, arrays)
+        found: Sequence[Array] | None = None
+        if key is not None:
+            with self._lock:
+                found = self.memo.find(key)
+        results = run_plan(plan, [x.data for x in arrays]) if found is None else found
+        active = tuple([x.active for x in operands])
+        needs = needs_of(plan, active) if any(active) and self not in get_context().modes else None
+        moved = needs.moved if needs is not None else (False,) * len(results)
+        outputs = [Binding(x, constant=not moves) for x, moves in zip(results, moved, strict=True)]
+        source = user_source() if any(moved) else None
+        variables = [Variable(self, x, x.constant) for x in outputs]
+        with self._lock:
+            if key is not None and found is None:
+                self.memo.keep(key, arrays, results)
+            for output, variable in zip(outputs, variables, strict=True):
+                output.variable = weakref.ref(variable)
+                self.store.hold(output)
+            if needs is not None and any(moved):
+                reads = [*[operands[i] for i in needs.inputs], *[outputs[i] for i in needs.outputs]]
+                self.store.record(Operation(plan, operands, outputs, source), reads)
+            self._settle()
+        notes = getattr(self._watched, "notes", None)
+        if notes is not None:
+            notes.add(plan, operands, outputs)
+        return variables
+
+    def _shared_plan(
+        self, command: Command, specs: tuple[TensorSpec, ...], params: dict[str, Any], graphs: tuple[Graph, ...]
+    ) -> Plan:
+        """One plan for equal sub-graphs, which are traced anew whenever a loop or branch is called."""
+        try:
+            key = command, specs, exact_params(params), tuple(map(structural_hash, graphs))
+            hash(key)
+        except (GraphError, TypeError):  # a parameter such as a function: no two are known to be equal
+            return find_plan(command, specs, params, graphs)
+        with self._lock:
+            plan = self._plans.get(key)
+            if plan is None:
+                plan = self._plans[key] = find_plan(command, specs, params, graphs)
+                if len(self._plans) > _PLANS:
+                    self._plans.popitem(last=False)
+        return plan
+
+    # -- watching ------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def watch(self) -> Iterator[Notes]:
+        """Notes the commands that this thread runs within the block."""
+        outer = getattr(self._watched, "notes", None)
+        notes = self._watched.notes = Notes()
+        try:
+            yield notes
+        finally:
+            self._watched.notes = outer
+
+
+class Notes:
+    """Which commands ran on what: two runs with equal `lines` did the same."""
+
+    def __init__(self) -> None:
+        self.lines: list[Any] = []
+        self._numbers: dict[Binding, int] = {}
+
+    def add(self, plan: Plan, operands: Sequence[Binding], outputs: Sequence[Binding]) -> None:
+        """Notes one command. Variables are told apart by where they came up first, other operands by what they hold."""
+        read = [
+            array_of(x).data.tobytes() if x.foreign else self._numbers.setdefault(x, len(self._numbers))
+            for x in operands
+        ]
+        self.lines.append((plan, tuple(read)))
+        self._numbers.update((x, len(self._numbers) + i) for i, x in enumerate(outputs))
+
+
+def array_of(binding: Binding) -> Array:
+    """The array of a binding that a variable holds."""
+    if binding.array is None:
+        raise InternalError("an array was released while it could still be read")
+    return binding.array
+
+
+def concrete_array(value: Any, where: str) -> Array:
+    """An array with a value: not one that stands for it.
+
+    Raises:   TraceError: the value is traced. NncError: it is nothing nnc makes an array of.
+    """
+    array = asarray(value)
+    if isinstance(array, Variable):
+        return array_of(array.binding)
+    if not isinstance(array, Array):
+        raise user_error(
+            TraceError, where, f"{array.spec} is a traced value, and a variable holds arrays.",
+            fix="use dynamic graphs outside of compile, grad and vmap, or apply those to functions of variables.",
+        )  # fmt: skip
+    return Array(array.data) if array.weak else array

@@ -1,0 +1,181 @@
+"""What a dynamic graph remembers, and when it forgets.
+
+A *binding* is one value that a variable had; it stands for one symbol, written once. An *operation* is a command that made
+bindings of others. Two rules say what stays:
+
+- A binding is *active* if a derivative with respect to it can be asked for: it is no constant, and a live variable holds it or
+  an operation made it.
+- An operation stays while one of its inputs is active, and one of its outputs is held by a live variable or, unless it has
+  become a constant, read by an operation that stays.
+
+So an operation goes when nobody can start at its outputs, and when nobody can ask for what its inputs were. Everything is
+followed with a list of things to look at again, never by recursion: chains of any length come and go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from nnc.array import Array
+from nnc.graph import Symbol, TensorSpec
+from nnc.source import SourceLine
+from nnc.trace.eager import Plan
+
+
+class Binding:
+    """One value of a variable. `array` is dropped when neither a variable nor a derivative can read it any more."""
+
+    __slots__ = (
+        "_symbol",
+        "active",
+        "array",
+        "constant",
+        "foreign",
+        "handles",
+        "maker",
+        "readers",
+        "spec",
+        "uses",
+        "variable",
+    )
+
+    def __init__(self, array: Array, constant: bool, foreign: bool = False) -> None:
+        self.array: Array | None = array
+        self.spec: TensorSpec = array.spec
+        self.constant = constant
+        self.foreign = foreign  # no variable held it: a number or an array that a command was given
+        self.active = False
+        self.handles = 0  # live variables that hold it
+        self.readers = 0  # operations whose derivative reads the array
+        self.maker: Operation | None = None
+        self.uses: dict[Operation, int] = {}  # operations that read it, and in how many places
+        self.variable: Any = None  # a weak reference to the variable that was bound to it
+        self._symbol: Symbol | None = None
+
+    @property
+    def symbol(self) -> Symbol:
+        """The symbol that it stands for."""
+        if self._symbol is None:
+            self._symbol = Symbol(self.spec)
+        return self._symbol
+
+
+class Operation:
+    """A command that ran: what it read and what it made."""
+
+    __slots__ = ("active", "inputs", "number", "outputs", "plan", "reads", "source")
+
+    def __init__(
+        self, plan: Plan, inputs: Sequence[Binding], outputs: Sequence[Binding], source: SourceLine | None
+    ) -> None:
+        self.plan, self.inputs, self.outputs, self.source = plan, tuple(inputs), tuple(outputs), source
+        self.active = 0  # places in `inputs` with an active binding
+        self.number = -1
+        self.reads: tuple[Binding, ...] = ()
+
+
+class Store:
+    """The operations and bindings of one dynamic graph. Whoever calls its methods holds the graph's lock."""
+
+    def __init__(self) -> None:
+        self.operations: dict[int, Operation] = {}  # in the order in which they ran
+        self.leaves: dict[int, Binding] = {}  # bindings that live variables hold and that are no constants
+        self._next = 0
+
+    # -- growing -------------------------------------------------------------------------------------------------------
+
+    def hold(self, binding: Binding) -> None:
+        """Counts one more variable that holds the binding."""
+        binding.handles += 1
+        if not binding.constant:
+            self.leaves[id(binding)] = binding
+            binding.active = True
+
+    def record(self, operation: Operation, reads: Iterable[Binding]) -> None:
+        """Keeps an operation that has run; its derivative reads the arrays of `reads`."""
+        operation.number, self._next = self._next, self._next + 1
+        self.operations[operation.number] = operation
+        operation.reads = tuple(reads)
+        for binding in operation.reads:
+            binding.readers += 1
+        for binding in operation.inputs:
+            binding.uses[operation] = binding.uses.get(operation, 0) + 1
+            operation.active += binding.active
+            if not binding.handles and not binding.readers:
+                binding.array = None
+        for binding in operation.outputs:
+            binding.maker, binding.active = operation, not binding.constant
+
+    # -- forgetting ----------------------------------------------------------------------------------------------------
+
+    def let_go(self, bindings: Iterable[Binding]) -> None:
+        """Counts, for each binding, one variable less that holds it, and forgets what nobody can need any more."""
+        again = []
+        for binding in bindings:
+            binding.handles -= 1
+            if binding.handles == 0:
+                self.leaves.pop(id(binding), None)
+            again.append(binding)
+        self._look_again(again)
+
+    def make_constant(self, binding: Binding) -> None:
+        """From now on no derivative flows through the binding into what was computed from it."""
+        binding.constant = True
+        self.leaves.pop(id(binding), None)
+        self._look_again([binding])
+
+    def _look_again(self, bindings: list[Binding]) -> None:
+        while bindings:
+            binding = bindings.pop()
+            gone: list[Operation] = []
+            if binding.active and (binding.constant or (binding.maker is None and not binding.handles)):
+                binding.active = False
+                for operation, places in binding.uses.items():
+                    operation.active -= places
+                    if not operation.active:
+                        gone.append(operation)
+            maker = binding.maker
+            if maker is not None and not any(map(_is_wanted, maker.outputs)):
+                gone.append(maker)
+            for operation in gone:
+                bindings += self._drop(operation)
+            if not binding.handles and not binding.readers:
+                binding.array = None
+
+    def _drop(self, operation: Operation) -> Iterable[Binding]:
+        """Takes an operation out; returns the bindings around it, which may go, too."""
+        if self.operations.pop(operation.number, None) is None:
+            return ()
+        for binding in operation.inputs:
+            binding.uses.pop(operation, None)
+        for binding in operation.reads:
+            binding.readers -= 1
+        for binding in operation.outputs:
+            binding.maker = None
+        return (*operation.inputs, *operation.outputs)
+
+    # -- asking --------------------------------------------------------------------------------------------------------
+
+    def bookkeeping(self) -> tuple[int, int]:
+        """How many operations there are, and how many bindings they and the variables that are no constants hold."""
+        bindings = set(self.leaves)
+        for operation in self.operations.values():
+            bindings.update([id(x) for x in (*operation.inputs, *operation.outputs) if not x.foreign])
+        return len(self.operations), len(bindings)
+
+
+def _is_wanted(binding: Binding) -> bool:
+    return binding.handles > 0 or (not binding.constant and bool(binding.uses))
+
+
+def history(targets: Iterable[Binding]) -> list[Operation]:
+    """The operations that `targets` were computed with, in the order in which they ran; constants on the way have none."""
+    found: dict[int, Operation] = {}
+    pending = [binding.maker for binding in targets]
+    while pending:
+        operation = pending.pop()
+        if operation is not None and operation.number not in found:
+            found[operation.number] = operation
+            pending += [binding.maker for binding in operation.inputs if not binding.constant]
+    return [found[number] for number in sorted(found)]

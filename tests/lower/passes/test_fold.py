@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc.errors import OutOfBoundsError
+from nnc.graph import Graph, GraphBuilder, TensorSpec, command
+from tests.lower.passes.tools import check_after, check_same_bits, names, record, run
+
+VECTOR = TensorSpec((3,), "float32")
+add, mul, neg, exp, full = (command(name) for name in ("add", "mul", "neg", "exp", "full"))
+X = np.asarray([1.0, -0.0, np.nan], np.float32)
+
+
+def test_what_depends_on_small_constants_alone_becomes_a_constant() -> None:
+    graph = record(lambda x: add(x, exp(neg(np.asarray([1, 2, 3], np.float32)))), VECTOR)
+    after = check_after(graph, ["fold", "dce"], [X], 1)
+    assert [c.shape for c in after.constants] == [(3,)]
+
+
+def test_a_tensor_of_one_number_stays_an_expression_however_large_it_is() -> None:
+    shape = (1 << 20, 1 << 20)
+    two = {"shape": shape, "dtype": np.dtype("float32"), "value": 2}
+    graph = record(
+        lambda x: add(x, neg(command("transpose")(full(**two), permutation=(1, 0)))), TensorSpec(shape, "float32")
+    )
+    after = run(graph, "fold", "dce")
+    assert names(after) == ["broadcast_to", "add"]
+    assert [float(value) for value in after.constants.values()] == [-2.0]
+
+
+def test_a_constant_that_would_be_larger_than_its_operands_is_not_made() -> None:
+    small = np.arange(300, dtype=np.float32)
+    graph = record(
+        lambda x: add(x, command("broadcast_to")(neg(small), shape=(300, 300))), TensorSpec((300, 300), "float32")
+    )
+    assert names(run(graph, "fold", "dce")) == ["broadcast_to", "add"]
+    iota = record(lambda: command("iota")(shape=(4000,), dtype=np.dtype("int64"), axis=0))
+    assert names(run(iota, "fold")) == ["iota"]
+
+
+def test_a_command_that_raises_stays_and_raises_at_the_users_line_when_it_runs() -> None:
+    def f(x: Any) -> Any:
+        table = np.arange(3.0, dtype=np.float32)
+        return x + nnp.take(nnp.asarray(table), np.asarray(7))  # the line that fails
+
+    compiled = nnc.compile(f)
+    with pytest.raises(OutOfBoundsError, match="the line that fails"):
+        compiled(np.float32(1))
+
+
+def test_draws_are_not_folded() -> None:
+    key = np.asarray([1, 2], np.uint32)
+    graph = record(lambda: command("random_bits")(key, np.asarray(0, np.uint64), shape=(2,), width=32))
+    assert names(run(graph, "fold")) == ["random_bits"]
+
+
+def branches() -> tuple[Graph, Graph]:
+    return record(lambda x: neg(x), VECTOR), record(lambda x: exp(x), VECTOR)
+
+
+def test_a_branch_with_a_known_index_is_the_only_one_left() -> None:
+    for index in (0, 1):
+        b = GraphBuilder()
+        x = b.input(VECTOR)
+        graph = b.build(*b.add("case_of", b.constant(index, "int64"), x, graphs=branches()))
+        assert names(check_after(graph, ["fold", "dce"], [X], 1)) == [["neg", "exp"][index]]
+
+
+def test_a_branch_with_a_known_index_out_of_range_stays() -> None:
+    b = GraphBuilder()
+    graph = b.build(*b.add("case_of", b.constant(2, "int64"), b.input(VECTOR), graphs=branches()))
+    assert names(run(graph, "fold")) == ["case_of"]
+
+
+@pytest.mark.parametrize(("length", "count"), [(0, 1), (1, 3)])
+def test_scans_of_no_round_or_one_are_unrolled(length: int, count: int) -> None:
+    rows = np.ones((length, 3), np.float32)
+    graph = nnc.make_graph(lambda x, rows: nnc.scan(lambda c, row: (c * row, c), x, rows))(X, rows)
+    after = check_after(graph, ["fold", "simplify", "dce"], [X, rows], count)
+    assert "scan" not in names(after)
+
+
+def test_constants_are_handed_into_loops_and_branches() -> None:
+    def f(x: Any) -> Any:
+        half = nnp.full((3,), 0.5) * 2
+        return nnc.fori_loop(0, 5, lambda i, c: nnc.cond(c[0] > 0, lambda y: y * half, lambda y: y + half, c), x)
+
+    graph = nnc.make_graph(f)(X)
+    after = run(graph, "fold", "simplify", "dce")
+    check_same_bits(graph, after, [X])
+    (loop,) = (node for node in after.nodes if node.graphs)
+    assert len(loop.inputs) == 1  # the carried value
+    (choice,) = (node for node in loop.graphs[0].nodes if node.graphs)
+    assert [names(branch) for branch in choice.graphs] in ([["broadcast_to", "add"], []], [[], ["broadcast_to", "add"]])
+
+
+def test_folding_again_changes_nothing() -> None:
+    graph = run(nnc.make_graph(lambda x: nnp.where(x > 0, nnp.ones(3) * 2, 0.0) + nnp.zeros(3))(X), "fold")
+    assert run(graph, "fold").nodes is graph.nodes

@@ -1,0 +1,86 @@
+"""Pools against NumPy: incomplete windows, dilation, bins, layouts, norms; and their mistakes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc
+from nnc import nn
+from nnc.errors import ArgumentError, ArgumentTypeError
+
+RNG = np.random.default_rng(0)
+
+
+def test_ceil_mode_adds_a_last_incomplete_window_that_begins_in_the_input() -> None:
+    x = np.arange(5.0)[None, None]
+    assert np.asarray(nn.max_pool(x, 2)).tolist() == [[[1, 3]]]
+    assert np.asarray(nn.max_pool(x, 2, ceil_mode=True)).tolist() == [[[1, 3, 4]]]
+    assert nn.max_pool(x, 2, stride=3, padding=1, ceil_mode=True).shape[-1] == 2  # a third would begin in the padding
+    assert np.asarray(nn.avg_pool(x, 2, ceil_mode=True)).tolist() == [[[0.5, 2.5, 4.0]]]
+
+
+def test_what_ceil_mode_adds_never_counts() -> None:
+    x = np.arange(4.0)[None, None]  # padded 0 0 1 2 3 0: the windows 0 0 1, 1 2 3, and 3 0 with one element more
+    options = {"stride": 2, "padding": 1, "ceil_mode": True}
+    np.testing.assert_allclose(np.asarray(nn.avg_pool(x, 3, **options))[0, 0], [1 / 3, 2, 3 / 2])
+    without = nn.avg_pool(x, 3, **options, count_include_pad=False)
+    np.testing.assert_allclose(np.asarray(without)[0, 0], [1 / 2, 2, 3])
+
+
+def test_dilated_windows_take_every_other_element() -> None:
+    x = RNG.normal(size=(1, 1, 6))
+    want = np.stack([x[..., i : i + 2] for i in (0, 2, 4)], -1)
+    np.testing.assert_array_equal(np.asarray(nn.max_pool(x, 3, stride=1, dilation=2)), want.max(-1))
+    np.testing.assert_allclose(np.asarray(nn.avg_pool(x, 3, stride=1, dilation=2)), want.mean(-1))
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (2, 3), (5, 4), (7, 9)])
+def test_bins_are_as_equal_as_can_be(sizes: tuple[int, int]) -> None:
+    x = RNG.normal(size=(2, 3, 5, 4))
+    bins = [[slice(i * n // o, -(-(i + 1) * n // o)) for i in range(o)] for n, o in zip((5, 4), sizes, strict=True)]
+    for pool, reduce in ((nn.adaptive_avg_pool, np.mean), (nn.adaptive_max_pool, np.max)):
+        want = [[reduce(x[:, :, a, b], axis=(2, 3)) for b in bins[1]] for a in bins[0]]
+        np.testing.assert_allclose(np.asarray(pool(x, sizes)), np.moveaxis(np.array(want), (0, 1), (2, 3)))
+        last = pool(np.moveaxis(x, 1, -1), sizes, layout="NHWC")
+        np.testing.assert_allclose(np.moveaxis(np.asarray(last), -1, 1), np.asarray(pool(x, sizes)))
+
+
+def test_global_pools_keep_the_channels() -> None:
+    x = RNG.normal(size=(2, 3, 4, 5))
+    np.testing.assert_allclose(np.asarray(nn.global_avg_pool(x)), x.mean((2, 3)))
+    np.testing.assert_allclose(
+        np.asarray(nn.global_max_pool(x, layout="NHWC", keepdims=True)), x.max((1, 2), keepdims=True)
+    )
+    np.testing.assert_allclose(np.asarray(nn.global_avg_pool(x[..., 0])), x[..., 0].mean(2))
+
+
+def test_the_norm_of_a_window_has_a_derivative_at_zero() -> None:
+    x = np.array([[[0.0, 0.0, 3.0, -4.0]]])
+    value, pull = nnc.vjp(lambda x: nn.lp_pool(x, 2), x)
+    assert np.asarray(value).tolist() == [[[0, 5]]]
+    np.testing.assert_allclose(np.asarray(pull(np.ones((1, 1, 2)))[0]), [[[0, 0, 0.6, -0.8]]])
+
+
+def test_means_of_16_bit_floats_are_summed_in_float32() -> None:
+    x = np.full((1, 1, 64), 6e4, np.float16)
+    np.testing.assert_array_equal(np.asarray(nn.avg_pool(x, 64)), [[[np.float16(6e4)]]])
+    np.testing.assert_array_equal(np.asarray(nn.adaptive_avg_pool(x, 1)), [[[np.float16(6e4)]]])
+    np.testing.assert_array_equal(np.asarray(nn.global_avg_pool(x)), [[np.float16(6e4)]])
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda x: nn.adaptive_avg_pool(x, 0), ArgumentError, "output_size=0"),
+        (lambda x: nn.adaptive_max_pool(x, (2, 2.5)), ArgumentTypeError, "no integer"),
+        (lambda x: nn.lp_pool(x, 2, 0.5), ArgumentError, "degree=0.5 is below 1"),
+        (lambda x: nn.max_pool(x, 2, ceil_mod=True), ArgumentTypeError, "no argument 'ceil_mod'"),
+        (lambda x: nn.lp_pool(x, 2, norm_type=2), ArgumentTypeError, "Fix: write degree="),
+    ],
+)
+def test_mistakes_are_named(call: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        call(np.ones((1, 2, 5, 5)))
