@@ -12,14 +12,14 @@ import argparse
 import importlib.util
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 import nnc
-from examples.digits import Digits, Network, batches, loss_and_accuracy, read_digits
+from examples.digits import Digits, Network, loss_and_accuracy, read_digits
 from nnc import optim
 
 RATE, DECAY = 4e-3, 1e-2
@@ -65,12 +65,9 @@ def torch_step(model: Network) -> Step:
     convs = [model.first, model.second, model.third]
     parts = [layers.Conv2d(*reversed(conv.weight.shape[:2]), 3, padding=1) for conv in convs]
     parts.append(layers.Linear(*reversed(model.head.weight.shape)))
-    if model.head.weight.shape[0] != 10:
-        parts[-1] = layers.Linear(*model.head.weight.shape)
     with torch.no_grad():
         for part, layer in zip(parts, [*convs, model.head], strict=True):
-            weight = np.array(layer.weight)
-            part.weight.copy_(torch.from_numpy(weight if weight.shape == tuple(part.weight.shape) else weight.T.copy()))
+            part.weight.copy_(torch.from_numpy(np.array(layer.weight)))
             part.bias.copy_(torch.from_numpy(np.array(layer.bias).reshape(-1)))
     first, second, third, head = parts
     pool, relu = layers.functional.max_pool2d, layers.functional.relu
@@ -87,19 +84,24 @@ def torch_step(model: Network) -> Step:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        return float(loss)
+        return float(loss.detach())
 
     return run
 
 
+def batches(digits: Digits, size: int, count: int) -> Iterator[tuple[Any, Any]]:
+    """Batches of training digits, drawn at random."""
+    rng = np.random.default_rng(0)
+    for _ in range(count):
+        rows = rng.choice(len(digits.train_labels), size, replace=False)
+        yield digits.train_images[rows], digits.train_labels[rows]
+
+
 def measure(steps: dict[str, Step], digits: Digits, count: int, batch_size: int) -> dict[str, list[float]]:
     """Milliseconds of each step, the ways taking turns; the first ones, which compile, are not counted."""
-    rng = np.random.default_rng(0)
     times: dict[str, list[float]] = {name: [] for name in steps}
     losses: dict[str, float] = {}
-    feed = [b for _ in range(4) for b in batches(rng, digits.train_images, digits.train_labels, batch_size)]
-    for i in range(count + 5):
-        images, labels = feed[i % len(feed)]
+    for i, (images, labels) in enumerate(batches(digits, batch_size, count + 5)):
         for name, step in steps.items():
             start = time.perf_counter()
             losses[name] = step(images, labels)

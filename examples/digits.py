@@ -10,7 +10,6 @@ line, the accuracy on them. Leaves the model and a picture of the misread digits
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,11 +17,10 @@ import numpy as np
 from PIL import Image, ImageDraw
 from sklearn.datasets import load_digits
 from threadpoolctl import threadpool_limits
-from tqdm import tqdm
 
 import nnc
 import nnc.numpy as nnp
-from nnc import nn, optim
+from nnc import data, nn, optim
 
 Images = np.ndarray[Any, Any]  # float32[n, 1, 8, 8], from 0 to 1
 Labels = np.ndarray[Any, Any]  # int64[n]
@@ -41,9 +39,9 @@ class Digits(NamedTuple):
 
 def read_digits(seed: int, test_share: float = 0.2) -> Digits:
     """The digits, split at random so that each class has the same share in both parts."""
-    data = load_digits()
-    images = (data.images / 16).astype(np.float32)[:, None]
-    labels = data.target.astype(np.int64)
+    found = load_digits()
+    images = (found.images / 16).astype(np.float32)[:, None]
+    labels = found.target.astype(np.int64)
     rng = np.random.default_rng(seed)
     held_out = np.zeros(len(labels), bool)
     for digit in range(CLASSES):
@@ -94,26 +92,24 @@ def predict(model: Network, images: Any) -> Any:
 # -- training ----------------------------------------------------------------------------------------------------------
 
 
-def batches(rng: np.random.Generator, images: Images, labels: Labels, size: int) -> Iterator[tuple[Images, Labels]]:
-    """One pass over the images in random order, half of them moved; what does not fill a batch is left out."""
-    order = rng.permutation(len(images))
-    for start in range(0, len(order) - size + 1, size):
-        rows = order[start : start + size]
-        yield shifted(rng, images[rows]), labels[rows]
-
-
-def shifted(rng: np.random.Generator, images: Images) -> Images:
+def shifted(key: Any, batch: tuple[Images, Labels]) -> tuple[Images, Labels]:
     """Every other image, at random, moved by -1, 0 or 1 pixels along both axes."""
+    images, labels = batch
+    rng = np.random.default_rng(np.asarray(key))
     padded = np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1)))
     move = rng.random((len(images), 1, 1)) < 0.5
     down, right = np.where(move, rng.integers(0, 3, (2, len(images), 1, 1)), 1)
     rows, columns = down + np.arange(8)[:, None], right + np.arange(8)
-    return padded[np.arange(len(images))[:, None, None], 0, rows, columns][:, None]
+    return padded[np.arange(len(images))[:, None, None], 0, rows, columns][:, None], labels
 
 
 def train(model: Network, digits: Digits, *, epochs: int, batch_size: int, seed: int) -> Network:
     """The trained model."""
-    steps = epochs * (len(digits.train_labels) // batch_size)
+    source = data.batches(
+        (digits.train_images, digits.train_labels), batch_size, nnc.random.key(seed), prefetch=2, epochs=epochs,
+        drop_last=True, transform=shifted,
+    )  # fmt: skip
+    steps = len(source)
     schedule = optim.warmup_cosine_decay_schedule(
         0.0, 4e-3, warmup_steps=max(1, steps // 10), decay_steps=max(2, steps)
     )
@@ -125,14 +121,12 @@ def train(model: Network, digits: Digits, *, epochs: int, batch_size: int, seed:
         updates, state = optimizer.update(grads, state, model)
         return optim.apply_updates(model, updates), state, loss, accuracy
 
-    state, rng = optimizer.init(model), np.random.default_rng(seed)
-    with tqdm(total=steps * batch_size, unit=" images", smoothing=0.05) as bar:
-        for epoch in range(epochs):
-            bar.set_description(f"epoch {epoch + 1}/{epochs}")
-            for images, labels in batches(rng, digits.train_images, digits.train_labels, batch_size):
-                model, state, loss, accuracy = step(model, state, images, labels)
-                bar.set_postfix(loss=f"{float(loss):.4f}", accuracy=f"{float(accuracy):.3f}", refresh=False)
-                bar.update(batch_size)
+    state = optimizer.init(model)
+    with source, nnc.debug.progress(total=steps * batch_size, unit="images") as bar:
+        for images, labels in source:
+            bar.describe(f"epoch {-(-source.step // source.per_epoch)}/{epochs}")
+            model, state, loss, accuracy = step(model, state, images, labels)
+            bar.update(batch_size, accuracy=f"{float(accuracy):.3f}", loss=loss)
     return model
 
 

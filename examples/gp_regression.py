@@ -98,7 +98,9 @@ def fit(x: NDArray, y: NDArray, steps: int) -> tuple[Any, float]:
 def main() -> None:
     """Reads the command line, fits, judges, draws."""
     parser = argparse.ArgumentParser(description="Gaussian-process regression of the progression of diabetes.")
-    parser.add_argument("--rows", type=int, default=442, help="patients, a quarter of them held out (default: %(default)s)")
+    parser.add_argument(
+        "--rows", type=int, default=442, help="patients, a quarter of them held out (default: %(default)s)"
+    )
     parser.add_argument("--steps", type=int, default=40, help="of L-BFGS (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the split (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("out"), help="where the picture goes (default: %(default)s)")

@@ -146,7 +146,9 @@ def main() -> None:
     """Reads the command line, samples, judges, draws."""
     parser = argparse.ArgumentParser(description="Hamiltonian Monte Carlo for logistic regression.")
     parser.add_argument("--draws", type=int, default=1000, help="of each chain (default: %(default)s)")
-    parser.add_argument("--warm-up", type=int, default=300, help="draws that adapt the step size (default: %(default)s)")
+    parser.add_argument(
+        "--warm-up", type=int, default=300, help="draws that adapt the step size (default: %(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of starts and draws (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("out"), help="where the picture goes (default: %(default)s)")
     options = parser.parse_args()

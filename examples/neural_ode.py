@@ -3,8 +3,8 @@
 
 A small network says how fast the logarithms of both numbers change. Fehlberg's method of order 4 and 5 with steps of its own
 choice solves the equation in a `while_loop`, and the gradient flows back through however many steps it took. A linear equation
-is fitted in the same way, and the first guess is that nothing changes. Prints the errors of forecasts of four years and leaves a picture
-of the whole course in --out.
+is fitted in the same way. Prints the errors of forecasts of four years, also of the guess that nothing changes, and leaves a
+picture of the whole course in --out.
 
     pip install 'nnc[examples]'
     python examples/neural_ode.py
@@ -26,7 +26,29 @@ from nnc import optim
 NDArray = np.ndarray[Any, Any]
 
 YEARS = np.arange(1900, 1921)
-HARES = [30, 47.2, 70.2, 77.4, 36.3, 20.6, 18.1, 21.4, 22, 25.4, 27.1, 40.3, 57, 76.6, 52.3, 19.5, 11.2, 7.6, 14.6, 16.2, 24.7]
+HARES = [
+    30,
+    47.2,
+    70.2,
+    77.4,
+    36.3,
+    20.6,
+    18.1,
+    21.4,
+    22,
+    25.4,
+    27.1,
+    40.3,
+    57,
+    76.6,
+    52.3,
+    19.5,
+    11.2,
+    7.6,
+    14.6,
+    16.2,
+    24.7,
+]
 LYNXES = [4, 6.1, 9.8, 35.2, 59.4, 41.7, 19, 13, 8.3, 9.1, 7.4, 8, 12.3, 19.5, 45.7, 51.1, 29.7, 15.8, 9.7, 10.1, 8.6]
 COURSE = np.log(np.array([HARES, LYNXES])).T.astype(np.float64)  # thousands of furs, (years, 2)
 AHEAD, HIDDEN = 4, 16
@@ -113,7 +135,9 @@ STARTS, TARGETS = COURSE[:-AHEAD], np.stack([COURSE[i + 1 : i + 1 + AHEAD] for i
 
 def train(slope: Any, params: Any, steps: int, description: str) -> Any:
     """Parameters whose forecasts of AHEAD years from every year have the least squared error."""
-    optimizer = optim.chain(optim.clip_by_global_norm(1.0), optim.adamw(optim.cosine_decay_schedule(0.03, steps), weight_decay=0.01))
+    optimizer = optim.chain(
+        optim.clip_by_global_norm(1.0), optim.adamw(optim.cosine_decay_schedule(0.03, steps), weight_decay=0.01)
+    )
 
     def loss(params: Any) -> Any:
         courses = nnc.vmap(lambda start: forecast(lambda y: slope(params, y), start, AHEAD))(nnp.asarray(STARTS))
@@ -169,7 +193,10 @@ def main() -> None:
         chart.line(YEARS, whole["neural"][:, i], f"{animal}, neural", color)
     chart.save(options.out / "neural_ode.svg")
     print(f"the picture is {options.out / 'neural_ode.svg'}")
-    print(f"mean rms error: {np.mean(rows[1][1:]):.4f} neural, {np.mean(rows[2][1:]):.4f} linear, {np.mean(rows[0][1:]):.4f} unchanged")
+    print(
+        f"mean rms error: {np.mean(rows[1][1:]):.4f} neural, {np.mean(rows[2][1:]):.4f} linear, "
+        f"{np.mean(rows[0][1:]):.4f} unchanged"
+    )
 
 
 if __name__ == "__main__":

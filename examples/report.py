@@ -62,9 +62,7 @@ class Chart:
 
     def save(self, path: Path) -> None:
         """Writes the chart as SVG."""
-        (x_low, x_high), (y_low, y_high) = (
-            _span(np.concatenate([shape[i] for shape in self._shapes])) for i in (1, 2)
-        )
+        (x_low, x_high), (y_low, y_high) = (_span(np.concatenate([shape[i] for shape in self._shapes])) for i in (1, 2))
 
         def place(x: np.ndarray, y: np.ndarray) -> list[tuple[float, float]]:
             across = LEFT + (x - x_low) / (x_high - x_low) * (WIDTH - LEFT - RIGHT)
@@ -93,8 +91,12 @@ class Chart:
             parts.append(f'<line x1="{LEFT}" y1="{down}" x2="{WIDTH - RIGHT}" y2="{down}" stroke="#e6e6e6"/>')
             parts.append(f'<text x="{LEFT - 6}" y="{down + 4}" text-anchor="end">{tick:g}</text>')
         middle = (TOP + HEIGHT - BOTTOM) / 2
-        parts.append(f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 8}" text-anchor="middle">{escape(self.x_label)}</text>')
-        parts.append(f'<text transform="translate(14 {middle}) rotate(-90)" text-anchor="middle">{escape(self.y_label)}</text>')
+        parts.append(
+            f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 8}" text-anchor="middle">{escape(self.x_label)}</text>'
+        )
+        parts.append(
+            f'<text transform="translate(14 {middle}) rotate(-90)" text-anchor="middle">{escape(self.y_label)}</text>'
+        )
         return parts
 
     def _legend(self) -> list[str]:

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from nnc.source import SourceLine, prune_traceback
 
-
 ErrorT = TypeVar("ErrorT", bound=BaseException)
 
 

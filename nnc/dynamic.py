@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -11,9 +12,19 @@ import numpy as np
 from nnc.array import Array
 from nnc.backends.numpy_ref import choose_kernel
 from nnc.commands.control import call as call_command
-from nnc.context import ContextChange, activity, with_mode
+from nnc.commands.rules import is_differentiable
+from nnc.context import ContextChange, activity, get_context, with_mode
 from nnc.dynamic_steps import EQUAL_RUNS, Recent, Repeated, Update
-from nnc.errors import ArgumentError, ArgumentTypeError, GraphError, InternalError, NncError, ShapeError, user_error
+from nnc.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    GraphError,
+    InternalError,
+    NncError,
+    ShapeError,
+    user_error,
+)
 from nnc.graph import Graph, structural_hash
 from nnc.jit import BoundMethod, Compiled, compile
 from nnc.lower.pipeline import lower
@@ -59,7 +70,8 @@ class DynamicGraph(Recorder):
         self._derivatives: Recent[Structure, tuple[Backward, Run]] = Recent()
         self._programs: Recent[str, Run] = Recent()
         self._nodes: Recent[Any, Plan] = Recent()
-        self._repeated: Recent[Hashable, Repeated] = Recent()
+        self._compiled: Recent[tuple[Any, Hashable], Compiled] = Recent()
+        self._repeated: weakref.WeakKeyDictionary[Any, dict[Hashable, Repeated]] = weakref.WeakKeyDictionary()
         self._updates: list[Update] = []
 
     # -- variables -----------------------------------------------------------------------------------------------------
@@ -103,11 +115,14 @@ class DynamicGraph(Recorder):
             cts = _cotangents(losses, df)
             targets = [x.binding for x in losses]
             chosen = None if inputs is None else self._variables("backward", "inputs", inputs)
+            _check_floats(losses, chosen or ())
+            sources = None if chosen is None else list(dict.fromkeys([x.binding for x in chosen]))
             with self.locked():
                 operations = history(targets)
-                if chosen is None:
+                if chosen is None or sources is None:
                     chosen = _declared(operations, targets)
-                sources = list(dict.fromkeys(x.binding for x in chosen))
+                    _check_any(chosen, losses)
+                    sources = [x.binding for x in chosen]
                 structure, bindings = take_apart(operations, targets, sources)
                 values = [x.array for x in bindings]
             found: dict[Binding, NDArray] = {}
@@ -196,17 +211,23 @@ class DynamicGraph(Recorder):
 
         Args:     fun: a pure function of pytrees of variables and arrays.
         """
+        if "eager" in get_context().modes:
+            return fun(*args, **kwargs)
         if isinstance(fun, BoundMethod):
             return self.evaluate(fun.compiled, fun.instance, *args, **kwargs)
         if isinstance(fun, Compiled):
             return self._evaluate_compiled(fun, args, kwargs)
-        repeated = self._repeats(fun, args, kwargs)
-        if repeated is not None and repeated.compiled is not None:
-            return self._evaluate_compiled(repeated.compiled, args, kwargs)
+        key = self._call_key(fun, args, kwargs)
+        compiled = self._compiled.find(key) if key is not None else None
+        if compiled is not None:
+            return self._evaluate_compiled(compiled, args, kwargs)
+        repeated = self._repeated.setdefault(fun, {}).setdefault(key[1], Repeated()) if key is not None else None
+        if key is None or repeated is None or repeated.is_over:
+            return fun(*args, **kwargs)
         with self.watch() as notes:
             result = fun(*args, **kwargs)
-        if repeated is not None and repeated.is_due(tuple(notes.lines)):
-            self._compile_repeated(fun, repeated, args, kwargs)
+        if repeated.is_due(tuple(notes.lines)):
+            self._compile_repeated(key, args, kwargs)
         return result
 
     def _evaluate_compiled(self, compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -218,30 +239,29 @@ class DynamicGraph(Recorder):
         if plan is None:
             specs = tuple(x.spec for x in operands)
             plan = Plan(
-                call_command, specs, {}, (executable.graph,), executable.graph.output_specs, executable.run_arrays, ()
+                call_command, specs, {}, (executable.graph,), executable.graph.output_specs, executable.run_arrays
             )
             self._nodes.keep(executable.graph, plan)
         return executable.build(self.apply(plan, operands))
 
-    def _repeats(self, fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Repeated | None:
-        """The count of equal runs of a function on arguments such as these; None where they cannot be compared."""
+    def _call_key(self, fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Hashable] | None:
+        """A function and what else selects a program; None where runs of it cannot be compared."""
         try:
-            key = fun, Signature.of(fun, None, None, None, None).take_apart(args, kwargs).key
-            return self._repeated.find(key) or self._repeated.keep(key, Repeated())
+            weakref.ref(fun)
+            return fun, Signature.of(fun, None, None, None, None).take_apart(args, kwargs).key
         except (NncError, TypeError):
             return None
 
-    def _compile_repeated(self, fun: Any, repeated: Repeated, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        repeated.refused = True  # one attempt is enough
-        compiled = compile(fun)
+    def _compile_repeated(self, key: tuple[Any, Hashable], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        compiled = compile(key[0])
         try:
             executable, _ = compiled.find(*args, **kwargs)
         except NncError as error:
-            _LOG.debug("dynamic graph: %s stays eager: %s", name_of(fun), str(error).splitlines()[0])
+            _LOG.debug("dynamic graph: %s stays eager: %s", name_of(key[0]), str(error).splitlines()[0])
             return
         if executable is not None:
-            repeated.compiled = compiled
-            _LOG.debug("dynamic graph: compiled %s after %d equal runs", name_of(fun), EQUAL_RUNS)
+            self._compiled.keep(key, compiled)
+            _LOG.debug("dynamic graph: compiled %s after %d equal runs", name_of(key[0]), EQUAL_RUNS)
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
@@ -279,7 +299,12 @@ class DynamicGraph(Recorder):
 
     def __repr__(self) -> str:
         operations, tensors = self.bookkeeping()
-        return f"<DynamicGraph: {operations} operations, {tensors} tensors>"
+        with self.locked() as store:
+            held, memo = store.nbytes(), self.memo.stats()
+        return (
+            f"<DynamicGraph: {operations} operations, {tensors} tensors of {held} bytes, "
+            f"{memo.entries} results kept in {memo.nbytes} of {memo.limit} bytes>"
+        )
 
     def _variables(self, where: str, name: str, given: Any) -> list[Variable]:
         listed = list(given) if isinstance(given, (list, tuple)) else [given]
@@ -317,13 +342,34 @@ def _cotangents(losses: Sequence[Variable], df: Any) -> list[NDArray]:
     return found
 
 
+def _check_floats(losses: Sequence[Variable], inputs: Sequence[Variable]) -> None:
+    """Raises DTypeError for what has no derivative, or to which there is none."""
+    for name, x in (*(("f", x) for x in losses), *(("inputs", x) for x in inputs)):
+        if not is_differentiable(x.spec):
+            raise user_error(
+                DTypeError, "backward", f"{name} holds a variable of {x.dtype.name}; derivatives need floating-point numbers.",
+                operands={name: x.spec}, fix="use floats: 1.0 instead of 1, x.astype('float32').",
+            )  # fmt: skip
+
+
+def _check_any(chosen: Sequence[Variable], losses: Sequence[Variable]) -> None:
+    """Raises ArgumentError where there is nothing to differentiate with respect to."""
+    if not chosen:
+        raise user_error(
+            ArgumentError, "backward", "f depends on no variable: on constants alone, on what was computed within no_grad, or on "
+            "variables that have been freed.", operands={"f": losses[0].spec if losses else "empty"},
+            fix="make what you differentiate by with g.variable(...), and keep it.",
+        )  # fmt: skip
+
+
 def _declared(operations: Sequence[Operation], targets: Sequence[Binding]) -> list[Variable]:
     """The variables that users made, are no constants, and stand among what was recorded."""
     met = dict.fromkeys((*targets, *(x for operation in operations for x in operation.inputs)))
     found = []
     for binding in met:
         variable = binding.variable() if binding.variable is not None else None
-        if variable is not None and variable.declared and binding.active and variable.binding is binding:
+        is_float = is_differentiable(binding.spec)
+        if variable is not None and variable.declared and is_float and binding.active and variable.binding is binding:
             found.append(variable)
     return found
 

@@ -13,13 +13,14 @@ import numpy as np
 from nnc.array import Array
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
-from nnc.jit import Compiled, compile
+from nnc.jit import compile
 from nnc.trace.dynamic import Variable
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 EQUAL_RUNS = 3  # of a function before it is compiled
+_PATIENCE = 30  # runs of a function that are looked at
 _KEPT = 256
 
 
@@ -54,16 +55,17 @@ class Repeated:
     """How often a function did the same in a row."""
 
     def __init__(self) -> None:
-        self.compiled: Compiled | None = None
-        self.refused = False
+        self.is_over = False  # it was compiled, cannot be, or never does the same
         self._last: tuple[Any, ...] = ()
-        self._count = 0
+        self._equal = self._runs = 0
 
     def is_due(self, lines: tuple[Any, ...]) -> bool:
         """Whether the run that gave these lines was the last of enough equal ones, so that compiling pays."""
-        self._count = self._count + 1 if lines == self._last else 1
+        self._runs += 1
+        self._equal = self._equal + 1 if lines == self._last else 1
         self._last = lines
-        return bool(lines) and self._count >= EQUAL_RUNS and not self.refused
+        self.is_over = (bool(lines) and self._equal >= EQUAL_RUNS) or self._runs >= _PATIENCE
+        return bool(lines) and self._equal >= EQUAL_RUNS
 
 
 class Update:

@@ -1,4 +1,5 @@
-"""Elementwise commands: one row each. Operands have one shape and, but for `select` and `convert`, one dtype.
+"""Elementwise commands: one row each, so the file is as long as the list. Operands have one shape and, but for `select` and
+`convert`, one dtype.
 
 A row gives the NumPy reference, the scalar expression for code generators, and the partial derivatives. Partials that can be
 infinite are marked `singular`: they meet tangents through `safe_mul`, so that a tangent of exactly 0 stays 0.
@@ -145,9 +146,17 @@ mul: Command = elementwise(
     "mul", np.multiply, "x * y", arity=2, accepts=ANY,
     derivative=linear_in("mul", {0: lambda ct, x, y: mul(ct, y), 1: lambda ct, x, y: mul(ct, x)}),
 )  # fmt: skip
+
+
+def _safe_product(x: Any, y: Any) -> Any:
+    out = np.multiply(x, y)
+    nothing = (x == 0) | (y == 0)
+    return np.where(nothing, np.zeros((), out.dtype), out) if nothing.any() else out
+
+
 safe_mul: Command = elementwise(
     "safe_mul",
-    lambda x, y: np.where((x == 0) | (y == 0), np.zeros((), x.dtype), np.multiply(x, y)),
+    _safe_product,
     "select(x == 0 or y == 0, 0, x * y)",
     arity=2,
     derivative=linear_in("safe_mul", {0: lambda ct, x, y: safe_mul(ct, y), 1: lambda ct, x, y: safe_mul(ct, x)}),
@@ -314,8 +323,13 @@ def _pow_exponent(x: Value, y: Value, out: Value) -> Value:
     return safe_mul(out, log(safe))
 
 
+def _pow(x: Any, y: Any) -> Any:
+    """NumPy takes a square root where one exponent 0.5 stands for all, which is wrong at -inf and -0: so it gets a copy."""
+    return np.power(x.reshape(-1), np.array(y).reshape(-1)).reshape(x.shape)
+
+
 pow_: Command = elementwise(
-    "pow", np.power, "pow(x, y)", arity=2, accepts=NUMERIC, partials=(_pow_base, _pow_exponent), singular=True, flops=10
+    "pow", _pow, "pow(x, y)", arity=2, accepts=NUMERIC, partials=(_pow_base, _pow_exponent), singular=True, flops=10
 )
 
 # -- trigonometry ------------------------------------------------------------------------------------------------------
@@ -584,7 +598,9 @@ convert: Command = register(
     cost=lambda x, dtype: 0,
 )
 
-stop_gradient: Command = elementwise("stop_gradient", np.array, "x", accepts=ANY, partials=(None,), flops=0, identity=True)
+stop_gradient: Command = elementwise(
+    "stop_gradient", np.array, "x", accepts=ANY, partials=(None,), flops=0, identity=True
+)
 copy: Command = elementwise("copy", np.array, "x", accepts=ANY, derivative=_linear_partials(1), flops=0, identity=True)
 
 

@@ -403,7 +403,7 @@ def _scatter_transpose(
 
 def expand_last(x: Value, like: TensorSpec) -> Value:
     """`x` broadcast along the last axes of `like` that it lacks."""
-    return expand(x, like, tuple(range(x.spec.ndim, like.ndim)))
+    return expand(x, like, tuple(range(len(np.shape(x)), like.ndim)))
 
 
 def _scatter_batch(

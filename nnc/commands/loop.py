@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.commands.rules import Derivative, Linear, add_tangents, batch_elementwise, linear_in_all, zeros
+from nnc.commands.rules import Derivative, Linear, add_tangents, batch_elementwise, effect, linear_in_all, zeros
 from nnc.context import get_context, set_context
 from nnc.dtypes import TAPE
 from nnc.errors import ArgumentError, GraphError, OutOfBoundsError, ShapeError, user_error
-from nnc.graph import Command, Graph, TensorSpec, register
+from nnc.graph import Command, Graph, Node, TensorSpec, register
 
 NDArray = np.ndarray[Any, Any]
 Run = Callable[[Graph, Sequence[Any]], list[NDArray]]  # how a reference runs its sub-graphs
@@ -280,8 +280,17 @@ def _while_rewritten(params: Mapping[str, Any], old: tuple[Graph, ...], new: tup
     early = {symbol for node in old[0].nodes[:before] for symbol in node.outputs}
     late = 1 + params["carries"]
     early.update((outputs[0], *outputs[late : len(outputs) - params.get("tapes", 0)]))
-    places = (i for i, node in enumerate(new[0].nodes, 1) if not early.isdisjoint(node.outputs))
+    places = [i for i, node in enumerate(new[0].nodes, 1) if not early.isdisjoint(node.outputs)]
+    silent = [i for i, node in enumerate(new[0].nodes, 1) if _only_acts(node)]  # passes keep their number and order
+    places += silent[: sum(map(_only_acts, old[0].nodes[:before]))]
     return {**params, "before": max(places, default=0)}
+
+
+def _only_acts(node: Node) -> bool:
+    """Whether a node yields nothing, but has an effect, by itself or within its sub-graphs."""
+    if node.outputs:
+        return False
+    return node.command in effect or any(inner.command in effect for graph in node.graphs for inner in graph.walk())
 
 
 while_ = register("while", None, None, infer=_while_infer, reference=_while_reference, rewritten=_while_rewritten)

@@ -45,14 +45,22 @@ def batches(
     """
     leaves = [leaf for leaf in tree.leaves(arrays) if tree.is_array(leaf)]
     length = _check_arrays(arrays, leaves)
-    counts = {"batch": (batch, 1), "prefetch": (prefetch, 0), "step": (step, 0), "epochs": (1 if epochs is None else epochs, 0)}
+    counts = {
+        "batch": (batch, 1),
+        "prefetch": (prefetch, 0),
+        "step": (step, 0),
+        "epochs": (1 if epochs is None else epochs, 0),
+    }
     for name, (value, low) in counts.items():
         _check_count(name, value, low)
     if key is not None:
         key = read_key(key, WHERE)
     if transform is not None and not callable(transform):
         raise user_error(
-            ArgumentTypeError, WHERE, f"transform is {transform!r}, not a function.", fix="pass a function (key, batch) -> batch."
+            ArgumentTypeError,
+            WHERE,
+            f"transform is {transform!r}, not a function.",
+            fix="pass a function (key, batch) -> batch.",
         )
     per_epoch = length // batch if drop_last else -(-length // batch)
     if not per_epoch:
@@ -88,7 +96,10 @@ class Batches:
         """How many batches are left."""
         if self._end is None:
             raise user_error(
-                ArgumentTypeError, WHERE, "without end there is no length.", fix="give epochs, or count per_epoch of each."
+                ArgumentTypeError,
+                WHERE,
+                "without end there is no length.",
+                fix="give epochs, or count per_epoch of each.",
             )
         return max(self._end - self.step, 0)
 
@@ -181,4 +192,6 @@ def _check_count(name: str, value: Any, low: int) -> None:
             ArgumentTypeError, WHERE, f"{name} is a {type(value).__name__}, it must be an int.", fix=f"write {name}=32."
         ) from None
     if number < low or isinstance(value, bool):
-        raise user_error(ArgumentError, WHERE, f"{name} is {value!r}; it must be at least {low}.", fix=f"choose another {name}.")
+        raise user_error(
+            ArgumentError, WHERE, f"{name} is {value!r}; it must be at least {low}.", fix=f"choose another {name}."
+        )

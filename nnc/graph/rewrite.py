@@ -20,6 +20,7 @@ from nnc.errors import ArgumentError, GraphError, NncError, user_error
 from nnc.graph.builder import GraphBuilder
 from nnc.graph.graph import Graph, NDArray, Node, Symbol
 from nnc.graph.hashing import same_params, structurally_equal
+from nnc.graph.registry import Command
 from nnc.graph.spec import TensorSpec
 
 _DEFAULT_SPEC = TensorSpec((2, 3), dtypes.float32)
@@ -60,12 +61,18 @@ class Equation:
         return Graph(self.variables, outputs, self.nodes, self.constants, name=name).restrict(outputs)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Pattern:
     """The left side of a rule without its specs; `statics` says at which node a static parameter is read off, and where."""
 
     equation: Equation
     statics: Mapping[str, tuple[Node, str]]
+
+    @cached_property
+    def wanted(self) -> tuple[tuple[int, Command | None], ...]:
+        """What writes each operand of the root that is no variable (None: a constant): most sites fail this already."""
+        kinds = _kinds(self.equation.root, self.equation.writers, self.equation.constants)
+        return tuple((i, kind) for i, kind in enumerate(kinds) if kind is not _ANYTHING)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,6 +188,19 @@ def rewrite_rule(
         return Rule(function, when, exact, tuple(samples) or default)
 
     return make
+
+
+_ANYTHING = Command("anything")  # stands for operands that nothing in the graph writes
+
+
+def _kinds(
+    node: Node, writers: Mapping[Symbol, Node], constants: Mapping[Symbol, NDArray]
+) -> tuple[Command | None, ...]:
+    """The command that writes each operand of a node, None for constants."""
+    return tuple(
+        writers[symbol].command if symbol in writers else None if symbol in constants else _ANYTHING
+        for symbol in node.inputs
+    )
 
 
 def _same_form(a: Equation, b: Equation) -> bool:
@@ -313,7 +333,13 @@ class _Rewriter:
         self, node: Node, writers: Mapping[Symbol, Node], constants: Mapping[Symbol, NDArray]
     ) -> tuple[Equation, _Match] | None:
         """The first rule whose left side is the graph that ends in `node`."""
-        for rule, pattern in self.candidates.get(node.command.name, ()):
+        candidates = self.candidates.get(node.command.name, ())
+        if not candidates:
+            return None
+        kinds = _kinds(node, writers, constants)
+        for rule, pattern in candidates:
+            if any(i >= len(kinds) or kinds[i] != kind for i, kind in pattern.wanted):
+                continue
             rough = _match(pattern.equation, node, writers, constants)
             if rough is None:
                 continue

@@ -335,23 +335,19 @@ def map_region(
     region: Loop | Branches, place: Callable[[View], View], steps: Callable[[Steps], Steps], frame: Callable[[], None]
 ) -> Loop | Branches:
     """A region with its views and steps replaced, in the order of time; `frame` is told of each point of its frame."""
+
+    def block(old: Steps) -> Steps:
+        new = steps(old)
+        frame()
+        return new
+
     if isinstance(region, Branches):
-        branches = []
-        for branch in region.branches:
-            frame()
-            branches.append(steps(branch))
-        return Branches(place(region.index), tuple(branches))
+        return Branches(place(region.index), tuple(map(block, region.branches)))
     copies = []
     for c in region.copies:
         frame()
-        head = steps(c.head)
-        frame()
-        leave = steps(c.leave)
-        frame()
-        tail, turn = steps(c.tail), steps(c.turn)
-        frame()
-        test = place(c.test) if c.test is not None else None
-        copies.append(Round(head, test, leave, tail, turn))
+        blocks = [block(old) for old in (c.head, c.leave, c.tail, c.turn)]
+        copies.append(Round(blocks[0], place(c.test) if c.test is not None else None, *blocks[1:]))
     counter = place(region.counter) if region.counter is not None else None
     count = place(region.count) if region.count is not None else None
     begins = {place(View.whole(tensor, TensorSpec((), "int8"))).buffer for tensor in region.begins}

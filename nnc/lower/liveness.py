@@ -20,8 +20,8 @@ Live = dict[int, int]  # tensor -> the end of its present range
 class Timeline:
     """How many points of time steps take, and what they touch.
 
-    A region takes a point to enter; a branch one before its steps; a round of a loop one before and one after its head, before its
-    tail and at its end. So lives that meet on the line of time, but on no path, do not touch.
+    A region takes a point to enter, a round of a loop one to begin. Each block of steps within a region ends with a point of its own,
+    at which what its followers need is live: so what a block reads last, and others need after it, does not seem to end there.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Timeline:
     def _inside(self, region: Loop | Branches) -> int:
         if isinstance(region, Branches):
             return sum(1 + self.length(branch) for branch in region.branches)
-        return sum(4 + self.length(c.steps) for c in region.copies)
+        return sum(5 + self.length(c.steps) for c in region.copies)
 
     def touched(self, step: Step) -> frozenset[int]:
         """The tensors that a step with a region reads or writes."""
@@ -108,17 +108,14 @@ class Liveness:
             self.points.append(step)
             if isinstance(step.region, Branches):
                 for branch in step.region.branches:
-                    self.points.append(None)
                     self._list_points(branch)
+                    self.points.append(None)
             elif step.region is not None:
                 for c in step.region.copies:
                     self.points.append(None)
-                    self._list_points(c.head)
-                    self.points.append(None)
-                    self._list_points(c.leave)
-                    self.points.append(None)
-                    self._list_points((*c.tail, *c.turn))
-                    self.points.append(None)
+                    for block in (c.head, c.leave, c.tail, c.turn):
+                        self._list_points(block)
+                        self.points.append(None)
 
     # -- ranges, backwards ---------------------------------------------------------------------------------------------
 
@@ -172,10 +169,8 @@ class Liveness:
     def _branches(self, region: Branches, stop: int, wanted: set[int]) -> set[int]:
         entering: set[int] = set()
         for branch in reversed(region.branches):
-            live = dict.fromkeys(wanted, stop)
-            stop = self._steps(branch, stop, live)
-            entering |= self._close(live, stop)
-            stop -= 1
+            stop, needed = self._block(branch, stop, wanted)
+            entering |= needed
         return entering
 
     def _loop(self, region: Loop, stop: int, wanted: set[int]) -> set[int]:
@@ -193,7 +188,7 @@ class Liveness:
         following = around
         for k in reversed(range(len(region.copies))):
             after = wanted if region.last == k else set()
-            stop, entering[k] = self._copy(region, region.copies[k], stop - 1, following, after, wanted)
+            stop, entering[k] = self._copy(region, region.copies[k], stop, following, after, wanted)
             following = entering[k]
         return entering
 
@@ -205,22 +200,23 @@ class Liveness:
         Args:     following: live at the start of the next round. after: live where the loop ends by its length here. wanted: live
                   where the test ends it.
         """
-        live: Live = dict.fromkeys(following, stop)
-        stop = self._steps(c.turn, stop, live)
-        live = dict.fromkeys(self._close(live, stop) | after, stop)
-        stop = self._steps(c.tail, stop, live)
-        before = self._close(live, stop)
-        stop -= 1
-        leaving: Live = dict.fromkeys(wanted, stop) if region.length is None else {}
-        stop = self._steps(c.leave, stop, leaving)
-        before |= self._close(leaving, stop)
+        stop, needed = self._block(c.turn, stop, following)
+        stop, needed = self._block(c.tail, stop, needed | after)
+        stop, leaving = self._block(c.leave, stop, wanted if region.length is None else set())
+        needed |= leaving
         if c.test is not None:
-            before.add(c.test.buffer)
-        live = dict.fromkeys(before, stop)
+            needed.add(c.test.buffer)
+        live = dict.fromkeys(needed, stop)
         stop = self._steps(c.head, stop - 1, live) - 1
         if region.counter is not None:
             self._write(region.counter, stop, live)
         return stop, self._close(live, stop)
+
+    def _block(self, steps: Steps, stop: int, needed: set[int]) -> tuple[int, set[int]]:
+        """Where a block that ends at `stop` starts, and what is live there, if `needed` is live at its end."""
+        live = dict.fromkeys(needed, stop)
+        start = self._steps(steps, stop - 1, live)
+        return start, self._close(live, start)
 
 
 def _lives(ranges: list[tuple[int, int, bool]]) -> Intervals:

@@ -34,6 +34,7 @@ from nnc.nn.encoding import embedding, one_hot
 from nnc.nn.interpolation import pixel_shuffle, pixel_unshuffle, upsample
 from nnc.nn.layers import (
     MLP,
+    Checkpoint,
     Dropout,
     Embedding,
     Flatten,
@@ -60,6 +61,7 @@ from nnc.nn.losses import (
     triplet_margin,
 )
 from nnc.nn.module import Module, field, inference_mode
+from nnc.nn.multihead import KVCache, MultiHeadAttention
 from nnc.nn.names import __getattr__ as __getattr__
 from nnc.nn.normalization import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, rms_norm
 from nnc.nn.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
@@ -79,8 +81,6 @@ from nnc.nn.stochastic import dropout
 from nnc.nn.summaries import LayerRow, Summary, summary
 from nnc.nn.torch_weights import load_torch
 from nnc.nn.transformer import (
-    KVCache,
-    MultiHeadAttention,
     TransformerDecoder,
     TransformerDecoderLayer,
     TransformerEncoder,
@@ -97,6 +97,7 @@ __all__ = [
     "AdaptiveAvgPool",
     "AvgPool",
     "BatchNorm",
+    "Checkpoint",
     "Conv",
     "ConvTranspose",
     "Dropout",

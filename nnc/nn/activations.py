@@ -106,7 +106,8 @@ def gelu(x: Any, approximate: bool = True) -> Value:
         )  # fmt: skip
     x = to_float(x, "gelu")
     if approximate:
-        return 0.5 * x * (1 + nnp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))))
+        near = nnp.clip(x, -10, 10)  # beyond, tanh is ±1 in every dtype, but the cube may overflow
+        return 0.5 * x * (1 + nnp.tanh(math.sqrt(2 / math.pi) * (near + 0.044715 * (near * near * near))))
     return 0.5 * x * ew.erfc(x * -math.sqrt(0.5))
 
 

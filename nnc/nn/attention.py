@@ -17,7 +17,7 @@ from nnc import dtypes, random
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import astype, dtype_of, promote
 from nnc.commands.rules import Value
-from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.stochastic import dropout
 from nnc.spelling import spelled
@@ -38,6 +38,9 @@ def dot_product_attention(
     *,
     scale: float | None = None,
     is_causal: bool = False,
+    query_seq_lengths: Any = None,
+    key_value_seq_lengths: Any = None,
+    local_window_size: int | tuple[int, int] | None = None,
     dropout_rate: float = 0.0,
     dropout_key: Any = None,
     chunk_size: int | None = None,
@@ -48,18 +51,20 @@ def dot_product_attention(
 
     Args:     query: (..., T, heads, features). key, value: (..., S, heads, features); fewer heads, of which the queries' is a
               multiple, are shared by groups of queries' heads. bias, mask: broadcast to (..., heads, T, S); where the mask is
-              False nothing is attended to. scale: 1 / sqrt(features) by default. is_causal: s > t is masked. dropout_rate:
-              the share of the weights to drop, drawn with dropout_key. chunk_size: how many keys are taken together; memory
-              is proportional to T · chunk_size. 1024 by default.
+              False nothing is attended to. scale: 1 / sqrt(features) by default. is_causal: s > t is masked.
+              query_seq_lengths, key_value_seq_lengths: (...), how many queries and keys of each example are no padding.
+              local_window_size: how far s may be before t and after it, as a number or a pair. dropout_rate: the share of the
+              weights to drop, drawn with dropout_key. chunk_size: how many keys are taken together, 1024 by default; memory
+              is proportional to T · chunk_size.
     Returns:  (..., T, heads, features); 0 where everything is masked.
-    Raises:   ShapeError: the operands do not fit together. ArgumentError: chunk_size is not positive, or there is a
-              dropout_rate but no key.
+    Raises:   ShapeError: the operands do not fit together. DTypeError: the mask holds no bools. ArgumentError: chunk_size is
+              not positive, or there is a dropout_rate but no key.
     Example:
         >>> q = np.ones((2, 5, 4, 8), np.float32)
         >>> dot_product_attention(q, q, q, is_causal=True).shape
         (2, 5, 4, 8)
     """
-    q, k, v = promote(query, key, value, where=WHERE, to=dtypes.to_float)
+    q, k, v, *rest = promote(query, key, value, *([] if bias is None else [bias]), where=WHERE, to=dtypes.to_float)
     shared = _check_operands(q, k, v)
     dtype, (count, keys) = dtype_of(q), (spec_of(q).shape[-3], spec_of(k).shape[-3])
     size = _chunk_size(chunk_size, keys)
@@ -67,12 +72,19 @@ def dot_product_attention(
     q, k, v = (nnp.swapaxes(astype(x, wide), -3, -2) for x in (q, k, v))  # (..., heads, T, features)
     factor = 1 / math.sqrt(max(1, q.shape[-1])) if scale is None else scale
     full = (*q.shape[:-1], keys)
-    rows = {name: _read_scores(name, x, full) for name, x in (("bias", bias), ("mask", mask)) if x is not None}
-    if "bias" in rows:
-        rows["bias"] = astype(rows["bias"], wide)
+    rows = {}
+    if rest:
+        rows["bias"] = _read_scores("bias", astype(rest[0], wide), full)
+    if mask is not None:
+        rows["mask"] = _read_mask(mask, full)
+    window = (local_window_size,) * 2 if isinstance(local_window_size, int) else local_window_size
+    lengths = [
+        None if x is None else _read_lengths(name, x, full[:-3])
+        for name, x in (("query_seq_lengths", query_seq_lengths), ("key_value_seq_lengths", key_value_seq_lengths))
+    ]
     # the queries' heads that share a key's stand with the queries: no key is repeated
     grouped = nnp.reshape(q * factor, (*k.shape[:-2], shared * count, q.shape[-1]))
-    attend = _Attend(full[:-1], keys, is_causal, dropout_rate, dropout_key)
+    attend = _Attend(full[:-1], keys, is_causal, lengths[0], lengths[1], window, dropout_rate, dropout_key)
     total, weight = attend.all_chunks(grouped, k, v, rows, size)
     out = nnp.reshape(total, (*full[:-1], v.shape[-1])) / nnp.where(weight == 0, 1, weight)
     return nnp.swapaxes(out, -3, -2).astype(dtype)
@@ -109,6 +121,27 @@ def _read_scores(name: str, x: Any, full: tuple[int, ...]) -> Value:
     return nnp.reshape(x, shape)
 
 
+def _read_mask(mask: Any, full: tuple[int, ...]) -> Value:
+    mask = nnp.asarray(mask)
+    if not dtypes.is_bool(mask.dtype):
+        raise user_error(
+            DTypeError, WHERE, f"mask holds {mask.dtype.name}, not bools.", operands={"mask": spec_of(mask)},
+            fix="pass True where a query may attend to a key; numbers to add to the scores are a bias.",
+        )  # fmt: skip
+    return _read_scores("mask", mask, full)
+
+
+def _read_lengths(name: str, x: Any, lead: tuple[int, ...]) -> Value:
+    """Lengths with as many axes as the scores."""
+    x = nnp.asarray(x)
+    if x.shape != lead:
+        raise user_error(
+            ShapeError, WHERE, f"{name} has shape {x.shape}, the batch axes have {lead}.",
+            operands={name: spec_of(x)}, fix=f"pass {name} of shape {lead}.",
+        )  # fmt: skip
+    return nnp.reshape(x, (*lead, 1, 1, 1))
+
+
 @dataclass(frozen=True, slots=True)
 class _Attend:
     """The settings of a call; `rows` is the shape (..., heads, T) of what each query's sums have."""
@@ -116,6 +149,9 @@ class _Attend:
     rows: tuple[int, ...]
     keys: int
     is_causal: bool
+    query_lengths: Value | None
+    key_lengths: Value | None
+    window: tuple[int, int] | None
     dropout_rate: float
     dropout_key: Any
 
@@ -151,13 +187,25 @@ class _Attend:
         scores = nnp.reshape(q @ nnp.swapaxes(k, -1, -2), (*self.rows, k.shape[-2]))
         if "bias" in chunk:
             scores = scores + chunk["bias"]
-        if "mask" in chunk:
-            scores = nnp.where(chunk["mask"], scores, -math.inf)
-        if self.is_causal:
-            return nnp.where(chunk["place"] <= nnp.arange(self.rows[-1])[:, None], scores, -math.inf)
-        if self.keys % k.shape[-2]:
-            return nnp.where(chunk["place"] < self.keys, scores, -math.inf)  # what fills the last chunk up
+        for allowed in self.conditions(chunk):
+            scores = nnp.where(allowed, scores, -math.inf)
         return scores
+
+    def conditions(self, chunk: dict[str, Value]) -> list[Value]:
+        """What must hold for a query to attend to a key of the chunk."""
+        key, query = chunk["place"], nnp.arange(self.rows[-1])[:, None]
+        found = [chunk["mask"]] if "mask" in chunk else []
+        if self.is_causal:
+            found.append(key <= query)
+        if self.window is not None:
+            found.append((query - key <= self.window[0]) & (key - query <= self.window[1]))
+        if self.query_lengths is not None:
+            found.append(query < self.query_lengths)
+        if self.key_lengths is not None:
+            found.append(key < self.key_lengths)
+        if self.keys % max(1, chunk["k"].shape[-2]):
+            found.append(key < self.keys)  # not what fills the last chunk up
+        return found
 
     def greatest(self, q: Value, k: Value, chunk: dict[str, Value]) -> Value:
         """Each query's greatest score in the chunk, (..., heads, T, 1)."""

@@ -53,14 +53,14 @@ def softmax_cross_entropy(
         )
     factors = _class_weights(name, weights, scores, axis)
     log_p = log_softmax(scores, axis=axis, where=where)
-    allowed = nnp.ones((1,) * scores.ndim, dtypes.bool_) if where is None else nnp.asarray(where)
-    spread = allowed * label_smoothing / _count(allowed, scores, axis) if label_smoothing else None
+    spread = label_smoothing * _evenly(scores, axis, where) if label_smoothing else None
     if dtypes.is_integer(labels.dtype):
         picked, weight = _picked(name, log_p, labels, axis, factors, ignore_index)
         if spread is not None:
             everywhere = _expected(log_p, spread if factors is None else spread * factors, axis)
-            kept = 1 if ignore_index is None else labels != ignore_index
-            picked = (1 - label_smoothing) * picked + everywhere * kept
+            if ignore_index is not None:
+                everywhere = nnp.where(labels == ignore_index, 0, everywhere)
+            picked = (1 - label_smoothing) * picked + everywhere
         return reduce_terms(name, picked, reduction, dtype, weight)
     if labels.shape != scores.shape:
         raise _mismatch(name, scores, labels, "class probabilities must have the shape of the logits")
@@ -168,11 +168,12 @@ def _class_weights(where: str, weights: Any, scores: Value, axis: int) -> Value 
     return nnp.reshape(nnp.astype(factors, scores.dtype), (-1,) + (1,) * (scores.ndim - 1 - axis))
 
 
-def _count(allowed: Value, scores: Value, axis: int) -> Value | int:
-    """How many classes each example has."""
-    if allowed.ndim == scores.ndim and allowed.shape[axis] == 1:
-        return int(scores.shape[axis])
-    return nnp.maximum(nnp.sum(allowed, axis=axis - scores.ndim, keepdims=True), 1)
+def _evenly(scores: Value, axis: int, mask: Any) -> Value:
+    """The probability of each class where all that exist are equally likely."""
+    if mask is None:
+        return nnp.full((1,) * scores.ndim, 1 / max(1, scores.shape[axis]), scores.dtype)
+    exists = nnp.astype(nnp.broadcast_to(nnp.asarray(mask), scores.shape), scores.dtype)
+    return exists / nnp.maximum(nnp.sum(exists, axis=axis, keepdims=True), 1)
 
 
 def _expected(log_p: Value, probability: Value, axis: int) -> Value:

@@ -14,9 +14,10 @@ from nnc.errors import ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn import activations
 from nnc.nn.module import Module, field
-from nnc.nn.running import Run
+from nnc.nn.running import Run, is_stateful, takes_key
 from nnc.nn.stochastic import dropout
 from nnc.spelling import spelled
+from nnc.trace.subgraphs import checkpoint
 
 
 def draw(key: Any, shape: Sequence[int], fan_in: int, dtype: Any) -> Value:
@@ -194,6 +195,25 @@ class Sequential(Module):
 
     def __len__(self) -> int:
         return len(self.layers)
+
+
+class Checkpoint(Module):
+    """A layer whose intermediate values are computed again in the reverse pass, not kept (see nnc.checkpoint).
+
+    Example:
+        >>> layer = nnc.nn.Checkpoint(nnc.nn.MLP(2, 1, width=8, depth=2, key=nnc.random.key(0)))
+        >>> layer(np.ones((5, 2), np.float32)).shape
+        (5, 1)
+    """
+
+    layer: Any
+
+    def __call__(self, *args: Any, key: Any = None, **options: Any) -> Any:
+        """Calls the layer; arrays among the options are kept."""
+        if takes_key(self.layer):
+            options["key"] = key
+        out = checkpoint(lambda layer, args: layer(*args, **options))(self.layer, args)
+        return (out[0], self.replace(layer=out[1])) if is_stateful(self.layer) else out
 
 
 class MLP(Module):

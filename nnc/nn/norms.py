@@ -201,4 +201,5 @@ class BatchNorm(_ChannelNorm):
             self._channels(x), self.mean, self.variance, self.scale, self.bias,
             deterministic=self.inference, momentum=self.momentum, axis=self.axis, eps=self.eps,
         )  # fmt: skip
-        return out, self.replace(mean=mean, variance=variance)
+        # in the dtypes that they had, so that a training step yields what it takes
+        return out, self.replace(mean=mean.astype(self.mean.dtype), variance=variance.astype(self.variance.dtype))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -22,6 +23,7 @@ from nnc.nn.module import Module, field, is_container
 from nnc.nn.running import is_stateful, takes_key
 
 Patterns = str | Sequence[str]
+PLAIN_KEY = re.compile(r"(?!-?\d+$)[^.\"]+")  # what needs no quotes: it holds no dot and looks like no place in a list
 
 
 def walk(value: Any, path: str = "") -> Iterator[tuple[str, Module]]:
@@ -39,7 +41,8 @@ def walk(value: Any, path: str = "") -> Iterator[tuple[str, Module]]:
 
 def join(path: str, key: Any) -> str:
     """The path of a part within what stands at `path`."""
-    text = json.dumps(key, ensure_ascii=False) if isinstance(key, str) and (not key or "." in key) else str(key)
+    plain = not isinstance(key, str) or PLAIN_KEY.fullmatch(key)
+    text = str(key) if plain else json.dumps(key, ensure_ascii=False)
     return f"{path}.{text}" if path else text
 
 
@@ -62,9 +65,7 @@ def _plain(entry: str) -> str:
 
 
 def _is_float(leaf: Any) -> bool:
-    if dtypes.is_scalar(leaf):
-        return isinstance(leaf, (float, complex)) and not isinstance(leaf, bool)
-    return hasattr(leaf, "dtype") and dtypes.is_inexact(leaf.dtype)
+    return tree.is_array(leaf) and dtypes.is_known(_dtype(leaf)) and dtypes.is_inexact(_dtype(leaf))
 
 
 def select(where: str, patterns: Patterns, names: Sequence[str]) -> set[str]:
@@ -202,7 +203,7 @@ def combine(first: Any, *others: Any) -> Any:
 
 
 def cast(model: Any, dtype: Any, paths: Patterns = "*") -> Any:
-    """The model with its floating-point leaves in another dtype.
+    """The model with its floating-point leaves in another dtype; of a complex dtype, its complex leaves.
 
     Args:     dtype: a floating-point dtype. paths: patterns of what is converted; all by default, running averages too.
     Raises:   DTypeError: dtype is no floating-point dtype. ArgumentError: a pattern matches nothing.
@@ -220,10 +221,15 @@ def cast(model: Any, dtype: Any, paths: Patterns = "*") -> Any:
             fix="cast to a floating-point dtype such as bfloat16.",
         )
     names, leaves, structure = _flatten(model)
-    chosen = select("nnc.nn.cast", paths, [n for n, leaf in zip(names, leaves, strict=True) if _is_float(leaf)])
+    floats = {n: x for n, x in zip(names, leaves, strict=True) if _is_float(x) and dtypes.same_kind(_dtype(x), wanted)}
+    chosen = select("nnc.nn.cast", paths, list(floats))
     return tree.unflatten(
         structure, [_in_dtype(x, wanted) if name in chosen else x for name, x in zip(names, leaves, strict=True)]
     )
+
+
+def _dtype(leaf: Any) -> Any:
+    return leaf.dtype if hasattr(leaf, "dtype") else dtypes.scalar_dtype(leaf)
 
 
 def _in_dtype(leaf: Any, dtype: Any) -> Any:

@@ -222,7 +222,7 @@ def _mean_of_bins(x: Value, axis: int, starts: Any, ends: Any) -> Value:
 
 
 def _greatest_of_bins(x: Value, axis: int, starts: Any, ends: Any) -> Value:
-    """A maximum pool for each bin's size: bins of one size that lie evenly are its windows."""
+    """Bins laid side by side, each as wide as the widest, are the windows of a maximum pool."""
     widest = int((ends - starts).max())
     index = np.minimum(starts[:, None] + np.arange(widest), ends[:, None] - 1)  # short bins repeat their last element
     rows = nnp.take(nnp.moveaxis(x, axis, -1), index.ravel(), axis=-1)

@@ -35,14 +35,15 @@ def is_stateful(module: Any) -> bool:
 
 
 def takes_key(module: Module) -> bool:
-    """Whether calling `module` takes the keyword argument `key`."""
+    """Whether calling `module` takes a `key` to draw with; one beside a `query` is attended to."""
     return _takes_key(cast(Hashable, type(module)))
 
 
 @lru_cache(maxsize=1024)
 def _takes_key(cls: Any) -> bool:
-    parameter = inspect.signature(cls.__call__).parameters.get("key")
-    return parameter is not None and parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    parameters = inspect.signature(cls.__call__).parameters
+    parameter = parameters.get("key")
+    return parameter is not None and (parameter.kind is parameter.KEYWORD_ONLY or "query" not in parameters)
 
 
 class Run:

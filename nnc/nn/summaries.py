@@ -109,11 +109,7 @@ def summary(model: Module, *inputs: Any, depth: int | None = None, **options: An
         _watch(model, log, "", 0)(*inputs, **options)
 
     graph = make_graph(call)(model, inputs, options)
-    rows = tuple(
-        _make_row(entry, graph)
-        for entry in log.entries
-        if depth is None or not entry.path or entry.path.count(".") < depth
-    )
+    rows = tuple(_make_row(entry, graph) for entry in log.entries if depth is None or entry.depth <= depth)
     return Summary(rows, sum(spec_of(x).nbytes for x in parameters(model).values()))
 
 

@@ -11,10 +11,10 @@ from nnc.array import asarray
 from nnc.errors import TreeError, user_error
 from nnc.nn.layers import Sequential
 from nnc.nn.module import Module, is_container
+from nnc.nn.multihead import MultiHeadAttention
 from nnc.nn.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
 from nnc.nn.paths import assign, join
 from nnc.nn.recurrent import GRU, LSTM, RNN
-from nnc.nn.transformer import MultiHeadAttention
 
 NORMS = (BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm)
 OF_NORMS = {"scale": "weight", "bias": "bias", "mean": "running_mean", "variance": "running_var"}

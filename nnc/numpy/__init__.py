@@ -263,6 +263,7 @@ from nnc.numpy.polynomials import (
     polymul,
     polysub,
     polyval,
+    roots,
 )
 from nnc.numpy.reductions import (
     all,
@@ -792,6 +793,7 @@ __all__ = [
     "rint",
     "roll",
     "rollaxis",
+    "roots",
     "rot90",
     "round",
     "s_",

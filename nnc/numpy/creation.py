@@ -224,10 +224,10 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, de
     return convert_to(offsets + start if step > 0 else start - offsets, wanted)
 
 
-def _steps(start: Any, stop: Any, step: Any, exact: bool) -> int:
+def _steps(start: float, stop: float, step: float, exact: bool) -> int:
     """How many numbers lie from start up to and without stop."""
     if exact:
-        return max(0, -((start - stop) // step))
+        return max(0, int(-((start - stop) // step)))
     count = (stop - start) / step
     if not math.isfinite(count):
         raise user_error(

@@ -37,6 +37,12 @@ def _root(total: Value, function: Callable[[Value], Value]) -> Value:
     return ew.select(nothing, zero, function(ew.select(nothing, ew.full_like(total, 1), total)))
 
 
+def _largest(sizes: Value, axes: Shape) -> Value:
+    """The largest of sizes, which is 0 where there are none."""
+    empty = 0 in [sizes.spec.shape[axis] for axis in axes]
+    return reduce_sum(sizes, axes=axes) if empty else reduce_max(sizes, axes=axes)
+
+
 def squared_sizes(x: Value) -> Value:
     """|x|², smooth also at 0."""
     return ew.real(x * ew.conj(x)) if dtypes.is_complex(x.spec.dtype) else ew.square(x)
@@ -52,9 +58,7 @@ def _vector_norm(where: str, x: Value, axes: Shape, order: Any) -> Value:
         return _root(reduce_sum(squared_sizes(x), axes=axes), ew.sqrt)
     sizes = ew.abs_(x)
     if order == math.inf:
-        if 0 in [x.spec.shape[axis] for axis in axes]:
-            return reduce_sum(sizes, axes=axes)
-        return reduce_max(sizes, axes=axes)
+        return _largest(sizes, axes)
     if order == -math.inf:
         return re.min(sizes, axis=axes)
     if order == 0:
@@ -73,16 +77,17 @@ def _matrix_norm(where: str, x: Value, rows: int, columns: int, order: Any) -> V
     if order in (1, -1, math.inf, -math.inf):
         along, across = (rows, columns) if order in (1, -1) else (columns, rows)
         sums = reduce_sum(ew.abs_(x), axes=(along,))
-        pick = re.max if order > 0 else re.min
-        return pick(sums, axis=across - (along < across))
+        axis = across - (along < across)
+        return _largest(sums, (axis,)) if order > 0 else re.min(sums, axis=axis)
     if order not in (2, -2, "nuc"):
         raise user_error(
             ArgumentError, where, f"matrices have no norm of order {order!r}.",
             fix="use 'fro', 'nuc', 1, 2, inf, or a negative of these numbers.",
         )  # fmt: skip
     s = svd(manipulation.moveaxis(x, (rows, columns), (-2, -1)), full_matrices=False)[1]
-    pick = re.sum if order == "nuc" else re.max if order > 0 else re.min
-    return pick(s, axis=-1)
+    if order == "nuc":
+        return re.sum(s, axis=-1)
+    return _largest(s, (s.spec.ndim - 1,)) if order > 0 else re.min(s, axis=-1)
 
 
 @spelled

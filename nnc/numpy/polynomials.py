@@ -18,6 +18,7 @@ from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import matrix_transpose
 from nnc.numpy.operands import static_int, to_value
 from nnc.numpy.repetition import pad
+from nnc.numpy.searching import known
 from nnc.numpy.signals import convolve
 from nnc.spelling import spelled
 
@@ -151,13 +152,40 @@ def poly(seq_of_zeros: Any) -> Value:
 
 
 @spelled
+def roots(p: Any, *, strip_zeros: bool = True) -> Value:
+    """Returns the roots of a polynomial, complex and in no particular order: eigenvalues of its companion matrix.
+
+    Args:     strip_zeros: the values are known, and zeros at the ends of `p` are left out, as in NumPy. With False values may be
+              traced; the first coefficient must not be 0.
+    Example:  >>> nnp.sort(roots(np.asarray([1.0, -3.0, 2.0])).real)
+              Array([1., 2.], dtype=float64)
+    """
+    (p,) = promote(_coefficients(p, "roots"), where="roots", to=dtypes.to_float)
+    at_zero = 0
+    if strip_zeros:
+        places = np.flatnonzero(known(p, "roots"))
+        if not places.size:
+            p = p[:1]
+        else:
+            at_zero = p.spec.size - 1 - int(places[-1])
+            p = p[int(places[0]) : int(places[-1]) + 1]
+    n = p.spec.size - 1
+    zeros = ew.full(shape=(at_zero,), dtype=dtypes.complex_dtype(p.spec.dtype), value=0)
+    if n < 1:
+        return zeros
+    below = np.eye(n, k=-1).astype(p.spec.dtype)
+    companion = concatenate([(-p[1:] / p[0])[None], below[1:]])
+    return concatenate([linalg.eigvals(companion), zeros])
+
+
+@spelled
 def polyfit(x: Any, y: Any, deg: int, *, w: Any = None) -> Value:
     """Returns the polynomial of degree `deg` with the least squared distance from the points (x, y), by a QR decomposition.
 
     Args:     y: a vector, or a matrix with a column for each fit. w: what each distance is multiplied by.
     Raises:   ShapeError: there are fewer points than coefficients, or x and y do not fit together.
-    Example:  >>> np.round(polyfit(np.asarray([0.0, 1.0, 2.0]), np.asarray([1.0, 3.0, 5.0]), 1), 6) + 0.0
-              array([2., 1.])
+    Example:  >>> nnp.round(polyfit(np.asarray([0.0, 1.0, 2.0]), np.asarray([1.0, 3.0, 5.0]), 1), 6)
+              Array([2., 1.], dtype=float64)
     """
     x, y = (to_value(v, "polyfit") for v in promote(x, y, where="polyfit", to=dtypes.to_float))
     n = static_int(deg, "polyfit", "deg") + 1

@@ -228,6 +228,11 @@ def choose(x: Any, choices: Sequence[Any], *, mode: str = "error") -> Value:
     """
     options = [to_value(choice, "choose", "choices") for choice in promote(*choices, where="choose")]
     number, *options = broadcast(to_value(x, "choose"), *options, where="choose")
+    n = len(options)
+    if mode == "clip":
+        number = el.clip(number, 0, n - 1)
+    elif mode != "wrap":
+        number = el.where(el.less(number, 0), n, number)  # out of range: choices are not counted from the end
     return indexing.take_along_axis(stack(options), number[None], 0, mode)[0]
 
 

@@ -18,6 +18,7 @@ from nnc.commands.rules import Value
 from nnc.commands.special import erfinv
 from nnc.random.keys import Shape, draw_bits, read_key, split
 from nnc.random.parameters import float_dtype, inexact_dtype, joint_shape, read_parameter
+from nnc.spelling import spelled
 
 _finfo: Any = ml_dtypes.finfo  # which knows bfloat16, too
 
@@ -36,6 +37,7 @@ def _unit(key: Value, shape: Shape, dtype: dtypes.DType) -> Value:
     return numbers * dtype.type(2.0**-fraction)
 
 
+@spelled
 def uniform(key: Any, shape: Any = (), dtype: Any = dtypes.float32, minval: Any = 0.0, maxval: Any = 1.0) -> Value:
     """Numbers that are uniform in [minval, maxval).
 
@@ -56,6 +58,7 @@ def uniform(key: Any, shape: Any = (), dtype: Any = dtypes.float32, minval: Any 
     return apply(ew.maximum, broadcast_to_shape(low, shape), unit * width + low)
 
 
+@spelled
 def normal(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """Numbers of the standard normal distribution; complex ones have parts of variance 1/2 each.
 
@@ -75,6 +78,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     return erfinv(uniform(read_key(key, where), shape, dtype, low, dtype.type(1))) * dtype.type(math.sqrt(2))
 
 
+@spelled
 def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Numbers of the standard normal distribution that lie in (lower, upper).
 
@@ -96,6 +100,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     return apply(ew.minimum, apply(ew.maximum, x, least), most)
 
 
+@spelled
 def exponential(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """Numbers of the exponential distribution with mean 1.
 
@@ -107,6 +112,7 @@ def exponential(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value
     return -ew.log1p(-uniform(read_key(key, where), shape, float_dtype(dtype, where)))
 
 
+@spelled
 def gumbel(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """Numbers of the standard Gumbel distribution: -log(-log u); the greatest of `logits + gumbel` is a categorical draw.
 
@@ -120,6 +126,7 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     return -ew.log(-ew.log(uniform(read_key(key, where), shape, dtype, tiny, dtype.type(1))))
 
 
+@spelled
 def laplace(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """Numbers of the Laplace distribution with mean 0 and scale 1.
 

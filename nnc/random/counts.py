@@ -27,9 +27,11 @@ from nnc.random.discrete import bernoulli
 from nnc.random.keys import Shape, read_key, split
 from nnc.random.parameters import float_dtype, integer_dtype, joint_shape, own_dtype, read_together
 from nnc.random.reuse import note_use, unrecorded
+from nnc.spelling import spelled
 from nnc.trace.control_flow import scan, while_loop
 
 
+@spelled
 def rademacher(key: Any, shape: Any = (), dtype: Any = dtypes.int64) -> Value:
     """Signs, −1 and 1, equally likely.
 
@@ -49,6 +51,7 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = dtypes.int64) -> Value:
     return el.where(heads, dtype.type(1), dtype.type(-1))
 
 
+@spelled
 def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = dtypes.int64) -> Value:
     """The number of trials up to the first success: k ≥ 1 with probability p (1 − p)^(k−1).
 
@@ -70,6 +73,7 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = dtypes.int64) ->
 # -- Poisson -----------------------------------------------------------------------------------------------------------
 
 
+@spelled
 def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = dtypes.int64) -> Value:
     """The number of independent events where `lam` are expected: k with probability lam^k e^(−lam) / k!.
 
@@ -143,6 +147,7 @@ def _some(x: Value) -> Value:
 # -- binomial ----------------------------------------------------------------------------------------------------------
 
 
+@spelled
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """The number of successes in `n` independent trials, each of which succeeds with probability `p`.
 
@@ -233,6 +238,7 @@ def _stirling_tail(k: Value) -> Value:
     return el.where(k <= 9, known, series)
 
 
+@spelled
 def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None) -> Value:
     """How often each of several outcomes happens in `n` independent trials.
 

@@ -22,8 +22,10 @@ from nnc.numpy.operands import to_shape, to_value
 from nnc.random.continuous import gumbel, uniform
 from nnc.random.keys import Shape, draw_bits, read_key, split
 from nnc.random.parameters import joint_shape
+from nnc.spelling import spelled
 
 
+@spelled
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Value:
     """Truth values that are True with probability `p`.
 
@@ -45,6 +47,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Value:
     return apply(ew.less, uniform(key, shape, dtype), p)
 
 
+@spelled
 def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = dtypes.int64) -> Value:
     """Integers from `minval` to `maxval - 1`.
 
@@ -107,6 +110,7 @@ def _shuffle(key: Value, x: Value, axis: int) -> Value:
     return x
 
 
+@spelled
 def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Value:
     """The elements of `x` in random order along an axis, or the numbers below an integer `x`.
 
@@ -139,6 +143,7 @@ def _count(x: Value, where: str) -> int:
     return int(x)
 
 
+@spelled
 def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0) -> Value:
     """Elements of `a` along an axis, or numbers below an integer `a`, drawn with or without replacement.
 
@@ -204,6 +209,7 @@ def _weighted(key: Value, p: Value, shape: Shape, replace: bool) -> Value:
     return reshape(order, shape=shape)
 
 
+@spelled
 def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True) -> Value:
     """Positions along an axis, drawn with probabilities softmax(logits).
 

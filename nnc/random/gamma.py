@@ -1,31 +1,25 @@
-"""Gamma draws and those that are made of them. They move with their parameters: derivatives are implicit ones.
+"""Gamma draws and those that are made of them. They move with their parameters; see nnc.commands.implicit.
 
-A draw x of the distribution with the function F(x; a) moves so that F stays what it is: dx/da = −(∂F/∂a) / (∂F/∂x)
-(Figurnov et al., "Implicit reparameterization gradients", 2018).
+Values agree with jax.random for the same key up to rounding.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from nnc import dtypes
 from nnc.commands import elementwise as ew
+from nnc.commands.implicit import gamma_draw, log_gamma_draw
 from nnc.commands.rules import Value
 from nnc.commands.shape import reshape
-from nnc.commands.special import polygamma
 from nnc.errors import ShapeError, user_error
-from nnc.numpy import elementwise as el
 from nnc.numpy import reductions as re
 from nnc.numpy.operands import to_shape, to_value
-from nnc.numpy.types import finfo
 from nnc.random.continuous import exponential, normal, uniform
 from nnc.random.keys import read_key, split
 from nnc.random.parameters import float_dtype, read_parameter, read_together
-from nnc.random.reuse import note_use, unrecorded
+from nnc.spelling import spelled
 from nnc.trace.control_flow import while_loop
-from nnc.trace.custom import custom_jvp
 from nnc.trace.vectorize import vmap
 
 # -- one number --------------------------------------------------------------------------------------------------------
@@ -66,75 +60,16 @@ def _draw_one(key: Value, a: Value, logarithm: bool) -> Value:
 
 
 def _draw(key: Value, a: Value, logarithm: bool) -> Value:
-    """One number for each element of `a`, each from a key of its own."""
-    with unrecorded():  # who asks for the draw has noted it, outside the custom derivative
-        keys = split(key, a.spec.size)
-        drawn = vmap(lambda key, a: _draw_one(key, a, logarithm))(keys, reshape(a, shape=(a.spec.size,)))
-    return reshape(drawn, shape=a.spec.shape)
-
-
-@custom_jvp
-def _gamma(key: Value, a: Value) -> Value:
-    return _draw(key, ew.stop_gradient(a), False)
-
-
-@custom_jvp
-def _log_gamma(key: Value, a: Value) -> Value:
-    return _draw(key, ew.stop_gradient(a), True)
-
-
-@_gamma.defjvp
-def _gamma_jvp(primals: Any, tangents: Any) -> Any:
-    x, a = _gamma(*primals), primals[1]
-    least = finfo(a.spec.dtype).tiny
-    return x, x * _slope(a, ew.log(el.maximum(x, least))) * tangents[1]
-
-
-@_log_gamma.defjvp
-def _log_gamma_jvp(primals: Any, tangents: Any) -> Any:
-    x = _log_gamma(*primals)
-    return x, _slope(primals[1], x) * tangents[1]
-
-
-# -- the implicit derivative -------------------------------------------------------------------------------------------
-
-
-def _rule(count: int, low: float, high: float) -> tuple[Any, Any]:
-    """Nodes and weights of the double-exponential quadrature of ∫₀^∞ f(y) dy (Takahasi and Mori, 1974): y = exp(s − exp(−s))."""
-    s = np.linspace(low, high, count)
-    nodes = np.exp(s - np.exp(-s))
-    return nodes, (s[1] - s[0]) * nodes * (1 + np.exp(-s))
-
-
-_FINE, _COARSE = _rule(100, -4.0, 4.2), _rule(64, -3.6, 4.0)
-_FURTHEST = 80.0  # of y; beyond it the integrand is 0, and its exponential would be infinite
-
-
-def _slope(a: Value, log_x: Value) -> Value:
-    """d log x / da of a gamma draw.
-
-    −(∂F/∂a) / (x ∂F/∂x) = ∫₀^∞ (±(log x − ψ(a)) + y) exp(±a y − x (e^±y − 1)) dy, with + for x > a, from the tail above x, and −
-    from that below. The integrand has no sign change that matters, so nothing cancels; nor does it when differentiated.
-    """
-    dtype = a.spec.dtype
-    nodes, weights = (w.astype(dtype) for w in (_FINE if dtype == dtypes.float64 else _COARSE))
-    x = ew.exp(log_x)
-    above = x > a
-    sign = el.where(above, dtype.type(1), dtype.type(-1))
-    distance, size = ew.stop_gradient(ew.abs_(x - a)), ew.stop_gradient(x)
-    length = 2 / (distance + ew.sqrt(distance * distance + size * 2))  # within which the integrand falls
-    near = ew.log1p(1 / el.maximum(size, 1e-30))
-    length = el.where(above & (x < 1), el.minimum(length, near), length)
-    y = length[..., None] * nodes
-    turned = el.minimum(sign[..., None] * y, _FURTHEST)
-    factor = (sign * (log_x - polygamma(a, n=0)))[..., None] + y
-    terms = factor * ew.exp(a[..., None] * turned - x[..., None] * ew.expm1(turned))
-    return re.sum(terms * weights, axis=-1) * length
+    """One number for each element of `a`, each from a key of its own; it moves with `a`."""
+    keys, constant = split(key, a.spec.size), ew.stop_gradient(reshape(a, shape=(a.spec.size,)))
+    drawn = vmap(lambda key, a: _draw_one(key, a, logarithm))(keys, constant)
+    return (log_gamma_draw if logarithm else gamma_draw)(reshape(drawn, shape=a.spec.shape), a)
 
 
 # -- distributions -----------------------------------------------------------------------------------------------------
 
 
+@spelled
 def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Numbers of the gamma distribution with shape parameter `a` and scale 1; differentiable in `a`.
 
@@ -146,11 +81,10 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -> V
     """
     where = "nnc.random.gamma"
     (alpha,), _ = read_together(where, float_dtype(dtype, where), shape, a=a)
-    key = read_key(key, where)
-    note_use(key)
-    return _gamma(key, alpha)
+    return _draw(read_key(key, where), alpha, False)
 
 
+@spelled
 def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Logarithms of numbers of the gamma distribution, which are exact also where those for small `a` would be 0.
 
@@ -161,11 +95,10 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -
     """
     where = "nnc.random.loggamma"
     (alpha,), _ = read_together(where, float_dtype(dtype, where), shape, a=a)
-    key = read_key(key, where)
-    note_use(key)
-    return _log_gamma(key, alpha)
+    return _draw(read_key(key, where), alpha, True)
 
 
+@spelled
 def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Numbers of the beta distribution, in (0, 1), with density ∝ x^(a−1) (1 − x)^(b−1); differentiable in `a` and `b`.
 
@@ -185,6 +118,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float3
     return first / (first + second)
 
 
+@spelled
 def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Vectors of positive numbers of sum 1, with density ∝ ∏ x_i^(alpha_i − 1); differentiable in `alpha`.
 
@@ -207,6 +141,7 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = dtypes.float
     return shares / re.sum(shares, axis=-1, keepdims=True)
 
 
+@spelled
 def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Numbers of the chi-square distribution with `df` degrees of freedom; differentiable in `df`.
 
@@ -220,6 +155,7 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.float32)
     return ew.exp(loggamma(key, df * 0.5, shape, dtype)) * 2
 
 
+@spelled
 def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Numbers of the F distribution: the ratio of two chi-square numbers, each divided by its degrees of freedom.
 
@@ -234,6 +170,7 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = dtypes.f
     return (chisquare(above, dfnum, shape, dtype) / dfnum) / (chisquare(below, dfden, shape, dtype) / dfden)
 
 
+@spelled
 def t(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Numbers of Student's t distribution with `df` degrees of freedom; differentiable in `df`.
 

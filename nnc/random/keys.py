@@ -22,10 +22,12 @@ from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.numpy.operands import to_shape
 from nnc.random.reuse import note_use
+from nnc.spelling import spelled
 
 Shape = tuple[int, ...]
 
 
+@spelled
 def key(seed: Any) -> Value:
     """The key of a seed: its upper and its lower 32 bits.
 
@@ -91,6 +93,7 @@ def draw_bits(key: Value, shape: Shape, width: int) -> Value:
     return random_bits(key, np.asarray(0, np.uint64), shape=shape, width=width)
 
 
+@spelled
 def split(key: Any, num: Any = 2) -> Value:
     """New keys, whose draws are independent of each other and of the draws of `key`.
 
@@ -105,6 +108,7 @@ def split(key: Any, num: Any = 2) -> Value:
     return _words(draw_bits(read_key(key, where), to_shape(num, where), 64))
 
 
+@spelled
 def fold_in(key: Any, data: Any) -> Value:
     """The new key that `key` gives for a number, such as the count of training steps.
 
@@ -133,6 +137,7 @@ def fold_in(key: Any, data: Any) -> Value:
     return _words(random_bits(key, start, shape=(), width=64))
 
 
+@spelled
 def bits(key: Any, shape: Any = (), dtype: Any = dtypes.uint32) -> Value:
     """Uniform random bits as unsigned integers.
 

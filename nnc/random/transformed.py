@@ -18,8 +18,10 @@ from nnc.numpy.types import finfo
 from nnc.random.continuous import exponential, normal, uniform
 from nnc.random.keys import read_key, split
 from nnc.random.parameters import float_dtype, read_together
+from nnc.spelling import spelled
 
 
+@spelled
 def cauchy(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """Numbers of the standard Cauchy distribution: tan(π (u − 1/2)).
 
@@ -32,6 +34,7 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     return ew.tan((u - 0.5) * math.pi)
 
 
+@spelled
 def logistic(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """Numbers of the standard logistic distribution: log(u / (1 − u)).
 
@@ -44,6 +47,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     return ew.log(u) - ew.log1p(-u)
 
 
+@spelled
 def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Numbers whose logarithm is normal with mean 0 and standard deviation `sigma`.
 
@@ -57,6 +61,7 @@ def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = dtypes
     return ew.exp(normal(key, shape, dtype) * sigma)
 
 
+@spelled
 def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Numbers of the Pareto distribution, from 1 on, with density b x^(−b−1).
 
@@ -70,6 +75,7 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float32) -> 
     return ew.exp(exponential(key, shape, dtype) / b)
 
 
+@spelled
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Numbers of the Rayleigh distribution, the length of a normal vector of two elements: scale · √(−2 log u).
 
@@ -85,6 +91,7 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = dtypes.float3
     return scale * ew.sqrt(ew.log(u) * -2)
 
 
+@spelled
 def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """Numbers of the Weibull distribution: scale · (−log(1 − u))^(1 / concentration).
 
@@ -100,6 +107,7 @@ def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype
     return exponential(key, shape, dtype) ** (1 / power) * scale
 
 
+@spelled
 def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Numbers from `left` to `right` whose density rises to `mode` and falls from there, along straight lines.
 
@@ -117,6 +125,7 @@ def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dt
     return el.where(u < (mode - left) / width, rising, falling)
 
 
+@spelled
 def maxwell(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """Numbers of the Maxwell distribution, the length of a normal vector of three elements.
 
@@ -128,6 +137,7 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     return norm(normal(key, (*to_shape(shape, where), 3), float_dtype(dtype, where)), axis=-1)
 
 
+@spelled
 def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Numbers of the Wald (inverse Gaussian) distribution with scale 1 (Michael, Schucany and Haas, 1976).
 

@@ -21,8 +21,10 @@ from nnc.random.counts import rademacher
 from nnc.random.gamma import gamma
 from nnc.random.keys import read_key, split
 from nnc.random.parameters import float_dtype, inexact_dtype, joint_shape, read_parameter, read_together
+from nnc.spelling import spelled
 
 
+@spelled
 def multivariate_normal(
     key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = None, method: str = "cholesky"
 ) -> Value:
@@ -66,6 +68,7 @@ def _root(cov: Value, method: str) -> Value:
     return vectors * el.where(inside, ew.sqrt(el.where(inside, values, 1)), 0)[..., None, :]
 
 
+@spelled
 def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = dtypes.float32, m: int | None = None) -> Value:
     """Orthogonal matrices (complex: unitary ones), every one as likely (Mezzadri, 2007).
 
@@ -88,6 +91,7 @@ def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = dtypes.float32, m
     return matrix_transpose(q) if n < m else q
 
 
+@spelled
 def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """Numbers with density ∝ exp(−|x|ᵖ).
 
@@ -103,6 +107,7 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = dtypes.fl
     return rademacher(sign_key, shape, dtype) * gamma(gamma_key, inverse, shape, dtype) ** inverse
 
 
+@spelled
 def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """Vectors of `d` elements, uniform in the ball where the sum of |x_i|ᵖ is at most 1 (Barthe et al., 2005).
 

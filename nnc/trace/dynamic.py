@@ -15,11 +15,12 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 
-from nnc.array import Array, asarray, as_value
+from nnc.array import Array, as_value, asarray
 from nnc.context import get_context
 from nnc.errors import ArgumentError, ArgumentTypeError, GraphError, InternalError, TraceError, user_error
 from nnc.graph import Command, Graph, TensorSpec, structural_hash
@@ -96,7 +97,8 @@ class Variable(Tracer):
     @property
     def spec(self) -> TensorSpec:  # type: ignore[override]
         """Shape and dtype of what it holds now."""
-        return self.binding.spec
+        binding = self._binding
+        return binding.spec if binding is not None and self._view is None else self.binding.spec
 
     @property
     def array(self) -> Array | None:
@@ -277,15 +279,15 @@ class Recorder:
 
     def apply(self, plan: Plan, operands: Sequence[Binding]) -> list[Variable]:
         """Runs a command, unless its results are known, and records it."""
-        arrays = [array_of(x) for x in operands]
-        key = self.memo.key(plan, arrays)
+        arrays, modes = [array_of(x) for x in operands], get_context().modes
+        key = self.memo.key(plan, arrays) if "check_finite" not in modes else None
         found: Sequence[Array] | None = None
         if key is not None:
             with self._lock:
                 found = self.memo.find(key)
         results = run_plan(plan, [x.data for x in arrays]) if found is None else found
         active = tuple([x.active for x in operands])
-        needs = needs_of(plan, active) if any(active) and self not in get_context().modes else None
+        needs = needs_of(plan, active) if any(active) and self not in modes else None
         moved = needs.moved if needs is not None else (False,) * len(results)
         outputs = [Binding(x, constant=not moves) for x, moves in zip(results, moved, strict=True)]
         source = user_source() if any(moved) else None
@@ -302,7 +304,7 @@ class Recorder:
             self._settle()
         notes = getattr(self._watched, "notes", None)
         if notes is not None:
-            notes.add(plan, operands, outputs)
+            notes.add(plan, operands, arrays, outputs)
         return variables
 
     def _shared_plan(
@@ -342,14 +344,15 @@ class Notes:
         self.lines: list[Any] = []
         self._numbers: dict[Binding, int] = {}
 
-    def add(self, plan: Plan, operands: Sequence[Binding], outputs: Sequence[Binding]) -> None:
+    def add(self, plan: Plan, operands: Sequence[Binding], arrays: Sequence[Array], outputs: Sequence[Binding]) -> None:
         """Notes one command. Variables are told apart by where they came up first, other operands by what they hold."""
         read = [
-            array_of(x).data.tobytes() if x.foreign else self._numbers.setdefault(x, len(self._numbers))
-            for x in operands
+            sha256(array.data.tobytes()).digest() if x.foreign else self._numbers.setdefault(x, len(self._numbers))
+            for x, array in zip(operands, arrays, strict=True)
         ]
-        self.lines.append((plan, tuple(read)))
-        self._numbers.update((x, len(self._numbers) + i) for i, x in enumerate(outputs))
+        self.lines.append((plan, *read))
+        for x in outputs:
+            self._numbers[x] = len(self._numbers)
 
 
 def array_of(binding: Binding) -> Array:

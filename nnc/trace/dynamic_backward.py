@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from nnc.commands.rules import add_tangents, derivative, is_differentiable
@@ -114,9 +113,9 @@ def differentiate(structure: Structure, lines: Sequence[SourceLine | None]) -> B
     cts = tuple(i for i, tracer in enumerate(cotangents) if tracer.symbol in read)
     feeds = tuple(i for i, tracer in fed.items() if tracer.symbol in read)
     hidden = staged.graph.inputs[staged.num_explicit :]
-    inputs = (*[cotangents[i].symbol for i in cts], *[fed[i].symbol for i in feeds], *hidden)
+    read_first = [*[cotangents[i].symbol for i in cts], *[fed[i].symbol for i in feeds]]
     return Backward(
-        staged.graph.update(inputs=inputs), cts, feeds, staged.captured, tuple(x is not None for x in found),
+        staged.graph.update(inputs=(*read_first, *hidden)), cts, feeds, staged.captured, tuple(x is not None for x in found),
         linear.nonzero,
     )  # fmt: skip
 
@@ -168,9 +167,15 @@ class Needs:
     moved: tuple[bool, ...]
 
 
-@lru_cache(maxsize=8192)
 def needs_of(plan: Plan, active: tuple[bool, ...]) -> Needs:
     """What the derivative of a command reads, if these inputs are differentiated."""
+    found: Needs | None = plan.known.get(active)
+    if found is None:
+        found = plan.known[active] = _find_needs(plan, active)
+    return found
+
+
+def _find_needs(plan: Plan, active: tuple[bool, ...]) -> Needs:
     floats = tuple(map(is_differentiable, plan.outputs))
     count, rule = len(plan.specs), derivative.get(plan.command, None)
     sources = tuple(i for i, on in enumerate(active) if on and is_differentiable(plan.specs[i]))

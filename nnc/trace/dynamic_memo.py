@@ -10,7 +10,6 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from nnc.array import Array
 from nnc.commands.random import random_bits
@@ -106,10 +105,11 @@ def _content(x: Array) -> bytes:
     return data.tobytes() if data.nbytes <= _BY_CONTENT else data[(0,) * data.ndim].tobytes()
 
 
-@lru_cache(maxsize=8192)
 def is_pure(plan: Plan) -> bool:
     """Whether running the command again would be a waste: it has no effect, draws nothing, and is more than a view."""
-    if plan.command in alias:
-        return False
-    inner = (node.command for graph in plan.graphs for node in graph.walk())
-    return all(command not in effect and command is not random_bits for command in (plan.command, *inner))
+    known: bool | None = plan.known.get("pure")
+    if known is None:
+        inner = (node.command for graph in plan.graphs for node in graph.walk())
+        found = all(command not in effect and command is not random_bits for command in (plan.command, *inner))
+        known = plan.known["pure"] = found and plan.command not in alias
+    return known

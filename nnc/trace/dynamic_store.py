@@ -157,6 +157,14 @@ class Store:
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
+    def nbytes(self) -> int:
+        """Bytes of the arrays that variables and derivatives can still read."""
+        bindings = dict(self.leaves)
+        for operation in self.operations.values():
+            bindings.update((id(x), x) for x in (*operation.inputs, *operation.outputs))
+        arrays = {id(x.array): x.spec.nbytes for x in bindings.values() if x.array is not None}
+        return sum(arrays.values())
+
     def bookkeeping(self) -> tuple[int, int]:
         """How many operations there are, and how many bindings they and the variables that are no constants hold."""
         bindings = set(self.leaves)

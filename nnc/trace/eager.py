@@ -6,8 +6,9 @@ What of a call depends on specs and parameters alone (the specs of the results, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,6 @@ from nnc.errors import InternalError
 from nnc.graph import (
     Command,
     Graph,
-    Kernel,
     TensorSpec,
     find_kernel,
     infer_specs,
@@ -44,7 +44,8 @@ class Plan:
     graphs: tuple[Graph, ...]
     outputs: tuple[TensorSpec, ...]
     run: Callable[[Arrays], list[NDArray]]
-    facts: tuple[Any, ...]  # what the registry said when the plan was made
+    facts: tuple[Any, ...] = ()  # what the registry said when the plan was made
+    known: dict[Any, Any] = field(default_factory=dict)  # what others found out about it, kept as long as it is
 
 
 class EagerInterpreter:
@@ -79,11 +80,13 @@ def find_plan(
     """
     if graphs:
         return _make_plan(command, specs, params, graphs)
-    static = _Params(params) if params else _NO_PARAMS
-    try:
-        plan = _known_plan(command, specs, static)
-    except TypeError:  # a parameter without a hash
-        return _make_plan(command, specs, params, ())
+    static = _NO_PARAMS
+    if params:
+        try:
+            static = _Params(params)
+        except TypeError:  # a parameter without a hash, or a function
+            return _make_plan(command, specs, params, ())
+    plan = _known_plan(command, specs, static)
     if plan.facts[0] is not kernel.get(command, None) or plan.facts[1] is not reference.get(command, None):
         _known_plan.cache_clear()  # a backend or another reference has been added since
         plan = _known_plan(command, specs, static)
@@ -93,20 +96,24 @@ def find_plan(
 class _Params:
     """Parameters that are compared by `exact_params`."""
 
-    __slots__ = ("key", "params")
+    __slots__ = ("hash", "key", "params")
 
     def __init__(self, params: Mapping[str, Any]) -> None:
         self.params, self.key = params, exact_params(params)
+        self.hash = hash(self.key)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Params) and self.key == other.key
 
     def __hash__(self) -> int:
-        return hash(self.key)
+        return self.hash
 
 
 def exact_params(params: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Parameters as a key: equal only if no kernel can tell them apart (1, 1.0 and True; 0.0 and -0.0)."""
+    """Parameters as a key: equal only if no kernel can tell them apart (1, 1.0 and True; 0.0 and -0.0).
+
+    Raises:   TypeError: one is a function. Those are made anew for each call, and a cache would keep what they captured.
+    """
     return tuple([(name, _exact(value)) for name, value in params.items()])
 
 
@@ -116,6 +123,8 @@ def _exact(value: Any) -> Any:
         return tuple([_exact(x) for x in value])
     if kind is float or kind is complex or isinstance(value, np.generic):
         return kind, repr(value)
+    if kind is FunctionType or kind is MethodType:
+        raise TypeError("functions are not compared")
     return (bool, value) if kind is bool else value
 
 

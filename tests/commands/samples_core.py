@@ -26,7 +26,8 @@ _OPERANDS: dict[str, tuple[object, ...]] = {
     "bitwise_not": (_INTS,), "bitwise_and": (_INTS, _INTS[::-1].copy()), "bitwise_or": (_INTS, _INTS[::-1].copy()),
     "bitwise_xor": (_INTS, _INTS[::-1].copy()), "shift_left": (_INTS, np.abs(_INTS)), "shift_right": (_INTS, np.abs(_INTS)),
     "real": (_COMPLEX,), "imag": (_COMPLEX,), "conj": (_COMPLEX,), "select": (_BOOLS, _X, _Y), "erfinv": (_UNIT,),
-    "lgamma": (_POSITIVE + 0.2,), "digamma": (_POSITIVE + 0.2,),
+    "lgamma": (_POSITIVE + 0.2,), "digamma": (_POSITIVE + 0.2,), "gcd": (_INTS, _INTS[::-1].copy()),
+    "lcm": (_INTS, _INTS[::-1].copy()), "bit_count": (_INTS,), "ldexp": (_X, _INTS % 5 - 2.0),
 }  # fmt: skip
 
 _PARAMS: dict[str, list[dict[str, object]]] = {
@@ -36,15 +37,18 @@ _PARAMS: dict[str, list[dict[str, object]]] = {
     "iota": [{"shape": (2, 3), "dtype": np.dtype("int32"), "axis": 1}],
 }
 
-# Derivatives of these are not those of the function (zero by definition) or do not exist at the point.
-_NO_DERIVATIVE = {"stop_gradient", "sign", "floor", "ceil", "trunc", "round", "floor_divide"}
+# Operands to differentiate in, where the derivative is not the function's (zero by definition) or does not exist.
+_DIFFERENTIABLE: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(("stop_gradient", "floor", "ceil", "trunc", "round", "floor_divide", "exponent", "sign"), ()),
+    "ldexp": (0,),
+}
 
 
 def _elementwise(command: Command) -> list[Sample]:
     default = (_X, _Y, _POSITIVE)[: command.arity]
     operands = _OPERANDS.get(command.name, default)
     single = {"dtypes": ("float32", "float64")} if command.name == "complex" else {}
-    differentiable = {"differentiable": ()} if command.name in _NO_DERIVATIVE else {}
+    differentiable = {"differentiable": _DIFFERENTIABLE[command.name]} if command.name in _DIFFERENTIABLE else {}
     rows = [
         Sample(command.name, operands, params, **single, **differentiable) for params in _PARAMS.get(command.name, [{}])
     ]
@@ -103,4 +107,6 @@ _REDUCE = [
     Sample("cumprod", (np.array([[0.0, 2.0, 3.0], [1.0, 0.0, 4.0]]),), {"axis": 1}),
 ]  # fmt: skip
 
-SAMPLES = [*(row for command in _commands(elementwise) for row in _elementwise(command)), *_SHAPE, *_REDUCE]
+_SPECIAL = [Sample(name, (np.asarray([-40.0, -1.5, 0.25, 3.0, 29.0]),)) for name in ("i0e", "i1e")]
+
+SAMPLES = [*_SPECIAL, *(row for command in _commands(elementwise) for row in _elementwise(command)), *_SHAPE, *_REDUCE]

@@ -18,6 +18,11 @@ SAMPLES: list[Sample] = [
     Sample("random_bits", (_KEYS, np.asarray([0, 5, 2**40], np.uint64)), {"shape": (2, 2), "width": 64}),
     Sample("random_bits", (_KEY, np.asarray(0, np.uint64)), {"shape": (), "width": 32}),
     Sample("random_bits", (_KEY, np.asarray(0, np.uint64)), {"shape": (0, 3), "width": 32}),
+    # their derivatives are not those of the identity that they are: tests/random checks them against quantiles
+    *(
+        Sample(name, (np.asarray([-0.4, 0.9, 2.5]), np.asarray([0.3, 1.0, 7.0])), differentiable=())
+        for name in ("gamma_draw", "log_gamma_draw")
+    ),
     Sample("erfinv", (np.asarray([-0.96875, -0.5, 0.0, 0.125, 0.75, 0.984375]),)),
     Sample("lgamma", (np.asarray([-1.5, 0.25, 1.0, 2.5, 9.0]),)),
     Sample("polygamma", (np.asarray([-1.5, 0.25, 1.0, 2.5, 9.0]),), {"n": 0}),

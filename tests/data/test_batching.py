@@ -52,7 +52,7 @@ def test_resuming_gives_the_rest_of_the_same_batches(
     assert rows(rest) == whole[step:] and rest.step == max(step, len(whole))
     per_epoch = len(whole) // epochs if epochs else 0
     for i in range(epochs):
-        seen = sorted(sum(whole[i * per_epoch : (i + 1) * per_epoch], []))
+        seen = sorted(n for part in whole[i * per_epoch : (i + 1) * per_epoch] for n in part)
         assert len(set(seen)) == len(seen) and len(seen) == (n - n % batch if drop_last else n)
 
 
@@ -73,7 +73,9 @@ def test_trees_keep_their_structure_kinds_and_rows_together() -> None:
 def test_memory_maps_are_read_batch_by_batch(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.arange(10))
     parts = list(batches(np.load(tmp_path / "x.npy", mmap_mode="r"), 4, KEY))
-    assert sorted(sum(rows(parts), [])) == list(range(10)) and not any(isinstance(p, np.memmap) for p in parts)
+    assert sorted(n for part in rows(parts) for n in part) == list(range(10)) and not any(
+        isinstance(p, np.memmap) for p in parts
+    )
 
 
 def test_without_end_the_epochs_go_on() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -135,3 +137,16 @@ def test_callbacks_on_variables_of_a_dynamic_graph_run_each_time() -> None:
     y = nnc.compile(lambda v: (nnc.debug.callback(lambda w: seen.append(float(w)), v), v * v)[1])(x)
     g.backward(y)
     assert float(x.grad) == 4 and seen.count(2.0) >= 3
+
+
+def test_functions_that_are_called_back_are_not_kept() -> None:
+    g = nnc.DynamicGraph()
+    x = g.variable(1.0)
+    kept = []
+    for operand in (x, nnp.asarray(1.0)):
+        big = np.ones(10)
+        kept.append(weakref.ref(big))
+        nnc.debug.callback(lambda v, big=big: None, operand)
+        del big
+    gc.collect()
+    assert [ref() for ref in kept] == [None, None]

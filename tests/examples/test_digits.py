@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import nnc
+from tests.examples.runner import run
 
 pytest.importorskip("sklearn")
 pytest.importorskip("tqdm")
 Image = pytest.importorskip("PIL.Image")
 
-ROOT = Path(__file__).parents[2]
-
-
-def run(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "examples" / "digits.py"), "--out", str(out), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=out.parent, check=False)
-
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
     out = tmp_path_factory.mktemp("digits") / "out"
-    return out, run(out, "--epochs", "6")
+    return out, run("digits", out, "--epochs", "6", check=False)
 
 
 def test_a_few_passes_read_most_held_out_digits(trained: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
@@ -69,5 +62,5 @@ def test_the_model_and_the_picture_are_there(trained: tuple[Path, subprocess.Com
 
 
 def test_an_unknown_option_is_refused(tmp_path: Path) -> None:
-    done = run(tmp_path / "out", "--epoch-count", "1")
+    done = run("digits", tmp_path / "out", "--epoch-count", "1", check=False)
     assert done.returncode == 2 and "usage:" in done.stderr

@@ -15,14 +15,12 @@ INSTANCES = Path(__file__).parent / "alloc" / "instances"
 
 
 def load(name: str) -> Any:
-    path = INSTANCES / f"{name}.train.json"
-    text = path.read_text() if path.exists() else gzip.decompress(path.with_suffix(".json.gz").read_bytes())
-    return json.loads(text)
+    return json.loads(gzip.decompress((INSTANCES / f"{name}.json.gz").read_bytes()))
 
 
 def training_step(name: str) -> OperationGraph:
     """Forward, backward and an update of each parameter, which reads its gradient and follows what reads the parameter."""
-    data = load(name)
+    data = load(f"{name}.train")
     nbytes = [-(-n // 64) * 64 if kind == "tmp" else 0 for n, kind in data["storages"]]
     reads = [tuple(read) for _, read, _ in data["nodes"]]
     writes = [tuple(written) for _, _, written in data["nodes"]]
@@ -76,6 +74,35 @@ def test_training_steps_of_real_networks_reach_the_bound_of_any_order(name: str,
 def test_the_training_step_of_an_unrolled_lstm_takes_two_thirds() -> None:
     graph = training_step("lstm64")
     assert graph.peak(improve_order(graph)) <= 0.68 * graph.peak(range(len(graph.reads)))
+
+
+ELEMENTWISE = (
+    "add.Tensor",
+    "mul.Tensor",
+    "tanh.default",
+    "sigmoid.default",
+    "gelu.default",
+    "_softmax.default",
+    "clone.default",
+)
+
+
+@pytest.mark.parametrize(("name", "in_place", "ordered"), [("transformer12", 0.667, 0.667), ("lstm64", 0.8, 0.734)])
+def test_writing_over_inputs_saves_what_it_should_and_order_no_less(name: str, in_place: float, ordered: float) -> None:
+    data = load(f"{name}.infer")
+    nbytes = [-(-n // 64) * 64 if kind == "tmp" else 0 for n, kind in data["storages"]]
+    reads, writes = ([tuple(node[column]) for node in data["nodes"]] for column in (1, 2))
+    pairs = [
+        tuple((a, b) for b in written for a in read if op in ELEMENTWISE and nbytes[a] == nbytes[b])
+        for op, read, written in data["nodes"]
+    ]
+    nothing = [()] * len(reads)
+    kept = frozenset(data["outputs"])
+    apart = OperationGraph(nbytes, reads, writes, nothing, nothing, kept)
+    graph = OperationGraph(nbytes, reads, writes, nothing, pairs, kept)
+    before = apart.peak(range(len(reads)))
+    assert graph.peak(range(len(reads))) / before == pytest.approx(in_place, abs=0.001)
+    assert graph.peak(improve_order(graph)) <= ordered * before
 
 
 @st.composite

@@ -10,7 +10,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
-from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 
 RNG = np.random.default_rng(0)
 Q, K, V = RNG.normal(size=(2, 7, 4, 5)), RNG.normal(size=(2, 11, 2, 5)), RNG.normal(size=(2, 11, 2, 5))
@@ -27,6 +27,8 @@ BIAS, MASK = RNG.normal(size=(4, 7, 11)), RNG.random((2, 1, 7, 11)) > 0.4
         {"mask": MASK[:, :, :1], "bias": BIAS, "is_causal": True},
         {"bias": BIAS[:1, :, :1]},
         {"mask": MASK[..., :1], "scale": 0.1},
+        {"local_window_size": (2, 1), "key_value_seq_lengths": np.array([5, 11])},
+        {"is_causal": True, "local_window_size": 3, "query_seq_lengths": np.array([7, 4])},
     ],
 )
 def test_chunks_change_neither_values_nor_gradients(chunk_size: int, options: dict[str, Any]) -> None:
@@ -39,6 +41,17 @@ def test_chunks_change_neither_values_nor_gradients(chunk_size: int, options: di
 
     for got, want in zip(nnc.tree.leaves(run(chunk_size)), nnc.tree.leaves(run(None)), strict=True):
         np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-9, atol=1e-11)
+
+
+def test_lengths_and_windows_are_masks() -> None:
+    query, key = np.arange(7)[:, None], np.arange(11)
+    lengths = np.array([5, 11])
+    options: dict[str, Any] = {"key_value_seq_lengths": lengths, "query_seq_lengths": np.array([7, 3])}
+    mask = (key < lengths[:, None, None, None]) & (query < np.array([7, 3])[:, None, None, None])
+    mask = mask & (query - key <= 4) & (key - query <= 2)
+    out = nn.dot_product_attention(Q, K, V, local_window_size=(4, 2), **options)
+    np.testing.assert_allclose(np.asarray(out), np.asarray(nn.dot_product_attention(Q, K, V, mask=mask)), atol=1e-12)
+    assert not np.asarray(out)[1, 3:].any()
 
 
 def test_a_bias_gets_its_gradient_through_chunks() -> None:
@@ -96,11 +109,21 @@ def test_dropout_in_chunks_is_drawn_once_for_value_and_gradient() -> None:
     nnc.testing.check_grads(lambda q, k, v: nn.dot_product_attention(q, k, v, **options), (Q, K, V), order=1)
 
 
+def test_no_keys_and_no_queries_are_ordinary() -> None:
+    np.testing.assert_array_equal(np.asarray(nn.dot_product_attention(Q, K[:, :0], V[:, :0])), np.zeros(Q.shape))
+    assert nn.dot_product_attention(Q[:, :0], K, V).shape == (2, 0, 4, 5)
+    assert nn.dot_product_attention(Q[:0], K[:0], V[:0], chunk_size=4).shape == (0, 7, 4, 5)
+
+
 def test_mistakes_are_named() -> None:
     with pytest.raises(ArgumentError, match="chunk_size=0 is not positive"):
         nn.dot_product_attention(Q, K, V, chunk_size=0)
     with pytest.raises(ShapeError, match=r"mask has shape \(7, 10\), which does not broadcast"):
         nn.dot_product_attention(Q, K, V, mask=np.ones((7, 10), bool))
+    with pytest.raises(ShapeError, match=r"key_value_seq_lengths has shape \(\), the batch axes have \(2,\)"):
+        nn.dot_product_attention(Q, K, V, key_value_seq_lengths=3)
+    with pytest.raises(DTypeError, match="mask holds float64, not bools(.|\n)*are a bias"):
+        nn.dot_product_attention(Q, K, V, mask=np.where(MASK, 0, -np.inf))
     with pytest.raises(ArgumentError, match="there is no key"):
         nn.dot_product_attention(Q, K, V, dropout_rate=0.1)
     with pytest.raises(ArgumentTypeError, match="Fix: write dropout_rate="):

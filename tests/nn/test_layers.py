@@ -124,6 +124,63 @@ def test_mlp_has_depth_hidden_layers() -> None:
     np.testing.assert_allclose(np.asarray(model(normal(5, 2))).sum(-1), np.ones(5), rtol=1e-5)
 
 
+def test_norm_layers_are_the_functions_with_their_parameters() -> None:
+    x, scale, bias = normal(2, 4, 3, 5), normal(4), normal(4)
+    pairs = [
+        (nn.GroupNorm(2, 4), nn.group_norm(x, 2, scale, bias)),
+        (nn.InstanceNorm(4, use_scale=True, use_bias=True), nn.instance_norm(x, scale, bias)),
+    ]
+    for layer, want in pairs:
+        layer = layer.replace(scale=nnp.asarray(scale), bias=nnp.asarray(bias))
+        np.testing.assert_allclose(np.asarray(layer(x)), np.asarray(want), rtol=1e-5, atol=1e-6)
+    last = nn.RMSNorm(5).replace(scale=nnp.full(5, 2.0))
+    np.testing.assert_allclose(np.asarray(last(x)), 2 * np.asarray(nn.rms_norm(x)), rtol=1e-5)
+    assert nn.InstanceNorm(4).scale is None
+    channels_last = nn.GroupNorm(1, 5, axis=-1)(x)
+    np.testing.assert_allclose(
+        np.asarray(channels_last), np.asarray(nn.group_norm(x, 1, axis=-1)), rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("x_dtype", ["bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_running_averages_keep_their_dtype(dtype: str, x_dtype: str) -> None:
+    _, layer = nn.BatchNorm(3, dtype=dtype)(nnp.asarray(normal(4, 3)).astype(x_dtype))
+    assert (layer.mean.dtype.name, layer.variance.dtype.name) == (dtype, dtype)
+
+
+def test_dropout_may_drop_whole_channels() -> None:
+    out = np.asarray(nn.Dropout(0.5, shared_axes=(2, 3))(np.ones((4, 50, 3, 3), np.float32), key=KEY))
+    assert set(np.unique(out)) == {0.0, 2.0}
+    assert np.all(out == out[:, :, :1, :1])
+
+
+def test_checkpoint_changes_no_value_and_no_gradient() -> None:
+    block = nn.Sequential(nn.Linear(3, 4, key=KEY), nn.BatchNorm(4), nn.gelu, nn.Dropout(0.5), nn.Linear(4, 2, key=KEY))
+    kept, x = nn.Checkpoint(block), normal(6, 3)
+
+    def loss(model: Any) -> Any:
+        out, new = model(x, key=KEY)
+        return (out**2).sum(), new
+
+    (value, new), gradient = nnc.value_and_grad(loss, has_aux=True)(block)
+    (same, renewed), again = nnc.compile(nnc.value_and_grad(loss, has_aux=True))(kept)
+    np.testing.assert_allclose(float(same), float(value), rtol=1e-5)
+    for a, b in zip(tree.leaves((renewed.layer, again.layer)), tree.leaves((new, gradient)), strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-5)
+    assert isinstance(renewed, nn.Checkpoint)
+    assert nn.Checkpoint(nn.relu)(x).shape == x.shape
+
+
+def test_layers_are_made_and_called_under_vmap() -> None:
+    models = nnc.vmap(lambda key: nn.MLP(3, 2, width=4, depth=1, key=key))(nnc.random.split(KEY, 5))
+    x = normal(6, 3)
+    out = nnc.vmap(lambda model: model(x))(models)
+    assert out.shape == (5, 6, 2)
+    one = nn.MLP(3, 2, width=4, depth=1, key=nnc.random.split(KEY, 5)[3])
+    np.testing.assert_allclose(np.asarray(out)[3], np.asarray(one(x)), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("call", "kind", "message"),
     [
@@ -138,6 +195,9 @@ def test_mlp_has_depth_hidden_layers() -> None:
         (lambda: nn.Dropout(0.5)(normal(3)), ArgumentError, "there is no key to draw with"),
         (lambda: nn.dropout(KEY, normal(3), 1.0), ArgumentError, "rate=1.0 is not in"),
         (lambda: nn.Sequential(3), ArgumentTypeError, "layer 0 is 3"),
+        (lambda: nn.GroupNorm(3, 4), ArgumentError, "groups=3 does not divide features=4"),
+        (lambda: nn.BatchNorm(3)(normal(2, 4)), ShapeError, "BatchNorm: axis -1 of the input must be 3"),
+        (lambda: nn.Conv(3, 4, kernel_size=3, key=KEY), ArgumentTypeError, "write kernel="),  # type: ignore[call-arg]
         (lambda: nn.LayerNorm(3)(normal(2, 4)), ShapeError, "LayerNorm: axis -1 of the input must be 3"),
     ],
 )

@@ -113,6 +113,14 @@ def test_smoothed_weighted_and_ignored_labels() -> None:
     )
 
 
+def test_an_ignored_example_costs_nothing_whatever_its_logits() -> None:
+    logits, labels = np.array([[0.0, -np.inf], [0.0, 0.0]]), np.array([-1, 1])
+    loss = lambda x: nn.softmax_cross_entropy(x, labels, ignore_index=-1, label_smoothing=0.5, reduction="sum")
+    value, gradient = nnc.value_and_grad(loss)(logits)
+    np.testing.assert_allclose(float(value), np.log(2))
+    np.testing.assert_allclose(np.asarray(gradient), [[0, 0], [0.25, -0.25]])
+
+
 def test_classes_that_do_not_exist_take_no_part() -> None:
     logits, labels = RNG.normal(size=(2, 4)), np.array([0, 2])
     allowed = np.array([True, False, True, True])

@@ -162,6 +162,14 @@ def test_the_text_shows_shapes_and_settings() -> None:
     )
 
 
+def test_the_text_leaves_out_settings_that_are_the_default_of_an_own_init() -> None:
+    conv = nn.Conv(2, 4, 3, key=nnc.random.key(0), use_bias=False, stride=2)
+    text = "weight=float32[4,2,3,3], bias=None, in_features=2, out_features=4, stride=(2, 2)"
+    assert repr(conv) == f"Conv({text})"
+    assert "axis" not in repr(nn.BatchNorm(3))
+    assert "axis=-1" in repr(nn.BatchNorm(3, axis=-1))
+
+
 def test_modules_can_be_copied_and_pickled() -> None:
     model = Affine(nnp.ones(2), activation=np.tanh)
     for again in (copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):

@@ -107,7 +107,9 @@ PLAIN = {
         lambda: nn.ConvTranspose(2, 3, 2, key=KEY, layout="NCDHW"), lambda: T.ConvTranspose3d(2, 3, 2), (1, 2, 3, 2, 3),
     ),
     "batch_norm1d": (lambda: nn.BatchNorm(3), lambda: T.BatchNorm1d(3), (6, 3)),
-    "batch_norm2d": (lambda: nn.BatchNorm(3, momentum=0.7, eps=1e-3), lambda: T.BatchNorm2d(3, momentum=0.3, eps=1e-3), (4, 3, 5, 2)),
+    "batch_norm2d": (
+        lambda: nn.BatchNorm(3, momentum=0.7, eps=1e-3), lambda: T.BatchNorm2d(3, momentum=0.3, eps=1e-3), (4, 3, 5, 2),
+    ),
     "batch_norm in inference": (lambda: nn.BatchNorm(3, inference=True), lambda: T.BatchNorm2d(3).eval(), (4, 3, 5, 2)),
     "batch_norm without scale": (
         lambda: nn.BatchNorm(3, use_scale=False, use_bias=False), lambda: T.BatchNorm2d(3, affine=False), (4, 3, 5, 2),

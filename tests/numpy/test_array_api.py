@@ -227,6 +227,14 @@ def test_an_infinite_quotient_is_its_own_floor(compiled):
         np.testing.assert_array_equal(np.signbit(got[want == 0]), np.signbit(want[want == 0]))
 
 
+def test_a_square_root_by_power_is_infinite_where_it_should_be():
+    x = np.array([-np.inf, -0.0, 4.0])
+    want = np.array([np.inf, 0.0, 2.0])
+    for got in (nnp.pow(x, 0.5), nnp.asarray(x) ** 0.5, nnc.compile(lambda x: x**0.5)(x), nnp.pow(x, np.full(3, 0.5))):
+        check(got, want)
+    assert float(nnp.pow(np.array(-np.inf), np.array(0.5))) == np.inf
+
+
 def test_comparisons_with_integers_beyond_the_dtype_are_exact():
     x = nnp.asarray([0, 1, 255], dtype="uint8")
     assert [(x < 300).all(), (x > 300).any(), (x == -1).any(), (x != 2**80).all(), (x >= -1).all(), (x >= 300).any()] == [
@@ -258,11 +266,13 @@ TABLE: dict[str, list[dict[str, object]]] = {
     "nonzero": [{}], "unique_all": [{}], "unique_counts": [{}], "unique_inverse": [{}], "unique_values": [{}],
     "flip": [{}, {"axis": 0}, {"axis": (0, 1)}, {"axis": -1}], "matrix_transpose": [{}], "tril": [{}, {"k": 1}, {"k": -9}],
     "triu": [{}, {"k": -1}, {"k": 9}], "unstack": [{}, {"axis": -1}], "repeat": [{"repeats": 2}, {"repeats": 3, "axis": 0}],
-    "roll": [{"shift": 1}, {"shift": -5, "axis": 0}, {"shift": (1, 2), "axis": (0, 1)}], "expand_dims": [{"axis": 0}, {"axis": -1}],
+    "roll": [{"shift": 1}, {"shift": -5, "axis": 0}, {"shift": (1, 2), "axis": (0, 1)}],
+    "expand_dims": [{"axis": 0}, {"axis": -1}],
     "reshape": [{"shape": (-1,)}, {"shape": (2, 6)}, {"shape": (1, -1, 2), "copy": True}], "tile": [{"repetitions": (2, 1, 2)}],
     "permute_dims": [{"axes": (1, 0)}, {"axes": ()}], "broadcast_to": [{"shape": (2, 3, 4)}, {"shape": (3, 0)}],
     "moveaxis": [{"source": 0, "destination": -1}], "zeros_like": [{}, {"dtype": "int8"}],
-    "full_like": [{"fill_value": 2}, {"fill_value": 1, "dtype": "int8"}], "ones_like": [{}], "clip": [{"min": 1}, {"min": 1, "max": 2}],
+    "full_like": [{"fill_value": 2}, {"fill_value": 1, "dtype": "int8"}],
+    "ones_like": [{}], "clip": [{"min": 1}, {"min": 1, "max": 2}],
     "astype": [{"dtype": "int16"}, {"dtype": "bool"}, {"dtype": "float32"}, {"dtype": "complex64"}],
 }  # fmt: skip
 POSITIONAL = {
@@ -300,10 +310,13 @@ def test_functions_of_several_arrays_agree_with_the_standard():
     b, v = A[::-1] * 2, A[0]
     steps = np.array([1, 3, 3, 5])
     calls = [
-        ("searchsorted", (steps, A), {"side": "right"}), ("searchsorted", (steps[::-1].copy(), v), {"sorter": np.array([3, 1, 2, 0])}),
+        ("searchsorted", (steps, A), {"side": "right"}),
+        ("searchsorted", (steps[::-1].copy(), v), {"sorter": np.array([3, 1, 2, 0])}),
         ("take", (A, np.array([0, 2])), {"axis": 1}), ("take", (v, np.array([1, 1])), {}), ("vecdot", (A * 1j, A * 1j), {}),
-        ("take_along_axis", (A, np.array([[0], [1], [2]])), {"axis": 1}), ("matmul", (A, b.T.copy()), {}), ("vecdot", (A, b), {"axis": 0}),
-        ("tensordot", (A, b), {"axes": ((0, 1), (0, 1))}), ("tensordot", (A, b.T.copy()), {"axes": 1}), ("where", (A > 1, A, b), {}),
+        ("take_along_axis", (A, np.array([[0], [1], [2]])), {"axis": 1}),
+        ("matmul", (A, b.T.copy()), {}), ("vecdot", (A, b), {"axis": 0}),
+        ("tensordot", (A, b), {"axes": ((0, 1), (0, 1))}), ("tensordot", (A, b.T.copy()), {"axes": 1}),
+        ("where", (A > 1, A, b), {}),
         ("where", (A > 1, A, 7), {}), ("where", (A > 1, 0.5, A * 1.0), {}), ("clip", (A, v, 4), {}), ("isin", (A, v), {}),
         ("clip", (A.astype(np.int8), 1, 2), {}), ("diff", (A,), {"prepend": A[:, :1], "axis": 1}),
     ]  # fmt: skip

@@ -178,3 +178,11 @@ def test_a_traced_size_raises_with_the_remedy():
 def test_a_mistake_is_answered_with_the_functions_name(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
+
+
+def test_buffers_and_iterators_become_arrays(same):
+    raw = np.arange(6, dtype=np.int16).tobytes()
+    same(nnp.frombuffer(raw, "int16", count=2, offset=4), np.frombuffer(raw, "int16", count=2, offset=4))
+    assert nnp.frombuffer(bytes(8)).dtype == nnp.float32
+    same(nnp.fromiter((n * n for n in range(4)), "int32"), np.arange(4, dtype="int32") ** 2)
+    same(nnp.fromiter(iter([1.5, 2.5, 3.5]), "float64", 2), np.array([1.5, 2.5]))

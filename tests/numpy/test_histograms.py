@@ -54,3 +54,9 @@ def test_mistakes_are_answered_with_the_functions_name():
         nnp.histogramdd(POINTS, (2, 2))
     with pytest.raises(ShapeError, match="histogramdd: the sample must have a row"):
         nnp.histogramdd(POINTS[0])
+
+
+def test_edges_of_bins_are_numpys(same):
+    for bins, limits in ((4, None), (3, (-1.0, 2.5)), (EDGES[0], None)):
+        same(nnp.histogram_bin_edges(POINTS, bins, limits), np.histogram_bin_edges(POINTS, bins, limits))
+    same(nnp.histogram_bin_edges(np.ones(3)), np.histogram_bin_edges(np.ones(3)))

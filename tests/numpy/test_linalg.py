@@ -352,6 +352,14 @@ def test_norms_agree_with_numpy_for_every_order(keepdims, same):
         same(la.matrix_norm(X, ord=order, keepdims=keepdims), want, 1e-10)
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 0, 3)])
+def test_norms_of_nothing_are_0_and_least_ones_do_not_exist(shape, same):
+    for order in ("fro", "nuc", 1, 2, np.inf):
+        same(la.matrix_norm(np.zeros(shape), ord=order), np.zeros(shape[:-2]))
+    with pytest.raises(ShapeError, match="over an axis of size 0"):
+        la.matrix_norm(np.zeros(shape), ord=-2)
+
+
 @pytest.mark.parametrize("order", [1, 2, 3, 1.5, np.inf])
 def test_norms_have_derivatives_also_at_zero(order):
     check_grads(lambda x: la.norm(x, order, axis=1), (X,), order=2, rtol=1e-4, atol=1e-4)

@@ -103,4 +103,24 @@ def test_the_namespace_tells_its_dtypes_and_devices():
     assert info.default_dtypes()["real floating"] == nnp.float32
     assert set(info.dtypes(kind="real floating")) == {"float16", "bfloat16", "float32", "float64"}
     assert info.default_device() in info.devices()
-    assert info.capabilities()["max dimensions"] is None
+    assert info.capabilities()["max dimensions"] == 64
+
+
+def test_methods_beyond_those_of_the_table(same):
+    x, z = nnp.asarray(X), nnp.asarray(X + 1j)
+    same(z.conjugate(), (X + 1j).conjugate())
+    same(x.compress([True, False], 0), X.compress([True, False], 0))
+    same(x.ptp(1), np.ptp(X, 1))
+    assert x.tobytes() == X.tobytes()
+    with pytest.raises(TraceError):
+        nnc.compile(lambda x: x.tobytes())(X)
+
+
+def test_products_of_matrices_with_vectors(same):
+    m, v, z = X[0], X[0, 0], X[0] + 1j * X[1]
+    same(nnp.matvec(X, v), X @ v)
+    same(nnp.matvec(X, X[:, 0]), np.einsum("abc,ac->ab", X, X[:, 0]))
+    same(nnp.vecmat(m[:, 0], m), m[:, 0] @ m)
+    same(nnp.vecmat(z[:, 0], z), z[:, 0].conj() @ z)
+    path, text = nnp.einsum_path("ij,jk,kl->il", m, m.T, m)
+    assert path[0] == "einsum_path" and "il" in text

@@ -40,6 +40,18 @@ def test_derivatives_antiderivatives_and_roots_agree_with_numpy(same):
     same(rest, np.zeros(4))
 
 
+def test_roots_are_numpys(same):
+    for p in ([1.0, -3.0, 2.0], [0, 2.0, 0, 8.0, 0, 0], [1.0, 0, 0, 1.0], [5.0], [0.0, 0.0], [1j, 2.0, 1.0]):
+        want = np.roots(np.array(p))
+        got = nnp.roots(np.array(p))
+        assert got.dtype == nnp.complex128
+        np.testing.assert_allclose(np.sort_complex(np.round(got, 9)), np.sort_complex(np.round(want + 0j, 9)), atol=1e-8)
+    p = np.array([1.0, -3.0, 2.0])
+    largest = nnc.compile(lambda p: nnp.max(nnp.real(nnp.roots(p, strip_zeros=False))))
+    assert float(largest(p)) == pytest.approx(2)
+    nnc.testing.check_grads(lambda p: nnp.max(nnp.real(nnp.roots(p, strip_zeros=False))), (p,), order=1)
+
+
 def test_least_squares_fits_agree_with_numpy(same):
     rng = np.random.default_rng(0)
     x, y, w = rng.normal(size=12), rng.normal(size=(12, 2)), rng.uniform(0.5, 2, 12)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nnc
 import nnc.numpy as nnp
 from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, TraceError
 from nnc.trace.differentiate import grad
@@ -145,3 +146,56 @@ def test_isin_agrees_with_python(xs, tests):
 def test_a_mistake_is_answered_with_the_functions_name(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
+
+
+@pytest.mark.parametrize("axis", [None, 0, -1])
+def test_partitions_put_an_element_in_its_place(axis, same):
+    for kth in (0, 2, -1, (1, 3)):
+        parts = np.asarray(nnp.partition(X, kth, axis))
+        order = nnp.argpartition(X, kth, axis)
+        same(nnp.take_along_axis(X, order, axis), parts)
+        same(nnp.asarray(X).argpartition(kth, axis), np.asarray(order))
+        assert (
+            np.take(parts, kth, -1 if axis is None else axis)
+            == np.take(np.sort(X, axis), kth, -1 if axis is None else axis)
+        ).all()
+    with pytest.raises(OutOfBoundsError, match="partition: kth is 99"):
+        nnp.partition(X, 99, axis)
+
+
+def test_elements_are_chosen_by_number_as_in_numpy(same):
+    number = np.array([[0, 1], [2, 0]])
+    choices = [np.arange(2), 10, np.array([[5], [6]])]
+    same(nnp.choose(number, choices), np.choose(number, choices))
+    same(nnp.asarray(number).choose(choices), np.choose(number, choices))
+    for mode in ("wrap", "clip"):
+        same(nnp.choose(number * 2 - 1, choices, mode=mode), np.choose(number * 2 - 1, choices, mode=mode))
+    with pytest.raises(OutOfBoundsError):
+        nnp.choose([3], choices)
+    nnc.testing.check_grads(lambda x: nnp.choose(number, [x, 2 * x, x * x]), (X[:2, :2],), order=2)
+
+
+def test_elements_are_put_as_in_numpy(same):
+    for values in (9.0, [1.0, 2.0, 3.0], np.arange(30.0)):
+        for name, where in (("put", [3, 0, 7]), ("place", N > 2), ("putmask", N > 2)):
+            want = X.copy()
+            getattr(np, name)(want, where, np.atleast_1d(values))
+            same(getattr(nnp, name)(X, where, values), want)
+    assert nnp.put(X, [], 1.0) is not None
+    with pytest.raises(ShapeError, match="place: mask must have the size"):
+        nnp.place(X, [True], 1.0)
+    nnc.testing.check_grads(lambda x, v: nnp.place(x, N > 2, v), (X, X[0]), order=1)
+    assert nnc.compile(lambda x, m: nnp.place(x, m, [1.0]))(X, N > 9).tolist() == X.tolist()
+
+
+def test_places_of_small_integers_do_not_overflow(same):
+    places = np.array([200, 150], np.uint8)
+    same(nnp.ravel_multi_index((places, places), (256, 256)), np.ravel_multi_index((places, places), (256, 256)))
+    same(nnp.unravel_index(places, (300, 2)), np.unravel_index(places, (300, 2)))
+
+
+def test_axes_roll_as_in_numpy(same):
+    cube = X.reshape(2, 2, 5)
+    for axis in range(-3, 3):
+        for start in range(-3, 4):
+            same(nnp.rollaxis(cube, axis, start), np.rollaxis(cube, axis, start))

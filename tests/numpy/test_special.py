@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.special
 
+import nnc
 import nnc.numpy as nnp
 from nnc.errors import ArgumentError, DTypeError, OutOfBoundsError, ShapeError
 
@@ -71,3 +72,27 @@ def test_segments_out_of_range_raise_or_are_dropped():
 def test_a_mistake_is_answered_with_the_functions_name(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
+
+
+def test_logistic_beta_and_logarithmic_terms_agree_with_scipy():
+    p, a, b = np.linspace(0.01, 0.99, 9), np.linspace(0.5, 4, 9), np.linspace(3, 0.2, 9)
+    wide = np.array([-800.0, -5.0, 0.0, 5.0, 800.0])
+    np.testing.assert_allclose(nnp.logit(p), scipy.special.logit(p), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(nnp.expit(wide), scipy.special.expit(wide), rtol=1e-12)
+    np.testing.assert_allclose(nnp.betaln(a, b), scipy.special.betaln(a, b), rtol=1e-12, atol=1e-14)
+    assert nnp.gammaln is nnp.lgamma
+    x, y = (v.ravel() for v in np.meshgrid([0.0, -0.0, 2.0, np.nan, np.inf], [0.0, -1.0, -2.0, 0.5, np.inf, np.nan]))
+    for name in ("xlogy", "xlog1py"):
+        with np.errstate(all="ignore"):
+            np.testing.assert_allclose(getattr(nnp, name)(x, y), getattr(scipy.special, name)(x, y), rtol=1e-12)
+
+
+def test_slopes_of_special_functions_are_right_also_where_they_could_fail():
+    a, b = np.array([0.6, 2.5]), np.array([1.5, 0.7])
+    for function in (nnp.betaln, nnp.xlogy, nnp.xlog1py):
+        nnc.testing.check_grads(function, (a, b), order=2)
+    for function in (nnp.expit, nnp.logit, nnp.i0, nnp.i1, nnp.i0e, nnp.i1e):
+        nnc.testing.check_grads(function, (a / 4,), order=2)
+    assert [float(g) for g in nnc.grad(nnp.xlogy, (0, 1))(0.0, 0.0)] == [0, 0]
+    assert float(nnc.grad(nnp.xlogy)(0.0, 2.0)) == pytest.approx(np.log(2))
+    assert float(nnc.grad(nnp.i1e)(0.0)) == 0.5

@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import nnc
 import nnc.numpy as nnp
 from nnc.errors import ArgumentError, DTypeError
 
@@ -75,3 +76,44 @@ def test_a_mistake_is_answered_with_the_functions_name(call, kind, message):
 def test_constants_are_pythons():
     assert (nnp.pi, nnp.e, nnp.inf, nnp.newaxis) == (np.pi, np.e, np.inf, None)
     assert np.isnan(nnp.nan)
+
+
+def test_abstract_kinds_are_asked_for_as_in_numpy():
+    for dtype in ("int8", "uint64", "float32", "complex64", "bool"):
+        for kind in (
+            np.number,
+            np.integer,
+            np.signedinteger,
+            np.unsignedinteger,
+            np.inexact,
+            np.floating,
+            np.complexfloating,
+        ):
+            assert nnp.issubdtype(getattr(nnp, dtype), getattr(nnp, kind.__name__)) == np.issubdtype(dtype, kind)
+    assert nnp.issubdtype(nnp.ones(1, "bfloat16").dtype, nnp.floating)
+    assert not nnp.issubdtype(nnp.bfloat16, nnp.integer)
+    assert nnp.issubdtype(nnp.floating, nnp.inexact)
+    assert nnp.issubdtype("float32", nnp.float32) and not nnp.issubdtype(nnp.bfloat16, nnp.float32)
+    assert (nnp.int_, nnp.float_, nnp.complex_) == (nnp.int64, nnp.float32, nnp.complex64)
+    assert (nnp.half, nnp.single, nnp.double, nnp.csingle, nnp.cdouble) == ("f2", "f4", "f8", "c8", "c16")
+    assert nnp.dtype("float32") == nnp.float32
+
+
+def test_arrays_and_tracers_are_of_one_class():
+    assert isinstance(nnp.ones(2), nnp.ndarray)
+    assert nnc.compile(lambda x: x * isinstance(x, nnp.ndarray))(3.0) == 3
+    assert not isinstance(np.ones(2), nnp.ndarray)
+    assert nnp.iterable(nnp.ones(2)) and not nnp.iterable(3)
+
+
+def test_arrays_are_printed_with_numpys_options():
+    x = nnp.asarray([1 / 3, 2.0], dtype="float64")
+    assert nnp.array_repr(x) == repr(x) and nnp.array_str(x) == str(x)
+    with nnp.printoptions(precision=2):
+        assert nnp.array_repr(x) == "Array([0.33, 2.  ], dtype=float64)"
+        assert nnp.get_printoptions()["precision"] == 2
+    before = nnp.get_printoptions()
+    nnp.set_printoptions(precision=1)
+    assert repr(x) == "Array([0.3, 2. ], dtype=float64)"
+    nnp.set_printoptions(**before)
+    assert nnp.array2string(np.ones(2)) == "[1. 1.]"

@@ -14,7 +14,7 @@ from scipy import special, stats
 import nnc
 import nnc.numpy as nnp
 from nnc import random
-from nnc.errors import ArgumentError, DTypeError, LinAlgError, ShapeError
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, LinAlgError, ShapeError
 
 KEY = random.key(42)
 P = [0.2, 0.3, 0.5]
@@ -79,24 +79,16 @@ def test_draws_of_a_batch_of_keys_are_those_of_each(name: str, args: tuple[Any, 
         np.testing.assert_allclose(row, np.asarray(getattr(random, name)(key, *float32(args))), rtol=1e-5, atol=1e-6)
 
 
-SHAPED = {
-    "poisson": (60, 5),
-    "binomial": (60, 3),
-    "gamma": (60, 3),
-    "beta": (60, 2),
-    "t": (60, 2),
-    "chisquare": (60, 2),
-}
+SHAPED = {"poisson": (60, 5), "binomial": (60, 3), "gamma": (60, 3), "loggamma": (60, 3)}
 
 
 @pytest.mark.parametrize("name", SHAPED)
 def test_many_draws_are_those_of_jax(name: str) -> None:
     jax = pytest.importorskip("jax")
     args = float32(next(row[1] for row in GOLDEN if row[0] == name))
-    for seed in (1, 2**20):
-        want = np.asarray(getattr(jax.random, name)(jax.random.PRNGKey(seed), *args, SHAPED[name]))
-        got = np.asarray(getattr(random, name)(random.key(seed), *args, SHAPED[name]))
-        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+    want = np.asarray(getattr(jax.random, name)(jax.random.PRNGKey(2**20), *args, SHAPED[name]))
+    got = np.asarray(getattr(random, name)(random.key(2**20), *args, SHAPED[name]))
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("method", ["eigh", "svd"])
@@ -323,3 +315,5 @@ def test_wrong_arguments_of_distributions_are_refused() -> None:
         random.multivariate_normal(KEY, np.zeros(3), np.eye(2))
     with pytest.raises(ArgumentError, match="negative"):
         random.orthogonal(KEY, -1)
+    with pytest.raises(ArgumentTypeError, match=r"normal: it has no argument 'size'(?s:.)*write shape="):
+        random.normal(KEY, size=(3,))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import logging
 import math
 from typing import Any
@@ -134,6 +136,18 @@ def test_a_model_of_variables_trains_as_the_compiled_step_does(g: nnc.DynamicGra
     assert g.bookkeeping() == (0, 4)
 
 
+def test_the_digits_are_learned_alike_eagerly_and_compiled() -> None:
+    for name in ("sklearn", "PIL", "threadpoolctl"):
+        pytest.importorskip(name)
+    dynamic = importlib.import_module("benchmarks.dynamic")
+    digits = dynamic.read_digits(0)
+    model = dynamic.Network(nnc.random.key(0))
+    steps = dynamic.compiled_step(model), dynamic.dynamic_step(model)
+    for images, labels in dynamic.batches(digits, 32, 4):
+        compiled, eager = (step(images, labels) for step in steps)
+        assert eager == pytest.approx(compiled, rel=1e-5)
+
+
 # -- memoisation -------------------------------------------------------------------------------------------------------
 
 
@@ -245,6 +259,16 @@ def test_numbers_are_operands_like_others(g: nnc.DynamicGraph) -> None:
     assert float((x * 1.25)[0]) == 1.25 and float((x * -1.5)[0]) == -1.5
 
 
+def test_the_graph_s_text_is_its_memory_report() -> None:
+    g = nnc.DynamicGraph(memo_bytes="1MiB")
+    x = g.variable(np.ones(1000))
+    y = nnp.sin(x)
+    text = repr(g)
+    assert "1 operations, 2 tensors of 16000 bytes" in text and f"of {2**20} bytes" in text
+    assert g.memo_stats().nbytes >= 8000 and f"1 results kept in {g.memo_stats().nbytes} of" in text
+    del y
+
+
 # -- programs found again ----------------------------------------------------------------------------------------------
 
 
@@ -296,10 +320,26 @@ def test_a_function_that_decides_on_values_stays_eager(g: nnc.DynamicGraph, capl
 
 
 def test_runs_that_differ_are_not_compiled(g: nnc.DynamicGraph) -> None:
-    numbers = iter(range(10))
-    fun = lambda x: x * float(next(numbers))
+    numbers = iter(range(40))
+    fun = lambda x: x + float(next(numbers))
     x = g.variable(1.0)
-    assert [float(g.evaluate(fun, x)) for _ in range(10)] == [float(i) for i in range(10)]
+    assert [float(g.evaluate(fun, x)) for _ in range(40)] == [1.0 + i for i in range(40)]
+
+
+def test_functions_that_come_and_go_are_not_kept(g: nnc.DynamicGraph) -> None:
+    x = g.variable(1.0)
+    for i in range(10):
+        g.evaluate(lambda v, i=i: v + i, x)
+    gc.collect()
+    assert len(g._repeated) == 0
+
+
+def test_evaluation_within_eager_mode_is_command_by_command(g: nnc.DynamicGraph) -> None:
+    x = g.variable(2.0)
+    fun = nnc.compile(lambda v: v * v * v)
+    with nnc.debug.eager():
+        y, z = fun(x), g.evaluate(fun, x)
+    assert g.bookkeeping()[0] == 4 and float(y) == float(z) == 8
 
 
 # -- compiled functions as one node ------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.errors import DTypeError
 
 X = np.array([0.3, -1.2, 0.7])
 A = np.arange(6.0).reshape(2, 3)
@@ -75,7 +76,7 @@ def test_empty_arguments_and_results_give_empty_blocks(jacobian: Any) -> None:
 @BOTH
 def test_holomorphic_functions_have_their_complex_derivative(jacobian: Any) -> None:
     z = np.array([1 + 2j, 0.5 - 1j])
-    assert np.allclose(np.asarray(jacobian(lambda x: x * x)(z)), np.diag(2 * z))
+    assert np.allclose(np.asarray(jacobian(lambda x: x * x, holomorphic=True)(z)), np.diag(2 * z))
 
 
 def test_both_modes_agree_on_a_tangled_function_also_compiled_and_mapped() -> None:
@@ -124,3 +125,39 @@ def test_hessians_of_several_arguments_are_symmetric_trees() -> None:
     assert close(blocks[0]["a"][1], np.asarray(blocks[1][0]["a"]).T)
     assert close(blocks[1][1], np.zeros((3, 3)))
     assert close(blocks[0]["a"][0]["a"], np.diag(-np.sin(X) * X[::-1]) + 2 * X[2])
+
+
+@pytest.mark.parametrize("transform", [nnc.jacfwd, nnc.jacrev])
+def test_complex_jacobians_of_holomorphic_functions(transform):
+    z = np.array([1 + 2j, -0.5j])
+    w = np.array([[1j, 2.0], [3.0, -1 + 1j]])
+    jacobian = transform(lambda z: w @ nnp.exp(z), holomorphic=True)(z)
+    np.testing.assert_allclose(jacobian, w * np.exp(z))
+    np.testing.assert_allclose(nnc.hessian(lambda z: nnp.sum(z**3), holomorphic=True)(z), np.diag(6 * z))
+
+
+@pytest.mark.parametrize(
+    ("transform", "function", "x", "options", "message"),
+    [
+        (nnc.jacfwd, lambda z: z * 2, 1j * np.ones(2), {}, "nnc.jacfwd: the argument is complex"),
+        (nnc.jacrev, lambda x: x * 2j, np.ones(2), {}, "nnc.jacrev: the result is complex"),
+        (
+            nnc.jacfwd,
+            nnp.real,
+            1j * np.ones(2),
+            {"holomorphic": True},
+            "nnc.jacfwd: holomorphic=True needs a complex result",
+        ),
+        (
+            nnc.jacrev,
+            nnp.abs,
+            1j * np.ones(2),
+            {"holomorphic": True},
+            "nnc.jacrev: holomorphic=True needs a complex result",
+        ),
+        (nnc.jacfwd, nnp.sin, np.ones(2), {"holomorphic": True}, "needs complex input with holomorphic=True"),
+    ],
+)
+def test_complex_numbers_and_the_holomorphic_flag_go_together(transform, function, x, options, message):
+    with pytest.raises(DTypeError, match=message):
+        transform(function, **options)(x)

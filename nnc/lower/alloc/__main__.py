@@ -32,7 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             instance = read_instance(file)
         except NncError as error:
-            return _fail(str(error))
+            lines = str(error).splitlines()  # the table is at fault, no line of a program
+            return _fail("\n".join(line for line in lines if not line.startswith("  at ")))
         begin = time.perf_counter()
         plan = plan_arena(
             instance.lower,

@@ -1,7 +1,7 @@
 """Places blocks with known live ranges in one arena, as small as possible.
 
 Greedy planners come first; the first plan that meets the lower bound (the largest live set) wins, else the smallest. Where
-none meets the bound and there are not too many blocks, a search of bounded length follows. Same input, same plan, in every
+none meets the bound and there are not too many blocks, searches of bounded length follow. Same input, same plan, in every
 process.
 """
 
@@ -20,8 +20,8 @@ from nnc.lower.alloc.search import improve
 
 ALIGNMENT = 64
 Algorithm = Literal["portfolio", "article", "article-size"]
-DEFAULT_EFFORT = 2_000
-THOROUGH = 100_000
+DEFAULT_EFFORT = 2_000  # placements: some hundredths of a second
+THOROUGH = 200_000  # some seconds
 _SEARCHED = 2000  # blocks
 
 

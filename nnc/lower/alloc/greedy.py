@@ -7,11 +7,13 @@ Both cost O(n) vector work a block.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from nnc.lower.alloc.problem import Ints, Problem
 
+Numbers = np.ndarray[Any, Any]
 FAR = np.iinfo(np.int64).max // 4
 _MANY = 4000  # blocks; above, the planners that rarely win are left out
 
@@ -25,6 +27,7 @@ def portfolio(p: Problem) -> Iterator[Ints]:
     yield best_fit(p, order_of(p.size, duration))
     if len(p.size) > _MANY:
         return
+    yield best_fit(p, order_of(p.size), lowest=True)
     yield dive(p, order_rank(p.end, duration))
     yield best_fit(p, order_of(tight, p.size))  # by breadth: the fullest steps first
     yield dive(p, order_rank(area, duration))
@@ -33,24 +36,21 @@ def portfolio(p: Problem) -> Iterator[Ints]:
     yield best_fit(p, order_of(duration, p.size))
 
 
-def search_ranks(p: Problem) -> list[Ints]:
+def search_keys(p: Problem) -> list[tuple[Ints, ...]]:
     """The orders in which the search tries blocks that can lie equally low."""
     tight, duration = p.largest_load(), p.duration
     area = p.size * duration
-    return [
-        order_rank(*keys)
-        for keys in ((tight, duration, area), (duration, area, tight), (tight, area, duration), (p.end, duration))
-    ]
+    return [(tight, duration, area), (duration, area, tight), (tight, area, duration), (p.end, duration)]
 
 
-def order_rank(*keys: Ints) -> Ints:
+def order_rank(*keys: Numbers) -> Ints:
     """The place of each block in the order by `keys`."""
     rank = np.empty(len(keys[0]), np.int64)
     rank[order_of(*keys)] = np.arange(len(rank))
     return rank
 
 
-def order_of(*keys: Ints) -> Ints:
+def order_of(*keys: Numbers) -> Ints:
     """The blocks by falling keys, the first of which counts most; ties in order of their start."""
     return np.lexsort(tuple(-key for key in reversed(keys)))
 

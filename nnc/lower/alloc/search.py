@@ -7,36 +7,17 @@ longer fits. (The pruning follows the search of the MiniMalloc paper.) Budgets c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from nnc.lower.alloc.greedy import search_ranks
+from nnc.lower.alloc.beam import BeamSearch
+from nnc.lower.alloc.cliques import Cliques
+from nnc.lower.alloc.greedy import order_rank, search_keys
 from nnc.lower.alloc.problem import Ints, Problem
 
+_NARROWEST = 4  # partial plans of the first beams
+_NOISE = (0.0, 0.05, 0.2, 0.5)  # of orders: the spread of the logarithm of their first key
+_SHARES = (0.0, 0.5, 0.75, 0.9, 1.0)  # where between the bound and the best height a cap is
 _FAR = np.iinfo(np.int64).max // 4
-
-
-@dataclass(frozen=True, slots=True)
-class Cliques:
-    """The maximal sets of tensors that live in one step, in time; clique c is members[begin[c]:begin[c + 1]]."""
-
-    members: Ints
-    begin: Ints
-    span: tuple[Ints, Ints]  # of each tensor: its first clique and the one after its last
-
-    @classmethod
-    def of(cls, lo: Ints, hi: Ints) -> Cliques:
-        """The cliques of live ranges."""
-        times = np.unique(lo)
-        ends = np.unique(hi)
-        until = ends[np.searchsorted(ends, times, side="right")]  # the first death after each birth
-        last_births = np.flatnonzero(np.append(until[1:] != until[:-1], True))
-        steps = times[last_births]
-        sets = [np.flatnonzero((lo <= step) & (hi > step)) for step in steps]
-        begin = np.concatenate([[0], np.cumsum([len(found) for found in sets])])
-        span = np.searchsorted(steps, lo), np.searchsorted(steps, hi)
-        return cls(np.concatenate(sets), begin, span)
 
 
 def search(lo: Ints, hi: Ints, size: Ints, cliques: Cliques, rank: Ints, cap: int, budget: int) -> Ints | None:
@@ -131,25 +112,31 @@ class _State:
 def improve(p: Problem, best: Ints, peak: int, budget: int) -> tuple[Ints, int]:
     """A plan that is at most as high as `best`, and its height.
 
-    Tries the bound itself, then bisects the caps between it and the best height, with each of the ranks in turn.
+    Alternates short searches at caps between the bound and the best height with beams that become wider, by orders with more and
+    more noise, until the budget of placements is spent.
     """
     if not p.is_simple:
         return best, peak
-    lo, hi, size, ranks = p.lo, p.hi, p.size, search_ranks(p)
-    cliques = Cliques.of(lo, hi)
-    low, turn = p.bound, 0
-    share = max(budget // 16, 2 * len(size))
-    while low < peak and budget > 0:
-        cap = (low + peak) // 2 if turn else p.bound
-        found = None
-        for rank in ranks:
-            found = search(lo, hi, size, cliques, rank, cap, min(share, budget))
-            budget -= share
-            if found is not None or budget <= 0:
-                break
-        if found is None:
-            low = cap + 1
-        else:
-            best, peak = found, int((found + size).max())
+    n, keys = len(p.size), search_keys(p)
+    cliques = Cliques.of(p.lo, p.hi)
+    beam = BeamSearch(p, cliques)
+    rng = np.random.default_rng(0)
+    turn, width = 0, _NARROWEST
+    while p.bound < peak and budget > 0:
+        noise = _NOISE[turn // len(keys) % len(_NOISE)]
+        first, *others = keys[turn % len(keys)]
+        rank = order_rank(first * rng.lognormal(0, noise, n), *others) if noise else order_rank(first, *others)
+        share = _SHARES[turn % len(_SHARES)]
+        cap = p.bound + int((peak - 1 - p.bound) * share)
+        limit = min(budget, (2 if share else 10) * n)
+        found = search(p.lo, p.hi, p.size, cliques, rank, cap, limit)
+        budget -= limit
+        if found is None and beam.cost(width) <= budget:
+            budget -= beam.cost(width)
+            found = beam.run(rank, width, peak - 1)
+        if found is not None:
+            best, peak = found, int((found + p.size).max())
         turn += 1
+        if turn % len(keys) == 0:
+            width = min(2 * width, beam.widest)
     return best, peak

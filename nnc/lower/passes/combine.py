@@ -1,6 +1,7 @@
 """Recognises what softmax, log-softmax, logsumexp, cross entropy and their gradients are traced to; makes one command of each.
 
-The rules hold up to rounding: combined commands round less often, and a gradient is the same sum in another order.
+The rules hold up to rounding (combined commands round less often, and a gradient is the same sum in another order) and up to the
+sign of zero. All passes but this one and `join_sums` are exact.
 """
 
 # ruff: noqa: D103  (a rule is an equation, which says more than words)
@@ -16,7 +17,7 @@ from nnc.commands import reduce as rd
 from nnc.commands.index import gather, scatter
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, reshape
-from nnc.graph import Graph, Rule, Sample, TensorSpec, apply_rules, register_pass, rewrite_rule, sample
+from nnc.graph import Command, Graph, Rule, Sample, TensorSpec, apply_rules, register_pass, rewrite_rule, sample
 from nnc.lower.passes.algebra import number, spec
 from nnc.options import Options
 
@@ -30,7 +31,7 @@ def combine(graph: Graph, options: Options) -> Graph:
     Requires: `fold`, `simplify` and `cse` have run; dead code elimination must follow.
     Ensures:  what `nnc.nn.softmax`, `log_softmax`, `softmax_cross_entropy` and `nnc.numpy` functions of that kind yield is a
               command of nnc/commands/normalize.py; the log-probabilities of which only chosen ones are read are not made, nor
-              is the one-hot form of labels. Values differ by rounding only.
+              is the one-hot form of labels. Values differ by rounding, and in the sign of zero.
     Example:  m = reduce_max(x); … e = exp(x - m); … y = div(e, sum)  →  y = softmax(x)
     """
     return apply_rules(graph, RULES)
@@ -125,36 +126,54 @@ def sum_of_one_element(x: Value, *, axes: Axes) -> Any:
     return out, reshape(x, shape=out.shape)
 
 
+@rewrite_rule(exact=False, samples=[sample(MATRIX, axes=(1,)), sample(CUBE, axes=(0, 2))])
+def sum_of_negation(x: Value, *, axes: Axes) -> Any:
+    """The negation then has the sum's size. A sum of 0.0 becomes -0.0."""
+    return rd.reduce_sum(ew.neg(x), axes=axes), ew.neg(rd.reduce_sum(x, axes=axes))
+
+
 # -- their gradients ---------------------------------------------------------------------------------------------------
 
 
-@rewrite_rule(exact=False, samples=_samples("like"))
-def softmax_gradient(x: Value, ct: Value, *, axes: Axes) -> Any:
+def _softmax_gradient(product: Command) -> Rule:
     """Forward comes first in a graph, so the quotient is a softmax by now."""
-    parts = _Shifted(x, axes)
-    y, divisor = normalize.softmax(x, axes=axes), _spread(parts.safe, x)
-    of_sum = rd.reduce_sum(ew.safe_mul(ct, ew.div(ew.neg(y), divisor)), axes=axes)
-    of_terms = ew.safe_mul(ct, ew.reciprocal(divisor))
-    left = ew.mul(ew.add(of_terms, parts.back(reshape(of_sum, shape=parts.safe.shape))), parts.exponentials)
-    inner = rd.reduce_sum(ew.mul(ct, y), axes=axes)
-    return left, ew.mul(y, ew.sub(ct, rd.expand(inner, x.spec, axes)))
+
+    def rule(x: Value, ct: Value, *, axes: Axes) -> Any:
+        parts = _Shifted(x, axes)
+        y, divisor = normalize.softmax(x, axes=axes), _spread(parts.safe, x)
+        of_sum = rd.reduce_sum(ew.safe_mul(ct, ew.div(ew.neg(y), divisor)), axes=axes)
+        of_terms = ew.safe_mul(ct, ew.reciprocal(divisor))
+        left = product(ew.add(of_terms, parts.back(reshape(of_sum, shape=parts.safe.shape))), parts.exponentials)
+        inner = rd.reduce_sum(product(ct, y), axes=axes)
+        return left, product(y, ew.sub(ct, rd.expand(inner, x.spec, axes)))
+
+    rule.__name__ = f"softmax_gradient_by_{product.name}"
+    return rewrite_rule(exact=False, samples=_samples("like"))(rule)
 
 
-@rewrite_rule(exact=False, samples=_samples("row"))
-def log_sum_gradient(x: Value, ct: Value, *, axes: Axes) -> Any:
+def _log_sum_gradient(product: Command) -> Rule:
     """What reaches the elements through the logarithm of the sum, in log-softmax and cross entropy."""
-    parts = _Shifted(x, axes)
-    left = ew.mul(parts.back(ew.safe_mul(ct, ew.reciprocal(parts.safe))), parts.exponentials)
-    return left, ew.mul(_spread(ct, x), normalize.softmax(x, axes=axes))
+
+    def rule(x: Value, ct: Value, *, axes: Axes) -> Any:
+        parts = _Shifted(x, axes)
+        left = product(parts.back(ew.safe_mul(ct, ew.reciprocal(parts.safe))), parts.exponentials)
+        return left, product(_spread(ct, x), normalize.softmax(x, axes=axes))
+
+    rule.__name__ = f"log_sum_gradient_by_{product.name}"
+    return rewrite_rule(exact=False, samples=_samples("row"))(rule)
 
 
-@rewrite_rule(exact=False, samples=_samples("row"))
-def logsumexp_gradient(x: Value, ct: Value, *, axes: Axes) -> Any:
+def _logsumexp_gradient(product: Command) -> Rule:
     """Rows without any probability get 0 twice: for the result that is replaced, and for the sum."""
-    parts = _ShiftedFinite(x, axes)
-    of_result = ew.select(parts.nothing, number(ct, 0), ct)
-    left = ew.mul(parts.back(ew.safe_mul(of_result, ew.reciprocal(parts.safe))), parts.exponentials)
-    return left, ew.mul(_spread(ct, x), normalize.softmax(x, axes=axes))
+
+    def rule(x: Value, ct: Value, *, axes: Axes) -> Any:
+        parts = _ShiftedFinite(x, axes)
+        of_result = ew.select(parts.nothing, number(ct, 0), ct)
+        left = product(parts.back(ew.safe_mul(of_result, ew.reciprocal(parts.safe))), parts.exponentials)
+        return left, product(_spread(ct, x), normalize.softmax(x, axes=axes))
+
+    rule.__name__ = f"logsumexp_gradient_by_{product.name}"
+    return rewrite_rule(exact=False, samples=_samples("row"))(rule)
 
 
 # -- labels ------------------------------------------------------------------------------------------------------------
@@ -177,22 +196,32 @@ def chosen_log_probability(x: Value, index: Value, *, summed: Axes, axes: Axes, 
     return left, normalize.pick_log_softmax(x, index, mode=mode)
 
 
-@rewrite_rule(
-    exact=False,
-    samples=[sample(MATRIX, spec((2, 1), "float32"), _INDEX, summed=(1,), op="add", **_ALONG_LAST)],
-    when=lambda y, ct, index, summed, axes, batch, mode, op: (
-        op == "add" and summed == axes and ct.shape[-1:] == (1,) and _picks_last(y, axes, batch, mode)
-    ),
-)
-def cross_entropy_gradient(
-    y: Value, ct: Value, index: Value, *, summed: Axes, axes: Axes, batch: int, mode: str, op: str
-) -> Any:
+def _cross_entropy_gradient(product: Command) -> Rule:
     """One label a row: its cotangent is the row's sum, so the one-hot form need not be summed, nor made."""
-    chosen = scatter(number(y, 0), ct, index, axes=axes, batch=batch, mode=mode, op=op)
-    total = reshape(rd.reduce_sum(ew.neg(chosen), axes=summed), shape=ct.shape)
-    left = ew.add(chosen, ew.mul(_spread(total, y), y))
-    right = scatter(ew.mul(_spread(ew.neg(ct), y), y), ct, index, axes=axes, batch=batch, mode=mode, op=op)
-    return left, right
+
+    def rule(y: Value, ct: Value, index: Value, *, summed: Axes, axes: Axes, batch: int, mode: str, op: str) -> Any:
+        chosen = scatter(number(y, 0), ct, index, axes=axes, batch=batch, mode=mode, op=op)
+        total = reshape(ew.neg(rd.reduce_sum(chosen, axes=summed)), shape=ct.shape)
+        left = ew.add(chosen, product(_spread(total, y), y))
+        rest = product(_spread(ew.neg(ct), y), y)
+        return left, scatter(rest, ct, index, axes=axes, batch=batch, mode=mode, op=op)
+
+    def when(
+        y: TensorSpec, ct: TensorSpec, index: TensorSpec, summed: Axes, axes: Axes, batch: int, mode: str, op: str
+    ) -> bool:
+        return op == "add" and summed == axes and ct.shape[-1:] == (1,) and _picks_last(y, axes, batch, mode)
+
+    rule.__name__ = f"cross_entropy_gradient_by_{product.name}"
+    case = sample(MATRIX, spec((2, 1), "float32"), _INDEX, summed=(1,), op="add", **_ALONG_LAST)
+    return rewrite_rule(exact=False, samples=[case], when=when)(rule)
 
 
-RULES: tuple[Rule, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Rule))
+GRADIENTS = tuple(
+    make(product)
+    for make in (_softmax_gradient, _log_sum_gradient, _logsumexp_gradient, _cross_entropy_gradient)
+    for product in (
+        ew.mul,
+        ew.safe_mul,
+    )  # which of them stands for a product with exp(x) is the derivative rules' choice
+)
+RULES: tuple[Rule, ...] = (*(value for value in list(globals().values()) if isinstance(value, Rule)), *GRADIENTS)

@@ -53,7 +53,7 @@ class _Merger(OncePerGraph):
         nodes: list[Node] = []
         changed = bool(renamed)
         for old in graph.nodes:
-            node = self.merge_within(old, renamed)
+            node, twice = self.merge_within(old, renamed)
             twin = None
             if node.outputs and not self._is_unique(node):
                 alike = known.setdefault(_key(node), [])
@@ -65,23 +65,24 @@ class _Merger(OncePerGraph):
                 nodes.append(node)
             else:
                 renamed.update(zip(node.outputs, twin.outputs, strict=True))
+            renamed.update((symbol, renamed.get(kept, kept)) for symbol, kept in twice.items())
         if not changed:
             return graph
         constants = {symbol: value for symbol, value in graph.constants.items() if symbol not in renamed}
         outputs = tuple(renamed.get(symbol, symbol) for symbol in graph.outputs)
         return graph.update(nodes=tuple(nodes), constants=constants, outputs=outputs)
 
-    def merge_within(self, node: Node, renamed: dict[Symbol, Symbol]) -> Node:
-        """The node on merged symbols, its sub-graphs merged; `renamed` grows where it yields a value twice."""
+    def merge_within(self, node: Node, renamed: dict[Symbol, Symbol]) -> tuple[Node, dict[Symbol, Symbol]]:
+        """The node on merged symbols, its sub-graphs merged; and for the results that it yielded twice, the ones that stay."""
         inputs = tuple(renamed.get(symbol, symbol) for symbol in node.inputs)
         if inputs != node.inputs:
             node = node.update(inputs=inputs)
         if not node.graphs:
-            return node
+            return node, {}
         loop = take_apart(node)
         node = self.renew(node if loop is None else self._without_twins(loop), {})
         loop = take_apart(node)
-        return self._without_twin_results(loop, renamed) if loop is not None else node
+        return self._without_twin_results(loop) if loop is not None else (node, {})
 
     def _without_twins(self, loop: Loop) -> Node:
         """The node without what it reads twice: captured values and sequences."""
@@ -108,12 +109,11 @@ class _Merger(OncePerGraph):
             self.joined[key] = (_rename(graph, same),)
         return self.joined[key][0]
 
-    def _without_twin_results(self, loop: Loop, renamed: dict[Symbol, Symbol]) -> Node:
-        """The node with one result for each value that it yields; the others are renamed."""
-        exits, rows = (_unlike(group, renamed) for group in (loop.exits, loop.rows))
-        if (exits, rows) == (loop.exits, loop.rows):
-            return loop.node
-        return loop.update(exits=exits, rows=rows).join(self.joined)
+    def _without_twin_results(self, loop: Loop) -> tuple[Node, dict[Symbol, Symbol]]:
+        """The node with one result for each value that it yields, and what stands for the others."""
+        twice: dict[Symbol, Symbol] = {}
+        exits, rows = (_unlike(group, twice) for group in (loop.exits, loop.rows))
+        return (loop.update(exits=exits, rows=rows).join(self.joined) if twice else loop.node), twice
 
     def _is_unique(self, node: Node) -> bool:
         """Whether the node must not be merged with an equal one."""
@@ -127,13 +127,13 @@ class _Merger(OncePerGraph):
         return self.unique[graph]
 
 
-def _unlike(group: Sequence[Yield], renamed: dict[Symbol, Symbol]) -> tuple[Yield, ...]:
-    """The first of those that yield the same; the results of the others are renamed."""
+def _unlike(group: Sequence[Yield], twice: dict[Symbol, Symbol]) -> tuple[Yield, ...]:
+    """The first of those that yield the same; adds the results of the others to `twice`."""
     first: dict[tuple[Symbol, ...], Yield] = {}
     for item in group:
         kept = first.setdefault(item.inner, item)
         if kept is not item:
-            renamed[item.result] = kept.result
+            twice[item.result] = kept.result
     return tuple(first.values())
 
 

@@ -17,6 +17,7 @@ from nnc.dtypes import TAPE
 from nnc.errors import NncError
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command, reference, register_pass
 from nnc.graph.graph import NDArray
+from nnc.lower.passes.dce import has_effect
 from nnc.lower.passes.inline_calls import append_copy
 from nnc.lower.passes.loops import Loop, Read, take_apart
 from nnc.lower.passes.once import OncePerGraph
@@ -36,7 +37,7 @@ def fold(graph: Graph, options: Options) -> Graph:
     Requires: calls are inlined, but for barriers.
     Ensures:  no constant is larger than 1 KiB or the operands it was computed from; a tensor that holds one number everywhere, as
               far as this is known, is `broadcast_to` of a 0-d constant with axes=(). No `case_of` has a constant index in
-              range, no scan has length 0 or 1.
+              range, no scan has length 0 or 1, no `while` a test that is known to fail at once.
     Example:  a = full(shape=(2, 3), value=2); b = neg(a)  →  b = broadcast_to(-2.0, shape=(2, 3), axes=())
     """
     return _Folder().graph(graph)
@@ -158,10 +159,13 @@ class _Fold:
     def add_with_graphs(self, node: Node, old: Node) -> None:
         """Appends a node with sub-graphs, which learn the constants that they are given, or the sub-graph that surely runs."""
         loop = take_apart(node)
-        if loop is not None and node.command.name != "call":
+        if loop is not None:
             loop = self.hand_in(loop)
             if node.command.name == "scan" and node.params["length"] in (0, 1):
                 self.add_rounds(loop)
+                return
+            if node.command.name == "while" and not loop.rows and self.never_runs(loop):
+                self.add_test(loop)
                 return
             if node.command.name == "case_of":
                 index = self.constants.get(loop.lead[0])
@@ -186,10 +190,12 @@ class _Fold:
         assert joined is not None
         return joined
 
-    def is_small(self, symbol: Symbol) -> bool:
-        """Whether a captured value is worth being a constant of each sub-graph."""
+    def is_small(self, symbol: Symbol, *, whole: bool = False) -> bool:
+        """Whether a value is a constant worth handing into sub-graphs, or one number everywhere (unless `whole`)."""
         value = self.constants.get(symbol)
-        return symbol in self.numbers or (value is not None and value.nbytes <= LARGEST_RESULT and value.dtype != TAPE)
+        return (symbol in self.numbers and not whole) or (
+            value is not None and value.nbytes <= LARGEST_RESULT and value.dtype != TAPE
+        )
 
     def with_constants(self, graph: Graph, known: Sequence[tuple[Read, Symbol]]) -> Graph:
         """`graph` with some inputs as constants; the caller drops the inputs."""
@@ -226,6 +232,29 @@ class _Fold:
         self.add_copy(loop.graphs[0], operands, [*(x.result for x in loop.carries), *rows])
         for symbol, item in zip(rows, loop.rows, strict=True):
             self.reshape(self.renamed.get(symbol, symbol), item.result, loop.node)
+
+    def never_runs(self, loop: Loop) -> bool:
+        """Whether the test of a `while` fails at once, as far as constants tell, and nothing has an effect before it."""
+        (body,) = loop.graphs
+        if any(map(has_effect, body.nodes[: loop.node.params["before"]])):
+            return False
+        known = {x.inner: self.constants[x.operand] for x in loop.carries if self.is_small(x.operand, whole=True)}
+        test = body.update(nodes=body.nodes[: loop.node.params["before"]]).restrict(loop.test)
+        first = {loop.counter[0]: np.zeros((), loop.counter[0].dtype)}
+        folded = _Fold(self.folder, test.update(constants={**test.constants, **known, **first})).run()
+        value = folded.constants.get(folded.outputs[0])
+        return value is not None and not value
+
+    def add_test(self, loop: Loop) -> None:
+        """Appends what a `while` of no round runs: the nodes before its test."""
+        (body,) = loop.graphs
+        exits = tuple(x.inner[0] for x in loop.exits)
+        head = body.update(nodes=body.nodes[: loop.node.params["before"]]).restrict(exits)
+        (step,) = loop.rounds
+        self.constants[step] = np.zeros((), step.dtype)
+        operands = [step, *(x.operand for x in loop.carries), *(x.operand for x in loop.captured)]
+        self.add_copy(head, operands, [x.result for x in loop.exits])
+        self.rename([x.result for x in loop.carries], [x.operand for x in loop.carries])
 
     def reshape(self, x: Symbol, out: Symbol, node: Node) -> Symbol:
         """Appends `out` = `x` in the shape of `out`; returns it."""

@@ -9,10 +9,9 @@ from nnc.dtypes import TAPE
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.alloc import ALIGNMENT
 from nnc.lower.passes.dce import has_effect
-from nnc.lower.views import runs
 from nnc.lower.scheduling import OperationGraph, improve_order
 from nnc.lower.stages import SymbolView
-from nnc.lower.views import find_views
+from nnc.lower.views import find_views, runs
 from nnc.options import Options
 
 _NOTHING = InPlace()

@@ -34,24 +34,26 @@ class _Reciprocals(OncePerGraph):
 
     def rewrite(self, graph: Graph) -> Graph:
         constants = dict(graph.constants)
-        numbers: dict[Symbol, NDArray] = {s: x for s, x in constants.items() if x.ndim == 0}
+        numbers: dict[Symbol, NDArray] = {
+            s: x for s, x in constants.items() if x.ndim == 0 and dtypes.is_known(x.dtype)
+        }
         nodes: list[Node] = []
         for node in graph.nodes:
-            if node.command.name == "broadcast_to" and node.inputs[0] in numbers:
+            name = node.command.name
+            if name == "broadcast_to" and node.inputs[0] in numbers:
                 numbers[node.outputs[0]] = numbers[node.inputs[0]]
-            if node.command.name == "div" and node.inputs[1] in numbers:
-                inverse = _exact_inverse(numbers[node.inputs[1]])
-                if inverse is not None:
-                    factor = Symbol(node.outputs[0].spec.update(shape=()))
-                    constants[factor] = inverse
-                    if node.outputs[0].spec.ndim:
-                        spread = Symbol(node.outputs[0].spec)
-                        params = MappingProxyType({"shape": spread.shape, "axes": ()})
-                        nodes.append(Node(command("broadcast_to"), (factor,), (spread,), params, source=node.source))
-                        factor = spread
-                    node = node.update(command=command("mul"), inputs=(node.inputs[0], factor))
+            inverse = _exact_inverse(numbers[node.inputs[1]]) if name == "div" and node.inputs[1] in numbers else None
+            if inverse is not None:
+                factor = Symbol(node.outputs[0].spec.update(shape=()))
+                constants[factor] = inverse
+                if node.outputs[0].spec.ndim:
+                    spread = Symbol(node.outputs[0].spec)
+                    params = MappingProxyType({"shape": spread.shape, "axes": ()})
+                    nodes.append(Node(command("broadcast_to"), (factor,), (spread,), params, source=node.source))
+                    factor = spread
+                node = node.update(command=command("mul"), inputs=(node.inputs[0], factor))
             nodes.append(self.renew(node, {}))
-        if all(a is b for a, b in zip(nodes, graph.nodes, strict=False)) and len(nodes) == len(graph.nodes):
+        if len(nodes) == len(graph.nodes) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
             return graph
         return graph.update(nodes=tuple(nodes), constants=constants)
 

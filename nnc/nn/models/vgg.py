@@ -7,6 +7,7 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc import dtypes, random
+from nnc.errors import ArgumentError, user_error
 from nnc.nn.activations import relu
 from nnc.nn.convolution import Conv, MaxPool
 from nnc.nn.layers import Dropout, Lambda, Linear, Sequential
@@ -52,6 +53,8 @@ class VGG(Module):
         dropout_rate: float = 0.5,
         dtype: Any = dtypes.float32,
     ) -> None:
+        if depth not in STAGES:
+            raise user_error(ArgumentError, "VGG", f"depth is {depth}.", fix="use 11, 13, 16 or 19.")
         keys = iter(random.split(key, 19))
         width = in_features
         layers: list[Module] = []

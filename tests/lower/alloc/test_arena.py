@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from itertools import permutations
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -13,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnc.lower.alloc import ALIGNMENT, find_overlap, max_live, plan_arena
-from nnc.lower.alloc.search import Cliques, search
+from nnc.lower.alloc.cliques import Cliques
+from nnc.lower.alloc.instances import read_instance
+from nnc.lower.alloc.search import search
 
 Tensors = list[tuple[int, int, int]]
 tensors = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 20), st.integers(0, 2000)), max_size=40)
@@ -168,3 +171,60 @@ def test_what_greedy_planners_miss_is_searched_for() -> None:
         assert is_valid(lo, hi, size, plan.offsets)
         improved += plan.peak == plan.lower_bound < greedy_by_size(lo.tolist(), hi.tolist(), size.tolist())
     assert improved >= 10
+
+
+def packing(seed: int, count: int, width: int, height: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A rectangle of steps and bytes cut into `count` others: first steps, ends, sizes. The best plan has no gap."""
+    rng = np.random.default_rng(seed)
+    pieces = [(0, width, 0, height)]
+    while len(pieces) < count:
+        areas = np.array([(b - a) * (d - c) for a, b, c, d in pieces], float)
+        a, b, c, d = pieces.pop(int(rng.choice(len(pieces), p=areas / areas.sum())))
+        if b - a > 2 and d - c > 2 and rng.random() < 0.3:  # four around one: no cut goes through
+            x, z = sorted(rng.choice(np.arange(a + 1, b), 2, replace=False).tolist())
+            y, w = sorted(rng.choice(np.arange(c + 1, d), 2, replace=False).tolist())
+            pieces += [(a, z, c, y), (z, b, c, w), (x, b, w, d), (a, x, y, d), (x, z, y, w)]
+        elif b - a > 1 and (d - c == 1 or rng.random() < 0.5):
+            x = int(rng.integers(a + 1, b))
+            pieces += [(a, x, c, d), (x, b, c, d)]
+        elif d - c > 1:
+            y = int(rng.integers(c + 1, d))
+            pieces += [(a, b, c, y), (a, b, y, d)]
+        else:
+            pieces.append((a, b, c, d))
+    cut = np.array(pieces)[rng.permutation(len(pieces))]
+    return cut[:, 0], cut[:, 1], (cut[:, 3] - cut[:, 2]) * ALIGNMENT
+
+
+@pytest.mark.parametrize(("seed", "count", "ratio"), [(0, 30, 1.0), (1, 60, 1.04), (2, 90, 1.1)])
+def test_packings_without_a_gap_are_nearly_found(seed: int, count: int, ratio: float) -> None:
+    first, end, size = packing(seed, count, 24, 512)
+    plan = plan_arena(first, end, size, effort=30_000)
+    assert is_valid(first, end, size, plan.offsets)
+    assert plan.lower_bound == 512 * ALIGNMENT
+    assert plan.peak <= ratio * plan.lower_bound < greedy_by_size(first, end, size)
+
+
+def test_more_effort_never_makes_a_plan_worse() -> None:
+    first, end, size = packing(3, 60, 24, 512)
+    peaks = [plan_arena(first, end, size, effort=effort).peak for effort in (0, 500, 5000)]
+    assert peaks == sorted(peaks, reverse=True)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parent / "instances").glob("*.csv")), ids=lambda path: path.stem
+)
+def test_real_networks_meet_the_bound(path: Path) -> None:
+    instance = read_instance(path)
+    plan = plan_arena(instance.lower, instance.upper, instance.size)
+    assert plan.peak == plan.lower_bound
+    assert find_overlap(instance.lower, instance.upper, instance.size, plan.offsets) is None
+
+
+def test_many_tensors_are_planned_near_the_bound() -> None:
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, 10_000, 10_000)
+    end, size = first + rng.integers(1, 300, 10_000), rng.integers(1, 10_000, 10_000) * ALIGNMENT
+    plan = plan_arena(first, end, size)
+    assert find_overlap(first, end, size, plan.offsets) is None
+    assert plan.peak <= 1.05 * plan.lower_bound

@@ -42,6 +42,16 @@ def test_the_module_prints_one_json_object_a_file_and_writes_offsets_that_do_not
         assert max(at + n for at, n in zip(offsets, columns[2], strict=True)) == line["peak"] == line["bound"]
 
 
+def test_a_mistake_ends_the_program_with_a_message_alone(tmp_path: Path) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_text("id,lower,upper,size\na,0,1,many\n")
+    result = run("--json", path)
+    assert (result.returncode, result.stdout) == (2, "")
+    first, fix = result.stderr.splitlines()
+    assert first == f"{path}:2: column 'size': 'many' is no whole number."
+    assert fix.startswith("Fix: ")
+
+
 def test_the_table_names_each_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(path) for path in FILES]) == 0
     header, *rows = capsys.readouterr().out.splitlines()

@@ -21,7 +21,6 @@ LABELS = np.asarray([0, 5, -1, 3])
 PROBABILITIES = np.abs(W) / np.abs(W).sum(1, keepdims=True) * (W > -1)
 
 
-
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 def test_each_rule_holds_up_to_rounding(rule: Rule) -> None:
     check_rule(rule)
@@ -78,7 +77,7 @@ def test_the_cross_entropy_of_labels_makes_no_log_probabilities() -> None:
 def test_the_gradient_of_cross_entropy_makes_no_one_hot_labels() -> None:
     gradient = nnc.grad(lambda x, labels: nn.softmax_cross_entropy(x, labels).mean())
     graph = combined(gradient, X, LABELS)
-    large = [node.command.name for node in graph.nodes if node.outputs[0].spec.size == X.size]
+    large = [node.command.name.removeprefix("safe_") for node in graph.nodes if node.outputs[0].spec.size == X.size]
     assert sorted(large) == ["broadcast_to", "mul", "scatter", "softmax"]
     np.testing.assert_allclose(nnc.compile(gradient)(X, LABELS), gradient(X, LABELS), rtol=1e-5, atol=1e-7)
 

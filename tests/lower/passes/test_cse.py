@@ -109,6 +109,16 @@ def test_a_loop_yields_each_value_once() -> None:
     assert after.outputs[0] is after.outputs[1]
 
 
+def test_equal_loops_that_yield_values_twice_are_merged() -> None:
+    def rows(x: Any) -> Any:
+        return nnc.scan(lambda c, _: (c * 2, (nnp.sin(c), nnp.sin(c))), x, None, length=3)[1]
+
+    graph = nnc.make_graph(lambda x: (*rows(x), *rows(x)))(X)
+    after = run(graph, "cse")
+    check_same_bits(graph, after, [X])
+    assert names(after) == ["scan"] and len(set(after.outputs)) == 1
+
+
 def test_the_test_of_a_while_keeps_its_place() -> None:
     def f(x: Any) -> Any:
         return nnc.while_loop(lambda c: nnp.sin(c).sum() < 1, lambda c: c + nnp.sin(c).sum(), x)

@@ -10,7 +10,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc.graph import Graph, Node, TensorSpec, command, register
 from nnc.lower.passes.dce import narrow
-from tests.lower.passes.tools import check_same_bits, names, record, run
+from tests.lower.passes.tools import EXACT, check_same_bits, names, record, run
 
 X = np.asarray([1.0, -0.5, 2.0], np.float32)
 VECTOR = TensorSpec((3,), "float32")
@@ -130,3 +130,22 @@ def test_a_command_may_have_a_form_with_fewer_results() -> None:
     after = run(second, "dce")
     assert names(after) == ["abs"]
     check_same_bits(second, after, [X])
+
+
+@pytest.mark.usefixtures("own_registries")
+def test_effects_before_the_test_of_a_while_stay_before_it() -> None:
+    register("test_look", 1, 0, infer=lambda x: (), reference=lambda x: (), effect="debug")
+    b = nnc.graph.GraphBuilder("round")
+    b.input((), "int64")
+    c = b.input((), "float32")
+    unused = b.add("exp", c)
+    goes_on = b.add("less", c, b.constant(2.0, "float32"))
+    b.add("test_look", c)
+    following = b.add("add", c, b.constant(1.0, "float32"))
+    b.add("test_look", following)
+    body = b.build(goes_on, following)
+    outer = nnc.graph.GraphBuilder()
+    result, _ = outer.add("while", outer.input((), "float32"), graphs=(body,), carries=1, before=3)
+    after = run(outer.build(result), *EXACT)
+    assert only_loop(after).params["before"] == 2
+    assert unused not in [symbol for node in only_loop(after).graphs[0].nodes for symbol in node.outputs]

@@ -85,6 +85,17 @@ def test_scans_of_no_round_or_one_are_unrolled(length: int, count: int) -> None:
     assert "scan" not in names(after)
 
 
+def test_a_while_whose_test_fails_at_once_runs_its_test_only() -> None:
+    def f(x: Any, stop: float) -> Any:
+        return nnc.while_loop(lambda c: c[0] < stop, lambda c: (c[0] + 1, nnp.sin(c[1])), (np.float32(5), x))
+
+    for stop, loops in ((3.0, 0), (7.0, 1)):
+        graph = nnc.make_graph(lambda x, stop=stop: f(x, stop))(X)
+        after = run(graph, "fold", "dce")
+        check_same_bits(graph, after, [X])
+        assert names(after).count("while") == loops
+
+
 def test_constants_are_handed_into_loops_and_branches() -> None:
     def f(x: Any) -> Any:
         half = nnp.full((3,), 0.5) * 2

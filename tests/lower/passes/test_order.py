@@ -161,9 +161,11 @@ print(structural_hash(after), plan(after, Options()).offsets)
 def test_another_process_with_another_hash_seed_gives_the_same_order_and_plan() -> None:
     def output(seed: str) -> str:
         environment = {**os.environ, "PYTHONHASHSEED": seed}
-        run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, env=environment)
+        run = subprocess.run(
+            [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, env=environment
+        )
         return run.stdout
 
     first = output("1")
     assert first == output("2")
-    assert "Placement" in first
+    assert len(first) > 80

@@ -49,7 +49,7 @@ def losses_of_torch(model: Any, x: Any, labels: Any, learning_rate: float) -> li
         loss = F.cross_entropy(model(torch.tensor(x)).flatten(0, -2), torch.tensor(labels).flatten())
         loss.backward()
         optimizer.step()
-        values.append(float(loss))
+        values.append(float(loss.detach()))
     return values
 
 
@@ -116,15 +116,21 @@ def test_resnet18_trains_like_pytorchs() -> None:
     torch.manual_seed(0)
     theirs = TorchResNet(False, (2, 2, 2, 2), True, 10)
     mine = nnc.eval_shape(lambda key: nn.models.resnet18(key=key, num_classes=10, small_images=True), KEY)
-    check_curves(mine, theirs, *images(4, 32, 10), learning_rate=0.01)
+    check_curves(mine, theirs, *images(4, 32, 10), learning_rate=0.001)
 
 
 @pytest.mark.slow
 def test_resnet50_trains_like_pytorchs() -> None:
     torch.manual_seed(0)
     theirs = TorchResNet(True, (3, 4, 6, 3), False, 1000)
+    # as such networks are usually started; otherwise rounding decides what the second step is
+    for name, module in theirs.named_modules():
+        if isinstance(module, T.Conv2d):
+            T.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        if name.endswith("bn3"):
+            T.init.zeros_(module.weight)
     mine = nnc.eval_shape(lambda key: nn.models.resnet50(key=key), KEY)
-    check_curves(mine, theirs, *images(2, 64, 1000), learning_rate=0.001)
+    check_curves(mine, theirs, *images(2, 64, 1000), learning_rate=0.01)
 
 
 class Language(nn.Module):

@@ -1,0 +1,145 @@
+"""Attention with its projections, and the cache of keys and values for decoding step by step."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import nnc.numpy as nnp
+from nnc import dtypes, random
+from nnc.commands.indexing import dynamic_update_slice
+from nnc.commands.rules import Value
+from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.graph import spec_of
+from nnc.nn.attention import dot_product_attention
+from nnc.nn.layers import Linear
+from nnc.nn.module import Module
+from nnc.spelling import spelled
+
+
+class KVCache(NamedTuple):
+    """Keys and values of the steps that were seen, (..., size, heads, features), and how many they are."""
+
+    keys: Any
+    values: Any
+    length: Any
+
+
+class MultiHeadAttention(Module):
+    """Attention (see nnc.nn.dot_product_attention) between linear projections (Vaswani et al., 2017).
+
+    Args:     features: size of the last axis of queries and output. num_heads: divides features. kv_heads: how many heads keys
+              and values have, which groups of the queries' heads share (Ainslie et al., 2023); num_heads by default.
+              key_features, value_features: sizes of the last axes of keys and values; features by default.
+    Example:
+        >>> layer = nnc.nn.MultiHeadAttention(8, 2, key=nnc.random.key(0))
+        >>> layer(np.ones((3, 5, 8), np.float32), is_causal=True).shape
+        (3, 5, 8)
+        >>> out, cache = layer(np.ones((3, 1, 8), np.float32), cache=layer.make_cache((3,), 16))
+        >>> out.shape, int(cache.length)
+        ((3, 1, 8), 1)
+    """
+
+    q_proj: Linear
+    k_proj: Linear
+    v_proj: Linear
+    out_proj: Linear
+    num_heads: int
+    kv_heads: int
+    dropout_rate: float
+    inference: bool
+
+    @spelled
+    def __init__(
+        self,
+        features: int,
+        num_heads: int,
+        *,
+        key: Any,
+        kv_heads: int | None = None,
+        key_features: int | None = None,
+        value_features: int | None = None,
+        use_bias: bool = True,
+        dropout_rate: float = 0.0,
+        inference: bool = False,
+        dtype: Any = dtypes.float32,
+    ) -> None:
+        self.num_heads, self.kv_heads = num_heads, num_heads if kv_heads is None else kv_heads
+        if num_heads < 1 or features % num_heads or self.kv_heads < 1 or num_heads % self.kv_heads:
+            raise user_error(
+                ArgumentError, "MultiHeadAttention",
+                f"features={features}, num_heads={num_heads}, kv_heads={self.kv_heads} do not go together.",
+                fix="num_heads must divide features, and kv_heads num_heads.",
+            )  # fmt: skip
+        of_kv = features // num_heads * self.kv_heads
+        sizes = [(features, features), (key_features or features, of_kv), (value_features or features, of_kv)]
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
+            Linear(m, n, key=k, use_bias=use_bias, dtype=dtype)
+            for (m, n), k in zip((*sizes, (features, features)), random.split(key, 4), strict=True)
+        )
+        self.dropout_rate, self.inference = dropout_rate, inference
+
+    def __call__(
+        self,
+        query: Any,
+        keys: Any = None,
+        values: Any = None,
+        *,
+        mask: Any = None,
+        is_causal: bool = False,
+        cache: KVCache | None = None,
+        key: Any = None,
+    ) -> Any:
+        """Attends from each query.
+
+        Args:     query: (..., T, features). keys, values: (..., S, their features); the queries and the keys by default.
+                  mask: bools that broadcast to (..., heads, T, S), False where nothing is attended to. is_causal: s > t is
+                  masked. cache: the keys and values go behind those of earlier calls, and all are attended to, but those
+                  that come later than the query. key: for dropout of the weights.
+        Returns:  (..., T, features); with a cache (that, the new cache).
+        Raises:   ShapeError: operands do not fit together. ArgumentError: the mask is given together with a cache.
+        """
+        keys = query if keys is None else keys
+        values = keys if values is None else values
+        q = self._split(self.q_proj(query), self.num_heads)
+        k, v = (self._split(x, self.kv_heads) for x in (self.k_proj(keys), self.v_proj(values)))
+        if cache is not None:
+            if mask is not None:
+                raise user_error(
+                    ArgumentError, "MultiHeadAttention", "mask and cache are both given.",
+                    fix="drop the mask: with a cache, each query sees the steps up to its own.",
+                )  # fmt: skip
+            cache, mask = _extend(cache, k, v)
+            k, v, is_causal = cache.keys, cache.values, False
+        drop = not self.inference and self.dropout_rate > 0
+        out = dot_product_attention(
+            q, k, v, mask=mask, is_causal=is_causal,
+            dropout_rate=self.dropout_rate if drop else 0.0, dropout_key=key if drop else None,
+        )  # fmt: skip
+        out = self.out_proj(nnp.reshape(out, (*out.shape[:-2], -1)))
+        return out if cache is None else (out, cache)
+
+    def make_cache(self, batch_shape: tuple[int, ...], size: int, dtype: Any = dtypes.float32) -> KVCache:
+        """An empty cache for `size` steps."""
+        shape = (*batch_shape, size, self.kv_heads, self.k_proj.out_features // self.kv_heads)
+        return KVCache(nnp.zeros(shape, dtype), nnp.zeros(shape, dtype), nnp.asarray(0, dtypes.int32))
+
+    def _split(self, x: Value, heads: int) -> Value:
+        return nnp.reshape(x, (*x.shape[:-1], heads, x.shape[-1] // heads))
+
+
+def _extend(cache: KVCache, k: Value, v: Value) -> tuple[KVCache, Value]:
+    """The cache with more keys and values, and the mask (T, size) of what the new steps see."""
+    size, steps = spec_of(cache.keys).shape[-3], k.shape[-3]
+    if spec_of(cache.keys).shape[:-3] != k.shape[:-3] or steps > size:
+        raise user_error(
+            ShapeError, "MultiHeadAttention", f"{steps} steps do not fit the cache.",
+            operands={"keys": spec_of(k), "cache.keys": spec_of(cache.keys)},
+            fix="make a cache with the batch axes of the queries and room for all steps: layer.make_cache(batch_shape, size).",
+        )  # fmt: skip
+    start = (*(0,) * (k.ndim - 3), cache.length, 0, 0)
+    keys, values = (
+        dynamic_update_slice(old, new.astype(spec_of(old).dtype), start)
+        for old, new in ((cache.keys, k), (cache.values, v))
+    )
+    seen = nnp.arange(size) <= cache.length + nnp.arange(steps)[:, None]
+    return KVCache(keys, values, cache.length + steps), seen

@@ -1,0 +1,49 @@
+"""Runs an example as a user does: as a program, from another directory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(name: str, out: Path, *options: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """What the program printed; it must end well where `check` is True."""
+    command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), "--out", str(out), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=out.parent, check=False)
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+def table_below(text: str, first: str) -> dict[str, list[float]]:
+    """The rows of the table whose header begins with `first`: the name in the first column, and the numbers after it."""
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(first))
+    columns = [len(part) for part in lines[start + 1].split("  ")]
+    rows = {}
+    for line in lines[start + 2 :]:
+        name, *rest = line[: columns[0]].strip(), *line[columns[0] :].split()
+        if not rest or not all(_is_number(part) for part in rest):
+            break
+        rows[name] = [float(part) for part in rest]
+    return rows
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def shapes(path: Path) -> dict[str, int]:
+    """How many elements of each kind an SVG has; it is well-formed."""
+    counts: dict[str, int] = {}
+    for element in ElementTree.parse(path).iter():
+        kind = element.tag.split("}")[1]
+        counts[kind] = counts.get(kind, 0) + 1
+    return counts
