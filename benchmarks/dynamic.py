@@ -44,14 +44,15 @@ def compiled_step(model: Network) -> Step:
     return run
 
 
-def dynamic_step(model: Network) -> Step:
-    """The same, command by command on variables."""
+def dynamic_step(model: Network, evaluated: bool = False) -> Step:
+    """The same, command by command on variables; `evaluated` lets the graph compile the loss, which repeats."""
     g = nnc.DynamicGraph()
     variables = nnc.tree.map(g.variable, model)
     optimizer = optim.adamw(RATE, weight_decay=DECAY)
 
     def run(images: Any, labels: Any) -> float:
-        loss, _ = loss_and_accuracy(variables, images, labels)
+        arguments = variables, images, labels
+        loss, _ = g.evaluate(loss_and_accuracy, *arguments) if evaluated else loss_and_accuracy(*arguments)
         g.minimize(loss, optimizer)
         return float(loss)
 
@@ -118,7 +119,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=32, help="digits in a step (default: %(default)s)")
     options = parser.parse_args()
     model = Network(nnc.random.key(0))
-    ways = {"compiled": compiled_step(model), "dynamic": dynamic_step(model)}
+    ways = {"compiled": compiled_step(model), "dynamic": dynamic_step(model), "evaluate": dynamic_step(model, True)}
     if importlib.util.find_spec("torch") is not None:
         importlib.import_module("torch").set_num_threads(1)
         ways["torch eager"] = torch_step(model)

@@ -85,8 +85,9 @@ def qr(x: Any, /, *, mode: str = "reduced") -> Any:
 def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:  # noqa: N803  (NumPy's name)
     """Returns the eigenvalues, in rising order, and eigenvectors (columns) of a Hermitian (real: symmetric) matrix.
 
-    Vectors of equal eigenvalues are not unique, and the part of their derivative that is undefined is 0. So the derivative holds
-    for what depends on the eigenvalues in any order alike (sums of functions of them) and on the vectors of distinct ones.
+    Vectors of equal eigenvalues are not unique, and the part of their derivative that is undefined is 0. So at equal eigenvalues
+    the derivative holds for sums of functions of them, for what depends on the vectors of distinct ones, and on the space of the
+    others. It does not hold for V f(w) Vᴴ, and second derivatives do not: these mix equal ones.
 
     Args:     symmetrize_input: take (a + aᴴ) / 2; False reads one triangle. UPLO: which triangle, "L" (the default) or "U".
     Raises:   LinAlgError: an element is NaN or infinite. ShapeError: a is not square. ArgumentError: no such UPLO.
@@ -147,6 +148,8 @@ def eigvals(a: Any, /) -> Value:
 @spelled
 def svd(x: Any, /, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
     """Returns U, the singular values S in falling order, and Vh, with U diag(S) Vh = x.
+
+    What `eigh` says of the derivative at equal values holds here, too; that of U Vh holds also there.
 
     Args:     x: (..., m, n). full_matrices: complete U and Vh to square matrices; these have no derivative where m and n differ.
               compute_uv: False returns S alone. hermitian: x is Hermitian; its decomposition is taken from `eigh`.

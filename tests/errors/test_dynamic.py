@@ -10,7 +10,6 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, NotFiniteError, ShapeError, TraceError
-
 from tests.errors.reports import reports
 
 

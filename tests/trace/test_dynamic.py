@@ -15,7 +15,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TraceError
+from nnc.errors import ArgumentError, ArgumentTypeError
 from nnc.graph import structural_hash, verify
 
 
