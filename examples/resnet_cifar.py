@@ -6,7 +6,7 @@ tensors with the lines that make them, trains some steps, and leaves a picture o
 upwards.
 
     pip install 'nnc[examples]'
-    python examples/resnet_cifar.py --steps 5
+    python examples/resnet_cifar.py
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def main() -> None:
     """Reads the command line, plans, trains."""
     parser = argparse.ArgumentParser(description="Train a ResNet on images of the shape of CIFAR-10.")
     parser.add_argument("--model", choices=MODELS, default="resnet50", help="(default: %(default)s)")
-    parser.add_argument("--steps", type=int, default=5, help="of training (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=10, help="of training (default: %(default)s)")
     parser.add_argument("--batch-size", type=int, default=32, help="images in a step (default: %(default)s)")
     parser.add_argument(
         "--data", type=Path, help="a folder with CIFAR-10's data_batch_*.bin (default: images are drawn)"
@@ -131,13 +131,13 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
 
-    needed = options.steps * options.batch_size
-    examples = draw_images(needed, options.seed) if options.data is None else read_cifar(options.data)
+    examples = draw_images(4 * options.batch_size, options.seed) if options.data is None else read_cifar(options.data)
     print(f"images: {'drawn, of the shape of CIFAR-10' if options.data is None else 'CIFAR-10'}, {len(examples[0])}")
     model = MODELS[options.model](key=nnc.random.key(options.seed), num_classes=CLASSES, small_images=True)
     params, rest = nn.partition(model)
-    optimizer = optim.sgd(
-        optim.cosine_decay_schedule(0.02, options.steps + 1), momentum=0.9, nesterov=True, weight_decay=5e-4
+    rate = optim.cosine_decay_schedule(0.05, options.steps + 1)
+    optimizer = optim.chain(
+        optim.clip_by_global_norm(1.0), optim.sgd(rate, momentum=0.9, nesterov=True, weight_decay=5e-4)
     )
     state, step = optimizer.init(params), make_step(optimizer)
     count = sum(x.size for x in nn.parameters(model).values())
@@ -151,10 +151,17 @@ def main() -> None:
     draw_plan(options.out / "resnet_cifar.png", program.memory_plan)
     print(f"the picture of the plan is {options.out / 'resnet_cifar.png'}")
 
-    rows = []
-    with data.batches(
-        examples, options.batch_size, nnc.random.key(options.seed), prefetch=2, epochs=None, drop_last=True, transform=prepare
-    ) as source, nnc.debug.progress(total=needed, description="training", unit="images") as bar:  # fmt: skip
+    rows, total = [], options.steps * options.batch_size
+    source = data.batches(
+        examples,
+        options.batch_size,
+        nnc.random.key(options.seed),
+        prefetch=2,
+        epochs=None,
+        drop_last=True,
+        transform=prepare,
+    )
+    with source, nnc.debug.progress(total=total, description="training", unit="images") as bar:
         for i in range(options.steps):
             params, rest, state, value, accuracy = step(params, rest, state, *next(source))
             rows.append([i + 1, float(value), float(accuracy)])

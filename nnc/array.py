@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -335,6 +336,16 @@ class Array(ArrayMethods):
     def delete(self) -> None:
         """Releases the memory; any later use raises."""
         _set(self, "_data", None)
+
+    def release(self) -> NDArray:
+        """Gives the memory up: the elements, writable if nothing else sees them; any later use of the array raises."""
+        data = self.data
+        self.delete()
+        memory = data.base
+        alone = isinstance(memory, np.ndarray) and memory.flags.owndata and memory.flags.c_contiguous
+        if alone and sys.getrefcount(data) == 2 and sys.getrefcount(memory) == 3 and memory.shape == data.shape:
+            return memory
+        return data
 
     def is_deleted(self) -> bool:
         """Whether the memory has been released."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from nnc.array import Array
 from nnc.backends.numpy_ref import choose_kernel
 from nnc.commands.control import call as call_command
+from nnc.commands.promote import is_weak
 from nnc.commands.rules import is_differentiable
 from nnc.context import ContextChange, activity, get_context, with_mode
 from nnc.dynamic_steps import EQUAL_RUNS, Recent, Repeated, Update
@@ -25,6 +27,7 @@ from nnc.errors import (
     ShapeError,
     user_error,
 )
+from nnc.executable import Executable
 from nnc.graph import Graph, structural_hash
 from nnc.jit import BoundMethod, Compiled, compile
 from nnc.lower.pipeline import lower
@@ -32,6 +35,7 @@ from nnc.options import Options, parse_bytes
 from nnc.signature import Signature
 from nnc.trace.dynamic import Recorder, Variable, concrete_array
 from nnc.trace.dynamic_backward import Backward, Structure, as_graph, differentiate, take_apart
+from nnc.trace.dynamic_linear import LinearPart, split
 from nnc.trace.dynamic_memo import MemoStats
 from nnc.trace.dynamic_store import Binding, Operation, history
 from nnc.trace.eager import Plan
@@ -69,9 +73,9 @@ class DynamicGraph(Recorder):
         super().__init__(parse_bytes(memo_bytes, "memo_bytes"))
         self._derivatives: Recent[Structure, tuple[Backward, Run]] = Recent()
         self._programs: Recent[str, Run] = Recent()
-        self._nodes: Recent[Any, Plan] = Recent()
+        self._nodes: Recent[tuple[Graph, tuple[bool, ...]], Plan] = Recent()
         self._compiled: Recent[tuple[Any, Hashable], Compiled] = Recent()
-        self._repeated: weakref.WeakKeyDictionary[Any, dict[Hashable, Repeated]] = weakref.WeakKeyDictionary()
+        self._repeated: weakref.WeakKeyDictionary[Any, Recent[Hashable, Repeated]] = weakref.WeakKeyDictionary()
         self._updates: list[Update] = []
 
     # -- variables -----------------------------------------------------------------------------------------------------
@@ -110,11 +114,17 @@ class DynamicGraph(Recorder):
         Raises:   ShapeError: `f` is no scalar and df is left out, or df has another shape. ArgumentTypeError: something is no
                   variable of this graph. UnsupportedError: a command has no derivative.
         """
+        self._backward(f, df, inputs)
+
+    def _backward(self, f: Any, df: Any, inputs: Any) -> Sequence[Variable]:
+        """Does it, and returns the variables that have a gradient now."""
         losses = self._variables("backward", "f", f)
         with activity("differentiating a dynamic graph"):
             cts = _cotangents(losses, df)
             targets = [x.binding for x in losses]
-            chosen = None if inputs is None else self._variables("backward", "inputs", inputs)
+            chosen = None
+            if inputs is not None:  # each once
+                chosen = list({id(x): x for x in self._variables("backward", "inputs", inputs)}.values())
             _check_floats(losses, chosen or ())
             sources = None if chosen is None else list(dict.fromkeys([x.binding for x in chosen]))
             with self.locked():
@@ -133,8 +143,8 @@ class DynamicGraph(Recorder):
                 reached = [x for x, on in zip(sources, backward.reached, strict=True) if on]
                 found = dict(zip(reached, gradients, strict=True))
         for variable in chosen:
-            gradient = found.get(variable.binding)
-            self._add_gradient(variable, gradient)
+            self._add_gradient(variable, found.get(variable.binding))
+        return chosen
 
     def _add_gradient(self, variable: Variable, gradient: NDArray | None) -> None:
         if gradient is None:
@@ -180,9 +190,7 @@ class DynamicGraph(Recorder):
         Args:     f: a 0-d variable, or a list of them. optimizer: any GradientTransformation. inputs: what to move; by default
                   all that `variable` made and `f` depends on.
         """
-        chosen = self._variables("minimize", "inputs", inputs) if inputs is not None else None
-        self.backward(f, inputs=chosen)
-        self._apply(optimizer, chosen or [x for x in list(self.graded.values()) if x.grad is not None])
+        self._apply(optimizer, self._backward(f, None, inputs))
 
     def _apply(self, optimizer: Any, variables: Sequence[Variable]) -> None:
         if not callable(getattr(optimizer, "init", None)) or not callable(getattr(optimizer, "update", None)):
@@ -217,51 +225,57 @@ class DynamicGraph(Recorder):
             return self.evaluate(fun.compiled, fun.instance, *args, **kwargs)
         if isinstance(fun, Compiled):
             return self._evaluate_compiled(fun, args, kwargs)
-        key = self._call_key(fun, args, kwargs)
-        compiled = self._compiled.find(key) if key is not None else None
+        try:
+            weakref.ref(fun)
+            call = Signature.of(fun, None, None, None, None).take_apart(args, kwargs)
+        except (NncError, TypeError):  # runs of it cannot be told to be equal
+            return fun(*args, **kwargs)
+        compiled = self._compiled.find((fun, call.key))
         if compiled is not None:
             return self._evaluate_compiled(compiled, args, kwargs)
-        repeated = self._repeated.setdefault(fun, {}).setdefault(key[1], Repeated()) if key is not None else None
-        if key is None or repeated is None or repeated.is_over:
+        counts = self._repeated.setdefault(fun, Recent())
+        repeated = counts.find(call.key) or counts.keep(call.key, Repeated())
+        if repeated.is_over:
             return fun(*args, **kwargs)
+        flat = call.flat_function()
         with self.watch() as notes:
-            result = fun(*args, **kwargs)
+            result = flat.build_result(flat(*map(self._argument, call.arguments.dynamic)))
         if repeated.is_due(tuple(notes.lines)):
-            self._compile_repeated(key, args, kwargs)
+            self._compile_repeated(fun, call.key, args, kwargs)
         return result
+
+    def _argument(self, leaf: Any) -> Any:
+        """An argument whose value may be another one next time: not a number or array that stands in the function."""
+        if hasattr(leaf, "owner"):
+            return leaf
+        constant = self.constant(leaf)
+        constant.weak = is_weak(leaf)
+        return constant
 
     def _evaluate_compiled(self, compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         executable, leaves = compiled.find(*args, **kwargs)
         if executable is None:
             return compiled.fun(*args, **kwargs)
         operands = [self.operand(x) for x in executable.operands(leaves)]
-        plan = self._nodes.find(executable.graph)
-        if plan is None:
-            specs = tuple(x.spec for x in operands)
-            plan = Plan(
-                call_command, specs, {}, (executable.graph,), executable.graph.output_specs, executable.run_arrays
-            )
-            self._nodes.keep(executable.graph, plan)
-        return executable.build(self.apply(plan, operands))
+        active = tuple([x.active for x in operands]) if self not in get_context().modes else (False,) * len(operands)
+        key = executable.graph, active
+        plan = self._nodes.find(key) or self._nodes.keep(key, _plan_call(executable, active))
+        results = self.apply(plan, operands)
+        count = len(executable.graph.outputs)
+        for residual in results[count:]:
+            residual.binding.foreign = True
+        return executable.build(results[:count])
 
-    def _call_key(self, fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Hashable] | None:
-        """A function and what else selects a program; None where runs of it cannot be compared."""
-        try:
-            weakref.ref(fun)
-            return fun, Signature.of(fun, None, None, None, None).take_apart(args, kwargs).key
-        except (NncError, TypeError):
-            return None
-
-    def _compile_repeated(self, key: tuple[Any, Hashable], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        compiled = compile(key[0])
+    def _compile_repeated(self, fun: Any, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        compiled = compile(fun)
         try:
             executable, _ = compiled.find(*args, **kwargs)
         except NncError as error:
-            _LOG.debug("dynamic graph: %s stays eager: %s", name_of(key[0]), str(error).splitlines()[0])
+            _LOG.debug("dynamic graph: %s stays eager: %s", name_of(fun), str(error).splitlines()[0])
             return
         if executable is not None:
-            self._compiled.keep(key, compiled)
-            _LOG.debug("dynamic graph: compiled %s after %d equal runs", name_of(key[0]), EQUAL_RUNS)
+            self._compiled.keep((fun, key), compiled)
+            _LOG.debug("dynamic graph: compiled %s after %d equal runs", name_of(fun), EQUAL_RUNS)
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
@@ -315,6 +329,24 @@ class DynamicGraph(Recorder):
                     fix="pass variables made by g.variable(...), or what was computed from them.",
                 )  # fmt: skip
         return listed
+
+
+def _plan_call(executable: Executable, active: tuple[bool, ...]) -> Plan:
+    """How a compiled function runs as one operation. Where it is differentiated it returns its residuals, too."""
+    graph = executable.graph
+    plan = Plan(call_command, graph.input_specs, {}, (graph,), graph.output_specs, executable.run_arrays)
+    if not any(active) or "check_finite" in get_context().modes:
+        return plan
+    parts = split(graph, active)
+    if parts is None:
+        return plan
+    forward, linear = parts
+    run = lower(forward.graph, Options.from_environment(), choose_kernel).run
+    captured = [x.data for x in forward.captured]
+    return replace(
+        plan, outputs=forward.graph.output_specs, run=lambda arrays: run([*arrays, *captured]),
+        known={LinearPart: linear},
+    )  # fmt: skip
 
 
 def _cotangents(losses: Sequence[Variable], df: Any) -> list[NDArray]:

@@ -63,9 +63,10 @@ class Repeated:
         """Whether the run that gave these lines was the last of enough equal ones, so that compiling pays."""
         self._runs += 1
         self._equal = self._equal + 1 if lines == self._last else 1
-        self._last = lines
-        self.is_over = (bool(lines) and self._equal >= EQUAL_RUNS) or self._runs >= _PATIENCE
-        return bool(lines) and self._equal >= EQUAL_RUNS
+        is_due = bool(lines) and self._equal >= EQUAL_RUNS
+        self.is_over = is_due or self._runs >= _PATIENCE
+        self._last = () if self.is_over else lines
+        return is_due
 
 
 class Update:

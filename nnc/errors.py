@@ -20,7 +20,11 @@ class NncError(Exception):
 
 
 class ShapeError(NncError, ValueError):
-    """Shapes do not fit together, or an axis does not exist."""
+    """Shapes do not fit together."""
+
+
+class AxisError(ShapeError, IndexError):
+    """An axis does not exist."""
 
 
 class DTypeError(NncError, TypeError):

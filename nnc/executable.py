@@ -37,6 +37,7 @@ class Lowered:
     _options: Options
     _out: FlatTree
     _weak: tuple[bool, ...]
+    _donated: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, call: Call, options: Options) -> Lowered:
@@ -48,7 +49,8 @@ class Lowered:
         hidden = [value.data for value in staged.captured if isinstance(value, Array)]
         snapshot = take_snapshot(fun, call.objects(), hidden)
         weak_results = tuple(map(is_weak, flat.result.dynamic))
-        return cls(call.signature, call.key, staged, snapshot, options, flat.result.skeleton(), weak_results)
+        donated = call.donated_leaves() if call.signature.donates else frozenset()
+        return cls(call.signature, call.key, staged, snapshot, options, flat.result.skeleton(), weak_results, donated)
 
     @property
     def captures_tracers(self) -> bool:
@@ -79,8 +81,9 @@ class Lowered:
         read = graph.reads
         used = [i for i, symbol in enumerate(graph.inputs) if symbol in read]  # the program never sees the others
         graph = graph.update(inputs=tuple(graph.inputs[i] for i in used))
-        program = lower(graph, self._options, choose_kernel)
         explicit = self._staged.num_explicit
+        donated = tuple(place for place, i in enumerate(used) if i < explicit and i in self._donated)
+        program = lower(graph, self._options.update(donated=donated), choose_kernel)
         arguments = tuple((i, self._staged.graph.input_specs[i]) for i in used if i < explicit)
         captured = tuple(self._staged.captured[i - explicit] for i in used if i >= explicit)
         return Executable(
@@ -141,6 +144,13 @@ class Executable:
         """The result for dynamic leaves that are known to fit."""
         inputs = [_data(leaves[i], spec) for i, spec in self._reads]
         inputs += [value.data for value in self._captured]
+        for place in self._program.bound.donated:  # those whose memory is written over
+            leaf = leaves[self._reads[place][0]]
+            if not isinstance(leaf, Array):
+                inputs[place] = inputs[place].copy()
+            elif not leaf.is_deleted():  # else it was given twice, and the first time found this reference
+                inputs[place] = None  # so that nobody else holds the memory
+                inputs[place] = leaf.release()
         return self._out.build(
             [Array(x, weak=weak) for x, weak in zip(self._program.run(inputs), self._weak, strict=True)]
         )

@@ -95,6 +95,16 @@ class Call:
         given += [self.kwargs[name] for name in signature.donate_names if name in self.kwargs]
         return tree.leaves(given)
 
+    def donated_leaves(self) -> frozenset[int]:
+        """Which of the dynamic leaves belong to donated arguments."""
+        signature, count = self.signature, len(self.args)
+        nums = {i % count for i in signature.donate_nums if -count <= i < count}
+        given = [i for i in range(count) if i not in self.key.positions]
+        donated = {("[0]", f"[{k}]") for k, i in enumerate(given) if i in nums}
+        donated |= {("[1]", f'["{name}"]') for name in signature.donate_names}
+        paths = tree.paths(self.key.treedef)
+        return frozenset(k for k, i in enumerate(self.arguments.where) if tuple(paths[i][:2]) in donated)
+
     def objects(self) -> Iterator[tuple[Any, str]]:
         """The static values of the call and their names: what can change inside them is watched."""
         for i in sorted(self.key.positions):

@@ -366,6 +366,31 @@ def test_an_array_donated_and_passed_twice_or_returned_gives_the_right_result() 
     assert x.is_deleted()
 
 
+def test_the_memory_of_a_donated_array_is_used_again() -> None:
+    step = nnc.compile(lambda p, g: {k: p[k] - 0.5 * g[k] for k in p}, donate_argnums=0)
+    params, grads = {"w": nnp.ones((50, 50)), "b": nnp.zeros(3)}, {"w": nnp.ones((50, 50)), "b": nnp.ones(3)}
+    plan = step.lower(params, grads).compile().memory_plan
+    assert plan.output_bytes == 0
+    before = {k: np.asarray(x).ctypes.data for k, x in params.items()}
+    params = step(params, grads)
+    assert {k: np.asarray(x).ctypes.data for k, x in params.items()} == before
+    assert params["w"][0, 0] == 0.5 and params["b"][0] == -0.5
+
+
+def test_donated_memory_that_others_see_is_copied() -> None:
+    f = nnc.compile(lambda x, y: (x + 1, y + 1), donate_argnums=(0, 1))
+    x = nnp.ones(3)
+    view = np.asarray(x)
+    assert f(x, nnp.ones(3))[0].tolist() == [2, 2, 2]
+    assert view.tolist() == [1, 1, 1]
+    twice = nnp.ones(3)
+    first, second = f(twice, twice)
+    assert first.tolist() == second.tolist() == [2, 2, 2]
+    local = np.ones(3)
+    f(nnc.asarray(local), local)
+    assert local.tolist() == [1, 1, 1]
+
+
 def test_an_array_donated_and_captured_is_refused_at_the_next_call() -> None:
     x = nnp.ones(2)
     f = nnc.compile(lambda a: a + x, donate_argnums=0)

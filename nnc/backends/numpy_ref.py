@@ -25,7 +25,7 @@ _UFUNCS: dict[str, np.ufunc] = {
     "neg": np.negative, "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide,
     "reciprocal": np.reciprocal, "remainder": np.remainder, "fmod": np.fmod,
     "abs": np.absolute, "sign": np.sign, "square": np.square, "sqrt": np.sqrt, "cbrt": np.cbrt, "exp": np.exp,
-    "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p,
+    "exp2": np.exp2, "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p,
     "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
     "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh,
     "atanh": np.arctanh, "atan2": np.arctan2, "hypot": np.hypot, "logaddexp": np.logaddexp, "floor": np.floor,

@@ -186,9 +186,9 @@ def _div_transpose(cotangents: Cotangents, operands: tuple[Value | Linear, ...])
 
 
 def _floor_divide(x: Any, y: Any) -> Any:
-    """As the Array API standard has it, an infinite quotient is its own floor; NumPy gives NaN for inf // 2."""
+    """With an infinite operand the floor of the quotient, as the Array API standard prefers; NumPy has inf // 2 NaN, -1 // inf -1."""
     out = np.floor_divide(x, y)
-    return np.where(np.isinf(x) & np.isfinite(y), x / y, out) if x.dtype.kind == "f" else out
+    return np.where(np.isinf(x) | np.isinf(y), np.floor(x / y), out) if x.dtype.kind == "f" else out
 
 
 floor_divide: Command = elementwise(
@@ -258,8 +258,16 @@ exp: Command = elementwise("exp", np.exp, "exp(x)", accepts=INEXACT, singular=Tr
 exp2: Command = elementwise(
     "exp2", np.exp2, "exp2(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: out * math.log(2),)
 )
+
+
+def _expm1(x: Any) -> Any:
+    """NumPy's complex one is NaN at infinities where exp(x) - 1, which loses no digits there, is none."""
+    out = np.expm1(x)
+    return np.where(np.isfinite(x), out, np.exp(x) - 1) if x.dtype.kind == "c" else out
+
+
 expm1: Command = elementwise(
-    "expm1", np.expm1, "expm1(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: out + 1,)
+    "expm1", _expm1, "expm1(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: out + 1,)
 )
 log: Command = elementwise(
     "log", np.log, "log(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: reciprocal(x),)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnc.dtypes import TAPE, is_inexact
-from nnc.errors import DTypeError, ShapeError, UnsupportedError, user_error
+from nnc.errors import AxisError, DTypeError, ShapeError, UnsupportedError, user_error
 from nnc.graph import Attribute, TensorSpec
 from nnc.graph import command as get_command
 from nnc.graph.builder import check_same_dtype
@@ -103,10 +103,10 @@ def check_dtype(where: str, spec: TensorSpec, accepts: Callable[[Any], bool], wa
 
 
 def check_axis(where: str, axis: int, ndim: int) -> int:
-    """`axis` counted from the front; raises ShapeError where there is no such axis."""
+    """`axis` counted from the front; raises AxisError where there is no such axis."""
     if not -ndim <= axis < ndim:
         raise user_error(
-            ShapeError, where, f"axis {axis} is out of range for an array of {ndim} axes.",
+            AxisError, where, f"axis {axis} is out of range for an array of {ndim} axes.",
             fix=f"use an axis from {-ndim} to {ndim - 1}." if ndim else "a 0-d array has no axes.",
         )  # fmt: skip
     return axis % ndim

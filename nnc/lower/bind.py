@@ -100,8 +100,7 @@ class Rings:
         sequences = [spec.update(shape=(body.length or 1, *spec.shape)) for spec in specs[: body.xs]]
         given = [*([ROUND] if body.is_counted else []), *sequences, *specs[body.xs :]]
         operands = [emitter.tensor(Kind.INPUT, Symbol(spec), index=i) for i, spec in enumerate(given)]
-        rest = body.exits + 1 if body.head is not None else len(body.tail.outputs) - body.carries
-        targets = [None] * (body.carries + rest)
+        targets = [None] * body.results
         steps, results = emitter.loop(body, operands, targets, None, ring=ring)
         classes = Classes(emitter.tensors, steps, [view.buffer for view in results])
         return classes.share_carried(emitter.carried)

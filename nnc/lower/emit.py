@@ -7,7 +7,7 @@ move. So one rule makes loops, branches, outputs, joins and in-place updates fre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nnc.commands.loop import split_round
@@ -36,6 +36,7 @@ class Body:
     xs: int
     carries: int
     exits: int
+    rows: int
     length: int | None
     reverse: bool = False
     limit: int | None = None
@@ -45,16 +46,28 @@ class Body:
         """The parts of a loop's node."""
         params, body = node.params, node.graphs[0]
         if node.command.name == "scan":
-            return cls(None, body, params["xs"], params["carries"], 0, params["length"], params.get("reverse", False))
-        carries = params["carries"]
-        exits = len(body.outputs) - 1 - carries
+            xs, carries = params["xs"], params["carries"]
+            rows = len(body.outputs) - carries
+            return cls(None, body, xs, carries, 0, rows, params["length"], params.get("reverse", False))
+        carries, rows = params["carries"], params.get("tapes", 0)
+        exits = len(body.outputs) - 1 - carries - rows
         head, tail = split_round(body, carries, params["before"], exits)
-        return cls(head, tail, 0, carries, exits, None, limit=params.get("max_steps"))
+        return cls(head, tail, 0, carries, exits, rows, None, limit=params.get("max_steps"))
 
     @property
     def is_counted(self) -> bool:
         """Whether an operand tells the number of rounds."""
         return self.head is None and self.length is None
+
+    @property
+    def room(self) -> int:
+        """How many rows a loop may yield."""
+        return self.length if self.length is not None else self.limit or 0
+
+    @property
+    def results(self) -> int:
+        """How many values a loop yields."""
+        return self.carries + self.rows + (self.exits + 1 if self.head is not None else 0)
 
     def reads_counter(self) -> bool:
         """Whether a round reads its number."""
@@ -161,6 +174,7 @@ class _Block:
         self.steps: list[Step] = []
         self.line: SourceLine | None = None
         self._last: dict[Symbol, int] | None = None
+        self._planned = planned_tapes(graph)
 
     def where(self, symbol: Symbol) -> View:
         """Where a symbol lies."""
@@ -179,9 +193,9 @@ class _Block:
         shared = shared_view(node, operands)
         if shared is not None:
             self.places[node.outputs[0]] = shared
-        elif node.command.name in _LOOPS and not _has_tapes(node):
+        elif node.command.name in _LOOPS and not _has_tapes(node, self._planned):
             self._loop(position, node, operands)
-        elif node.command.name == "case_of" and not _has_tapes(node):
+        elif node.command.name == "case_of" and not _has_tapes(node, self._planned):
             self._branches(node, operands)
         else:
             results = tuple(self._result(symbol, node) for symbol in node.outputs)
@@ -225,12 +239,47 @@ class _Block:
         return not owned or self._last[symbol] > position or node.inputs.count(symbol) > 1
 
 
-def _has_tapes(node: Node) -> bool:
-    """Whether a loop or branch takes or yields tapes, which have no place in a plan: their length is known only at run time."""
+def _has_tapes(node: Node, planned: Container[Symbol] = ()) -> bool:
+    """Whether a loop or branch takes or yields tapes whose length is known only at run time, so that no plan has a place for them."""
     symbols = [*node.inputs, *node.outputs]
     for graph in node.graphs:
         symbols += [*graph.inputs, *graph.outputs]
-    return any(symbol.dtype == TAPE for symbol in symbols)
+    return any(symbol.dtype == TAPE and symbol not in planned for symbol in symbols)
+
+
+def planned_tapes(graph: Graph) -> set[Symbol]:
+    """The tapes of a graph that are stacks of a known number of rows: a `while` with `max_steps` fills them, scans read them."""
+    tapes: dict[Symbol, TensorSpec] = {}
+    written: list[tuple[Symbol, ...]] = []
+    for node in graph.nodes:
+        params = node.params
+        if node.command.name == "while" and params.get("tapes") and params.get("max_steps") and not params.get("handle"):
+            outputs = node.outputs[-params["tapes"] :]
+            if not _has_tapes(node, outputs):
+                rows = node.graphs[0].output_specs[-params["tapes"] :]
+                tapes.update(zip(outputs, rows, strict=True))
+                written.append(outputs)
+    for symbol in graph.outputs:
+        tapes.pop(symbol, None)
+    readers = [node for node in graph.nodes if any(symbol.dtype == TAPE for symbol in node.inputs)]
+    while True:  # who needs one real tape needs all of its own to be real
+        refused = {s for node in readers if not _reads_rows(node, tapes) for s in node.inputs if s in tapes}
+        refused |= {s for outputs in written if any(o not in tapes for o in outputs) for s in outputs if s in tapes}
+        if not refused:
+            return set(tapes)
+        for symbol in refused:
+            del tapes[symbol]
+
+
+def _reads_rows(node: Node, tapes: Mapping[Symbol, TensorSpec]) -> bool:
+    """Whether a node is a scan that reads rows of these tapes as they were written, and no others."""
+    if node.command.name != "scan" or node.params["length"] is not None or _has_tapes(node, tapes):
+        return False
+    xs = node.params["xs"]
+    elements = zip(node.inputs[1 : 1 + xs], node.graphs[0].input_specs[1 : 1 + xs], strict=True)
+    return all(s not in tapes or tapes[s] == spec for s, spec in elements) and not any(
+        s in tapes for s in node.inputs[1 + xs :]
+    )
 
 
 class _LoopEmitter:
@@ -249,8 +298,8 @@ class _LoopEmitter:
         self.elements = [self._element(view) for view in operands[:xs]]
         self.mine = len(emitter.tensors)  # tensors from here on belong to the loop
         self.counter: View | None = None
-        rows = body.tail.outputs[carries:] if body.head is None else ()
-        self.stacks = [self._stack(symbol, targets[carries + i]) for i, symbol in enumerate(rows)]
+        rows = body.tail.outputs[carries:]
+        self.stacks = [self._stack(row, t) for row, t in zip(rows, targets[body.results - body.rows :], strict=True)]
         self.begins = tuple(stack.buffer for stack in self.stacks if stack.buffer >= self.mine)
         self.rows = [self._element(stack) for stack in self.stacks]
         # carried values that are rows, too, are read where the round before wrote them
@@ -265,7 +314,7 @@ class _LoopEmitter:
         return View(sequence.buffer, spec, sequence.offset, sequence.strides[1:], rounds)
 
     def _stack(self, row: Symbol, target: View | None) -> View:
-        spec = row.spec.update(shape=(self.body.length or 0, *row.spec.shape))
+        spec = row.spec.update(shape=(self.body.room, *row.spec.shape))
         return target if target is not None else self.emitter.scratch(spec, row.name, self.source)
 
     # -- the whole -----------------------------------------------------------------------------------------------------
@@ -311,8 +360,8 @@ class _LoopEmitter:
         if body.length is not None:
             assert loop.last is not None
             at = 0 if body.reverse else body.length - 1
-            results = [self._after(view, at) for view in yielded[loop.last]] + self.stacks
-        return (*entering, step), results
+            results = [self._after(view, at) for view in yielded[loop.last]]
+        return (*entering, step), [*results, *self.stacks]
 
     def _results(self) -> list[View]:
         """Places for what a loop of unknown length yields: carried values; of a `while` also exits and the number of rounds."""
@@ -322,7 +371,7 @@ class _LoopEmitter:
             specs.append(self.body.tail.inputs[0].spec)
         return [
             target if target is not None else self.emitter.scratch(spec, None, self.source)
-            for spec, target in zip(specs, self.targets, strict=True)
+            for spec, target in zip(specs, self.targets, strict=False)
         ]
 
     def _enter(self, values: Sequence[View], moves: list[Step], stay: Sequence[bool] = ()) -> list[View]:

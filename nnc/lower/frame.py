@@ -122,10 +122,13 @@ class Frame:
     def _loop(self, region: Loop) -> Callable[..., None]:
         copies = []
         for c in region.copies:
-            scope = self._scopes[region.number] = _Scope()
-            self._set_lists.append(scope)
+            early, late = _Scope(), _Scope()
+            self._set_lists += early, late
+            self._scopes[region.number] = early
             head, test = self._block(c.head), self._one(c.test) if c.test is not None else None
-            copies.append((scope, head, test, self._block(c.leave), self._block(c.tail), self._block(c.turn)))
+            leave = self._block(c.leave)
+            self._scopes[region.number] = late
+            copies.append((early, head, test, leave, late, self._block(c.tail), self._block(c.turn)))
         counter = self._one(region.counter) if region.counter is not None else None
         count = self._one(region.count) if region.count is not None else None
         number, last = region.number, len(copies) - 1
@@ -142,13 +145,14 @@ class Frame:
                 self._rounds[number] = at
                 if counter is not None:
                     counter[0][...] = at
-                scope, head, test, leave, tail, turn = copies[copy]
-                self._set(scope)
+                early, head, test, leave, late, tail, turn = copies[copy]
+                self._set(early)
                 head()
                 if test is not None and not test[0]:
                     leave()
                     return
                 check_steps(step, region.limit)
+                self._set(late)
                 tail()
                 step += 1
                 if step == region.length:

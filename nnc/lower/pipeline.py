@@ -27,7 +27,7 @@ REWRITES = (
     "inline_calls", "dce", "fold", "simplify", "parts", "cse", "licm", "combine", "join_sums", "dce",
     "fold", "simplify", "parts", "cse", "dce", "inline_barriers",
 )  # fmt: skip
-PIPELINE = REWRITES
+PIPELINE = (*REWRITES, "order")
 
 
 def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel) -> Program:
@@ -39,12 +39,14 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel) -> Progra
     """
     planned = plan(graph, options)
     check_budget(planned, options.memory_budget)
-    inner = options.update(memory_budget=None, donated=())
+    return _with_kernels(planned, options.update(memory_budget=None, donated=()), choose_kernel)
 
+
+def _with_kernels(planned: Planned, options: Options, choose_kernel: ChooseKernel) -> Program:
     def lower_inner(sub_graph: Graph) -> RunProgram:
         if any(s.dtype == TAPE for s in (*sub_graph.inputs, *sub_graph.outputs)):  # tapes pass through: nothing to plan
             return lambda values: run_graph(sub_graph, values)
-        return lower(sub_graph, inner, choose_kernel).run
+        return _with_kernels(_plan_rewritten(sub_graph, options), options, choose_kernel).run
 
     def step_kernel(step: Step) -> Kernel:
         if step.graphs:
@@ -57,11 +59,15 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel) -> Progra
 
 def plan(graph: Graph, options: Options) -> Planned:
     """The memory plan of `graph`, for which neither kernels nor memory are needed."""
-    rewritten = run_passes(graph, PIPELINE, options, verify=options.verify_passes)
-    joined = plan_memory(bind_buffers(rewritten, options), options)
+    return _plan_rewritten(run_passes(graph, PIPELINE, options, verify=options.verify_passes), options)
+
+
+def _plan_rewritten(graph: Graph, options: Options) -> Planned:
+    """The plan of a graph that has been through all passes; sub-graphs go through them with their graph."""
+    joined = plan_memory(bind_buffers(graph, options), options)
     if not joined.bound.joins:
         return joined
-    apart = plan_memory(bind_buffers(rewritten, options, join=False), options)
+    apart = plan_memory(bind_buffers(graph, options, join=False), options)
     return joined if joined.arena_bytes <= apart.arena_bytes else apart
 
 

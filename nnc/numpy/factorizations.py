@@ -64,7 +64,7 @@ def cholesky(x: Any, /, *, upper: bool = False) -> Value:
 
 
 @spelled
-def qr(x: Any, /, *, mode: str = "reduced") -> Any:
+def qr(x: Any, /, mode: str = "reduced") -> Any:
     """Returns Q with orthonormal columns and the upper triangle R, with Q R = x.
 
     Args:     x: (..., m, n). mode: "reduced": Q is m by k and R k by n, k = min(m, n); "complete": m by m and m by n, without

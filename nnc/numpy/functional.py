@@ -51,7 +51,9 @@ def apply_along_axis(func1d: Fun, axis: int, arr: Any, *args: Any, **kwargs: Any
             ShapeError, "apply_along_axis", "there is no vector to apply the function to.", operands={"arr": x.spec},
             fix="pass an array whose other axes are not empty.",
         )  # fmt: skip
-    out = vmap(lambda row: to_value(func1d(row, *args, **kwargs), "apply_along_axis"))(reshape(rows, (math.prod(rest), n)))
+    out = vmap(lambda row: to_value(func1d(row, *args, **kwargs), "apply_along_axis"))(
+        reshape(rows, (math.prod(rest), n))
+    )
     own = out.spec.shape[1:]
     out = reshape(out, (*rest, *own))
     return moveaxis(out, tuple(range(len(rest), len(rest) + len(own))), tuple(range(at, at + len(own))))

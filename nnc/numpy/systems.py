@@ -13,7 +13,7 @@ from nnc.commands import elementwise as ew
 from nnc.commands import factor
 from nnc.commands import linalg as commands
 from nnc.commands.contract import matmul
-from nnc.commands.linalg import check_matrix, identity_like
+from nnc.commands.linalg import adjoint, check_matrix, identity_like
 from nnc.commands.promote import broadcast_to_shape, promote
 from nnc.commands.reduce import reduce_sum
 from nnc.commands.rules import Value
@@ -147,18 +147,20 @@ def relative_tolerance(x: Value, rtol: Any, where: str, name: str = "rtol") -> f
 
 
 @spelled
-def pinv(x: Any, /, rtol: Any = None) -> Value:
+def pinv(x: Any, /, rtol: Any = None, hermitian: bool = False) -> Value:
     """Returns the Moore-Penrose pseudo-inverse.
 
     Its derivative takes the rank as constant.
 
     Args:     x: (..., m, n). rtol: singular values at most rtol times the largest count as 0; default max(m, n) · eps.
+              hermitian: x is Hermitian, and so is what is taken of it, (x + xᴴ) / 2.
     Returns:  (..., n, m).
     Example:
         >>> pinv(np.asarray([[2.0], [0.0]]))
         Array([[0.5, 0. ]], dtype=float64)
     """
-    x = to_matrix("pinv", x, square=False)
+    x = to_matrix("pinv", x, square=hermitian)
+    x = (x + adjoint(x)) * 0.5 if hermitian else x
     return factor.pinv(x, rtol=relative_tolerance(x, rtol, "pinv"))
 
 

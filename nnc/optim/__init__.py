@@ -7,7 +7,9 @@ A training step makes updates of gradients and adds them to the parameters:
     updates, state = optimizer.update(grads, state, params)
     params = nnc.optim.apply_updates(params, updates)
 
-All of it is pure, so the whole step compiles.
+All of it is pure, so the whole step compiles. Names, arguments and formulas are those of Optax; where torch.optim differs, the
+docstring says which arguments give its steps. Optimizers combine: `chain` one after the other, `masked` and `multi_transform` for
+parts of the parameters, `MultiSteps` over several gradients, `lookahead`, `ema`; `DynamicLossScale` is for 16-bit floats.
 """
 
 from nnc.optim.accumulate import (

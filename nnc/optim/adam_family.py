@@ -168,6 +168,8 @@ def radam(
 ) -> GradientTransformation:  # fmt: skip
     """Rectified Adam (Liu et al., "On the variance of the adaptive learning rate and beyond", 2020); see `scale_by_radam`.
 
+    torch.optim.RAdam adds eps before it corrects the divisor, which differs by less than eps.
+
     Args:     as for `adam`. threshold: how many samples' worth of the second moment is enough to divide by it.
     Example:
         >>> optimizer = nnc.optim.radam(0.1)

@@ -26,8 +26,8 @@ def sgd(
     p ← p − learning_rate · m,  or with nesterov  p − learning_rate · (g + momentum · m)
 
     Args:     learning_rate: a number, a 0-d array or a schedule. momentum: in [0, 1); None keeps no m. nesterov: look ahead.
-              accumulator_dtype: dtype of m. dampening: in [0, 1), also in the first step. weight_decay: L2 regularisation;
-              `update` then needs the parameters.
+              accumulator_dtype: dtype of m. dampening: in [0, 1), also in the first step, unlike in torch.optim.SGD.
+              weight_decay: L2 regularisation; `update` then needs the parameters.
     Raises:   ArgumentError: nesterov or dampening without momentum.
     Example:
         >>> optimizer = nnc.optim.sgd(0.1, momentum=0.9)
@@ -122,7 +122,8 @@ def rmsprop(
 
     Args:     learning_rate: a number, a 0-d array or a schedule. decay: of the running mean. initial_scale: v before the first
               step. eps_in_sqrt: False divides by sqrt(v) + eps instead. centered: divide by the standard deviation.
-              momentum: in [0, 1). nesterov: look ahead. bias_correction: use v / (1 − decayᵗ).
+              momentum: in [0, 1). nesterov: look ahead. bias_correction: use v / (1 − decayᵗ). torch.optim.RMSprop has
+              decay=0.99 and eps_in_sqrt=False.
     Example:
         >>> optimizer = nnc.optim.rmsprop(0.1, decay=0.75)
         >>> optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)))[0]

@@ -18,6 +18,7 @@ from nnc.graph import Graph, Node, Symbol, TensorSpec
 from nnc.source import SourceLine
 from nnc.trace.backward import transpose_graph
 from nnc.trace.dual import DualTrace, DualTracer, run_linearize
+from nnc.trace.dynamic_linear import LinearPart
 from nnc.trace.dynamic_store import Binding, Operation
 from nnc.trace.eager import Plan
 from nnc.trace.staging import StagingTrace
@@ -146,6 +147,14 @@ def _push(
     trace: DualTrace, plan: Plan, operands: Sequence[Any], outputs: Sequence[int], value: Callable[[int], Any]
 ) -> Sequence[Any]:
     """Tangents of the results of one command."""
+    linear: LinearPart | None = plan.known.get(LinearPart)
+    if linear is not None:
+        pairs = [trace.split(x) for x in operands]
+        found = linear.push(
+            [t for _, t in pairs], plan.specs,
+            lambda place: pairs[place][0] if place < len(pairs) else value(outputs[place - len(pairs)]),
+        )  # fmt: skip
+        return [*found, *[None] * (len(outputs) - len(found))]
     rule = derivative.get(plan.command, None)
     if rule is not None and rule.jvp is not None and rule.linearize is None:
         pairs = [trace.split(x) for x in operands]
@@ -181,6 +190,14 @@ def _find_needs(plan: Plan, active: tuple[bool, ...]) -> Needs:
     sources = tuple(i for i, on in enumerate(active) if on and is_differentiable(plan.specs[i]))
     if not sources or not any(floats):
         return Needs((), (), (False,) * len(floats))
+    linear: LinearPart | None = plan.known.get(LinearPart)
+    if linear is not None:
+        places = sorted({x for x in linear.values if isinstance(x, int)})
+        hidden = (False,) * (len(floats) - linear.results)
+        return Needs(
+            tuple(x for x in places if x < count), tuple(x - count for x in places if x >= count),
+            (*linear.nonzero, *hidden),
+        )  # fmt: skip
     if plan.graphs or rule is None or rule.linearize is not None:
         return Needs(tuple(range(count)), (), floats)
     inputs = tuple(i if on else ~i for i, on in enumerate(active))
@@ -208,11 +225,12 @@ def as_graph(operations: Sequence[Operation], leaves: Sequence[Binding], name: s
     made = {b for operation in operations for b in operation.outputs}
     inputs = dict.fromkeys(b for operation in operations for b in operation.inputs if b not in made)
     inputs.update(dict.fromkeys(b for b in leaves if b not in made))
-    outputs = [b for operation in operations for b in operation.outputs if b.handles or not b.uses]
+    outputs = [b for op in operations for b in op.outputs if b.handles or not (b.uses or b.foreign)]
     nodes = tuple(
         Node(
-            operation.plan.command, _symbols(operation.inputs), _symbols(operation.outputs), operation.plan.params,
-            operation.plan.graphs, operation.source,
+            operation.plan.command, _symbols(operation.inputs),
+            _symbols([b for b in operation.outputs if not b.foreign]), operation.plan.params, operation.plan.graphs,
+            operation.source,
         )
         for operation in operations
     )  # fmt: skip

@@ -44,7 +44,7 @@ class Binding:
         self.array: Array | None = array
         self.spec: TensorSpec = array.spec
         self.constant = constant
-        self.foreign = foreign  # no variable held it: a number or an array that a command was given
+        self.foreign = foreign  # no variable holds it: what a command was given from outside, or a residual
         self.active = False
         self.handles = 0  # live variables that hold it
         self.readers = 0  # operations whose derivative reads the array

@@ -6,7 +6,7 @@ from typing import Any
 
 import nnc
 import nnc.numpy as nnp
-from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TreeError, UnsupportedError
+from nnc.errors import ArgumentError, ArgumentTypeError, AxisError, DTypeError, ShapeError, TreeError, UnsupportedError
 from tests.errors.reports import reports
 
 
@@ -104,7 +104,7 @@ def test_mapping_over_a_number() -> None:
 
 
 def test_mapping_over_an_axis_that_does_not_exist() -> None:
-    with reports(ShapeError, "nnc.vmap", "axis 2"):
+    with reports(AxisError, "nnc.vmap", "axis 2"):
         nnc.vmap(square, in_axes=2)(nnp.ones((3, 4)))
 
 

@@ -4,35 +4,15 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import operator
 import warnings
 
 import numpy as np
 import pytest
 
-import nnc
 import nnc.numpy as nnp
+from tests.numpy.special_values import DTYPES, check, values
 
 xs = pytest.importorskip("array_api_strict")
-
-FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -3.0, 7.5, 1e-30, 1e30, np.inf, -np.inf, np.nan]
-DTYPES = (
-    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "complex64",
-    "complex128",
-)  # fmt: skip
-
-
-def values(dtype):
-    """All the values of a dtype at which functions are special."""
-    dtype = np.dtype(dtype)
-    if dtype.kind == "b":
-        return np.array([True, False])
-    if dtype.kind in "iu":
-        numbers = [0, 1, 2, 3, 7, np.iinfo(dtype).max] + ([-1, -3, np.iinfo(dtype).min] if dtype.kind == "i" else [])
-        return np.array(numbers, dtype)
-    parts = FLOATS if dtype.kind == "f" else FLOATS[:4] + FLOATS[6:9] + FLOATS[-3:]
-    with np.errstate(all="ignore"):
-        return np.array(parts if dtype.kind == "f" else [complex(a, b) for a in parts for b in parts]).astype(dtype)
 
 
 def strictly(function, *args, **kwargs):
@@ -48,23 +28,6 @@ def strictly(function, *args, **kwargs):
 
 def to_numpy(x):
     return tuple(to_numpy(part) for part in x) if isinstance(x, (tuple, list)) else np.asarray(x)
-
-
-def check(got, want):
-    """Equal shapes, dtypes, values to a few units of the last place, and signs of zeros."""
-    if isinstance(want, tuple):
-        assert len(got) == len(want)
-        for one, other in zip(got, want, strict=True):
-            check(one, other)
-        return
-    assert isinstance(got, nnc.Array)
-    got = np.asarray(got)
-    assert (got.dtype, got.shape) == (want.dtype, want.shape)
-    parts = [(got.real, want.real), (got.imag, want.imag)] if got.dtype.kind == "c" else [(got, want)]
-    for one, other in parts:
-        np.testing.assert_allclose(one, other, rtol=1e-5 if one.dtype == np.float32 else 1e-12)
-        if one.dtype.kind == "f":
-            np.testing.assert_array_equal(np.signbit(one[other == 0]), np.signbit(other[other == 0]))
 
 
 # -- names and signatures ----------------------------------------------------------------------------------------------
@@ -127,7 +90,7 @@ def test_arrays_have_the_standards_methods_and_attributes():
 # -- elementwise -------------------------------------------------------------------------------------------------------
 
 UNARY = """
-    abs acos acosh asin asinh atan atanh bitwise_invert ceil conj cos cosh exp expm1 floor imag isfinite isinf isnan log log1p
+    abs acos acosh asin asinh atan atanh bitwise_invert ceil conj cos cosh exp floor imag isfinite isinf isnan log log1p
     log2 log10 logical_not negative positive real reciprocal round signbit sin sinh square sqrt tan tanh trunc
 """.split()  # noqa: SIM905
 BINARY = """
@@ -137,11 +100,13 @@ BINARY = """
 """.split()  # noqa: SIM905
 
 
-@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize("name", [*UNARY, "expm1"])
 def test_a_function_of_one_array_has_the_standards_dtypes_and_special_values(name):
     tried = 0
     for dtype in DTYPES:
         x = values(dtype)
+        if name == "expm1" and x.dtype.kind == "c":
+            x = x[np.isfinite(x)]  # elsewhere the strict implementation is wrong: see the test below
         for part in (x, x[:0], x[1:2].reshape(()), x[::-2]):
             want = strictly(getattr(xs, name), part)
             if want is not None:
@@ -163,8 +128,9 @@ def pairs(name, first, second):
     if name == "pow" and y.dtype.kind in "iu" and x.dtype.kind in "iu":
         y = (np.abs(y.astype(np.float64)) % 5).astype(y.dtype)
     if name in ("floor_divide", "remainder"):
-        # a quotient that is infinite is its own floor: see the test of its own
-        keep = y != 0 if y.dtype.kind in "iu" and x.dtype.kind in "iu" else ~np.isinf(x)
+        # with infinities the strict implementation does as NumPy does, not what the standard prefers: see the test below
+        infinite = np.isinf(x) | np.isinf(y) if name == "floor_divide" else np.zeros(x.shape, bool)
+        keep = y != 0 if y.dtype.kind in "iu" and x.dtype.kind in "iu" else ~infinite
         x, y = x[keep], y[keep]
     return x, y
 
@@ -201,49 +167,6 @@ def test_a_python_number_takes_the_arrays_dtype_on_either_side(name):
                     check(getattr(nnp, name)(*args), want)
                     tried += 1
     assert tried >= 2
-
-
-def test_signs_are_those_of_numpy_and_of_units_for_complex_numbers():
-    for dtype in DTYPES[1:]:
-        x = values(dtype)
-        with np.errstate(all="ignore"):
-            np.testing.assert_array_equal(nnp.sign(x), np.sign(x))
-    assert nnp.sign(nnp.asarray([3 + 4j, 0j])).tolist() == pytest.approx([0.6 + 0.8j, 0])
-
-
-@pytest.mark.parametrize("compiled", [False, True])
-def test_an_infinite_quotient_is_its_own_floor(compiled):
-    divide = nnc.compile(nnp.floor_divide) if compiled else nnp.floor_divide
-    inf, nan = np.inf, np.nan
-    cases = [
-        (inf, 2.0, inf), (inf, -2.0, -inf), (-inf, 2.0, -inf), (-inf, -2.0, inf), (inf, 0.0, inf), (inf, -0.0, -inf),
-        (inf, inf, nan), (-inf, inf, nan), (inf, nan, nan), (0.0, 0.0, nan), (1.0, 0.0, inf), (-1.0, 0.0, -inf),
-        (1.0, inf, 0.0), (-1.0, inf, -1.0), (1.0, -inf, -1.0), (-0.0, 2.0, -0.0), (0.0, -2.0, -0.0), (-0.0, -2.0, 0.0),
-    ]  # fmt: skip
-    for dtype in ("float32", "float64", "float16"):
-        x, y, want = np.array(cases).T.astype(dtype)
-        got = np.asarray(divide(x, y))
-        np.testing.assert_array_equal(got, want)
-        np.testing.assert_array_equal(np.signbit(got[want == 0]), np.signbit(want[want == 0]))
-
-
-def test_a_square_root_by_power_is_infinite_where_it_should_be():
-    x = np.array([-np.inf, -0.0, 4.0])
-    want = np.array([np.inf, 0.0, 2.0])
-    for got in (nnp.pow(x, 0.5), nnp.asarray(x) ** 0.5, nnc.compile(lambda x: x**0.5)(x), nnp.pow(x, np.full(3, 0.5))):
-        check(got, want)
-    assert float(nnp.pow(np.array(-np.inf), np.array(0.5))) == np.inf
-
-
-def test_comparisons_with_integers_beyond_the_dtype_are_exact():
-    x = nnp.asarray([0, 1, 255], dtype="uint8")
-    assert [(x < 300).all(), (x > 300).any(), (x == -1).any(), (x != 2**80).all(), (x >= -1).all(), (x >= 300).any()] == [
-        True, False, False, True, True, False,
-    ]  # fmt: skip
-    assert nnp.less(x, 300).tolist() == nnc.compile(lambda x: x < 300)(x).tolist() == [True] * 3
-    assert nnc.vmap(lambda v: v >= -5)(x).tolist() == [True] * 3
-    with pytest.raises(nnc.errors.DTypeError, match="does not fit"):
-        x + 300
 
 
 # -- everything else ---------------------------------------------------------------------------------------------------
@@ -332,91 +255,6 @@ def test_functions_of_several_arrays_agree_with_the_standard():
     check(tuple(nnp.broadcast_arrays(A, v, np.array(1))), tuple(np.broadcast_arrays(A, v, np.array(1))))
 
 
-def test_what_is_searched_or_repeated_may_depend_on_another_array():
-    check(nnp.repeat(A[0], np.array([1, 0, 2, 1])), np.repeat(A[0], [1, 0, 2, 1]))
-    check(nnp.repeat(A, nnp.asarray([2, 0, 1]), axis=0), np.repeat(A, [2, 0, 1], axis=0))
-
-
-def test_a_sort_keeps_equal_elements_in_their_order_both_ways():
-    x = nnp.asarray([2, 1, 2, 1, 2])
-    assert nnp.argsort(x).tolist() == [1, 3, 0, 2, 4]
-    assert nnp.argsort(x, descending=True).tolist() == [0, 2, 4, 1, 3]
-
-
-def test_spread_without_degrees_of_freedom_is_no_number():
-    for function in (nnp.var, nnp.std):
-        for n, correction in ((2, 2), (2, 3.5), (0, 0), (1, 1)):
-            assert np.isnan(float(function(np.arange(float(n)), correction=correction)))
-        assert np.isnan(float(function(np.array([1.0, 5.0]), ddof=1, where=np.array([True, False]))))
-
-
-# -- creation ----------------------------------------------------------------------------------------------------------
-
-
-def test_ranges_agree_with_the_standard():
-    for args in (
-        (5,),
-        (1, 7, 2),
-        (7, 1, -2),
-        (5, 0),
-        (0, 5, -1),
-        (0.0, 1.0, 0.25),
-        (3, 3),
-        (-5, 5, 3),
-        (1, 0, -0.3),
-        (2.5,),
-    ):
-        for dtype in (None, "float64") if any(isinstance(x, float) for x in args) else (None, "int32", "float64"):
-            want = np.arange(*args, dtype=dtype)
-            got = nnp.arange(*args, dtype=dtype)
-            assert got.shape == want.shape
-            np.testing.assert_allclose(got, want, rtol=1e-6)
-    assert nnp.arange(2**63, 2**63 + 3, dtype="uint64").tolist() == [2**63, 2**63 + 1, 2**63 + 2]
-    assert nnp.arange(2**63 + 2, 2**63 - 1, -1, dtype="uint64").tolist() == [2**63 + 2, 2**63 + 1, 2**63]
-    assert nnp.arange(0, 2**60 + 1, 2**60).tolist() == [0, 2**60]
-    assert nnp.arange(5, 0, -2, dtype="uint8").tolist() == [5, 3, 1]
-    for call in (lambda: nnp.arange(300, dtype="uint8"), lambda: nnp.arange(-1, 2, dtype="uint8")):
-        with pytest.raises(nnc.errors.DTypeError, match="does not fit into uint8"):
-            call()
-    with pytest.raises(nnc.errors.ArgumentError, match="there are inf numbers"):
-        nnp.arange(0, np.inf)
-
-
-def test_numbers_at_equal_distances_agree_with_numpy():
-    for start, stop in ((0, 1), (-3.5, 9), (2, 2), (5, -5), (0, 1 + 2j), (0, 1000)):
-        for num, endpoint in itertools.product((0, 1, 2, 5), (True, False)):
-            want = np.linspace(start, stop, num, endpoint=endpoint)
-            dtype = "complex128" if isinstance(stop, complex) else "float64"
-            np.testing.assert_allclose(nnp.linspace(start, stop, num, endpoint=endpoint, dtype=dtype), want, rtol=1e-15)
-
-
-def test_new_arrays_agree_with_the_standard():
-    for dtype in DTYPES:
-        for name in ("zeros", "ones", "empty"):
-            assert getattr(nnp, name)((2, 0), dtype=dtype).dtype == dtype
-        for k in (-9, -1, 0, 2, 9):
-            check(nnp.eye(3, 4, k=k, dtype=dtype), np.eye(3, 4, k, dtype))
-        number = {"b": True, "c": 1 + 2j, "f": 0.1}.get(np.dtype(dtype).kind, 3)
-        for value in (nnp.full((2,), number, dtype=dtype), nnp.asarray([number] * 2, dtype=dtype)):
-            check(value, np.full(2, number, dtype))
-    for value, dtype in ((True, "bool"), (1, "int64"), (0.5, "float32"), (1j, "complex64")):
-        assert nnp.full(2, value).dtype == nnp.asarray(value).dtype == nnp.asarray([value, value]).dtype == dtype
-
-
-def test_listed_numbers_keep_their_digits():
-    assert nnp.asarray([0.1], dtype="float64").tolist() == [0.1]
-    assert nnp.asarray([2**60 + 1], dtype="float64").tolist() == [float(2**60 + 1)]
-    assert nnp.asarray([[2**63, 1]], dtype="uint64").tolist() == [[2**63, 1]]
-    assert nnp.asarray([0.1 + 0.2j], dtype="complex128").tolist() == [0.1 + 0.2j]
-    assert nnp.asarray([2**70], dtype="float64").tolist() == [2.0**70]
-    assert nnp.add(np.ones(1), [0.1]).tolist() == operator.add(nnp.asarray(np.ones(1)), [0.1]).tolist() == [1.1]
-    assert operator.add(nnp.ones(1, "float32"), [0.1]).dtype == nnp.float32
-    assert nnp.full(1, [0.1], dtype="float64").tolist() == [0.1]
-    for number, dtype in ((2**64, "uint64"), (-1, "uint64"), (2**63, None), (2**70, "int8")):
-        with pytest.raises(nnc.errors.DTypeError, match="does not fit into"):
-            nnp.asarray([number], dtype=dtype)
-
-
 # -- dtypes, facts -----------------------------------------------------------------------------------------------------
 
 
@@ -483,33 +321,3 @@ def test_the_namespace_describes_itself():
     limit = info.capabilities()["max dimensions"]
     assert nnp.ones((1,) * limit).ndim == limit
     assert (nnp.pi, nnp.e, nnp.inf, nnp.newaxis) == (np.pi, np.e, np.inf, None)
-
-
-def test_conversions_to_python_numbers_are_the_standards():
-    assert (complex(nnp.asarray(2)), complex(nnp.asarray(True)), float(nnp.asarray(3))) == (2, 1, 3)
-    assert bool(nnp.asarray(np.nan)) and int(nnp.asarray(-2.7)) == -2 and nnp.asarray(7, dtype="uint8").__index__() == 7
-    for convert, x in ((float, 1j), (int, 1j)):
-        with pytest.raises(TypeError):
-            convert(nnp.asarray(x))
-    x = y = nnp.asarray([1, 2])
-    x += 1
-    x **= 2
-    x //= 2
-    assert (x.tolist(), y.tolist()) == ([2, 4], [1, 2])
-    assert [(5 - y).tolist(), (2**y).tolist(), (7 // y).tolist(), (7 % y).tolist(), (1 / y).tolist()] == [
-        [4, 3], [2, 4], [7, 3], [0, 1], [1.0, 0.5],
-    ]  # fmt: skip
-    assert x.to_device("cpu", None) is x.to_device("cpu", stream=None) is x
-
-
-def test_strategies_for_arrays_of_any_library_draw_nnc_arrays():
-    strategies = pytest.importorskip("hypothesis.extra.array_api")
-    hypothesis = pytest.importorskip("hypothesis")
-    namespace = strategies.make_strategies_namespace(nnp, api_version="2024.12")
-
-    @hypothesis.settings(max_examples=20, deadline=None, database=None)
-    @hypothesis.given(namespace.arrays(namespace.scalar_dtypes(), namespace.array_shapes(min_dims=0, min_side=0)))
-    def draws(x):
-        assert isinstance(x, nnc.Array)
-
-    draws()

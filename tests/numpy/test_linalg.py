@@ -187,7 +187,7 @@ def test_factors_of_rectangles_agree_with_numpy(x, same):
     same(la.svd(x, compute_uv=False), np.linalg.svd(x, compute_uv=False), 1e-9)
     for mode in ("reduced", "complete"):
         same(tuple(la.qr(x, mode=mode)), tuple(np.linalg.qr(x, mode=mode)), 1e-9)
-    same(la.qr(x, mode="r"), np.linalg.qr(x, mode="r"), 1e-9)
+    same(la.qr(x, "r"), np.linalg.qr(x, "r"), 1e-9)
     check_grads(la.qr, (x,), order=2, rtol=1e-4, atol=1e-4)
     check_grads(lambda x: la.svd(x, full_matrices=False), (x,), order=2, rtol=1e-4, atol=1e-4)
 
@@ -259,6 +259,9 @@ def test_singular_values_of_symmetric_matrices_come_from_their_eigenvalues(same)
     same(s, np.linalg.svd(x)[1], 1e-9)
     same((u * s[..., None, :]) @ vh, x, 1e-9)
     same(la.svd(x, compute_uv=False, hermitian=True), np.linalg.svd(x, compute_uv=False), 1e-9)
+    same(la.matrix_rank(x, hermitian=True), np.linalg.matrix_rank(x, hermitian=True))
+    same(la.pinv(x, hermitian=True), np.linalg.pinv(x, hermitian=True), 1e-9)
+    same(la.pinv(x + np.triu(x, 1) - np.tril(x, -1), hermitian=True), np.linalg.pinv(x), 1e-9)
 
 
 # -- least squares, tensors, conditions --------------------------------------------------------------------------------
@@ -427,6 +430,10 @@ def test_other_mistakes_name_the_argument():
         la.norm(X, 2)
     with pytest.raises(ArgumentError, match="solve_triangular: trans is 'X'"):
         la.solve_triangular(A, B, "X")
+    with pytest.raises(ArgumentTypeError, match=r"it has no argument 'upper'(?s:.)*write lower=not upper"):
+        la.solve_triangular(A, B, upper=True)
+    with pytest.raises(ArgumentTypeError, match=r"it has no argument 'rcond'(?s:.)*write rtol="):
+        la.pinv(A, rcond=1e-3)
     with pytest.raises(ArgumentError, match="qr: mode is 'raw'"):
         la.qr(X, mode="raw")
     with pytest.raises(ArgumentTypeError, match="matrix_power: n is 0.5"):

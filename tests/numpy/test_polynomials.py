@@ -45,7 +45,9 @@ def test_roots_are_numpys(same):
         want = np.roots(np.array(p))
         got = nnp.roots(np.array(p))
         assert got.dtype == nnp.complex128
-        np.testing.assert_allclose(np.sort_complex(np.round(got, 9)), np.sort_complex(np.round(want + 0j, 9)), atol=1e-8)
+        np.testing.assert_allclose(
+            np.sort_complex(np.round(got, 9)), np.sort_complex(np.round(want + 0j, 9)), atol=1e-8
+        )
     p = np.array([1.0, -3.0, 2.0])
     largest = nnc.compile(lambda p: nnp.max(nnp.real(nnp.roots(p, strip_zeros=False))))
     assert float(largest(p)) == pytest.approx(2)

@@ -15,7 +15,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc import nn, optim
 from nnc.errors import ArgumentError
-from nnc.graph import register
+from nnc.graph import register, verify
 
 
 @pytest.fixture
@@ -96,8 +96,15 @@ def test_a_variable_without_gradient_gets_zeros_and_a_new_one_is_refused(g: nnc.
 
 def test_only_the_inputs_given_are_moved(g: nnc.DynamicGraph) -> None:
     x, y = g.variable(1.0), g.variable(1.0)
-    g.minimize(x * y, optim.sgd(0.5), inputs=[x])
+    g.minimize(x * y, optim.sgd(0.5), inputs=[x, x])
     assert float(x) == 0.5 and float(y) == 1 and y.grad is None
+
+
+def test_minimize_leaves_the_gradients_of_other_variables(g: nnc.DynamicGraph) -> None:
+    x, y = g.variable(1.0), g.variable(1.0)
+    g.backward(y * y)
+    g.minimize(x * x, optim.sgd(0.1))
+    assert float(y) == 1 and float(y.grad) == 2
 
 
 def test_there_must_be_gradients_to_apply(g: nnc.DynamicGraph) -> None:
@@ -308,6 +315,49 @@ def test_a_repeated_function_gets_compiled_and_says_so(g: nnc.DynamicGraph, capl
     assert [r.message for r in caplog.records if "fun" in r.message] == [
         "dynamic graph: compiled fun after 3 equal runs"
     ]
+
+
+def test_arrays_among_the_arguments_may_differ_between_equal_runs(g: nnc.DynamicGraph) -> None:
+    traces = []
+
+    def fun(w: Any, x: Any, n: Any) -> Any:
+        traces.append(type(x).__name__)
+        return nnp.sum(w * x) ** 2 * n
+
+    w = g.variable(np.ones(3))
+    for i in range(5):
+        x = np.arange(3.0) + i
+        y = g.evaluate(fun, w, x, float(i))
+        assert float(y) == x.sum() ** 2 * i
+        w.grad = None
+        g.backward(y)
+        np.testing.assert_allclose(w.grad, 2 * x.sum() * x * i)
+    assert traces == ["Variable"] * 3 + ["StagedTracer"]
+
+
+def test_the_residuals_of_a_compiled_function_are_kept_as_long_as_they_are_needed(g: nnc.DynamicGraph) -> None:
+    fun = nnc.compile(lambda v: nnp.sum(nnp.sin(nnp.cos(nnp.exp(v)))))
+    x = g.variable(np.linspace(0, 1, 50))
+    y = fun(x)
+    (operation,) = g.store.operations.values()
+    kept = [b.array is not None for b in operation.outputs]
+    assert len(kept) > 1 and all(kept[1:]) and g.bookkeeping() == (1, 2)
+    g.backward(y)
+    np.testing.assert_allclose(x.grad, nnc.grad(fun)(x.array), rtol=1e-12)
+    runs = []
+    nnc.compile(lambda v: (nnc.debug.callback(lambda w: runs.append(1), v), nnp.sin(v))[1])(x)
+    verify(g.graph())
+    residuals = [b for b in operation.outputs if b.foreign]
+    del y, operation
+    assert g.bookkeeping() == (0, 1) and all(b.array is None for b in residuals)
+
+
+def test_backward_does_not_run_a_compiled_function_again(g: nnc.DynamicGraph) -> None:
+    runs: list[int] = []
+    fun = nnc.compile(lambda v: (nnc.debug.callback(lambda w: runs.append(1), v), nnp.sin(v) * v)[1])
+    x = g.variable(2.0)
+    g.backward(fun(x))
+    assert runs == [1]
 
 
 def test_a_function_that_decides_on_values_stays_eager(g: nnc.DynamicGraph, caplog: pytest.LogCaptureFixture) -> None:
