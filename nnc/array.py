@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -341,10 +341,10 @@ class Array(ArrayMethods):
         """Gives the memory up: the elements, writable if nothing else sees them; any later use of the array raises."""
         data = self.data
         self.delete()
-        memory = data.base
+        memory: Any = data.base
         alone = isinstance(memory, np.ndarray) and memory.flags.owndata and memory.flags.c_contiguous
         if alone and sys.getrefcount(data) == 2 and sys.getrefcount(memory) == 3 and memory.shape == data.shape:
-            return memory
+            return cast(NDArray, memory)
         return data
 
     def is_deleted(self) -> bool:

@@ -142,7 +142,7 @@ class Executable:
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """The result for dynamic leaves that are known to fit."""
-        inputs = [_data(leaves[i], spec) for i, spec in self._reads]
+        inputs: list[Any] = [_data(leaves[i], spec) for i, spec in self._reads]
         inputs += [value.data for value in self._captured]
         for place in self._program.bound.donated:  # those whose memory is written over
             leaf = leaves[self._reads[place][0]]

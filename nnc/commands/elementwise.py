@@ -144,14 +144,15 @@ add: Command = elementwise("add", np.add, "x + y", arity=2, accepts=ANY, derivat
 sub: Command = elementwise("sub", np.subtract, "x - y", arity=2, derivative=_linear_partials(1, -1))
 mul: Command = elementwise(
     "mul", np.multiply, "x * y", arity=2, accepts=ANY,
-    derivative=linear_in("mul", {0: lambda ct, x, y: mul(ct, y), 1: lambda ct, x, y: mul(ct, x)}),
+    derivative=linear_in("mul", {0: lambda ct, x, y: safe_mul(ct, y), 1: lambda ct, x, y: safe_mul(ct, x)}),
 )  # fmt: skip
 
 
 def _safe_product(x: Any, y: Any) -> Any:
-    out = np.multiply(x, y)
-    nothing = (x == 0) | (y == 0)
-    return np.where(nothing, np.zeros((), out.dtype), out) if nothing.any() else out
+    out = np.multiply(x, y) + np.zeros((), x.dtype)  # a product of -0 is 0, too
+    if dtypes.is_inexact(x.dtype) and np.isnan(np.dot(out.ravel(), out.ravel())):  # the cheapest look for a NaN
+        return np.where((x == 0) | (y == 0), np.zeros((), out.dtype), out)
+    return out
 
 
 safe_mul: Command = elementwise(
@@ -186,7 +187,7 @@ def _div_transpose(cotangents: Cotangents, operands: tuple[Value | Linear, ...])
 
 
 def _floor_divide(x: Any, y: Any) -> Any:
-    """With an infinite operand the floor of the quotient, as the Array API standard prefers; NumPy has inf // 2 NaN, -1 // inf -1."""
+    """Where an operand is infinite the floor of the quotient, as the Array API standard prefers; NumPy does as Python does."""
     out = np.floor_divide(x, y)
     return np.where(np.isinf(x) | np.isinf(y), np.floor(x / y), out) if x.dtype.kind == "f" else out
 
@@ -210,7 +211,10 @@ sign: Command = elementwise(
     "sign", np.sign, "sign(x)",
     derivative=Derivative(lambda primals, tangents, outputs: (_sign_jvp(primals[0], tangents[0], outputs[0]),)),
 )  # fmt: skip
-square: Command = elementwise("square", np.square, "x * x", partials=(lambda x, out: x * 2,))
+square: Command = elementwise(
+    "square", np.square, "x * x",
+    derivative=Derivative(lambda primals, tangents, outputs: (primals[0] * tangents[0] * 2,)),  # keeps x, no double of it
+)  # fmt: skip
 
 
 def _sign_jvp(x: Value, t: Value, out: Value) -> Value | None:

@@ -17,6 +17,7 @@ from nnc import dtypes
 from nnc.array import Array, asarray
 from nnc.errors import ArgumentTypeError, FileFormatError, MissingFileError, TraceError, user_error
 from nnc.io.layout import Layout, Node, describe, fill, leaf_value, rebuild, walk
+from nnc.trace.dynamic import Variable
 
 NDArray = np.ndarray[Any, Any]
 PathLike = str | os.PathLike[str]
@@ -37,7 +38,8 @@ def save(path: PathLike, tree: Any) -> None:
     """Writes a pytree of arrays as a safetensors file.
 
     The names of the tensors are the paths of the leaves (`layers.0.weight`); numbers, strings and the structure go to the
-    metadata. The file appears whole or not at all: it is written beside its place and then moved there.
+    metadata. The file appears whole or not at all: it is written beside its place and then moved there. A process that is killed
+    meanwhile leaves the file that was there before, and a hidden `.name.….part` beside it.
 
     Args:     path: where to; a file there is replaced. tree: dicts, lists, tuples, dataclasses … of arrays of any dtype.
     Raises:   ArgumentTypeError: path and tree are swapped. TraceError: a leaf is a tracer. UnsupportedError: a dict has keys
@@ -80,12 +82,12 @@ def _tensors(layout: Layout) -> tuple[dict[str, NDArray], dict[str, str]]:
     for leaf, node in zip(layout.leaves, (node for _, node in walk(layout.structure)), strict=True):
         if "tensor" not in node:
             continue
-        if hasattr(leaf.value, "spec") and not isinstance(leaf.value, Array):
+        if hasattr(leaf.value, "spec") and not isinstance(leaf.value, (Array, Variable)):
             raise user_error(
                 TraceError, "nnc.io.save", f"{leaf.name} is {leaf.value.spec}, a traced value that has no elements yet.",
                 fix="save outside the traced function, from what it returns.",
             )  # fmt: skip
-        data = np.array(asarray(leaf.value).data, order="C", copy=None)
+        data = np.array(asarray(leaf.value).concrete("nnc.io.save"), order="C", copy=None)
         if data.dtype == dtypes.complex128:
             wide[leaf.name] = data.dtype.name
             data = data.reshape(*data.shape, 1).view(np.float64)

@@ -9,20 +9,26 @@ from itertools import accumulate
 import numpy as np
 
 from nnc.commands.loop import ROUND
-from nnc.graph import Graph, Symbol
+from nnc.graph import Graph, Node, Symbol
 from nnc.lower.coalesce import Classes, place_views, rewrite
-from nnc.lower.emit import COPIES, Body, Emitter
+from nnc.lower.emit import COPIES, Body, Emitter, Workspace
 from nnc.lower.liveness import walk
-from nnc.lower.stages import Bound, Buffer, Kind, View
+from nnc.lower.stages import Bound, Buffer, Kind
 from nnc.options import Options
 
 
-def bind_buffers(graph: Graph, options: Options, *, join: bool = True) -> Bound:
+def no_workspace(node: Node) -> int:
+    """For plans that know no kernels."""
+    return 0
+
+
+def bind_buffers(graph: Graph, options: Options, *, join: bool = True, workspace: Workspace = no_workspace) -> Bound:
     """The steps of `graph` on buffers.
 
-    Args:     join: parts of joined tensors may be written where they belong, which saves copies, and may cost memory.
+    Args:     join: parts of joined tensors may be written where they belong, which saves copies, and may cost memory. workspace:
+              bytes that the kernel of a node needs while it runs.
     """
-    emitter = Emitter(Rings().size)
+    emitter = Emitter(Rings().size, workspace)
     inputs, steps, results = emitter.program(graph)
     outputs = [view.buffer for view in results]
     classes = Classes(emitter.tensors, steps, outputs, options.donated)
@@ -40,7 +46,9 @@ def bind_buffers(graph: Graph, options: Options, *, join: bool = True) -> Bound:
     intervals = [tuple((when[a], when[b]) for a, b in ranges[root] if when[a] < when[b]) for root in numbers]
     placed = [replace(view, buffer=numbers[view.buffer]) for view in map(classes.place, results)]
     written = {view.buffer for step in walk(steps) for view in step.outputs}
-    values = dict(graph.constants) | {s: v for inner in graph.walk() for g in inner.graphs for s, v in g.constants.items()}
+    values = dict(graph.constants) | {
+        s: v for inner in graph.walk() for g in inner.graphs for s, v in g.constants.items()
+    }
     return Bound(
         name=graph.name,
         inputs=graph.input_specs,
@@ -95,7 +103,7 @@ class Rings:
         return self._known[key][1]
 
     def _suffices(self, body: Body, ring: int) -> bool:
-        emitter = Emitter(self.size)
+        emitter = Emitter(self.size, no_workspace)
         specs = body.tail.input_specs[1 : len(body.head.inputs) if body.head is not None else None]
         sequences = [spec.update(shape=(body.length or 1, *spec.shape)) for spec in specs[: body.xs]]
         given = [*([ROUND] if body.is_counted else []), *sequences, *specs[body.xs :]]

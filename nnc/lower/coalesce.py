@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from nnc.commands.rules import InPlace, inplace
-from nnc.graph.boxes import Box, uncovered
+from nnc.dtypes import int8
 from nnc.graph import TensorSpec, command
+from nnc.graph.boxes import Box, uncovered
 from nnc.lower.emit import is_move, move
 from nnc.lower.liveness import Liveness, join
-from nnc.lower.stages import Branches, Buffer, Intervals, Kind, Loop, Round, Step, Steps, View
-from nnc.lower.views import restride
+from nnc.lower.stages import Branches, Buffer, Intervals, Kind, Loop, Round, Step, Steps, View, row_major
 
 _NOTHING = InPlace()
 _JOINS = ("concatenate", "assemble")
@@ -42,16 +42,22 @@ def overlap(x: Intervals, y: Intervals) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A class of tensors lies within the tensor `region.buffer`, which step number `join` puts together."""
+    """A class of tensors lies within the tensor `region.buffer`, which step number `join` puts together.
+
+    `place` is where that is in the outermost tensor.
+    """
 
     region: View
     join: int
+    place: View
 
 
 class Classes:
     """Which tensors share memory."""
 
-    def __init__(self, tensors: Sequence[Buffer], steps: Steps, last: Sequence[int], donated: Sequence[int] = ()) -> None:
+    def __init__(
+        self, tensors: Sequence[Buffer], steps: Steps, last: Sequence[int], donated: Sequence[int] = ()
+    ) -> None:
         self.tensors = tensors
         self.live = Liveness(steps, [tensor.nbytes for tensor in tensors], last)
         self.intervals = [join(lives) for lives in self.live.intervals]
@@ -63,13 +69,20 @@ class Classes:
         self._parts: dict[int, _Part] = {}
         self._joined: set[int] = set()  # classes that parts lie in
         self._writers: Counter[int] = Counter()
-        self._shown: list[bool] = [True] * len(tensors)  # whether every view of a tensor is of all of it, in its own order
+        self._shown: list[bool] = [True] * len(
+            tensors
+        )  # whether every view of a tensor is of all of it, in its own order
         for step in self.live.points:
             for view in () if step is None else (*step.inputs, *step.outputs):
-                whole = view.covers(tensors[view.buffer].nbytes) and view.spec.shape == tensors[view.buffer].symbol.spec.shape
+                whole = (
+                    view.covers(tensors[view.buffer].nbytes)
+                    and view.spec.shape == tensors[view.buffer].symbol.spec.shape
+                )
                 self._shown[view.buffer] &= whole
             if step is not None:
                 self._writers.update(view.buffer for view in step.outputs)
+                if isinstance(step.region, Loop) and step.region.counter is not None:
+                    self._writers[step.region.counter.buffer] += 2  # once a round
 
     def find(self, tensor: int) -> int:
         """The tensor that stands for all that share memory with this one."""
@@ -135,7 +148,14 @@ class Classes:
         if self._writers[target] != 1 or self._writers[source] > 1:
             return False
         own = self.live.intervals
-        return all(any(a <= first and end <= b for a, b in own[tensor]) for tensor in (source, target))
+        together = all(any(a <= first and end <= b for a, b in own[tensor]) for tensor in (source, target))
+        return together and not self._overwrites(end - 1, source, target)
+
+    def _overwrites(self, at: int, source: int, target: int) -> bool:
+        """Whether the step at this point, which may read both, writes over one of them."""
+        step, both = self.live.points[at], (source, target)
+        written = {view.buffer for view in step.outputs} if step is not None else set()
+        return any(self.find(tensor) in map(self.find, both) for tensor in written.difference(both))
 
     def _in_place(self, at: int, a: int, b: int) -> bool:
         """Whether the step at this point may write over its input, where one of two classes ends and the other begins."""
@@ -167,7 +187,8 @@ class Classes:
 
     def share_carried(self, pairs: Sequence[tuple[View, View]]) -> bool:
         """Lets what loops carry stay in its place; False if some of it cannot."""
-        return all([self.share(x.buffer, y.buffer, (x.buffer, y.buffer)) for x, y in pairs])
+        shared = [self.share(x.buffer, y.buffer, (x.buffer, y.buffer)) for x, y in pairs]
+        return all(shared)
 
     def share_moves(self) -> None:
         """Lets the two sides of each move share memory."""
@@ -198,17 +219,19 @@ class Classes:
         part, whole = self.find(view.buffer), self.find(region.buffer)
         tensor = self.tensors[view.buffer]
         free = self.kinds[part] is Kind.ARENA and part not in self._parts and part not in self._joined and part != whole
-        if not free or region.rounds or self.kinds[whole] is Kind.INPUT or not tensor.nbytes or not view.covers(tensor.nbytes):
+        if (
+            not free
+            or region.rounds
+            or self.kinds[whole] is Kind.INPUT
+            or not tensor.nbytes
+            or not view.covers(tensor.nbytes)
+        ):
             return
-        place = region
-        if not region.is_dense:
-            shape = tensor.symbol.spec.shape
-            moved = restride[command("reshape")](region.spec, tensor.symbol.spec, region.strides, shape=shape)
-            if moved is None or not self._shown[part]:
-                return
-            place = replace(region, spec=tensor.symbol.spec, strides=moved[1])
-        if self._has_room(view.buffer, _Part(place, join_at)):
-            self._parts[part] = _Part(place, join_at)
+        place = self._lies(region)
+        if place is None or not (place.is_dense or self._shown[part]):
+            return
+        if self._has_room(view.buffer, _Part(region, join_at, place)):
+            self._parts[part] = _Part(region, join_at, place)
             self._joined.add(whole)
 
     def _has_room(self, tensor: int, part: _Part) -> bool:
@@ -229,10 +252,14 @@ class Classes:
         """When a class itself, or a part of it that another join put there, may use the bytes of `level`."""
         low, high = level.region.extent
         ranges = list(self.intervals[whole])
-        for root, part in self._parts.items():
-            first, end = part.region.extent
-            if part.join != level.join and self.find(part.region.buffer) == whole and first < high and low < end:
-                ranges += self.intervals[root]
+        for root in self._parts:
+            part = self._parts.get(root)
+            while part is not None and self.find(part.region.buffer) != whole:
+                part = self._parts.get(self.find(part.region.buffer))
+            if part is not None and part.join != level.join:
+                first, end = part.region.extent
+                if first < high and low < end:
+                    ranges += self.intervals[root]
         return join(ranges)
 
     def give_donated(self, outputs: Sequence[int]) -> None:
@@ -247,16 +274,27 @@ class Classes:
 
     def place(self, view: View) -> View:
         """A view of a tensor, as a view of the class that it lies in."""
+        placed = self._lies(view)
+        assert placed is not None
+        return placed
+
+    def _lies(self, view: View) -> View | None:
+        """Where a view of a tensor lies; None if its elements are not evenly spaced there."""
         root = self.find(view.buffer)
         if root not in self._parts:
             return replace(view, buffer=root)
-        part = self._parts[root]
-        region = part.region
-        if region.is_dense:
-            view = replace(view, buffer=region.buffer, offset=view.offset + region.offset)
-        else:
-            view = replace(view, buffer=region.buffer, offset=region.offset, strides=region.strides)
-        return self.place(view)
+        place = self._parts[root].place
+        buffer, offset, dense = self.find(place.buffer), view.offset, row_major(place.spec)
+        if place.is_dense:
+            return replace(view, buffer=buffer, offset=place.offset + offset)
+        axes = zip(view.spec.shape, view.strides, dense, strict=False)
+        if view.spec.ndim != place.spec.ndim or view.rounds or any(n > 1 and a != b for n, a, b in axes):
+            return None
+        at = place.offset
+        for own, stride in zip(dense, place.strides, strict=True):
+            index, offset = divmod(offset, own)
+            at += index * stride
+        return replace(place, buffer=buffer, spec=view.spec, offset=at)
 
     def ranges(self) -> dict[int, Intervals]:
         """When each class of tensors is in use, with its parts."""
@@ -308,7 +346,9 @@ def rewrite(steps: Steps, classes: Classes) -> tuple[Steps, list[int]]:
 
     def one(step: Step) -> list[Step]:
         if step.region is not None:
-            return [replace(step, region=map_region(step.region, classes.place, rewrite_all, lambda: weights.append(1)))]
+            return [
+                replace(step, region=map_region(step.region, classes.place, rewrite_all, lambda: weights.append(1)))
+            ]
         if step.command.name in _JOINS and classes.has_parts():
             return _join_steps(step, classes)
         placed = _placed(step, classes.place)
@@ -350,7 +390,7 @@ def map_region(
         copies.append(Round(blocks[0], place(c.test) if c.test is not None else None, *blocks[1:]))
     counter = place(region.counter) if region.counter is not None else None
     count = place(region.count) if region.count is not None else None
-    begins = {place(View.whole(tensor, TensorSpec((), "int8"))).buffer for tensor in region.begins}
+    begins = {place(View.whole(tensor, TensorSpec((), int8))).buffer for tensor in region.begins}
     return replace(region, copies=tuple(copies), counter=counter, count=count, begins=tuple(sorted(begins)))
 
 
@@ -362,9 +402,7 @@ def _join_steps(step: Step, classes: Classes) -> list[Step]:
     """What is left to do of a join: nothing for parts that lie in it, copies of the others, zeros where there is none."""
     placed = _placed(step, classes.place)
     regions = [classes.place(region) for region in part_regions(step)]
-    pairs = [
-        (view, replace(region, spec=view.spec)) for view, region in zip(placed.inputs, regions, strict=True)
-    ]
+    pairs = [(view, replace(region, spec=view.spec)) for view, region in zip(placed.inputs, regions, strict=True)]
     left = [(view, region) for view, region in pairs if not _same_bytes(view, region)]
     if len(left) == len(pairs):
         return [placed]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nnc.commands.loop import split_round
-from nnc.dtypes import TAPE
-from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, command
+from nnc.dtypes import TAPE, uint8
+from nnc.graph import Graph, Node, Symbol, TensorSpec, command
 from nnc.lower.stages import Branches, Buffer, Kind, Loop, Round, Step, Steps, View
 from nnc.lower.views import shared_view
 from nnc.source import SourceLine
@@ -76,14 +76,15 @@ class Body:
 
 
 RingSize = Callable[[Body], int]
+Workspace = Callable[[Node], int]  # bytes that the kernel of a node needs while it runs
 
 
 class Emitter:
     """Collects tensors and steps. `ring_size` says how many copies of a round a loop needs, so that nothing is moved between."""
 
-    def __init__(self, ring_size: RingSize) -> None:
+    def __init__(self, ring_size: RingSize, workspace: Workspace) -> None:
         self.tensors: list[Buffer] = []
-        self.ring_size = ring_size
+        self.ring_size, self.workspace = ring_size, workspace
         self.carried: list[tuple[View, View]] = []  # moves that loops rest on: (from, to)
         self._constants: dict[Symbol, View] = {}
         self._loops = 0
@@ -95,7 +96,7 @@ class Emitter:
 
     def scratch(self, spec: TensorSpec, name: str | None, source: SourceLine | None) -> View:
         """A tensor of the arena that no symbol of the graph stands for."""
-        return self.tensor(Kind.ARENA, Symbol(spec, name), source)
+        return self.tensor(Kind.ARENA, Symbol(spec, name or ""), source)
 
     # -- graphs --------------------------------------------------------------------------------------------------------
 
@@ -111,7 +112,11 @@ class Emitter:
         return inputs, steps, results
 
     def graph(
-        self, graph: Graph, inputs: Sequence[View], targets: Mapping[Symbol, View], moved: Mapping[Symbol, Sequence[View]]
+        self,
+        graph: Graph,
+        inputs: Sequence[View],
+        targets: Mapping[Symbol, View],
+        moved: Mapping[Symbol, Sequence[View]],
     ) -> tuple[Steps, list[View]]:
         """The steps of a graph on `inputs`, and where its outputs lie.
 
@@ -145,9 +150,9 @@ class Emitter:
     ) -> tuple[Steps, list[View]]:  # fmt: skip
         """The steps of a loop and where its results lie.
 
-        Args:     operands: [the number of rounds,] sequences, carried values, captured values. targets: where results should be written, by result; None
-                  where they may lie anywhere. peel: carried values that others read after they entered the loop. ring: how many
-                  copies rotate; found where None.
+        Args:     operands: [the number of rounds,] sequences, carried values, captured values. targets: where each result should
+                  be written; None where it may lie anywhere. peel: which carried values others read after they entered the loop.
+                  ring: how many copies rotate; found where None.
         """
         self._loops += 1
         return _LoopEmitter(self, body, operands, targets, source, self._loops - 1).emit(peel, ring)
@@ -166,9 +171,7 @@ def is_move(step: Step) -> bool:
 class _Block:
     """One graph being bound: where its symbols lie, and its steps so far."""
 
-    def __init__(
-        self, emitter: Emitter, graph: Graph, inputs: Sequence[View], targets: Mapping[Symbol, View]
-    ) -> None:
+    def __init__(self, emitter: Emitter, graph: Graph, inputs: Sequence[View], targets: Mapping[Symbol, View]) -> None:
         self.emitter, self.graph, self.targets = emitter, graph, targets
         self.places: dict[Symbol, View] = dict(zip(graph.inputs, inputs, strict=True))
         self.steps: list[Step] = []
@@ -198,8 +201,14 @@ class _Block:
         elif node.command.name == "case_of" and not _has_tapes(node, self._planned):
             self._branches(node, operands)
         else:
-            results = tuple(self._result(symbol, node) for symbol in node.outputs)
-            self.steps.append(Step(node.command, tuple(operands), results, node.params, node.graphs, node.source))
+            results = [self._result(symbol, node) for symbol in node.outputs]
+            nbytes = self.emitter.workspace(node)
+            if nbytes:
+                spec = TensorSpec((nbytes,), uint8)
+                results.append(self.emitter.scratch(spec, f"workspace of {node.command.name}", node.source))
+            self.steps.append(
+                Step(node.command, tuple(operands), tuple(results), node.params, node.graphs, node.source)
+            )
 
     def _result(self, symbol: Symbol, node: Node) -> View:
         view = self.targets.get(symbol)
@@ -240,7 +249,7 @@ class _Block:
 
 
 def _has_tapes(node: Node, planned: Container[Symbol] = ()) -> bool:
-    """Whether a loop or branch takes or yields tapes whose length is known only at run time, so that no plan has a place for them."""
+    """Whether a loop or branch takes or yields tapes whose length is known only at run time: no plan has a place for them."""
     symbols = [*node.inputs, *node.outputs]
     for graph in node.graphs:
         symbols += [*graph.inputs, *graph.outputs]
@@ -253,7 +262,12 @@ def planned_tapes(graph: Graph) -> set[Symbol]:
     written: list[tuple[Symbol, ...]] = []
     for node in graph.nodes:
         params = node.params
-        if node.command.name == "while" and params.get("tapes") and params.get("max_steps") and not params.get("handle"):
+        if (
+            node.command.name == "while"
+            and params.get("tapes")
+            and params.get("max_steps")
+            and not params.get("handle")
+        ):
             outputs = node.outputs[-params["tapes"] :]
             if not _has_tapes(node, outputs):
                 rows = node.graphs[0].output_specs[-params["tapes"] :]
@@ -303,7 +317,7 @@ class _LoopEmitter:
         self.begins = tuple(stack.buffer for stack in self.stacks if stack.buffer >= self.mine)
         self.rows = [self._element(stack) for stack in self.stacks]
         # carried values that are rows, too, are read where the round before wrote them
-        places = {symbol: row for symbol, row in reversed([*zip(rows, self.rows, strict=True)])}
+        places = dict(reversed([*zip(rows, self.rows, strict=True)]))
         written = {symbol for node in body.tail.nodes for symbol in node.outputs}
         self.row_targets = {symbol: row for symbol, row in places.items() if symbol in written}
 
@@ -353,7 +367,15 @@ class _LoopEmitter:
         if wraps:
             copies[-1] = self._around(copies[-1], taken, entry, keep=ring == 0)
         loop = Loop(
-            self.number, tuple(copies), first, self.counter, body.length, body.reverse, body.limit, self.begins, self.count
+            self.number,
+            tuple(copies),
+            first,
+            self.counter,
+            body.length,
+            body.reverse,
+            body.limit,
+            self.begins,
+            self.count,
         )
         name = command("scan" if body.head is None else "while")
         step = Step(name, (), (), {}, source=self.source, region=loop)

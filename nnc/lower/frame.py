@@ -1,7 +1,7 @@
 """One arena and everything bound to it: what a single call of a program runs on.
 
-All that does not change is made once: views into the arena and the constants, and the argument lists of the kernels. A call sets the
-views of its inputs and outputs in those lists, a round of a loop the views that move with its number.
+All that does not change is made once: views into the arena and the constants, and the argument lists of the kernels. A call sets
+the views of its inputs and outputs in those lists, a round of a loop the views that move with its number.
 """
 
 from __future__ import annotations
@@ -187,7 +187,10 @@ class Frame:
                 self._memories[i] = None
             for handle in self._tapes.values():
                 handle[...] = None
-        return [_output(view, given[view.buffer] if view.buffer in given else fresh[view.buffer]) for view in program.bound.outputs]
+        return [
+            _output(view, given[view.buffer] if view.buffer in given else fresh[view.buffer])
+            for view in program.bound.outputs
+        ]
 
 
 def _nothing() -> None:

@@ -20,8 +20,8 @@ Live = dict[int, int]  # tensor -> the end of its present range
 class Timeline:
     """How many points of time steps take, and what they touch.
 
-    A region takes a point to enter, a round of a loop one to begin. Each block of steps within a region ends with a point of its own,
-    at which what its followers need is live: so what a block reads last, and others need after it, does not seem to end there.
+    A region takes a point to enter, a round of a loop one to begin. Each block of steps within a region ends with a point of its
+    own, at which what its followers need is live: so what a block reads last, and others need after it, does not seem to end there.
     """
 
     def __init__(self) -> None:
@@ -220,7 +220,7 @@ class Liveness:
 
 
 def _lives(ranges: list[tuple[int, int, bool]]) -> Intervals:
-    """One range for each life of a tensor: those that only the end of a block parted are joined, those that a write begins are not."""
+    """One range for each life of a tensor: those that only the end of a block parted are joined; a write begins a new one."""
     lives: list[tuple[int, int]] = []
     for first, end, written in sorted(ranges):
         if lives and first <= lives[-1][1] and not written:

@@ -10,9 +10,10 @@ from nnc.commands.loop import run_graph
 from nnc.context import set_context
 from nnc.dtypes import TAPE
 from nnc.errors import InternalError
-from nnc.graph import Command, Graph, Kernel, TensorSpec, run_passes
+from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, run_passes
 from nnc.lower.alloc import Block, find_block_overlap, plan_blocks
-from nnc.lower.bind import bind_buffers
+from nnc.lower.bind import bind_buffers, no_workspace
+from nnc.lower.emit import Workspace
 from nnc.lower.kernels import RunProgram, sub_graph_kernel
 from nnc.lower.program import Program
 from nnc.lower.report import check_budget
@@ -37,16 +38,20 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel) -> Progra
               command on inputs of these specs.
     Raises:   MemoryBudgetError: a call would allocate more than `options.memory_budget`.
     """
-    planned = plan(graph, options)
-    check_budget(planned, options.memory_budget)
-    return _with_kernels(planned, options.update(memory_budget=None, donated=()), choose_kernel)
 
+    def workspace(node: Node) -> int:
+        if node.graphs:
+            return 0
+        specs = tuple(symbol.spec for symbol in node.inputs)
+        with set_context(source=node.source):
+            return choose_kernel(node.command, specs, node.params).workspace(specs, node.params)
 
-def _with_kernels(planned: Planned, options: Options, choose_kernel: ChooseKernel) -> Program:
+    inner = options.update(memory_budget=None, donated=())
+
     def lower_inner(sub_graph: Graph) -> RunProgram:
         if any(s.dtype == TAPE for s in (*sub_graph.inputs, *sub_graph.outputs)):  # tapes pass through: nothing to plan
             return lambda values: run_graph(sub_graph, values)
-        return _with_kernels(_plan_rewritten(sub_graph, options), options, choose_kernel).run
+        return Program.of(_plan_rewritten(sub_graph, inner, workspace), step_kernel).run
 
     def step_kernel(step: Step) -> Kernel:
         if step.graphs:
@@ -54,20 +59,26 @@ def _with_kernels(planned: Planned, options: Options, choose_kernel: ChooseKerne
         with set_context(source=step.source):
             return choose_kernel(step.command, step.input_specs, step.params)
 
+    planned = plan(graph, options, workspace)
+    check_budget(planned, options.memory_budget)
     return Program.of(planned, step_kernel)
 
 
-def plan(graph: Graph, options: Options) -> Planned:
-    """The memory plan of `graph`, for which neither kernels nor memory are needed."""
-    return _plan_rewritten(run_passes(graph, PIPELINE, options, verify=options.verify_passes), options)
+def plan(graph: Graph, options: Options, workspace: Workspace = no_workspace) -> Planned:
+    """The memory plan of `graph`, for which neither kernels nor memory are needed.
+
+    Args:     workspace: bytes that the kernel of a node needs while it runs.
+    """
+    rewritten = run_passes(graph, PIPELINE, options, verify=options.verify_passes)
+    return _plan_rewritten(rewritten, options, workspace)
 
 
-def _plan_rewritten(graph: Graph, options: Options) -> Planned:
+def _plan_rewritten(graph: Graph, options: Options, workspace: Workspace) -> Planned:
     """The plan of a graph that has been through all passes; sub-graphs go through them with their graph."""
-    joined = plan_memory(bind_buffers(graph, options), options)
+    joined = plan_memory(bind_buffers(graph, options, workspace=workspace), options)
     if not joined.bound.joins:
         return joined
-    apart = plan_memory(bind_buffers(graph, options, join=False), options)
+    apart = plan_memory(bind_buffers(graph, options, workspace=workspace, join=False), options)
     return joined if joined.arena_bytes <= apart.arena_bytes else apart
 
 

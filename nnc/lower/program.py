@@ -10,8 +10,8 @@ import numpy as np
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import Kernel, TensorSpec, spec_of
 from nnc.lower.frame import Frame
-from nnc.lower.report import Cost, MemoryPlan, make_cost, make_memory_plan, program_text
 from nnc.lower.liveness import walk
+from nnc.lower.report import Cost, MemoryPlan, make_cost, make_memory_plan, program_text
 from nnc.lower.stages import Bound, Kind, NDArray, Planned, Step
 
 

@@ -16,7 +16,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class MemoryRow:
-    """One life of a tensor: from step `first` to step `last` it takes `size` bytes at `offset`, which only tensors of the arena have.
+    """One life of a tensor: from step `first` to step `last` it takes `size` bytes at `offset` (of the arena; None elsewhere).
 
     A tensor that is dead in between, such as what only one branch reads, has a row for each of its lives.
     """

@@ -165,8 +165,8 @@ class Loop:
     """A loop without copies between rounds: round c runs `copies[c]`, and after the last copy those from `first` on, in turn.
 
     Copies run the same commands at other addresses (multi-view). `counter` is where the number of the round is written, None if
-    nothing reads it; `length` is the number of rounds, None where a test decides or where `count` (an int64) tells it; `limit` is the
-    largest number allowed. `begins` are buffers that rounds fill part by part.
+    nothing reads it; `length` is the number of rounds, None where a test decides or where `count` (an int64) tells it; `limit`
+    is the largest number allowed. `begins` are buffers that rounds fill part by part.
     """
 
     number: int

@@ -26,9 +26,11 @@ def _wide(x: Any, where: str) -> tuple[Value, dtypes.DType]:
     return nnp.astype(value, dtypes.accumulator(dtype)), dtype
 
 
-def _moments(x: Value, axes: Axes) -> tuple[Value, Value]:
+def _moments(x: Value, axes: Axes) -> tuple[Value, Value, Value]:
+    """The mean, x less its mean, and the variance."""
     mean = nnp.mean(x, axis=axes, keepdims=True)
-    return mean, nnp.mean(nnp.square(x - mean), axis=axes, keepdims=True)
+    centred = x - mean
+    return mean, centred, nnp.mean(nnp.square(centred), axis=axes, keepdims=True)
 
 
 def _along(where: str, name: str, values: Any, x: Value, axes: tuple[int, ...]) -> Value:
@@ -43,9 +45,17 @@ def _along(where: str, name: str, values: Any, x: Value, axes: tuple[int, ...]) 
     return reshape(values, shape=tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))
 
 
-def _affine(where: str, x: Value, scale: Any, bias: Any, axes: tuple[int, ...]) -> Value:
-    x = x if scale is None else x * _along(where, "scale", scale, x, axes)
-    return x if bias is None else x + _along(where, "bias", bias, x, axes)
+def _affine(where: str, x: Value, scale: Any, bias: Any, axes: tuple[int, ...], like: Value | None = None) -> Value:
+    """x · scale + bias, with one value for each element of the axes of `like`, by default x."""
+    like = x if like is None else like
+    x = x if scale is None else x * _along(where, "scale", scale, like, axes)
+    return x if bias is None else x + _along(where, "bias", bias, like, axes)
+
+
+def _by_channel(where: str, centred: Value, variance: Value, scale: Any, bias: Any, channel: int) -> Value:
+    """centred / sqrt(variance) · scale + bias, with one factor for each channel, so that derivatives keep `centred` alone."""
+    factor = _affine(where, ew.rsqrt(variance), scale, None, (channel,), centred)
+    return _affine(where, centred * factor, None, bias, (channel,), centred)
 
 
 @spelled
@@ -62,8 +72,8 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Axes = -1, 
     """
     wide, dtype = _wide(x, "layer_norm")
     axes = tuple(sorted(check_axes("layer_norm", axis if isinstance(axis, (tuple, list)) else (axis,), wide.ndim)))
-    mean, variance = _moments(wide, axes)
-    return _affine("layer_norm", (wide - mean) * ew.rsqrt(variance + eps), scale, bias, axes).astype(dtype)
+    _, centred, variance = _moments(wide, axes)
+    return _affine("layer_norm", centred * ew.rsqrt(variance + eps), scale, bias, axes).astype(dtype)
 
 
 @spelled
@@ -92,8 +102,8 @@ def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis
         )  # fmt: skip
     split = reshape(wide, shape=(*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :]))
     others = tuple(i for i in range(1, split.ndim) if i != axis)
-    mean, variance = _moments(split, others)
-    normal = reshape((split - mean) * ew.rsqrt(variance + eps), shape=shape)
+    _, centred, variance = _moments(split, others)
+    normal = reshape(centred * ew.rsqrt(variance + eps), shape=shape)
     return _affine("group_norm", normal, scale, bias, (axis,)).astype(dtype)
 
 
@@ -106,8 +116,8 @@ def instance_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: int = 1,
     """
     wide, dtype = _wide(x, "instance_norm")
     channel = check_axis("instance_norm", axis, wide.ndim)
-    mean, variance = _moments(wide, tuple(i for i in range(1, wide.ndim) if i != channel))
-    return _affine("instance_norm", (wide - mean) * ew.rsqrt(variance + eps), scale, bias, (channel,)).astype(dtype)
+    _, centred, variance = _moments(wide, tuple(i for i in range(1, wide.ndim) if i != channel))
+    return _by_channel("instance_norm", centred, variance + eps, scale, bias, channel).astype(dtype)
 
 
 @spelled
@@ -154,18 +164,15 @@ def batch_norm(
     old_mean = _along("batch_norm", "mean", mean, wide, (channel,))
     old_variance = _along("batch_norm", "variance", variance, wide, (channel,))
     if deterministic:
-        out = (wide - old_mean) * ew.rsqrt(old_variance + eps)
-        return _affine("batch_norm", out, scale, bias, (channel,)).astype(dtype), (
-            nnp.asarray(mean),
-            nnp.asarray(variance),
-        )
+        out = _by_channel("batch_norm", wide - old_mean, old_variance + eps, scale, bias, channel)
+        return out.astype(dtype), (nnp.asarray(mean), nnp.asarray(variance))
     others = tuple(i for i in range(wide.ndim) if i != channel)
-    batch_mean, batch_variance = _moments(wide, others)
+    batch_mean, centred, batch_variance = _moments(wide, others)
     count = wide.size // max(1, wide.shape[channel])
     unbiased = batch_variance * (count / max(1, count - 1))
     running = tuple(
         reshape(ew.stop_gradient(momentum * old + (1 - momentum) * new), shape=(wide.shape[channel],))
         for old, new in ((old_mean, batch_mean), (old_variance, unbiased))
     )
-    out = (wide - batch_mean) * ew.rsqrt(batch_variance + eps)
-    return _affine("batch_norm", out, scale, bias, (channel,)).astype(dtype), (running[0], running[1])
+    out = _by_channel("batch_norm", centred, batch_variance + eps, scale, bias, channel)
+    return out.astype(dtype), (running[0], running[1])

@@ -242,6 +242,7 @@ from nnc.numpy.manipulation import (
     transpose,
 )
 from nnc.numpy.namespace import __array_api_version__, __array_namespace_info__
+from nnc.numpy.padding import pad
 from nnc.numpy.parts import (
     bitwise_count,
     frexp,
@@ -290,7 +291,6 @@ from nnc.numpy.reductions import (
     var,
 )
 from nnc.numpy.repetition import (
-    pad,
     repeat,
     resize,
     tile,

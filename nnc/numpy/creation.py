@@ -15,7 +15,7 @@ from nnc.commands.promote import broadcast, broadcast_to_shape, promote, to_dtyp
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, pad, reshape
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
-from nnc.numpy.elementwise import divide, exp, log, multiply, power, where
+from nnc.numpy.elementwise import divide, equal, exp, log, multiply, power, where
 from nnc.numpy.joining import stack
 from nnc.numpy.manipulation import moveaxis
 from nnc.numpy.operands import check_device, static_int, to_shape, to_value

@@ -16,7 +16,7 @@ from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy.creation import arange, linspace
 from nnc.numpy.joining import concatenate, stack
 from nnc.numpy.manipulation import reshape
-from nnc.numpy.operands import static_int, to_shape, to_value
+from nnc.numpy.operands import check_not_inplace, static_int, to_shape, to_value
 from nnc.numpy.searching import nonzero
 from nnc.spelling import spelled
 
@@ -174,8 +174,7 @@ def fill_diagonal(x: Any, val: Any, wrap: bool = False, *, inplace: bool = False
     """
     x = to_value(x, "fill_diagonal")
     shape = x.spec.shape
-    if inplace:
-        raise user_error(ArgumentError, "fill_diagonal", "arrays are immutable.", fix="use the value that is returned.")
+    check_not_inplace(inplace, "fill_diagonal")
     if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) > 1):
         raise user_error(
             ShapeError, "fill_diagonal", f"x has shape {shape}.", fix="pass a matrix, or more axes, all of one size."

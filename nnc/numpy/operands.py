@@ -36,6 +36,12 @@ def check_device(device: Any, where: str) -> None:
         raise user_error(UnsupportedError, where, f"there is no device {device!r}.", fix="use one of nnc.devices().")
 
 
+def check_not_inplace(inplace: bool, where: str) -> None:
+    """Raises ArgumentError for a function that is told to write into its argument."""
+    if inplace:
+        raise user_error(ArgumentError, where, "arrays are immutable.", fix="use the value that is returned.")
+
+
 def converted(x: Value, dtype: Any, where: str) -> Value:
     """`x` in `dtype`, or as it is where `dtype` is None."""
     return x if dtype is None else astype(x, to_dtype(dtype, where), where)

@@ -115,21 +115,10 @@ def pick(x: Value, index: np.ndarray[Any, Any], axis: int) -> Value:
 PAD_MODES = ("constant", "edge", "reflect", "symmetric", "wrap", "empty")
 
 
-@spelled
 def pad(x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Value:
-    """Returns `x` with elements added before and after each axis.
-
-    Args:     pad_width: a number for all, (before, after) for all, one such pair for each axis, or {axis: number or pair}.
-              mode: "constant"; "edge" repeats the outermost element; "reflect" mirrors at it, "symmetric" mirrors with it;
-              "wrap" continues from the other end; "empty" leaves the values open. constant_values: the number to pad with.
-    Raises:   ArgumentError: another mode or width.
-    Example:  >>> pad(np.arange(3), (2, 1), mode="reflect")
-              Array([2, 1, 0, 1, 2, 1], dtype=int64)
-    """
+    """`x` with elements added before and after each axis: its own, or constants; `nnp.pad` has all modes."""
     x = to_value(x, "pad")
-    widths = _pad_widths(pad_width, x.spec.ndim)
-    if mode not in PAD_MODES:
-        raise user_error(ArgumentError, "pad", f"there is no mode {mode!r}.", fix=f"use one of {', '.join(PAD_MODES)}.")
+    widths = pad_widths(pad_width, x.spec.ndim)
     if mode not in ("constant", "empty"):
         for axis, (before, after) in enumerate(widths):
             n = x.spec.shape[axis]
@@ -166,7 +155,8 @@ def _pad_axis_by_axis(x: Value, widths: list[tuple[int, int]], values: Value) ->
     return x
 
 
-def _pad_widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
+def pad_widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
+    """(before, after) for each axis."""
     if isinstance(pad_width, dict):
         table = dict.fromkeys(range(ndim), (0, 0))
         for axis, width in pad_width.items():

@@ -25,7 +25,7 @@ from nnc.numpy import elementwise as el
 from nnc.numpy import manipulation
 from nnc.numpy.creation import arange
 from nnc.numpy.joining import concatenate, stack
-from nnc.numpy.operands import ravel_for, static_int, to_axis, to_shape, to_value
+from nnc.numpy.operands import check_not_inplace, ravel_for, static_int, to_axis, to_shape, to_value
 from nnc.numpy.reductions import count_nonzero, cumsum
 from nnc.numpy.repetition import pad, pick
 from nnc.spelling import spelled
@@ -193,8 +193,11 @@ def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1, *, mode: str
 
 
 @spelled
-def put_along_axis(x: Any, indices: Any, values: Any, axis: int | None = -1, *, mode: str = "error") -> Value:
+def put_along_axis(
+    x: Any, indices: Any, values: Any, axis: int | None = -1, *, mode: str = "error", inplace: bool = False
+) -> Value:
     """Returns `x` with `values` at each row's indices along `axis` (NumPy writes into `x` instead)."""
+    check_not_inplace(inplace, "put_along_axis")
     return indexing.put_along_axis(to_value(x, "put_along_axis"), indices, values, axis, mode)
 
 
@@ -237,7 +240,7 @@ def choose(x: Any, choices: Sequence[Any], *, mode: str = "error") -> Value:
 
 
 @spelled
-def put(x: Any, ind: Any, v: Any, *, mode: str = "error") -> Value:
+def put(x: Any, ind: Any, v: Any, *, mode: str = "error", inplace: bool = False) -> Value:
     """Returns `x` with the elements at `ind`, places in the flattened array, replaced by `v`, repeated as often as needed.
 
     NumPy writes into x instead.
@@ -245,6 +248,7 @@ def put(x: Any, ind: Any, v: Any, *, mode: str = "error") -> Value:
     Example:  >>> put(np.zeros(3), [0, 2], [5.0])
               Array([5., 0., 5.], dtype=float64)
     """
+    check_not_inplace(inplace, "put")
     x, places, values = to_value(x, "put"), manipulation.ravel(ind), manipulation.ravel(to_value(v, "put", "v"))
     if not values.spec.size or not places.spec.size:
         return x
@@ -253,8 +257,9 @@ def put(x: Any, ind: Any, v: Any, *, mode: str = "error") -> Value:
 
 
 @spelled
-def place(x: Any, mask: Any, vals: Any) -> Value:
+def place(x: Any, mask: Any, vals: Any, *, inplace: bool = False) -> Value:
     """Returns `x` with the elements where `mask` is true replaced by `vals`, one after the other, repeated as needed."""
+    check_not_inplace(inplace, "place")
     x, values = to_value(x, "place"), manipulation.ravel(to_value(vals, "place", "vals"))
     true = el.as_bool(mask, "place")
     if true.spec.size != x.spec.size or not values.spec.size:

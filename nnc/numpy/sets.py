@@ -151,8 +151,10 @@ def unique_values(x: Any, /) -> Value:
 
 
 @spelled
-def isin(x: Any, test_elements: Any, *, invert: bool = False) -> Value:
+def isin(x: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Value:
     """Returns whether each element of `x` is one of `test_elements`; with `invert`, whether it is none.
+
+    Args:     assume_unique: a promise (here and in other functions) that no element occurs twice; it is not needed.
 
     Example:  >>> isin(np.asarray([1, 2, 3]), [3, 1])
               Array([ True, False,  True], dtype=bool)
@@ -198,13 +200,17 @@ def union1d(x1: Any, x2: Any, *, size: int | None = None, fill_value: Any = None
 
 
 @spelled
-def setdiff1d(x1: Any, x2: Any, *, size: int | None = None, fill_value: Any = None) -> Value:
+def setdiff1d(
+    x1: Any, x2: Any, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None
+) -> Value:
     """Returns the distinct elements of `x1` that are not in `x2`, sorted; `size` and `fill_value` as in `unique`."""
     return _distinct("setdiff1d", x1, x2, lambda elements, x, y: ~isin(elements, y), False, size, fill_value)
 
 
 @spelled
-def setxor1d(x1: Any, x2: Any, *, size: int | None = None, fill_value: Any = None) -> Value:
+def setxor1d(
+    x1: Any, x2: Any, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None
+) -> Value:
     """Returns the distinct elements that are in just one of both, sorted; `size` and `fill_value` as in `unique`."""
     return _distinct(
         "setxor1d", x1, x2, lambda elements, x, y: el.not_equal(isin(elements, x), isin(elements, y)), True, size,
@@ -214,8 +220,9 @@ def setxor1d(x1: Any, x2: Any, *, size: int | None = None, fill_value: Any = Non
 
 @spelled
 def intersect1d(
-    x1: Any, x2: Any, *, return_indices: bool = False, size: int | None = None, fill_value: Any = None
-) -> Any:
+    x1: Any, x2: Any, assume_unique: bool = False, return_indices: bool = False, *, size: int | None = None,
+    fill_value: Any = None,
+) -> Any:  # fmt: skip
     """Returns the distinct elements that are in both, sorted; `size` and `fill_value` as in `unique`.
 
     Args:     return_indices: return, too, where each occurs first in the flattened `x1` and in `x2`.

@@ -60,10 +60,14 @@ def average(x: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
 
 
 @spelled
-def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None) -> Value:
+def cov(
+    m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights: Any = None,
+    aweights: Any = None,
+) -> Value:  # fmt: skip
     """Returns the covariance matrix of variables, one in each row (each column unless `rowvar`).
 
-    Args:     y: more variables. bias, ddof: divide by n with bias, by n - 1 without, or by n - ddof.
+    Args:     y: more variables. bias, ddof: divide by n with bias, by n - 1 without, or by n - ddof. fweights: how often each
+              observation counts. aweights: how much it weighs.
     Example:  >>> cov(np.asarray([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
               Array([[ 1., -1.],
                      [-1.,  1.]], dtype=float64)
@@ -71,9 +75,19 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
     x = _variables(m, rowvar)
     if y is not None:
         x = concatenate([x, _variables(y, rowvar)])
-    n = x.spec.shape[1] - ((0 if bias else 1) if ddof is None else ddof)
-    centred = x - red.mean(x, 1, keepdims=True)
-    product = matmul(centred, el.conj(centred).T) * (1 / n if n > 0 else math.nan)
+    lost = (0 if bias else 1) if ddof is None else ddof
+    if fweights is None and aweights is None:
+        n = x.spec.shape[1] - lost
+        centred = x - red.mean(x, 1, keepdims=True)
+        product = matmul(centred, el.conj(centred).T) * (1 / n if n > 0 else math.nan)
+    else:
+        each = dtypes.real_dtype(x.spec.dtype)
+        weights = [astype(to_value(1 if v is None else v, "cov"), each) for v in (fweights, aweights)]
+        w = broadcast_to_shape(weights[0] * weights[1], (x.spec.shape[1],))
+        total = red.sum(w)
+        divisor = total - lost * red.sum(w * weights[1]) / total
+        centred = x - average(x, 1, weights=w)[:, None]
+        product = matmul(centred * w, el.conj(centred).T) / el.where(el.greater(divisor, 0), divisor, math.nan)
     return reshape(product, ()) if product.spec.size == 1 else product
 
 

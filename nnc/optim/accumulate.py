@@ -238,20 +238,20 @@ def lookahead(
         steps, fast_state = run_update(fast_optimizer, updates, state.fast_state, params.fast, extra)
         sync = state.steps_since_sync == sync_period - 1
 
-        def back(u: Value, fast: Any, slow: Any) -> Value:
+        def gap(u: Value, fast: Any, slow: Any) -> Value:
             wide = widen(u)
-            ahead = astype(as_operand(fast), wide.dtype) + wide - astype(as_operand(slow), wide.dtype)
-            home = (1 - number(slow_step_size, wide.dtype)) * ahead
-            return astype(nnp.where(sync, wide - home, wide), u.dtype)
+            return nnp.where(
+                sync, astype(as_operand(fast), wide.dtype) + wide - astype(as_operand(slow), wide.dtype), 0
+            )
 
-        def learn(u: Value, fast: Any, slow: Any) -> Value:
-            wide = widen(u)
-            ahead = astype(as_operand(fast), wide.dtype) + wide - astype(as_operand(slow), wide.dtype)
-            return astype(nnp.where(sync, number(slow_step_size, wide.dtype) * ahead, 0), u.dtype)
+        def back(u: Value, ahead: Value) -> Value:
+            return astype(widen(u) - (1 - number(slow_step_size, ahead.dtype)) * ahead, u.dtype)
 
-        both = {"fast": params.fast, "slow": params.slow}
-        fast = map_trainable(where, back, "updates", steps, **both)
-        slow = map_trainable(where, learn, "updates", steps, **both)
+        def learn(u: Value, ahead: Value) -> Value:
+            return astype(number(slow_step_size, ahead.dtype) * ahead, u.dtype)
+
+        gaps = map_trainable(where, gap, "updates", steps, fast=params.fast, slow=params.slow)
+        fast, slow = (map_trainable(where, move, "updates", steps, gaps=gaps) for move in (back, learn))
         if reset_state:
             fast_state = select_tree(sync, fast_optimizer.init(params.fast), fast_state)
         since = (state.steps_since_sync + 1) % sync_period

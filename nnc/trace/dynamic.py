@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -73,11 +73,8 @@ class Variable(Tracer):
                 self._view = replace(view, of=shown)
         if self._binding is None:
             raise user_error(
-                ArgumentError,
-                "variable",
-                "it holds no array yet, or it has been freed.",
-                fix="write it first: x.set(array).",
-            )
+                ArgumentError, "variable", "it holds no array yet, or it has been freed.", fix="write it first: x.set(array)."
+            )  # fmt: skip
         return self._binding
 
     @property
@@ -177,6 +174,12 @@ class Variable(Tracer):
         self.owner.exchange(twin, self.binding)
         twin.weak = self.weak
         return twin
+
+    def __reduce__(self) -> NoReturn:
+        raise user_error(
+            TraceError, "pickle", "a variable belongs to its dynamic graph, which cannot be stored.",
+            fix="store the array: x.array, or nnc.tree.map(lambda x: x.array, model).",
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         name = "constant" if self.constant else "variable"
@@ -363,11 +366,11 @@ def array_of(binding: Binding) -> Array:
 
 
 def concrete_array(value: Any, where: str) -> Array:
-    """An array with a value: not one that stands for it.
+    """An array with a value: not one that stands for it. NumPy arrays that can be written to are copied.
 
     Raises:   TraceError: the value is traced. NncError: it is nothing nnc makes an array of.
     """
-    array = asarray(value)
+    array = asarray(value, copy=(isinstance(value, np.ndarray) and value.flags.writeable) or None)
     if isinstance(array, Variable):
         return array_of(array.binding)
     if not isinstance(array, Array):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,11 @@ def test_a_variable_that_is_not_written(g: nnc.DynamicGraph) -> None:
 def test_a_traced_value_in_a_variable(g: nnc.DynamicGraph) -> None:
     with reports(TraceError, "float32[] is a traced value", at="g.variable(x)"):
         nnc.make_graph(lambda x: g.variable(x))(1.0)
+
+
+def test_a_variable_is_pickled(g: nnc.DynamicGraph) -> None:
+    with reports(TraceError, "belongs to its dynamic graph", "x.array"):
+        pickle.dumps(g.variable(1.0))
 
 
 def test_an_alias_is_set(g: nnc.DynamicGraph) -> None:

@@ -248,6 +248,31 @@ def test_the_kernel_of_the_best_backend_runs(compile_graph: Compile) -> None:
 
 
 @pytest.mark.usefixtures("own_registries")
+def test_a_kernel_gets_the_workspace_that_it_asks_for_from_the_plan(compile_graph: Compile) -> None:
+    given = []
+
+    def run(inputs: Any, outputs: Any, params: Any) -> None:
+        result, workspace = outputs
+        given.append((workspace.dtype, workspace.size))
+        workspace[...] = 255  # all of it is the kernel's own
+        np.copyto(result, inputs[0] + 1)
+
+    add_kernel(
+        register("test_needy", 1, infer=lambda x: x),
+        Kernel("mine", run, workspace=lambda specs, params: 100 * specs[0].nbytes),
+    )
+    b = GraphBuilder()
+    x = b.input((2,), "float64")
+    y = b.add("test_needy", b.add("neg", x))
+    program = compile_graph(b.build(b.add("mul", b.add("test_needy", y), y)))
+    np.testing.assert_array_equal(program.run([np.array([1.0, 3.0])])[0], [0, 2])
+    assert given == [(np.uint8, 1600)] * 2
+    rows = [row for row in program.memory_plan.rows if row.name == "workspace of test_needy"]
+    assert [(row.size, row.last - row.first, row.offset) for row in rows] == [(1600, 0, rows[0].offset)] * 2
+    assert program.memory_plan.arena_bytes < 2 * 1600
+
+
+@pytest.mark.usefixtures("own_registries")
 def test_a_command_that_owns_sub_graphs_runs_through_its_reference(agree: Agree) -> None:
     inner = GraphBuilder("inner")
     u = inner.input((2, 3), "float32")

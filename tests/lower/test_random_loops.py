@@ -1,7 +1,12 @@
-"""Random graphs of nested loops and branches, bound into one arena: a program computes what its graph does."""
+"""Random graphs of nested loops, branches and joins, bound into one arena: a program computes what its graph does.
+
+Values have four specs: small ones, one that is large enough for a loop to peel its first round, one without elements, and integers,
+which also say how long loops run and which branch is taken; so each graph is run for several inputs.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,120 +16,200 @@ from hypothesis import strategies as st
 import nnc  # noqa: F401  (registers every command)
 from nnc.array import Array
 from nnc.backends.numpy_ref import choose_kernel
-from nnc.graph import Graph, GraphBuilder, Symbol
+from nnc.graph import Graph, GraphBuilder, Symbol, TensorSpec
 from nnc.lower.pipeline import lower
 from nnc.options import Options
 
-SHAPE = (2, 3)
-UNARY = ("neg", "tanh", "reverse", "cumsum", "transposed", "joined", "twice")
+SMALL, LARGE, EMPTY, INTEGER = (
+    TensorSpec((2, 3), "float64"),
+    TensorSpec((16, 32), "float64"),
+    TensorSpec((0, 3), "float32"),
+    TensorSpec((), "int64"),
+)
+SPECS = (SMALL, SMALL, LARGE, EMPTY, INTEGER)
+UNARY = ("neg", "tanh", "flip", "cumsum", "transposed", "rolled", "twice")
+SIMPLE = ("unary", "binary", "join", "pad", "update")
+NESTED = ("unary", "binary", "join", "scan", "tested", "counted", "case_of")
 
 
-def unary(draw: Any, b: GraphBuilder, x: Symbol) -> Symbol:
-    name = draw(st.sampled_from(UNARY))
-    if name == "reverse":
-        return b.add("flip", x, axes=(1,))
-    if name == "cumsum":
-        return b.add("cumsum", x, axis=1)
-    if name == "transposed":  # a value in another order than its memory
-        return b.add("reshape", b.add("transpose", x, permutation=(1, 0)), shape=SHAPE)
-    if name == "joined":
-        half = b.add("slice", x, start=(0, 0), limit=(1, 3), stride=(1, 1))
-        return b.add("concatenate", b.add("neg", half), half, axis=0)
-    if name == "twice":
-        return b.add("add", x, x)
-    return b.add(name, x)
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Adds nodes to a graph on values that it knows; there is one of each spec at least."""
 
+    draw: Any
+    b: GraphBuilder
+    known: list[Symbol]
 
-def values(draw: Any, b: GraphBuilder, pool: list[Symbol], depth: int) -> None:
-    """Appends some nodes, whose results join the pool."""
-    for _ in range(draw(st.integers(1, 4))):
-        pick = st.sampled_from(pool)
-        kind = draw(st.sampled_from(("unary", "unary", "binary", "scan", "while", "case_of") if depth else ("unary", "binary")))
-        if kind == "unary":
-            pool.append(unary(draw, b, draw(pick)))
-        elif kind == "binary":
-            pool.append(b.add("tanh", b.add("add", draw(pick), draw(pick))))
-        elif kind == "case_of":
-            operands = [draw(pick) for _ in range(2)]
-            index = b.constant(draw(st.integers(0, 1)), "int64")
-            results = draw(st.integers(1, 2))
-            branches = tuple(inner(draw, depth, 2, results) for _ in range(2))
-            pool += outputs(b.add("case_of", index, *operands, graphs=branches))
-        else:
-            loop(draw, b, pool, depth, kind)
+    def pick(self, spec: TensorSpec) -> Symbol:
+        """Any value of a spec."""
+        alike = [s for s in self.known if (s.shape, s.dtype) == (spec.shape, spec.dtype)]
+        return self.draw(st.sampled_from(alike))  # type: ignore[no-any-return]
 
+    def spec(self) -> TensorSpec:
+        return self.draw(st.sampled_from(SPECS))  # type: ignore[no-any-return]
 
-def outputs(result: Any) -> list[Symbol]:
-    return list(result) if isinstance(result, tuple) else [result]
+    def specs(self, least: int, most: int) -> list[TensorSpec]:
+        return self.draw(st.lists(st.sampled_from(SPECS), min_size=least, max_size=most))  # type: ignore[no-any-return]
 
+    def values(self, depth: int) -> None:
+        """Appends some nodes, whose results are known from then on."""
+        for _ in range(self.draw(st.integers(1, 4))):
+            kind = self.draw(st.sampled_from(NESTED if depth else SIMPLE))
+            if kind in SIMPLE:
+                spec = self.spec()
+                self.known.append(self.scalar() if spec == INTEGER else getattr(self, kind)(spec))
+            else:
+                getattr(self, kind)(depth)
 
-def inner(draw: Any, depth: int, inputs: int, results: int) -> Graph:
-    b = GraphBuilder("branch")
-    pool = [b.input(SHAPE, "float64") for _ in range(inputs)]
-    values(draw, b, pool, depth - 1)
-    return b.build(*(draw(st.sampled_from(pool)) for _ in range(results)))
+    # -- without sub-graphs --------------------------------------------------------------------------------------------
 
+    def scalar(self) -> Symbol:
+        name = self.draw(st.sampled_from(("minimum", "maximum")))
+        return self.b.add(name, self.pick(INTEGER), self.pick(INTEGER))
 
-def loop(draw: Any, b: GraphBuilder, pool: list[Symbol], depth: int, kind: str) -> None:
-    pick = st.sampled_from(pool)
-    carries, captured = draw(st.integers(1, 4)), draw(st.integers(0, 2))
-    length = draw(st.integers(0, 6))
-    body = GraphBuilder("round")
-    number = body.input((), "int64")
-    element = body.input(SHAPE, "float64") if kind == "scan" else None
-    taken = [body.input(SHAPE, "float64") for _ in range(carries)]
-    around = [*taken, *(body.input(SHAPE, "float64") for _ in range(captured))]
-    around += [element] if element is not None else []
-    if draw(st.booleans()):
-        scale = body.add("convert", number, dtype=np.dtype("float64"))
-        around.append(body.add("broadcast_to", scale, shape=SHAPE))
-    operands = [draw(pick) for _ in range(carries + captured)]
-    if kind == "scan":
-        values(draw, body, around, depth - 1)
-        rows = draw(st.integers(0, 2))
-        given = [draw(st.sampled_from(around)) for _ in range(carries)]
-        stacked = [draw(st.sampled_from([*given, *around])) for _ in range(rows)]
-        xs = b.add("tanh", b.add("broadcast_to", draw(pick), shape=(length, *SHAPE)))
-        result = b.add(
-            "scan", xs, *operands, graphs=(body.build(*given, *stacked),), xs=1, carries=carries, length=length,
-            reverse=draw(st.booleans()),
+    def unary(self, spec: TensorSpec) -> Symbol:
+        b, x, name = self.b, self.pick(spec), self.draw(st.sampled_from(UNARY))
+        if name == "flip":
+            return b.add("flip", x, axes=(1,))
+        if name == "cumsum":
+            return b.add("tanh", b.add("cumsum", x, axis=1))
+        if name == "transposed":  # a value in another order than its memory
+            return b.add("reshape", b.add("transpose", x, permutation=(1, 0)), shape=spec.shape)
+        if name == "rolled" and spec.size:
+            rows, columns = spec.shape
+            half = b.add("slice", x, start=(0, 0), limit=(rows // 2, columns), stride=(1, 1))
+            return b.add("concatenate", b.add("neg", half), half, axis=0)
+        if name == "twice":
+            return b.add("tanh", b.add("add", x, x))
+        return b.add("neg" if name == "neg" else "tanh", x)
+
+    def binary(self, spec: TensorSpec) -> Symbol:
+        return self.b.add("tanh", self.b.add("add", self.pick(spec), self.pick(spec)))
+
+    def join(self, spec: TensorSpec) -> Symbol:
+        """Two values joined, something done with the whole, and a part of that."""
+        axis, b = self.draw(st.integers(0, 1)), self.b
+        whole = b.add("concatenate", self.unary(spec), self.pick(spec), axis=axis)
+        self.known.append(whole)
+        whole = b.add("tanh", b.add("cumsum", whole, axis=self.draw(st.integers(0, 1))))
+        start = tuple(n * (a == axis) for a, n in enumerate(spec.shape))
+        limit = tuple(a + n for a, n in zip(start, spec.shape, strict=True))
+        return b.add("slice", whole, start=start, limit=limit, stride=(1, 1))
+
+    def pad(self, spec: TensorSpec) -> Symbol:
+        """A value among zeros."""
+        at, b = self.draw(st.integers(0, 1)), self.b
+        x = self.unary(spec)
+        whole = b.add("assemble", x, shape=(spec.shape[0] + 1, 4 + spec.shape[1]), starts=((at, 2 * at),), dtype=spec.dtype)
+        return b.add("slice", b.add("neg", whole), start=(0, 1), limit=(spec.shape[0], 1 + spec.shape[1]), stride=(1, 1))
+
+    def update(self, spec: TensorSpec) -> Symbol:
+        """A row written over, in place where that can be."""
+        x, b = self.pick(spec), self.b
+        if not spec.size:
+            return x
+        row = b.add("slice", self.pick(spec), start=(0, 0), limit=(1, spec.shape[1]), stride=(1, 1))
+        return b.add("dynamic_update_slice", x, row, self.pick(INTEGER), b.constant(0, "int64"), mode="clip")
+
+    # -- with sub-graphs -----------------------------------------------------------------------------------------------
+
+    def inner(self, name: str, specs: list[TensorSpec], least: int = 0) -> Writer:
+        """The writer of a sub-graph, which takes values of `specs`; a number first, for a round."""
+        b = GraphBuilder(name)
+        known = [b.input(spec) for spec in specs]
+        known += [b.constant(np.full(spec.shape, 1.5 + i), spec.dtype) for i, spec in enumerate((SMALL, LARGE, EMPTY))]
+        known.append(b.constant(least, "int64"))
+        return Writer(self.draw, b, known)
+
+    def append(self, results: Any) -> None:
+        self.known.extend(results if isinstance(results, tuple) else [results])
+
+    def case_of(self, depth: int) -> None:
+        index = self.b.add("minimum", self.pick(INTEGER), self.b.constant(1, "int64"))
+        taken, yielded = self.specs(1, 3), self.specs(1, 3)
+        branches = []
+        for _ in range(2):
+            branch = self.inner("branch", taken)
+            branch.values(depth - 1)
+            branches.append(branch.b.build(*map(branch.pick, yielded)))
+        self.append(self.b.add("case_of", index, *map(self.pick, taken), graphs=tuple(branches)))
+
+    def round(self, depth: int, elements: list[TensorSpec]) -> tuple[Writer, list[TensorSpec], list[Symbol]]:
+        """The writer of a round, the specs of what it carries, and its operands."""
+        carried, captured = self.specs(1, 4), self.specs(0, 2)
+        body = self.inner("round", [INTEGER, *elements, *carried, *captured], 1)
+        return body, carried, [self.pick(spec) for spec in (*carried, *captured)]
+
+    def scan(self, depth: int) -> None:
+        length, elements = self.draw(st.integers(0, 6)), self.specs(0, 1)
+        body, carried, operands = self.round(depth, elements)
+        body.values(depth - 1)
+        given = [body.pick(spec) for spec in carried]
+        rows = [self.draw(st.sampled_from([*given, *map(body.pick, SPECS)])) for _ in range(self.draw(st.integers(0, 2)))]
+        sequences = [self.b.add("broadcast_to", self.pick(s), shape=(length, *s.shape)) for s in elements]
+        if self.draw(st.booleans()):
+            sequences = [self.b.add("neg", x) for x in sequences]
+        results = self.b.add(
+            "scan", *sequences, *operands, graphs=(body.b.build(*given, *rows),), xs=len(elements), carries=len(carried),
+            length=length, reverse=self.draw(st.booleans()),
         )  # fmt: skip
-        pool += outputs(result)[:carries]
-        pool += [b.add("reduce_sum", stack, axes=(0,)) for stack in outputs(result)[carries:]]
-        return
-    limit = body.input((), "int64")
-    early = draw(st.integers(0, 1))
-    if early:
-        around.append(unary(draw, body, draw(st.sampled_from(around))))
-    condition = body.add("less", number, limit)
-    before = len(body.build(condition).nodes)
-    known = list(around)
-    values(draw, body, around, depth - 1)
-    given = [draw(st.sampled_from(around)) for _ in range(carries)]
-    exits = [draw(st.sampled_from(known)) for _ in range(draw(st.integers(0, 1)))]
-    bound = b.constant(length, "int64")
-    graph = body.build(condition, *given, *exits)
-    pool += outputs(b.add("while", *operands, bound, graphs=(graph,), carries=carries, before=before))[:-1]
+        results = list(results) if isinstance(results, tuple) else [results]
+        self.known.extend(results[: len(carried)])
+        for row, stack in zip(rows, results[len(carried) :], strict=True):
+            name = "reduce_max" if row.spec == INTEGER else "reduce_sum"
+            if length or row.spec != INTEGER:
+                self.known.append(self.b.add(name, stack, axes=(0,)))
+
+    def counted(self, depth: int) -> None:
+        """A scan whose length is known only when it runs."""
+        body, carried, operands = self.round(depth, [])
+        body.values(depth - 1)
+        graph = body.b.build(*(body.pick(spec) for spec in carried))
+        self.append(
+            self.b.add("scan", self.pick(INTEGER), *operands, graphs=(graph,), xs=0, carries=len(carried), length=None)
+        )
+
+    def tested(self, depth: int) -> None:
+        """A `while`, whose test stands somewhere in the round."""
+        carried, captured = self.specs(1, 4), [*self.specs(0, 2), INTEGER]
+        body = self.inner("round", [INTEGER, *carried, *captured], 1)
+        if self.draw(st.booleans()):
+            body.values(0)
+        condition = body.b.add("less", body.b.inputs[0], body.b.inputs[-1])
+        before = len(body.b.build(condition).nodes)
+        exits = [body.pick(spec) for spec in self.specs(0, 2)]
+        body.values(depth - 1)
+        graph = body.b.build(condition, *(body.pick(spec) for spec in carried), *exits)
+        operands = [self.pick(spec) for spec in (*carried, *captured)]
+        self.append(self.b.add("while", *operands, graphs=(graph,), carries=len(carried), before=before))
 
 
 @st.composite
 def graphs(draw: Any) -> Graph:
-    b = GraphBuilder("random loops")
-    pool = [b.input(SHAPE, "float64") for _ in range(2)]
-    values(draw, b, pool, 2)
-    return b.build(*draw(st.lists(st.sampled_from(pool), min_size=1, max_size=4)), pool[-1])
+    writer = Writer(draw, GraphBuilder("random loops"), [])
+    writer.known.extend([writer.b.input(spec) for spec in (INTEGER, SMALL, LARGE, EMPTY, INTEGER, SMALL, LARGE)])
+    writer.values(2)
+    return writer.b.build(*map(writer.pick, writer.specs(1, 4)), writer.known[-1])
 
 
-@given(graphs())
-def test_a_program_of_loops_and_branches_computes_what_its_graph_does(graph: Graph) -> None:
+def arguments(graph: Graph, rounds: int) -> list[Any]:
+    rng = np.random.default_rng(rounds)
+    return [
+        np.asarray((rounds + i) % 5) if spec == INTEGER else rng.uniform(-1, 1, spec.shape).astype(spec.dtype)
+        for i, spec in enumerate(graph.input_specs)
+    ]
+
+
+@given(graphs(), st.sets(st.integers(0, 6)))
+def test_a_program_of_loops_and_branches_computes_what_its_graph_does(graph: Graph, donated: set[int]) -> None:
     note(str(graph))
-    rng = np.random.default_rng(0)
-    inputs = [rng.uniform(-1, 1, spec.shape) for spec in graph.input_specs]
-    expected = [np.asarray(x) for x in graph.evaluate([Array(x.copy()) for x in inputs])]
-    program = lower(graph, Options(verify_passes=True), choose_kernel)
-    for _ in range(2):
+    program = lower(graph, Options(verify_passes=True, donated=tuple(sorted(donated))), choose_kernel)
+    for rounds in (0, 1, 3):
+        inputs = arguments(graph, rounds)
+        expected = [np.asarray(x) for x in graph.evaluate([Array(x.copy()) for x in inputs])]
         arrays = [x.copy() for x in inputs]
         for result, wanted in zip(program.run(arrays), expected, strict=True):
-            np.testing.assert_allclose(result, wanted, rtol=1e-9, atol=1e-9)
-        for x, y in zip(arrays, inputs, strict=True):
-            np.testing.assert_array_equal(x, y)
+            assert (result.shape, result.dtype) == (wanted.shape, wanted.dtype)
+            np.testing.assert_allclose(result, wanted, rtol=1e-6, atol=1e-6)
+        for i, (x, y) in enumerate(zip(arrays, inputs, strict=True)):
+            assert i in donated or np.array_equal(x, y)

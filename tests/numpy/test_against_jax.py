@@ -63,7 +63,7 @@ CASES = {
     "quantile": lambda f, x: f(x, 0.3, axis=1, method="nearest"),
     "nanmedian": lambda f, x: f(x, axis=0),
     "fill_diagonal": lambda f, x: f(x, 5.0, inplace=False),
-    "place": lambda f, x: f(x, x > 0, np.array([1.0, 2.0], np.float32), **({} if f is nnp.place else {"inplace": False})),
+    "place": lambda f, x: f(x, x > 0, np.array([1.0, 2.0], np.float32), inplace=False),
     "packbits": lambda f, x: f(x > 0, axis=1),
     "spacing": lambda f, x: f(x),
     "kaiser": lambda f, x: f(7, 3.0),

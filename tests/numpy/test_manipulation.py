@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nnc
 import nnc.numpy as nnp
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 
@@ -175,3 +176,30 @@ def test_shapes_are_read_without_computing():
 def test_a_mistake_is_answered_with_the_functions_name(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64"])
+@pytest.mark.parametrize(
+    ("mode", "options"),
+    [
+        ("linear_ramp", {}), ("linear_ramp", {"end_values": ((1, 2), (3, -4))}), ("linear_ramp", {"end_values": (5, 7)}),
+        ("maximum", {}), ("minimum", {"stat_length": 2}), ("mean", {"stat_length": ((1, 2), (2, 9))}), ("median", {}),
+        ("mean", {}), ("reflect", {"reflect_type": "odd"}), ("symmetric", {"reflect_type": "odd"}),
+    ],
+)  # fmt: skip
+def test_padding_with_computed_values_agrees_with_numpy(mode, options, dtype, same):
+    x = np.array([[1, 5, 2], [7, -3, 4]], dtype)
+    for widths in (1, (0, 2), ((1, 2), (7, 5)), 0):
+        same(nnp.pad(x, widths, mode, **options), np.pad(x, widths, mode, **options))
+    same(nnp.pad(x[:1, :1], 3, mode, **options), np.pad(x[:1, :1], 3, mode, **options))
+    if dtype == "float64":
+        nnc.testing.check_grads(lambda x: nnp.pad(x, ((1, 2), (4, 0)), mode, **options), (x,), order=1)
+
+
+def test_padding_that_cannot_be_done_is_refused():
+    with pytest.raises(ArgumentError, match="pad: there is no mode 'blur'"):
+        nnp.pad(np.ones(2), 1, "blur")
+    with pytest.raises(ArgumentError, match="pad: reflect_type is 'strange'"):
+        nnp.pad(np.ones(2), 1, "reflect", reflect_type="strange")
+    with pytest.raises(ArgumentError, match="axis 0 is empty"):
+        nnp.pad(np.ones(0), 1, "mean")

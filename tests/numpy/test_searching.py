@@ -181,7 +181,10 @@ def test_elements_are_put_as_in_numpy(same):
             want = X.copy()
             getattr(np, name)(want, where, np.atleast_1d(values))
             same(getattr(nnp, name)(X, where, values), want)
-    assert nnp.put(X, [], 1.0) is not None
+    assert nnp.put(X, [], 1.0, inplace=False).tolist() == X.tolist()
+    for call in (lambda: nnp.put(X, [0], 1.0, inplace=True), lambda: nnp.place(X, X > 0, 1.0, inplace=True)):
+        with pytest.raises(ArgumentError, match="arrays are immutable"):
+            call()
     with pytest.raises(ShapeError, match="place: mask must have the size"):
         nnp.place(X, [True], 1.0)
     nnc.testing.check_grads(lambda x, v: nnp.place(x, N > 2, v), (X, X[0]), order=1)

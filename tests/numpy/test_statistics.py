@@ -66,6 +66,10 @@ def test_covariances_agree_with_numpy(same):
     same(nnp.cov(a[0]), np.cov(a[0]))
     same(nnp.cov(a + 1j * b), np.cov(a + 1j * b))
     same(nnp.corrcoef(a, b), np.corrcoef(a, b))
+    often, much = np.array([1, 2, 1, 3, 1]), np.array([0.5, 1.0, 2.0, 0.3, 0.7])
+    for weights in ({"fweights": often}, {"aweights": much}, {"fweights": often, "aweights": much}):
+        for ddof in (None, 0, 1):
+            same(nnp.cov(a, ddof=ddof, **weights), np.cov(a, ddof=ddof, **weights))
 
 
 def test_histograms_agree_with_numpy(same):

@@ -6,6 +6,7 @@ import gc
 import importlib
 import logging
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -153,6 +154,13 @@ def test_the_digits_are_learned_alike_eagerly_and_compiled() -> None:
     for images, labels in dynamic.batches(digits, 32, 4):
         compiled, eager = (step(images, labels) for step in steps)
         assert eager == pytest.approx(compiled, rel=1e-5)
+
+
+def test_a_model_of_variables_is_saved_as_one_of_arrays(g: nnc.DynamicGraph, tmp_path: Path) -> None:
+    model = nn.Linear(3, 2, key=nnc.random.key(0))
+    path = tmp_path / "model.safetensors"
+    nnc.io.save(path, nnc.tree.map(g.variable, model))
+    np.testing.assert_array_equal(nnc.io.load(path, like=model).weight, model.weight)
 
 
 # -- memoisation -------------------------------------------------------------------------------------------------------

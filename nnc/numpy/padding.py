@@ -1,0 +1,120 @@
+"""`pad`, with the modes whose values are computed; those that repeat elements or a constant are in `repetition`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nnc import dtypes
+from nnc.commands import elementwise as ew
+from nnc.commands.promote import astype, broadcast_to_shape
+from nnc.commands.rules import Value
+from nnc.commands.shape import slice_axis
+from nnc.errors import ArgumentError, user_error
+from nnc.numpy import reductions as red
+from nnc.numpy import repetition
+from nnc.numpy.creation import linspace
+from nnc.numpy.joining import concatenate
+from nnc.numpy.manipulation import broadcast_to, flip
+from nnc.numpy.operands import static_int, to_value
+from nnc.numpy.repetition import PAD_MODES, pad_widths
+from nnc.numpy.statistics import median
+from nnc.spelling import spelled
+
+STATISTICS: dict[str, Callable[..., Value]] = {
+    "maximum": red.max, "mean": red.mean, "median": median, "minimum": red.min,
+}  # fmt: skip
+
+
+@spelled
+def pad(
+    x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0, end_values: Any = 0, stat_length: Any = None,
+    reflect_type: str = "even",
+) -> Value:  # fmt: skip
+    """Returns `x` with elements added before and after each axis.
+
+    Args:     pad_width: a number for all, (before, after) for all, one such pair for each axis, or {axis: number or pair}.
+              mode: "constant"; "edge" repeats the outermost element; "reflect" mirrors at it, "symmetric" mirrors with it;
+              "wrap" continues from the other end; "linear_ramp" falls or rises to `end_values`; "maximum", "mean", "median",
+              "minimum" of the axis; "empty" leaves the values open. constant_values: the number to pad with, or as pad_width
+              one for each side. end_values: likewise. stat_length: of how many elements at the end, or likewise, the
+              statistics are; None all. reflect_type: "odd" mirrors values at the edge's value, too.
+    Raises:   ArgumentError: another mode or width.
+    Example:  >>> pad(np.arange(3), (2, 1), mode="reflect")
+              Array([2, 1, 0, 1, 2, 1], dtype=int64)
+    """
+    x = to_value(x, "pad")
+    if mode not in (*PAD_MODES, *STATISTICS, "linear_ramp"):
+        modes = ", ".join((*PAD_MODES, *STATISTICS, "linear_ramp"))
+        raise user_error(ArgumentError, "pad", f"there is no mode {mode!r}.", fix=f"use one of {modes}.")
+    if reflect_type not in ("even", "odd"):
+        raise user_error(ArgumentError, "pad", f"reflect_type is {reflect_type!r}.", fix='use "even" or "odd".')
+    mirrored = mode in ("reflect", "symmetric") and reflect_type == "odd"
+    if mode in PAD_MODES and not mirrored:
+        return repetition.pad(x, pad_width, mode, constant_values=constant_values)
+    sides = pad_widths(pad_width, x.spec.ndim)
+    ramp_ends = broadcast_to(to_value(end_values, "pad", "end_values"), (x.spec.ndim, 2))
+    lengths = None if stat_length is None else pad_widths(stat_length, x.spec.ndim)
+    for axis, widths in enumerate(sides):
+        if not x.spec.shape[axis] and any(widths):
+            raise user_error(
+                ArgumentError, "pad", f"axis {axis} is empty, so mode {mode!r} has nothing to pad with.",
+                operands={"x": x.spec}, fix='use mode="constant".',
+            )  # fmt: skip
+        grown = x
+        for side, width in enumerate(widths):
+            if not width:
+                continue
+            if mirrored:
+                grown = _point_reflection(grown, axis, side, width, x.spec.shape[axis], mode == "symmetric")
+                continue
+            if mode == "linear_ramp":
+                part = _ramp(x, axis, side, width, ramp_ends[axis, side])
+            else:
+                count = None if lengths is None else lengths[axis][side]
+                part = _statistic(x, axis, side, width, mode, count)
+            grown = _joined(grown, part, axis, side)
+        x = grown
+    return x
+
+
+def _joined(x: Value, part: Value, axis: int, side: int) -> Value:
+    return concatenate([x, part] if side else [part, x], axis)
+
+
+def _outermost(x: Value, axis: int, side: int, count: int) -> Value:
+    n = x.spec.shape[axis]
+    return slice_axis(x, axis, n - count, n) if side else slice_axis(x, axis, 0, count)
+
+
+def _ramp(x: Value, axis: int, side: int, width: int, end: Value) -> Value:
+    """Numbers from `end`, which is outermost, up to and without the edge of x."""
+    edge = _outermost(x, axis, side, 1)
+    steps = linspace(astype(end, x.spec.dtype), edge, width, endpoint=False, dtype=x.spec.dtype, axis=axis)
+    steps = steps.reshape(tuple(width if i == axis else n for i, n in enumerate(x.spec.shape)))
+    return flip(steps, axis=axis) if side else steps
+
+
+def _statistic(x: Value, axis: int, side: int, width: int, mode: str, count: int | None) -> Value:
+    n = x.spec.shape[axis]
+    part = x if count is None else _outermost(x, axis, side, min(static_int(count, "pad", "stat_length"), n))
+    value = STATISTICS[mode](part, axis, keepdims=True)
+    if not dtypes.is_inexact(x.spec.dtype) and dtypes.is_inexact(value.spec.dtype):
+        value = ew.round_(value)
+    shape = tuple(width if i == axis else m for i, m in enumerate(x.spec.shape))
+    return broadcast_to_shape(astype(value, x.spec.dtype), shape)
+
+
+def _point_reflection(x: Value, axis: int, side: int, width: int, period: int, with_edge: bool) -> Value:
+    """`x` continued by its reflection in the point at its edge, as often as the width needs."""
+    while width:
+        edge = _outermost(x, axis, side, 1)
+        if period == 1 and not with_edge:
+            part, count = edge, 1
+        else:
+            count = min(width, period if with_edge else period - 1)
+            near = _outermost(x, axis, side, count if with_edge else count + 1)
+            inner = near if with_edge else _outermost(near, axis, 1 - side, count)
+            part = edge * 2 - flip(inner, axis=axis)
+        x, width = _joined(x, part, axis, side), width - count
+    return x
