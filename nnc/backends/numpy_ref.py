@@ -76,7 +76,7 @@ def _fast_run(name: str, specs: tuple[TensorSpec, ...], params: Params) -> Run |
     if name in _COPIES:
         return lambda inputs, outputs, params: np.copyto(outputs[0], inputs[0], casting="unsafe")
     if name == "reshape":
-        return lambda inputs, outputs, params: np.copyto(outputs[0].reshape(inputs[0].shape), inputs[0])
+        return _reshape
     if name == "full":
         return lambda inputs, outputs, params: np.copyto(outputs[0], params["value"], casting="unsafe")
     if name == "concatenate":
@@ -98,6 +98,14 @@ def _binary(function: np.ufunc) -> Run:
         function(inputs[0], inputs[1], out=outputs[0])
 
     return run
+
+
+def _reshape(inputs: Arrays, outputs: Arrays, params: Params) -> None:
+    (x,), (out,) = inputs, outputs
+    if out.flags.c_contiguous:
+        np.copyto(out.reshape(x.shape), x)
+    else:  # a part of a larger tensor
+        np.copyto(out, x.reshape(out.shape))
 
 
 def _concatenate(inputs: Arrays, outputs: Arrays, params: Params) -> None:

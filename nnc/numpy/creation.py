@@ -256,18 +256,20 @@ def linspace(
         raise user_error(ArgumentError, "linspace", f"num is {num}.", fix="give 0 or more numbers.")
     from_, to = promote(start, stop, where="linspace", to=dtypes.to_float)
     natural = from_.dtype
+    wanted = natural if dtype is None else to_dtype(dtype, "linspace")
     work = dtypes.accumulator(natural)
-    if dtypes.is_scalar(start) and dtypes.is_scalar(stop):
+    if dtypes.is_integer(wanted) or (dtypes.is_scalar(start) and dtypes.is_scalar(stop)):
         work = dtypes.promote_types(natural, dtypes.float64)
-        from_, to = start, stop
+        from_, to = promote(start, stop, where="linspace", to=lambda _: work)
     from_, to = broadcast(*(convert_to(x, work) for x in (from_, to)), where="linspace")
     gaps = max(1, num - 1 if endpoint else num)
     ndim = np.ndim(from_)
-    t = convert_to(ew.iota(shape=(num, *(1,) * ndim), dtype=dtypes.real_dtype(work), axis=0) / gaps, work)
-    values = from_ * (1 - t) + to * t
-    wanted = natural if dtype is None else to_dtype(dtype, "linspace")
-    if dtypes.is_integer(wanted):
-        values = ew.floor(values)
+    places = ew.iota(shape=(num, *(1,) * ndim), dtype=dtypes.real_dtype(work), axis=0)
+    if dtypes.is_integer(wanted):  # whole steps stay whole
+        values = ew.floor(where(equal(places, gaps), to, places * ((to - from_) / gaps) + from_))
+    else:
+        t = convert_to(places / gaps, work)
+        values = from_ * (1 - t) + to * t
     result = moveaxis(convert_to(values, wanted), 0, axis)
     return (result, ew.convert((to - from_) / gaps, dtype=natural)) if retstep else result
 

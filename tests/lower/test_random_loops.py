@@ -213,3 +213,4 @@ def test_a_program_of_loops_and_branches_computes_what_its_graph_does(graph: Gra
             np.testing.assert_allclose(result, wanted, rtol=1e-6, atol=1e-6)
         for i, (x, y) in enumerate(zip(arrays, inputs, strict=True)):
             assert i in donated or np.array_equal(x, y)
+

@@ -54,6 +54,7 @@ TABLE: dict[str, tuple[Any, Any, Any, Any]] = {
     # branches that are not taken
     "where sqrt": (lambda x: nnp.sum(nnp.where(x > 0, nnp.sqrt(x), 0)), [0.0, -1, 4], [0, 0, 0.25], [0, 0, -1 / 32]),
     "where log": (lambda x: nnp.sum(nnp.where(x > 0, nnp.log(x), 0)), [0.0, -1, 2], [0, 0, 0.5], [0, 0, -0.25]),
+    "where x log x": (lambda x: nnp.sum(nnp.where(x > 0, x * nnp.log(x), 0)), [0.0, -1, 1], [0, 0, 1], [0, 0, 1]),
     "where division": (lambda x: nnp.sum(nnp.where(x != 0, 1 / x, 0)), [0.0, 2], [0, -0.25], [0, 0.25]),
     "where sin(x)/x": (lambda x: nnp.sum(nnp.where(x == 0, 1, nnp.sin(x) / x)), [0.0], [0], [0]),
     "where power": (lambda x: nnp.sum(nnp.where(x > 0, x**0.5, 0)), [0.0, -1, 4], [0, 0, 0.25], [0, 0, -1 / 32]),

@@ -128,6 +128,18 @@ def test_numbers_at_equal_distances_agree_with_numpy():
             np.testing.assert_allclose(nnp.linspace(start, stop, num, endpoint=endpoint, dtype=dtype), want, rtol=1e-15)
 
 
+def test_whole_numbers_at_equal_distances_are_exact():
+    for n in (*range(1, 60), 1000, 4999):
+        assert nnp.linspace(0, n, n + 1, dtype="int64").tolist() == list(range(n + 1))
+        np.testing.assert_array_equal(
+            nnp.linspace(-n, 2 * n, 7, dtype="int32"), np.linspace(-n, 2 * n, 7, dtype="int32")
+        )
+    ends = np.array([7, -3]), np.array([2, 40])
+    for endpoint in (True, False):
+        want = np.linspace(*ends, 5, endpoint=endpoint, dtype=int)
+        np.testing.assert_array_equal(nnp.linspace(*ends, 5, endpoint=endpoint, dtype=int), want)
+
+
 def test_new_arrays_agree_with_the_standard():
     for dtype in DTYPES:
         for name in ("zeros", "ones", "empty"):

@@ -9,9 +9,10 @@ from nnc.lower.passes.join_sums import join_sums
 from nnc.lower.passes.licm import licm
 from nnc.lower.passes.order import order
 from nnc.lower.passes.parts import parts
+from nnc.lower.passes.recompute import recompute
 from nnc.lower.passes.simplify import simplify
 
 __all__ = [
     "combine", "cse", "dce", "fold", "inline_barriers", "inline_calls",
-    "join_sums", "licm", "order", "parts", "simplify",
+    "join_sums", "licm", "order", "parts", "recompute", "simplify",
 ]  # fmt: skip

@@ -42,17 +42,17 @@ class _Orderer:
     def top(self, graph: Graph) -> Graph:
         """The ordered form of the graph that is called."""
         donated = {graph.inputs[i] for i in self.donated}
-        return _with_nodes(graph, self._ordered(_Description(graph, donated=donated, free=graph.outputs)))
+        return _with_nodes(graph, self._ordered(Description(graph, donated=donated, free=graph.outputs)))
 
     def round(self, graph: Graph, carried: slice, before: int) -> Graph:
         """The ordered form of a sub-graph, some inputs of which are carried and the first nodes of which precede the test."""
         key = graph, graph.inputs[carried], before
         if key not in self.known:
-            description = _Description(graph, carried=key[1], before=before)
+            description = Description(graph, carried=key[1], before=before)
             self.known[key] = _with_nodes(graph, self._ordered(description))
         return self.known[key]
 
-    def _ordered(self, description: _Description) -> tuple[Node, ...]:
+    def _ordered(self, description: Description) -> tuple[Node, ...]:
         nodes = (description.entries[i] for i in improve_order(description.operations()))
         return tuple(self._inner(node) for node in nodes if node is not None)
 
@@ -64,7 +64,7 @@ class _Orderer:
         return node if graphs == node.graphs else node.update(graphs=graphs, params=params)
 
 
-class _Description:
+class Description:
     """A graph as operations on storages.
 
     Args:     donated: inputs that may be overwritten. free: symbols whose memory is no part of the arena. carried: inputs that

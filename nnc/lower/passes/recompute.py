@@ -1,0 +1,133 @@
+"""Computes cheap values again where they are read late, so that no memory holds them in between."""
+
+from __future__ import annotations
+
+from nnc.commands.rules import scalar
+from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.lower.passes.order import Description
+from nnc.lower.views import runs
+from nnc.options import Options
+
+_WORTHWHILE = 1 << 20  # bytes; below, memory is not worth any work
+_GAIN = 0.9  # of the peak, or nothing is done
+_COMMANDS = 8  # elementwise commands for one value
+_SMALL = 64  # a value that takes this part of another's bytes may be kept for it
+_MINOR = 1000  # values that take a smaller part of the peak stay
+_ROUNDS = 16
+
+
+@register_pass("recompute")
+def recompute(graph: Graph, options: Options) -> Graph:
+    """Reads after the peak of memory what elementwise commands make anew from values that are kept over the peak anyway.
+
+    Activations are the case in point: relu(x · scale + bias) and the mask of its derivative follow from x, which the backward part
+    keeps for the normalisation. At most a few elementwise commands are run again for a value, and only where the largest live set
+    falls by a tenth. Sub-graphs stay as they are.
+
+    Requires: the order of the nodes is the one that will run; values that barriers keep apart have been parted.
+    Ensures:  the same values bit for bit; the largest live set is no larger.
+    Example:  y = exp(x); <peak>; z = mul(y, x)  →  y = exp(x); <peak>; y' = exp(x); z = mul(y', x)
+    """
+    peak = first = _Peak(graph, options)
+    if first.nbytes < _WORTHWHILE:
+        return graph
+    for _ in range(_ROUNDS):
+        smaller = peak.lowered()
+        if smaller is None:
+            break
+        following = _Peak(smaller, options)
+        if following.nbytes >= peak.nbytes:
+            break
+        peak = following
+    return peak.graph if peak.nbytes <= _GAIN * first.nbytes else graph
+
+
+class _Peak:
+    """The place in a graph where the most bytes are live, and what is live across it."""
+
+    def __init__(self, graph: Graph, options: Options) -> None:
+        self.graph = graph
+        description = Description(graph, donated={graph.inputs[i] for i in options.donated}, free=graph.outputs)
+        live = description.operations().live_bytes(range(len(description.entries)))
+        self.nbytes = max(live)
+        at = description.entries[live.index(self.nbytes)]
+        self.place = graph.nodes.index(at) if at is not None else -1
+        self.views = description.views
+        self.writers = {symbol: node for node in graph.nodes for symbol in node.outputs}
+        self.positions = {node: i for i, node in enumerate(graph.nodes)}
+
+    def lowered(self) -> Graph | None:
+        """The graph in which what can be made anew is, after the peak; None where nothing can."""
+        views, nodes = self.views, self.graph.nodes
+        early = [s for node in nodes[: self.place + 1] if runs(node, views) for s in node.outputs if views[s].base is s]
+        late = {views[s].base for node in nodes[self.place + 1 :] if runs(node, views) for s in node.inputs}
+        wanted = {s for s in early if s in late and s.spec.nbytes * _MINOR >= self.nbytes}
+        wanted -= {views[s].base for s in self.graph.outputs}
+        at_hand = {*self.graph.inputs, *self.graph.constants, *late.intersection(early)}
+        recipes: dict[Symbol, list[Node]] = {}
+        for symbol in early:
+            if symbol in wanted:
+                at_hand.discard(symbol)
+                recipe = self._recipe(symbol, at_hand)
+                if recipe is None:
+                    at_hand.add(symbol)
+                else:
+                    recipes[symbol] = recipe
+        return self._rewritten(recipes) if recipes else None
+
+    def _recipe(self, symbol: Symbol, at_hand: set[Symbol]) -> list[Node] | None:
+        """The nodes that make a symbol from what is at hand, in order; None where they are too many, or one is not cheap."""
+        found: set[Symbol] = set()
+        stack, work = [symbol], 0
+        while stack:
+            output = stack.pop()
+            base = self.views[output].base
+            if output in found or base in at_hand or (output is not symbol and base.spec.nbytes * _SMALL <= symbol.spec.nbytes):
+                continue
+            found.add(output)
+            node = self.writers[output]
+            if runs(node, self.views):
+                work += 1
+                if node.command not in scalar or len(node.outputs) > 1 or work > _COMMANDS:
+                    return None
+            stack += node.inputs
+        return sorted((self.writers[s] for s in found), key=self.positions.__getitem__)
+
+    def _rewritten(self, recipes: dict[Symbol, list[Node]]) -> Graph:
+        """The graph with the recipes carried out where the first node after the peak needs them."""
+        nodes = list(self.graph.nodes[: self.place + 1])
+        renamed: dict[Symbol, Symbol] = {}
+
+        def make(node: Node) -> None:
+            if node.outputs[0] not in renamed:
+                renamed[node.outputs[0]] = Symbol(node.outputs[0].spec)
+                nodes.append(_renamed(node, renamed))
+
+        def renew(symbol: Symbol) -> None:
+            """Makes a symbol that lies in memory that is made anew."""
+            base = self.views[symbol].base
+            if base not in recipes:
+                return
+            if symbol is base:
+                for node in recipes[base]:
+                    make(node)
+            elif symbol not in renamed:
+                for source in self.writers[symbol].inputs:
+                    renew(source)
+                make(self.writers[symbol])
+
+        for node in self.graph.nodes[self.place + 1 :]:
+            if runs(node, self.views):
+                for symbol in node.inputs:
+                    renew(symbol)
+                inputs = tuple(renamed.get(s, s) if self.views[s].base in recipes else s for s in node.inputs)
+                nodes.append(node if inputs == node.inputs else node.update(inputs=inputs))
+            elif self.views[node.outputs[0]].base not in recipes:
+                nodes.append(node)
+        return self.graph.update(nodes=tuple(nodes))
+
+
+def _renamed(node: Node, renamed: dict[Symbol, Symbol]) -> Node:
+    """A copy of a node, whose inputs and outputs are renamed."""
+    inputs, outputs = (tuple(renamed.get(s, s) for s in symbols) for symbols in (node.inputs, node.outputs))
+    return node.update(inputs=inputs, outputs=outputs)
