@@ -28,7 +28,7 @@ REWRITES = (
     "inline_calls", "dce", "fold", "simplify", "parts", "cse", "licm", "combine", "join_sums", "dce",
     "fold", "simplify", "parts", "cse", "dce", "inline_barriers",
 )  # fmt: skip
-PIPELINE = (*REWRITES, "order")
+PIPELINE = (*REWRITES, "order", "recompute")
 
 
 def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel) -> Program:

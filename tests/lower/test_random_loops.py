@@ -148,7 +148,7 @@ class Writer:
         rows = [self.draw(st.sampled_from([*given, *map(body.pick, SPECS)])) for _ in range(self.draw(st.integers(0, 2)))]
         sequences = [self.b.add("broadcast_to", self.pick(s), shape=(length, *s.shape)) for s in elements]
         if self.draw(st.booleans()):
-            sequences = [self.b.add("neg", x) for x in sequences]
+            sequences = [self.b.add("flip", x, axes=(0,)) if x.shape[1:] == () else self.b.add("neg", x) for x in sequences]
         results = self.b.add(
             "scan", *sequences, *operands, graphs=(body.b.build(*given, *rows),), xs=len(elements), carries=len(carried),
             length=length, reverse=self.draw(st.booleans()),

@@ -13,7 +13,7 @@ _GAIN = 0.9  # of the peak, or nothing is done
 _COMMANDS = 8  # elementwise commands for one value
 _SMALL = 64  # a value that takes this part of another's bytes may be kept for it
 _MINOR = 1000  # values that take a smaller part of the peak stay
-_ROUNDS = 16
+_PROGRESS = 0.99  # of the peak; a round that gains less is the last
 
 
 @register_pass("recompute")
@@ -31,12 +31,9 @@ def recompute(graph: Graph, options: Options) -> Graph:
     peak = first = _Peak(graph, options)
     if first.nbytes < _WORTHWHILE:
         return graph
-    for _ in range(_ROUNDS):
-        smaller = peak.lowered()
-        if smaller is None:
-            break
+    while (smaller := peak.lowered()) is not None:
         following = _Peak(smaller, options)
-        if following.nbytes >= peak.nbytes:
+        if following.nbytes > _PROGRESS * peak.nbytes:
             break
         peak = following
     return peak.graph if peak.nbytes <= _GAIN * first.nbytes else graph

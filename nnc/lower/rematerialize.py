@@ -1,0 +1,249 @@
+"""Computes values again where keeping them would take too much memory: graph theory alone, on numbers.
+
+A run of the operations is simulated under a limit of live bytes. Where the next operation would exceed it, values are given up that
+save the most bytes for the least time, and computed again right before their next use: dynamic tensor rematerialization (Kirisame
+et al., 2021), with the difference that all later uses are known. Same problem, same schedule, in every process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
+
+from nnc.lower.scheduling import OperationGraph
+
+_NEVER = -1
+_GROWTH = 6  # times as many operations as given, at most
+_SMALL = 1000  # values below this part of the limit wait for recomputations that may read them
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Operations in the order that they are to run in.
+
+    Args:     graph: the operations. seconds: how long each takes. repeatable: which may run more than once. extra: bytes that each
+              needs beside its operands and results while it runs.
+    """
+
+    graph: OperationGraph
+    seconds: Sequence[float]
+    repeatable: Sequence[bool]
+    extra: Sequence[int]
+
+    @cached_property
+    def clock(self) -> list[float]:
+        """When each operation begins, if none is repeated."""
+        return [0.0, *accumulate(self.seconds)]
+
+    @cached_property
+    def useful(self) -> list[int]:
+        """For each storage the last operation that reads it, or something that could be computed again from it."""
+        graph = self.graph
+        useful = [max(readers, default=_NEVER) for readers in graph.readers]
+        for i in reversed(range(len(graph.reads))):
+            if self.repeatable[i]:
+                last = max((useful[s] for s in graph.writes[i]), default=_NEVER)
+                for s in graph.reads[i]:
+                    useful[s] = max(useful[s], last)
+        return useful
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Operations in order; one that stands again is computed again, and later readers read its latest results."""
+
+    operations: tuple[int, ...]
+    peak: int
+    seconds: float = field(default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How values are chosen: seconds of recomputing / (bytes x (seconds until the next use) ** `patience`), the least first."""
+
+    patience: float
+
+
+RULES = (Rule(0.0), Rule(0.5), Rule(1.0))
+
+
+def fit(problem: Problem, limit: int, rules: Sequence[Rule] = RULES) -> Schedule | None:
+    """The schedule found that recomputes for the shortest time and has at most `limit` bytes live; None where none is found."""
+    found = [schedule for rule in rules if (schedule := _Run(problem, limit, rule).all()) is not None]
+    return min(found, key=lambda schedule: schedule.seconds, default=None)
+
+
+class _Run:
+    """A run under a limit. `now` is the operation of the given order that is next; others run to compute again what it reads."""
+
+    def __init__(self, problem: Problem, limit: int, rule: Rule) -> None:
+        graph = problem.graph
+        self.problem, self.graph, self.limit, self.rule = problem, graph, limit, rule
+        self.small = limit // _SMALL
+        self.live = [writer == _NEVER for writer in graph.writer]
+        self.owned: dict[int, None] = {}  # live storages that may be given up, in the order of their computation
+        self.roots: dict[int, None] = {}  # live storages that cannot be computed again, and that nothing reads but what can
+        self.pins = [0] * len(graph.nbytes)  # operations that are to run at once and read it
+        self.passed = [0] * len(graph.nbytes)  # readers in the given order that ran
+        self.bytes = self.peak = self.now = 0
+        self.seconds = 0.0
+        self.operations: list[int] = []
+
+    def all(self) -> Schedule | None:
+        """The schedule of the whole run; None where it does not come to its end."""
+        reads = self.graph.reads
+        for i in range(len(reads)):
+            self.now = i
+            missing = [s for s in reads[i] if not self.live[s]]
+            again = self._closure(missing) if missing else []
+            if again is None or len(self.operations) + len(again) > _GROWTH * len(reads):
+                return None
+            group = (*again, i)
+            for j in group:
+                for s in reads[j]:
+                    self.pins[s] += 1
+            if not all(map(self._operation, group)):
+                return None
+        return Schedule(tuple(self.operations), self.peak, self.seconds)
+
+    def _closure(self, missing: Iterable[int]) -> list[int] | None:
+        """The operations, in order, that compute storages from live ones; None where one may not run again."""
+        todo, found = list(missing), set()
+        while todo:
+            i = self.graph.writer[todo.pop()]
+            if i not in found:
+                if not self.problem.repeatable[i]:
+                    return None
+                found.add(i)
+                todo += [s for s in self.graph.reads[i] if not self.live[s]]
+        return sorted(found)
+
+    # -- one operation -------------------------------------------------------------------------------------------------
+
+    def _operation(self, i: int) -> bool:
+        """Runs an operation, after giving up what is in its way; False where that is not enough."""
+        graph, nbytes = self.graph, self.graph.nbytes
+        reads, written = dict.fromkeys(graph.reads[i]), graph.writes[i]
+        for s in graph.reads[i]:
+            self.pins[s] -= 1
+        ending = {s for s in reads if self._ends(s)}
+        needed = sum(nbytes[s] for s in written if not self.live[s]) + self.problem.extra[i]
+        needed -= self._shared(i, ending)
+        while self.bytes + needed > self.limit:
+            victim = self._victim(reads, {r for r, w in graph.overwrites[i] if r not in ending})
+            if victim is None:
+                return False
+            if victim in reads:
+                needed += self._shared(i, ending)
+                ending.add(victim)
+                needed -= self._shared(i, ending)
+            else:
+                self._drop(victim)
+        self.peak = max(self.peak, self.bytes + needed)
+        self.operations.append(i)
+        self.seconds += self.problem.seconds[i] if i != self.now else 0.0
+        for s in ending:
+            self._drop(s)
+        for s in written:
+            self._add(s, i)
+        return True
+
+    def _shared(self, i: int, ending: set[int]) -> int:
+        """The bytes of the results that may lie where operands end."""
+        shared = {w: r for r, w in reversed(self.graph.overwrites[i]) if r in ending and not self.live[w]}
+        return sum(self.graph.nbytes[w] for w in shared)
+
+    def _add(self, s: int, writer: int) -> None:
+        if not self.live[s]:
+            self.live[s] = True
+            self.bytes += self.graph.nbytes[s]
+            if self.problem.repeatable[writer] and s not in self.graph.kept and self.graph.nbytes[s]:
+                self.owned[s] = None
+        if self._ends(s):
+            self._drop(s)
+
+    def _drop(self, s: int) -> None:
+        self.live[s] = False
+        self.bytes -= self.graph.nbytes[s]
+        self.owned.pop(s, None)
+        self.roots.pop(s, None)
+
+    def _next_use(self, s: int) -> int | None:
+        """The next operation of the given order after this one that reads a storage."""
+        readers = self.graph.readers[s]
+        at = self.passed[s]
+        while at < len(readers) and readers[at] <= self.now:
+            at += 1
+        self.passed[s] = at
+        return readers[at] if at < len(readers) else None
+
+    def _ends(self, s: int) -> bool:
+        """Whether nothing wants a storage any more, or only what may as well compute it again."""
+        writer = self.graph.writer[s]
+        if writer == _NEVER or self.pins[s] or s in self.graph.kept or not self.live[s] or self._next_use(s) is not None:
+            return False
+        if self.problem.useful[s] <= self.now:
+            return True
+        if not self.problem.repeatable[writer]:
+            self.roots[s] = None
+            return False
+        return self.graph.nbytes[s] > self.small
+
+    # -- what to give up -----------------------------------------------------------------------------------------------
+
+    def _victim(self, reads: Mapping[int, None], overwritten: set[int]) -> int | None:
+        """The storage to give up next: not one that is read now, unless a result can lie in its place."""
+        for s in self.roots:
+            if not self.pins[s] and s not in reads and not self._is_root_of_missing(s):
+                return s
+        best, least = None, float("inf")
+        seconds, clock, patience = self.problem.seconds, self.problem.clock, self.rule.patience
+        for s in self.owned:
+            if self.pins[s] or (s in reads and s not in overwritten):
+                continue
+            use = self._next_use(s)
+            if use is None:
+                use = self.problem.useful[s]
+                if use <= self.now:
+                    return s
+            writer = self.graph.writer[s]
+            gain = self.graph.nbytes[s] * (clock[use] - clock[self.now] + 1e-9) ** patience
+            if seconds[writer] < least * gain:
+                price = self._price(s, least * gain)
+                if price < least * gain:
+                    best, least = s, price / gain
+        return best
+
+    def _price(self, s: int, most: float) -> float:
+        """The seconds that computing a storage again takes, with what that needs; any larger number from `most` on."""
+        graph, seconds, repeatable = self.graph, self.problem.seconds, self.problem.repeatable
+        writer = graph.writer[s]
+        price, todo, found = seconds[writer], [writer], {writer}
+        while todo:
+            for read in graph.reads[todo.pop()]:
+                if not self.live[read]:
+                    i = graph.writer[read]
+                    if i not in found:
+                        if not repeatable[i]:
+                            return float("inf")
+                        found.add(i)
+                        todo.append(i)
+                        price += seconds[i]
+                        if price >= most:
+                            return price
+        return price
+
+    def _is_root_of_missing(self, s: int) -> bool:
+        """Whether something that is to be computed again depends on a storage."""
+        graph, todo, found = self.graph, [s], {s}
+        while todo:
+            for i in graph.readers[todo.pop()]:
+                for w in graph.writes[i] if i < self.now else ():
+                    if not self.live[w] and w not in found:
+                        if self.pins[w] or self._next_use(w) is not None:
+                            return True
+                        found.add(w)
+                        todo.append(w)
+        return False

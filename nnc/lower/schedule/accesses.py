@@ -1,0 +1,76 @@
+"""Which bytes each top-level step of a planned program reads and writes, with all that runs inside it.
+
+Two steps of which one writes bytes that the other touches must keep their recorded order; all dependencies of a program on planned
+memory are of this kind. What has no address gets one: effects happen in a place of their own, and so do tapes, which grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nnc.commands.rules import effect
+from nnc.lower.liveness import walk
+from nnc.lower.passes.dce import REMOVABLE_EFFECTS
+from nnc.lower.stages import Branches, Kind, Planned, Step, View
+
+ARENA, EFFECTS, TAPES = -1, -2, -3  # memories that are no single buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Bytes from `first` up to `end` of a memory: `ARENA`, `EFFECTS`, `TAPES`, or the number of a buffer outside the arena."""
+
+    memory: int
+    first: int
+    end: int
+    writes: bool
+
+
+def step_accesses(planned: Planned) -> list[list[Access]]:
+    """What each top-level step touches. Memory that no step writes is left out; writes stand before reads."""
+    touched = [sorted(set(_touched(planned, step)), key=_order) for step in planned.bound.steps]
+    written = {access.memory for accesses in touched for access in accesses if access.writes}
+    return [[access for access in accesses if access.memory in written] for accesses in touched]
+
+
+def _order(access: Access) -> tuple[bool, int, int, int]:
+    return not access.writes, access.memory, access.first, access.end
+
+
+def has_effect(step: Step) -> bool:
+    """Whether a step, or something inside it, does more than compute its outputs."""
+    inner = (node.command for graph in step.graphs for node in graph.walk())
+    kinds = {effect.get(command, None) for command in (step.command, *inner)}
+    return bool(kinds - {None, *REMOVABLE_EFFECTS})
+
+
+def _touched(planned: Planned, top: Step) -> Iterator[Access]:
+    for step in walk((top,)):
+        for views, writes in ((step.inputs, False), (step.outputs, True)):
+            for view in views:
+                yield from _access(planned, view, writes)
+        if has_effect(step):
+            yield Access(EFFECTS, 0, 1, True)
+        region = step.region
+        if isinstance(region, Branches):
+            yield from _access(planned, region.index, False)
+        elif region is not None:
+            for view in (region.count, *(c.test for c in region.copies)):
+                if view is not None:
+                    yield from _access(planned, view, False)
+            if region.counter is not None:
+                yield from _access(planned, region.counter, True)
+
+
+def _access(planned: Planned, view: View, writes: bool) -> Iterator[Access]:
+    """The range that a view lies in: all of its buffer where it moves from round to round."""
+    buffer, offset = planned.bound.buffers[view.buffer], planned.offsets[view.buffer]
+    if buffer.kind is Kind.TAPE:
+        yield Access(TAPES, 0, 1, True)  # reading one may move it on
+        return
+    first, end = (0, buffer.nbytes) if view.rounds else view.extent
+    if first < end and offset is not None:
+        yield Access(ARENA, offset + first, offset + end, writes)
+    elif first < end:
+        yield Access(view.buffer, first, end, writes)
