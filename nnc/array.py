@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from nnc import dtypes
+from nnc import dlpack, dtypes
 from nnc.commands import elementwise as ew
 from nnc.commands.at import AtIndexer
 from nnc.commands.contract import matmul
@@ -390,8 +390,8 @@ class Array(ArrayMethods):
                     ArgumentError, "__dlpack__", "the memory is read-only, which DLPack before 1.0 cannot say.",
                     operands={"x": self.spec}, fix="pass max_version=(1, 0), or drop copy=False.",
                 )  # fmt: skip
-            return np.array(self.data).__dlpack__(stream=stream, dl_device=dl_device)
-        return self.data.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+            return dlpack.export(np.array(self.data), stream=stream, dl_device=dl_device)
+        return dlpack.export(self.data, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
-import numpy as np
-
 from nnc import __version__
 from nnc.devices import devices as usable_devices
+from nnc.machine import ABSENT, numpy_blas, processor, read_text, values_of, version_of
 
 REQUIRED = ("numpy", "ml_dtypes", "optree", "safetensors")
 OPTIONAL = {
@@ -22,8 +20,6 @@ OPTIONAL = {
     "onnx": ("onnx",),
 }
 ONEDNN = "onednn-cpu-gomp"
-VECTOR_UNITS = ("avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve")
-ABSENT = "absent"
 
 Section = Mapping[str, str]
 
@@ -59,44 +55,6 @@ def to_text(facts: Mapping[str, Section]) -> str:
     return "\n".join(lines)
 
 
-def version_of(*distributions: str) -> str:
-    """The version of the first distribution that is installed, or "absent"."""
-    for name in distributions:
-        try:
-            return metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return ABSENT
-
-
-def processor(cpuinfo: Path) -> dict[str, str]:
-    """Model, cores, usable threads and vector units; `cpuinfo` is Linux's file, which may be missing."""
-    rows = [line.partition(":") for line in read_text(cpuinfo).splitlines()]
-    known = {name.strip(): value.strip() for name, _, value in rows if value.strip()}
-    pairs = zip(_values(rows, "physical id"), _values(rows, "core id"), strict=False)
-    cores = len(set(pairs))
-    flags = set((known.get("flags") or known.get("Features") or "").split())
-    found = [unit for unit in VECTOR_UNITS if unit in flags]
-    return {
-        "model": known.get("model name") or platform.processor() or platform.machine() or "unknown",
-        "system": f"{platform.system()} {platform.machine()}",
-        "cores": str(cores or os.cpu_count() or "unknown"),
-        "threads": f"{usable_threads()} of {os.cpu_count() or 'unknown'} usable by this process",
-        "vector units": ", ".join(found) or "unknown",
-    }
-
-
-def _values(rows: list[tuple[str, str, str]], wanted: str) -> list[str]:
-    return [value.strip() for name, _, value in rows if name.strip() == wanted]
-
-
-def usable_threads() -> int:
-    """How many hardware threads the process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def libraries() -> dict[str, str]:
     """NumPy's BLAS and the optional libraries, each with its version or "absent"."""
     return {
@@ -105,13 +63,6 @@ def libraries() -> dict[str, str]:
         "libgomp": libgomp(),
         **{name: version_of(*distributions) for name, distributions in OPTIONAL.items()},
     }
-
-
-def numpy_blas() -> str:
-    """Name and version of the BLAS that NumPy was built with."""
-    config = np.show_config(mode="dicts")
-    blas = config.get("Build Dependencies", {}).get("blas", {}) if isinstance(config, dict) else {}
-    return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".rstrip()
 
 
 def onednn() -> str:
@@ -142,15 +93,7 @@ def devices(nvidia: Path) -> dict[str, str]:
         cards = []
     for i, card in enumerate(cards):
         rows = [line.partition(":") for line in read_text(card / "information").splitlines()]
-        model = next(iter(_values(rows, "Model")), "unknown model")
+        model = next(iter(values_of(rows, "Model")), "unknown model")
         missing = version_of(*OPTIONAL["cupy"]) == ABSENT
         found[f"gpu {i}"] = f"{model} (pip install 'nnc[gpu]' to use it)" if missing else model
     return found
-
-
-def read_text(path: Path) -> str:
-    """The text of a file; empty where it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

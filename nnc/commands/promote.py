@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc import dlpack, dtypes
 from nnc.commands.elementwise import convert, equal, full, greater, greater_equal, less, less_equal, not_equal
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, concatenate, reshape
@@ -54,14 +54,22 @@ def as_operand(x: Any, where: str = "asarray", name: str = "x", dtype: dtypes.DT
         return _from_list(x, where, name, dtype)
     if isinstance(x, memoryview):
         return as_operand(np.asarray(x), where, name)
+    if hasattr(x, "__dlpack__"):
+        return as_operand(_exchanged(x), where, name)
     if hasattr(x, "__array__"):
         return as_operand(np.asarray(x), where, name)
-    if hasattr(x, "__dlpack__"):
-        return as_operand(np.from_dlpack(x), where, name)
     raise user_error(
         ArgumentTypeError, where, f"{name} is {shorten(x)} ({type(x).__name__}), not an array or a number.",
         fix="pass an array, a number, or a (nested) list of numbers.",
     )  # fmt: skip
+
+
+def _exchanged(x: Any) -> np.ndarray[Any, Any]:
+    """The elements of another library's array: by NumPy's protocol, or by DLPack for the dtypes that the first cannot say."""
+    try:
+        return np.asarray(x) if hasattr(x, "__array__") else dlpack.load(x)
+    except TypeError:  # PyTorch's answer for bfloat16
+        return dlpack.load(x)
 
 
 def _from_list(x: Sequence[Any], where: str, name: str, dtype: dtypes.DType | None) -> Operand:

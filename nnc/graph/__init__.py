@@ -28,7 +28,7 @@ from nnc.graph.rewrite import Rule, RuleError, Sample, apply_rules, rewrite_rule
 from nnc.graph.rule_check import check_rule
 from nnc.graph.serialize import from_json, load_graph, save_graph, storable, to_json
 from nnc.graph.spec import TensorSpec, spec_of
-from nnc.graph.text import to_text, value_text
+from nnc.graph.text import node_texts, symbol_numbers, to_text, value_text
 from nnc.graph.verify import verify
 
 __all__ = [
@@ -67,6 +67,7 @@ __all__ = [
     "infer_specs",
     "kernel",
     "load_graph",
+    "node_texts",
     "reference",
     "register",
     "register_pass",
@@ -80,6 +81,7 @@ __all__ = [
     "storable",
     "structural_hash",
     "structurally_equal",
+    "symbol_numbers",
     "to_json",
     "to_text",
     "uncovered",

@@ -42,6 +42,14 @@ def symbol_numbers(graph: Graph) -> Mapping[Symbol, int]:
     return numbers.known
 
 
+def node_texts(graph: Graph) -> Mapping[Node, str]:
+    """The line that the readable form has for each node of `graph` and of its sub-graphs, without the user's line."""
+    numbers = _Numbers()
+    for _ in _graph_lines(graph, numbers, "", False):
+        pass
+    return {node: _node_text(node, numbers, False) for node in graph.walk()}
+
+
 class _Numbers:
     """Numbers symbols as they appear."""
 

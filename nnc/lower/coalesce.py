@@ -8,7 +8,6 @@ given away for results. What did not work out stays a copy.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -68,21 +67,12 @@ class Classes:
         self._donated = {i for i in donated if self.kinds[i] is Kind.INPUT}
         self._parts: dict[int, _Part] = {}
         self._joined: set[int] = set()  # classes that parts lie in
-        self._writers: Counter[int] = Counter()
-        self._shown: list[bool] = [True] * len(
-            tensors
-        )  # whether every view of a tensor is of all of it, in its own order
+        self._shown = [True] * len(tensors)  # whether every view of a tensor is of all of it, in its own order
         for step in self.live.points:
             for view in () if step is None else (*step.inputs, *step.outputs):
-                whole = (
-                    view.covers(tensors[view.buffer].nbytes)
-                    and view.spec.shape == tensors[view.buffer].symbol.spec.shape
-                )
-                self._shown[view.buffer] &= whole
-            if step is not None:
-                self._writers.update(view.buffer for view in step.outputs)
-                if isinstance(step.region, Loop) and step.region.counter is not None:
-                    self._writers[step.region.counter.buffer] += 2  # once a round
+                tensor = tensors[view.buffer]
+                same_shape = view.spec.shape == tensor.symbol.spec.shape
+                self._shown[view.buffer] &= same_shape and view.covers(tensor.nbytes)
 
     def find(self, tensor: int) -> int:
         """The tensor that stands for all that share memory with this one."""
@@ -144,18 +134,28 @@ class Classes:
         return True
 
     def _same_value(self, source: int, target: int, first: int, end: int) -> bool:
-        """Whether the two, one a move of the other, hold the same value from `first` to `end`."""
-        if self._writers[target] != 1 or self._writers[source] > 1:
-            return False
-        own = self.live.intervals
-        together = all(any(a <= first and end <= b for a, b in own[tensor]) for tensor in (source, target))
-        return together and not self._overwrites(end - 1, source, target)
+        """Whether the two, one a move of the other, hold the same value from `first` to `end`.
 
-    def _overwrites(self, at: int, source: int, target: int) -> bool:
-        """Whether the step at this point, which may read both, writes over one of them."""
-        step, both = self.live.points[at], (source, target)
-        written = {view.buffer for view in step.outputs} if step is not None else set()
-        return any(self.find(tensor) in map(self.find, both) for tensor in written.difference(both))
+        The target holds what the source did when it was last moved; so it is enough that meanwhile nothing else is written to
+        either, nor to a class of theirs by a step that may read both.
+        """
+        live, both = self.live, (source, target)
+        if not all(any(a <= first and end <= b for a, b in live.intervals[tensor]) for tensor in both):
+            return False
+        if any(first <= at < end for at in live.writes[source]):
+            return False
+        if any(first <= at < end and not self._moves(at, source, target) for at in live.writes[target]):
+            return False
+        last = live.points[end - 1]
+        others = {view.buffer for view in last.outputs}.difference(both) if last is not None else ()
+        return not any(self.find(tensor) in map(self.find, both) for tensor in others)
+
+    def _moves(self, at: int, source: int, target: int) -> bool:
+        """Whether the step at this point moves or joins one tensor into another."""
+        step = self.live.points[at]
+        if step is None or not (is_move(step) or step.command.name in _JOINS):
+            return False
+        return step.outputs[0].buffer == target and any(view.buffer == source for view in step.inputs)
 
     def _in_place(self, at: int, a: int, b: int) -> bool:
         """Whether the step at this point may write over its input, where one of two classes ends and the other begins."""

@@ -17,6 +17,7 @@ from nnc.commands.loop import check_branch, check_steps
 from nnc.commands.rules import effect
 from nnc.errors import NncError, word_anew
 from nnc.graph import Kernel
+from nnc.lower.schedule.run import StreamRunner
 from nnc.lower.stages import Branches, Kind, Loop, NDArray, Step, Steps, View
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Frame:
         self._call = _Scope()
         self._scopes: dict[int, _Scope] = {}  # of the copy of each loop that is being bound
         self._set_lists: list[_Scope] = [self._call]
-        self._run = self._block(program.bound.steps)
+        self._run = self._program(program.bound.steps)
 
     def _memory(self, number: int) -> NDArray | None:
         """The bytes of a buffer; None where they are another's in each call."""
@@ -61,6 +62,13 @@ class Frame:
         return None
 
     # -- once ----------------------------------------------------------------------------------------------------------
+
+    def _program(self, steps: Steps) -> Callable[[], None]:
+        """A function that runs all steps by the schedule."""
+        schedule, around = self.program.schedule, self.program.around
+        if len(schedule.streams) == 1 and around is None:
+            return self._block(steps)
+        return StreamRunner(schedule, [self._block((step,)) for step in steps], around)
 
     def _block(self, steps: Steps) -> Callable[[], None]:
         """A function that runs steps."""

@@ -83,7 +83,8 @@ def walk(steps: Iterable[Step]) -> Iterable[Step]:
 class Liveness:
     """The ranges of every tensor that some steps touch.
 
-    `intervals[t]` are the lives of tensor t, `points[i]` the step at point i of time (None for those of a loop's frame).
+    `intervals[t]` are the lives of tensor t, `writes[t]` the points at which it is written, in part or as a whole. `points[i]` is
+    the step at point i of time (None for those of a loop's frame).
 
     Args:     steps: the whole program. sizes: bytes of each tensor. last: tensors that are wanted when all is done.
     """
@@ -92,6 +93,7 @@ class Liveness:
         self.timeline = Timeline()
         self.sizes = sizes
         self.points: list[Step | None] = []
+        self.writes: list[list[int]] = [[] for _ in sizes]
         self._found: list[list[tuple[int, int, bool]]] | None = [[] for _ in sizes]
         self._list_points(steps)
         self.end = len(self.points)
@@ -105,13 +107,19 @@ class Liveness:
 
     def _list_points(self, steps: Steps) -> None:
         for step in steps:
+            for view in step.outputs:
+                self.writes[view.buffer].append(len(self.points))
             self.points.append(step)
             if isinstance(step.region, Branches):
                 for branch in step.region.branches:
                     self._list_points(branch)
                     self.points.append(None)
             elif step.region is not None:
+                for tensor in step.region.begins:
+                    self.writes[tensor].append(len(self.points) - 1)
                 for c in step.region.copies:
+                    if step.region.counter is not None:
+                        self.writes[step.region.counter.buffer].append(len(self.points))
                     self.points.append(None)
                     for block in (c.head, c.leave, c.tail, c.turn):
                         self._list_points(block)

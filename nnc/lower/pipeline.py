@@ -17,6 +17,8 @@ from nnc.lower.emit import Workspace
 from nnc.lower.kernels import RunProgram, sub_graph_kernel
 from nnc.lower.program import Program
 from nnc.lower.report import check_budget
+from nnc.lower.schedule.assign import make_schedule
+from nnc.lower.schedule.races import check_schedule
 from nnc.lower.stages import Bound, Kind, Planned, Step
 from nnc.options import Options
 
@@ -46,12 +48,12 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel) -> Progra
         with set_context(source=node.source):
             return choose_kernel(node.command, specs, node.params).workspace(specs, node.params)
 
-    inner = options.update(memory_budget=None, donated=())
+    inner = options.update(memory_budget=None, donated=(), streams=1)
 
     def lower_inner(sub_graph: Graph) -> RunProgram:
         if any(s.dtype == TAPE for s in (*sub_graph.inputs, *sub_graph.outputs)):  # tapes pass through: nothing to plan
             return lambda values: run_graph(sub_graph, values)
-        return Program.of(_plan_rewritten(sub_graph, inner, workspace), step_kernel).run
+        return program(_plan_rewritten(sub_graph, inner, workspace), inner).run
 
     def step_kernel(step: Step) -> Kernel:
         if step.graphs:
@@ -59,9 +61,15 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel) -> Progra
         with set_context(source=step.source):
             return choose_kernel(step.command, step.input_specs, step.params)
 
+    def program(planned: Planned, options: Options) -> Program:
+        schedule = make_schedule(planned, options.streams)
+        if options.verify_passes:
+            check_schedule(planned, schedule)
+        return Program.of(planned, schedule, step_kernel)
+
     planned = plan(graph, options, workspace)
     check_budget(planned, options.memory_budget)
-    return Program.of(planned, step_kernel)
+    return program(planned, options)
 
 
 def plan(graph: Graph, options: Options, workspace: Workspace = no_workspace) -> Planned:

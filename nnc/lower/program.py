@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from nnc.graph import Kernel, TensorSpec, spec_of
 from nnc.lower.frame import Frame
 from nnc.lower.liveness import walk
 from nnc.lower.report import Cost, MemoryPlan, make_cost, make_memory_plan, program_text
+from nnc.lower.schedule.types import Around, Schedule
 from nnc.lower.stages import Bound, Kind, NDArray, Planned, Step
 
 
@@ -20,21 +21,27 @@ class Program:
     """Steps on planned memory, ready to run. Any number of threads may call it at once.
 
     Each call borrows an arena, which later calls use again. Inputs are read where they are, unless they are not
-    contiguous; outputs are fresh arrays (or the memory of donated inputs).
+    contiguous; outputs are fresh arrays (or the memory of donated inputs). `around` is done around each step (see there).
     """
 
     planned: Planned
+    schedule: Schedule
     kernels: Mapping[int, Kernel]
     fresh: tuple[tuple[int, TensorSpec], ...]
+    around: Around | None = None
     _idle: list[Frame] = field(default_factory=list, repr=False)
 
     @classmethod
-    def of(cls, planned: Planned, choose: Callable[[Step], Kernel]) -> Program:
-        """The program of a plan; `choose` gives the kernel of a step."""
+    def of(cls, planned: Planned, schedule: Schedule, choose: Callable[[Step], Kernel]) -> Program:
+        """The program of a plan and a schedule; `choose` gives the kernel of a step."""
         buffers = planned.bound.buffers
         kernels = {id(step): choose(step) for step in walk(planned.bound.steps) if step.region is None}
         fresh = tuple((i, buffer.symbol.spec) for i, buffer in enumerate(buffers) if buffer.kind is Kind.OUTPUT)
-        return cls(planned, kernels, fresh)
+        return cls(planned, schedule, kernels, fresh)
+
+    def watched(self, around: Around) -> Program:
+        """The same program, with something done around each step of a run: for measuring, and for tests."""
+        return replace(self, around=around, _idle=[])
 
     @property
     def bound(self) -> Bound:

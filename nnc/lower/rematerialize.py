@@ -87,6 +87,7 @@ class _Run:
         self.roots: dict[int, None] = {}  # live storages that cannot be computed again, and that nothing reads but what can
         self.pins = [0] * len(graph.nbytes)  # operations that are to run at once and read it
         self.passed = [0] * len(graph.nbytes)  # readers in the given order that ran
+        self.wanted: dict[int, int] = {}  # known results of `_missing_use`
         self.bytes = self.peak = self.now = 0
         self.seconds = 0.0
         self.operations: list[int] = []
@@ -101,6 +102,8 @@ class _Run:
             if again is None or len(self.operations) + len(again) > _GROWTH * len(reads):
                 return None
             group = (*again, i)
+            if again:
+                self.wanted.clear()
             for j in group:
                 for s in reads[j]:
                     self.pins[s] += 1
@@ -189,14 +192,14 @@ class _Run:
         if not self.problem.repeatable[writer]:
             self.roots[s] = None
             return False
-        return self.graph.nbytes[s] > self.small
+        return self.graph.nbytes[s] > self.small and self._missing_use(s) is None
 
     # -- what to give up -----------------------------------------------------------------------------------------------
 
     def _victim(self, reads: Mapping[int, None], overwritten: set[int]) -> int | None:
         """The storage to give up next: not one that is read now, unless a result can lie in its place."""
         for s in self.roots:
-            if not self.pins[s] and s not in reads and not self._is_root_of_missing(s):
+            if not self.pins[s] and s not in reads and self._missing_use(s) is None:
                 return s
         best, least = None, float("inf")
         seconds, clock, patience = self.problem.seconds, self.problem.clock, self.rule.patience
@@ -205,9 +208,12 @@ class _Run:
                 continue
             use = self._next_use(s)
             if use is None:
-                use = self.problem.useful[s]
-                if use <= self.now:
-                    return s
+                if self.wanted.get(s, self.now) <= self.now:
+                    found = self._missing_use(s)
+                    if found is None:
+                        return s
+                    self.wanted[s] = found
+                use = self.wanted[s]
             writer = self.graph.writer[s]
             gain = self.graph.nbytes[s] * (clock[use] - clock[self.now] + 1e-9) ** patience
             if seconds[writer] < least * gain:
@@ -235,15 +241,18 @@ class _Run:
                             return price
         return price
 
-    def _is_root_of_missing(self, s: int) -> bool:
-        """Whether something that is to be computed again depends on a storage."""
+    def _missing_use(self, s: int) -> int | None:
+        """The next use of what has to be computed again from a storage; None where there is no such thing."""
         graph, todo, found = self.graph, [s], {s}
+        uses = []
         while todo:
             for i in graph.readers[todo.pop()]:
                 for w in graph.writes[i] if i < self.now else ():
-                    if not self.live[w] and w not in found:
-                        if self.pins[w] or self._next_use(w) is not None:
-                            return True
+                    if not self.live[w] and w not in found and self.problem.useful[w] >= self.now:
                         found.add(w)
-                        todo.append(w)
-        return False
+                        use = self.now if self.pins[w] else self._next_use(w)
+                        if use is None:
+                            todo.append(w)
+                        else:
+                            uses.append(use)
+        return min(uses, default=None)

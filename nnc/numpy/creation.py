@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc import dtypes
+from nnc import dlpack, dtypes
 from nnc.array import array_method, asarray
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import astype as convert_to
@@ -155,7 +155,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
             f"{type(x).__name__} has no __dlpack__.",
             fix="use nnp.asarray for other objects.",
         )
-    return asarray(x if hasattr(x, "spec") else np.from_dlpack(x), copy=copy, device=device)
+    return asarray(x if hasattr(x, "spec") else dlpack.load(x), copy=copy, device=device)
 
 
 @spelled

@@ -8,7 +8,7 @@ import pytest
 import nnc  # noqa: F401  (registers every command)
 from nnc.graph import Graph, GraphBuilder, register, run_passes
 from nnc.lower.pipeline import PIPELINE
-from nnc.lower.stages import SymbolView
+from nnc.lower.views import find_views
 from nnc.options import Options
 
 
@@ -90,71 +90,6 @@ def test_effects_but_random_draws_are_kept(effect: str | None, kept: bool) -> No
     assert commands(run(outer.build(y), "dce")) == (["call"] if kept else [])
 
 
-def inplace_of(graph: Graph, **changes: Any) -> dict[Any, Any]:
-    return dict(run(graph, "views", "inplace", **changes).attrs["inplace"])
-
-
-def test_a_chain_of_elementwise_commands_stays_in_one_place() -> None:
-    b = GraphBuilder()
-    x = b.input((2,), "float32")
-    first = b.add("exp", x)
-    second = b.add("neg", first)
-    third = b.add("exp", second)
-    assert inplace_of(b.build(third)) == {second: first, third: second}
-
-
-def test_nothing_is_written_over_arguments_constants_outputs_or_what_is_read_later() -> None:
-    b = GraphBuilder()
-    x = b.input((2,), "float32")
-    c = b.constant([1.0, 2.0], "float32")
-    a = b.add("add", x, c)
-    returned = b.add("neg", a)
-    later = b.add("exp", returned)
-    last = b.add("mul", later, a)
-    assert inplace_of(b.build(returned, last)) == {last: later}
-
-
-def test_a_view_that_is_read_later_keeps_its_base() -> None:
-    b = GraphBuilder()
-    x = b.input((2, 3), "float32")
-    base = b.add("exp", x)
-    view = b.add("transpose", base, permutation=(1, 0))
-    result = b.add("neg", base)
-    last = b.add("neg", view)
-    assert result not in inplace_of(b.build(result, last))
-
-
-def test_what_an_input_shows_in_another_order_is_not_written_over() -> None:
-    b = GraphBuilder()
-    x = b.input((2, 2), "float32")
-    base = b.add("exp", x)
-    assert inplace_of(b.build(b.add("add", base, b.add("transpose", base, permutation=(1, 0))))) == {}
-    alone = GraphBuilder()
-    base = alone.add("exp", alone.input((2, 2), "float32"))
-    assert inplace_of(alone.build(alone.add("neg", alone.add("transpose", base, permutation=(1, 0))))) == {}
-    twice = GraphBuilder()
-    base = twice.add("exp", twice.input((2, 2), "float32"))
-    both = twice.add("add", base, base)
-    assert inplace_of(twice.build(both)) == {both: base}
-
-
-def test_a_donated_input_may_be_written_over() -> None:
-    b = GraphBuilder()
-    x = b.input((2,), "float32")
-    y = b.add("neg", x)
-    assert inplace_of(b.build(y)) == {}
-    assert inplace_of(b.build(y), donated=(0,)) == {y: x}
-
-
-def test_outputs_without_memory_of_their_own_are_copied() -> None:
-    b = GraphBuilder()
-    x = b.input((2, 3), "float32")
-    s = b.add("exp", x)
-    t = b.add("transpose", s, permutation=(1, 0))
-    assert commands(run(b.build(s, s, t, x), "copy_outputs")) == ["copy", "exp", "copy", "transpose", "copy"]
-    assert commands(run(b.build(b.add("reshape", s, shape=(6,))), "copy_outputs")) == ["exp", "transpose", "reshape"]
-
-
 Shape = tuple[int, ...]
 
 
@@ -177,7 +112,8 @@ def test_a_reshape_is_a_view_exactly_where_numpy_needs_no_copy(shape: Shape, per
     b = GraphBuilder()
     t = b.add("transpose", b.add("exp", b.input(shape, "float32")), permutation=permutation)
     out = b.add("reshape", t, shape=target)
-    view: SymbolView = run(b.build(out), "views").attrs["views"][out]
+    graph = b.build(out)
+    view = find_views(graph)[out]
     base = np.zeros(shape, np.float32)
     expected = base.transpose(permutation).reshape(target)
     assert (view.base is not out) == np.shares_memory(base, expected)

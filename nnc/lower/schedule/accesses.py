@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from nnc.commands.rules import effect
 from nnc.lower.liveness import walk
 from nnc.lower.passes.dce import REMOVABLE_EFFECTS
-from nnc.lower.stages import Branches, Kind, Planned, Step, View
+from nnc.lower.stages import Branches, Kind, Loop, Planned, Step, View
 
 ARENA, EFFECTS, TAPES = -1, -2, -3  # memories that are no single buffer
 
@@ -52,15 +52,18 @@ def _touched(planned: Planned, top: Step) -> Iterator[Access]:
                 yield from _access(planned, view, writes)
         if has_effect(step):
             yield Access(EFFECTS, 0, 1, True)
-        region = step.region
-        if isinstance(region, Branches):
-            yield from _access(planned, region.index, False)
-        elif region is not None:
-            for view in (region.count, *(c.test for c in region.copies)):
-                if view is not None:
-                    yield from _access(planned, view, False)
-            if region.counter is not None:
-                yield from _access(planned, region.counter, True)
+        for view in _decided_by(step):
+            yield from _access(planned, view, False)
+        if isinstance(step.region, Loop) and step.region.counter is not None:
+            yield from _access(planned, step.region.counter, True)
+
+
+def _decided_by(step: Step) -> Iterator[View]:
+    """What a region reads to find its way: a branch's index, a loop's length and tests."""
+    if isinstance(step.region, Branches):
+        yield step.region.index
+    elif step.region is not None:
+        yield from (view for view in (step.region.count, *(c.test for c in step.region.copies)) if view is not None)
 
 
 def _access(planned: Planned, view: View, writes: bool) -> Iterator[Access]:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 from nnc.lower.schedule.accesses import Access
 
 _NEVER = -1
 
 
-@dataclass(frozen=True, slots=True)
 class _Use:
     """The last step that wrote a range of bytes, and those that read it since."""
 
-    writer: int = _NEVER
-    readers: tuple[int, ...] = ()
+    __slots__ = ("readers", "writer")
+
+    def __init__(self, writer: int = _NEVER, readers: Iterable[int] = ()) -> None:
+        self.writer, self.readers = writer, list(readers)
 
 
 class _Memory:
@@ -31,26 +31,24 @@ class _Memory:
         if self.starts[k] == at:
             return k
         self.starts.insert(k + 1, at)
-        self.uses.insert(k + 1, self.uses[k])
+        self.uses.insert(k + 1, _Use(self.uses[k].writer, self.uses[k].readers))
         return k + 1
 
     def touch(self, step: int, access: Access) -> set[int]:
         """Notes an access; returns the steps that it must wait for."""
         first, end = self._cut(access.first), self._cut(access.end)
-        used, before = self.uses[first:end], set()
-        for use in used:
-            before.add(use.writer)
-            if access.writes:
-                before.update(use.readers)
+        before = {use.writer for use in self.uses[first:end]}
         if access.writes:
+            before.update(reader for use in self.uses[first:end] for reader in use.readers)
             self.starts[first:end], self.uses[first:end] = [access.first], [_Use(step)]
         else:
-            self.uses[first:end] = [_Use(use.writer, (*use.readers, step)) for use in used]
+            for use in self.uses[first:end]:
+                use.readers.append(step)
         return before - {_NEVER, step}
 
 
 def find_dependencies(accesses: Sequence[Sequence[Access]]) -> list[tuple[int, ...]]:
-    """For each step the earlier ones that it must follow, without those that follow from others most directly.
+    """For each step the earlier ones that it must follow, less those that another of them waits for itself.
 
     Args:     accesses: what each step touches, in the recorded order.
     """

@@ -1,0 +1,157 @@
+"""Gives each step of a planned program a stream: list scheduling by the longest path that is left.
+
+The ready step with the longest chain of work behind it goes where it can begin first (heterogeneous earliest finish time: Topcuoglu
+et al., 2002, on equal processors); reading what another stream wrote costs a signal. Same program, same schedule, everywhere.
+O((steps + dependencies) · streams).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+
+from nnc.lower.liveness import walk
+from nnc.lower.report import step_bytes, step_flops
+from nnc.lower.schedule.accesses import has_effect, step_accesses
+from nnc.lower.schedule.dependencies import find_dependencies
+from nnc.lower.schedule.types import Schedule, Signal
+from nnc.lower.stages import Loop, Planned, Step
+from nnc.machine import usable_threads
+
+_CALL = 5e-6  # seconds that any kernel takes
+_FLOPS, _BYTES = 2e10, 1e10  # a second, on one core
+_SIGNAL = 3e-5  # seconds until a thread that waits goes on
+
+# `streams="auto"`: a step leaves the first stream only if it takes this long, since shorter kernels hold Python's lock for much of
+# their time; and there are several streams only if that saves so many seconds and such a part of the call.
+HEAVY = 1e-3
+_SAVED, _SAVED_PART = 1e-3, 0.2
+
+Before = Sequence[tuple[int, ...]]
+
+
+def make_schedule(planned: Planned, streams: int | str) -> Schedule:
+    """The schedule of a program.
+
+    Args:     streams: how many; 1 is the recorded order. "auto": as many as processors, where independent chains of kernels of a
+              millisecond or more save a fifth of the time and a millisecond at least by the estimates; else 1.
+    """
+    seconds = [step_seconds(step) for step in planned.bound.steps]
+    one = _recorded(seconds)
+    if streams == 1:
+        return one
+    must_stay = [is_pinned(step) for step in planned.bound.steps]
+    if streams != "auto":
+        return assign(find_dependencies(step_accesses(planned)), seconds, must_stay, int(streams))
+    must_stay = [stays or time < HEAVY for stays, time in zip(must_stay, seconds, strict=True)]
+    count = min(usable_threads(), 1 + len(must_stay) - sum(must_stay))
+    if count == 1 or sum(seconds) - max(seconds) < _SAVED:
+        return one
+    found = assign(find_dependencies(step_accesses(planned)), seconds, must_stay, count)
+    saved = one.seconds - found.seconds
+    return found if saved >= max(_SAVED, _SAVED_PART * one.seconds) else one
+
+
+def step_seconds(step: Step) -> float:
+    """About how long a step takes on one core, by its operations and bytes."""
+    return _CALL + max(step_flops(step) / _FLOPS, step_bytes(step) / _BYTES)
+
+
+def is_pinned(step: Step) -> bool:
+    """Whether a step must run in the thread that called: it has an effect, or runs users' rules, or may never end.
+
+    The caller can be interrupted while it runs; other threads cannot.
+    """
+    return any(
+        has_effect(inner) or inner.graphs or (isinstance(inner.region, Loop) and inner.region.length is None)
+        for inner in walk((step,))
+    )
+
+
+def assign(before: Before, seconds: Sequence[float], must_stay: Sequence[bool], streams: int) -> Schedule:
+    """The list schedule of steps on so many streams at most.
+
+    Args:     before: the steps that each must follow. must_stay: which run in the first stream.
+    """
+    left = _longest_paths(before, seconds)
+    planned = [(0.0, 0.0)] * len(before)
+    order: list[list[int]] = [[] for _ in range(streams)]
+    stream_of = [0] * len(before)
+    free = [0.0] * streams
+
+    def start(step: int, stream: int) -> float:
+        known = (planned[i][1] + (_SIGNAL if stream_of[i] != stream else 0.0) for i in before[step])
+        return max(free[stream], max(known, default=0.0))
+
+    def place(step: int) -> None:
+        begin, stream = min((start(step, k), k) for k in range(1 if must_stay[step] else streams))
+        stream_of[step], planned[step] = stream, (begin, begin + seconds[step])
+        free[stream] = begin + seconds[step]
+        order[stream].append(step)
+
+    placed = _visit(before, lambda step: (-left[step], step), place)
+    used = [steps for k, steps in enumerate(order) if steps or not k]
+    return Schedule(tuple(map(tuple, used)), find_signals(before, used, placed), tuple(planned))
+
+
+def _recorded(seconds: Sequence[float]) -> Schedule:
+    planned, now = [], 0.0
+    for time in seconds:
+        planned.append((now, now + time))
+        now += time
+    return Schedule((tuple(range(len(seconds))),), (), tuple(planned))
+
+
+def _longest_paths(before: Before, seconds: Sequence[float]) -> list[float]:
+    """For each step the time of the longest chain that begins with it."""
+    left = list(seconds)
+    behind = [0.0] * len(seconds)
+    for step in reversed(range(len(seconds))):
+        left[step] = seconds[step] + behind[step]
+        for i in before[step]:
+            behind[i] = max(behind[i], left[step])
+    return left
+
+
+def _visit(before: Before, priority: Callable[[int], tuple[float, int]], visit: Callable[[int], None]) -> list[int]:
+    """Visits all steps, each after those before it, and of those that are ready the one of the least priority."""
+    waiting = [len(steps) for steps in before]
+    following: list[list[int]] = [[] for _ in before]
+    for step, steps in enumerate(before):
+        for i in steps:
+            following[i].append(step)
+    ready = [priority(step) for step, count in enumerate(waiting) if not count]
+    heapq.heapify(ready)
+    visited = []
+    while ready:
+        _, step = heapq.heappop(ready)
+        visit(step)
+        visited.append(step)
+        for j in following[step]:
+            waiting[j] -= 1
+            if not waiting[j]:
+                heapq.heappush(ready, priority(j))
+    return visited
+
+
+def find_signals(before: Before, streams: Sequence[Sequence[int]], order: Sequence[int]) -> tuple[Signal, ...]:
+    """The fewest signals for these streams: none between steps that are in order already.
+
+    Args:     order: all steps, each after those that it must follow and those that precede it in its stream.
+    """
+    place = {step: (k, n) for k, steps in enumerate(streams) for n, step in enumerate(steps, 1)}
+    clocks: dict[int, list[int]] = {}  # how many steps of each stream are done when a step is
+    done = [[0] * len(streams) for _ in streams]  # the same for the last step so far of each stream
+    turn = {step: i for i, step in enumerate(order)}
+    signals = []
+    for step in order:
+        stream, number = place[step]
+        clock = list(done[stream])
+        for i in sorted(before[step], key=turn.__getitem__, reverse=True):
+            other, count = place[i]
+            if clock[other] < count:
+                clock = list(map(max, clock, clocks[i]))
+                signals.append(Signal(i, step))
+        clock[stream] = number
+        clocks[step] = done[stream] = clock
+    return tuple(sorted(signals))

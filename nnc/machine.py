@@ -1,0 +1,67 @@
+"""Facts about this machine and the libraries on it: what `doctor` prints, and what measured choices depend on."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+
+VECTOR_UNITS = ("avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve")
+ABSENT = "absent"
+
+
+def version_of(*distributions: str) -> str:
+    """The version of the first distribution that is installed, or "absent"."""
+    for name in distributions:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return ABSENT
+
+
+def processor(cpuinfo: Path) -> dict[str, str]:
+    """Model, cores, usable threads and vector units; `cpuinfo` is Linux's file, which may be missing."""
+    rows = [line.partition(":") for line in read_text(cpuinfo).splitlines()]
+    known = {name.strip(): value.strip() for name, _, value in rows if value.strip()}
+    pairs = zip(values_of(rows, "physical id"), values_of(rows, "core id"), strict=False)
+    cores = len(set(pairs))
+    flags = set((known.get("flags") or known.get("Features") or "").split())
+    found = [unit for unit in VECTOR_UNITS if unit in flags]
+    return {
+        "model": known.get("model name") or platform.processor() or platform.machine() or "unknown",
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": str(cores or os.cpu_count() or "unknown"),
+        "threads": f"{usable_threads()} of {os.cpu_count() or 'unknown'} usable by this process",
+        "vector units": ", ".join(found) or "unknown",
+    }
+
+
+def values_of(rows: list[tuple[str, str, str]], wanted: str) -> list[str]:
+    """The values that stand under a name in rows (name, separator, value), as many as there are."""
+    return [value.strip() for name, _, value in rows if name.strip() == wanted]
+
+
+def usable_threads() -> int:
+    """How many hardware threads the process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def numpy_blas() -> str:
+    """Name and version of the BLAS that NumPy was built with."""
+    config = np.show_config(mode="dicts")
+    blas = config.get("Build Dependencies", {}).get("blas", {}) if isinstance(config, dict) else {}
+    return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".rstrip()
+
+
+def read_text(path: Path) -> str:
+    """The text of a file; empty where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,74 @@
+"""What users call: `nnc.view(graph)`, `nnc.view.memory(executable)`, `nnc.view.schedule(executable)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nnc.errors import ArgumentTypeError, user_error
+from nnc.executable import Executable, Lowered
+from nnc.graph import Graph
+from nnc.jit import BoundMethod, Compiled
+from nnc.lower.report import MemoryPlan
+from nnc.trace.specs import make_graph
+from nnc.view.graph import draw_graph
+from nnc.view.memory import draw_memory
+from nnc.view.picture import Picture
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Draws pictures; `nnc.view` is the one there is."""
+
+    def __call__(self, graph: Any, /, *args: Any, **kwargs: Any) -> Picture:
+        """Draws a graph: a box for each node, its wires, its sub-graphs inside.
+
+        Blue boxes compute much for each element, green ones little; dashed ones are views, purple ones own sub-graphs. Pointing at a
+        box shows its line of text and the user's line.
+
+        Args:     graph: a Graph, what `lower` and `compile` returned, or a function with arguments to trace it for. args, kwargs:
+                  those arguments; arrays or ShapeDtypeStructs.
+        Returns:  a Picture, with `save("graph.svg")` and `save("graph.html")`; notebooks show it.
+        Raises:   ArgumentTypeError: nothing that has a graph.
+        Example:  >>> picture = nnc.view(lambda x: nnp.sin(x) * x, nnp.ones(3))
+                  >>> picture
+                  Picture(name='graph <lambda>')
+                  >>> picture.svg.count("item box")  # the input, two commands, the output
+                  4
+        """
+        if args or kwargs:
+            graph = graph.lower(*args, **kwargs) if isinstance(graph, (Compiled, BoundMethod)) else make_graph(graph)(*args, **kwargs)
+        if isinstance(graph, (Executable, Lowered)):
+            graph = graph.graph
+        if not isinstance(graph, Graph):
+            raise user_error(
+                ArgumentTypeError, "nnc.view", f"{graph!r} is no graph.",
+                fix="pass a graph, what compiled.lower(...) returned, or a function with arguments to trace it for.",
+            )  # fmt: skip
+        return draw_graph(graph)
+
+    @staticmethod
+    def memory(plan: Any, /) -> Picture:
+        """Draws a memory plan: steps from left to right, addresses upwards, a rectangle for each life of a tensor.
+
+        Args:     plan: what `lower(...)` or `lower(...).compile()` returned, or its `memory_plan`.
+        Raises:   ArgumentTypeError: nothing that has a memory plan.
+        Example:  >>> program = nnc.compile(lambda x: nnp.sin(x) @ x).lower(nnp.ones((3, 3))).compile()
+                  >>> picture = nnc.view.memory(program)
+                  >>> picture.svg.count("<rect") == len(program.memory_plan.rows)
+                  True
+        """
+        if isinstance(plan, Lowered):
+            plan = plan.compile()
+        name = "memory plan"
+        if isinstance(plan, Executable):
+            name, plan = f"memory plan of {plan.graph.name}", plan.memory_plan
+        if not isinstance(plan, MemoryPlan):
+            raise user_error(
+                ArgumentTypeError, "nnc.view.memory", f"{plan!r} has no memory plan.",
+                fix="pass what compiled.lower(...).compile() returned.",
+            )  # fmt: skip
+        return draw_memory(plan, name)
+
+
+view = View()

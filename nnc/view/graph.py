@@ -1,0 +1,180 @@
+"""Graphs as pictures: a box for each node, inputs and outputs beside those that use them, sub-graphs inside their node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nnc.commands.rules import alias, cost, effect
+from nnc.graph import Graph, Node, Symbol, node_texts, symbol_numbers
+from nnc.view.layout import Layout, Wire, lay_out
+from nnc.view.picture import Picture
+from nnc.view.svg import CHARACTER, document, element, label, number, shorten, title
+
+_FONT, _PAD, _MARGIN = 11, 8.0, 16.0
+_HEIGHT, _CHIP = 36.0, 20.0  # of a node, of an input or output
+_WIDEST = 240.0
+_BUSY = 16  # operations for each element of the results, from which a node counts as heavy
+STYLE = """
+.box rect { stroke: #8a8f98; stroke-width: 1px; fill: #f3f5f7; }
+.heavy > rect { fill: #cfe3fb; stroke: #3f78b8; }
+.plain > rect { fill: #e8f4e4; stroke: #6d9f5c; }
+.alias > rect { fill: #f3f3f3; stroke: #b5b5b5; stroke-dasharray: 3 2; }
+.effect > rect { fill: #fbdcd3; stroke: #c0644a; }
+.owner > rect { fill: #faf7ff; stroke: #7a5fb0; }
+.input > rect { fill: #fff3c9; stroke: #b99a2c; }
+.constant > rect { fill: #ececec; stroke: #999; }
+.output > rect { fill: #ffd9a8; stroke: #c47d1e; }
+.wire { fill: none; stroke: #7d8590; stroke-width: 1px; opacity: 0.75; }
+.lane { stroke: #9fb0c8; opacity: 0.45; }
+.name { font-weight: bold; }
+.spec { fill: #555; }
+.fold { font-weight: bold; cursor: pointer; }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """A box before it has a place."""
+
+    kind: str
+    name: str
+    spec: str
+    about: str
+    reads: tuple[int, ...]
+    width: float
+    height: float
+    drawings: tuple[tuple[str, float, float], ...] = ()  # (SVG, width, height) of sub-graphs
+
+
+class _Draw:
+    """Draws one graph with all its sub-graphs."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.numbers: Mapping[Symbol, int] = symbol_numbers(graph)
+        self.texts: Mapping[Node, str] = node_texts(graph)
+        self.boxes = 0  # so far, to give each its key
+        self.start = "0 0"
+
+    def drawing(self, graph: Graph, *, row: int = 0) -> tuple[str, float, float]:
+        """(SVG, width, height) of a graph."""
+        boxes, given = self._boxes(graph)
+        sizes = [(box.width, box.height) for box in boxes]
+        layout = lay_out(sizes, [box.reads for box in boxes], given, _CHIP)
+        first = self.boxes
+        self.boxes += len(boxes)
+        parts = [_wire(wire, first) for wire in layout.wires]
+        parts += [self._box(box, layout, i, first + i) for i, box in enumerate(boxes)]
+        if layout.corners:
+            top = min(range(len(boxes)), key=lambda i: (layout.row_of[i], i))
+            self.start = f"{number(layout.corners[top][0])} {number(layout.corners[top][1])}"
+        rows = json.dumps([[round(y, 2), round(height, 2)] for y, height in layout.rows], separators=(",", ":"))
+        svg = "".join(parts)
+        return f'<g class="drawing" data-height="{number(layout.height)}" data-rows="{rows}">{svg}</g>', layout.width, layout.height
+
+    def _boxes(self, graph: Graph) -> tuple[list[_Box], list[int]]:
+        """The boxes in an order in which each stands behind what it reads, and those of inputs and constants."""
+        boxes: list[_Box] = []
+        made: dict[Symbol, int] = {}
+        for kind, symbols in (("input", graph.inputs), ("constant", tuple(graph.constants))):
+            for symbol in symbols:
+                made[symbol] = len(boxes)
+                boxes.append(self._chip(kind, symbol, ()))
+        given = list(range(len(boxes)))
+        for node in graph.nodes:
+            box = self._node(node, tuple(made[symbol] for symbol in node.inputs))
+            made.update(dict.fromkeys(node.outputs, len(boxes)))
+            boxes.append(box)
+        boxes += [self._chip("output", symbol, (made[symbol],)) for symbol in graph.outputs]
+        return boxes, given
+
+    def _chip(self, kind: str, symbol: Symbol, reads: tuple[int, ...]) -> _Box:
+        name = f"%{self.numbers[symbol]} {symbol.name}".rstrip()
+        text = f"{name}: {symbol.spec}"
+        return _Box(kind, text, "", f"{kind} {text}", reads, _width(text), _CHIP)
+
+    def _node(self, node: Node, reads: tuple[int, ...]) -> _Box:
+        specs = ", ".join(str(symbol.spec) for symbol in node.outputs)
+        about = self.texts[node]
+        if node.source is not None:
+            about += f"\nat {node.source.describe()}"
+        width, height = _width(node.command.name, specs), _HEIGHT
+        drawings = tuple(self.drawing(graph) for graph in node.graphs)
+        if drawings:
+            width = max(width, sum(w for _, w, _ in drawings) + _PAD * (len(drawings) + 1))
+            height += max(h for _, _, h in drawings) + _PAD
+        return _Box(_kind(node), node.command.name, specs, about, reads, width, height, drawings)
+
+    def _box(self, box: _Box, layout: Layout, i: int, key: int) -> str:
+        x, y = layout.corners[i]
+        inside = [title(box.about), element("rect", width=box.width, height=box.height, rx=4 if box.kind != "input" else 10)]
+        room = box.width - _PAD
+        fold = 2 * _PAD if box.drawings else 0.0
+        first = shorten(box.name, room - fold, _FONT)
+        inside.append(label(first, _PAD / 2 + fold, 14.0, cls="name" if box.spec else None))
+        if box.spec:
+            inside.append(label(shorten(box.spec, room, _FONT), _PAD / 2, 29.0, cls="spec"))
+        if box.drawings:
+            inside.append(label("▾", _PAD / 2, 14.0, cls="fold"))
+        left = _PAD
+        for svg, width, _ in box.drawings:
+            inside.append(svg.replace("<g ", f'<g transform="translate({number(left)} {number(_HEIGHT)})" ', 1))
+            left += width + _PAD
+        return element(
+            "g",
+            inside,
+            cls=f"item box {box.kind}",
+            transform=f"translate({number(x)} {number(y)})",
+            data_x=x,
+            data_y=y,
+            data_key=key,
+            data_row=layout.row_of[i],
+            data_height=box.height,
+            data_header=_HEIGHT if box.drawings else None,
+        )
+
+
+def draw_graph(graph: Graph) -> Picture:
+    """The picture of a graph."""
+    draw = _Draw(graph)
+    svg, width, height = draw.drawing(graph)
+    text = document((svg,), width, height, STYLE, f"graph {graph.name}", margin=_MARGIN, data_start=draw.start)
+    return Picture(f"graph {graph.name}", text)
+
+
+def _width(*lines: str) -> float:
+    """The room that the longest of these lines takes in a box, up to `_WIDEST`."""
+    return min(max(map(len, lines)) * CHARACTER * _FONT + _PAD, _WIDEST)
+
+
+def _kind(node: Node) -> str:
+    """What a node's colour says: it owns sub-graphs, has an effect, is a view, computes much for each element, or little."""
+    if node.graphs:
+        return "owner"
+    if node.command in effect:
+        return "effect"
+    if node.command in alias:
+        return "alias"
+    flops = cost[node.command](*(symbol.spec for symbol in node.inputs), **node.params) if node.command in cost else 0
+    return "heavy" if flops >= _BUSY * max(sum(symbol.spec.size for symbol in node.outputs), 1) else "plain"
+
+
+def _wire(wire: Wire, first: int) -> str:
+    points = [f"{number(x)} {number(y)}" for x, y in wire.points]
+    if wire.in_lane:
+        path = "M" + "L".join(points)
+    else:
+        path = f"M{points[0]}L{points[1]}" + _curves(wire.points[1:])
+    kind = "wire lane" if wire.in_lane else "wire"
+    return element("path", d=path, cls=kind, data_from=first + wire.start, data_to=first + wire.end)
+
+
+def _curves(points: Sequence[tuple[float, float]]) -> str:
+    """From the bottom of a row to the top of the next, in turn with straight lines down through rows."""
+    parts = []
+    for i, ((x1, y1), (x2, y2)) in enumerate(zip(points, points[1:], strict=False)):
+        middle = number((y1 + y2) / 2)
+        end = f"{number(x2)} {number(y2)}"
+        parts.append(f"L{end}" if i % 2 else f"C{number(x1)} {middle} {number(x2)} {middle} {end}")
+    return "".join(parts)

@@ -1,0 +1,116 @@
+"""Memory plans as pictures: steps from left to right, addresses upwards, a rectangle for each life of a tensor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from nnc.lower.report import MemoryPlan, MemoryRow, format_bytes
+from nnc.view.picture import Picture
+from nnc.view.svg import Scale, document, element, label, number, shorten, title
+
+_WIDTH, _HEIGHT, _LEFT, _TOP, _MARGIN = 1200.0, 640.0, 80.0, 40.0, 12.0
+_SHADES = ("#dbe9f6", "#bad6ea", "#89bedc", "#539ecc", "#2b7bba", "#0b559f")  # of tensors in the arena, small to large
+STYLE = """
+.item rect { stroke: #fff; stroke-width: 0.5px; }
+.item text { font-size: 9px; pointer-events: none; }
+.input rect { fill: #f4d875; }
+.constant rect { fill: #cfcfcf; }
+.output rect { fill: #f2a65a; }
+.tape rect { fill: #b79ad6; }
+.axis { stroke: #bbb; stroke-width: 0.5px; }
+.edge { stroke: #555; stroke-width: 1px; }
+.live { fill: none; stroke: #c0392b; stroke-width: 1px; }
+""" + "".join(f".shade{i} rect {{ fill: {color}; }}\n" for i, color in enumerate(_SHADES))
+
+
+def draw_memory(plan: MemoryPlan, name: str = "memory plan") -> Picture:
+    """The picture of a plan: the arena at the bottom, what lies outside of it stacked above, the live bytes as a line."""
+    rows = [(row, bottom) for row, bottom in zip(plan.rows, bottoms(plan), strict=True)]
+    top = max((bottom + row.size for row, bottom in rows), default=0)
+    steps = max((row.last + 1 for row, _ in rows), default=0)
+    across = Scale(max(steps, 1), _LEFT, _LEFT + _WIDTH)
+    up = Scale(max(top, 1), _TOP + _HEIGHT, _TOP)
+    content = [
+        label(_headline(plan), _LEFT, 16.0),
+        label(_LEGEND, _LEFT, 30.0, fill="#666"),
+        *_axes(across, up),
+        *(_rectangle(row, bottom, across, up, plan.arena_bytes) for row, bottom in rows),
+        element("path", d=_live_line(plan, steps, across, up), cls="live"),
+        element("line", x1=_LEFT, x2=_LEFT + _WIDTH, y1=up(plan.arena_bytes), y2=up(plan.arena_bytes), cls="edge"),
+    ]
+    return Picture(name, document(content, _LEFT + _WIDTH, _TOP + _HEIGHT + 34, STYLE, name, margin=_MARGIN))
+
+
+_LEGEND = "blue: in the arena, darker where larger; orange: outputs; yellow: inputs; grey: constants; purple: tapes; red line: live bytes"
+
+
+def bottoms(plan: MemoryPlan) -> list[int]:
+    """The address at which each row is drawn: its own in the arena, above it one after the other outside."""
+    places, above = [], plan.arena_bytes
+    for row in plan.rows:
+        places.append(above if row.offset is None else row.offset)
+        above += row.size if row.offset is None else 0
+    return places
+
+
+def _headline(plan: MemoryPlan) -> str:
+    return (
+        f"arena {format_bytes(plan.arena_bytes)}, largest live set {format_bytes(plan.lower_bound)} (ratio {plan.ratio:.4g}); "
+        f"inputs {format_bytes(plan.input_bytes)}, outputs {format_bytes(plan.output_bytes)}, "
+        f"constants {format_bytes(plan.constant_bytes)}"
+    )
+
+
+def _rectangle(row: MemoryRow, bottom: int, across: Scale, up: Scale, arena: int) -> str:
+    x, y = across(row.first), up(bottom + row.size)
+    width, height = across(row.last + 1) - x, up(bottom) - y
+    kind = f"shade{_shade(row.size, arena)}" if row.kind == "arena" else row.kind
+    inside = [title(_about(row)), element("rect", x=x, y=y, width=width, height=height)]
+    text = shorten(f"{row.name} {row.spec}", width - 4, 9) if height > 10 else ""
+    if text:
+        light = "#fff" if kind in ("shade4", "shade5") else None
+        inside.append(label(text, x + 2, y + height / 2 + 3, fill=light))
+    return element("g", inside, cls=f"item {kind}", data_key=f"{row.name} {row.offset}")
+
+
+def _shade(size: int, arena: int) -> int:
+    """The more of the arena, the darker: a shade for each factor of 4."""
+    return max(0, len(_SHADES) - 1 - int(math.log(max(arena, 1) / max(size, 1), 4)))
+
+
+def _about(row: MemoryRow) -> str:
+    place = row.kind if row.offset is None else f"{row.kind}, bytes {row.offset} to {row.offset + row.size}"
+    text = f"{row.name}: {row.spec}\n{row.size} bytes ({format_bytes(row.size)}), {place}\nsteps {row.first} to {row.last}"
+    return text if row.source is None else f"{text}\nat {row.source.describe()}"
+
+
+def _axes(across: Scale, up: Scale) -> Iterator[str]:
+    for value in up.marks(8, base=2):
+        y = up(value)
+        yield element("line", x1=across.first, x2=across.last, y1=y, y2=y, cls="axis")
+        yield label(format_bytes(round(value)), across.first - 4, y + 4, text_anchor="end")
+    for value in across.marks(12):
+        if value == int(value):
+            yield label(str(int(value)), across(value), up.first + 14)
+    yield label("step", across.last, up.first + 28, text_anchor="end")
+
+
+def _live_line(plan: MemoryPlan, steps: int, across: Scale, up: Scale) -> str:
+    path, before = [f"M{number(across(0))} {number(up(0))}"], 0
+    for step, live in enumerate(live_bytes(plan.rows, steps)):
+        if live != before:
+            path += f"H{number(across(step))}", f"V{number(up(live))}"
+            before = live
+    return "".join([*path, f"H{number(across(steps))}"])
+
+
+def live_bytes(rows: Sequence[MemoryRow], steps: int) -> list[int]:
+    """The bytes of the arena that are live at each step."""
+    changes = [0] * (steps + 1)
+    for row in rows:
+        if row.offset is not None:
+            changes[row.first] += row.size
+            changes[row.last + 1] -= row.size
+    return list(accumulate(changes))[:steps]
