@@ -111,16 +111,24 @@ def spelled(function: F) -> F:
         Fix: write axis=... instead.
     """
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    names = [p.name for p in inspect.signature(function).parameters.values() if p.kind in kinds and p.name != "self"]
+    parameters = [p for p in inspect.signature(function).parameters.values() if p.kind in kinds and p.name != "self"]
+    names = [p.name for p in parameters]
     known = frozenset(names)
-    where = function.__qualname__.split(".")[-2] if function.__name__ == "__init__" else function.__name__
+    draws = any(p.name == "key" and p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters)
+
+    def where(args: tuple[Any, ...]) -> str:
+        return type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
 
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
         if kwargs and not kwargs.keys() <= known:
             kwargs = {key: x for key, x in kwargs.items() if key in known or x is not _NUMPY_DEFAULTS.get(key, ...)}
         if kwargs and not kwargs.keys() <= known:
-            raise unknown_argument(where, next(key for key in kwargs if key not in known), names)
+            raise unknown_argument(where(args), next(key for key in kwargs if key not in known), names)
+        if draws and "key" not in kwargs:
+            raise user_error(
+                ArgumentTypeError, where(args), "the argument 'key' is missing.", fix="pass key=nnc.random.key(0).",
+            )  # fmt: skip
         return function(*args, **kwargs)
 
     return cast(F, checked)

@@ -183,7 +183,14 @@ def glu(x: Any, axis: int = -1) -> Value:
 
     Raises:   ShapeError: the axis has an odd size.
     """
-    left, right = nnp.split(to_float(x, "glu"), 2, axis=axis)
+    x = to_float(x, "glu")
+    size = spec_of(x).shape[check_axis("glu", axis, spec_of(x).ndim)]
+    if size % 2:
+        raise user_error(
+            ShapeError, "glu", f"axis {axis} of x has the odd size {size}.", operands={"x": spec_of(x)},
+            fix="pass an x whose axis has two halves: values and gates.",
+        )  # fmt: skip
+    left, right = nnp.split(x, 2, axis=axis)
     return left * ew.sigmoid(right)
 
 

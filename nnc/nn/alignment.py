@@ -11,6 +11,7 @@ from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.activations import log_softmax
+from nnc.nn.ranges import read_classes, read_lengths
 from nnc.nn.reduction import Reduction, reduce_terms, widen
 from nnc.spelling import spelled
 from nnc.trace.control_flow import scan
@@ -34,9 +35,11 @@ def ctc(
 
     Args:     logits: (..., T, classes), of which log_softmax is taken; log-probabilities are their own. labels: integers
               (..., L), without blanks. logit_lengths, label_lengths: (...), how many steps and labels count; all by default.
-              blank: the class that stands for nothing. reduction: "mean", "sum" or "none".
+              blank: the class that stands for nothing. reduction: "mean", "sum" or "none"; for the mean each is divided by
+              its number of labels, as in PyTorch.
     Returns:  (...), or one value if reduced; inf, with gradient 0, where the steps are too few for the labels.
-    Raises:   ShapeError: the operands do not fit. ArgumentError: blank is no class. IndexError: a label is no class.
+    Raises:   ShapeError: the operands do not fit. ArgumentError: blank is no class. IndexError: a label is no class, or
+              a length is known to be too long.
     Example:
         >>> ctc(np.zeros((1, 2, 3), np.float32), np.array([[1]]))  # 1 1, 0 1 and 1 0 of the 9 alignments
         Array([1.0986123], dtype=float32)
@@ -47,6 +50,9 @@ def ctc(
     steps, count = scores.shape[-2], labels.shape[-1]
     times = _lengths("logit_lengths", logit_lengths, steps, lead)
     sizes = _lengths("label_lengths", label_lengths, count, lead)
+    # what fills a row of labels up may be any number
+    labels = nnp.where(nnp.arange(count) < nnp.expand_dims(sizes, -1), labels, blank)
+    labels = read_classes("ctc", labels, scores.shape[-1])
     # the labels with blanks before, between and after: blank, l1, blank, l2, …, blank
     pairs = nnp.stack([nnp.full(labels.shape, blank, labels.dtype), labels], axis=-1)
     last_blank = nnp.full((*lead, 1), blank, labels.dtype)
@@ -74,7 +80,8 @@ def ctc(
     at_blank = nnp.take_along_axis(alpha, end, axis=-1)
     at_label = nnp.where(end > 0, nnp.take_along_axis(alpha, nnp.maximum(end - 1, 0), axis=-1), IMPOSSIBLE)
     total = nnp.squeeze(nnp.logaddexp(at_blank, at_label), axis=-1)
-    return reduce_terms("ctc", nnp.where(total < IMPOSSIBLE / 2, math.inf, -total), reduction, dtype)
+    costs = nnp.where(total < IMPOSSIBLE / 2, math.inf, -total)
+    return reduce_terms("ctc", costs / nnp.maximum(sizes, 1) if reduction == "mean" else costs, reduction, dtype)
 
 
 def _check(scores: Value, labels: Value, blank: int) -> tuple[int, ...]:
@@ -101,10 +108,4 @@ def _check(scores: Value, labels: Value, blank: int) -> tuple[int, ...]:
 def _lengths(name: str, lengths: Any, longest: int, lead: tuple[int, ...]) -> Value:
     if lengths is None:
         return nnp.full(lead, longest, dtypes.int64)
-    lengths = nnp.asarray(lengths)
-    if lengths.shape != lead:
-        raise user_error(
-            ShapeError, "ctc", f"{name} have shape {lengths.shape}, the batch has {lead}.",
-            operands={name: spec_of(lengths)}, fix=f"pass {name} of shape {lead}.",
-        )  # fmt: skip
-    return lengths
+    return read_lengths("ctc", name, lengths, lead, longest)

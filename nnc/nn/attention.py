@@ -19,6 +19,7 @@ from nnc.commands.promote import astype, dtype_of, promote
 from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
+from nnc.nn.ranges import read_lengths
 from nnc.nn.stochastic import dropout
 from nnc.spelling import spelled
 from nnc.trace.control_flow import scan
@@ -79,8 +80,11 @@ def dot_product_attention(
         rows["mask"] = _read_mask(mask, full)
     window = (local_window_size,) * 2 if isinstance(local_window_size, int) else local_window_size
     lengths = [
-        None if x is None else _read_lengths(name, x, full[:-3])
-        for name, x in (("query_seq_lengths", query_seq_lengths), ("key_value_seq_lengths", key_value_seq_lengths))
+        None if x is None else _read_lengths(name, x, full[:-3], longest)
+        for name, x, longest in (
+            ("query_seq_lengths", query_seq_lengths, count),
+            ("key_value_seq_lengths", key_value_seq_lengths, keys),
+        )
     ]
     # the queries' heads that share a key's stand with the queries: no key is repeated
     grouped = nnp.reshape(q * factor, (*k.shape[:-2], shared * count, q.shape[-1]))
@@ -131,15 +135,9 @@ def _read_mask(mask: Any, full: tuple[int, ...]) -> Value:
     return _read_scores("mask", mask, full)
 
 
-def _read_lengths(name: str, x: Any, lead: tuple[int, ...]) -> Value:
+def _read_lengths(name: str, x: Any, lead: tuple[int, ...], longest: int) -> Value:
     """Lengths with as many axes as the scores."""
-    x = nnp.asarray(x)
-    if x.shape != lead:
-        raise user_error(
-            ShapeError, WHERE, f"{name} has shape {x.shape}, the batch axes have {lead}.",
-            operands={name: spec_of(x)}, fix=f"pass {name} of shape {lead}.",
-        )  # fmt: skip
-    return nnp.reshape(x, (*lead, 1, 1, 1))
+    return nnp.reshape(read_lengths(WHERE, name, x, lead, longest), (*lead, 1, 1, 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from nnc.commands.rules import Value, check_axis
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.activations import log_softmax, softplus
+from nnc.nn.ranges import read_classes
 from nnc.nn.reduction import Reduction, check_same_shape, reduce_terms, widen
 from nnc.spelling import spelled
 
@@ -192,7 +193,8 @@ def _picked(
     if labels.shape != expected:
         raise _mismatch(where, log_p, labels, f"integer labels must have shape {expected}")
     kept = None if ignore_index is None else labels != ignore_index
-    index = nnp.expand_dims(labels if kept is None else nnp.where(kept, labels, 0), axis)
+    classes = log_p.shape[axis]
+    index = nnp.expand_dims(read_classes(where, labels if kept is None else nnp.where(kept, labels, 0), classes), axis)
     terms = -nnp.squeeze(nnp.take_along_axis(log_p, index, axis=axis), axis=axis)
     weight = None
     if factors is not None:

@@ -13,6 +13,7 @@ import numpy as np
 from nnc import tree
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.graph import spec_of
+from nnc.spelling import spelled
 
 M = TypeVar("M", bound="Module")
 _LINE = 100
@@ -58,6 +59,8 @@ class Module:
             cls._has_own_init = True
             setattr(cls, "__init__", _assigning(own))  # noqa: B010  (mypy: methods are not assigned to)
         dataclasses.dataclass(frozen=True, eq=False, repr=False, init=not cls._has_own_init)(cls)
+        if not cls._has_own_init:
+            setattr(cls, "__init__", spelled(cls.__init__))  # type: ignore[misc]  # noqa: B010  (as above)
         # the base's __setattr__ lets __init__ assign; without the generated ones the decorator may also be written out
         for name in ("__setattr__", "__delattr__"):
             delattr(cls, name)

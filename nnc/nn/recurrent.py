@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, NamedTuple
 
 import nnc.numpy as nnp
-from nnc import dtypes, random
+from nnc import dtypes, random, tree
 from nnc.array import Array
 from nnc.commands.promote import dtype_of
 from nnc.commands.rules import Value
@@ -19,6 +19,7 @@ from nnc.graph import spec_of
 from nnc.nn import activations
 from nnc.nn.layers import check_features, draw_weights
 from nnc.nn.module import Module, field
+from nnc.nn.ranges import read_lengths
 from nnc.nn.stochastic import dropout
 from nnc.spelling import spelled
 from nnc.trace.control_flow import scan
@@ -58,7 +59,7 @@ class _Cell(Module):
     def __call__(self, x: Any, state: Any = None) -> Any:
         """(..., in_features) and a state -> the next state; without a state it starts from zeros."""
         gates = self.project(x)
-        return self.step(gates, self.initial_state(gates) if state is None else state)
+        return self.step(gates, self.read_state(state, gates))
 
     def project(self, x: Any) -> Value:
         """(..., in_features) -> (..., gates · hidden_features)."""
@@ -68,6 +69,23 @@ class _Cell(Module):
     def initial_state(self, gates: Value) -> Any:
         """Zeros with the batch axes and the dtype of what `project` returned."""
         return nnp.zeros((*gates.shape[:-1], self.hidden_features), dtype_of(gates))
+
+    def read_state(self, state: Any, gates: Value) -> Any:
+        """A state that was given, or the initial one."""
+        start = self.initial_state(gates)
+        if state is None:
+            return start
+        parts = (state,) if not isinstance(start, LSTMState) else state if isinstance(state, (tuple, list)) else ()
+        values = [nnp.asarray(part) for part in parts]
+        wanted = [part.shape for part in tree.leaves(start)]
+        if [value.shape for value in values] != wanted:
+            name = "LSTMState(hidden, cell)" if isinstance(start, LSTMState) else "an array"
+            raise user_error(
+                ShapeError, type(self).__name__, f"the state must be {name} of shape {wanted[0]}.",
+                operands={"gates": spec_of(gates), **{f"state {i}": spec_of(value) for i, value in enumerate(values)}},
+                fix="give the state the batch axes of the input, and hidden_features.",
+            )  # fmt: skip
+        return LSTMState(*values) if isinstance(start, LSTMState) else values[0]
 
     def step(self, gates: Value, state: Any) -> Any:
         """The next state, for what the inputs give to the gates."""
@@ -228,7 +246,7 @@ class _Recurrent(Module):
     def _run(self, i: int, j: int, cell: _Cell, x: Value, initial: Any, valid: Value | None) -> tuple[Value, Any]:
         """The outputs and the last state of a cell; direction 1 runs from the end."""
         gates = nnp.moveaxis(cell.project(x), -2, 0)
-        state = cell.initial_state(gates[0]) if initial is None else self._pick(initial, i, j)
+        state = cell.read_state(None if initial is None else self._pick(initial, i, j), gates[0])
 
         def advance(state: Any, row: Any) -> tuple[Any, Value]:
             new = cell.step(row[0], state)
@@ -243,13 +261,15 @@ class _Recurrent(Module):
 
     def _pick(self, initial: Any, i: int, j: int) -> Any:
         ways = len(self.layers[0])
-        if len(initial) != len(self.layers) or any(len(states) != ways for states in initial):
+        layers = initial if isinstance(initial, (tuple, list)) else ()
+        if len(layers) != len(self.layers) or any(
+            not isinstance(states, (tuple, list)) or isinstance(states, LSTMState) or len(states) != ways for states in layers
+        ):
             raise user_error(
                 ArgumentError, type(self).__name__, f"initial has not {ways} states for each of {len(self.layers)} layers.",
                 fix="pass what an earlier call returned: ((state,), ...), or ((forward, backward), ...).",
             )  # fmt: skip
-        state = initial[i][j]
-        return LSTMState(*map(nnp.asarray, state)) if self.cell is LSTMCell else nnp.asarray(state)
+        return initial[i][j]
 
 
 def _validity(where: str, x: Value, lengths: Any, mask: Any) -> Value | None:
@@ -258,15 +278,16 @@ def _validity(where: str, x: Value, lengths: Any, mask: Any) -> Value | None:
         return None
     if lengths is not None and mask is not None:
         raise user_error(ArgumentError, where, "lengths and mask are both given.", fix="pass one of them.")
-    name, given = ("mask", nnp.asarray(mask)) if lengths is None else ("lengths", nnp.asarray(lengths))
-    wanted = x.shape[:-1] if lengths is None else x.shape[:-2]
-    kinds = dtypes.is_bool(given.dtype) if lengths is None else dtypes.is_integer(given.dtype)
-    if given.shape != wanted or not kinds:
+    if mask is None:
+        steps = x.shape[-2]
+        valid = nnp.arange(steps) < read_lengths(where, "lengths", lengths, x.shape[:-2], steps)[..., None]
+    else:
+        valid = nnp.asarray(mask)
+    if valid.shape != x.shape[:-1] or not dtypes.is_bool(valid.dtype):
         raise user_error(
-            ShapeError, where, f"{name} must be {'bools' if lengths is None else 'integers'} of shape {wanted}.",
-            operands={"x": spec_of(x), name: spec_of(given)}, fix="pass one length for each sequence, or a bool for each step.",
+            ShapeError, where, f"mask must be bools of shape {x.shape[:-1]}.",
+            operands={"x": spec_of(x), "mask": spec_of(valid)}, fix="pass a bool for each step.",
         )  # fmt: skip
-    valid = given if lengths is None else nnp.arange(x.shape[-2]) < given[..., None]
     return nnp.moveaxis(valid, -1, 0)[..., None]
 
 

@@ -27,6 +27,11 @@ def dropout(
         >>> dropout(nnc.random.key(0), np.ones(1000, np.float32), 0.5).max()
         Array(2., dtype=float32)
     """
+    if tree.is_array(rate) and spec_of(rate).ndim:
+        raise user_error(
+            ShapeError, "dropout", "rate must be one number.", operands={"rate": spec_of(rate)},
+            fix="write dropout(key, x, 0.5).",
+        )  # fmt: skip
     if not 0 <= rate < 1:
         raise user_error(
             ArgumentError, "dropout", f"rate={rate} is not in [0, 1).", fix="pass the share to drop, such as 0.5."

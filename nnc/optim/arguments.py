@@ -95,7 +95,7 @@ def spread(
 
     Raises:   TreeError: it has nothing for a trainable leaf.
     """
-    if callable(chosen):
+    if callable(chosen) and tree.structure(chosen).is_leaf():  # a module can be called, but is a tree
         chosen = chosen(params)
     result = []
     for accessor, leaf in zip(optree.treespec_accessors(tree.structure(params)), tree.leaves(params), strict=True):

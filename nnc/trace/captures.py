@@ -302,7 +302,7 @@ class _Walk:
         return sorted((self.known.attributes & content.keys()) | logs)
 
     def _object(self, value: Any, name: str) -> None:
-        inner = getattr(value, "__wrapped__", None)
+        inner = _wrapped(value)
         if inner is not None:
             self._pending.append((inner, name))
         cls = type(value)
@@ -339,6 +339,14 @@ class _Walk:
                 elif not attribute.startswith("__") and not hasattr(type(static), "__get__") and attribute not in own:
                     reader = functools.partial(getattr, value, attribute, _MISSING)
                     self._watch(value, reader, f"{cls.__name__}.{attribute}")
+
+
+def _wrapped(value: Any) -> Any:
+    """The function behind a wrapper; None for other objects, also for those that refuse to be asked, in whatever way."""
+    try:
+        return getattr(value, "__wrapped__", None)
+    except Exception:
+        return None
 
 
 def _functions_of(static: Any) -> list[Any]:

@@ -89,7 +89,7 @@ def test_an_update_in_place_waits_for_the_other_readers_of_its_input() -> None:
     assert plan(graph, Options(donated=(0,))).bound.donated == (0,)
 
 
-register("order_effect", 1, 1, infer=lambda x: x, effect="debug")
+register("test_order_effect", 1, 1, infer=lambda x: x, effect="debug")
 
 
 def test_effects_keep_their_order_in_the_graph_and_in_branches() -> None:
@@ -98,12 +98,12 @@ def test_effects_keep_their_order_in_the_graph_and_in_branches() -> None:
     effects = []
     for _ in range(3):
         big = b.add("exp", x)
-        effects.append(b.add("order_effect", big))
+        effects.append(b.add("test_order_effect", big))
     sums = [b.add("reduce_sum", y, axes=(0,)) for y in reversed(effects)]
     graph = b.build(*sums)
     after = run(graph, "order")
     assert peak(after) <= peak(graph)
-    assert [node.outputs[0] for node in after.nodes if node.command.name == "order_effect"] == effects
+    assert [node.outputs[0] for node in after.nodes if node.command.name == "test_order_effect"] == effects
 
 
 def test_no_node_of_a_round_crosses_the_test() -> None:
