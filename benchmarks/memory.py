@@ -65,7 +65,7 @@ def plan_row(blocks: Sequence[Block]) -> list[Cell]:
 def greedy_by_size(blocks: Sequence[Block]) -> int:
     """The arena where large blocks are placed first, each into the tightest gap: what most runtimes do."""
     nbytes, lo, hi, owner = block_rows(blocks)
-    problem, placed = make_problem(-(-nbytes // ALIGNMENT), lo, hi, owner)
+    problem, _ = make_problem(-(-nbytes // ALIGNMENT), lo, hi, owner)
     offsets = best_fit(problem, order_of(problem.size))
     return int((offsets + problem.size).max(initial=0)) * ALIGNMENT
 
@@ -83,7 +83,7 @@ def instance_rows() -> list[list[Cell]]:
 def random_rows(count: int) -> list[list[Cell]]:
     """Tensors with random sizes and live ranges, as many as the largest programs have."""
     rng = np.random.default_rng(0)
-    first, length = rng.integers(0, count, count), rng.geometric(0.02, count)
+    first, length = rng.integers(0, count, count), rng.integers(1, count // 10, count)
     sizes = (rng.lognormal(8, 2, count)).astype(int) + 1
     return [
         [
@@ -228,7 +228,7 @@ def history(order: int) -> Callable[[Any], Any]:
 
     def loop(x: Any) -> Any:
         carried = tuple(x + i for i in range(order))
-        body = lambda c: (c[0] + 1, (*c[1][1:], nnp.cumsum(c[1][0])))
+        body = lambda c: (c[0] + 1, (*c[1][1:], nnp.cumsum(c[1][0], axis=-1)))
         return nnc.while_loop(lambda c: c[0] < 100, body, (0, carried))[1]
 
     return loop

@@ -68,7 +68,7 @@ class ArrayMethods:
     __array_priority__ = 100
     spec: TensorSpec
     weak: bool
-    concrete: Callable[[str], NDArray]
+    concrete: Callable[..., NDArray]
 
     # -- facts -----------------------------------------------------------------------------------------------------
 
@@ -371,8 +371,8 @@ class Array(ArrayMethods):
         """Waits until the value is computed, which for host arrays it always is."""
         return self
 
-    def concrete(self, what: str = "") -> NDArray:
-        """The elements as a NumPy array; tracers raise here."""
+    def concrete(self, what: str = "", fix: str = "") -> NDArray:
+        """The elements as a NumPy array; tracers raise here, with the remedy `fix`."""
         return self.data
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
@@ -508,11 +508,11 @@ def as_value(x: Any) -> Any:
     return Array(np.asarray(x))
 
 
-def concrete_error(tracer: Any, what: str) -> TraceError:
+def concrete_error(tracer: Any, what: str, fix: str = "") -> TraceError:
     """The error for asking an abstract tracer for its value."""
     made = f" (made at {tracer.source})" if tracer.source is not None else ""
     return user_error(
         TraceError, what, f"the value of {tracer.spec}{made} is not known while the function is traced.",
-        fix="use nnc.cond, nnp.where or nnc.while_loop for decisions on values; declare arguments that are no arrays with "
-        "static_argnums; or leave this out of the traced function.",
+        fix=fix or "use nnc.cond, nnp.where or nnc.while_loop for decisions on values; declare arguments that are no arrays "
+        "with static_argnums; or leave this out of the traced function.",
     )  # fmt: skip

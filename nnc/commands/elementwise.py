@@ -149,16 +149,16 @@ mul: Command = elementwise(
 
 
 def _safe_product(x: Any, y: Any) -> Any:
-    out = np.multiply(x, y) + np.zeros((), x.dtype)  # a product of -0 is 0, too
+    out = np.multiply(x, y)
     if dtypes.is_inexact(x.dtype) and np.isnan(np.dot(out.ravel(), out.ravel())):  # the cheapest look for a NaN
-        return np.where((x == 0) | (y == 0), np.zeros((), out.dtype), out)
+        return np.where(np.isnan(out) & ((x == 0) | (y == 0)), np.zeros((), out.dtype), out)
     return out
 
 
 safe_mul: Command = elementwise(
     "safe_mul",
     _safe_product,
-    "select(x == 0 or y == 0, 0, x * y)",
+    "select(isnan(x * y) and (x == 0 or y == 0), 0, x * y)",
     arity=2,
     derivative=linear_in("safe_mul", {0: lambda ct, x, y: safe_mul(ct, y), 1: lambda ct, x, y: safe_mul(ct, x)}),
 )

@@ -43,7 +43,7 @@ def save(path: PathLike, tree: Any) -> None:
 
     Args:     path: where to; a file there is replaced. tree: dicts, lists, tuples, dataclasses … of arrays of any dtype.
     Raises:   ArgumentTypeError: path and tree are swapped. TraceError: a leaf is a tracer. UnsupportedError: a dict has keys
-              that are no strings or numbers. OSError: the file cannot be written.
+              that are no strings or numbers, or a leaf is neither array, number, string nor function. OSError: the file cannot be written.
     Example:
         >>> import tempfile, pathlib
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"

@@ -5,8 +5,8 @@ like numbers or are empty stand in JSON quotes, so that no two leaves share a na
 
 The JSON of a node is one of
     {"tensor": name}                  an array; with "dtype" where safetensors has none for it
-    {"value": x}                      a Python number, bool or string
-    {"opaque": text}                  anything else: only a tree given as `like` can bring it back
+    {"value": x}                      a Python number, bool or string; with "type" where JSON has none for it
+    {"opaque": text}                  a function or a class: only a tree given as `like` can bring it back
     {"none": null}                    None
     {"dict": [[key, node], …]}, {"list": [node, …]}, {"tuple": [node, …]}
     {"record": [[field, node], …]}    a namedtuple, dataclass or registered class, by its fields
@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import optree
 
 from nnc import dtypes, tree
@@ -64,7 +65,7 @@ def _describe(value: Any, name: str, path: str, leaves: list[Leaf], where: str) 
     kind = type(value)
     if tree.structure(value).is_leaf():
         leaves.append(Leaf(name or "array", path, value))
-        return _leaf_node(value, name or "array")
+        return _leaf_node(value, name or "array", where)
     children, _, entries, _ = optree.tree_flatten_one_level(value, namespace=tree.NAMESPACE)
     nodes = []
     for entry, child in zip(entries, children, strict=True):
@@ -90,14 +91,20 @@ def _field_name(value: Any, entry: Any) -> Any:
     return fields[entry] if isinstance(value, tuple) and fields is not None and isinstance(entry, int) else entry
 
 
-def _leaf_node(value: Any, name: str) -> Node:
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"value": str(value), "type": "float"}
+def _leaf_node(value: Any, name: str, where: str) -> Node:
+    if type(value) is complex or (type(value) is float and not math.isfinite(value)):
+        return {"value": str(value), "type": type(value).__name__}
     if isinstance(value, (bool, int, float, str)) and type(value) in (bool, int, float, str):
         return {"value": value}
-    if tree.is_array(value):
+    if tree.is_array(value) and (not hasattr(value, "dtype") or dtypes.is_known(value.dtype)):
         return {"tensor": name}
-    return {"opaque": getattr(value, "__qualname__", None) or type(value).__qualname__}
+    if callable(value) or isinstance(value, np.dtype):
+        return {"opaque": getattr(value, "__qualname__", None) or type(value).__qualname__}
+    kind = f"an array of dtype {value.dtype}" if tree.is_array(value) else f"a {type(value).__qualname__}"
+    raise user_error(
+        UnsupportedError, where, f"{name} is {kind}, which a file cannot hold.",
+        fix="leave it out of the tree, or convert it to an array, a number or a string.",
+    )  # fmt: skip
 
 
 def _join(prefix: str, key: Any) -> str:
@@ -142,7 +149,8 @@ def leaf_value(node: Node, tensors: dict[str, Any]) -> Any:
     if "tensor" in node:
         return tensors[node["tensor"]]
     if "value" in node:
-        return float(node["value"]) if node.get("type") == "float" else node["value"]
+        kind = {"float": float, "complex": complex}.get(node.get("type", ""))
+        return node["value"] if kind is None else kind(node["value"])
     return node
 
 

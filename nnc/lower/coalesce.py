@@ -18,7 +18,8 @@ from nnc.graph import TensorSpec, command
 from nnc.graph.boxes import Box, uncovered
 from nnc.lower.emit import is_move, move
 from nnc.lower.liveness import Liveness, join
-from nnc.lower.stages import Branches, Buffer, Intervals, Kind, Loop, Round, Step, Steps, View, row_major
+from nnc.lower.stages import Branches, Buffer, Intervals, Kind, Loop, Round, Step, Steps, View
+from nnc.lower.views import within
 
 _NOTHING = InPlace()
 _JOINS = ("concatenate", "assemble")
@@ -67,12 +68,10 @@ class Classes:
         self._donated = {i for i in donated if self.kinds[i] is Kind.INPUT}
         self._parts: dict[int, _Part] = {}
         self._joined: set[int] = set()  # classes that parts lie in
-        self._shown = [True] * len(tensors)  # whether every view of a tensor is of all of it, in its own order
+        self._views: list[set[View]] = [set() for _ in tensors]  # what steps read and write of each
         for step in self.live.points:
             for view in () if step is None else (*step.inputs, *step.outputs):
-                tensor = tensors[view.buffer]
-                same_shape = view.spec.shape == tensor.symbol.spec.shape
-                self._shown[view.buffer] &= same_shape and view.covers(tensor.nbytes)
+                self._views[view.buffer].add(view)
 
     def find(self, tensor: int) -> int:
         """The tensor that stands for all that share memory with this one."""
@@ -111,7 +110,6 @@ class Classes:
         self._members[a] += self._members[b]
         if b in self._joined:
             self._joined.add(a)
-        self._shown[a] &= self._shown[b]
 
     def _kind(self, a: int, b: int) -> Kind | None:
         """What two classes would be as one; None where they must stay two."""
@@ -228,7 +226,8 @@ class Classes:
         ):
             return
         place = self._lies(region)
-        if place is None or not (place.is_dense or self._shown[part]):
+        views = (other for member in self._members[part] for other in self._views[member])
+        if place is None or any(within(other, place) is None for other in views):
             return
         if self._has_room(view.buffer, _Part(region, join_at, place)):
             self._parts[part] = _Part(region, join_at, place)
@@ -284,17 +283,7 @@ class Classes:
         if root not in self._parts:
             return replace(view, buffer=root)
         place = self._parts[root].place
-        buffer, offset, dense = self.find(place.buffer), view.offset, row_major(place.spec)
-        if place.is_dense:
-            return replace(view, buffer=buffer, offset=place.offset + offset)
-        axes = zip(view.spec.shape, view.strides, dense, strict=False)
-        if view.spec.ndim != place.spec.ndim or view.rounds or any(n > 1 and a != b for n, a, b in axes):
-            return None
-        at = place.offset
-        for own, stride in zip(dense, place.strides, strict=True):
-            index, offset = divmod(offset, own)
-            at += index * stride
-        return replace(place, buffer=buffer, spec=view.spec, offset=at)
+        return within(view, replace(place, buffer=self.find(place.buffer)))
 
     def ranges(self) -> dict[int, Intervals]:
         """When each class of tensors is in use, with its parts."""
@@ -349,7 +338,7 @@ def rewrite(steps: Steps, classes: Classes) -> tuple[Steps, list[int]]:
             return [
                 replace(step, region=map_region(step.region, classes.place, rewrite_all, lambda: weights.append(1)))
             ]
-        if step.command.name in _JOINS and classes.has_parts():
+        if step.command.name == "assemble" or (step.command.name in _JOINS and classes.has_parts()):
             return _join_steps(step, classes)
         placed = _placed(step, classes.place)
         return [] if is_move(placed) and placed.inputs == placed.outputs else [placed]
@@ -404,7 +393,7 @@ def _join_steps(step: Step, classes: Classes) -> list[Step]:
     regions = [classes.place(region) for region in part_regions(step)]
     pairs = [(view, replace(region, spec=view.spec)) for view, region in zip(placed.inputs, regions, strict=True)]
     left = [(view, region) for view, region in pairs if not _same_bytes(view, region)]
-    if len(left) == len(pairs):
+    if len(left) == len(pairs) and step.command.name == "concatenate":
         return [placed]
     steps = [move(view, region, step.source) for view, region in left if view.spec.size]
     if step.command.name == "assemble":

@@ -17,7 +17,7 @@ from nnc.lower.emit import Workspace
 from nnc.lower.kernels import RunProgram, sub_graph_kernel
 from nnc.lower.program import Program
 from nnc.lower.report import check_budget
-from nnc.lower.schedule.assign import make_schedule
+from nnc.lower.schedule.make import make_schedule
 from nnc.lower.schedule.races import check_schedule
 from nnc.lower.stages import Bound, Kind, Planned, Step
 from nnc.options import Options
@@ -30,7 +30,7 @@ REWRITES = (
     "inline_calls", "dce", "fold", "simplify", "parts", "cse", "licm", "combine", "join_sums", "dce",
     "fold", "simplify", "parts", "cse", "dce", "inline_barriers",
 )  # fmt: skip
-PIPELINE = (*REWRITES, "order", "recompute")
+PIPELINE = (*REWRITES, "order", "interleave", "recompute")
 
 
 def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel) -> Program:
@@ -62,7 +62,7 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel) -> Progra
             return choose_kernel(step.command, step.input_specs, step.params)
 
     def program(planned: Planned, options: Options) -> Program:
-        schedule = make_schedule(planned, options.streams)
+        schedule = make_schedule(planned, options)
         if options.verify_passes:
             check_schedule(planned, schedule)
         return Program.of(planned, schedule, step_kernel)

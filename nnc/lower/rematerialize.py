@@ -1,22 +1,25 @@
 """Computes values again where keeping them would take too much memory: graph theory alone, on numbers.
 
 A run of the operations is simulated under a limit of live bytes. Where the next operation would exceed it, values are given up that
-save the most bytes for the least time, and computed again right before their next use: dynamic tensor rematerialization (Kirisame
-et al., 2021), with the difference that all later uses are known. Same problem, same schedule, in every process.
+save the most bytes for the least time, and computed again right before their next use. This is dynamic tensor rematerialization
+(Kirisame et al., 2021), with the difference that all later uses are known. Same problem, same schedule, in every process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
 from nnc.lower.scheduling import OperationGraph
 
-_NEVER = -1
+# Values are given up in the order of seconds of computing again / (bytes x (seconds until the next use) ** patience).
+_PATIENCE = (0.0, 0.5, 1.0)
 _GROWTH = 6  # times as many operations as given, at most
-_SMALL = 1000  # values below this part of the limit wait for recomputations that may read them
+_SMALL = 1000  # dead values below this part of the limit stay for what may be computed again from them
+_HALVINGS = 8  # of the range in which the smallest limit is sought
+_NEVER = -1
 
 
 @dataclass(frozen=True)
@@ -49,45 +52,58 @@ class Problem:
                     useful[s] = max(useful[s], last)
         return useful
 
+    @property
+    def peak(self) -> int:
+        """The largest live set if no operation is repeated."""
+        live = self.graph.live_bytes(range(len(self.graph.reads)))
+        return max(map(sum, zip(live, self.extra, strict=True)), default=0)
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Operations in order; one that stands again is computed again, and later readers read its latest results."""
+    """Operations in order; those that read a value that was computed again read the latest results.
+
+    `peak` is the largest live set in bytes, `seconds` the time of the operations that are `repeated`.
+    """
 
     operations: tuple[int, ...]
     peak: int
-    seconds: float = field(default=0.0)
+    seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """How values are chosen: seconds of recomputing / (bytes x (seconds until the next use) ** `patience`), the least first."""
-
-    patience: float
-
-
-RULES = (Rule(0.0), Rule(0.5), Rule(1.0))
-
-
-def fit(problem: Problem, limit: int, rules: Sequence[Rule] = RULES) -> Schedule | None:
-    """The schedule found that recomputes for the shortest time and has at most `limit` bytes live; None where none is found."""
-    found = [schedule for rule in rules if (schedule := _Run(problem, limit, rule).all()) is not None]
+def fit(problem: Problem, limit: int) -> Schedule | None:
+    """The schedule that recomputes for the shortest time of those found with at most `limit` bytes live; None where none is."""
+    found = [s for patience in _PATIENCE if (s := _Run(problem, limit, patience).all()) is not None]
     return min(found, key=lambda schedule: schedule.seconds, default=None)
+
+
+def squeeze(problem: Problem) -> Schedule:
+    """The schedule with the smallest peak that is found, by bisection."""
+    best = Schedule(tuple(range(len(problem.graph.reads))), problem.peak, 0.0)
+    low = 0
+    for _ in range(_HALVINGS):
+        limit = (low + best.peak) // 2
+        found = _Run(problem, limit, _PATIENCE[1]).all()
+        if found is None:
+            low = limit
+        else:
+            best = found
+    return best
 
 
 class _Run:
     """A run under a limit. `now` is the operation of the given order that is next; others run to compute again what it reads."""
 
-    def __init__(self, problem: Problem, limit: int, rule: Rule) -> None:
+    def __init__(self, problem: Problem, limit: int, patience: float) -> None:
         graph = problem.graph
-        self.problem, self.graph, self.limit, self.rule = problem, graph, limit, rule
+        self.problem, self.graph, self.limit, self.patience = problem, graph, limit, patience
         self.small = limit // _SMALL
         self.live = [writer == _NEVER for writer in graph.writer]
         self.owned: dict[int, None] = {}  # live storages that may be given up, in the order of their computation
-        self.roots: dict[int, None] = {}  # live storages that cannot be computed again, and that nothing reads but what can
+        self.roots: dict[int, None] = {}  # live storages that only recomputations may want, and that cannot be computed again
         self.pins = [0] * len(graph.nbytes)  # operations that are to run at once and read it
         self.passed = [0] * len(graph.nbytes)  # readers in the given order that ran
-        self.wanted: dict[int, int] = {}  # known results of `_missing_use`
+        self.wanted: dict[int, int] = {}  # uses that `_missing_use` found; later ones may have become missing since
         self.bytes = self.peak = self.now = 0
         self.seconds = 0.0
         self.operations: list[int] = []
@@ -98,16 +114,15 @@ class _Run:
         for i in range(len(reads)):
             self.now = i
             missing = [s for s in reads[i] if not self.live[s]]
-            again = self._closure(missing) if missing else []
+            again = self._closure(missing)
             if again is None or len(self.operations) + len(again) > _GROWTH * len(reads):
                 return None
-            group = (*again, i)
             if again:
                 self.wanted.clear()
-            for j in group:
+            for j in (*again, i):
                 for s in reads[j]:
                     self.pins[s] += 1
-            if not all(map(self._operation, group)):
+            if not all(map(self._operation, (*again, i))):
                 return None
         return Schedule(tuple(self.operations), self.peak, self.seconds)
 
@@ -132,22 +147,19 @@ class _Run:
         for s in graph.reads[i]:
             self.pins[s] -= 1
         ending = {s for s in reads if self._ends(s)}
-        needed = sum(nbytes[s] for s in written if not self.live[s]) + self.problem.extra[i]
-        needed -= self._shared(i, ending)
-        while self.bytes + needed > self.limit:
-            victim = self._victim(reads, {r for r, w in graph.overwrites[i] if r not in ending})
+        results = sum(nbytes[s] for s in written) + self.problem.extra[i]
+        while (needed := self.bytes + results - self._shared(i, ending)) > self.limit:
+            victim = self._victim(reads, {r for r, _ in graph.overwrites[i] if r not in ending})
             if victim is None:
                 return False
             if victim in reads:
-                needed += self._shared(i, ending)
                 ending.add(victim)
-                needed -= self._shared(i, ending)
             else:
                 self._drop(victim)
-        self.peak = max(self.peak, self.bytes + needed)
+        self.peak = max(self.peak, needed)
         self.operations.append(i)
         self.seconds += self.problem.seconds[i] if i != self.now else 0.0
-        for s in ending:
+        for s in (*sorted(ending), *(s for s in written if self.live[s])):
             self._drop(s)
         for s in written:
             self._add(s, i)
@@ -155,15 +167,17 @@ class _Run:
 
     def _shared(self, i: int, ending: set[int]) -> int:
         """The bytes of the results that may lie where operands end."""
-        shared = {w: r for r, w in reversed(self.graph.overwrites[i]) if r in ending and not self.live[w]}
-        return sum(self.graph.nbytes[w] for w in shared)
+        taken: dict[int, int] = {}
+        for read, written in self.graph.overwrites[i]:
+            if read in ending and read not in taken.values():
+                taken.setdefault(written, read)
+        return sum(self.graph.nbytes[s] for s in taken)
 
     def _add(self, s: int, writer: int) -> None:
-        if not self.live[s]:
-            self.live[s] = True
-            self.bytes += self.graph.nbytes[s]
-            if self.problem.repeatable[writer] and s not in self.graph.kept and self.graph.nbytes[s]:
-                self.owned[s] = None
+        self.live[s] = True
+        self.bytes += self.graph.nbytes[s]
+        if self.problem.repeatable[writer] and s not in self.graph.kept and self.graph.nbytes[s]:
+            self.owned[s] = None
         if self._ends(s):
             self._drop(s)
 
@@ -174,7 +188,7 @@ class _Run:
         self.roots.pop(s, None)
 
     def _next_use(self, s: int) -> int | None:
-        """The next operation of the given order after this one that reads a storage."""
+        """The next operation of the given order, after this one, that reads a storage."""
         readers = self.graph.readers[s]
         at = self.passed[s]
         while at < len(readers) and readers[at] <= self.now:
@@ -183,9 +197,9 @@ class _Run:
         return readers[at] if at < len(readers) else None
 
     def _ends(self, s: int) -> bool:
-        """Whether nothing wants a storage any more, or only what may as well compute it again."""
+        """Whether nothing wants a storage any more."""
         writer = self.graph.writer[s]
-        if writer == _NEVER or self.pins[s] or s in self.graph.kept or not self.live[s] or self._next_use(s) is not None:
+        if writer == _NEVER or self.pins[s] or s in self.graph.kept or self._next_use(s) is not None:
             return False
         if self.problem.useful[s] <= self.now:
             return True
@@ -202,28 +216,28 @@ class _Run:
             if not self.pins[s] and s not in reads and self._missing_use(s) is None:
                 return s
         best, least = None, float("inf")
-        seconds, clock, patience = self.problem.seconds, self.problem.clock, self.rule.patience
+        seconds, clock = self.problem.seconds, self.problem.clock
         for s in self.owned:
             if self.pins[s] or (s in reads and s not in overwritten):
                 continue
             use = self._next_use(s)
             if use is None:
                 if self.wanted.get(s, self.now) <= self.now:
-                    found = self._missing_use(s)
-                    if found is None:
+                    missing = self._missing_use(s)
+                    if missing is None:
                         return s
-                    self.wanted[s] = found
+                    self.wanted[s] = missing
                 use = self.wanted[s]
-            writer = self.graph.writer[s]
-            gain = self.graph.nbytes[s] * (clock[use] - clock[self.now] + 1e-9) ** patience
-            if seconds[writer] < least * gain:
-                price = self._price(s, least * gain)
-                if price < least * gain:
+            gain = self.graph.nbytes[s] * (clock[use] - clock[self.now]) ** self.patience
+            most = least * gain if gain else 0.0
+            if seconds[self.graph.writer[s]] < most:
+                price = self._price(s, most)
+                if price < most:
                     best, least = s, price / gain
         return best
 
     def _price(self, s: int, most: float) -> float:
-        """The seconds that computing a storage again takes, with what that needs; any larger number from `most` on."""
+        """The seconds of computing a storage again, with all that is missing for it; any larger number from `most` on."""
         graph, seconds, repeatable = self.graph, self.problem.seconds, self.problem.repeatable
         writer = graph.writer[s]
         price, todo, found = seconds[writer], [writer], {writer}

@@ -68,6 +68,31 @@ def shared_view(node: Node, sources: Sequence[View]) -> View | None:
     return replace(source, spec=out, offset=source.offset + skipped, strides=strides)
 
 
+def within(view: View, place: View) -> View | None:
+    """A view of a tensor that lies at `place`, as a view of what it lies in; None if its elements are not evenly spaced there."""
+    if place.is_dense:
+        return replace(view, buffer=place.buffer, offset=place.offset + view.offset)
+    if view.rounds:
+        return None
+    if view.covers(place.spec.nbytes):
+        moved = _reshape(place.spec, view.spec, place.strides, shape=view.spec.shape)
+        return replace(place, spec=view.spec, strides=moved[1]) if moved is not None else None
+    at, rest = place.offset, view.offset
+    room: dict[int, tuple[int, int]] = {}  # by a dense tensor's stride: elements left along that axis, the stride at `place`
+    for n, dense, stride in zip(place.spec.shape, row_major(place.spec), place.strides, strict=True):
+        if n > 1:
+            index, rest = divmod(rest, dense)
+            at += index * stride
+            room[dense] = n - index, stride
+    strides = []
+    for n, step in zip(view.spec.shape, view.strides, strict=True):
+        left, stride = room.pop(step, (1, 0)) if n > 1 and step else (n, 0)
+        if n > left:
+            return None
+        strides.append(stride)
+    return replace(place, spec=view.spec, offset=at, strides=tuple(strides))
+
+
 def _transpose(spec: TensorSpec, out: TensorSpec, strides: Strides, *, permutation: Axes) -> tuple[int, Strides]:
     return 0, tuple(strides[axis] for axis in permutation)
 

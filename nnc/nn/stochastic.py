@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import nnc.numpy as nnp
-from nnc import random
+from nnc import random, tree
 from nnc.commands.rules import Value, check_axes
-from nnc.errors import ArgumentError, user_error
+from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.spelling import spelled
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache, wraps
 from typing import Any
 
-from nnc import random, tree
+from nnc import dtypes, random, tree
 from nnc.commands.rules import cost
 from nnc.context import get_context
 from nnc.errors import ArgumentTypeError, user_error
@@ -85,7 +85,7 @@ def summary(model: Module, *inputs: Any, depth: int | None = None, **options: An
 
     Args:     model: a module. inputs, options: what it is called with; a key is made where it takes one and none is given.
               depth: how many levels of layers are shown; all by default.
-    Raises:   ArgumentTypeError: the model is no module.
+    Raises:   ArgumentTypeError: the model is no module, or an input is a shape.
     Example:
         >>> model = nnc.nn.MLP(4, 2, width=8, depth=1, key=nnc.random.key(0))
         >>> print(nnc.nn.summary(model, nnc.ShapeDtypeStruct((3, 4), "float32")))  # doctest: +ELLIPSIS
@@ -102,13 +102,23 @@ def summary(model: Module, *inputs: Any, depth: int | None = None, **options: An
         )  # fmt: skip
     if takes_key(model) and options.get("key") is None:
         options["key"] = random.key(0)
+    for i, given in enumerate(inputs):
+        if isinstance(given, (tuple, list)) and given and all(isinstance(n, int) for n in given):
+            raise user_error(
+                ArgumentTypeError, "nnc.nn.summary", f"input {i} is {given!r}, a shape.",
+                fix=f'pass nnc.ShapeDtypeStruct({tuple(given)}, "float32"), or an array.',
+            )  # fmt: skip
     log = _Log([], [])
+    leaves, structure = tree.flatten((inputs, options))
+    traced = [None if dtypes.is_scalar(leaf) else leaf for leaf in leaves]  # flags and numbers are settings
 
-    def call(model: Any, inputs: Any, options: Any) -> None:
+    def call(model: Any, traced: Any) -> None:
         log.traces.append(get_context().staging)
+        given = [leaf if x is None else x for leaf, x in zip(leaves, traced, strict=True)]
+        inputs, options = tree.unflatten(structure, given)
         _watch(model, log, "", 0)(*inputs, **options)
 
-    graph = make_graph(call)(model, inputs, options)
+    graph = make_graph(call)(model, traced)
     rows = tuple(_make_row(entry, graph) for entry in log.entries if depth is None or entry.depth <= depth)
     return Summary(rows, sum(spec_of(x).nbytes for x in parameters(model).values()))
 

@@ -185,7 +185,7 @@ def _number(x: Any, where: str, name: str) -> Any:
     x = to_value(x, where, name)
     if x.spec.ndim:
         raise user_error(ArgumentTypeError, where, f"{name} must be a number, it is {x.spec}.", fix="pass one number.")
-    return x.concrete(f"{where}({name})").item()
+    return x.concrete(f"{where}({name})", STATIC).item()
 
 
 @spelled

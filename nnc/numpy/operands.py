@@ -16,6 +16,11 @@ from nnc.commands.shape import reshape
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, UnsupportedError, user_error
 from nnc.graph import TensorSpec
 
+STATIC = (
+    "take sizes from x.shape, which is known while tracing; or pass a Python integer, declared with static_argnums if it is "
+    "an argument of the traced function."
+)
+SIZED = "pass size=n, how many elements to return, so that the shape of the result is known; or leave this out of the traced function."
 Axis = int | Sequence[int] | None
 Shape = tuple[int, ...]
 
@@ -61,11 +66,22 @@ def to_axis(where: str, axis: Any, ndim: int) -> int:
     return check_axis(where, static_int(axis, where, "axis"), ndim)
 
 
+def known(x: Any, where: str, fix: str) -> np.ndarray[Any, Any]:
+    """The value of `x` as a NumPy array.
+
+    Raises:   TraceError: it is an abstract tracer; the remedy is `fix`.
+    """
+    value: np.ndarray[Any, Any] = to_value(x, where).concrete(where, fix)
+    return value
+
+
 def static_int(x: Any, where: str, name: str) -> int:
     """`x` as a Python integer.
 
     Raises:   TraceError: it is a traced value. ArgumentTypeError: it is no integer.
     """
+    if hasattr(x, "spec"):
+        x.concrete(f"{where}({name})", STATIC)
     try:
         return operator.index(x)
     except NncError:

@@ -25,10 +25,25 @@ from nnc.numpy import elementwise as el
 from nnc.numpy import manipulation
 from nnc.numpy.creation import arange
 from nnc.numpy.joining import concatenate, stack
-from nnc.numpy.operands import check_not_inplace, ravel_for, static_int, to_axis, to_shape, to_value
+from nnc.numpy.operands import (
+    SIZED,
+    STATIC,
+    check_not_inplace,
+    known,
+    ravel_for,
+    static_int,
+    to_axis,
+    to_shape,
+    to_value,
+)
 from nnc.numpy.reductions import count_nonzero, cumsum
 from nnc.numpy.repetition import pad, pick
 from nnc.spelling import spelled
+
+KEPT = (
+    "use nnp.where(condition, x, 0), which keeps the shape, or take the elements at nnp.nonzero(condition, size=n); or make the "
+    "places known while tracing."
+)
 
 # -- order -------------------------------------------------------------------------------------------------------------
 
@@ -101,7 +116,7 @@ def argpartition(x: Any, kth: Any, axis: int | None = -1) -> Value:
 
 def _check_places(where: str, kth: Any, x: Value, axis: int | None) -> None:
     n = x.spec.shape[-1 if axis is None else axis]
-    for k in kth if isinstance(kth, (tuple, list)) else np.ravel(known(kth, where)).tolist():
+    for k in kth if isinstance(kth, (tuple, list)) else np.ravel(known(kth, where, STATIC)).tolist():
         if not -n <= static_int(k, where, "kth") < n:
             raise user_error(
                 OutOfBoundsError, where, f"kth is {k}, the axis has {n} elements.", operands={"x": x.spec},
@@ -286,13 +301,13 @@ def putmask(x: Any, mask: Any, values: Any) -> Value:
 def compress(condition: Any, x: Any, axis: int | None = None) -> Value:
     """Returns the slices of `x` along `axis` for which `condition`, a vector known while tracing, is true."""
     x, at = ravel_for(axis, to_value(x, "compress"))
-    places = np.flatnonzero(known(condition, "compress"))
+    places = np.flatnonzero(known(condition, "compress", KEPT))
     return pick(x, places, to_axis("compress", at, x.spec.ndim))
 
 
 def extract(condition: Any, x: Any) -> Value:
     """Returns the elements of `x` where `condition`, which must be known while tracing, is true."""
-    return compress(known(condition, "extract").ravel(), x)
+    return compress(known(condition, "extract", KEPT).ravel(), x)
 
 
 @spelled
@@ -304,7 +319,7 @@ def delete(x: Any, obj: Any, axis: int | None = None) -> Value:
     """
     x, at = ravel_for(axis, to_value(x, "delete"))
     at = to_axis("delete", at, x.spec.ndim)
-    index = obj if isinstance(obj, slice) else known(obj, "delete")
+    index = obj if isinstance(obj, slice) else known(obj, "delete", KEPT)
     places = np.arange(x.spec.shape[at])
     try:
         return pick(x, np.delete(places, index), at)
@@ -329,17 +344,7 @@ def insert(x: Any, obj: int, values: Any, axis: int | None = None) -> Value:
     return concatenate([slice_axis(x, at, 0, place), news, slice_axis(x, at, place, n)], at)
 
 
-# -- values that must be known -----------------------------------------------------------------------------------------
-
-
-def known(x: Any, where: str) -> np.ndarray[Any, Any]:
-    """The value of `x` as a NumPy array.
-
-    Raises:   TraceError: it is an abstract tracer.
-    """
-    x = as_operand(x, where)
-    value: np.ndarray[Any, Any] = x.concrete(where) if hasattr(x, "spec") else np.asarray(x)
-    return value
+# -- places and counts -------------------------------------------------------------------------------------------------
 
 
 @array_method
@@ -358,7 +363,7 @@ def nonzero(x: Any, /, *, size: int | None = None, fill_value: Any = 0) -> tuple
             ArgumentError, "nonzero", "a 0-d array has no indices.", fix="use nnp.atleast_1d(x), or x != 0."
         )
     if size is None:
-        return tuple(Array(np.ascontiguousarray(i)) for i in np.nonzero(value.concrete("nonzero")))
+        return tuple(Array(np.ascontiguousarray(i)) for i in np.nonzero(value.concrete("nonzero", SIZED)))
     size = static_int(size, "nonzero", "size")
     true = manipulation.ravel(el.as_bool(value, "nonzero"))
     order = commands.argsort(ew.bitwise_not(true), axis=0, descending=False, stable=True)
@@ -432,7 +437,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     """
     x = to_value(x, "bincount")
     if length is None:
-        data = x.concrete("bincount")
+        data = x.concrete("bincount", "pass length=n, the number of counts, so that the shape of the result is known.")
         if data.size and data.min() < 0:
             raise user_error(
                 ArgumentError,

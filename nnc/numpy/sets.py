@@ -53,7 +53,7 @@ class UniqueInverse(NamedTuple):
 
 def _unique(x: Any, where: str, axis: int | None, equal_nan: bool) -> UniqueAll:
     value = to_value(x, where)
-    data = value.concrete(where)
+    data = value.concrete(where, "use nnp.unique with size=n, how many elements to return, so that the shape of the result is known.")
     axis = None if axis is None else to_axis(where, axis, data.ndim)
     comparable = data.astype(dtypes.accumulator(data.dtype), copy=False)
     options: Any = {"axis": axis, "equal_nan": equal_nan}
@@ -182,7 +182,7 @@ def _distinct(
         return broadcast_to_shape(to_value(astype(as_operand(fill), elements.spec.dtype), where), (size or 0,))
     chosen = el.logical_and(_starts(elements[:, None], True), keep(elements, x, y))
     if size is None:
-        return indexing.take(elements, np.flatnonzero(known(chosen, where)))
+        return indexing.take(elements, np.flatnonzero(known(chosen, where, SIZED)))
     values = indexing.take(elements, flatnonzero(chosen, size=size))
     there = ew.iota(shape=values.spec.shape, dtype=dtypes.int64, axis=0) < count_nonzero(chosen)
     fill = values[:1] if fill_value is None else fill_value

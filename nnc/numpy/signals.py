@@ -201,7 +201,7 @@ def trim_zeros(filt: Any, trim: str = "fb") -> Value:
         )
     if not set(trim.lower()) <= {"f", "b"}:
         raise user_error(ArgumentError, "trim_zeros", f"trim is {trim!r}.", fix='use "f", "b" or "fb".')
-    places = np.flatnonzero(known(x, "trim_zeros"))
+    places = np.flatnonzero(known(x, "trim_zeros", "leave it out of the traced function: the shape of its result depends on values."))
     if not places.size:
         return x[:0]
     start = int(places[0]) if "f" in trim.lower() else 0

@@ -179,7 +179,7 @@ def _segment(name: str, method: str, start: Callable[[dtypes.DType], Any], doc: 
                 operands={"data": rows.spec, "segment_ids": ids.spec}, fix="make its size that of axis 0 of data.",
             )  # fmt: skip
         if num_segments is None:
-            known = ids.concrete(f"{name}(num_segments)")
+            known = ids.concrete(name, "pass num_segments=n, so that the shape of the result is known.")
             num_segments = int(known.max()) + 1 if known.size else 0
         n = static_int(num_segments, name, "num_segments")
         if n < 0:

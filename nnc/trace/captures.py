@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from nnc import tree
 from nnc.errors import shorten
 from nnc.source import is_internal
 from nnc.trace.reads import Reads, reads_of
@@ -311,8 +310,6 @@ class _Walk:
                 slots = {key: getattr(value, key, None) for base in cls.__mro__ for key in _slots(base)}
                 content = {**slots, **getattr(value, "__dict__", {})}
                 self._pending += [(x, f"{name}.{key}") for key, x in content.items() if _may_hold_code(x)]
-            return
-        if tree.is_array(value):
             return
         self._class(cls, value)
         fields = {item.name for item in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else set()

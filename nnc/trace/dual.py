@@ -36,11 +36,11 @@ class DualTracer(Tracer):
         super().__init__(trace, primal.spec, get_context().source, weak)
         self.primal, self.tangent = primal, tangent
 
-    def concrete(self, what: str) -> NDArray:
+    def concrete(self, what: str, fix: str = "") -> NDArray:
         """The primal's value, where it has one."""
         if not self.owner.alive:
-            return super().concrete(what)
-        value: NDArray = self.primal.concrete(what)
+            return super().concrete(what, fix)
+        value: NDArray = self.primal.concrete(what, fix)
         return value
 
 

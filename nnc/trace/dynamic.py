@@ -102,7 +102,7 @@ class Variable(Tracer):
         """The array that it holds now; None before it is first written."""
         return array_of(self.binding) if self._binding is not None else None
 
-    def concrete(self, what: str = "") -> NDArray:
+    def concrete(self, what: str = "", fix: str = "") -> NDArray:
         """The elements as a NumPy array."""
         return array_of(self.binding).data
 

@@ -25,14 +25,14 @@ class Tracer(ArrayMethods):
     def __init__(self, trace: Any, spec: TensorSpec, source: SourceLine | None, weak: bool = False) -> None:
         self.owner, self.spec, self.source, self.weak = trace, spec, source, weak
 
-    def concrete(self, what: str) -> NDArray:
+    def concrete(self, what: str, fix: str = "") -> NDArray:
         """The value as a NumPy array.
 
         Raises:   TraceError: the tracer is abstract.
         """
         if not self.owner.alive:
             raise escaped_tracer(self)
-        raise concrete_error(self, what)
+        raise concrete_error(self, what, fix)
 
     @property
     def device(self) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 GAP, SPACE = 30.0, 14.0  # between rows; between the boxes of a row
+_WIDEST = 1500.0  # a row, by its boxes
 _LANE, _NEAR, _SWEEPS = 4.0, 6, 6  # width of a lane; rows that a wire passes among boxes; sweeps over all rows
 _THREAD = 8.0  # room for a wire among boxes
 
@@ -48,7 +49,7 @@ def lay_out(sizes: Sequence[Point], reads: Sequence[Sequence[int]], given: Itera
     """
     if not sizes:
         return Layout((), (), (), (), 0.0, 0.0)
-    rows = _find_rows(reads, frozenset(given))
+    rows = _find_rows([width for width, _ in sizes], reads, frozenset(given))
     pairs = list(dict.fromkeys((j, i) for i, read in enumerate(reads) for j in read))
     near = [(a, b) for a, b in pairs if rows[b] - rows[a] <= _NEAR]
     far = [(a, b) for a, b in pairs if rows[b] - rows[a] > _NEAR]
@@ -79,19 +80,41 @@ def lay_out(sizes: Sequence[Point], reads: Sequence[Sequence[int]], given: Itera
     )
 
 
-def _find_rows(reads: Sequence[Sequence[int]], given: frozenset[int]) -> list[int]:
+def _find_rows(widths: Sequence[float], reads: Sequence[Sequence[int]], given: frozenset[int]) -> list[int]:
     """The row of each box: below all that it reads; further down where that makes more wires shorter than longer."""
-    rows = [0] * len(reads)
+    count = len(reads)
     readers: list[list[int]] = [[] for _ in reads]
+    rows = [0] * count
+    light = [i in given for i in range(count)]  # needs nothing but what stands near its reader
     for i, read in enumerate(reads):
         rows[i] = max((rows[j] + 1 for j in read if j not in given), default=1)
         for j in dict.fromkeys(read):
             readers[j].append(i)
-    for i in reversed(range(len(reads))):
-        held = sum(j not in given for j in dict.fromkeys(reads[i]))
-        if len(readers[i]) > held:
+    held = [0] * count  # wires that grow when a box moves down; what only it needs moves along
+    for i, read in enumerate(reads):
+        held[i] = sum(not light[j] and (held[j] > 0 or len(readers[j]) > 1) for j in dict.fromkeys(read))
+    for i in reversed(range(count)):
+        if len(readers[i]) > held[i]:
             rows[i] = min(rows[j] for j in readers[i]) - 1
-    used = {row: place for place, row in enumerate(sorted(set(rows)))}
+    filled: dict[int, float] = {}
+    after: dict[int, int] = {}  # where to look on from a row that is full
+
+    def place(i: int, row: int, step: int) -> int:
+        """The first row from `row` on that has room."""
+        passed = []
+        while filled.get(row, 0.0) >= _WIDEST:
+            passed.append(row)
+            row = after.get(row, row + step)
+        after.update(dict.fromkeys(passed, row))
+        filled[row] = filled.get(row, 0.0) + widths[i] + SPACE
+        return row
+
+    for i in sorted((i for i in range(count) if i not in given), key=lambda i: (rows[i], i)):
+        rows[i] = place(i, max((rows[j] + 1 for j in reads[i] if j not in given), default=rows[i]), 1)
+    after.clear()
+    for i in sorted(given):
+        rows[i] = place(i, min((rows[j] for j in readers[i]), default=1) - 1, -1)
+    used = {row: at for at, row in enumerate(sorted(set(rows)))}
     return [used[row] for row in rows]
 
 

@@ -52,7 +52,7 @@ def number(value: float) -> str:
 
 def shorten(text: str, width: float, size: float) -> str:
     """As much of `text` as fits into `width` at a font of that size; nothing where that is hardly a word."""
-    room = int(width / (CHARACTER * size))
+    room = int(width / (CHARACTER * size) + 1e-6)
     if len(text) <= room:
         return text
     return text[: room - 1] + "…" if room > 3 else ""

@@ -663,3 +663,14 @@ def test_a_value_that_is_stored_and_used_at_once_is_read() -> None:
         return x * (counter := counter + 1)
 
     assert "counter" in reads_of(f.__code__).names
+
+
+def test_an_object_that_refuses_to_be_asked_does_not_stop_a_trace():
+    class Refusing:
+        scale = 2.0
+
+        def __getattr__(self, name):
+            raise RuntimeError(f"no {name} here")
+
+    refusing = Refusing()
+    assert float(nnc.compile(lambda x: x * refusing.scale)(np.float32(3))) == 6

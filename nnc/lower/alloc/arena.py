@@ -20,8 +20,8 @@ from nnc.lower.alloc.search import improve
 
 ALIGNMENT = 64
 Algorithm = Literal["portfolio", "article", "article-size"]
-DEFAULT_EFFORT = 2_000  # placements: some hundredths of a second
-THOROUGH = 200_000  # some seconds
+DEFAULT_EFFORT = 10_000_000
+THOROUGH = 1_500_000_000  # some seconds
 _SEARCHED = 2000  # blocks
 
 

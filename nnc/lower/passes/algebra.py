@@ -155,13 +155,13 @@ def times_zero(x: Value) -> Any:
 
 
 @rewrite_rule(when=_is_real, samples=_samples(*REALS))
-def safe_times_zero(x: Value) -> Any:
-    return ew.safe_mul(x, number(x, 0)), ew.full_like(x, 0)
+def safe_times_one(x: Value) -> Any:
+    return ew.safe_mul(x, number(x, 1)), x
 
 
 @rewrite_rule(when=_is_real, samples=_samples(*REALS))
-def zero_safe_times(x: Value) -> Any:
-    return ew.safe_mul(number(x, 0), x), ew.full_like(x, 0)
+def one_safe_times(x: Value) -> Any:
+    return ew.safe_mul(number(x, 1), x), x
 
 
 @rewrite_rule(when=_is_real, samples=_samples(*FLOATS))

@@ -1,7 +1,7 @@
-"""Gives each step of a planned program a stream: list scheduling by the longest path that is left.
+"""Assigns steps to streams: list scheduling by the longest path that is left, on numbers alone.
 
 The ready step with the longest chain of work behind it goes where it can begin first (heterogeneous earliest finish time: Topcuoglu
-et al., 2002, on equal processors); reading what another stream wrote costs a signal. Same program, same schedule, everywhere.
+et al., 2002, on equal processors); reading what another stream wrote costs a signal. Same steps, same schedule, everywhere.
 O((steps + dependencies) · streams).
 """
 
@@ -10,13 +10,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 
-from nnc.lower.liveness import walk
-from nnc.lower.report import step_bytes, step_flops
-from nnc.lower.schedule.accesses import has_effect, step_accesses
-from nnc.lower.schedule.dependencies import find_dependencies
 from nnc.lower.schedule.types import Schedule, Signal
-from nnc.lower.stages import Loop, Planned, Step
 from nnc.machine import usable_threads
+from nnc.options import Options
 
 _CALL = 5e-6  # seconds that any kernel takes
 _FLOPS, _BYTES = 2e10, 1e10  # a second, on one core
@@ -27,45 +23,36 @@ _SIGNAL = 3e-5  # seconds until a thread that waits goes on
 HEAVY = 1e-3
 _SAVED, _SAVED_PART = 1e-3, 0.2
 
-Before = Sequence[tuple[int, ...]]
+Before = Sequence[Sequence[int]]
 
 
-def make_schedule(planned: Planned, streams: int | str) -> Schedule:
-    """The schedule of a program.
+def estimate_seconds(flops: int, nbytes: int) -> float:
+    """About how long a kernel of so many operations takes on one core if it reads and writes so many bytes."""
+    return _CALL + max(flops / _FLOPS, nbytes / _BYTES)
 
-    Args:     streams: how many; 1 is the recorded order. "auto": as many as processors, where independent chains of kernels of a
-              millisecond or more save a fifth of the time and a millisecond at least by the estimates; else 1.
+
+def choose_streams(
+    find_before: Callable[[], Before], seconds: Sequence[float], must_stay: Sequence[bool], options: Options
+) -> Schedule:
+    """The schedule that `options.streams` asks for.
+
+    1 is the recorded order, n are n streams at most. "auto" means as many streams as processors where independent chains of steps
+    of a millisecond or more save a fifth of the time, and a millisecond at least; else 1, and where there is a memory budget.
+
+    Args:     find_before: finds the steps that each must follow. seconds: how long each takes. must_stay: which run in stream 0.
     """
-    seconds = [step_seconds(step) for step in planned.bound.steps]
     one = _recorded(seconds)
-    if streams == 1:
+    if options.streams == 1:
         return one
-    must_stay = [is_pinned(step) for step in planned.bound.steps]
-    if streams != "auto":
-        return assign(find_dependencies(step_accesses(planned)), seconds, must_stay, int(streams))
+    if options.streams != "auto":
+        return assign(find_before(), seconds, must_stay, int(options.streams))
     must_stay = [stays or time < HEAVY for stays, time in zip(must_stay, seconds, strict=True)]
     count = min(usable_threads(), 1 + len(must_stay) - sum(must_stay))
-    if count == 1 or sum(seconds) - max(seconds) < _SAVED:
+    if count == 1 or options.memory_budget is not None or sum(seconds) - max(seconds) < _SAVED:
         return one
-    found = assign(find_dependencies(step_accesses(planned)), seconds, must_stay, count)
+    found = assign(find_before(), seconds, must_stay, count)
     saved = one.seconds - found.seconds
     return found if saved >= max(_SAVED, _SAVED_PART * one.seconds) else one
-
-
-def step_seconds(step: Step) -> float:
-    """About how long a step takes on one core, by its operations and bytes."""
-    return _CALL + max(step_flops(step) / _FLOPS, step_bytes(step) / _BYTES)
-
-
-def is_pinned(step: Step) -> bool:
-    """Whether a step must run in the thread that called: it has an effect, or runs users' rules, or may never end.
-
-    The caller can be interrupted while it runs; other threads cannot.
-    """
-    return any(
-        has_effect(inner) or inner.graphs or (isinstance(inner.region, Loop) and inner.region.length is None)
-        for inner in walk((step,))
-    )
 
 
 def assign(before: Before, seconds: Sequence[float], must_stay: Sequence[bool], streams: int) -> Schedule:

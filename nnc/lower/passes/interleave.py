@@ -1,0 +1,44 @@
+"""Lets independent chains of nodes take turns where a program will run on several streams."""
+
+from __future__ import annotations
+
+from nnc.commands.rules import cost
+from nnc.graph import Graph, Node, register_pass
+from nnc.lower.passes.order import Description
+from nnc.lower.schedule.assign import choose_streams, estimate_seconds
+from nnc.lower.views import runs
+from nnc.options import Options
+
+
+@register_pass("interleave")
+def interleave(graph: Graph, options: Options) -> Graph:
+    """Puts nodes into the order in which several streams would begin them; with `streams=1`, and where "auto" comes to 1, all stays.
+
+    Memory is planned for one order. One chain after the other would use the same memory, so that the second had to wait for the
+    first; chains that take turns have memory of their own, which is what streams cost.
+
+    Requires: later passes keep the order.
+    Ensures:  the same nodes.
+    Example:  b = f(a); c = f(b); y = f(x); z = f(y)  →  b = f(a); y = f(x); c = f(b); z = f(y)
+    """
+    if options.streams == 1:
+        return graph
+    description = Description(graph, donated={graph.inputs[i] for i in options.donated}, free=graph.outputs)
+    entries = description.entries
+    seconds = [_seconds(node) if node is not None and runs(node, description.views) else 0.0 for node in entries]
+    must_stay = [node is not None and bool(node.graphs) for node in entries]
+    schedule = choose_streams(lambda: description.operations().before, seconds, must_stay, options)
+    if len(schedule.streams) == 1:
+        return graph
+    order = sorted(range(len(entries)), key=lambda i: schedule.planned[i][0])
+    return graph.update(nodes=tuple(node for node in map(entries.__getitem__, order) if node is not None))
+
+
+def _seconds(node: Node) -> float:
+    """About how long a node takes; its sub-graphs count once for each round where their number is known."""
+    rounds = node.params.get("length") or 1
+    inner = rounds * sum(_seconds(other) for graph in node.graphs for other in graph.nodes)
+    flops = cost[node.command](*(s.spec for s in node.inputs), **node.params) if node.command in cost else 0
+    return inner + estimate_seconds(
+        0 if node.graphs else flops, sum(s.spec.nbytes for s in (*node.inputs, *node.outputs))
+    )

@@ -1,0 +1,50 @@
+"""Integers that must lie in a range: lengths of sequences and indices of classes. What is known is checked before it is used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nnc.numpy as nnp
+from nnc import dtypes
+from nnc.commands.rules import Value
+from nnc.errors import OutOfBoundsError, ShapeError, TraceError, user_error
+from nnc.graph import spec_of
+from nnc.numpy.searching import known
+
+
+def read_lengths(where: str, name: str, lengths: Any, shape: tuple[int, ...], longest: int) -> Value:
+    """How many steps of each sequence count, as an array.
+
+    Raises:   ShapeError: they are no integers, or not one for each sequence. OutOfBoundsError: one is known to be negative or
+              above `longest`.
+    """
+    lengths = nnp.asarray(lengths)
+    if lengths.shape != shape or not dtypes.is_integer(lengths.dtype):
+        raise user_error(
+            ShapeError, where, f"{name} must be integers of shape {shape}.", operands={name: spec_of(lengths)},
+            fix="pass one length for each sequence.",
+        )  # fmt: skip
+    _check(where, name, lengths, longest, f"sequences have 0 to {longest} elements")
+    return lengths
+
+
+def read_classes(where: str, labels: Value, classes: int) -> Value:
+    """Labels as indices, in which a traced one that is negative is out of bounds, too, and does not count from the end.
+
+    Raises:   OutOfBoundsError: one is known to be no class.
+    """
+    _check(where, "labels", labels, classes - 1, f"the classes are 0 to {classes - 1}")
+    return nnp.where(labels < 0, classes, labels)
+
+
+def _check(where: str, name: str, given: Value, top: int, rule: str) -> None:
+    try:
+        values = known(given, where)
+    except TraceError:
+        return
+    wrong = values[(values < 0) | (values > top)]
+    if wrong.size:
+        raise user_error(
+            OutOfBoundsError, where, f"{name} hold {wrong[0]}, {rule}.", operands={name: spec_of(given)},
+            fix=f"correct the {name}, or leave those examples out.",
+        )  # fmt: skip

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import nnc
+import nnc.numpy as nnp
+from nnc import nn
+from nnc.graph import Graph
+from nnc.lower.bind import bind_buffers
+from nnc.lower.pipeline import PIPELINE, plan_memory
+from nnc.options import Options
+from tests.lower.passes.tools import check_same_bits, names, run
+
+
+def arena_bytes(graph: Graph) -> int:
+    return plan_memory(bind_buffers(graph, Options()), Options()).arena_bytes
+
+
+def early_and_late(function: Any) -> Any:
+    """Reads function(x) before and after something large, which cannot be moved."""
+
+    def whole(x: Any) -> Any:
+        y = function(x)
+        large = nnp.concatenate([x, x, x, x]) * nnp.sum(nnp.cumsum(y, axis=0))
+        return nnp.cumsum(nnp.reshape(y, (-1,)) * nnp.sum(nnp.cumsum(large, axis=0)))
+
+    return whole
+
+
+def before_and_after(function: Any, shape: tuple[int, int] = (256, 1024)) -> tuple[Graph, Graph]:
+    x = np.random.default_rng(0).standard_normal(shape, np.float32)
+    graph = run(nnc.make_graph(early_and_late(function))(x), "inline_calls", "dce")
+    after = run(graph, "recompute")
+    check_same_bits(graph, after, [x])
+    return graph, after
+
+
+def test_a_cheap_value_that_is_read_late_is_made_anew_with_its_views() -> None:
+    graph, after = before_and_after(nnp.exp)
+    assert (names(graph).count("exp"), names(after).count("exp")) == (1, 2)
+    assert arena_bytes(after) < 0.9 * arena_bytes(graph)
+
+
+def test_a_value_that_no_elementwise_command_makes_is_kept() -> None:
+    graph, after = before_and_after(lambda x: nnp.cumsum(x, axis=1))
+    assert after.nodes == graph.nodes
+
+
+def test_a_value_of_many_commands_is_kept() -> None:
+    def chain(x: Any) -> Any:
+        for _ in range(9):
+            x = nnp.sin(x)
+        return x
+
+    graph, after = before_and_after(chain)
+    assert after.nodes == graph.nodes
+
+
+def test_small_graphs_keep_what_they_have() -> None:
+    graph, after = before_and_after(nnp.exp, (16, 16))
+    assert after.nodes == graph.nodes
+
+
+def network(model: nn.Sequential, x: Any) -> Any:
+    for conv, norm in zip(model[::2], model[1::2], strict=True):
+        out, _ = norm(conv(x))
+        x = nn.relu(out)
+    return nnp.mean(nnp.square(x))
+
+
+def test_activations_between_convolutions_are_made_anew_in_the_backward_part() -> None:
+    keys = nnc.random.split(nnc.random.key(0), 6)
+    model = nn.Sequential(*(layer for k in keys for layer in (nn.Conv(8, 8, 3, key=k, padding=1), nn.BatchNorm(8))))
+    x = np.random.default_rng(0).standard_normal((4, 8, 32, 32), np.float32)
+    graph = nnc.make_graph(lambda x: nnc.grad(network)(model, x))(x)
+    kept = run(graph, *(name for name in PIPELINE if name != "recompute"))
+    made = run(kept, "recompute")
+    assert arena_bytes(made) < 0.75 * arena_bytes(kept)
+    assert names(made).count("conv") == names(kept).count("conv")
+    check_same_bits(kept, made, [x])
