@@ -18,6 +18,7 @@ _UNITS: dict[str, int] = {"": 1, "b": 1} | {
     for power, prefix in enumerate("kmgt", start=1)
     for suffix, base in (("", 1000), ("b", 1000), ("ib", 1024))
 }
+ALLOCATORS = ("portfolio", "article", "article-size")
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 
 
@@ -28,7 +29,9 @@ class Options:
     `verify_passes` checks the graph after every pass and the memory plan once more (environment: NNC_VERIFY);
     `memory_budget` is the largest number of bytes that a call may allocate (NNC_MEMORY_BUDGET); `streams` is how many
     streams the schedule may use, "auto" or a number; `donated` names the inputs that the program may overwrite; `check_finite`
-    looks at every result for NaN and infinities (`nnc.debug.check_finite`).
+    looks at every result for NaN and infinities (`nnc.debug.check_finite`); `allocator` is how memory is planned (NNC_ALLOCATOR):
+    "portfolio" is best, "article" and "article-size" are the published algorithm of libnnc and its variant that takes large tensors
+    first, for comparisons.
 
     Example:
         >>> Options(memory_budget=parse_bytes("2GiB")).memory_budget
@@ -40,6 +43,10 @@ class Options:
     streams: int | str = "auto"
     donated: tuple[int, ...] = ()
     check_finite: bool = False
+    allocator: str = "portfolio"
+
+    def __post_init__(self) -> None:
+        check_allocator(self.allocator, "allocator")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Options:
@@ -55,6 +62,7 @@ class Options:
         return cls(
             verify_passes=_flag("NNC_VERIFY", variables.get("NNC_VERIFY", "")),
             memory_budget=parse_bytes(budget, "NNC_MEMORY_BUDGET") if budget else None,
+            allocator=check_allocator(variables.get("NNC_ALLOCATOR") or "portfolio", "NNC_ALLOCATOR"),
         )
 
     def update(self, **changes: Any) -> Options:
@@ -82,6 +90,19 @@ def parse_bytes(value: int | str, where: str = "memory_budget") -> int:
         raise user_error(ArgumentError, where, f"{value!r} is no number of bytes.", fix=fix)
     number, unit = str(match[1]), _UNITS[match[2].lower()]
     return round(float(number) * unit) if "." in number else int(number) * unit
+
+
+def check_allocator(name: str, where: str) -> str:
+    """The name of a memory planner, as it is.
+
+    Raises:   ArgumentError: there is no such planner.
+    Example:  >>> check_allocator("article", "allocator")
+              'article'
+    """
+    if name not in ALLOCATORS:
+        known = ", ".join(map(repr, ALLOCATORS))
+        raise user_error(ArgumentError, where, f"{name!r} is no memory planner.", fix=f"choose one of {known}.")
+    return name
 
 
 def _flag(name: str, text: str) -> bool:

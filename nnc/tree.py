@@ -175,7 +175,9 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
         children = [(name, value) for name, value in values if name in mapped or not is_setting(name, value)]
         settings = tuple((name, value) for name, value in values if name not in mapped and is_setting(name, value))
         order = tuple(name for name, _ in children)
-        return [value for _, value in children], (order, _Settings(settings)), list(order)
+        kept = frozenset(name for name, value in settings if type(value) in (bool, int, str) and name not in static)
+        saved = frozenset() if static_scalars else kept
+        return [value for _, value in children], (order, Settings(settings, saved)), list(order)
 
     def unflatten_fields(metadata: Any, children: Iterable[Any]) -> Any:
         order, settings = metadata
@@ -192,16 +194,20 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
     return cls
 
 
-class _Settings:
-    """The settings of a dataclass as part of a tree structure: compared by value, hashed as far as the values allow it."""
+class Settings:
+    """The settings of a dataclass as part of a tree structure: compared by value, hashed as far as the values allow it.
 
-    __slots__ = ("items",)
+    `saved` names those that a file of the tree holds: numbers and strings, such as the step of a training state, but not where
+    the field or the class says that they are settings.
+    """
 
-    def __init__(self, items: tuple[tuple[str, Any], ...]) -> None:
-        self.items = items
+    __slots__ = ("items", "saved")
+
+    def __init__(self, items: tuple[tuple[str, Any], ...], saved: frozenset[str]) -> None:
+        self.items, self.saved = items, saved
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Settings) and _same(self.items, other.items)
+        return isinstance(other, Settings) and _same(self.items, other.items)
 
     def __hash__(self) -> int:
         return hash(tuple(name for name, _ in self.items))

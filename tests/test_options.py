@@ -40,6 +40,15 @@ def test_the_environment_sets_options() -> None:
         Options.from_environment({"NNC_VERIFY": "perhaps"})
 
 
+def test_the_environment_chooses_the_memory_planner() -> None:
+    assert Options().allocator == Options.from_environment({"NNC_ALLOCATOR": ""}).allocator == "portfolio"
+    assert Options.from_environment({"NNC_ALLOCATOR": "article"}).allocator == "article"
+    with pytest.raises(ArgumentError, match="NNC_ALLOCATOR: 'best' is no memory planner"):
+        Options.from_environment({"NNC_ALLOCATOR": "best"})
+    with pytest.raises(ArgumentError, match="choose one of 'portfolio', 'article', 'article-size'"):
+        Options(allocator="Article")
+
+
 def test_equal_options_are_one_cache_key() -> None:
     assert {Options(memory_budget=5): 1}[Options(memory_budget=5)] == 1
     assert Options().update(streams=1) != Options()

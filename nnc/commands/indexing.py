@@ -221,7 +221,7 @@ def _broadcast_values(news: Value, shape: Shape, where: str) -> Value:
 # -- take --------------------------------------------------------------------------------------------------------------
 
 
-def _integer_indices(indices: Any, where: str) -> Operand:
+def integer_indices(indices: Any, where: str) -> Operand:
     indices = as_operand(indices, where, "indices")
     if isinstance(indices, np.ndarray) and not indices.size:
         indices = indices.astype(np.int64)
@@ -239,7 +239,7 @@ def take(x: Any, indices: Any, axis: int | None = None, mode: str = "error") -> 
     if axis is None:
         x, axis = reshape(x, shape=(spec_of(x).size,)), 0
     axis = check_axis("take", axis, spec_of(x).ndim)
-    index = _integer_indices(indices, "take")
+    index = integer_indices(indices, "take")
     check_mode("take", mode, GATHER_MODES)
     return getitem(x, (slice(None),) * axis + (index,), mode)
 
@@ -252,7 +252,7 @@ def _array(x: Any, where: str) -> Value:
 def _along_axis(x: Value, indices: Any, axis: int, mode: str, where: str) -> tuple[Value, int]:
     """The index array with the outer axes of x joined in, counted from the front; the axis from the front."""
     spec = spec_of(x)
-    index = _integer_indices(indices, where)
+    index = integer_indices(indices, where)
     axis = check_axis(where, axis, spec.ndim)
     if len(np.shape(index)) != spec.ndim:
         raise user_error(

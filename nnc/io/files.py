@@ -41,7 +41,8 @@ def save(path: PathLike, tree: Any) -> None:
     metadata. The file appears whole or not at all: it is written beside its place and then moved there. A process that is killed
     meanwhile leaves the file that was there before, and a hidden `.name.….part` beside it.
 
-    Args:     path: where to; a file there is replaced. tree: dicts, lists, tuples, dataclasses … of arrays of any dtype.
+    Args:     path: where to; a file there is replaced. tree: dicts, lists, tuples, dataclasses … of arrays of any dtype,
+              numbers and strings, and functions, which only `load(path, like=...)` can bring back.
     Raises:   ArgumentTypeError: path and tree are swapped. TraceError: a leaf is a tracer. UnsupportedError: a dict has keys
               that are no strings or numbers, or a leaf is neither array, number, string nor function. OSError: the file cannot be written.
     Example:
@@ -140,7 +141,7 @@ def load(path: PathLike, like: Any = None) -> Any:
     tensors, header = _read(source)
     if header is None:
         arrays = {name: Array(data) for name, data in tensors.items()}
-        return arrays if like is None else fill(like, arrays, "nnc.io.load")
+        return arrays if like is None else fill(like, arrays, "nnc.io.load", foreign=True)
     arrays = {name: Array(_narrow(source, data, header["dtypes"].get(name))) for name, data in tensors.items()}
     found = _leaves(source, header["tree"], arrays)
     return rebuild(header["tree"], arrays, "nnc.io.load") if like is None else fill(like, found, "nnc.io.load")

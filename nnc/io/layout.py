@@ -33,11 +33,12 @@ PLAIN_NAME = re.compile(r"(?!-?\d+$)[^.\"]+")
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A leaf of a tree and its name; `path` is how Python reaches it."""
+    """A leaf of a tree, or a setting that the file holds, and its name; `path` is how Python reaches it."""
 
     name: str
     path: str
     value: Any
+    is_setting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +67,26 @@ def _describe(value: Any, name: str, path: str, leaves: list[Leaf], where: str) 
     if tree.structure(value).is_leaf():
         leaves.append(Leaf(name or "array", path, value))
         return _leaf_node(value, name or "array", where)
-    children, _, entries, _ = optree.tree_flatten_one_level(value, namespace=tree.NAMESPACE)
+    children, metadata, entries, _ = optree.tree_flatten_one_level(value, namespace=tree.NAMESPACE)
     nodes = []
     for entry, child in zip(entries, children, strict=True):
         field = _field_name(value, entry)
         step = f".{field}" if _is_record(value) else f"[{_quote(field)}]"
         nodes.append([_encode_key(field, where), _describe(child, _join(name, field), path + step, leaves, where)])
+    for field, setting in _saved_settings(metadata).items():
+        leaves.append(Leaf(_join(name, field), f"{path}.{field}", setting, is_setting=True))
+        nodes.append([field, _leaf_node(setting, leaves[-1].name, where)])
     if kind is list or kind is tuple:
         return {kind.__name__: [node for _, node in nodes]}
     return {"dict" if isinstance(value, dict) else "record": nodes}
+
+
+def _saved_settings(metadata: Any) -> dict[str, Any]:
+    """The settings of a dataclass that a file holds, of what optree knows about it."""
+    settings = metadata[1] if isinstance(metadata, tuple) and len(metadata) == 2 else None
+    if not isinstance(settings, tree.Settings):
+        return {}
+    return {name: value for name, value in settings.items if name in settings.saved}
 
 
 def _quote(key: Any) -> str:
@@ -176,13 +188,13 @@ def rebuild(node: Node, tensors: dict[str, Any], where: str, name: str = "") -> 
     return leaf_value(node, tensors)
 
 
-def fill(like: Any, found: dict[str, Any], where: str) -> Any:
-    """The tree `like` with the values of `found`, by name.
+def fill(like: Any, found: dict[str, Any], where: str, foreign: bool = False) -> Any:
+    """The tree `like` with the values of `found`, by name; a foreign file holds no settings.
 
     Raises:   TreeError: names, shapes or dtypes differ; every difference is listed.
     """
     layout = describe(like, where)
-    wanted = {leaf.name: leaf.value for leaf in layout.leaves}
+    wanted = {leaf.name: leaf.value for leaf in layout.leaves if not (foreign and leaf.is_setting)}
     lines = [
         f"  {name}: missing in the file, {_kind(value)} in `like`"
         for name, value in wanted.items()
@@ -201,12 +213,24 @@ def fill(like: Any, found: dict[str, Any], where: str) -> Any:
             TreeError, where, "the file does not match `like`:\n" + "\n".join(lines),
             fix="build `like` with the settings of the saved model, or load without `like` and pick what is needed.",
         )  # fmt: skip
-    values = [leaf.value if _is_opaque(leaf.value) else found[leaf.name] for leaf in layout.leaves]
-    return tree.unflatten_like(like, values)
+    return _fill(like, "", found)
 
 
-def _is_opaque(value: Any) -> bool:
-    return not tree.is_array(value) and not isinstance(value, (str, dict))
+def _fill(value: Any, name: str, found: dict[str, Any]) -> Any:
+    if value is None:
+        return None
+    if tree.structure(value).is_leaf():
+        return found[name or "array"] if tree.is_array(value) or isinstance(value, str) else value
+    children, metadata, entries, unflatten = optree.tree_flatten_one_level(value, namespace=tree.NAMESPACE)
+    filled = [
+        _fill(child, _join(name, _field_name(value, entry)), found) for entry, child in zip(entries, children, strict=True)
+    ]
+    saved = _saved_settings(metadata)
+    if saved:
+        order, settings = metadata
+        items = tuple((field, found.get(_join(name, field), old) if field in saved else old) for field, old in settings.items)
+        metadata = order, tree.Settings(items, settings.saved)
+    return unflatten(metadata, filled)
 
 
 def _kind(value: Any) -> str:

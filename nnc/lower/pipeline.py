@@ -15,9 +15,10 @@ from nnc.lower.alloc import Block, find_block_overlap, plan_blocks
 from nnc.lower.bind import bind_buffers, no_workspace
 from nnc.lower.emit import Workspace
 from nnc.lower.kernels import RunProgram, sub_graph_kernel
+from nnc.lower.passes.remat import Remat
 from nnc.lower.program import Program
 from nnc.lower.report import check_budget
-from nnc.lower.schedule.make import make_schedule
+from nnc.lower.schedule.make import concurrent_lives, make_schedule
 from nnc.lower.schedule.races import check_schedule
 from nnc.lower.stages import Bound, Kind, Planned, Step
 from nnc.options import Options
@@ -75,10 +76,16 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel) -> Progra
 def plan(graph: Graph, options: Options, workspace: Workspace = no_workspace) -> Planned:
     """The memory plan of `graph`, for which neither kernels nor memory are needed.
 
+    Where it does not fit into `options.memory_budget`, values are computed again; the smallest plan found where that does not help.
+
     Args:     workspace: bytes that the kernel of a node needs while it runs.
     """
     rewritten = run_passes(graph, PIPELINE, options, verify=options.verify_passes)
-    return _plan_rewritten(rewritten, options, workspace)
+    planned = _plan_rewritten(rewritten, options, workspace)
+    if options.memory_budget is None or planned.peak <= options.memory_budget:
+        return planned
+    remat = Remat(rewritten, options, workspace)
+    return remat.fit(planned, options.memory_budget, lambda graph: _plan_rewritten(graph, options, workspace))
 
 
 def _plan_rewritten(graph: Graph, options: Options, workspace: Workspace) -> Planned:
@@ -93,7 +100,8 @@ def _plan_rewritten(graph: Graph, options: Options, workspace: Workspace) -> Pla
 def plan_memory(bound: Bound, options: Options) -> Planned:
     """Gives each buffer of the arena its offset."""
     inside = [i for i, buffer in enumerate(bound.buffers) if buffer.kind is Kind.ARENA]
-    blocks = [Block(bound.buffers[i].nbytes, bound.intervals[i]) for i in inside]
+    lives = bound.intervals if options.streams == 1 else concurrent_lives(bound, options)
+    blocks = [Block(bound.buffers[i].nbytes, lives[i]) for i in inside]
     arena = plan_blocks(blocks)
     if options.verify_passes:
         clash = find_block_overlap(blocks, arena.offsets)

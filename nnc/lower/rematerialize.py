@@ -26,7 +26,7 @@ _NEVER = -1
 class Problem:
     """Operations in the order that they are to run in.
 
-    Args:     graph: the operations. seconds: how long each takes. repeatable: which may run more than once. extra: bytes that each
+    Args:     graph: the operations. seconds: how long each takes, positive for those that read or write. repeatable: which may run more than once. extra: bytes that each
               needs beside its operands and results while it runs.
     """
 
@@ -229,7 +229,7 @@ class _Run:
                     self.wanted[s] = missing
                 use = self.wanted[s]
             gain = self.graph.nbytes[s] * (clock[use] - clock[self.now]) ** self.patience
-            most = least * gain if gain else 0.0
+            most = least * gain
             if seconds[self.graph.writer[s]] < most:
                 price = self._price(s, most)
                 if price < most:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from nnc.commands.rules import cost
 from nnc.errors import MemoryBudgetError, user_error
-from nnc.graph import TensorSpec, value_text
+from nnc.graph import Node, TensorSpec, value_text
+from nnc.lower.schedule.assign import estimate_seconds
 from nnc.lower.stages import Bound, Branches, Kind, Loop, Planned, Step, View, is_contiguous
 from nnc.source import SourceLine
 
@@ -37,6 +38,7 @@ class MemoryPlan:
 
     `arena_bytes` holds all that only the call itself needs; `lower_bound` is the largest set of bytes that are live at
     once in it, which no plan can beat. `peak` is what a call allocates, arena and outputs; `memory_budget` limits it.
+    `recomputed` is the work of the commands that run once more so that the plan fits into that.
     """
 
     arena_bytes: int
@@ -45,6 +47,7 @@ class MemoryPlan:
     output_bytes: int
     constant_bytes: int
     rows: tuple[MemoryRow, ...]
+    recomputed: Cost
 
     @property
     def ratio(self) -> float:
@@ -69,6 +72,8 @@ class MemoryPlan:
             f"inputs {format_bytes(self.input_bytes)}, outputs {format_bytes(self.output_bytes)}, "
             f"constants {format_bytes(self.constant_bytes)}",
         ]
+        if self.recomputed.rows:
+            lines.append(f"recomputed to fit the budget: {_recomputed_text(self.recomputed)}")
         table = [("tensor", "spec", "place", "offset", "bytes", "steps", "made at")]
         for row in self.rows:
             place = "" if row.offset is None else str(row.offset)
@@ -86,6 +91,11 @@ class CostRow:
     nbytes: int
     source: SourceLine | None
 
+    @property
+    def seconds(self) -> float:
+        """About how long it takes on one core."""
+        return estimate_seconds(self.flops, self.nbytes)
+
 
 @dataclass(frozen=True, slots=True)
 class Cost:
@@ -102,6 +112,11 @@ class Cost:
     def nbytes(self) -> int:
         """Bytes that all steps read and write."""
         return sum(row.nbytes for row in self.rows)
+
+    @property
+    def seconds(self) -> float:
+        """About how long all steps take, one after the other on one core."""
+        return sum(row.seconds for row in self.rows)
 
     def __str__(self) -> str:
         table = [("step", "command", "flops", "bytes", "made at")]
@@ -132,27 +147,46 @@ def make_memory_plan(planned: Planned) -> MemoryPlan:
                 )
             )
     given, returned, constant = totals[Kind.INPUT], totals[Kind.OUTPUT], totals[Kind.CONSTANT]
-    return MemoryPlan(planned.arena_bytes, planned.lower_bound, given, returned, constant, tuple(rows))
+    again = Cost(tuple(map(node_cost, planned.recomputed)))
+    return MemoryPlan(planned.arena_bytes, planned.lower_bound, given, returned, constant, tuple(rows), again)
 
 
 def check_budget(planned: Planned, budget: int | None) -> None:
     """Raises MemoryBudgetError if a call would allocate more than `budget` bytes."""
-    if budget is None:
+    if budget is None or planned.peak <= budget:
         return
     plan = make_memory_plan(planned)
-    if plan.peak <= budget:
-        return
     largest = [
         f"{row.name} {row.spec} ({format_bytes(row.size)})" + (f" at {row.source.describe()}" if row.source else "")
         for row in plan.largest[:_SHOWN]
     ]
+    again = f", even if it recomputes {_recomputed_text(plan.recomputed)}" if plan.recomputed.rows else ""
     raise user_error(
         MemoryBudgetError, planned.bound.name,
         f"a call needs {format_bytes(plan.peak)} (arena {format_bytes(plan.arena_bytes)}, outputs "
-        f"{format_bytes(plan.output_bytes)}), memory_budget is {format_bytes(budget)}. "
+        f"{format_bytes(plan.output_bytes)}){again}, memory_budget is {format_bytes(budget)}. "
         "The largest tensors:\n    " + "\n    ".join(largest),
         fix=f"raise memory_budget to {plan.peak}, use smaller batches, or wrap parts in nnc.checkpoint.",
     )  # fmt: skip
+
+
+def _recomputed_text(cost: Cost) -> str:
+    return (
+        f"{len(cost.rows)} commands, {cost.flops} flops, {format_bytes(cost.nbytes)} read and written, "
+        f"about {cost.seconds:.3g} s"
+    )
+
+
+def node_cost(node: Node) -> CostRow:
+    """The cost of a node; its sub-graphs count once for each round where their number is known."""
+    rows = [node_cost(inner) for graph in node.graphs for inner in graph.nodes]
+    rounds = node.params.get("length") or 1
+    specs = [symbol.spec for symbol in node.inputs]
+    flops = cost[node.command](*specs, **node.params) if node.command in cost and not node.graphs else 0
+    flops += rounds * sum(row.flops for row in rows)
+    nbytes = sum(symbol.spec.nbytes for symbol in (*node.inputs, *node.outputs))
+    nbytes += rounds * sum(row.nbytes for row in rows)
+    return CostRow(node.command.name, flops, nbytes, node.source)
 
 
 def make_cost(bound: Bound) -> Cost:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc.graph import Command, Graph, Symbol, TensorSpec
+from nnc.graph import Command, Graph, Node, Symbol, TensorSpec
 from nnc.source import SourceLine
 
 NDArray = np.ndarray[Any, Any]
@@ -219,10 +219,16 @@ class Bound:
 class Planned:
     """A bound program and the offset of each buffer in the arena (None outside it).
 
-    `lower_bound` is the largest live set of the arena, in bytes.
+    `lower_bound` is the largest live set of the arena, in bytes. `recomputed` are nodes that run once more to fit into a budget.
     """
 
     bound: Bound
     offsets: tuple[int | None, ...]
     arena_bytes: int
     lower_bound: int
+    recomputed: tuple[Node, ...] = ()
+
+    @property
+    def peak(self) -> int:
+        """Bytes that a call allocates: the arena and the outputs."""
+        return self.arena_bytes + sum(buffer.nbytes for buffer in self.bound.buffers if buffer.kind is Kind.OUTPUT)

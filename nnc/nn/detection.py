@@ -104,10 +104,11 @@ def nms(boxes: Any, scores: Any, iou_threshold: float, *, max_output_size: int |
 
 
 def _known(x: Any, where: str, problem: str, argument: str) -> Any:
+    fix = f"pass {argument}, so that the sizes are known."
     try:
-        return known(x, where)
+        return known(x, where, fix)
     except TraceError:
-        raise user_error(TraceError, where, problem, fix=f"pass {argument}, so that the sizes are known.") from None
+        raise user_error(TraceError, where, problem, fix=fix) from None
 
 
 @spelled

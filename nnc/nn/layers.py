@@ -26,10 +26,20 @@ def draw(key: Any, shape: Sequence[int], fan_in: int, dtype: Any) -> Value:
     return (random.uniform(key, tuple(shape), dtype) * 2 - 1) * bound
 
 
+def check_sizes(where: str, shape: Sequence[Any]) -> None:
+    """Raises ArgumentTypeError where the sizes that a user gave make no shape of weights."""
+    if any(not hasattr(n, "__index__") or n < 0 for n in shape):
+        raise user_error(
+            ArgumentTypeError, where, f"weights cannot have the shape ({', '.join(map(repr, shape))}).",
+            fix="pass sizes that are integers and not negative.",
+        )  # fmt: skip
+
+
 def draw_weights(
     key: Any, shape: Sequence[int], bias_shape: Sequence[int] | None, fan_in: int, dtype: Any
 ) -> tuple[Any, Any]:
     """A weight and a bias (None without a shape for it)."""
+    check_sizes("nnc.nn", shape)
     for_weight, for_bias = random.split(key)
     bias = None if bias_shape is None else draw(for_bias, bias_shape, fan_in, dtype)
     return draw(for_weight, shape, fan_in, dtype), bias
@@ -91,6 +101,7 @@ class Embedding(Module):
 
     @spelled
     def __init__(self, num_embeddings: int, features: int, *, key: Any, dtype: Any = dtypes.float32) -> None:
+        check_sizes("Embedding", (num_embeddings, features))
         self.weight = random.normal(key, (num_embeddings, features), dtype)
 
     def __call__(self, x: Any) -> Value:

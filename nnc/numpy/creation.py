@@ -18,7 +18,7 @@ from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.numpy.elementwise import divide, equal, exp, log, multiply, power, where
 from nnc.numpy.joining import stack
 from nnc.numpy.manipulation import moveaxis
-from nnc.numpy.operands import check_device, static_int, to_shape, to_value
+from nnc.numpy.operands import STATIC, check_device, static_int, to_shape, to_value
 from nnc.numpy.types import iinfo
 from nnc.spelling import spelled
 

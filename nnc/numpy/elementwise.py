@@ -314,17 +314,19 @@ def fmin(x1: Any, x2: Any, /) -> Value:
     return where(isnan(x1), x2, where(isnan(x2), x1, minimum(x1, x2)))
 
 
-def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
+@spelled
+def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = 0) -> Any:
     """Returns elements of `x` where `condition` is true (not 0), else of `y`.
 
     The branch that is not taken has derivative 0, also where its own derivative is infinite.
 
     Args:     condition, x, y: broadcast together; x and y are promoted. Without x and y the result is `nonzero(condition)`.
+              size, fill_value: for that case; see `nonzero`.
     Example:  >>> where(np.asarray([True, False]), 1.0, np.zeros(2, "float32"))
               Array([1., 0.], dtype=float32)
     """
     if x is None and y is None:
-        return to_value(condition, "where").nonzero()
+        return to_value(condition, "where").nonzero(size=size, fill_value=fill_value)
     x, y = as_operand(x, "where"), as_operand(y, "where", "y")
     weak = is_weak(x) and is_weak(y)
     result = ew.select(*broadcast(as_bool(condition, "where"), *promote(x, y, where="where"), where="where"))
@@ -401,10 +403,12 @@ def conj(x: Any, /) -> Value:
 conjugate = conj
 
 
-def angle(x: Any, /) -> Value:
-    """Returns the angle of a complex number in radians, in [-π, π]."""
+@spelled
+def angle(x: Any, /, deg: bool = False) -> Value:
+    """Returns the angle of a complex number in radians, in [-π, π]; in degrees with `deg`."""
     x = to_value(x, "angle")
-    return atan2(x.imag, x.real)
+    radians = atan2(x.imag, x.real)
+    return rad2deg(radians) if deg else radians
 
 
 def isreal(x: Any, /) -> Value:

@@ -11,6 +11,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.array import array_method
 from nnc.commands import elementwise as ew
+from nnc.commands import indexing
 from nnc.commands import shape as commands
 from nnc.commands.promote import broadcast, broadcast_to_shape
 from nnc.commands.rules import Value, check_axes
@@ -24,10 +25,11 @@ from nnc.spelling import spelled
 
 
 @spelled
-def reshape(x: Any, shape: Any, *, copy: bool | None = None) -> Value:
+def reshape(x: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Value:
     """Returns the elements of `x` in another shape.
 
-    Args:     shape: sizes, of which one may be -1: what remains. copy: as arrays are immutable it makes no difference.
+    Args:     shape: sizes, of which one may be -1: what remains. order: "C" reads and fills the last axis first, "F" the first
+              one. copy: as arrays are immutable it makes no difference.
     Raises:   ShapeError: the number of elements differs.
     Example:  >>> reshape(np.arange(6), (2, -1)).shape
               (2, 3)
@@ -47,13 +49,25 @@ def reshape(x: Any, shape: Any, *, copy: bool | None = None) -> Value:
                 fix="choose sizes whose product divides the number of elements.",
             )  # fmt: skip
         sizes[sizes.index(-1)] = x.spec.size // known
+    if _is_columns_first("reshape", order):
+        return commands.reshape(x.T, shape=tuple(reversed(sizes))).T
     return commands.reshape(x, shape=tuple(sizes))
 
 
+def _is_columns_first(where: str, order: str) -> bool:
+    if order not in ("C", "F"):
+        raise user_error(
+            ArgumentError, where, f"order={order!r} is unknown.", fix='use "C" (last axis first) or "F" (first axis first).'
+        )
+    return order == "F"
+
+
 @array_method
-def ravel(x: Any, /) -> Value:
-    """Returns the elements of `x` in one axis."""
+@spelled
+def ravel(x: Any, /, order: str = "C") -> Value:
+    """Returns the elements of `x` in one axis: the last axis runs fastest, or with `order="F"` the first."""
     x = to_value(x, "ravel")
+    x = x.T if _is_columns_first("ravel", order) else x
     return commands.reshape(x, shape=(x.spec.size,))
 
 
@@ -255,7 +269,7 @@ def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Value:
 def roll(x: Any, shift: int | Sequence[int], axis: Axis = None) -> Value:
     """Returns `x` with elements shifted along `axis`; those pushed out at the end come in at the start.
 
-    Args:     shift: how far, for each axis. axis: None shifts the flattened array.
+    Args:     shift: how far, for each axis; it may be traced. axis: None shifts the flattened array.
     Example:  >>> roll(np.arange(4), 1)
               Array([3, 0, 1, 2], dtype=int64)
     """
@@ -275,6 +289,9 @@ def roll(x: Any, shift: int | Sequence[int], axis: Axis = None) -> Value:
     for at, steps in zip(axes, shifts, strict=True):
         at = to_axis("roll", at, x.spec.ndim)
         n = x.spec.shape[at]
+        if hasattr(steps, "spec") and n:
+            x = indexing.take(x, (np.arange(n) - steps) % n, at)
+            continue
         cut = -static_int(steps, "roll", "shift") % n if n else 0
         if cut:
             x = commands.concatenate(slice_axis(x, at, cut, n), slice_axis(x, at, 0, cut), axis=at)

@@ -16,9 +16,10 @@ def _from_arguments(arguments: tuple[Any, ...]) -> Any:
 
 
 @array_method
-def reshape(self: Any, *shape: Any) -> Value:
+@spelled
+def reshape(self: Any, *shape: Any, order: str = "C") -> Value:
     """The elements in another shape; one size may be -1."""
-    return manipulation.reshape(self, _from_arguments(shape))
+    return manipulation.reshape(self, _from_arguments(shape), order)
 
 
 @array_method
@@ -29,9 +30,10 @@ def transpose(self: Any, *axes: Any) -> Value:
 
 
 @array_method
-def flatten(self: Any) -> Value:
+@spelled
+def flatten(self: Any, order: str = "C") -> Value:
     """The elements in one axis."""
-    return manipulation.ravel(self)
+    return manipulation.ravel(self, order)
 
 
 @array_method

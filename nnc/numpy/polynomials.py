@@ -16,9 +16,8 @@ from nnc.numpy import linalg
 from nnc.numpy.creation import vander
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import matrix_transpose
-from nnc.numpy.operands import static_int, to_value
+from nnc.numpy.operands import known, static_int, to_value
 from nnc.numpy.repetition import pad
-from nnc.numpy.searching import known
 from nnc.numpy.signals import convolve
 from nnc.spelling import spelled
 

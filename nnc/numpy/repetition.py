@@ -9,12 +9,15 @@ import numpy as np
 
 from nnc.array import array_method
 from nnc.commands import elementwise as ew
+from nnc.commands import indexing
 from nnc.commands import shape as commands
-from nnc.commands.promote import as_operand, broadcast_to_shape
+from nnc.commands.promote import broadcast_to_shape
 from nnc.commands.rules import Value
 from nnc.commands.shape import slice_axis
-from nnc.errors import ArgumentError, user_error
-from nnc.numpy.operands import ravel_for, static_int, to_axis, to_shape, to_value
+from nnc.commands.sort import searchsorted
+from nnc.errors import ArgumentError, TraceError, user_error
+from nnc.numpy.operands import known, ravel_for, static_int, to_axis, to_shape, to_value
+from nnc.numpy.reductions import cumsum
 from nnc.spelling import spelled
 
 # -- repetition and padding --------------------------------------------------------------------------------------------
@@ -58,8 +61,8 @@ def resize(x: Any, new_shape: Any) -> Value:
 def repeat(x: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Value:
     """Returns `x` with each element repeated along `axis`; None flattens it first.
 
-    Args:     repeats: how often: a number for all, or one for each element, known while tracing. total_repeat_length: the
-              size of the result, which must agree.
+    Args:     repeats: how often: a number for all, or one for each element. total_repeat_length: the size of the result, with
+              which `repeats` may be traced; it must agree.
     Raises:   ArgumentError: the number of `repeats` or the total does not fit.
     Example:  >>> repeat(np.arange(3), [1, 0, 2])
               Array([0, 2, 2], dtype=int64)
@@ -67,8 +70,13 @@ def repeat(x: Any, repeats: Any, axis: int | None = None, *, total_repeat_length
     x, at = ravel_for(axis, to_value(x, "repeat"))
     at = to_axis("repeat", at, x.spec.ndim)
     n = x.spec.shape[at]
-    given = as_operand(repeats, "repeat", "repeats")
-    counts = given.concrete("repeat(repeats)") if hasattr(given, "spec") else np.asarray(given)
+    given = to_value(repeats, "repeat", "repeats")
+    try:
+        counts = known(given, "repeat(repeats)", "pass total_repeat_length=n, so that the shape of the result is known.")
+    except TraceError:
+        if total_repeat_length is None:
+            raise
+        return _repeat_traced(x, given, at, static_int(total_repeat_length, "repeat", "total_repeat_length"))
     if counts.ndim > 1 or counts.size not in (1, n) or counts.dtype.kind not in "iu" or (counts < 0).any():
         raise user_error(
             ArgumentError, "repeat", f"repeats must be a number, or {n} of them, of 0 or more; they are {counts}.",
@@ -87,6 +95,15 @@ def repeat(x: Any, repeats: Any, axis: int | None = None, *, total_repeat_length
         spread = commands.broadcast_to(x, shape=wide, axes=tuple(i for i in range(len(wide)) if i != at + 1))
         return commands.reshape(spread, shape=(*shape[:at], n * times, *shape[at + 1 :]))
     return pick(x, np.repeat(np.arange(n), counts), at)
+
+
+def _repeat_traced(x: Value, repeats: Value, axis: int, total: int) -> Value:
+    """`repeat` with traced numbers. Where these do not make up `total`, indices are out of range, so that it raises when run."""
+    n = x.spec.shape[axis]
+    ends = cumsum(broadcast_to_shape(repeats, (n,)))
+    places = searchsorted(ends, to_value(np.arange(total), "repeat").astype(ends.spec.dtype), side="right")
+    excess = (slice_axis(ends, 0, n - 1, n) != total) * n
+    return indexing.take(x, places + excess, axis)
 
 
 def pick(x: Value, index: np.ndarray[Any, Any], axis: int) -> Value:

@@ -182,16 +182,21 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Value:
 
 @array_method
 @spelled
-def take(x: Any, indices: Any, /, axis: int | None = None, *, mode: str = "error") -> Value:
+def take(x: Any, indices: Any, /, axis: int | None = None, *, mode: str = "error", fill_value: Any = None) -> Value:
     """Returns the elements at `indices` along `axis`; of the flattened array where it is None.
 
     Args:     mode: what an index out of range does: "error" raises, "clip" takes the nearest, "wrap" counts modulo the size,
-              "fill" reads NaN.
+              "fill" reads `fill_value` (by default NaN, or the number of an integer dtype that is farthest from 0).
     Raises:   IndexError: an index is out of range.
     Example:  >>> take(np.asarray([10, 20, 30]), [2, 0])
               Array([30, 10], dtype=int64)
     """
-    return indexing.take(to_value(x, "take"), indices, axis, mode)
+    x = to_value(x, "take")
+    if fill_value is None:
+        return indexing.take(x, indices, axis, mode)
+    x, at = ravel_for(axis, x)
+    index = (slice(None),) * to_axis("take", at, x.spec.ndim) + (indexing.integer_indices(indices, "take"),)
+    return x.at[index].get(mode=mode, fill_value=fill_value)
 
 
 @spelled

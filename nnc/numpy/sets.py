@@ -21,10 +21,10 @@ from nnc.commands.rules import Value, check_dtype
 from nnc.numpy import elementwise as el
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import moveaxis, ravel, reshape
-from nnc.numpy.operands import ravel_for, static_int, to_axis, to_value
+from nnc.numpy.operands import SIZED, known, ravel_for, static_int, to_axis, to_value
 from nnc.numpy.reductions import any as any_
 from nnc.numpy.reductions import count_nonzero, cumsum
-from nnc.numpy.searching import argsort, flatnonzero, known, lexsort, sort
+from nnc.numpy.searching import argsort, flatnonzero, lexsort, sort
 from nnc.spelling import spelled
 
 

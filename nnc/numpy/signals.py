@@ -19,9 +19,8 @@ from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import flip, moveaxis, ravel
-from nnc.numpy.operands import Axis, static_int, to_axes, to_axis, to_shape, to_value
+from nnc.numpy.operands import Axis, known, static_int, to_axes, to_axis, to_shape, to_value
 from nnc.numpy.reductions import cumsum, diff
-from nnc.numpy.searching import known
 from nnc.numpy.special import i0
 from nnc.spelling import spelled
 

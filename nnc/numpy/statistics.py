@@ -20,7 +20,7 @@ from nnc.numpy.contractions import matmul
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import moveaxis, ravel, reshape
 from nnc.numpy.operands import Axis, to_axes, to_axis, to_value
-from nnc.numpy.searching import searchsorted, take, take_along_axis
+from nnc.numpy.searching import argsort, searchsorted, take, take_along_axis
 from nnc.spelling import spelled
 
 # -- averages ----------------------------------------------------------------------------------------------------------
@@ -323,10 +323,11 @@ def nancumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Value:
 
 
 @spelled
-def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Value:
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Value:
     """Returns the values at `x` of the broken line through the points (xp, fp).
 
-    Args:     xp: rising. left, right: values outside of xp, by default those at its ends.
+    Args:     xp: rising. left, right: values outside of xp, by default those at its ends. period: of a line that goes on
+              periodically; then xp is in any order, and left and right are not used.
     Example:  >>> interp(np.asarray([0.5, 9.0]), np.asarray([0.0, 1.0]), np.asarray([10.0, 20.0]))
               Array([15., 20.], dtype=float64)
     """
@@ -336,6 +337,13 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Val
             ShapeError, "interp", "xp and fp must be vectors of one length, not empty.", operands={"xp": xp.spec, "fp": fp.spec},
             fix="give one value for each point.",
         )  # fmt: skip
+    if period is not None:
+        length = el.abs(period)
+        x, xp = el.remainder(x, length), el.remainder(xp, length)
+        order = argsort(xp)
+        xp, fp = take(xp, order), take(fp, order)
+        xp = concatenate([xp[-1:] - length, xp, xp[:1] + length])
+        fp = concatenate([fp[-1:], fp, fp[:1]])
     n = xp.spec.size
     above = el.clip(searchsorted(xp, x, side="right"), 1, max(n - 1, 1)) if n > 1 else searchsorted(xp, x) * 0
     below = el.maximum(above - 1, 0)

@@ -7,7 +7,6 @@ differs from row to row, all branches run and the result is chosen row by row.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from itertools import compress
 from typing import Any
@@ -20,6 +19,7 @@ from nnc.commands.loop import case_of
 from nnc.commands.reduce import reduce_and, reduce_max, reduce_min
 from nnc.commands.rules import Cotangents, Derivative, Linear, Tangents, Value, batch, derivative, lead, zeros
 from nnc.commands.shape import broadcast_to
+from nnc.dtypes import TAPE
 from nnc.graph import Graph, Symbol, TensorSpec, bind
 from nnc.trace.backward import push_graph, transpose_graph
 from nnc.trace.batching import run_batched
@@ -89,11 +89,14 @@ def _linearize(
     index, operands, active = primals[0], primals[1:], flags_of(tangents[1:])
     traced = [_linearize_branch(graph, active) for graph in graphs]
     moving = tuple(any(column) for column in zip(*(linear.nonzero for _, linear, _ in traced), strict=True))
-    slots = _slots([[s.spec for s in kept] for _, _, kept in traced])
-    forward = [_with_slots(staged, len(graphs[0].outputs), kept, slots) for staged, _, kept in traced]
+    slots, assigned = _share_slots([kept for _, _, kept in traced])
+    branches = [(staged, linear, places) for (staged, linear, _), places in zip(traced, assigned, strict=True)]
+    forward = [_with_slots(staged, len(graphs[0].outputs), places, slots) for staged, _, places in branches]
     results = _bind_staged(index, operands, forward, checked)
     count = len(graphs[0].outputs)
-    backward = [_linear_branch(staged, linear, kept, slots, active, moving, count) for staged, linear, kept in traced]
+    backward = [
+        _linear_branch(staged, linear, places, slots, active, moving, count) for staged, linear, places in branches
+    ]
     given = [t for t in tangents[1:] if t is not None]
     moved = _bind_staged(index, [*given, *operands, *results[count:]], backward, checked=False)
     return results[:count], tuple(fill(moved, moving))
@@ -115,26 +118,27 @@ def _linearize_branch(graph: Graph, active: Flags) -> tuple[Staged, Linearized, 
     return staged, box[0], kept
 
 
-def _slots(wanted: Sequence[Sequence[TensorSpec]]) -> list[TensorSpec]:
-    """Enough slots for each branch by itself."""
-    most: Counter[TensorSpec] = Counter()
-    for specs in wanted:
-        most |= Counter(specs)
-    return list(most.elements())
+def _share_slots(kept: Sequence[Sequence[Symbol]]) -> tuple[list[TensorSpec], list[dict[int, Symbol]]]:
+    """Slots for what branches hand over, and the symbol that each branch puts into a slot.
+
+    Branches share slots where specs agree. Tapes have slots of their own: the specs of their rows, which may differ, are not known.
+    """
+    slots: list[TensorSpec] = []
+    assigned: list[dict[int, Symbol]] = []
+    for symbols in kept:
+        places: dict[int, Symbol] = {}
+        for symbol in symbols:
+            alike = (i for i, s in enumerate(slots) if s == symbol.spec and s.dtype != TAPE and i not in places)
+            place = next(alike, len(slots))
+            if place == len(slots):
+                slots.append(symbol.spec)
+            places[place] = symbol
+        assigned.append(places)
+    return slots, assigned
 
 
-def _assign(kept: Sequence[Symbol], slots: Sequence[TensorSpec]) -> dict[int, Symbol]:
-    """The slot of each symbol."""
-    places: dict[int, Symbol] = {}
-    for symbol in kept:
-        place = next(i for i, spec in enumerate(slots) if spec == symbol.spec and i not in places)
-        places[place] = symbol
-    return places
-
-
-def _with_slots(staged: Staged, count: int, kept: Sequence[Symbol], slots: Sequence[TensorSpec]) -> Staged:
+def _with_slots(staged: Staged, count: int, places: dict[int, Symbol], slots: Sequence[TensorSpec]) -> Staged:
     """The branch with its slots filled and the others' zero."""
-    places = _assign(kept, slots)
     inner = staged.graph.update(outputs=(*staged.graph.outputs[:count], *places.values()))
 
     def run(*values: Any) -> list[Any]:
@@ -147,11 +151,11 @@ def _with_slots(staged: Staged, count: int, kept: Sequence[Symbol], slots: Seque
 
 
 def _linear_branch(
-    staged: Staged, linear: Linearized, kept: Sequence[Symbol], slots: Sequence[TensorSpec], active: Flags, moving: Flags,
+    staged: Staged, linear: Linearized, assigned: dict[int, Symbol], slots: Sequence[TensorSpec], active: Flags, moving: Flags,
     count: int,
 ) -> Staged:  # fmt: skip
     """(tangents, operands, slots) -> tangents of the results that move in some branch."""
-    places = {symbol: i for i, symbol in _assign(kept, slots).items()}
+    places = {symbol: i for i, symbol in assigned.items()}
     explicit = staged.graph.inputs[: staged.num_explicit]
     hidden = staged.graph.inputs[staged.num_explicit :]
     reads = staged.graph.outputs[count:]

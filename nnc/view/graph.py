@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nnc.commands.rules import alias, cost, effect
-from nnc.graph import Graph, Node, Symbol, node_texts, symbol_numbers
+from nnc.graph import Graph, Node, Symbol, node_texts, symbol_numbers, value_text
 from nnc.view.layout import Layout, Wire, lay_out
 from nnc.view.picture import Picture
 from nnc.view.svg import CHARACTER, document, element, label, number, shorten, title
@@ -15,6 +15,7 @@ from nnc.view.svg import CHARACTER, document, element, label, number, shorten, t
 _FONT, _PAD, _MARGIN = 11, 8.0, 16.0
 _HEIGHT, _CHIP = 36.0, 20.0  # of a node, of an input or output
 _WIDEST = 240.0
+_SMALL = 8  # elements of a constant that stands at each of its readers
 _BUSY = 16  # operations for each element of the results, from which a node counts as heavy
 STYLE = """
 .box rect { stroke: #8a8f98; stroke-width: 1px; fill: #f3f5f7; }
@@ -61,38 +62,59 @@ class _Draw:
         """(SVG, width, height) of a graph."""
         boxes, given = self._boxes(graph)
         sizes = [(box.width, box.height) for box in boxes]
-        layout = lay_out(sizes, [box.reads for box in boxes], given, _CHIP)
+        light = set(given)
+        for i, box in enumerate(boxes):
+            if all(boxes[j].kind == "constant" or (j in light and j not in given) for j in box.reads):
+                light.add(i)
+        layout = lay_out(sizes, [box.reads for box in boxes], given, light, _CHIP)
         first = self.boxes
         self.boxes += len(boxes)
         parts = [_wire(wire, first) for wire in layout.wires]
         parts += [self._box(box, layout, i, first + i) for i, box in enumerate(boxes)]
-        if layout.corners:
-            top = min(range(len(boxes)), key=lambda i: (layout.row_of[i], i))
+        if boxes:
+            top = min(set(range(len(boxes))) - set(given), key=lambda i: (layout.row_of[i], i), default=0)
             self.start = f"{number(layout.corners[top][0])} {number(layout.corners[top][1])}"
         rows = json.dumps([[round(y, 2), round(height, 2)] for y, height in layout.rows], separators=(",", ":"))
         svg = "".join(parts)
         return f'<g class="drawing" data-height="{number(layout.height)}" data-rows="{rows}">{svg}</g>', layout.width, layout.height
 
     def _boxes(self, graph: Graph) -> tuple[list[_Box], list[int]]:
-        """The boxes in an order in which each stands behind what it reads, and those of inputs and constants."""
+        """The boxes in an order in which each stands behind what it reads, and those of inputs and constants.
+
+        A small constant has a box at each of its readers, instead of wires all over the drawing.
+        """
         boxes: list[_Box] = []
         made: dict[Symbol, int] = {}
-        for kind, symbols in (("input", graph.inputs), ("constant", tuple(graph.constants))):
-            for symbol in symbols:
-                made[symbol] = len(boxes)
-                boxes.append(self._chip(kind, symbol, ()))
-        given = list(range(len(boxes)))
+        given: list[int] = []
+
+        def add_given(box: _Box) -> int:
+            given.append(len(boxes))
+            boxes.append(box)
+            return given[-1]
+
+        def read(symbol: Symbol) -> int:
+            if symbol not in made:
+                value = graph.constants[symbol]
+                box = add_given(self._chip("constant", symbol, (), value_text(value)))
+                if value.size > _SMALL:
+                    made[symbol] = box
+                return box
+            return made[symbol]
+
+        for symbol in graph.inputs:
+            made[symbol] = add_given(self._chip("input", symbol, ()))
         for node in graph.nodes:
-            box = self._node(node, tuple(made[symbol] for symbol in node.inputs))
+            box = self._node(node, tuple(map(read, node.inputs)))
             made.update(dict.fromkeys(node.outputs, len(boxes)))
             boxes.append(box)
-        boxes += [self._chip("output", symbol, (made[symbol],)) for symbol in graph.outputs]
+        boxes += [self._chip("output", symbol, (read(symbol),)) for symbol in graph.outputs]
         return boxes, given
 
-    def _chip(self, kind: str, symbol: Symbol, reads: tuple[int, ...]) -> _Box:
+    def _chip(self, kind: str, symbol: Symbol, reads: tuple[int, ...], value: str = "") -> _Box:
         name = f"%{self.numbers[symbol]} {symbol.name}".rstrip()
-        text = f"{name}: {symbol.spec}"
-        return _Box(kind, text, "", f"{kind} {text}", reads, _width(text), _CHIP)
+        about = f"{kind} {name}: {symbol.spec}" + (f" = {value}" if value else "")
+        text = value if value and symbol.spec.size <= 1 else f"{name}: {symbol.spec}"
+        return _Box(kind, text, "", about, reads, _width(text), _CHIP)
 
     def _node(self, node: Node, reads: tuple[int, ...]) -> _Box:
         specs = ", ".join(str(symbol.spec) for symbol in node.outputs)

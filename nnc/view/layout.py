@@ -41,15 +41,17 @@ class Layout:
     height: float
 
 
-def lay_out(sizes: Sequence[Point], reads: Sequence[Sequence[int]], given: Iterable[int], port: float) -> Layout:
+def lay_out(
+    sizes: Sequence[Point], reads: Sequence[Sequence[int]], given: Iterable[int], light: Iterable[int], port: float
+) -> Layout:
     """The layout of boxes.
 
     Args:     sizes: (width, height) of each box. reads: the boxes that each reads, all before it. given: boxes that stand near
-              their first reader. port: how far below the top of a box its wires begin, behind it.
+              their first reader. light: those and others to which wires may be long. port: how far below the top of a box its wires begin, behind it.
     """
     if not sizes:
         return Layout((), (), (), (), 0.0, 0.0)
-    rows = _find_rows([width for width, _ in sizes], reads, frozenset(given))
+    rows = _find_rows([width for width, _ in sizes], reads, frozenset(given), frozenset(light))
     pairs = list(dict.fromkeys((j, i) for i, read in enumerate(reads) for j in read))
     near = [(a, b) for a, b in pairs if rows[b] - rows[a] <= _NEAR]
     far = [(a, b) for a, b in pairs if rows[b] - rows[a] > _NEAR]
@@ -80,19 +82,20 @@ def lay_out(sizes: Sequence[Point], reads: Sequence[Sequence[int]], given: Itera
     )
 
 
-def _find_rows(widths: Sequence[float], reads: Sequence[Sequence[int]], given: frozenset[int]) -> list[int]:
+def _find_rows(
+    widths: Sequence[float], reads: Sequence[Sequence[int]], given: frozenset[int], light: frozenset[int]
+) -> list[int]:
     """The row of each box: below all that it reads; further down where that makes more wires shorter than longer."""
     count = len(reads)
     readers: list[list[int]] = [[] for _ in reads]
     rows = [0] * count
-    light = [i in given for i in range(count)]  # needs nothing but what stands near its reader
     for i, read in enumerate(reads):
         rows[i] = max((rows[j] + 1 for j in read if j not in given), default=1)
         for j in dict.fromkeys(read):
             readers[j].append(i)
     held = [0] * count  # wires that grow when a box moves down; what only it needs moves along
     for i, read in enumerate(reads):
-        held[i] = sum(not light[j] and (held[j] > 0 or len(readers[j]) > 1) for j in dict.fromkeys(read))
+        held[i] = sum(j not in light and (held[j] > 0 or len(readers[j]) > 1) for j in dict.fromkeys(read))
     for i in reversed(range(count)):
         if len(readers[i]) > held[i]:
             rows[i] = min(rows[j] for j in readers[i]) - 1
@@ -110,7 +113,7 @@ def _find_rows(widths: Sequence[float], reads: Sequence[Sequence[int]], given: f
         return row
 
     for i in sorted((i for i in range(count) if i not in given), key=lambda i: (rows[i], i)):
-        rows[i] = place(i, max((rows[j] + 1 for j in reads[i] if j not in given), default=rows[i]), 1)
+        rows[i] = place(i, max([rows[i], *(rows[j] + 1 for j in reads[i] if j not in given)]), 1)
     after.clear()
     for i in sorted(given):
         rows[i] = place(i, min((rows[j] for j in readers[i]), default=1) - 1, -1)

@@ -10,7 +10,7 @@ from nnc.lower.report import MemoryPlan, MemoryRow, format_bytes
 from nnc.view.picture import Picture
 from nnc.view.svg import Scale, document, element, label, number, shorten, title
 
-_WIDTH, _HEIGHT, _LEFT, _TOP, _MARGIN = 1200.0, 640.0, 80.0, 40.0, 12.0
+_WIDTH, _OUTSIDE, _HEIGHT, _LEFT, _TOP, _MARGIN = 1200.0, 130.0, 480.0, 80.0, 40.0, 12.0
 _SHADES = ("#dbe9f6", "#bad6ea", "#89bedc", "#539ecc", "#2b7bba", "#0b559f")  # of tensors in the arena, small to large
 STYLE = """
 .item rect { stroke: #fff; stroke-width: 0.5px; }
@@ -20,36 +20,40 @@ STYLE = """
 .output rect { fill: #f2a65a; }
 .tape rect { fill: #b79ad6; }
 .axis { stroke: #bbb; stroke-width: 0.5px; }
-.edge { stroke: #555; stroke-width: 1px; }
 .live { fill: none; stroke: #c0392b; stroke-width: 1px; }
 """ + "".join(f".shade{i} rect {{ fill: {color}; }}\n" for i, color in enumerate(_SHADES))
 
 
 def draw_memory(plan: MemoryPlan, name: str = "memory plan") -> Picture:
-    """The picture of a plan: the arena at the bottom, what lies outside of it stacked above, the live bytes as a line."""
-    rows = [(row, bottom) for row, bottom in zip(plan.rows, bottoms(plan), strict=True)]
-    top = max((bottom + row.size for row, bottom in rows), default=0)
-    steps = max((row.last + 1 for row, _ in rows), default=0)
+    """The picture of a plan: the arena with the live bytes as a line, and above it, by another scale, what lies outside."""
+    steps = max((row.last + 1 for row in plan.rows), default=0)
+    above = sum(row.size for row in plan.rows if row.offset is None)
     across = Scale(max(steps, 1), _LEFT, _LEFT + _WIDTH)
-    up = Scale(max(top, 1), _TOP + _HEIGHT, _TOP)
+    outside = Scale(max(above, 1), _TOP + _OUTSIDE, _TOP)
+    top = _TOP + _OUTSIDE + 30
+    arena = Scale(max(plan.arena_bytes, 1), top + _HEIGHT, top)
     content = [
         label(_headline(plan), _LEFT, 16.0),
         label(_LEGEND, _LEFT, 30.0, fill="#666"),
-        *_axes(across, up),
-        *(_rectangle(row, bottom, across, up, plan.arena_bytes) for row, bottom in rows),
-        element("path", d=_live_line(plan, steps, across, up), cls="live"),
-        element("line", x1=_LEFT, x2=_LEFT + _WIDTH, y1=up(plan.arena_bytes), y2=up(plan.arena_bytes), cls="edge"),
+        label("outside of the arena:", _LEFT, _TOP - 2) if above else "",
+        label("arena:", _LEFT, top - 4),
+        *_bytes_axis(outside, across, 2),
+        *_bytes_axis(arena, across, 8),
+        *_steps_axis(across, top + _HEIGHT),
     ]
-    return Picture(name, document(content, _LEFT + _WIDTH, _TOP + _HEIGHT + 34, STYLE, name, margin=_MARGIN))
+    for row, bottom in zip(plan.rows, bottoms(plan.rows), strict=True):
+        content.append(_rectangle(row, bottom, across, outside if row.offset is None else arena, plan.arena_bytes))
+    content.append(element("path", d=_live_line(plan, steps, across, arena), cls="live"))
+    return Picture(name, document(content, _LEFT + _WIDTH, top + _HEIGHT + 34, STYLE, name, margin=_MARGIN))
 
 
 _LEGEND = "blue: in the arena, darker where larger; orange: outputs; yellow: inputs; grey: constants; purple: tapes; red line: live bytes"
 
 
-def bottoms(plan: MemoryPlan) -> list[int]:
-    """The address at which each row is drawn: its own in the arena, above it one after the other outside."""
-    places, above = [], plan.arena_bytes
-    for row in plan.rows:
+def bottoms(rows: Sequence[MemoryRow]) -> list[int]:
+    """The address at which each row is drawn: its own in the arena, outside one after the other."""
+    places, above = [], 0
+    for row in rows:
         places.append(above if row.offset is None else row.offset)
         above += row.size if row.offset is None else 0
     return places
@@ -86,15 +90,18 @@ def _about(row: MemoryRow) -> str:
     return text if row.source is None else f"{text}\nat {row.source.describe()}"
 
 
-def _axes(across: Scale, up: Scale) -> Iterator[str]:
-    for value in up.marks(8, base=2):
+def _bytes_axis(up: Scale, across: Scale, count: int) -> Iterator[str]:
+    for value in up.marks(count, base=2):
         y = up(value)
         yield element("line", x1=across.first, x2=across.last, y1=y, y2=y, cls="axis")
         yield label(format_bytes(round(value)), across.first - 4, y + 4, text_anchor="end")
+
+
+def _steps_axis(across: Scale, y: float) -> Iterator[str]:
     for value in across.marks(12):
         if value == int(value):
-            yield label(str(int(value)), across(value), up.first + 14)
-    yield label("step", across.last, up.first + 28, text_anchor="end")
+            yield label(str(int(value)), across(value), y + 14)
+    yield label("step", across.last, y + 28, text_anchor="end")
 
 
 def _live_line(plan: MemoryPlan, steps: int, across: Scale, up: Scale) -> str:

@@ -243,3 +243,8 @@ def test_division_with_remainder_restores_the_dividend(a, b):
     quotient, rest = nnp.divmod(a, b)
     assert int(quotient) * b + int(rest) == a
     assert 0 <= int(rest) < b
+
+
+def test_angles_are_given_in_degrees_if_asked_for(same):
+    z = np.array([1j, -1 + 0j, 3 - 3j])
+    same(nnp.angle(z, deg=True), np.angle(z, deg=True))

@@ -203,3 +203,36 @@ def test_padding_that_cannot_be_done_is_refused():
         nnp.pad(np.ones(2), 1, "reflect", reflect_type="strange")
     with pytest.raises(ArgumentError, match="axis 0 is empty"):
         nnp.pad(np.ones(0), 1, "mean")
+
+
+def test_columns_can_be_read_and_filled_first(same):
+    x = np.arange(12).reshape(2, 3, 2)
+    for shape in ((4, 3), (12,), (3, -1), (2, 1, 6)):
+        same(nnp.reshape(x, shape, order="F"), np.reshape(x, shape, order="F"))
+        same(nnp.asarray(x).reshape(*shape, order="F"), x.reshape(*shape, order="F"))
+    same(nnp.ravel(x, "F"), np.ravel(x, "F"))
+    same(nnp.asarray(x).flatten("F"), x.flatten("F"))
+    with pytest.raises(nnc.errors.ArgumentError, match="order='A' is unknown"):
+        nnp.ravel(x, order="A")
+
+
+def test_a_traced_shift_rolls_as_a_known_one(same):
+    x = np.arange(6).reshape(2, 3)
+    rolled = nnc.compile(lambda x, n: (nnp.roll(x, n), nnp.roll(x, n, 1), nnp.roll(x, (n, 1), (1, 0))))
+    for n in (-7, 0, 2, 9):
+        for got, want in zip(rolled(x, n), (np.roll(x, n), np.roll(x, n, 1), np.roll(x, (n, 1), (1, 0))), strict=True):
+            same(got, want)
+
+
+def test_traced_numbers_of_repeats_need_the_total():
+    x = np.arange(3.0)
+    repeated = nnc.compile(lambda x, n: nnp.repeat(x, n, total_repeat_length=4))
+    for counts in ([1, 0, 3], [0, 0, 4], [2, 2, 0], [4, 0, 0]):
+        assert repeated(x, np.array(counts)).tolist() == np.repeat(x, counts).tolist()
+    for counts in ([1, 1, 1], [2, 2, 2]):
+        with pytest.raises(IndexError):
+            repeated(x, np.array(counts))
+    with pytest.raises(nnc.errors.TraceError, match="pass total_repeat_length=n"):
+        nnc.compile(nnp.repeat)(x, np.array([1, 0, 3]))
+    gradient = nnc.grad(lambda x: (nnp.repeat(x, np.array([1, 0, 3]), total_repeat_length=4) * np.arange(4.0)).sum())(x)
+    assert gradient.tolist() == [0, 0, 6]

@@ -202,3 +202,41 @@ def test_axes_roll_as_in_numpy(same):
     for axis in range(-3, 3):
         for start in range(-3, 4):
             same(nnp.rollaxis(cube, axis, start), np.rollaxis(cube, axis, start))
+
+
+SIZES = {
+    "nonzero": (lambda x: nnp.nonzero(x), "pass size=n"),
+    "where": (lambda x: nnp.where(x > 1), "pass size=n"),
+    "argwhere": (lambda x: nnp.argwhere(x), "pass size=n"),
+    "flatnonzero": (lambda x: nnp.flatnonzero(x), "pass size=n"),
+    "unique": (lambda x: nnp.unique(x), "with size=n"),
+    "unique_all": (lambda x: nnp.unique_all(x), "nnp.unique with size=n"),
+    "union1d": (lambda x: nnp.union1d(x, x), "pass size=n"),
+    "bincount": (lambda x: nnp.bincount(x), "pass length=n"),
+    "compress": (lambda x: nnp.compress(x > 1, x), "which keeps the shape"),
+    "a mask": (lambda x: x[x > 1], "keep the shape"),
+    "segment_sum": (lambda x: nnp.segment_sum(x, x), "pass num_segments=n"),
+    "zeros": (lambda x: nnp.zeros(x[0]), "from x.shape"),
+    "arange": (lambda x: nnp.arange(x[0]), "from x.shape"),
+    "trim_zeros": (lambda x: nnp.trim_zeros(x), "leave it out of the traced function"),
+    "roots": (lambda x: nnp.roots(x), "strip_zeros=False"),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_shape_that_depends_on_traced_values_names_the_remedy(name):
+    function, remedy = SIZES[name]
+    with pytest.raises(TraceError, match="is not known while|no values yet") as error:
+        nnc.compile(function)(np.arange(4))
+    assert remedy in str(error.value).partition("Fix:")[2]
+
+
+def test_where_of_a_known_size_finds_traced_values():
+    found = nnc.compile(lambda x: nnp.where(x > 1, size=3, fill_value=-1))(np.array([0, 5, 1, 7]))[0]
+    assert found.tolist() == [1, 3, -1]
+
+
+def test_take_fills_with_a_number():
+    x = np.arange(6.0).reshape(2, 3)
+    assert nnp.take(x, [0, 9], mode="fill", fill_value=-1).tolist() == [0, -1]
+    assert nnp.take(x, [2, -1, 3], axis=1, mode="fill", fill_value=-1).tolist() == [[2, 2, -1], [5, 5, -1]]

@@ -135,3 +135,19 @@ def test_only_what_a_branch_needs_is_kept_and_nested_branches_differentiate() ->
         for outer in (nnc.grad, nnc.jacfwd):
             for inner in (nnc.grad, nnc.jacfwd):
                 assert np.isclose(float(outer(inner(f))(np.float64(x))), second, rtol=1e-6)
+
+
+@RUN
+def test_branches_may_keep_tapes_of_different_rows_for_each_row_of_a_batch(run: Callable[..., Any]) -> None:
+    def grow(x: Any) -> Any:  # its tape holds vectors
+        return nnc.while_loop(lambda c: nnp.sum(c) < 9, lambda c: nnp.sin(c) + c + 1, x)
+
+    def total(x: Any) -> Any:  # its tape holds single numbers
+        return x * nnc.while_loop(lambda c: c < 9, lambda c: c * c + 1.1, nnp.sum(x))
+
+    def f(x: Any) -> Any:
+        return nnp.sum(nnc.cond(x[0] > 0, grow, total, x))
+
+    rows = np.array([[0.5, 1.0, 0.2], [-0.5, 1.0, 0.2]])
+    found = run(lambda x: nnc.vmap(nnc.grad(f))(x))(rows)
+    np.testing.assert_allclose(found, [nnc.grad(f)(row) for row in rows], rtol=1e-12)

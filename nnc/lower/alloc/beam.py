@@ -15,7 +15,7 @@ from nnc.lower.alloc.cliques import Cliques
 from nnc.lower.alloc.greedy import FAR, Numbers
 from nnc.lower.alloc.problem import Ints, Problem
 
-_CHILDREN = 5  # that a partial plan may have
+_CHILDREN = 3  # that a partial plan may have
 _CELLS = 4_000_000  # of the largest array
 _TURN = 20_000  # cells that take as long as the calls of one turn
 

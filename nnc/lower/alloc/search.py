@@ -8,7 +8,7 @@ from nnc.lower.alloc.beam import BeamSearch, Style
 from nnc.lower.alloc.greedy import order_rank, search_keys
 from nnc.lower.alloc.problem import Ints, Problem
 
-_NARROWEST = 8  # partial plans of the first beams
+_NARROWEST = 4  # partial plans of the first beams
 _NOISE = (0.0, 0.1, 0.3, 0.6)  # of orders: the spread of the logarithm of their first key
 _SHARES = (1.0, 0.5, 0.75, 0.25, 0.0)  # where between the bound and the best height a cap is
 _KEEN = (60.0, 200.0, 500.0)
@@ -30,7 +30,7 @@ def improve(p: Problem, best: Ints, peak: int, budget: int) -> tuple[Ints, int]:
         rank = order_rank(first * rng.lognormal(0, noise, n), *others)
         filling = turn // 2 % 2 == 0
         keen, bulk = rng.choice(_KEEN), rng.choice(_BULK)
-        cap = p.bound + int((peak - 1 - p.bound) * _SHARES[turn % len(_SHARES)])
+        cap = peak - 1
         found = beam.run(Style(rank, width, filling, float(keen), float(bulk)), cap)
         if found is not None:
             import os

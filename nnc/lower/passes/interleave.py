@@ -12,7 +12,7 @@ from nnc.options import Options
 
 @register_pass("interleave")
 def interleave(graph: Graph, options: Options) -> Graph:
-    """Puts nodes into the order in which several streams would begin them; with `streams=1`, and where "auto" comes to 1, all stays.
+    """Puts nodes into the order in which several streams would begin them, where there are several.
 
     Memory is planned for one order. One chain after the other would use the same memory, so that the second had to wait for the
     first; chains that take turns have memory of their own, which is what streams cost.

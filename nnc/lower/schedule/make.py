@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from nnc.lower.liveness import walk
+from bisect import bisect_left
+from itertools import accumulate
+
+from nnc.lower.liveness import Timeline, join, walk
 from nnc.lower.report import step_bytes, step_flops
 from nnc.lower.schedule.accesses import has_effect, step_accesses
 from nnc.lower.schedule.assign import choose_streams, estimate_seconds
 from nnc.lower.schedule.dependencies import find_dependencies
 from nnc.lower.schedule.types import Schedule
-from nnc.lower.stages import Loop, Planned, Step
+from nnc.lower.stages import Bound, Intervals, Loop, Planned, Step
 from nnc.options import Options
 
 
@@ -18,6 +21,28 @@ def make_schedule(planned: Planned, options: Options) -> Schedule:
     seconds = [estimate_seconds(step_flops(step), step_bytes(step)) for step in steps]
     must_stay = list(map(is_pinned, steps))
     return choose_streams(lambda: find_dependencies(step_accesses(planned)), seconds, must_stay, options)
+
+
+def concurrent_lives(bound: Bound, options: Options) -> tuple[Intervals, ...]:
+    """The intervals of a program's buffers, each until the steps are over that are expected to run while its last reader does.
+
+    Memory planned for them is given to another stream only when that need not wait for it.
+    """
+    schedule = make_schedule(Planned(bound, (None,) * len(bound.buffers), 0, 0), options)
+    if len(schedule.streams) == 1 or options.memory_budget is not None:
+        return bound.intervals
+    timeline = Timeline()
+    starts = [0, *accumulate(map(timeline.span, bound.steps))]
+    begins = [begin for begin, _ in schedule.planned]
+
+    def after(end: int) -> int:
+        """The first point of the first step that begins when the one at point `end - 1` is done."""
+        last = bisect_left(starts, end) - 1
+        done = schedule.planned[last][1]
+        return starts[next((j for j in range(last + 1, len(begins)) if begins[j] >= done), len(begins))]
+
+    later = {end: max(end, after(end)) for lives in bound.intervals for _, end in lives if 0 < end <= starts[-1]}
+    return tuple(join((first, later.get(end, end)) for first, end in lives) for lives in bound.intervals)
 
 
 def is_pinned(step: Step) -> bool:

@@ -1,0 +1,66 @@
+"""The benchmark of memory is not run in tests; that its parts hold together is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from benchmarks import memory
+from benchmarks.eager_memory import fill, hollow_arrays, hollow_peak, measured_peak
+from benchmarks.networks import Network, all_networks
+from benchmarks.tables import print_table
+from nnc.array import Array
+
+MLP = next(network for network in all_networks(quick=True) if network.name == "MLP")
+
+
+def test_plans_of_a_network_meet_their_bound_and_beat_greedy() -> None:
+    for _, blocks, _, ratio, greedy, *_ in memory.network_rows(MLP):
+        assert isinstance(blocks, int) and blocks > 0
+        assert ratio == 1.0 <= greedy  # type: ignore[operator]
+
+
+def test_random_tensors_are_planned_no_worse_than_by_size() -> None:
+    [[_, _, _, ratio, greedy, _]] = memory.random_rows(200)
+    assert 1.0 <= ratio <= greedy  # type: ignore[operator]
+
+
+def test_loops_copy_nothing_between_rounds() -> None:
+    rows = memory.loop_rows()
+    assert [row[3] for row in rows] == [0] * len(rows)
+    assert {row[0]: row[2] for row in rows}["x[c] = f(x[c-4])"] >= 4  # type: ignore[operator]
+
+
+def test_hollow_arrays_foretell_what_eager_execution_takes() -> None:
+    def double(network: Network) -> tuple[int, int]:
+        model = network.model()
+        state = nnc.eval_shape(network.optimizer.init, model)
+        arguments = model, state, network.x, network.labels
+        filled = [fill(argument, lambda spec: np.ones(spec.shape, spec.dtype)) for argument in arguments]
+        given = sum(leaf.nbytes for leaf in nnc.tree.leaves(filled) if isinstance(leaf, Array))
+        return hollow_peak(network.step, *arguments), given + measured_peak(lambda: network.step(*filled))
+
+    foretold, measured = double(MLP)
+    assert measured == pytest.approx(foretold, rel=0.05)
+
+
+def test_hollow_arrays_are_counted_until_nobody_holds_them() -> None:
+    with hollow_arrays() as meter:
+        x = nnp.exp(nnp.ones((1000, 1000), np.float32))
+        view = nnp.reshape(x, (1000, 10, 100))
+        del x
+        assert meter.live == 4_000_000
+        del view
+        assert (meter.live, meter.peak) == (0, 8_000_000)
+
+
+def test_tables_are_markdown(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table("Sizes", ("name", "bytes"), [["a", 12345], ["long", 6]])
+    assert capsys.readouterr().out.splitlines()[-4:] == [
+        "| name |  bytes |",
+        "| ---- | -----: |",
+        "| a    | 12,345 |",
+        "| long |      6 |",
+    ]
