@@ -39,13 +39,16 @@ class Network:
     def inference(self) -> Any:
         """The lowered forward pass, dropout off, running statistics used."""
         model = nn.inference_mode(self.model())
-        return nnc.compile(lambda model, x: _output(model, x)[0]).lower(model, self.x)
+        return nnc.compile(lambda model, x: _output(model, x)[0], streams=1).lower(model, self.x)
 
-    def training(self) -> Any:
-        """The lowered training step, which takes over the memory of model and optimizer state."""
+    def training(self, streams: int | str = 1) -> Any:
+        """The lowered training step, which takes over the memory of model and optimizer state.
+
+        On several streams, commands that run at the same time need memory of their own; the eager modes run one after the other.
+        """
         model = self.model()
         state = nnc.eval_shape(self.optimizer.init, model)
-        return nnc.compile(self.step, donate_argnums=(0, 1)).lower(model, state, self.x, self.labels)
+        return nnc.compile(self.step, donate_argnums=(0, 1), streams=streams).lower(model, state, self.x, self.labels)
 
     def step(self, model: Any, state: Any, x: Any, labels: Any) -> tuple[Any, Any, Any]:
         """Loss, gradients, update: the code of the compiled and of the eager step."""

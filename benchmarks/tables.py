@@ -15,7 +15,7 @@ Cell = str | int | float
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     """Prints a title and a table; text stands left, numbers right."""
     texts = [
-        [cell if isinstance(cell, str) else f"{cell:,.4g}" if isinstance(cell, float) else f"{cell:,}" for cell in row]
+        [cell if isinstance(cell, str) else f"{cell:,.10g}" if isinstance(cell, float) else f"{cell:,}" for cell in row]
         for row in rows
     ]
     numeric = [all(not isinstance(row[i], str) for row in rows) for i in range(len(header))]

@@ -14,6 +14,7 @@ from nnc.trace.jacobian import hessian, jacfwd, jacrev
 from nnc.trace.specs import ShapeDtypeStruct, eval_shape, make_graph
 from nnc.trace.subgraphs import checkpoint
 from nnc.trace.vectorize import vmap
+from nnc.view import view
 
 __version__ = "0.1.0"
 
@@ -59,6 +60,7 @@ __all__ = [
     "testing",
     "tree",
     "value_and_grad",
+    "view",
     "vjp",
     "vmap",
     "while_loop",

@@ -7,8 +7,11 @@ and coroutines never see each other's traces.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any, TypeVar
 
 from nnc.source import SourceLine, prune_traceback
@@ -23,8 +26,9 @@ class Context:
     `staging` is the innermost trace that records every command (none when running eagerly), `level` that of
     the innermost trace (0: none), `source` the user's line on whose behalf a rule runs (a derivative points at the line that
     was differentiated), `activity` what the user asked for, outermost first, as in "tracing loss for grad", `meter` what counts
-    the bytes that loops keep for their reverse pass, `modes` what is switched on ("eager", "check_finite" and "trace_errors" of
-    nnc.debug; a dynamic graph that records nothing stands for itself).
+    the bytes that loops keep for their reverse pass, `clock` what holds the seconds of each part of a compilation, `modes` what
+    is switched on ("eager", "check_finite" and "trace_errors" of nnc.debug; a dynamic graph that records nothing stands for
+    itself).
     """
 
     staging: Any = None
@@ -32,6 +36,7 @@ class Context:
     source: SourceLine | None = None
     activity: tuple[str, ...] = ()
     meter: Any = None
+    clock: dict[str, float] | None = None
     modes: frozenset[Any] = frozenset()
 
 
@@ -92,3 +97,18 @@ def with_mode(mode: Any) -> ContextChange:
 def activity(description: str) -> Activity:
     """Names what is being done, for the messages of errors raised within the block."""
     return Activity({"activity": (*_CONTEXT.get().activity, description)})
+
+
+def note_seconds(part: str, seconds: float) -> None:
+    """Counts the seconds of a part of the compilation that goes on, if one does."""
+    clock = _CONTEXT.get().clock
+    if clock is not None:
+        clock[part] = clock.get(part, 0.0) + seconds
+
+
+@contextmanager
+def timed(part: str) -> Iterator[None]:
+    """Counts the seconds of the block as those of a part of the compilation."""
+    start = perf_counter()
+    yield
+    note_seconds(part, perf_counter() - start)

@@ -10,7 +10,10 @@ from pathlib import Path
 
 from nnc import __version__
 from nnc.devices import devices as usable_devices
+from nnc.lower.cache import Cache
+from nnc.lower.report import format_bytes
 from nnc.machine import ABSENT, numpy_blas, processor, read_text, values_of, version_of
+from nnc.options import Options
 
 REQUIRED = ("numpy", "ml_dtypes", "optree", "safetensors")
 OPTIONAL = {
@@ -36,7 +39,10 @@ def collect() -> dict[str, Section]:
         "processor": processor(Path("/proc/cpuinfo")),
         "libraries": libraries(),
         "devices": devices(Path("/proc/driver/nvidia/gpus")),
-        "caches": {"on disk": "none", "in memory": "traces and shape rules, until the process ends"},
+        "caches": {
+            "on disk": disk_cache(Options.from_environment().cache_folder),
+            "in memory": "traces and shape rules, until the process ends",
+        },
     }
 
 
@@ -82,6 +88,14 @@ def libgomp(name: str = "libgomp.so.1") -> str:
     except OSError as error:
         return f"{ABSENT}: {error}"
     return f"{name} loads"
+
+
+def disk_cache(folder: Path | None) -> str:
+    """Where findings are kept for other processes, and how many there are."""
+    if folder is None:
+        return "none: set NNC_CACHE_DIR"
+    sizes = Cache(folder).sizes()
+    return f"{len(sizes)} entries, {format_bytes(sum(sizes))} in {folder}"
 
 
 def devices(nvidia: Path) -> dict[str, str]:

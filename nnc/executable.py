@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,18 @@ import numpy as np
 import nnc.lower.passes.check_finite  # noqa: F401  (registers the pass)
 from nnc import dtypes
 from nnc.array import Array
-from nnc.backends.numpy_ref import choose_kernel
+from nnc.backends.numpy_ref import candidate_kernels, choose_kernel
 from nnc.commands.promote import astype, is_weak
-from nnc.context import activity
+from nnc.context import activity, set_context
 from nnc.errors import ArgumentTypeError, TraceError, user_error
 from nnc.graph import Graph, TensorSpec, run_passes
+from nnc.lower.autotune import Tuner
 from nnc.lower.pipeline import lower
 from nnc.lower.program import Program
 from nnc.lower.report import Cost, MemoryPlan
+from nnc.lower.schedule.report import ScheduleReport, Watch, make_schedule_report
+from nnc.lower.stages import Step
+from nnc.lower.timings import Timings
 from nnc.options import Options
 from nnc.signature import Call, Key, Signature, difference, leaf_keys
 from nnc.trace.captures import Snapshot, take_snapshot
@@ -37,20 +42,23 @@ class Lowered:
     _options: Options
     _out: FlatTree
     _weak: tuple[bool, ...]
-    _donated: frozenset[int] = frozenset()
+    _donated: frozenset[int]
+    _seconds: float  # of tracing
 
     @classmethod
     def of(cls, call: Call, options: Options) -> Lowered:
         """Traces the function for a call; nothing of the call's arrays is kept."""
         fun, flat, specs = call.signature.fun, call.flat_function(), call.key.specs()
-        name = name_of(fun)
+        name, start = name_of(fun), perf_counter()
         with activity(f"tracing {name} for compile"):
             staged = stage(flat, [spec for spec, _ in specs], weak=[weak for _, weak in specs], name=name)
         hidden = [value.data for value in staged.captured if isinstance(value, Array)]
         snapshot = take_snapshot(fun, call.objects(), hidden)
         weak_results = tuple(map(is_weak, flat.result.dynamic))
         donated = call.donated_leaves() if call.signature.donates else frozenset()
-        return cls(call.signature, call.key, staged, snapshot, options, flat.result.skeleton(), weak_results, donated)
+        seconds = perf_counter() - start
+        out = flat.result.skeleton()
+        return cls(call.signature, call.key, staged, snapshot, options, out, weak_results, donated, seconds)
 
     @property
     def captures_tracers(self) -> bool:
@@ -76,6 +84,28 @@ class Lowered:
                 TraceError, name_of(self._signature.fun), "it captures a value of an enclosing trace.",
                 fix="pass the value as an argument.",
             )  # fmt: skip
+        clock = {"tracing": self._seconds}
+        with set_context(clock=clock):
+            graph, program, used = self._make_program()
+        explicit = self._staged.num_explicit
+        arguments = tuple((i, self._staged.graph.input_specs[i]) for i in used if i < explicit)
+        captured = tuple(self._staged.captured[i - explicit] for i in used if i >= explicit)
+        timings = Timings(tuple(clock.items()))
+        return Executable(
+            self._signature,
+            self._key,
+            graph,
+            program,
+            arguments,
+            captured,
+            self._snapshot,
+            self._out,
+            self._weak,
+            timings,
+        )
+
+    def _make_program(self) -> tuple[Graph, Program, list[int]]:
+        """The graph of what is wanted, its program, and which inputs they read."""
         wanted = ("dce", "check_finite") if self._options.check_finite else ("dce",)
         graph = run_passes(self._staged.graph, wanted, self._options)
         read = graph.reads
@@ -83,12 +113,9 @@ class Lowered:
         graph = graph.update(inputs=tuple(graph.inputs[i] for i in used))
         explicit = self._staged.num_explicit
         donated = tuple(place for place, i in enumerate(used) if i < explicit and i in self._donated)
-        program = lower(graph, self._options.update(donated=donated), choose_kernel)
-        arguments = tuple((i, self._staged.graph.input_specs[i]) for i in used if i < explicit)
-        captured = tuple(self._staged.captured[i - explicit] for i in used if i >= explicit)
-        return Executable(
-            self._signature, self._key, graph, program, arguments, captured, self._snapshot, self._out, self._weak
-        )
+        options = self._options.update(donated=donated)
+        choose = Tuner(candidate_kernels, options) if options.autotune else choose_kernel
+        return graph, lower(graph, options, choose), used
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +131,7 @@ class Executable:
     snapshot: Snapshot
     _out: FlatTree
     _weak: tuple[bool, ...]
+    timings: Timings
 
     @property
     def memory_plan(self) -> MemoryPlan:
@@ -114,6 +142,19 @@ class Executable:
     def cost(self) -> Cost:
         """Floating-point operations and bytes, node by node."""
         return self._program.cost
+
+    @property
+    def schedule(self) -> ScheduleReport:
+        """When each step runs, in which stream, by estimates; `print` shows it, `save("trace.json")` writes it for Perfetto."""
+        return self._report(self._program)
+
+    def _report(self, program: Program, watch: Watch | None = None) -> ScheduleReport:
+        def backend(step: Step) -> str:
+            return program.kernel_of(step).backend
+
+        return make_schedule_report(
+            program.bound, program.schedule, backend, watch.spans if watch is not None else None
+        )
 
     def as_text(self) -> str:
         """The program as text: steps with their kernels and buffers."""
@@ -154,6 +195,13 @@ class Executable:
         return self._out.build(
             [Array(x, weak=weak) for x, weak in zip(self._program.run(inputs), self._weak, strict=True)]
         )
+
+    def profile(self, leaves: Sequence[Any]) -> ScheduleReport:
+        """When each step of one run on these dynamic leaves, which are known to fit, began and ended."""
+        watch = Watch(len(self._program.bound.steps))
+        watched = replace(self, _program=self._program.watched(watch))
+        watched.run(leaves)
+        return self._report(self._program, watch)
 
     def run_arrays(self, arrays: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
         """The outputs of the graph for its inputs."""

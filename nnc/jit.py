@@ -10,7 +10,7 @@ from typing import Any
 
 from nnc.array import Array, as_value
 from nnc.context import get_context, shorten_traceback
-from nnc.errors import ArgumentError, NncError, TraceError, UnsupportedError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, NncError, TraceError, UnsupportedError, user_error
 from nnc.executable import Executable, Lowered
 from nnc.options import Options, parse_bytes
 from nnc.signature import Call, Key, Names, Numbers, Signature, difference
@@ -40,8 +40,10 @@ def compile(
     Args:     fun: a pure function of pytrees of arrays; without it, a decorator is returned. static_argnums, static_argnames:
               arguments that are hashable Python values, one trace for each value; leaves that are no arrays or numbers are
               static by themselves. donate_argnums, donate_argnames: arguments whose arrays are used up by the call.
-              device: "cpu". memory_budget: bytes, or a text such as "2GiB", that the memory plan must fit into. streams:
-              "auto" or 1. autotune: not offered by the reference backend. max_traces: how many traces are allowed.
+              device: "cpu". memory_budget: bytes, or a text such as "2GiB", that the memory plan must fit into. streams: how
+              many threads may run steps that do not depend on each other, which takes more memory; "auto" is one, unless long
+              steps that are independent pay for more. autotune: where several backends have a kernel, measure them on made-up
+              data and keep the choice, also on disk (in NNC_CACHE_DIR). max_traces: how many traces are allowed.
     Returns:  a function of the same arguments with `lower`, `cache_info` and `cache_clear`.
     Raises:   TraceError: `fun` asks for a value that is known only at run time, or max_traces is exceeded.
               MemoryBudgetError: the plan does not fit. UnsupportedError: a device or option that is not here.
@@ -62,29 +64,32 @@ def compile(
         raise user_error(
             UnsupportedError, "nnc.compile", f"there is no device {device!r}.", fix="use one of nnc.devices()."
         )
-    if streams not in ("auto", 1):
+    _check_streams(streams)
+    if not isinstance(autotune, bool):
         raise user_error(
-            UnsupportedError,
-            "nnc.compile",
-            f"streams={streams!r}: programs run on one stream.",
-            fix='use streams="auto" or 1.',
-        )
-    if autotune:
-        raise user_error(
-            UnsupportedError,
-            "nnc.compile",
-            "autotune=True: there is only one backend to choose from.",
-            fix="drop autotune.",
+            ArgumentTypeError, "nnc.compile", f"autotune is {autotune!r}.", fix="pass autotune=True or False."
         )
     if max_traces is not None and (not isinstance(max_traces, int) or max_traces < 1):
         raise user_error(
             ArgumentError, "nnc.compile", f"max_traces is {max_traces!r}.", fix="give a number of 1 or more."
         )
-    options = Options.from_environment().update(streams=streams)
+    options = Options.from_environment().update(streams=streams, autotune=autotune)
     if memory_budget is not None:
         options = options.update(memory_budget=parse_bytes(memory_budget))
     signature = Signature.of(fun, static_argnums, static_argnames, donate_argnums, donate_argnames)
     return Compiled(signature, options, max_traces)
+
+
+def _check_streams(streams: int | str) -> None:
+    """Raises unless `streams` is "auto" or a number of 1 or more."""
+    fix = 'use streams="auto", or a number of 1 or more.'
+    if streams == "auto":
+        return
+    if isinstance(streams, bool) or not isinstance(streams, int):
+        kind = ArgumentError if isinstance(streams, str) else ArgumentTypeError
+        raise user_error(kind, "nnc.compile", f"streams is {streams!r}.", fix=fix)
+    if streams < 1:
+        raise user_error(ArgumentError, "nnc.compile", f"streams is {streams}, a program needs one.", fix=fix)
 
 
 @dataclass(frozen=True, slots=True)

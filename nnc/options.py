@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
 
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 
@@ -18,7 +20,7 @@ _UNITS: dict[str, int] = {"": 1, "b": 1} | {
     for power, prefix in enumerate("kmgt", start=1)
     for suffix, base in (("", 1000), ("b", 1000), ("ib", 1024))
 }
-ALLOCATORS = ("portfolio", "article", "article-size")
+Allocator = Literal["portfolio", "article", "article-size"]
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 
 
@@ -31,7 +33,9 @@ class Options:
     streams the schedule may use, "auto" or a number; `donated` names the inputs that the program may overwrite; `check_finite`
     looks at every result for NaN and infinities (`nnc.debug.check_finite`); `allocator` is how memory is planned (NNC_ALLOCATOR):
     "portfolio" is best, "article" and "article-size" are the published algorithm of libnnc and its variant that takes large tensors
-    first, for comparisons.
+    first, for comparisons; `autotune` measures which of several kernels is the fastest; `cache_folder` is where such findings are
+    kept (NNC_CACHE_DIR, else a folder in the user's cache), None: nowhere; `kernel_threads` is how many threads a kernel takes by
+    itself (OPENBLAS_NUM_THREADS, MKL_NUM_THREADS or OMP_NUM_THREADS, which tell NumPy's BLAS), None: all.
 
     Example:
         >>> Options(memory_budget=parse_bytes("2GiB")).memory_budget
@@ -43,7 +47,10 @@ class Options:
     streams: int | str = "auto"
     donated: tuple[int, ...] = ()
     check_finite: bool = False
-    allocator: str = "portfolio"
+    allocator: Allocator = "portfolio"
+    autotune: bool = False
+    cache_folder: Path | None = None
+    kernel_threads: int | None = None
 
     def __post_init__(self) -> None:
         check_allocator(self.allocator, "allocator")
@@ -63,6 +70,8 @@ class Options:
             verify_passes=_flag("NNC_VERIFY", variables.get("NNC_VERIFY", "")),
             memory_budget=parse_bytes(budget, "NNC_MEMORY_BUDGET") if budget else None,
             allocator=check_allocator(variables.get("NNC_ALLOCATOR") or "portfolio", "NNC_ALLOCATOR"),
+            cache_folder=_cache_folder(variables),
+            kernel_threads=_kernel_threads(variables),
         )
 
     def update(self, **changes: Any) -> Options:
@@ -92,17 +101,41 @@ def parse_bytes(value: int | str, where: str = "memory_budget") -> int:
     return round(float(number) * unit) if "." in number else int(number) * unit
 
 
-def check_allocator(name: str, where: str) -> str:
+def check_allocator(name: str, where: str) -> Allocator:
     """The name of a memory planner, as it is.
 
     Raises:   ArgumentError: there is no such planner.
     Example:  >>> check_allocator("article", "allocator")
               'article'
     """
-    if name not in ALLOCATORS:
-        known = ", ".join(map(repr, ALLOCATORS))
-        raise user_error(ArgumentError, where, f"{name!r} is no memory planner.", fix=f"choose one of {known}.")
-    return name
+    for known in get_args(Allocator):
+        if name == known:
+            return cast(Allocator, known)
+    fix = f"choose one of {', '.join(map(repr, get_args(Allocator)))}."
+    raise user_error(ArgumentError, where, f"{name!r} is no memory planner.", fix=fix)
+
+
+def _cache_folder(variables: Mapping[str, str]) -> Path | None:
+    """The folder that the environment names, else where the system keeps caches of the user."""
+    if variables.get("NNC_CACHE_DIR"):
+        return Path(variables["NNC_CACHE_DIR"])
+    if sys.platform == "win32":
+        place = variables.get("LOCALAPPDATA")
+        return Path(place, "nnc", "Cache") if place else None
+    home = variables.get("HOME")
+    if sys.platform == "darwin":
+        return Path(home, "Library", "Caches", "nnc") if home else None
+    place = variables.get("XDG_CACHE_HOME") or (f"{home}/.cache" if home else None)
+    return Path(place, "nnc") if place else None
+
+
+def _kernel_threads(variables: Mapping[str, str]) -> int | None:
+    """The first number that the variables of the usual libraries give; those read them by themselves, so nothing is refused."""
+    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+        match = re.match(r"\s*([1-9]\d*)", variables.get(name, ""))
+        if match is not None:
+            return int(match[1])
+    return None
 
 
 def _flag(name: str, text: str) -> bool:

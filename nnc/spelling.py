@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
-from nnc.errors import ArgumentTypeError, user_error
+from nnc.errors import ArgumentTypeError, MissingNameError, user_error
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -114,6 +114,7 @@ def spelled(function: F) -> F:
     parameters = [p for p in inspect.signature(function).parameters.values() if p.kind in kinds and p.name != "self"]
     names = [p.name for p in parameters]
     known = frozenset(names)
+    placed = [p.name for p in inspect.signature(function).parameters.values() if p.kind == p.POSITIONAL_ONLY]
     draws = any(p.name == "key" and p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters)
 
     def where(args: tuple[Any, ...]) -> str:
@@ -124,7 +125,7 @@ def spelled(function: F) -> F:
         if kwargs and not kwargs.keys() <= known:
             kwargs = {key: x for key, x in kwargs.items() if key in known or x is not _NUMPY_DEFAULTS.get(key, ...)}
         if kwargs and not kwargs.keys() <= known:
-            raise unknown_argument(where(args), next(key for key in kwargs if key not in known), names)
+            raise unknown_argument(where(args), next(key for key in kwargs if key not in known), names, placed)
         if draws and "key" not in kwargs:
             raise user_error(
                 ArgumentTypeError, where(args), "the argument 'key' is missing.", fix="pass key=nnc.random.key(0).",
@@ -134,8 +135,14 @@ def spelled(function: F) -> F:
     return cast(F, checked)
 
 
-def unknown_argument(where: str, name: str, known: list[str]) -> ArgumentTypeError:
-    """The error for an argument `name` of a function whose arguments are `known`."""
+def missing_name(module: str, name: str, names: Mapping[str, str]) -> MissingNameError:
+    """The error for a name that a module does not have; `names` has nnc's for those of other libraries."""
+    fix = f"use {names[name]}." if name in names else f"see dir({module}) for what there is."
+    return user_error(MissingNameError, module, f"it has no {name!r}.", fix=fix)
+
+
+def unknown_argument(where: str, name: str, known: list[str], placed: Sequence[str] = ()) -> ArgumentTypeError:
+    """The error for an argument `name` of a function whose arguments are `known`; those `placed` have no name for callers."""
     meant, form = SPELLINGS.get(name, ((), ""))
     there = [word for word in meant if word in known]
     if there:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +48,32 @@ def test_the_environment_chooses_the_memory_planner() -> None:
         Options.from_environment({"NNC_ALLOCATOR": "best"})
     with pytest.raises(ArgumentError, match="choose one of 'portfolio', 'article', 'article-size'"):
         Options(allocator="Article")
+
+
+def test_the_cache_lies_where_the_environment_says_or_the_system_keeps_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    def folder(platform: str, **variables: str) -> Path | None:
+        monkeypatch.setattr("sys.platform", platform)
+        return Options.from_environment(variables).cache_folder
+
+    assert folder("linux", NNC_CACHE_DIR="/mine", HOME="/home/me") == Path("/mine")
+    assert folder("linux", HOME="/home/me", XDG_CACHE_HOME="/caches") == Path("/caches/nnc")
+    assert folder("linux", HOME="/home/me") == Path("/home/me/.cache/nnc")
+    assert folder("darwin", HOME="/Users/me") == Path("/Users/me/Library/Caches/nnc")
+    assert folder("win32", LOCALAPPDATA="C:/Local", HOME="/ignored") == Path("C:/Local/nnc/Cache")
+    assert folder("linux") is None
+
+
+@pytest.mark.parametrize(
+    ("variables", "threads"),
+    [
+        ({}, None), ({"OMP_NUM_THREADS": "4,2"}, 4), ({"OMP_NUM_THREADS": "8", "OPENBLAS_NUM_THREADS": "1"}, 1),
+        ({"OMP_NUM_THREADS": "many"}, None), ({"MKL_NUM_THREADS": "0"}, None),
+    ],
+)  # fmt: skip
+def test_the_variables_of_libraries_say_how_many_threads_kernels_take(
+    variables: dict[str, str], threads: int | None
+) -> None:
+    assert Options.from_environment(variables).kernel_threads == threads
 
 
 def test_equal_options_are_one_cache_key() -> None:

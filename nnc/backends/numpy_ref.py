@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.graph import Command, Kernel, TensorSpec, find_kernel, reference
+from nnc.graph import Command, Kernel, TensorSpec, find_kernel, kernel, reference
 from nnc.lower.kernels import store
 from nnc.lower.stages import NDArray
 
@@ -45,6 +45,17 @@ def choose_kernel(command: Command, specs: tuple[TensorSpec, ...], params: Param
     Raises:   BackendError: the command has neither kernel nor reference.
     """
     return find_kernel(command, specs, params) or reference_kernel(command, specs, params)
+
+
+def candidate_kernels(command: Command, specs: tuple[TensorSpec, ...], params: Params) -> list[Kernel]:
+    """All kernels that take these inputs, first the one that `choose_kernel` names, last the reference's.
+
+    Raises:   BackendError: the command has neither kernel nor reference.
+    """
+    found = [candidate for candidate in kernel.get(command, ()) if candidate.supports(specs, params)]
+    if command in reference or not found:
+        found.append(reference_kernel(command, specs, params))
+    return found
 
 
 def reference_kernel(command: Command, specs: tuple[TensorSpec, ...], params: Params) -> Kernel:

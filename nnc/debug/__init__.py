@@ -5,6 +5,7 @@ from nnc.debug.effects import callback, print
 from nnc.debug.explain import explain
 from nnc.debug.memory import TapeMemory, tape_memory
 from nnc.debug.modes import check_finite, check_keys, eager, trace_errors
+from nnc.debug.profile import profile
 
 __all__ = [
     "Progress",
@@ -15,6 +16,7 @@ __all__ = [
     "eager",
     "explain",
     "print",
+    "profile",
     "progress",
     "tape_memory",
     "trace_errors",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nnc.context import activity
+from nnc.context import activity, note_seconds
 from nnc.errors import ArgumentTypeError, GraphError, RegistryError, user_error
 from nnc.graph.graph import Graph
 from nnc.graph.serialize import storable
@@ -104,6 +104,7 @@ def _run(graph: Graph, step: Pass, options: Any, verify: bool, lost: dict[str, s
     start = time.perf_counter()
     result = step.function(graph, options)
     seconds = time.perf_counter() - start
+    note_seconds(f"pass {step.name}", seconds)
     if not isinstance(result, Graph):
         raise user_error(
             ArgumentTypeError, step.name, f"the pass returned {type(result).__name__}, not a graph.",

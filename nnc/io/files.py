@@ -42,9 +42,11 @@ def save(path: PathLike, tree: Any) -> None:
     meanwhile leaves the file that was there before, and a hidden `.name.….part` beside it.
 
     Args:     path: where to; a file there is replaced. tree: dicts, lists, tuples, dataclasses … of arrays of any dtype,
-              numbers and strings, and functions, which only `load(path, like=...)` can bring back.
+              numbers and strings; settings of modules and fields marked static are not written, and functions come back with
+              `load(path, like=...)` alone.
     Raises:   ArgumentTypeError: path and tree are swapped. TraceError: a leaf is a tracer. UnsupportedError: a dict has keys
-              that are no strings or numbers, or a leaf is neither array, number, string nor function. OSError: the file cannot be written.
+              that are no strings or numbers, or a leaf is neither array, number, string nor function. OSError: the file
+              cannot be written.
     Example:
         >>> import tempfile, pathlib
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"

@@ -19,7 +19,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import optree
@@ -223,12 +223,15 @@ def _fill(value: Any, name: str, found: dict[str, Any]) -> Any:
         return found[name or "array"] if tree.is_array(value) or isinstance(value, str) else value
     children, metadata, entries, unflatten = optree.tree_flatten_one_level(value, namespace=tree.NAMESPACE)
     filled = [
-        _fill(child, _join(name, _field_name(value, entry)), found) for entry, child in zip(entries, children, strict=True)
+        _fill(child, _join(name, _field_name(value, entry)), found)
+        for entry, child in zip(entries, children, strict=True)
     ]
     saved = _saved_settings(metadata)
     if saved:
-        order, settings = metadata
-        items = tuple((field, found.get(_join(name, field), old) if field in saved else old) for field, old in settings.items)
+        order, settings = cast(tuple[Any, tree.Settings], metadata)
+        items = tuple(
+            (field, found.get(_join(name, field), old) if field in saved else old) for field, old in settings.items
+        )
         metadata = order, tree.Settings(items, settings.saved)
     return unflatten(metadata, filled)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import accumulate
+from math import lcm
 
 import numpy as np
 
@@ -98,8 +99,7 @@ class Rings:
         """The fewest copies with which all carried values stay in their places; 0 where `COPIES` are too few."""
         key = id(body.tail), body.length
         if key not in self._known:
-            sizes = range(1, COPIES + 1)
-            self._known[key] = body, next((n for n in sizes if self._suffices(body, n)), 0)
+            self._known[key] = body, next((n for n in _sizes(body) if self._suffices(body, n)), 0)
         return self._known[key][1]
 
     def _suffices(self, body: Body, ring: int) -> bool:
@@ -112,3 +112,25 @@ class Rings:
         steps, results = emitter.loop(body, operands, targets, None, ring=ring)
         classes = Classes(emitter.tensors, steps, [view.buffer for view in results])
         return classes.share_carried(emitter.carried)
+
+
+def _sizes(body: Body) -> range:
+    """The numbers of copies that are worth a try, by the places that values are handed on to without being changed.
+
+    A value stays where it is while it goes from place to place, so the ring is no shorter than its way; values that go round in
+    circles are back where they were after common multiples of the circles' lengths.
+    """
+    carried = body.tail.inputs[1 + body.xs :][: body.carries]
+    places = {symbol: i for i, symbol in enumerate(carried)}
+    origins = [places.get(symbol) for symbol in body.tail.outputs[: body.carries]]
+    least = multiple = 1
+    for i in range(body.carries):
+        way, origin = [i], origins[i]
+        while origin is not None and origin not in way:
+            way.append(origin)
+            origin = origins[origin]
+        if origin == i:
+            multiple = lcm(multiple, len(way))
+        else:
+            least = max(least, len(way) if origin is None else way.index(origin))
+    return range(-(-least // multiple) * multiple, COPIES + 1, multiple)

@@ -68,9 +68,12 @@ class Classes:
         self._donated = {i for i in donated if self.kinds[i] is Kind.INPUT}
         self._parts: dict[int, _Part] = {}
         self._joined: set[int] = set()  # classes that parts lie in
-        self._views: list[set[View]] = [set() for _ in tensors]  # what steps read and write of each
+        self._views: list[set[View]] = [set() for _ in tensors]  # what steps read and write of each, and join into it
         for step in self.live.points:
-            for view in () if step is None else (*step.inputs, *step.outputs):
+            if step is None:
+                continue
+            regions = part_regions(step) if step.command.name in _JOINS else ()
+            for view in (*step.inputs, *step.outputs, *regions):
                 self._views[view.buffer].add(view)
 
     def find(self, tensor: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import nnc.lower.passes  # noqa: F401  (registers the passes of the pipeline)
 from nnc.commands.loop import run_graph
-from nnc.context import set_context
+from nnc.context import set_context, timed
 from nnc.dtypes import TAPE
 from nnc.errors import InternalError
 from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, run_passes
@@ -31,7 +31,7 @@ REWRITES = (
     "inline_calls", "dce", "fold", "simplify", "parts", "cse", "licm", "combine", "join_sums", "dce",
     "fold", "simplify", "parts", "cse", "dce", "inline_barriers",
 )  # fmt: skip
-PIPELINE = (*REWRITES, "order", "interleave", "recompute")
+PIPELINE = (*REWRITES, "order", "recompute", "interleave")
 
 
 def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel) -> Program:
@@ -63,10 +63,12 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel) -> Progra
             return choose_kernel(step.command, step.input_specs, step.params)
 
     def program(planned: Planned, options: Options) -> Program:
-        schedule = make_schedule(planned, options)
+        with timed("scheduling"):
+            schedule = make_schedule(planned, options)
         if options.verify_passes:
             check_schedule(planned, schedule)
-        return Program.of(planned, schedule, step_kernel)
+        with timed("choosing kernels"):
+            return Program.of(planned, schedule, step_kernel)
 
     planned = plan(graph, options, workspace)
     check_budget(planned, options.memory_budget)
@@ -90,10 +92,17 @@ def plan(graph: Graph, options: Options, workspace: Workspace = no_workspace) ->
 
 def _plan_rewritten(graph: Graph, options: Options, workspace: Workspace) -> Planned:
     """The plan of a graph that has been through all passes; sub-graphs go through them with their graph."""
-    joined = plan_memory(bind_buffers(graph, options, workspace=workspace), options)
+
+    def place(join: bool) -> Planned:
+        with timed("binding buffers"):
+            bound = bind_buffers(graph, options, workspace=workspace, join=join)
+        with timed("planning memory"):
+            return plan_memory(bound, options)
+
+    joined = place(join=True)
     if not joined.bound.joins:
         return joined
-    apart = plan_memory(bind_buffers(graph, options, workspace=workspace, join=False), options)
+    apart = place(join=False)
     return joined if joined.arena_bytes <= apart.arena_bytes else apart
 
 
@@ -102,7 +111,7 @@ def plan_memory(bound: Bound, options: Options) -> Planned:
     inside = [i for i, buffer in enumerate(bound.buffers) if buffer.kind is Kind.ARENA]
     lives = bound.intervals if options.streams == 1 else concurrent_lives(bound, options)
     blocks = [Block(bound.buffers[i].nbytes, lives[i]) for i in inside]
-    arena = plan_blocks(blocks)
+    arena = plan_blocks(blocks, algorithm=options.allocator)
     if options.verify_passes:
         clash = find_block_overlap(blocks, arena.offsets)
         if clash is not None:

@@ -18,7 +18,7 @@ from nnc.lower.scheduling import OperationGraph
 _PATIENCE = (0.0, 0.5, 1.0)
 _GROWTH = 6  # times as many operations as given, at most
 _SMALL = 1000  # dead values below this part of the limit stay for what may be computed again from them
-_HALVINGS = 8  # of the range in which the smallest limit is sought
+_HALVINGS = 7  # of the range in which the smallest limit is sought
 _NEVER = -1
 
 
@@ -26,8 +26,8 @@ _NEVER = -1
 class Problem:
     """Operations in the order that they are to run in.
 
-    Args:     graph: the operations. seconds: how long each takes, positive for those that read or write. repeatable: which may run more than once. extra: bytes that each
-              needs beside its operands and results while it runs.
+    Args:     graph: the operations. seconds: how long each takes, positive for those that read or write. repeatable: which may
+              run more than once. extra: bytes that each needs beside its operands and results while it runs.
     """
 
     graph: OperationGraph
@@ -58,10 +58,16 @@ class Problem:
         live = self.graph.live_bytes(range(len(self.graph.reads)))
         return max(map(sum, zip(live, self.extra, strict=True)), default=0)
 
+    @property
+    def largest(self) -> int:
+        """The most bytes of results that one operation makes; no schedule takes less."""
+        nbytes = self.graph.nbytes
+        return max((sum(nbytes[s] for s in written) for written in self.graph.writes), default=0)
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Operations in order; those that read a value that was computed again read the latest results.
+    """Operations in order; those that read a value that was computed again read the latest results, but for values that are kept.
 
     `peak` is the largest live set in bytes, `seconds` the time of the operations that are `repeated`.
     """
@@ -71,19 +77,20 @@ class Schedule:
     seconds: float
 
 
-def fit(problem: Problem, limit: int) -> Schedule | None:
-    """The schedule that recomputes for the shortest time of those found with at most `limit` bytes live; None where none is."""
+def fit(problem: Problem, limit: int) -> list[Schedule]:
+    """The schedules that are found with at most `limit` bytes live, those that recompute for the shortest time first."""
     found = [s for patience in _PATIENCE if (s := _Run(problem, limit, patience).all()) is not None]
-    return min(found, key=lambda schedule: schedule.seconds, default=None)
+    return sorted(found, key=lambda schedule: schedule.seconds)
 
 
 def squeeze(problem: Problem) -> Schedule:
     """The schedule with the smallest peak that is found, by bisection."""
     best = Schedule(tuple(range(len(problem.graph.reads))), problem.peak, 0.0)
-    low = 0
+    low = problem.largest
     for _ in range(_HALVINGS):
         limit = (low + best.peak) // 2
-        found = _Run(problem, limit, _PATIENCE[1]).all()
+        runs = (_Run(problem, limit, patience).all() for patience in reversed(_PATIENCE))
+        found = next((schedule for schedule in runs if schedule is not None), None)
         if found is None:
             low = limit
         else:
@@ -100,7 +107,9 @@ class _Run:
         self.small = limit // _SMALL
         self.live = [writer == _NEVER for writer in graph.writer]
         self.owned: dict[int, None] = {}  # live storages that may be given up, in the order of their computation
-        self.roots: dict[int, None] = {}  # live storages that only recomputations may want, and that cannot be computed again
+        self.roots: dict[
+            int, None
+        ] = {}  # live, cannot be computed again, and only what is computed again may want them
         self.pins = [0] * len(graph.nbytes)  # operations that are to run at once and read it
         self.passed = [0] * len(graph.nbytes)  # readers in the given order that ran
         self.wanted: dict[int, int] = {}  # uses that `_missing_use` found; later ones may have become missing since
@@ -148,8 +157,12 @@ class _Run:
             self.pins[s] -= 1
         ending = {s for s in reads if self._ends(s)}
         results = sum(nbytes[s] for s in written) + self.problem.extra[i]
-        while (needed := self.bytes + results - self._shared(i, ending)) > self.limit:
-            victim = self._victim(reads, {r for r, _ in graph.overwrites[i] if r not in ending})
+        while True:
+            places = self._places(i, ending)
+            needed = self.bytes + results - sum(map(nbytes.__getitem__, places))
+            if needed <= self.limit:
+                break
+            victim = self._victim(reads, {r for r, w in graph.overwrites[i] if r not in ending and w not in places})
             if victim is None:
                 return False
             if victim in reads:
@@ -165,13 +178,13 @@ class _Run:
             self._add(s, i)
         return True
 
-    def _shared(self, i: int, ending: set[int]) -> int:
-        """The bytes of the results that may lie where operands end."""
-        taken: dict[int, int] = {}
+    def _places(self, i: int, ending: set[int]) -> dict[int, int]:
+        """The results that may lie where operands end."""
+        places: dict[int, int] = {}
         for read, written in self.graph.overwrites[i]:
-            if read in ending and read not in taken.values():
-                taken.setdefault(written, read)
-        return sum(self.graph.nbytes[s] for s in taken)
+            if read in ending and read not in places.values():
+                places.setdefault(written, read)
+        return places
 
     def _add(self, s: int, writer: int) -> None:
         self.live[s] = True

@@ -98,6 +98,17 @@ class CostRow:
 
 
 @dataclass(frozen=True, slots=True)
+class CommandCost:
+    """All steps of one command: how many there are, and their sums."""
+
+    command: str
+    steps: int
+    flops: int
+    nbytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Cost:
     """The work of a call, by step."""
 
@@ -118,11 +129,29 @@ class Cost:
         """About how long all steps take, one after the other on one core."""
         return sum(row.seconds for row in self.rows)
 
+    @property
+    def by_command(self) -> tuple[CommandCost, ...]:
+        """The sums of each command's steps, those that take longest first."""
+        grouped: dict[str, list[CostRow]] = {}
+        for row in self.rows:
+            grouped.setdefault(row.command, []).append(row)
+        found = []
+        for command, rows in grouped.items():
+            part = Cost(tuple(rows))
+            found.append(CommandCost(command, len(rows), part.flops, part.nbytes, part.seconds))
+        return tuple(sorted(found, key=lambda group: (-group.seconds, group.command)))
+
     def __str__(self) -> str:
+        sums = [("command", "steps", "flops", "%", "bytes", "%", "about ms")]
+        for group in self.by_command:
+            flops, nbytes = 100 * group.flops / (self.flops or 1), 100 * group.nbytes / (self.nbytes or 1)
+            numbers = str(group.flops), f"{flops:.1f}", str(group.nbytes), f"{nbytes:.1f}", f"{group.seconds * 1e3:.3f}"
+            sums.append((group.command, str(group.steps), *numbers))
         table = [("step", "command", "flops", "bytes", "made at")]
         for i, row in enumerate(self.rows):
             table.append((str(i), row.command, str(row.flops), str(row.nbytes), str(row.source or "")))
-        return "\n".join([f"{self.flops} flops, {self.nbytes} bytes read and written", *format_table(table)])
+        head = f"{self.flops} flops, {self.nbytes} bytes ({format_bytes(self.nbytes)}) read and written"
+        return "\n".join([f"{head}, about {self.seconds * 1e3:.3f} ms", *format_table(sums), "", *format_table(table)])
 
 
 def make_memory_plan(planned: Planned) -> MemoryPlan:

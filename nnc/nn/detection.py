@@ -14,7 +14,7 @@ from nnc.commands.rules import Value
 from nnc.errors import ShapeError, TraceError, user_error
 from nnc.graph import spec_of
 from nnc.nn.windows import Sizes, parse_layout, per_axis
-from nnc.numpy.searching import known
+from nnc.numpy.operands import known
 from nnc.spelling import spelled
 from nnc.trace.control_flow import while_loop
 

@@ -52,7 +52,8 @@ class Module:
 
     _has_own_init: ClassVar[bool] = False
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, *, init: bool = True, **kwargs: Any) -> None:
+        # init=False tells type checkers that the class inherits an __init__
         super().__init_subclass__(**kwargs)
         own = cls.__dict__.get("__init__")
         if own is not None:
@@ -60,7 +61,7 @@ class Module:
             setattr(cls, "__init__", _assigning(own))  # noqa: B010  (mypy: methods are not assigned to)
         dataclasses.dataclass(frozen=True, eq=False, repr=False, init=not cls._has_own_init)(cls)
         if not cls._has_own_init:
-            setattr(cls, "__init__", spelled(cls.__init__))  # type: ignore[misc]  # noqa: B010  (as above)
+            setattr(cls, "__init__", spelled(cls.__init__))  # noqa: B010  (as above)
         # the base's __setattr__ lets __init__ assign; without the generated ones the decorator may also be written out
         for name in ("__setattr__", "__delattr__"):
             delattr(cls, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from nnc.errors import MissingNameError, user_error
+from nnc.spelling import missing_name
 
 RANKS = (1, 2, 3)
 NAMES = {
@@ -61,8 +61,4 @@ NAMES = {
 
 def __getattr__(name: str) -> NoReturn:
     """Raises MissingNameError, with nnc's name where `name` is another library's."""
-    meant = NAMES.get(name)
-    raise user_error(
-        MissingNameError, "nnc.nn", f"it has no {name!r}.",
-        fix=f"use {meant}." if meant else "see dir(nnc.nn) for what there is.",
-    )  # fmt: skip
+    raise missing_name("nnc.nn", name, NAMES)

@@ -9,7 +9,7 @@ from nnc import dtypes
 from nnc.commands.rules import Value
 from nnc.errors import OutOfBoundsError, ShapeError, TraceError, user_error
 from nnc.graph import spec_of
-from nnc.numpy.searching import known
+from nnc.numpy.operands import known
 
 
 def read_lengths(where: str, name: str, lengths: Any, shape: tuple[int, ...], longest: int) -> Value:

@@ -125,7 +125,7 @@ class RNNCell(_Cell):
         return self.activation(gates + self._recur(state))
 
 
-class LSTMCell(_Cell):
+class LSTMCell(_Cell, init=False):
     """i, f, g, o = W_ih · x + b_ih + W_hh · h + b_hh; c' = σ(f) · c + σ(i) · tanh(g); h' = σ(o) · tanh(c') (Gers et al., 2000).
 
     Example:
@@ -149,7 +149,7 @@ class LSTMCell(_Cell):
         return LSTMState(activations.sigmoid(leave) * nnp.tanh(cell), cell)
 
 
-class GRUCell(_Cell):
+class GRUCell(_Cell, init=False):
     """r, z = σ(W_ih · x + W_hh · h + b); n = tanh(W_in · x + b_in + r · (W_hn · h + b_hn)); h' = (1 - z) · n + z · h.
 
     The form of Cho et al. (2014) in which the reset gate acts after the product, as in cuDNN and PyTorch.
@@ -263,7 +263,8 @@ class _Recurrent(Module):
         ways = len(self.layers[0])
         layers = initial if isinstance(initial, (tuple, list)) else ()
         if len(layers) != len(self.layers) or any(
-            not isinstance(states, (tuple, list)) or isinstance(states, LSTMState) or len(states) != ways for states in layers
+            not isinstance(states, (tuple, list)) or isinstance(states, LSTMState) or len(states) != ways
+            for states in layers
         ):
             raise user_error(
                 ArgumentError, type(self).__name__, f"initial has not {ways} states for each of {len(self.layers)} layers.",
@@ -330,7 +331,7 @@ class RNN(_Recurrent):
                      use_bias=use_bias, activation=activation, dtype=dtype)  # fmt: skip
 
 
-class GRU(_Recurrent):
+class GRU(_Recurrent, init=False):
     """Layers of GRUCell over time; the arguments are those of `nnc.nn.RNN`.
 
     Example:
@@ -342,7 +343,7 @@ class GRU(_Recurrent):
     cell: ClassVar[type[_Cell]] = GRUCell
 
 
-class LSTM(_Recurrent):
+class LSTM(_Recurrent, init=False):
     """Layers of LSTMCell over time; the arguments are those of `nnc.nn.RNN`.
 
     Example:

@@ -103,6 +103,7 @@ from nnc.optim.muon import (
     scale_by_muon,
     scale_by_shape,
 )
+from nnc.optim.names import __getattr__ as __getattr__
 from nnc.optim.optimizers import (
     adam,
     adamw,

@@ -43,7 +43,7 @@ def piecewise_interpolate_schedule(
         raise user_error(
             ArgumentError, where, f"interpolate_type is {interpolate_type!r}.", fix='choose "linear" or "cosine".'
         )
-    check_scalar(where, "init_value", init_value)
+    check_scalar(where, "init_value", init_value, low=-math.inf)
     for boundary, factor in (boundaries_and_scales or {}).items():
         check_steps(where, "a boundary", boundary, low=0)
         check_scalar(where, "a scale", factor)

@@ -176,11 +176,12 @@ def divide(m: Value, v: Value, eps: Scalar, eps_root: Scalar, dtype: dtypes.DTyp
 
 @spelled
 def scale_by_amsgrad(
-    b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8, eps_root: Scalar = 0.0, mu_dtype: Any = None
-) -> GradientTransformation:
+    b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8, eps_root: Scalar = 0.0, mu_dtype: Any = None, *,
+    correct_greatest: bool = False,
+) -> GradientTransformation:  # fmt: skip
     """Adam whose divisor never falls (Reddi, Kale and Kumar, "On the convergence of Adam and beyond", 2018).
 
-    As `scale_by_adam`, with the greatest v̂ so far in place of v̂.
+    As `scale_by_adam`, with the greatest v̂ so far in place of v̂, or with `correct_greatest` the greatest v so far / (1 − b2ᵗ).
     """
     check_decays("scale_by_amsgrad", b1=b1, b2=b2)
     check_scalar("scale_by_amsgrad", "eps", eps)
@@ -198,9 +199,10 @@ def scale_by_amsgrad(
         correct_mu, correct_nu = Correction(b1, count), Correction(b2, count)
 
         def greatest(v: Value, peak: Value) -> Value:
-            return nnp.maximum(correct_nu(v), peak)
+            return nnp.maximum(v if correct_greatest else correct_nu(v), peak)
 
         def step(g: Value, m: Value, peak: Value) -> Value:
+            peak = correct_nu(peak) if correct_greatest else peak
             return divide(correct_mu(m), peak, eps, eps_root, g.dtype)
 
         nu_max = map_trainable("scale_by_amsgrad", greatest, "nu", nu, nu_max=state.nu_max)

@@ -26,7 +26,7 @@ def sgd(
     p ← p − learning_rate · m,  or with nesterov  p − learning_rate · (g + momentum · m)
 
     Args:     learning_rate: a number, a 0-d array or a schedule. momentum: in [0, 1); None keeps no m. nesterov: look ahead.
-              accumulator_dtype: dtype of m. dampening: in [0, 1), also in the first step, unlike in torch.optim.SGD.
+              accumulator_dtype: dtype of m. dampening: in [0, 1); the first m is g.
               weight_decay: L2 regularisation; `update` then needs the parameters.
     Raises:   ArgumentError: nesterov or dampening without momentum.
     Example:
@@ -63,8 +63,8 @@ def adam(
     p ← p − learning_rate · m̂ / (sqrt(v̂ + eps_root) + eps),    m̂ = m / (1 − b1ᵗ),  v̂ = v / (1 − b2ᵗ)
 
     Args:     learning_rate: a number, a 0-d array or a schedule. b1, b2: in [0, 1). eps: outside the root. eps_root: inside,
-              where the step itself is differentiated. mu_dtype: dtype of m. nesterov: NAdam. amsgrad: divide by the greatest
-              v̂ so far (Reddi et al., 2018).
+              where the step itself is differentiated. mu_dtype: dtype of m. nesterov: NAdam. amsgrad: v̂ is the greatest v so
+              far / (1 − b2ᵗ) (Reddi et al., 2018), as in torch.optim; `scale_by_amsgrad` is Optax's.
     Raises:   ArgumentError: nesterov and amsgrad together.
     Example:
         >>> optimizer = nnc.optim.adam(0.1)
@@ -77,7 +77,7 @@ def adam(
     if nesterov and amsgrad:
         raise user_error(ArgumentError, "adam", "nesterov and amsgrad exclude each other.", fix="choose one of them.")
     if amsgrad:
-        return chain(scale_by_amsgrad(b1, b2, eps, eps_root, mu_dtype), scale_by_learning_rate(learning_rate))
+        return chain(scale_by_amsgrad(b1, b2, eps, eps_root, mu_dtype, correct_greatest=True), scale_by_learning_rate(learning_rate))
     moments = scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
     return chain(moments, scale_by_learning_rate(learning_rate))
 

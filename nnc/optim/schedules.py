@@ -50,7 +50,7 @@ def constant_schedule(value: Scalar) -> Schedule:
         >>> nnc.optim.constant_schedule(0.1)(1000)
         0.1
     """
-    check_scalar("constant_schedule", "value", value)
+    check_scalar("constant_schedule", "value", value, low=-math.inf)
     return lambda count: value
 
 
@@ -66,8 +66,8 @@ def polynomial_schedule(
         >>> nnc.optim.polynomial_schedule(1.0, 0.0, 2, transition_steps=10)(5)
         Array(0.25, dtype=float32)
     """
-    check_scalar("polynomial_schedule", "init_value", init_value)
-    check_scalar("polynomial_schedule", "end_value", end_value)
+    check_scalar("polynomial_schedule", "init_value", init_value, low=-math.inf)
+    check_scalar("polynomial_schedule", "end_value", end_value, low=-math.inf)
     check_steps("polynomial_schedule", "transition_steps", transition_steps)
 
     def schedule(count: Any) -> Value:
@@ -105,7 +105,7 @@ def exponential_decay(
         >>> nnc.optim.exponential_decay(1.0, transition_steps=10, decay_rate=0.5)(20)
         Array(0.25, dtype=float32)
     """
-    check_scalar("exponential_decay", "init_value", init_value)
+    check_scalar("exponential_decay", "init_value", init_value, low=-math.inf)
     check_scalar("exponential_decay", "decay_rate", decay_rate, positive=True)
     check_steps("exponential_decay", "transition_steps", transition_steps)
 
@@ -129,8 +129,8 @@ def cosine_decay_schedule(init_value: Scalar, decay_steps: int, alpha: float = 0
         >>> nnc.optim.cosine_decay_schedule(1.0, decay_steps=10)(10)
         Array(0., dtype=float32)
     """
-    check_scalar("cosine_decay_schedule", "init_value", init_value)
-    check_scalar("cosine_decay_schedule", "alpha", alpha)
+    check_scalar("cosine_decay_schedule", "init_value", init_value, low=-math.inf)
+    check_scalar("cosine_decay_schedule", "alpha", alpha, low=-math.inf)
     check_steps("cosine_decay_schedule", "decay_steps", decay_steps)
 
     def schedule(count: Any) -> Value:
@@ -193,7 +193,7 @@ def piecewise_constant_schedule(
         >>> [float(schedule(t)) for t in range(5)]
         [1.0, 1.0, 0.5, 0.5, 0.25]
     """
-    check_scalar("piecewise_constant_schedule", "init_value", init_value)
+    check_scalar("piecewise_constant_schedule", "init_value", init_value, low=-math.inf)
     for boundary, factor in (boundaries_and_scales or {}).items():
         check_steps("piecewise_constant_schedule", "a boundary", boundary, low=0)
         check_scalar("piecewise_constant_schedule", "a scale", factor)

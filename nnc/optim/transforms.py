@@ -93,9 +93,10 @@ def zero_count() -> Array:
 
 
 class TraceState(NamedTuple):
-    """The decaying sum of past updates."""
+    """The decaying sum of past updates, and where they are dampened how many there were."""
 
     trace: Any
+    count: Any = ()
 
 
 @spelled
@@ -106,7 +107,7 @@ def trace(
 
     m ← decay · m + (1 − dampening) · g,    u = m,  or with Nesterov's look-ahead  u = g + decay · m
 
-    m starts at 0; the first step is dampened as all others.
+    The first m is g itself, not dampened.
 
     Args:     decay: in [0, 1). nesterov: look ahead. accumulator_dtype: dtype of m; default the parameter's, float32 for
               16-bit floats. dampening: in [0, 1).
@@ -114,15 +115,11 @@ def trace(
     check_scalar("trace", "decay", decay, below=1.0)
     check_scalar("trace", "dampening", dampening, below=1.0)
 
-    def init_fn(params: Any) -> TraceState:
-        return TraceState(make_state("trace", lambda p: zeros_for(p, accumulator_dtype), params))
+    dampened = not isinstance(dampening, (int, float)) or dampening != 0
 
-    def accumulate(m: Value, g: Any) -> Value:
-        wide = widen(m)
-        g = astype(asarray(g), wide.dtype)
-        if not isinstance(dampening, (int, float)) or dampening:
-            g = g * (1 - number(dampening, wide.dtype))
-        return astype(wide * number(decay, wide.dtype) + g, m.dtype)
+    def init_fn(params: Any) -> TraceState:
+        start = make_state("trace", lambda p: zeros_for(p, accumulator_dtype), params)
+        return TraceState(start, zero_count()) if dampened else TraceState(start)
 
     def step(g: Value, m: Value) -> Value:
         wide = widen(m)
@@ -131,8 +128,17 @@ def trace(
 
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         check_state("trace", state, TraceState)
+
+        def accumulate(m: Value, g: Any) -> Value:
+            wide = widen(m)
+            g = astype(asarray(g), wide.dtype)
+            if dampened:
+                g = nnp.where(state.count == 0, g, g * (1 - number(dampening, wide.dtype)))
+            return astype(wide * number(decay, wide.dtype) + g, m.dtype)
+
         moved = map_trainable("trace", accumulate, "trace", state.trace, updates=updates)
-        return map_trainable("trace", step, "updates", updates, trace=moved), TraceState(moved)
+        count = state.count + 1 if dampened else ()
+        return map_trainable("trace", step, "updates", updates, trace=moved), TraceState(moved, count)
 
     return GradientTransformation(init_fn, update_fn)
 

@@ -31,6 +31,7 @@ _MUTABLE = (list, dict, set, deque)
 _CONTAINERS = (*_MUTABLE, tuple, frozenset)
 _ARRAY_BYTES = 1 << 20  # the elements of larger arrays inside containers are not compared
 _UNREAD = frozenset({"__repr__", "__str__", "__format__", "__reduce__", "__setattr__", "__delattr__", "__annotate__"})
+_LIBRARIES = frozenset({"numpy", "ml_dtypes", "optree", "scipy", "torch", "jax", "jaxlib", "cupy", "tensorflow", "einops"})
 _MISSING = object()
 Pair = tuple[Any, str]
 
@@ -390,11 +391,11 @@ def _may_hold_code(value: Any) -> bool:
 
 
 def _is_library(value: Any) -> bool:
-    """Whether a module, class or function belongs to Python, NumPy or nnc, which nobody changes while programs run."""
+    """Whether a module, class or function belongs to Python, nnc or a library that nobody changes while programs run."""
     if isinstance(value, FunctionType) and is_internal(value.__code__.co_filename):
         return True
     name = getattr(value, "__name__" if isinstance(value, ModuleType) else "__module__", None) or ""
     root = name.partition(".")[0]
     if root == "nnc":
         return not isinstance(value, FunctionType)
-    return root in ("numpy", "ml_dtypes", "optree") or (root in sys.stdlib_module_names and root != "__main__")
+    return root in _LIBRARIES or (root in sys.stdlib_module_names and root != "__main__")

@@ -10,10 +10,12 @@ from nnc.executable import Executable, Lowered
 from nnc.graph import Graph
 from nnc.jit import BoundMethod, Compiled
 from nnc.lower.report import MemoryPlan
+from nnc.lower.schedule.report import ScheduleReport
 from nnc.trace.specs import make_graph
 from nnc.view.graph import draw_graph
 from nnc.view.memory import draw_memory
 from nnc.view.picture import Picture
+from nnc.view.schedule import draw_schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +25,8 @@ class View:
     def __call__(self, graph: Any, /, *args: Any, **kwargs: Any) -> Picture:
         """Draws a graph: a box for each node, its wires, its sub-graphs inside.
 
-        Blue boxes compute much for each element, green ones little; dashed ones are views, purple ones own sub-graphs. Pointing at a
-        box shows its line of text and the user's line.
+        Blue boxes compute much for each element, green ones little; dashed ones are views, purple ones own sub-graphs. Pointing
+        at a box shows its line of text and the user's line.
 
         Args:     graph: a Graph, what `lower` and `compile` returned, or a function with arguments to trace it for. args, kwargs:
                   those arguments; arrays or ShapeDtypeStructs.
@@ -37,7 +39,11 @@ class View:
                   4
         """
         if args or kwargs:
-            graph = graph.lower(*args, **kwargs) if isinstance(graph, (Compiled, BoundMethod)) else make_graph(graph)(*args, **kwargs)
+            graph = (
+                graph.lower(*args, **kwargs)
+                if isinstance(graph, (Compiled, BoundMethod))
+                else make_graph(graph)(*args, **kwargs)
+            )
         if isinstance(graph, (Executable, Lowered)):
             graph = graph.graph
         if not isinstance(graph, Graph):
@@ -69,6 +75,27 @@ class View:
                 fix="pass what compiled.lower(...).compile() returned.",
             )  # fmt: skip
         return draw_memory(plan, name)
+
+    @staticmethod
+    def schedule(schedule: Any, /) -> Picture:
+        """Draws a schedule: time from left to right, a band for each stream, a rectangle for each step.
+
+        Args:     schedule: what `lower(...)` or `lower(...).compile()` returned, its `schedule`, or what nnc.debug.profile
+                  returned.
+        Raises:   ArgumentTypeError: nothing that has a schedule.
+        Example:  >>> f = nnc.compile(lambda x: nnp.sin(x) @ x)
+                  >>> nnc.view.schedule(nnc.debug.profile(f, nnp.ones((3, 3))))
+                  Picture(name='measured run of <lambda>')
+        """
+        if isinstance(schedule, Lowered):
+            schedule = schedule.compile()
+        report = schedule.schedule if isinstance(schedule, Executable) else schedule
+        if not isinstance(report, ScheduleReport):
+            raise user_error(
+                ArgumentTypeError, "nnc.view.schedule", f"{schedule!r} has no schedule.",
+                fix="pass what compiled.lower(...).compile() or nnc.debug.profile(...) returned.",
+            )  # fmt: skip
+        return draw_schedule(report)
 
 
 view = View()

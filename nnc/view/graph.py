@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from nnc.commands.rules import alias, cost, effect
 from nnc.graph import Graph, Node, Symbol, node_texts, symbol_numbers, value_text
@@ -76,7 +77,11 @@ class _Draw:
             self.start = f"{number(layout.corners[top][0])} {number(layout.corners[top][1])}"
         rows = json.dumps([[round(y, 2), round(height, 2)] for y, height in layout.rows], separators=(",", ":"))
         svg = "".join(parts)
-        return f'<g class="drawing" data-height="{number(layout.height)}" data-rows="{rows}">{svg}</g>', layout.width, layout.height
+        return (
+            f'<g class="drawing" data-height="{number(layout.height)}" data-rows="{rows}">{svg}</g>',
+            layout.width,
+            layout.height,
+        )
 
     def _boxes(self, graph: Graph) -> tuple[list[_Box], list[int]]:
         """The boxes in an order in which each stands behind what it reads, and those of inputs and constants.
@@ -95,7 +100,7 @@ class _Draw:
         def read(symbol: Symbol) -> int:
             if symbol not in made:
                 value = graph.constants[symbol]
-                box = add_given(self._chip("constant", symbol, (), value_text(value)))
+                box = add_given(self._chip("constant", symbol, (), value_text(value) if value.ndim else str(value[()])))
                 if value.size > _SMALL:
                     made[symbol] = box
                 return box
@@ -113,7 +118,7 @@ class _Draw:
     def _chip(self, kind: str, symbol: Symbol, reads: tuple[int, ...], value: str = "") -> _Box:
         name = f"%{self.numbers[symbol]} {symbol.name}".rstrip()
         about = f"{kind} {name}: {symbol.spec}" + (f" = {value}" if value else "")
-        text = value if value and symbol.spec.size <= 1 else f"{name}: {symbol.spec}"
+        text = value if value and not symbol.shape else f"{name}: {symbol.spec}"
         return _Box(kind, text, "", about, reads, _width(text), _CHIP)
 
     def _node(self, node: Node, reads: tuple[int, ...]) -> _Box:
@@ -130,7 +135,10 @@ class _Draw:
 
     def _box(self, box: _Box, layout: Layout, i: int, key: int) -> str:
         x, y = layout.corners[i]
-        inside = [title(box.about), element("rect", width=box.width, height=box.height, rx=4 if box.kind != "input" else 10)]
+        inside = [
+            title(box.about),
+            element("rect", width=box.width, height=box.height, rx=4 if box.kind != "input" else 10),
+        ]
         room = box.width - _PAD
         fold = 2 * _PAD if box.drawings else 0.0
         first = shorten(box.name, room - fold, _FONT)
@@ -184,10 +192,7 @@ def _kind(node: Node) -> str:
 
 def _wire(wire: Wire, first: int) -> str:
     points = [f"{number(x)} {number(y)}" for x, y in wire.points]
-    if wire.in_lane:
-        path = "M" + "L".join(points)
-    else:
-        path = f"M{points[0]}L{points[1]}" + _curves(wire.points[1:])
+    path = "M" + "L".join(points) if wire.in_lane else f"M{points[0]}L{points[1]}{_curves(wire.points[1:])}"
     kind = "wire lane" if wire.in_lane else "wire"
     return element("path", d=path, cls=kind, data_from=first + wire.start, data_to=first + wire.end)
 
@@ -195,7 +200,7 @@ def _wire(wire: Wire, first: int) -> str:
 def _curves(points: Sequence[tuple[float, float]]) -> str:
     """From the bottom of a row to the top of the next, in turn with straight lines down through rows."""
     parts = []
-    for i, ((x1, y1), (x2, y2)) in enumerate(zip(points, points[1:], strict=False)):
+    for i, ((x1, y1), (x2, y2)) in enumerate(pairwise(points)):
         middle = number((y1 + y2) / 2)
         end = f"{number(x2)} {number(y2)}"
         parts.append(f"L{end}" if i % 2 else f"C{number(x1)} {middle} {number(x2)} {middle} {end}")

@@ -1,7 +1,7 @@
 """Places the boxes of a graph in rows: geometry alone, on numbers.
 
-The layered drawing of Sugiyama, Tagawa and Toda (1981): rows by longest path, the order within rows by the barycentre of neighbours,
-positions by least squares. Wires that pass many rows run in lanes at the left, so that their number does not matter.
+The layered drawing of Sugiyama, Tagawa and Toda (1981): rows by longest path, the order within rows by the barycentre of
+neighbours, positions by least squares. Wires that pass many rows run in lanes at the left, so that their number does not matter.
 O((boxes + wires) log boxes). Same graph, same drawing, in every process.
 """
 
@@ -47,7 +47,8 @@ def lay_out(
     """The layout of boxes.
 
     Args:     sizes: (width, height) of each box. reads: the boxes that each reads, all before it. given: boxes that stand near
-              their first reader. light: those and others to which wires may be long. port: how far below the top of a box its wires begin, behind it.
+              their first reader. light: those and others to which wires may be long. port: how far below the top of a box its
+              wires begin, behind it.
     """
     if not sizes:
         return Layout((), (), (), (), 0.0, 0.0)
@@ -99,6 +100,9 @@ def _find_rows(
     for i in reversed(range(count)):
         if len(readers[i]) > held[i]:
             rows[i] = min(rows[j] for j in readers[i]) - 1
+    for i in range(1, count):
+        if not readers[i] and light.issuperset(reads[i]):  # nobody needs it: near what was recorded before it
+            rows[i] = max(rows[i], rows[i - 1])
     filled: dict[int, float] = {}
     after: dict[int, int] = {}  # where to look on from a row that is full
 

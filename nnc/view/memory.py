@@ -10,7 +10,7 @@ from nnc.lower.report import MemoryPlan, MemoryRow, format_bytes
 from nnc.view.picture import Picture
 from nnc.view.svg import Scale, document, element, label, number, shorten, title
 
-_WIDTH, _OUTSIDE, _HEIGHT, _LEFT, _TOP, _MARGIN = 1200.0, 130.0, 480.0, 80.0, 40.0, 12.0
+_WIDTH, _OUTSIDE, _HEIGHT, _LEFT, _TOP, _MARGIN = 1200.0, 130.0, 480.0, 80.0, 56.0, 12.0
 _SHADES = ("#dbe9f6", "#bad6ea", "#89bedc", "#539ecc", "#2b7bba", "#0b559f")  # of tensors in the arena, small to large
 STYLE = """
 .item rect { stroke: #fff; stroke-width: 0.5px; }
@@ -35,7 +35,7 @@ def draw_memory(plan: MemoryPlan, name: str = "memory plan") -> Picture:
     content = [
         label(_headline(plan), _LEFT, 16.0),
         label(_LEGEND, _LEFT, 30.0, fill="#666"),
-        label("outside of the arena:", _LEFT, _TOP - 2) if above else "",
+        label("outside of the arena:", _LEFT, _TOP - 4) if above else "",
         label("arena:", _LEFT, top - 4),
         *_bytes_axis(outside, across, 2),
         *_bytes_axis(arena, across, 8),
@@ -47,7 +47,10 @@ def draw_memory(plan: MemoryPlan, name: str = "memory plan") -> Picture:
     return Picture(name, document(content, _LEFT + _WIDTH, top + _HEIGHT + 34, STYLE, name, margin=_MARGIN))
 
 
-_LEGEND = "blue: in the arena, darker where larger; orange: outputs; yellow: inputs; grey: constants; purple: tapes; red line: live bytes"
+_LEGEND = (
+    "blue: in the arena, darker where larger; orange: outputs; yellow: inputs; grey: constants; purple: tapes; "
+    "red line: live bytes"
+)
 
 
 def bottoms(rows: Sequence[MemoryRow]) -> list[int]:
@@ -86,7 +89,9 @@ def _shade(size: int, arena: int) -> int:
 
 def _about(row: MemoryRow) -> str:
     place = row.kind if row.offset is None else f"{row.kind}, bytes {row.offset} to {row.offset + row.size}"
-    text = f"{row.name}: {row.spec}\n{row.size} bytes ({format_bytes(row.size)}), {place}\nsteps {row.first} to {row.last}"
+    text = (
+        f"{row.name}: {row.spec}\n{row.size} bytes ({format_bytes(row.size)}), {place}\nsteps {row.first} to {row.last}"
+    )
     return text if row.source is None else f"{text}\nat {row.source.describe()}"
 
 

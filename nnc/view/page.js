@@ -24,7 +24,7 @@ function start() { // all of it where that can be read, else where the drawing b
   fit();
   if (view.scale < 0.5 && svg.dataset.start) {
     const [x, y] = svg.dataset.start.split(" ").map(Number);
-    show(x - stage.clientWidth / 2 / 0.9, y - 20, 0.9);
+    show(x - stage.clientWidth / 2 / 0.9, y - 80, 0.9);
   }
 }
 

@@ -59,7 +59,14 @@ def shorten(text: str, width: float, size: float) -> str:
 
 
 def document(
-    content: Iterable[str], width: float, height: float, style: str, name: str, *, margin: float = 0.0, **attributes: object
+    content: Iterable[str],
+    width: float,
+    height: float,
+    style: str,
+    name: str,
+    *,
+    margin: float = 0.0,
+    **attributes: object,
 ) -> str:
     """A whole picture: `content`, which takes width × height, with a margin around it."""
     corner = number(-margin) if margin else "0"
@@ -78,6 +85,11 @@ def document(
     )
 
 
+def steps_of_color(names: Iterable[str]) -> dict[str, str]:
+    """A light colour for each name; neighbours in the order of appearance are far apart (steps by the golden ratio)."""
+    return {name: f"hsl({round(i * 222.492) % 360} 60% 78%)" for i, name in enumerate(dict.fromkeys(names))}
+
+
 @dataclass(frozen=True, slots=True)
 class Scale:
     """Numbers from 0 to `end` on a line from `first` to `last`."""
@@ -87,6 +99,7 @@ class Scale:
     last: float
 
     def __call__(self, value: float) -> float:
+        """The place of a number."""
         return self.first + (self.last - self.first) * value / self.end
 
     def marks(self, count: int, base: float = 10) -> Sequence[float]:

@@ -44,6 +44,23 @@ def test_a_number_of_traces_that_is_none() -> None:
         nnc.compile(lambda x: x, max_traces=0)
 
 
+def test_a_number_of_streams_that_is_none() -> None:
+    with reports(ArgumentError, "streams", "0", '"auto"'):
+        nnc.compile(lambda x: x, streams=0)
+    with reports(ArgumentError, "streams", "'many'", '"auto"'):
+        nnc.compile(lambda x: x, streams="many")
+    with reports(ArgumentTypeError, "streams", "True", '"auto"'):
+        nnc.compile(lambda x: x, streams=True)
+
+
+def test_a_step_that_fails_on_another_stream() -> None:
+    def far(x: Any, table: Any, i: Any) -> Any:
+        return nnp.tanh(x @ x) @ x + (nnp.tanh(table @ table) @ table)[i]  # the row that is not there
+
+    with reports(OutOfBoundsError, "70", "64", at="the row that is not there"):
+        nnc.compile(far, streams=2)(nnp.zeros((64, 64)), nnp.zeros((64, 64)), nnp.asarray(70))
+
+
 def test_a_donated_array_used_again() -> None:
     x = nnp.ones(3)
     nnc.compile(lambda x: x * 2, donate_argnums=0)(x)

@@ -167,6 +167,46 @@ def test_dataclasses_and_namedtuples_come_back_with_like_and_as_dicts_without(tm
     assert plain["model"]["layers"][1]["b"] is None and np.array_equal(plain["pair"]["left"], [1])
 
 
+@dataclass
+class Progress:
+    """The state of a training as people write it."""
+
+    params: Any
+    step: int = 0
+    name: str = ""
+    depth: int = field(default=1, metadata={"static": True})
+
+
+def test_numbers_and_strings_in_dataclasses_are_saved(tmp_path: Path) -> None:
+    save(tmp_path / "x", Progress([nnp.ones(2), Progress(1.5, step=7)], 5, "run", depth=9))
+    found = load(tmp_path / "x", like=Progress([nnp.zeros(2), Progress(0.0)], 0, "run"))
+    assert (found.step, found.name, found.depth) == (5, "run", 1)
+    assert (found.params[1].step, found.params[1].params) == (7, 1.5)
+    assert np.array_equal(found.params[0], [1, 1])
+    plain = load(tmp_path / "x")
+    assert plain["step"] == 5 and plain["params"][1]["step"] == 7 and "depth" not in plain
+    with pytest.raises(TreeError, match=r"name: 'run' in the file, 'other' in `like`"):
+        load(tmp_path / "x", like=Progress([nnp.zeros(2), Progress(0.0)], 0, "other"))
+    safetensors.numpy.save_file({"params": np.ones(2)}, tmp_path / "y")
+    assert load(tmp_path / "y", like=Progress(np.zeros(2), 3)).step == 3
+
+
+def test_complex_numbers_come_back(tmp_path: Path) -> None:
+    tree = {"a": 1 + 2j, "b": complex("nan")}
+    save(tmp_path / "x", tree)
+    assert load(tmp_path / "x", like=tree)["a"] == load(tmp_path / "x")["a"] == 1 + 2j
+    assert np.isnan(load(tmp_path / "x")["b"])
+
+
+@pytest.mark.parametrize(
+    "value", [{1, 2}, b"x", np.array(["a"]), np.array([None]), np.datetime64("2020-01-01")], ids=repr
+)
+def test_what_no_file_holds_is_refused_by_its_path(tmp_path: Path, value: Any) -> None:
+    with pytest.raises(UnsupportedError, match=r"a\.0 is an? .*, which a file cannot hold"):
+        save(tmp_path / "x", {"a": [value]})
+    assert not (tmp_path / "x").exists()
+
+
 def test_functions_come_from_like(tmp_path: Path) -> None:
     save(tmp_path / "x", {"f": math.tanh, "w": nnp.ones(1)})
     assert load(tmp_path / "x", like={"f": math.tanh, "w": nnp.zeros(1)})["f"] is math.tanh

@@ -1,4 +1,4 @@
-"""Loops carry their values without copies: how many copies of a round rotate, what they need, and that they compute what they should."""
+"""Loops carry values without copies: how many copies of a round rotate, in how much memory, and what they compute."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ SIZE = 16  # float64: two lines of the cache
 def commands(own_registries: None) -> None:
     """Two that need their operands while they write, and `t_fold`, which may write over its first."""
     register("t_conv", None, infer=lambda *x: x[0], reference=lambda *x: np.cumsum(sum(x))[::-1] * 0.1)
-    register("t_gates", 1, infer=lambda x: x.update(shape=(2 * x.size,)), reference=lambda x: np.concatenate([x, 0.5 * x]))
+    register(
+        "t_gates", 1, infer=lambda x: x.update(shape=(2 * x.size,)), reference=lambda x: np.concatenate([x, 0.5 * x])
+    )
     register("t_fold", None, infer=lambda *x: x[0], reference=lambda *x: sum(x) * 0.5, inplace=InPlace(((0, 0),)))
 
 
@@ -45,7 +47,9 @@ def lstm(b: GraphBuilder, p: list[Symbol], cell: str) -> list[Symbol]:
     return [conv(b, c, high), c]
 
 
-SHAPES: dict[str, tuple[int, int, int, Make]] = {  # carried values, copies that rotate, places for values in the arena, the round
+SHAPES: dict[
+    str, tuple[int, int, int, Make]
+] = {  # carried values, copies that rotate, places for values in the arena, the round
     "x = conv(x)": (1, 2, 2, lambda b, p: [conv(b, p[0])]),
     "x = pool(conv(x))": (1, 1, 2, lambda b, p: [conv(b, conv(b, p[0]))]),
     "x2 = x0 + conv(x1)": (2, 3, 4, lambda b, p: [p[1], conv(b, p[0], conv(b, p[1]))]),
@@ -64,7 +68,9 @@ SHAPES: dict[str, tuple[int, int, int, Make]] = {  # carried values, copies that
 def a_while(carries: int, make: Make, size: int = SIZE, again: bool = False) -> Graph:
     """A loop of as many rounds as its first input says; `again`: what the loop starts from is returned, too."""
     body = GraphBuilder("round")
-    number, *carried, limit = (body.input(*s) for s in [((), "int64"), *[((size,), "float64")] * carries, ((), "int64")])
+    number, *carried, limit = (
+        body.input(*s) for s in [((), "int64"), *[((size,), "float64")] * carries, ((), "int64")]
+    )
     condition = body.add("less", number, limit)
     graph = body.build(condition, *make(body, carried))
     b = GraphBuilder("a while")
@@ -214,7 +220,7 @@ def test_rows_that_are_views_constants_elements_or_one_another_are_written() -> 
 
 def test_a_loop_may_carry_its_number_its_captured_values_elements_and_views() -> None:
     def make(b: GraphBuilder, number: Symbol, x: Symbol, *rest: Symbol) -> Sequence[Symbol]:
-        before, a, c, d, w = rest
+        before, a, c, _, w = rest
         other = b.add("flip", conv(b, a, x), axes=(0,))
         scale = b.add("broadcast_to", b.add("convert", before, dtype=np.dtype("float64")), shape=(SIZE,))
         return number, b.add("add", other, scale), x, w, b.add("flip", c, axes=(0,))
@@ -259,14 +265,23 @@ def test_cycles_of_several_lengths_rotate_in_their_common_multiple(cycles: tuple
     check(graph, program, *range(8))
 
 
-def test_a_permutation_that_would_need_too_many_copies_moves_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert COPIES == 64
-    monkeypatch.setattr("nnc.lower.bind.COPIES", 11)
-    graph = permutation(3, 4)
+@pytest.mark.parametrize("cycles", [(3, 5, 7), (8, 9)])
+def test_a_permutation_that_would_need_too_many_copies_moves_its_values(cycles: tuple[int, ...]) -> None:
+    assert np.lcm.reduce(cycles) > COPIES
+    graph = permutation(*cycles)
     program = compiled(graph)
     assert rings(program) == [1]
-    assert 0 < len(moved(program)) <= 2 * 7
-    check(graph, program, *range(14))
+    assert 0 < len(moved(program)) <= 2 * sum(cycles)
+    check(graph, program, 0, 1, 2, 7, 105)
+
+
+@pytest.mark.parametrize(("carries", "ring"), [(30, 31), (COPIES, 1)])
+def test_a_long_chain_rotates_as_long_as_copies_suffice(carries: int, ring: int) -> None:
+    graph = a_while(carries, lambda b, p: [*p[1:], conv(b, p[0], p[3])])
+    program = compiled(graph)
+    assert rings(program) == [ring]
+    assert bool(moved(program)) == (ring == 1)
+    check(graph, program, 0, 1, 5, 70)
 
 
 def test_loops_in_loops_rotate_each_by_itself() -> None:

@@ -16,15 +16,16 @@ from hypothesis import strategies as st
 import nnc  # noqa: F401  (registers every command)
 from nnc.array import Array
 from nnc.backends.numpy_ref import choose_kernel
+from nnc.dtypes import float32, float64, int64
 from nnc.graph import Graph, GraphBuilder, Symbol, TensorSpec
 from nnc.lower.pipeline import lower
 from nnc.options import Options
 
 SMALL, LARGE, EMPTY, INTEGER = (
-    TensorSpec((2, 3), "float64"),
-    TensorSpec((16, 32), "float64"),
-    TensorSpec((0, 3), "float32"),
-    TensorSpec((), "int64"),
+    TensorSpec((2, 3), float64),
+    TensorSpec((16, 32), float64),
+    TensorSpec((0, 3), float32),
+    TensorSpec((), int64),
 )
 SPECS = (SMALL, SMALL, LARGE, EMPTY, INTEGER)
 UNARY = ("neg", "tanh", "flip", "cumsum", "transposed", "rolled", "twice")
@@ -63,11 +64,11 @@ class Writer:
 
     # -- without sub-graphs --------------------------------------------------------------------------------------------
 
-    def scalar(self) -> Symbol:
+    def scalar(self) -> Any:
         name = self.draw(st.sampled_from(("minimum", "maximum")))
         return self.b.add(name, self.pick(INTEGER), self.pick(INTEGER))
 
-    def unary(self, spec: TensorSpec) -> Symbol:
+    def unary(self, spec: TensorSpec) -> Any:
         b, x, name = self.b, self.pick(spec), self.draw(st.sampled_from(UNARY))
         if name == "flip":
             return b.add("flip", x, axes=(1,))
@@ -83,10 +84,10 @@ class Writer:
             return b.add("tanh", b.add("add", x, x))
         return b.add("neg" if name == "neg" else "tanh", x)
 
-    def binary(self, spec: TensorSpec) -> Symbol:
+    def binary(self, spec: TensorSpec) -> Any:
         return self.b.add("tanh", self.b.add("add", self.pick(spec), self.pick(spec)))
 
-    def join(self, spec: TensorSpec) -> Symbol:
+    def join(self, spec: TensorSpec) -> Any:
         """Two values joined, something done with the whole, and a part of that."""
         axis, b = self.draw(st.integers(0, 1)), self.b
         whole = b.add("concatenate", self.unary(spec), self.pick(spec), axis=axis)
@@ -96,14 +97,18 @@ class Writer:
         limit = tuple(a + n for a, n in zip(start, spec.shape, strict=True))
         return b.add("slice", whole, start=start, limit=limit, stride=(1, 1))
 
-    def pad(self, spec: TensorSpec) -> Symbol:
+    def pad(self, spec: TensorSpec) -> Any:
         """A value among zeros."""
         at, b = self.draw(st.integers(0, 1)), self.b
         x = self.unary(spec)
-        whole = b.add("assemble", x, shape=(spec.shape[0] + 1, 4 + spec.shape[1]), starts=((at, 2 * at),), dtype=spec.dtype)
-        return b.add("slice", b.add("neg", whole), start=(0, 1), limit=(spec.shape[0], 1 + spec.shape[1]), stride=(1, 1))
+        whole = b.add(
+            "assemble", x, shape=(spec.shape[0] + 1, 4 + spec.shape[1]), starts=((at, 2 * at),), dtype=spec.dtype
+        )
+        return b.add(
+            "slice", b.add("neg", whole), start=(0, 1), limit=(spec.shape[0], 1 + spec.shape[1]), stride=(1, 1)
+        )
 
-    def update(self, spec: TensorSpec) -> Symbol:
+    def update(self, spec: TensorSpec) -> Any:
         """A row written over, in place where that can be."""
         x, b = self.pick(spec), self.b
         if not spec.size:
@@ -145,10 +150,14 @@ class Writer:
         body, carried, operands = self.round(depth, elements)
         body.values(depth - 1)
         given = [body.pick(spec) for spec in carried]
-        rows = [self.draw(st.sampled_from([*given, *map(body.pick, SPECS)])) for _ in range(self.draw(st.integers(0, 2)))]
+        rows = [
+            self.draw(st.sampled_from([*given, *map(body.pick, SPECS)])) for _ in range(self.draw(st.integers(0, 2)))
+        ]
         sequences = [self.b.add("broadcast_to", self.pick(s), shape=(length, *s.shape)) for s in elements]
         if self.draw(st.booleans()):
-            sequences = [self.b.add("flip", x, axes=(0,)) if x.shape[1:] == () else self.b.add("neg", x) for x in sequences]
+            sequences = [
+                self.b.add("flip", x, axes=(0,)) if x.shape[1:] == () else self.b.add("neg", x) for x in sequences
+            ]
         results = self.b.add(
             "scan", *sequences, *operands, graphs=(body.b.build(*given, *rows),), xs=len(elements), carries=len(carried),
             length=length, reverse=self.draw(st.booleans()),
@@ -213,4 +222,3 @@ def test_a_program_of_loops_and_branches_computes_what_its_graph_does(graph: Gra
             np.testing.assert_allclose(result, wanted, rtol=1e-6, atol=1e-6)
         for i, (x, y) in enumerate(zip(arrays, inputs, strict=True)):
             assert i in donated or np.array_equal(x, y)
-

@@ -54,6 +54,16 @@ def test_an_empty_batch_axis_and_no_batch_axis_work() -> None:
     assert nn.ctc(np.zeros((2, 3, 4, 3)), np.ones((2, 3, 2), int), reduction="mean").shape == ()
 
 
+@pytest.mark.parametrize("filler", [-1, 99])
+def test_what_fills_a_row_of_labels_up_does_not_count(filler: int) -> None:
+    logits, sizes = RNG.normal(size=(2, 6, 3)), np.array([2, 1])
+    given = np.array([[1, 2], [2, filler]])
+    want = nn.ctc(logits, np.where(given == filler, 1, given), None, sizes)
+    np.testing.assert_array_equal(np.asarray(nn.ctc(logits, given, None, sizes)), np.asarray(want))
+    traced = nnc.compile(lambda x, y, n: nn.ctc(x, y, None, n))(logits, given, sizes)
+    np.testing.assert_allclose(np.asarray(traced), np.asarray(want))
+
+
 def test_long_sequences_do_not_underflow() -> None:
     logits = RNG.normal(size=(1, 400, 30)).astype(np.float32) * 10
     labels = RNG.integers(1, 30, (1, 50))
@@ -69,8 +79,15 @@ def test_long_sequences_do_not_underflow() -> None:
         (lambda: nn.ctc(np.zeros((2, 4, 3)), np.ones((3, 1), int)), ShapeError, r"logits have shape \(2, 4, 3\)"),
         (lambda: nn.ctc(np.zeros((2, 4, 3)), np.ones((2, 1))), DTypeError, "labels must be integers"),
         (lambda: nn.ctc(np.zeros((2, 4, 3)), np.ones((2, 1), int), blank=3), ArgumentError, "none of the 3 classes"),
-        (lambda: nn.ctc(np.zeros((2, 4, 3)), np.ones((2, 1), int), 4), ShapeError, "logit_lengths have shape"),
-        (lambda: nn.ctc(np.zeros((2, 4, 3)), np.full((2, 1), 3)), IndexError, "3"),
+        (lambda: nn.ctc(np.zeros((2, 4, 3)), np.ones((2, 1), int), 4), ShapeError, "logit_lengths must be integers"),
+        (lambda: nn.ctc(np.zeros((2, 4, 3)), np.full((2, 1), 3)), IndexError, "labels hold 3, the classes are 0 to 2"),
+        (lambda: nn.ctc(np.zeros((2, 4, 3)), np.full((2, 1), -1)), IndexError, "labels hold -1"),
+        (lambda: nn.ctc(np.zeros((1, 4, 3)), np.ones((1, 1), int), np.array([5])), IndexError, "logit_lengths hold 5"),
+        (
+            lambda: nn.ctc(np.zeros((1, 4, 3)), np.ones((1, 1), int), None, np.array([2])),
+            IndexError,
+            "label_lengths hold 2",
+        ),
     ],
 )
 def test_mistakes_are_named(call: Any, kind: type[Exception], message: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
-from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, OutOfBoundsError, ShapeError
 
 RNG = np.random.default_rng(0)
 Q, K, V = RNG.normal(size=(2, 7, 4, 5)), RNG.normal(size=(2, 11, 2, 5)), RNG.normal(size=(2, 11, 2, 5))
@@ -120,8 +120,10 @@ def test_mistakes_are_named() -> None:
         nn.dot_product_attention(Q, K, V, chunk_size=0)
     with pytest.raises(ShapeError, match=r"mask has shape \(7, 10\), which does not broadcast"):
         nn.dot_product_attention(Q, K, V, mask=np.ones((7, 10), bool))
-    with pytest.raises(ShapeError, match=r"key_value_seq_lengths has shape \(\), the batch axes have \(2,\)"):
+    with pytest.raises(ShapeError, match=r"key_value_seq_lengths must be integers of shape \(2,\)"):
         nn.dot_product_attention(Q, K, V, key_value_seq_lengths=3)
+    with pytest.raises(OutOfBoundsError, match="key_value_seq_lengths hold 99, sequences have 0 to "):
+        nn.dot_product_attention(Q, K, V, key_value_seq_lengths=np.array([99, 1]))
     with pytest.raises(DTypeError, match="mask holds float64, not bools(.|\n)*are a bias"):
         nn.dot_product_attention(Q, K, V, mask=np.where(MASK, 0, -np.inf))
     with pytest.raises(ArgumentError, match="there is no key"):

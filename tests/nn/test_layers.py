@@ -194,6 +194,19 @@ def test_layers_are_made_and_called_under_vmap() -> None:
         (lambda: nn.Conv(4, 2, (3,), key=KEY), ArgumentError, "kernel=\\(3,\\) has 1 entries"),
         (lambda: nn.Dropout(0.5)(normal(3)), ArgumentError, "there is no key to draw with"),
         (lambda: nn.dropout(KEY, normal(3), 1.0), ArgumentError, "rate=1.0 is not in"),
+        (lambda: nn.dropout(normal(3), 0.5, KEY), ShapeError, r"rate must be one number(.|\n)*dropout\(key, x, 0.5\)"),
+        (lambda: nn.Linear(3, 2), ArgumentTypeError, "'key' is missing(.|\n)*key="),  # type: ignore[call-arg]
+        (lambda: nn.models.resnet18(), ArgumentTypeError, "ResNet: the argument 'key' is missing"),
+        (lambda: nn.Linear(-3, 2, key=KEY), ArgumentTypeError, r"weights cannot have the shape \(2, -3\)"),
+        (lambda: nn.Linear(3.0, 2, key=KEY), ArgumentTypeError, r"the shape \(2, 3.0\)"),  # type: ignore[arg-type]
+        (
+            lambda: nn.Embedding(-3, 2, key=KEY),
+            ArgumentTypeError,
+            r"Embedding: weights cannot have the shape \(-3, 2\)",
+        ),
+        (lambda: nn.Dropout(p=0.5), ArgumentTypeError, "Dropout: it has no argument 'p'(.|\n)*rate="),  # type: ignore[call-arg]
+        (lambda: nn.MaxPool(kernel_size=2), ArgumentTypeError, "MaxPool: (.|\n)*window="),  # type: ignore[call-arg]
+        (lambda: nn.glu(normal(2, 3)), ShapeError, "glu: axis -1 of x has the odd size 3"),
         (lambda: nn.Sequential(3), ArgumentTypeError, "layer 0 is 3"),
         (lambda: nn.GroupNorm(3, 4), ArgumentError, "groups=3 does not divide features=4"),
         (lambda: nn.BatchNorm(3)(normal(2, 4)), ShapeError, "BatchNorm: axis -1 of the input must be 3"),

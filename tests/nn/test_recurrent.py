@@ -14,6 +14,7 @@ from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError
 from nnc.testing import check_grads
 
 KEY = nnc.random.key(0)
+ZEROS = np.zeros((3, 4), np.float32)
 X = np.random.default_rng(0).normal(size=(3, 5, 2)).astype(np.float32)
 LAYERS = [nn.RNN, nn.GRU, nn.LSTM]
 
@@ -140,6 +141,13 @@ def test_an_rnn_takes_other_activations() -> None:
         (lambda: nn.LSTM(2, 4, key=KEY)(X, mask=np.ones((3, 5))), ShapeError, r"bools of shape \(3, 5\)"),
         (lambda: nn.LSTM(2, 4, key=KEY)(X, mask=1, lengths=2), ArgumentError, "both given"),
         (lambda: nn.LSTM(2, 4, key=KEY)(X, ((1,), (2,))), ArgumentError, "initial has not 1 states for each of 1 layers"),
+        (lambda: nn.LSTM(2, 4, key=KEY)(X, (ZEROS, ZEROS)), ArgumentError, "initial has not 1 states for each of 1 layers"),
+        (lambda: nn.LSTM(2, 4, key=KEY)(X, ((ZEROS,),)), ShapeError, r"must be LSTMState\(hidden, cell\) of shape \(3, 4\)"),
+        (lambda: nn.GRU(2, 4, key=KEY)(X, ((ZEROS[:2],),)), ShapeError, r"must be an array of shape \(3, 4\)"),
+        (lambda: nn.LSTMCell(2, 4, key=KEY)(X[:2, 0], np.zeros((2, 4))), ShapeError, "must be LSTMState"),
+        (lambda: nn.LSTM(2, 4, key=KEY)(X, lengths=np.array([5, 6, 1])), IndexError, "lengths hold 6, sequences have 0 to 5"),
+        (lambda: nn.LSTM(2, 4, key=KEY)(X, lengths=np.array([5, -1, 1])), IndexError, "lengths hold -1"),
+        (lambda: nn.LSTM(2, hidden_size=4, key=KEY), ArgumentTypeError, "^LSTM: it has no argument"),  # type: ignore[call-arg]
         (lambda: nn.GRU(2, 4, key=KEY, num_layers=0), ArgumentError, "num_layers is 0"),
         (lambda: nn.GRU(2, hidden_size=4, key=KEY), ArgumentTypeError, "write hidden_features="),  # type: ignore[call-arg]
     ],

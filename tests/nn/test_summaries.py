@@ -41,6 +41,13 @@ def test_rows_have_paths_shapes_parameters_and_work() -> None:
     assert "total: 66 parameters (264 B)" in str(found)
 
 
+def test_flags_among_the_arguments_are_settings_and_shapes_are_no_inputs() -> None:
+    layer = nn.MultiHeadAttention(8, 2, key=KEY)
+    assert nn.summary(layer, S((2, 5, 8), "float32"), is_causal=True).rows[0].outputs[0].shape == (2, 5, 8)
+    with pytest.raises(ArgumentTypeError, match=r"input 0 is \(2, 8\), a shape(.|\n)*ShapeDtypeStruct\(\(2, 8\)"):
+        nn.summary(nn.Linear(8, 2, key=KEY), (2, 8))
+
+
 def test_a_layer_that_is_called_twice_has_two_rows_and_counts_once() -> None:
     found = nn.summary(Twice(nn.Linear(4, 4, key=KEY)), np.ones((2, 4), np.float32))
     assert [row.path for row in found.rows] == ["", "layer", "layer"]

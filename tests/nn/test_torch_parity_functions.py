@@ -341,20 +341,19 @@ CASES += [
 ]  # fmt: skip
 
 
-def ctc_case(name: str, blank: int, steps: Any, sizes: Any, labels: Any, zero_infinity: bool = False) -> Case:
+def ctc_case(name: str, blank: int, steps: Any, sizes: Any, labels: Any, how: Any = "none") -> Case:
     def theirs(x: Any, y: Any) -> Any:
         log_p = F.log_softmax(x, -1).transpose(0, 1)
-        return F.ctc_loss(
-            log_p, y, torch.tensor(steps), torch.tensor(sizes), blank, reduction="none", zero_infinity=zero_infinity
-        )
+        return F.ctc_loss(log_p, y, torch.tensor(steps), torch.tensor(sizes), blank, reduction=how)
 
-    ours = lambda x, y: nn.ctc(x, y, np.array(steps), np.array(sizes), blank=blank)
+    ours = lambda x, y: nn.ctc(x, y, np.array(steps), np.array(sizes), blank=blank, reduction=how)
     return Case(f"ctc {name}", ours, theirs, (normal(3, 8, 5) * 2, np.array(labels)))
 
 
 CASES += [
     ctc_case("plain", 0, [8, 8, 8], [3, 3, 3], [[1, 2, 3], [4, 4, 1], [2, 2, 2]]),
     ctc_case("lengths", 0, [8, 5, 3], [3, 2, 1], [[1, 1, 3], [4, 4, 1], [2, 1, 1]]),
+    ctc_case("mean", 0, [8, 7, 6], [0, 1, 3], [[1, 1, 3], [4, 4, 1], [2, 1, 1]], "mean"),
     ctc_case("blank", 4, [8, 7, 6], [0, 1, 3], [[1, 2, 3], [0, 3, 1], [2, 2, 1]]),
 ]
 

@@ -14,12 +14,12 @@ Step = Callable[[float, np.ndarray, np.ndarray], np.ndarray]  # (learning rate, 
 
 
 def _sgd(momentum: float = 0.0, nesterov: bool = False, dampening: float = 0.0, weight_decay: float = 0.0) -> Step:
-    memory = np.zeros(1)
+    memory: np.ndarray | None = None
 
     def step(rate: float, p: np.ndarray, g: np.ndarray) -> np.ndarray:
         nonlocal memory
         g = g + weight_decay * p
-        memory = momentum * memory + (1 - dampening) * g
+        memory = g if memory is None else momentum * memory + (1 - dampening) * g
         return p - rate * (g + momentum * memory if nesterov else memory)
 
     return step
@@ -40,7 +40,8 @@ def _adam(
         if nesterov:
             mean = b1 * m / (1 - b1 ** (t + 1)) + (1 - b1) * g / (1 - b1**t)
         if amsgrad:
-            square = peak = np.maximum(peak, square)
+            peak = np.maximum(peak, v)
+            square = peak / (1 - b2**t)
         update = mean / (np.sqrt(square + eps_root) + eps) + weight_decay * p
         if layerwise:
             update = update * np.linalg.norm(p) / np.linalg.norm(update)

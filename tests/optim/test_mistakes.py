@@ -10,7 +10,7 @@ import pytest
 
 import nnc.numpy as nnp
 from nnc import optim
-from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, NncError, ShapeError, TreeError
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, MissingNameError, NncError, ShapeError, TreeError
 
 PARAMS = {"w": nnp.ones(2), "b": nnp.ones(())}
 
@@ -71,6 +71,12 @@ def test_the_mistake_is_named_with_a_remedy(name: str) -> None:
     with pytest.raises(kind, match=text) as error:
         call()
     assert "Fix:" in str(error.value)
+
+
+@pytest.mark.parametrize(("name", "meant"), [("SGD", "sgd"), ("StepLR", "exponential_decay"), ("clip_grad_norm_", "chain")])
+def test_names_of_other_libraries_are_answered_with_those_of_nnc(name: str, meant: str) -> None:
+    with pytest.raises(MissingNameError, match=f"nnc.optim: it has no {name!r}.(.|\n)*use {meant}"):
+        getattr(optim, name)
 
 
 def test_updating_without_parameters_where_they_are_read_raises() -> None:

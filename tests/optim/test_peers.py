@@ -73,6 +73,7 @@ OPTAX: dict[str, Make] = {
     "sgd": lambda o: o.sgd(RATE, 0.9, nesterov=True),
     "adam": lambda o: o.adam(RATE, 0.8, 0.99),
     "adamw": lambda o: o.adamw(wave(o), weight_decay=0.05, mask={"w": True, "b": False, "k": True}),
+    "amsgrad": lambda o: o.chain(o.scale_by_amsgrad(b2=0.9), o.scale(-RATE)),
     "nadam": lambda o: o.nadam(RATE),
     "radam": lambda o: o.radam(RATE, b2=0.9),
     "radam with nesterov": lambda o: o.radam(RATE, b2=0.9, nesterov=True, eps_root=1e-3),
@@ -201,6 +202,12 @@ def test_lbfgs_with_its_line_search_takes_the_steps_of_optax(optax: Any) -> None
 TORCH: dict[str, tuple[Make, Make, float]] = {
     "SGD": (lambda o: o.sgd(RATE, 0.9, weight_decay=0.1), lambda t: lambda p: t.SGD(p, RATE, 0.9, weight_decay=0.1), 1e-10),
     "SGD with nesterov": (lambda o: o.sgd(RATE, 0.9, True), lambda t: lambda p: t.SGD(p, RATE, 0.9, nesterov=True), 1e-10),
+    "SGD with dampening": (
+        lambda o: o.sgd(RATE, 0.9, dampening=0.3), lambda t: lambda p: t.SGD(p, RATE, 0.9, dampening=0.3), 1e-10
+    ),
+    "Adam with amsgrad": (
+        lambda o: o.adam(RATE, b2=0.9, amsgrad=True), lambda t: lambda p: t.Adam(p, RATE, (0.9, 0.9), amsgrad=True), 1e-10
+    ),
     "Adam": (lambda o: o.adam(RATE), lambda t: lambda p: t.Adam(p, RATE), 1e-10),
     "AdamW": (lambda o: o.adamw(RATE, weight_decay=0.1), lambda t: lambda p: t.AdamW(p, RATE, weight_decay=0.1), 1e-10),
     "NAdam": (lambda o: o.nadam(RATE, momentum_decay=4e-3), lambda t: lambda p: t.NAdam(p, RATE), 1e-8),  # torch: float32 product
@@ -214,6 +221,10 @@ TORCH: dict[str, tuple[Make, Make, float]] = {
     ),
     "Adadelta": (
         lambda o: o.adadelta(1.0, weight_decay=0.1), lambda t: lambda p: t.Adadelta(p, 1.0, weight_decay=0.1), 1e-10
+    ),
+    "RMSprop, centered": (
+        lambda o: o.rmsprop(RATE, 0.99, eps_in_sqrt=False, centered=True, momentum=0.5),
+        lambda t: lambda p: t.RMSprop(p, RATE, centered=True, momentum=0.5), 1e-10,
     ),
     "RMSprop": (
         lambda o: o.rmsprop(RATE, 0.99, eps_in_sqrt=False), lambda t: lambda p: t.RMSprop(p, RATE), 1e-10

@@ -100,3 +100,9 @@ def test_a_schedule_in_a_compiled_loop_is_traced_once() -> None:
 def test_a_python_float_schedule_is_accepted() -> None:
     optimizer = optim.sgd(lambda count: 0.5)
     assert float(optimizer.update(nnp.ones(()), optimizer.init(nnp.ones(())))[0]) == -0.5
+
+
+def test_schedules_of_other_things_than_rates_may_be_negative() -> None:
+    assert float(optim.linear_schedule(-1.0, 1.0, 4)(2)) == 0
+    assert float(optim.cosine_decay_schedule(-0.1, 10)(0)) == pytest.approx(-0.1)
+    assert float(optim.exponential_decay(-1.0, 1, 0.5)(2)) == -0.25

@@ -33,6 +33,19 @@ def test_groups_have_optimizers_of_their_own_and_fit_dataclasses() -> None:
     assert np.allclose(updates.w, -0.1) and np.allclose(updates.extra["bias"], -1) and updates.activation is np.tanh
 
 
+def test_masks_and_labels_may_be_modules_that_can_be_called() -> None:
+    model = nnc.nn.MLP(2, 1, width=3, depth=1, key=nnc.random.key(0))
+    mask = nnc.nn.trainable(model, freeze="layers.0")
+    labels = nnc.tree.map(lambda on: "on" if on else "off", mask)
+    for optimizer in (
+        optim.chain(optim.masked(optim.sgd(1.0), mask), optim.freeze(nnc.tree.map(lambda on: not on, mask))),
+        optim.multi_transform({"on": optim.sgd(1.0), "off": optim.set_to_zero()}, labels),
+    ):
+        updates, _ = optimizer.update(model, optimizer.init(model), model)
+        assert not np.any(updates.layers[0].weight)
+        assert np.array_equal(updates.layers[1].weight, -np.asarray(model.layers[1].weight))
+
+
 def test_labels_without_a_transformation_are_named() -> None:
     params = {"w": nnp.ones(1), "b": nnp.ones(1)}
     with pytest.raises(TreeError, match="the label 'y' has no transformation"):

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import get_args
 
 from nnc.errors import NncError
-from nnc.lower.alloc.arena import ALIGNMENT, THOROUGH, Algorithm, plan_arena
+from nnc.lower.alloc.arena import ALIGNMENT, THOROUGH, plan_arena
 from nnc.lower.alloc.checker import find_overlap
 from nnc.lower.alloc.instances import Instance, read_instance, write_offsets
+from nnc.options import Allocator
 
 _HEADER = f"{'tensors':>8} {'bound':>14} {'peak':>14} {'ratio':>7} {'seconds':>8}  file"
 
@@ -75,7 +76,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--offsets", type=Path, metavar="DIR", help="write a table id,offset a file, of the file's name"
     )
-    parser.add_argument("--algorithm", choices=get_args(Algorithm), default="portfolio", help="default: portfolio")
+    parser.add_argument("--algorithm", choices=get_args(Allocator), default="portfolio", help="default: portfolio")
     return parser.parse_args(arguments)
 
 

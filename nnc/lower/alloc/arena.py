@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -17,9 +16,9 @@ from nnc.lower.alloc.article import plan_groups
 from nnc.lower.alloc.greedy import FAR, portfolio
 from nnc.lower.alloc.problem import Block, Ints, Problem, block_rows, make_problem, section_loads
 from nnc.lower.alloc.search import improve
+from nnc.options import Allocator
 
 ALIGNMENT = 64
-Algorithm = Literal["portfolio", "article", "article-size"]
 DEFAULT_EFFORT = 10_000_000
 THOROUGH = 1_500_000_000  # some seconds
 _SEARCHED = 2000  # blocks
@@ -40,7 +39,7 @@ def plan_arena(
     size: Sequence[int],
     alignment: int = ALIGNMENT,
     *,
-    algorithm: Algorithm = "portfolio",
+    algorithm: Allocator = "portfolio",
     effort: int = DEFAULT_EFFORT,
 ) -> ArenaPlan:
     """Offsets for tensors that live in [first, end) and take `size` bytes, such that no two live ones overlap.
@@ -62,7 +61,7 @@ def plan_blocks(
     blocks: Sequence[Block],
     alignment: int = ALIGNMENT,
     *,
-    algorithm: Algorithm = "portfolio",
+    algorithm: Allocator = "portfolio",
     effort: int = DEFAULT_EFFORT,
 ) -> ArenaPlan:
     """Offsets for blocks, such that no two that live in the same step overlap; see `plan_arena`.
@@ -81,7 +80,7 @@ def max_live(first: Sequence[int], end: Sequence[int], size: Sequence[int]) -> i
 
 
 def _plan(
-    nbytes: Ints, lo: Ints, hi: Ints, owner: Ints, alignment: int, algorithm: Algorithm, effort: int
+    nbytes: Ints, lo: Ints, hi: Ints, owner: Ints, alignment: int, algorithm: Allocator, effort: int
 ) -> ArenaPlan:
     units = -(-nbytes // alignment)
     offsets = np.zeros(len(units), np.int64)

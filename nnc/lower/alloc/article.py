@@ -54,32 +54,32 @@ def plan_groups(p: Problem, *, size_first: bool = False) -> Groups:
     """
     n = len(p.size)
     conflicts = _Conflicts(p)
-    edges: list[_Edge] = []
+    edges: list[list[_Edge]] = []  # of each group
+    refused: dict[tuple[int, int, int], int] = {}
     sizes: list[int] = []
     group, offset = np.zeros(n, np.int64), np.zeros(n, np.int64)
     while conflicts.waiting.any():
         candidates = _by_size(p, conflicts) if size_first else _by_conflicts(p, conflicts)
         first: Candidate | None = None
-        chosen: tuple[Candidate, int] | None = None
-        heaviest = max((edge.weight for edge in edges), default=0)
+        chosen: tuple[Candidate, _Edge] | None = None
         for blocks in candidates:
             first = first or blocks
-            if max(int(p.size[b]) for b in blocks) <= heaviest:
-                edge = _tightest(p, blocks, edges)
-                if edge is not None:
-                    chosen = blocks, edge
-                    break
+            edge = _tightest(p, blocks, edges, refused)
+            if edge is not None:
+                chosen = blocks, edge
+                break
         if chosen is None:
             assert first is not None
-            edges.append(_Edge(max(int(p.size[b]) for b in first), 0, len(sizes), -_FAR, _FAR))
-            sizes.append(edges[-1].weight)
-            chosen = first, len(edges) - 1
-        blocks, at = chosen
-        edge_taken = edges.pop(at)
+            edge = _Edge(max(int(p.size[b]) for b in first), 0, len(sizes), -_FAR, _FAR)
+            edges.append([edge])
+            sizes.append(edge.weight)
+            chosen = first, edge
+        blocks, edge = chosen
+        edges[edge.group].remove(edge)
         for b in blocks:
-            group[b], offset[b] = edge_taken.group, edge_taken.offset
+            group[b], offset[b] = edge.group, edge.offset
             conflicts.insert(b)
-        edges += _flows(p, blocks, edge_taken)
+        edges[edge.group] += _flows(p, blocks, edge)
     base = np.concatenate([[0], np.cumsum(np.array(sizes, np.int64))])
     return Groups(group, base[group] + offset, tuple(sizes))
 
@@ -135,17 +135,29 @@ def _by_size(p: Problem, conflicts: _Conflicts) -> Iterator[Candidate]:
         yield (int(b),)
 
 
-def _tightest(p: Problem, blocks: Candidate, edges: list[_Edge]) -> int | None:
-    """The edge whose ends are nearest to the tuple in time, of those that it fits on and that have not both ends open."""
+def _tightest(
+    p: Problem, blocks: Candidate, edges: list[list[_Edge]], refused: dict[tuple[int, int, int], int]
+) -> _Edge | None:
+    """The edge whose ends are nearest to the tuple in time, of those that it fits on and that have not both ends open.
+
+    Edges only become lighter and shorter, so a group that has refused a tuple does so ever after; `refused` is the number of
+    groups that have, by the size and the life of the tuple.
+    """
     size = max(int(p.size[b]) for b in blocks)
     start, end = min(int(p.start[b]) for b in blocks), max(int(p.end[b]) for b in blocks)
+    key = size, start, end
     best, least = None, 4 * _FAR
-    for i, edge in enumerate(edges):
-        fits = edge.weight >= size and edge.begin <= start and end <= edge.end
-        if fits and (edge.begin > -_FAR or edge.end < _FAR):
-            distance = start - edge.begin + edge.end - end
-            if distance < least:
-                best, least = i, distance
+    for group in edges[refused.get(key, 0) :]:
+        for edge in group:
+            fits = edge.weight >= size and edge.begin <= start and end <= edge.end
+            if fits and (edge.begin > -_FAR or edge.end < _FAR):
+                before = start - edge.begin if edge.begin > -_FAR else _FAR
+                after = edge.end - end if edge.end < _FAR else _FAR
+                distance = before + after
+                if distance < least:
+                    best, least = edge, distance
+    if best is None:
+        refused[key] = len(edges)
     return best
 
 

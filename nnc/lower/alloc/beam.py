@@ -17,7 +17,7 @@ from nnc.lower.alloc.problem import Ints, Problem
 
 _CHILDREN = 3  # that a partial plan may have
 _CELLS = 4_000_000  # of the largest array
-_TURN = 20_000  # cells that take as long as the calls of one turn
+_TURN = 40_000  # cells that take as long as the calls of one turn
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,19 @@ from nnc.lower.schedule.assign import choose_streams, estimate_seconds
 from nnc.lower.views import runs
 from nnc.options import Options
 
+_ROOM = 1.25  # of the largest live set that one chain after the other has
+_SPARE = 1 << 20  # bytes that may always be taken beyond it
+
 
 @register_pass("interleave")
 def interleave(graph: Graph, options: Options) -> Graph:
     """Puts nodes into the order in which several streams would begin them, where there are several.
 
     Memory is planned for one order. One chain after the other would use the same memory, so that the second had to wait for the
-    first; chains that take turns have memory of their own, which is what streams cost.
+    first; chains that take turns have memory of their own, which is what streams cost. Where that is too much, the order stays.
 
     Requires: later passes keep the order.
-    Ensures:  the same nodes.
+    Ensures:  the same nodes; the largest live set grows by a quarter at most, or by little.
     Example:  b = f(a); c = f(b); y = f(x); z = f(y)  →  b = f(a); y = f(x); c = f(b); z = f(y)
     """
     if options.streams == 1:
@@ -31,6 +34,10 @@ def interleave(graph: Graph, options: Options) -> Graph:
     if len(schedule.streams) == 1:
         return graph
     order = sorted(range(len(entries)), key=lambda i: schedule.planned[i][0])
+    operations = description.operations()
+    given = operations.peak(range(len(entries)))
+    if operations.peak(order) > max(_ROOM * given, given + _SPARE):
+        return graph
     return graph.update(nodes=tuple(node for node in map(entries.__getitem__, order) if node is not None))
 
 

@@ -28,18 +28,18 @@ def recompute(graph: Graph, options: Options) -> Graph:
     Ensures:  the same values bit for bit; the largest live set is no larger.
     Example:  y = exp(x); <peak>; z = mul(y, x)  →  y = exp(x); <peak>; y' = exp(x); z = mul(y', x)
     """
-    peak = first = _Peak(graph, options)
+    peak = first = Peak(graph, options)
     if first.nbytes < _WORTHWHILE:
         return graph
     while (smaller := peak.lowered()) is not None:
-        following = _Peak(smaller, options)
+        following = Peak(smaller, options)
         if following.nbytes > _PROGRESS * peak.nbytes:
             break
         peak = following
     return peak.graph if peak.nbytes <= _GAIN * first.nbytes else graph
 
 
-class _Peak:
+class Peak:
     """The place in a graph where the most bytes are live, and what is live across it."""
 
     def __init__(self, graph: Graph, options: Options) -> None:
@@ -79,7 +79,11 @@ class _Peak:
         while stack:
             output = stack.pop()
             base = self.views[output].base
-            if output in found or base in at_hand or (output is not symbol and base.spec.nbytes * _SMALL <= symbol.spec.nbytes):
+            if (
+                output in found
+                or base in at_hand
+                or (output is not symbol and base.spec.nbytes * _SMALL <= symbol.spec.nbytes)
+            ):
                 continue
             found.add(output)
             node = self.writers[output]

@@ -1,6 +1,7 @@
 """Computes values of a graph again, so that its plan fits into a budget of memory.
 
-Nothing is registered: how much to compute again is known only once plans have been made, so the pipeline calls this after its passes.
+It is no pass that is registered: how much to compute again is known only once plans have been made, so the pipeline calls this
+after its passes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from nnc.lower.stages import Planned
 from nnc.lower.views import runs
 from nnc.options import Options
 
-_ATTEMPTS = 6
+_ATTEMPTS = 4  # limits that are tried for a budget
 
 
 class Remat:
@@ -52,15 +53,22 @@ class Remat:
         """
         limit = budget - (planned.peak - planned.arena_bytes)
         for _ in range(_ATTEMPTS):
-            schedule = fit(self.problem, limit) if limit > 0 else None
-            if schedule is None:
+            peaks = []
+            for schedule in fit(self.problem, limit):
+                found = self._planned(schedule, plan)
+                if found.peak <= budget:
+                    return found
+                peaks.append(found.peak)
+            if not peaks:
                 break
-            found = self._planned(schedule, plan)
-            if found.peak <= budget:
-                return found
-            limit = min(limit, schedule.peak) - (found.peak - budget)
-        smallest = self._planned(squeeze(self.problem), plan)
-        return min(planned, smallest, key=lambda one: one.peak)
+            limit -= min(peaks) - budget
+        return self._smallest(planned, plan)
+
+    def _smallest(self, planned: Planned, plan: Callable[[Graph], Planned]) -> Planned:
+        """The smallest plan that is found; it does not depend on the budget, so a budget of its size can be kept to."""
+        least = squeeze(self.problem)
+        schedules = (least, *fit(self.problem, least.peak * 11 // 10))
+        return min((planned, *(self._planned(s, plan) for s in schedules)), key=lambda found: found.peak)
 
     def _planned(self, schedule: Schedule, plan: Callable[[Graph], Planned]) -> Planned:
         graph, recomputed = self.rewritten(schedule)
@@ -87,6 +95,7 @@ class Remat:
                 nodes.append(node.update(inputs=inputs, outputs=(shown[key],)))
             return shown[key]
 
+        kept = {self.views[symbol].base for symbol in self.graph.outputs}
         ran: set[int] = set()
         for i in schedule.operations:
             node = self.entries[i]
@@ -96,7 +105,7 @@ class Remat:
             inputs = tuple(map(follow, node.inputs))
             if i in ran:
                 outputs = tuple(Symbol(symbol.spec, symbol.name) for symbol in node.outputs)
-                latest.update(zip(node.outputs, outputs, strict=True))
+                latest.update(pair for pair in zip(node.outputs, outputs, strict=True) if pair[0] not in kept)
                 node = node.update(inputs=inputs, outputs=outputs)
                 copies.append(node)
             elif inputs != node.inputs:

@@ -36,8 +36,9 @@ def choose_streams(
 ) -> Schedule:
     """The schedule that `options.streams` asks for.
 
-    1 is the recorded order, n are n streams at most. "auto" means as many streams as processors where independent chains of steps
-    of a millisecond or more save a fifth of the time, and a millisecond at least; else 1, and where there is a memory budget.
+    1 is the recorded order, n are n streams at most. "auto" is 1 unless independent chains of steps of a millisecond or more save a
+    fifth of the time, and a millisecond at least, on the processors that kernels leave idle: `options.kernel_threads` says how
+    many one takes. With a memory budget it is 1, too.
 
     Args:     find_before: finds the steps that each must follow. seconds: how long each takes. must_stay: which run in stream 0.
     """
@@ -47,8 +48,9 @@ def choose_streams(
     if options.streams != "auto":
         return assign(find_before(), seconds, must_stay, int(options.streams))
     must_stay = [stays or time < HEAVY for stays, time in zip(must_stay, seconds, strict=True)]
-    count = min(usable_threads(), 1 + len(must_stay) - sum(must_stay))
-    if count == 1 or options.memory_budget is not None or sum(seconds) - max(seconds) < _SAVED:
+    idle = usable_threads() // options.kernel_threads if options.kernel_threads is not None else 1
+    count = min(idle, 1 + len(must_stay) - sum(must_stay))
+    if count <= 1 or options.memory_budget is not None or sum(seconds) - max(seconds) < _SAVED:
         return one
     found = assign(find_before(), seconds, must_stay, count)
     saved = one.seconds - found.seconds

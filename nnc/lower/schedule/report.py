@@ -1,4 +1,4 @@
-"""A schedule for people: as text, and as a trace that Perfetto and Chrome show. Of what is planned, and of a run that was measured."""
+"""A schedule for people, planned or of a run that was measured: as text, and as a trace that Perfetto and Chrome show."""
 
 from __future__ import annotations
 
@@ -74,11 +74,13 @@ class ScheduleReport:
         for row in self.rows:
             times = f"{row.start:.1f}", f"{row.duration:.1f}"
             waits = ", ".join(map(str, row.waits))
-            table.append((str(row.step), str(row.stream), row.command, row.backend, *times, waits, str(row.source or "")))
+            table.append(
+                (str(row.step), str(row.stream), row.command, row.backend, *times, waits, str(row.source or ""))
+            )
         return "\n".join([*lines, *format_table(table)])
 
     def to_chrome_trace(self) -> dict[str, Any]:
-        """The Trace Event form that https://ui.perfetto.dev and chrome://tracing read: a thread for each stream, arrows for waits."""
+        """The Trace Event form that https://ui.perfetto.dev and chrome://tracing read: threads are streams, arrows are waits."""
         kind = "measured" if self.measured else "planned"
         events: list[dict[str, Any]] = [_metadata("process_name", 0, f"{self.name} ({kind})")]
         events += [_metadata("thread_name", stream, f"stream {stream}") for stream in range(self.streams)]
@@ -90,7 +92,9 @@ class ScheduleReport:
             events.append({**event, **place, "args": args})
             for i in row.waits:
                 flow = {"name": "wait", "cat": "wait", "id": f"{i}-{row.step}", "pid": 0}
-                events.append({**flow, "ph": "s", "ts": by_step[i].start + by_step[i].duration / 2, "tid": by_step[i].stream})
+                events.append(
+                    {**flow, "ph": "s", "ts": by_step[i].start + by_step[i].duration / 2, "tid": by_step[i].stream}
+                )
                 events.append({**flow, "ph": "f", "bp": "e", "ts": row.start, "tid": row.stream})
         return {"traceEvents": events, "displayTimeUnit": "ns"}
 
@@ -119,6 +123,7 @@ class Watch:
         self._spans: list[Span] = [(0.0, 0.0)] * steps
 
     def __call__(self, stream: int, position: int, run: Callable[[], None]) -> None:
+        """Runs a step and notes when."""
         begin = perf_counter()
         run()
         self._spans[position] = begin, perf_counter()

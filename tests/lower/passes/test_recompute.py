@@ -3,14 +3,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from hypothesis import given
 
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
-from nnc.graph import Graph
+from nnc.graph import Graph, verify
 from nnc.lower.bind import bind_buffers
+from nnc.lower.passes.recompute import Peak
 from nnc.lower.pipeline import PIPELINE, plan_memory
 from nnc.options import Options
+from tests.lower.passes.test_generated import graphs
 from tests.lower.passes.tools import check_same_bits, names, run
 
 
@@ -80,3 +83,15 @@ def test_activations_between_convolutions_are_made_anew_in_the_backward_part() -
     assert arena_bytes(made) < 0.75 * arena_bytes(kept)
     assert names(made).count("conv") == names(kept).count("conv")
     check_same_bits(kept, made, [x])
+
+
+@given(graphs())
+def test_values_stay_the_same_wherever_the_peak_is(graph: Graph) -> None:
+    rng = np.random.default_rng(0)
+    inputs = [rng.uniform(-1, 1, spec.shape).astype(spec.dtype) for spec in graph.input_specs]
+    peak = Peak(graph, Options())
+    for peak.place in range(0, len(graph.nodes), 1 + len(graph.nodes) // 4):
+        after = peak.lowered()
+        if after is not None:
+            verify(after)
+            check_same_bits(graph, after, inputs)

@@ -32,7 +32,9 @@ def test_without_any_signal_the_race_is_named() -> None:
     program = compiled(two_chains(rounds=1), 2)
     assert len(program.schedule.streams) == 2
     check_schedule(program.planned, program.schedule)
-    with pytest.raises(InternalError, match=r"race: nothing orders step \d+ \(tanh\) of stream \d before step \d+ \(add\)"):
+    with pytest.raises(
+        InternalError, match=r"race: nothing orders step \d+ \(tanh\) of stream \d before step \d+ \(add\)"
+    ):
         check_schedule(program.planned, replace(program.schedule, signals=()))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nnc.graph import Graph
@@ -25,15 +25,15 @@ def check(graph: Graph, inputs: list[list[np.ndarray]], streams: int, seed: int,
             assert sorted(position for _, position in delays.ran) == list(range(len(one.bound.steps)))
 
 
-@settings(max_examples=30)
 @given(test_random_graphs.graphs(), st.sampled_from([2, 3]), st.integers(0, 99), st.sets(st.integers(0, 2)))
-def test_random_graphs_on_streams_compute_the_same_bits(graph: Graph, streams: int, seed: int, given_up: set[int]) -> None:
+def test_random_graphs_on_streams_compute_the_same_bits(
+    graph: Graph, streams: int, seed: int, given_up: set[int]
+) -> None:
     rng = np.random.default_rng(seed)
     arrays = [rng.uniform(-1, 1, spec.shape).astype(spec.dtype) for spec in graph.input_specs]
     check(graph, [arrays], streams, seed, tuple(sorted(i for i in given_up if i < len(arrays))))
 
 
-@settings(max_examples=20)
 @given(test_random_loops.graphs(), st.sampled_from([2, 3]), st.integers(0, 99))
 def test_random_loops_and_branches_on_streams_compute_the_same_bits(graph: Graph, streams: int, seed: int) -> None:
     check(graph, [test_random_loops.arguments(graph, rounds) for rounds in (0, 3)], streams, seed)

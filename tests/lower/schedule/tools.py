@@ -39,7 +39,7 @@ class Delays:
         self.ran.append((stream, position))
 
 
-def two_chains(rounds: int = 3, size: int = 96) -> Graph:
+def two_chains(rounds: int = 3, size: int = 64) -> Graph:
     """Two independent chains of products, joined at the end."""
     b = GraphBuilder("two_chains")
     x, y = b.input((size, size), "float64"), b.input((size, size), "float64")
@@ -82,5 +82,5 @@ def check_same_bits(results: list[Any], expected: list[Any]) -> None:
     assert [x.tobytes() for x in results] == [x.tobytes() for x in expected]
 
 
-def square(seed: int, size: int = 96) -> Any:
+def square(seed: int, size: int = 64) -> Any:
     return np.random.default_rng(seed).uniform(-1, 1, (size, size))

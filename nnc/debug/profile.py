@@ -1,0 +1,37 @@
+"""How long each step of a compiled function takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nnc.errors import ArgumentTypeError, TraceError, user_error
+from nnc.jit import BoundMethod, Compiled
+from nnc.lower.schedule.report import ScheduleReport
+
+
+def profile(compiled: Any, /, *args: Any, **kwargs: Any) -> ScheduleReport:
+    """Runs a compiled function once and measures each step; the form is that of the planned schedule.
+
+    `print` shows it, `save("trace.json")` writes it for https://ui.perfetto.dev, `nnc.view.schedule` draws it. The first run of a
+    function is slower than later ones, since its memory is new: measure twice. Donated arguments are used up.
+
+    Raises:   ArgumentTypeError: `compiled` was not made by nnc.compile. TraceError: it captures values of an enclosing trace.
+    Example:  >>> f = nnc.compile(lambda x: nnp.sum(nnp.sin(x) @ x))
+              >>> run = nnc.debug.profile(f, nnp.ones((8, 8)))
+              >>> [row.command for row in run.rows], run.measured, run.duration > 0
+              (['sin', 'dot', 'reduce_sum'], True, True)
+    """
+    if isinstance(compiled, BoundMethod):
+        return profile(compiled.compiled, compiled.instance, *args, **kwargs)
+    if not isinstance(compiled, Compiled):
+        raise user_error(
+            ArgumentTypeError, "nnc.debug.profile", f"{compiled!r} is no compiled function.",
+            fix="pass what nnc.compile returned, then its arguments.",
+        )  # fmt: skip
+    executable, leaves = compiled.find(*args, **kwargs)
+    if executable is None:
+        raise user_error(
+            TraceError, "nnc.debug.profile", "the function captures a value of an enclosing trace.",
+            fix="measure it outside of grad, vmap and the like.",
+        )  # fmt: skip
+    return executable.profile(leaves)

@@ -1,0 +1,46 @@
+"""Names of torch.optim, and those of Optax that nnc writes otherwise: whoever asks nnc.optim for one learns nnc's."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from nnc.spelling import missing_name
+
+NAMES = {
+    **{
+        name: name.lower()
+        for name in (
+            "SGD", "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adagrad", "Adadelta", "RMSprop", "Adafactor", "LBFGS", "Muon",
+        )
+    },
+    "Rprop": "rmsprop, its form for batches",
+    "amsgrad": "adam(..., amsgrad=True)",
+    "nadamw": "adamw(..., nesterov=True)",
+    "adamaxw": "chain(scale_by_adamax(), add_decayed_weights(...), scale_by_learning_rate(...))",
+    "apply_every": "MultiSteps",
+    "named_chain": "chain",
+    "partition": "multi_transform",
+    "zero_nans": "apply_if_finite",
+    "skip_not_finite": "apply_if_finite",
+    "polyak_averaging": "incremental_update, or ema",
+    "GradScaler": "DynamicLossScale",
+    "clip_grad_norm_": "chain(clip_by_global_norm(...), optimizer)",
+    "clip_grad_value_": "chain(clip(...), optimizer)",
+    "lr_scheduler": "a schedule as learning_rate, such as cosine_decay_schedule(0.1, steps)",
+    "ConstantLR": "constant_schedule",
+    "LinearLR": "linear_schedule",
+    "StepLR": "exponential_decay with staircase=True",
+    "MultiStepLR": "piecewise_constant_schedule",
+    "ExponentialLR": "exponential_decay",
+    "PolynomialLR": "polynomial_schedule",
+    "CosineAnnealingLR": "cosine_decay_schedule",
+    "CosineAnnealingWarmRestarts": "sgdr_schedule",
+    "OneCycleLR": "cosine_onecycle_schedule",
+    "SequentialLR": "join_schedules",
+    "LambdaLR": "a function from the number of the step as learning_rate",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> NoReturn:
+    """Raises MissingNameError, with nnc's name where `name` is another library's."""
+    raise missing_name("nnc.optim", name, NAMES)
