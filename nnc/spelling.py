@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from nnc.errors import ArgumentTypeError, MissingNameError, user_error
@@ -150,5 +150,7 @@ def unknown_argument(where: str, name: str, known: list[str], placed: Sequence[s
     elif name == "out":
         fix = "use the value that is returned: nnc arrays are immutable."
     else:
-        fix = f"its arguments are {', '.join(known)}."
+        by_name = f"its arguments are {', '.join(known)}" if known else "it has no arguments with names"
+        by_place = f"; pass {', '.join(placed)} by place" if placed else ""
+        fix = f"{by_name}{by_place}."
     return user_error(ArgumentTypeError, where, f"it has no argument {name!r}.", fix=fix)

@@ -11,6 +11,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import dlpack
+from nnc.errors import ArgumentTypeError
 
 DTYPES = ("bool", "int8", "uint8", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 LAYOUTS = {
@@ -103,3 +104,11 @@ def test_a_capsule_names_bfloat16_in_both_versions_of_the_protocol():
         assert dlpack._code(capsule).value == dlpack.BFLOAT
     assert nnp.from_dlpack(x) is x
     assert isinstance(nnp.from_dlpack(np.ones(3, "float32")), nnc.Array)
+
+
+def test_an_array_that_its_library_does_not_hand_out_names_the_remedy():
+    torch = pytest.importorskip("torch")
+    t = torch.ones(2, requires_grad=True)
+    for read in (nnp.asarray, nnp.sin, lambda t: nnp.ones(2) + t):
+        with pytest.raises(ArgumentTypeError, match=r"cannot be read(.|\n)*x\.detach\(\)\.cpu\(\)"):
+            read(t)

@@ -53,7 +53,9 @@ def candidate_kernels(command: Command, specs: tuple[TensorSpec, ...], params: P
     Raises:   BackendError: the command has neither kernel nor reference.
     """
     found = [candidate for candidate in kernel.get(command, ()) if candidate.supports(specs, params)]
-    if command in reference or not found:
+    if not found:
+        return [choose_kernel(command, specs, params)]
+    if command in reference:
         found.append(reference_kernel(command, specs, params))
     return found
 

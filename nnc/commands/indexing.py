@@ -222,6 +222,7 @@ def _broadcast_values(news: Value, shape: Shape, where: str) -> Value:
 
 
 def integer_indices(indices: Any, where: str) -> Operand:
+    """Indices as an array or a tracer of integers; an empty list is one, too."""
     indices = as_operand(indices, where, "indices")
     if isinstance(indices, np.ndarray) and not indices.size:
         indices = indices.astype(np.int64)

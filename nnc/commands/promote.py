@@ -55,7 +55,7 @@ def as_operand(x: Any, where: str = "asarray", name: str = "x", dtype: dtypes.DT
     if isinstance(x, memoryview):
         return as_operand(np.asarray(x), where, name)
     if hasattr(x, "__dlpack__"):
-        return as_operand(_exchanged(x), where, name)
+        return as_operand(_exchanged(x, where, name), where, name)
     if hasattr(x, "__array__"):
         return as_operand(np.asarray(x), where, name)
     raise user_error(
@@ -64,12 +64,21 @@ def as_operand(x: Any, where: str = "asarray", name: str = "x", dtype: dtypes.DT
     )  # fmt: skip
 
 
-def _exchanged(x: Any) -> np.ndarray[Any, Any]:
-    """The elements of another library's array: by NumPy's protocol, or by DLPack for the dtypes that the first cannot say."""
+def _exchanged(x: Any, where: str, name: str) -> np.ndarray[Any, Any]:
+    """The elements of another library's array: by NumPy's protocol, or by DLPack for the dtypes that the first cannot say.
+
+    Raises:   ArgumentTypeError: its library does not hand the elements out.
+    """
     try:
-        return np.asarray(x) if hasattr(x, "__array__") else dlpack.load(x)
-    except TypeError:  # PyTorch's answer for bfloat16
-        return dlpack.load(x)
+        try:
+            return np.asarray(x) if hasattr(x, "__array__") else dlpack.load(x)
+        except TypeError:  # PyTorch's answer for bfloat16
+            return dlpack.load(x)
+    except (BufferError, RuntimeError) as error:
+        raise user_error(
+            ArgumentTypeError, where, f"{name} ({type(x).__module__}.{type(x).__name__}) cannot be read: {error}",
+            fix="pass an array on the host that carries no gradient: x.detach().cpu() in PyTorch, jax.device_get(x) in JAX.",
+        ) from None  # fmt: skip
 
 
 def _from_list(x: Sequence[Any], where: str, name: str, dtype: dtypes.DType | None) -> Operand:

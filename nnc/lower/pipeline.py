@@ -109,7 +109,7 @@ def _plan_rewritten(graph: Graph, options: Options, workspace: Workspace) -> Pla
 def plan_memory(bound: Bound, options: Options) -> Planned:
     """Gives each buffer of the arena its offset."""
     inside = [i for i, buffer in enumerate(bound.buffers) if buffer.kind is Kind.ARENA]
-    lives = bound.intervals if options.streams == 1 else concurrent_lives(bound, options)
+    lives = concurrent_lives(bound, options)
     blocks = [Block(bound.buffers[i].nbytes, lives[i]) for i in inside]
     arena = plan_blocks(blocks, algorithm=options.allocator)
     if options.verify_passes:

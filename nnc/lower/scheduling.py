@@ -71,7 +71,10 @@ class OperationGraph:
     @cached_property
     def ending(self) -> list[list[int]]:
         """The storages that end with each operation if it is their last reader: those that take bytes and are not kept."""
-        ends = [n > 0 and i != _NEVER and s not in self.kept for s, (n, i) in enumerate(zip(self.nbytes, self.writer, strict=True))]
+        ends = [
+            n > 0 and i != _NEVER and s not in self.kept
+            for s, (n, i) in enumerate(zip(self.nbytes, self.writer, strict=True))
+        ]
         return [[s for s in dict.fromkeys(read) if ends[s]] for read in self.reads]
 
     @cached_property

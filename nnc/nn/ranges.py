@@ -34,6 +34,7 @@ def read_classes(where: str, labels: Value, classes: int) -> Value:
     Raises:   OutOfBoundsError: one is known to be no class.
     """
     _check(where, "labels", labels, classes - 1, f"the classes are 0 to {classes - 1}")
+    labels = nnp.astype(labels, dtypes.int64)  # a small dtype may not hold the number of classes
     return nnp.where(labels < 0, classes, labels)
 
 

@@ -57,7 +57,10 @@ def reshape(x: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
 def _is_columns_first(where: str, order: str) -> bool:
     if order not in ("C", "F"):
         raise user_error(
-            ArgumentError, where, f"order={order!r} is unknown.", fix='use "C" (last axis first) or "F" (first axis first).'
+            ArgumentError,
+            where,
+            f"order={order!r} is unknown.",
+            fix='use "C" (last axis first) or "F" (first axis first).',
         )
     return order == "F"
 

@@ -20,7 +20,9 @@ STATIC = (
     "take sizes from x.shape, which is known while tracing; or pass a Python integer, declared with static_argnums if it is "
     "an argument of the traced function."
 )
-SIZED = "pass size=n, how many elements to return, so that the shape of the result is known; or leave this out of the traced function."
+SIZED = (
+    "pass size=n, how many elements to return, so that the shape is known; or leave this out of the traced function."
+)
 Axis = int | Sequence[int] | None
 Shape = tuple[int, ...]
 

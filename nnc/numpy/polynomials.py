@@ -162,7 +162,13 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Value:
     (p,) = promote(_coefficients(p, "roots"), where="roots", to=dtypes.to_float)
     at_zero = 0
     if strip_zeros:
-        places = np.flatnonzero(known(p, "roots", "pass strip_zeros=False, which keeps leading and trailing zeros, so that the shape is known."))
+        places = np.flatnonzero(
+            known(
+                p,
+                "roots",
+                "pass strip_zeros=False, which keeps leading and trailing zeros, so that the shape is known.",
+            )
+        )
         if not places.size:
             p = p[:1]
         else:

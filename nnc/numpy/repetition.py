@@ -72,7 +72,9 @@ def repeat(x: Any, repeats: Any, axis: int | None = None, *, total_repeat_length
     n = x.spec.shape[at]
     given = to_value(repeats, "repeat", "repeats")
     try:
-        counts = known(given, "repeat(repeats)", "pass total_repeat_length=n, so that the shape of the result is known.")
+        counts = known(
+            given, "repeat(repeats)", "pass total_repeat_length=n, so that the shape of the result is known."
+        )
     except TraceError:
         if total_repeat_length is None:
             raise

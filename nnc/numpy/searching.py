@@ -17,7 +17,7 @@ from nnc.commands import elementwise as ew
 from nnc.commands import indexing
 from nnc.commands import sort as commands
 from nnc.commands.elementwise import INTEGER
-from nnc.commands.promote import as_operand, broadcast, promote
+from nnc.commands.promote import broadcast, promote
 from nnc.commands.rules import Value, check_dtype
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, user_error
@@ -441,6 +441,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
               Array([0, 2, 0, 1], dtype=int64)
     """
     x = to_value(x, "bincount")
+    if dtypes.is_bool(x.spec.dtype):
+        x = ew.convert(x, dtype=dtypes.int64)
     if length is None:
         data = x.concrete("bincount", "pass length=n, the number of counts, so that the shape of the result is known.")
         if data.size and data.min() < 0:

@@ -53,7 +53,7 @@ class UniqueInverse(NamedTuple):
 
 def _unique(x: Any, where: str, axis: int | None, equal_nan: bool) -> UniqueAll:
     value = to_value(x, where)
-    data = value.concrete(where, "use nnp.unique with size=n, how many elements to return, so that the shape of the result is known.")
+    data = value.concrete(where, "use nnp.unique with size=n, how many elements to return, so that the shape is known.")
     axis = None if axis is None else to_axis(where, axis, data.ndim)
     comparable = data.astype(dtypes.accumulator(data.dtype), copy=False)
     options: Any = {"axis": axis, "equal_nan": equal_nan}
@@ -213,7 +213,7 @@ def setxor1d(
 ) -> Value:
     """Returns the distinct elements that are in just one of both, sorted; `size` and `fill_value` as in `unique`."""
     return _distinct(
-        "setxor1d", x1, x2, lambda elements, x, y: el.not_equal(isin(elements, x), isin(elements, y)), True, size,
+        "setxor1d", x1, x2, lambda elements, x, y: ~el.logical_and(isin(elements, x), isin(elements, y)), True, size,
         fill_value,
     )  # fmt: skip
 

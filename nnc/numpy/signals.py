@@ -113,6 +113,8 @@ def _slope(f: Value, axis: int, spacing: Any, edge_order: int) -> Value:
             fix="pass more samples, or name the axes to take slopes along.",
         )  # fmt: skip
     h = to_value(spacing, "gradient", "spacing")
+    if not dtypes.is_inexact(h.spec.dtype):
+        h = ew.convert(h, dtype=f.spec.dtype)  # differences of unsigned places would wrap around
     if h.spec.ndim and h.spec.shape != (n,):
         raise user_error(
             ShapeError, "gradient", f"axis {axis} has {n} samples, its places have shape {h.spec.shape}.",
@@ -200,7 +202,7 @@ def trim_zeros(filt: Any, trim: str = "fb") -> Value:
         )
     if not set(trim.lower()) <= {"f", "b"}:
         raise user_error(ArgumentError, "trim_zeros", f"trim is {trim!r}.", fix='use "f", "b" or "fb".')
-    places = np.flatnonzero(known(x, "trim_zeros", "leave it out of the traced function: the shape of its result depends on values."))
+    places = np.flatnonzero(known(x, "trim_zeros", "leave it out of the traced function."))
     if not places.size:
         return x[:0]
     start = int(places[0]) if "f" in trim.lower() else 0

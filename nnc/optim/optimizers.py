@@ -77,7 +77,10 @@ def adam(
     if nesterov and amsgrad:
         raise user_error(ArgumentError, "adam", "nesterov and amsgrad exclude each other.", fix="choose one of them.")
     if amsgrad:
-        return chain(scale_by_amsgrad(b1, b2, eps, eps_root, mu_dtype, correct_greatest=True), scale_by_learning_rate(learning_rate))
+        return chain(
+            scale_by_amsgrad(b1, b2, eps, eps_root, mu_dtype, correct_greatest=True),
+            scale_by_learning_rate(learning_rate),
+        )
     moments = scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
     return chain(moments, scale_by_learning_rate(learning_rate))
 

@@ -31,7 +31,9 @@ _MUTABLE = (list, dict, set, deque)
 _CONTAINERS = (*_MUTABLE, tuple, frozenset)
 _ARRAY_BYTES = 1 << 20  # the elements of larger arrays inside containers are not compared
 _UNREAD = frozenset({"__repr__", "__str__", "__format__", "__reduce__", "__setattr__", "__delattr__", "__annotate__"})
-_LIBRARIES = frozenset({"numpy", "ml_dtypes", "optree", "scipy", "torch", "jax", "jaxlib", "cupy", "tensorflow", "einops"})
+_LIBRARIES = frozenset(
+    {"numpy", "ml_dtypes", "optree", "scipy", "torch", "jax", "jaxlib", "cupy", "tensorflow", "einops"}
+)
 _MISSING = object()
 Pair = tuple[Any, str]
 

@@ -12,6 +12,7 @@ function show(x, y, scale) {
   Object.assign(view, { x, y, scale: Math.min(Math.max(scale, 1e-3), 200) });
   const size = [stage.clientWidth / view.scale, stage.clientHeight / view.scale];
   svg.setAttribute("viewBox", [view.x, view.y, ...size].join(" "));
+  drawMap();
 }
 
 function fit() {
@@ -23,6 +24,7 @@ function fit() {
 function start() { // all of it where that can be read, else where the drawing begins
   fit();
   if (view.scale < 0.5 && svg.dataset.start) {
+    map.hidden = false;
     const [x, y] = svg.dataset.start.split(" ").map(Number);
     show(x - stage.clientWidth / 2 / 0.9, y - 80, 0.9);
   }
@@ -39,13 +41,16 @@ stage.addEventListener("wheel", (event) => {
   zoom(Math.exp(-event.deltaY * 0.0015), event.clientX - box.left, event.clientY - box.top);
 }, { passive: false });
 
-let drag = null;
-stage.addEventListener("pointerdown", (event) => { drag = { x: event.clientX, y: event.clientY, view: { ...view }, moved: false }; });
+let drag = null, dragged = false;
+stage.addEventListener("pointerdown", (event) => {
+  drag = { x: event.clientX, y: event.clientY, view: { ...view } };
+  dragged = false;
+});
 window.addEventListener("pointerup", () => { drag = null; });
 window.addEventListener("pointermove", (event) => {
   if (drag === null) return;
   const dx = event.clientX - drag.x, dy = event.clientY - drag.y;
-  drag.moved ||= Math.hypot(dx, dy) > 3;
+  dragged ||= Math.hypot(dx, dy) > 3;
   show(drag.view.x - dx / view.scale, drag.view.y - dy / view.scale, view.scale);
 });
 window.addEventListener("resize", () => show(view.x, view.y, view.scale));
@@ -58,6 +63,36 @@ window.addEventListener("keydown", (event) => {
   if (event.key === "-") zoom(0.8);
   if (event.key === "0") fit();
 });
+
+// -- a map of large drawings, stretched to fill its place --------------------------------------------------------------
+const map = get("map"), boxes = [...svg.querySelectorAll(":scope > .drawing > .box")];
+const colors = new Map(boxes.map((box) => [box, getComputedStyle(box.querySelector("rect")).stroke]));
+
+function drawMap() {
+  if (map.hidden) return;
+  [map.width, map.height] = [map.clientWidth, map.clientHeight];
+  const pen = map.getContext("2d"), across = map.width / whole[2], down = map.height / whole[3];
+  const fill = (x, y, width, height) =>
+    pen.fillRect((x - whole[0]) * across, (y - whole[1]) * down, Math.max(width * across, 2), Math.max(height * down, 1));
+  for (const box of boxes) {
+    const { e: x, f: y } = box.transform.baseVal[0].matrix, size = box.querySelector("rect");
+    pen.fillStyle = colors.get(box);
+    pen.globalAlpha = box.classList.contains("dim") ? 0.1 : 1;
+    fill(x, y, size.width.baseVal.value, size.height.baseVal.value);
+  }
+  pen.globalAlpha = 0.25;
+  pen.fillStyle = "#d00";
+  fill(view.x, view.y, stage.clientWidth / view.scale, Math.max(stage.clientHeight / view.scale, 4 / down));
+}
+
+function jump(event) {
+  if (!event.buttons) return;
+  const x = whole[0] + event.offsetX / map.width * whole[2], y = whole[1] + event.offsetY / map.height * whole[3];
+  const scale = Math.max(view.scale, 0.4);
+  show(x - stage.clientWidth / 2 / scale, y - stage.clientHeight / 2 / scale, scale);
+}
+map.addEventListener("pointerdown", jump);
+map.addEventListener("pointermove", jump);
 
 // -- reading about a shape: it, what has the same key, and its wires are lit -------------------------------------------
 const byKey = new Map();
@@ -77,6 +112,7 @@ function light(item) {
 }
 svg.addEventListener("pointerover", (event) => { if (!kept && drag === null) light(event.target.closest(".item")); });
 svg.addEventListener("click", (event) => {
+  if (dragged) return;
   if (event.detail && event.target.classList.contains("fold")) { toggle(event.target.closest(".item")); return; }
   const item = event.target.closest(".item");
   kept = item !== null && !(kept && item === lit);
@@ -161,6 +197,7 @@ get("search").addEventListener("input", (event) => {
   const around = new Set(matches.flatMap(outerItems));
   items.forEach((item) => item.classList.toggle("dim", matches.length > 0 && !found.has(item) && !around.has(item)));
   get("found").textContent = words.length ? `${matches.length} found` : "";
+  drawMap();
 });
 get("search").addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || matches.length === 0) return;

@@ -315,3 +315,13 @@ def test_dynamic_slices_never_clamp_silently() -> None:
         dynamic_slice(x, [0, 0], [2])
     with pytest.raises(IndexingError):
         dynamic_slice(x, [0.5], [2])
+
+
+def test_an_index_that_counts_too_far_from_the_end_is_named_as_it_was_given():
+    x = np.arange(6.0)
+    read = nnc.compile(lambda x, i: x[i])
+    assert float(read(x, -6)) == 0
+    with pytest.raises(IndexError, match=r"index -7 is out of range(.|\n)*index with -6 to 5"):
+        read(x, -7)
+    with pytest.raises(IndexError, match="index -9 is out of range"):
+        nnc.compile(lambda x, i: x.at[i].set(0))(x, -9)

@@ -319,3 +319,14 @@ def test_an_index_mode_that_does_not_exist() -> None:
     x = nnp.ones(3)
     with reports(ArgumentError, "mode", "'clamp'"):
         x.at[5].get(mode="clamp")
+
+
+def test_an_argument_that_goes_by_place_is_named_as_such():
+    x = nnp.ones((2, 3))
+    for call, words in [
+        (lambda: nnp.tile(x, reps=2), "pass x, repetitions by place"),
+        (lambda: nnp.sum(a=x), "arguments are axis, dtype.*pass x by place"),
+        (lambda: nnp.searchsorted(a=x, v=2), "side, sorter; pass x1, x2 by place"),
+    ]:
+        with pytest.raises(ArgumentTypeError, match=words):
+            call()

@@ -328,7 +328,13 @@ def test_branches_that_join_other_parts_into_one_result_keep_them_apart(agree: A
     def other_rows(b: GraphBuilder, x: Symbol, y: Symbol, z: Symbol) -> Any:
         return joined(b, 0, y, joined(b, 1, window(b, x, (0, 0), (1, 2)), window(b, z, (0, 0), (1, 2))), x)
 
-    makers = (rows, columns, other_rows)
+    def of_x(b: GraphBuilder, x: Symbol, y: Symbol, z: Symbol) -> Any:
+        return joined(b, 0, x, *(b.add("cumsum", b.add(name, x), axis=1) for name in ("sin", "neg")))
+
+    def of_y(b: GraphBuilder, x: Symbol, y: Symbol, z: Symbol) -> Any:
+        return joined(b, 0, y, *(b.add("cumsum", b.add(name, y), axis=1) for name in ("sin", "neg")))
+
+    makers = (rows, columns, other_rows, of_x, of_y)
     for first in makers:
         for second in makers:
             branches = tuple(record(make, *(((1, 4), F),) * 3) for make in (first, second))

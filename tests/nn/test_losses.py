@@ -178,6 +178,13 @@ def test_derivatives_at_zero_are_finite(loss: Any) -> None:
     assert np.isfinite(np.asarray(nnc.grad(lambda x: loss(x).sum())(ZEROS))).all()
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64"])
+def test_labels_of_small_dtypes_choose_among_many_classes(dtype: str) -> None:
+    logits = np.random.default_rng(0).normal(size=(2, 300))
+    loss = nnc.compile(nn.softmax_cross_entropy)(logits, np.array([3, 120], dtype))
+    np.testing.assert_allclose(np.asarray(loss), np.asarray(-nn.log_softmax(logits))[[0, 1], [3, 120]])
+
+
 def test_log_cosh_of_large_differences_is_linear() -> None:
     np.testing.assert_allclose(
         np.asarray(nn.log_cosh(np.array([1e4, 0.5]), np.zeros(2))), [1e4 - np.log(2), np.log(np.cosh(0.5))]

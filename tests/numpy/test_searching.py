@@ -240,3 +240,7 @@ def test_take_fills_with_a_number():
     x = np.arange(6.0).reshape(2, 3)
     assert nnp.take(x, [0, 9], mode="fill", fill_value=-1).tolist() == [0, -1]
     assert nnp.take(x, [2, -1, 3], axis=1, mode="fill", fill_value=-1).tolist() == [[2, 2, -1], [5, 5, -1]]
+
+
+def test_truth_values_are_counted():
+    assert nnp.bincount(np.array([True, False, True])).tolist() == [1, 2]

@@ -62,3 +62,13 @@ def test_sets_of_traced_values_need_a_size():
     assert nnc.compile(lambda x: nnp.setdiff1d(x, np.array([1]), size=3))(x).tolist() == [2, 3, 2]
     assert nnc.vmap(lambda x: nnp.unique(x, size=2))(x.reshape(2, 2)).tolist() == [[1, 3], [2, 3]]
     assert nnc.grad(lambda x: nnp.unique(x, size=3)[2])(x.astype(float)).tolist() == [1, 0, 0, 0]
+
+
+def test_a_nan_is_in_no_other_set():
+    x, y = np.array([1.0, np.nan, 2.0]), np.array([2.0, 3.0])
+    for got, want in [
+        (nnp.setxor1d(x, y), [1, 3, np.nan]),
+        (nnp.setxor1d(x, x), [np.nan]),
+        (nnp.setdiff1d(x, x), [np.nan]),
+    ]:
+        np.testing.assert_array_equal(got, want)

@@ -119,3 +119,8 @@ def test_bessel_functions_are_scipys_near_and_far(same):
 def test_a_mistake_is_answered_with_the_functions_name(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
+
+
+def test_slopes_between_unsigned_places_do_not_wrap_around(same):
+    f, places = np.array([1.0, 4.0, 2.0, 8.0]), np.array([9, 6, 4, 1], np.uint8)
+    same(nnp.gradient(f, places), np.gradient(f, places))

@@ -125,5 +125,9 @@ def test_a_mistake_is_answered_with_the_functions_name(call, kind, message):
 
 
 def test_a_periodic_line_is_interpolated_as_in_numpy(same):
-    x, xp, fp = np.array([-180.0, -170, 30, 190, 355, 720.5]), np.array([190.0, -190, 350, -350]), np.array([5.0, 10, 3, 4])
+    x, xp, fp = (
+        np.array([-180.0, -170, 30, 190, 355, 720.5]),
+        np.array([190.0, -190, 350, -350]),
+        np.array([5.0, 10, 3, 4]),
+    )
     same(nnp.interp(x, xp, fp, period=360), np.interp(x, xp, fp, period=360))

@@ -73,7 +73,9 @@ def test_the_mistake_is_named_with_a_remedy(name: str) -> None:
     assert "Fix:" in str(error.value)
 
 
-@pytest.mark.parametrize(("name", "meant"), [("SGD", "sgd"), ("StepLR", "exponential_decay"), ("clip_grad_norm_", "chain")])
+@pytest.mark.parametrize(
+    ("name", "meant"), [("SGD", "sgd"), ("StepLR", "exponential_decay"), ("clip_grad_norm_", "chain")]
+)
 def test_names_of_other_libraries_are_answered_with_those_of_nnc(name: str, meant: str) -> None:
     with pytest.raises(MissingNameError, match=f"nnc.optim: it has no {name!r}.(.|\n)*use {meant}"):
         getattr(optim, name)

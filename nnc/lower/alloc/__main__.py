@@ -32,19 +32,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for file, name in zip(chosen.files, names, strict=True):
         try:
             instance = read_instance(file)
+            begin = time.perf_counter()
+            plan = plan_arena(
+                instance.lower,
+                instance.upper,
+                instance.size,
+                _alignment(instance),
+                algorithm=chosen.algorithm,
+                effort=THOROUGH,
+            )
+            seconds = time.perf_counter() - begin
         except NncError as error:
             lines = str(error).splitlines()  # the table is at fault, no line of a program
             return _fail("\n".join(line for line in lines if not line.startswith("  at ")))
-        begin = time.perf_counter()
-        plan = plan_arena(
-            instance.lower,
-            instance.upper,
-            instance.size,
-            _alignment(instance),
-            algorithm=chosen.algorithm,
-            effort=THOROUGH,
-        )
-        seconds = time.perf_counter() - begin
         clash = find_overlap(instance.lower, instance.upper, instance.size, plan.offsets)
         if clash is not None:
             return _fail(f"{file}: the plan is wrong, {' and '.join(instance.ids[i] for i in clash)} overlap.")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nnc.errors import UnsupportedError, user_error
 from nnc.lower.alloc.article import plan_groups
 from nnc.lower.alloc.greedy import FAR, portfolio
 from nnc.lower.alloc.problem import Block, Ints, Problem, block_rows, make_problem, section_loads
@@ -19,9 +20,10 @@ from nnc.lower.alloc.search import improve
 from nnc.options import Allocator
 
 ALIGNMENT = 64
-DEFAULT_EFFORT = 10_000_000
-THOROUGH = 1_500_000_000  # some seconds
+DEFAULT_EFFORT = 10_000_000  # array cells: some hundredths of a second
+THOROUGH = 2_500_000_000  # about ten seconds at most
 _SEARCHED = 2000  # blocks
+_PAIRED = 1000  # blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ def plan_arena(
     Every offset and the peak are multiples of `alignment`; tensors without bytes lie at 0.
 
     Args:     algorithm: "article" is the published algorithm of libnnc, "article-size" its variant that takes large tensors
-              first; both serve comparisons. effort: how many placements the search may try where no greedy plan meets the bound.
+              first; both serve comparisons, "article" up to 1000 tensors. effort: how many array cells the search may visit where no greedy plan meets the bound.
 
     Example:
         >>> plan_arena([0, 1, 2], [2, 3, 4], [256, 512, 256])
@@ -87,6 +89,10 @@ def _plan(
     problem, placed = make_problem(units, lo, hi, owner)
     if placed.size == 0:
         return ArenaPlan((0,) * len(units), 0, 0)
+    if algorithm == "article" and len(placed) > _PAIRED:
+        trouble = f"the article's algorithm tries pairs of {len(placed)} tensors, which takes minutes; {_PAIRED} are the most."
+        fix = 'choose "article-size", which tries no pairs, or "portfolio", the default.'
+        raise user_error(UnsupportedError, "allocator", trouble, fix=fix)
     if algorithm == "portfolio":
         offsets[placed], peak = _best(problem, effort)
     else:

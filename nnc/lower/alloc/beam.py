@@ -11,13 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nnc.lower.alloc.cliques import Cliques
 from nnc.lower.alloc.greedy import FAR, Numbers
 from nnc.lower.alloc.problem import Ints, Problem
 
-_CHILDREN = 3  # that a partial plan may have
-_CELLS = 4_000_000  # of the largest array
-_TURN = 40_000  # cells that take as long as the calls of one turn
+_CELLS = 1_000_000  # of the partial plans that are kept
+_TURN = 100_000  # cells that take as long as the calls of one turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +24,8 @@ class Style:
 
     `rank`: which block comes first of those that can lie equally low. `width`: how many partial plans are kept. `filling`: only
     what covers the lowest place comes next, else whatever leaves no room below it for another block. `keen`: the larger, the
-    more the highest sets count. `bulk`: how much plans are preferred that have placed large blocks.
+    more the highest sets count. `bulk`: how much plans are preferred that have placed large blocks. `children`: how many
+    continuations of a partial plan are looked at.
     """
 
     rank: Ints
@@ -34,6 +33,7 @@ class Style:
     filling: bool
     keen: float
     bulk: float
+    children: int = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,16 @@ class BeamSearch:
 
     def __init__(self, p: Problem, budget: int) -> None:
         self.p, self.budget = p, budget
-        self.cliques = cliques = Cliques.of(p.lo, p.hi)
-        n, count = len(p.size), len(cliques.begin) - 1
-        self.members = p.owner[cliques.members]
+        sets = [p.owner[rows] for rows in _cliques(p.lo, p.hi)]
+        n, count = len(p.size), len(sets)
+        lengths = [len(members) for members in sets]
+        self.members = np.concatenate(sets)
+        self.begin = np.cumsum([0, *lengths[:-1]])
         self.spans = np.zeros((n, count), bool)
-        self.spans[self.members, np.repeat(np.arange(count), np.diff(cliques.begin))] = True
+        self.spans[self.members, np.repeat(np.arange(count), lengths)] = True
         self.inside = np.ascontiguousarray(self.spans.T)
         self.together = self.spans.astype(np.float32) @ self.inside.astype(np.float32) > 0
-        self.load = np.add.reduceat(p.size[self.members], cliques.begin[:-1])
+        self.load = np.add.reduceat(p.size[self.members], self.begin)
         rng = np.random.default_rng(0)
         self.names, self.places = (rng.integers(1, 2**62, k) for k in (n, count))
         self.volumes = np.log(p.size * self.spans.sum(axis=1))
@@ -69,13 +71,15 @@ class BeamSearch:
     @property
     def widest(self) -> int:
         """The largest number of partial plans whose arrays stay small."""
-        return max(1, _CELLS // (_CHILDREN * self.cells))
+        return max(1, _CELLS // self.cells)
 
     def run(self, style: Style, cap: int) -> Ints | None:
         """Offsets below `cap`; None where none are found, or not within the budget."""
         n = len(self.p.size)
         first = np.zeros((1, n), np.int64)
-        plans = _Plans(first, np.zeros((1, len(self.load)), np.int64), self.load[None], first, np.zeros(1, np.int64), np.zeros(1))
+        plans = _Plans(
+            first, np.zeros((1, len(self.load)), np.int64), self.load[None], first, np.zeros(1, np.int64), np.zeros(1)
+        )
         for turn in range(n):
             parent, t = self._children(plans, style)
             self.budget -= _TURN + len(t) * self.cells
@@ -96,7 +100,7 @@ class BeamSearch:
         else:
             allowed = lowest < (lowest + self.p.size).min(axis=1)[:, None]
         key = np.where(allowed, lowest * n + style.rank, FAR)
-        many = min(_CHILDREN, n)
+        many = min(style.children, n)
         first = np.sort(np.argpartition(key, many - 1, axis=1)[:, :many], axis=1)
         parent, place = np.nonzero(np.take_along_axis(key, first, axis=1) < FAR)
         return parent, first[parent, place]
@@ -114,7 +118,7 @@ class BeamSearch:
         top = plans.top[parent]
         np.copyto(top, end, where=spans)
         left = plans.left[parent] - spans * p.size[t][:, None]
-        least = np.minimum.reduceat(lowest[:, self.members], self.cliques.begin[:-1], axis=1)
+        least = np.minimum.reduceat(lowest[:, self.members], self.begin, axis=1)
         np.maximum(top, least, out=top, where=left > 0)
         height = top + left
         name = plans.name[parent] + self.names[t]
@@ -122,8 +126,18 @@ class BeamSearch:
         kept = np.sort(kept)
         kept = kept[height[kept].max(axis=1) <= cap]
         volume = plans.volume[parent] + self.volumes[t]
-        score = np.log(np.exp((height[kept] / cap - 1) * style.keen).sum(axis=1)) - style.bulk * volume[kept] / (turn + 1)
+        score = np.log(np.exp((height[kept] / cap - 1) * style.keen).sum(axis=1)) - style.bulk * volume[kept] / (
+            turn + 1
+        )
         kept = kept[np.argsort(score, kind="stable")[: style.width]]
         offset = plans.offset[parent[kept]]
         offset[rows[: len(kept)], t[kept]] = at[kept]
         return _Plans(lowest[kept], top[kept], left[kept], offset, name[kept], volume[kept])
+
+
+def _cliques(lo: Ints, hi: Ints) -> list[Ints]:
+    """The maximal sets of rows that live in one step, in time."""
+    times, ends = np.unique(lo), np.unique(hi)
+    until = ends[np.searchsorted(ends, times, side="right")]  # the first death after each birth
+    last_births = np.flatnonzero(np.append(until[1:] != until[:-1], True))
+    return [np.flatnonzero((lo <= step) & (hi > step)) for step in times[last_births]]

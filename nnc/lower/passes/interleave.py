@@ -5,7 +5,7 @@ from __future__ import annotations
 from nnc.commands.rules import cost
 from nnc.graph import Graph, Node, register_pass
 from nnc.lower.passes.order import Description
-from nnc.lower.schedule.assign import choose_streams, estimate_seconds
+from nnc.lower.schedule.assign import choose_streams, estimate_seconds, most_streams
 from nnc.lower.views import runs
 from nnc.options import Options
 
@@ -18,27 +18,32 @@ def interleave(graph: Graph, options: Options) -> Graph:
     """Puts nodes into the order in which several streams would begin them, where there are several.
 
     Memory is planned for one order. One chain after the other would use the same memory, so that the second had to wait for the
-    first; chains that take turns have memory of their own, which is what streams cost. Where that is too much, the order stays.
+    first; chains that take turns have memory of their own, which is what streams cost. Where "auto" finds that it is too much, the
+    order stays.
 
     Requires: later passes keep the order.
-    Ensures:  the same nodes; the largest live set grows by a quarter at most, or by little.
+    Ensures:  the same nodes; with "auto", the largest live set grows by a quarter at most, or by little.
     Example:  b = f(a); c = f(b); y = f(x); z = f(y)  →  b = f(a); y = f(x); c = f(b); z = f(y)
     """
-    if options.streams == 1:
+    if most_streams(options) == 1:
         return graph
     description = Description(graph, donated={graph.inputs[i] for i in options.donated}, free=graph.outputs)
-    entries = description.entries
-    seconds = [_seconds(node) if node is not None and runs(node, description.views) else 0.0 for node in entries]
-    must_stay = [node is not None and bool(node.graphs) for node in entries]
-    schedule = choose_streams(lambda: description.operations().before, seconds, must_stay, options)
+    operations = description.operations()
+    begin = len(description.entries) - len(graph.nodes)  # entries before this one are no nodes
+
+    def find_before() -> list[list[int]]:
+        return [[j - begin for j in before if j >= begin] for before in operations.before[begin:]]
+
+    seconds = [_seconds(node) if runs(node, description.views) else 0.0 for node in graph.nodes]
+    schedule = choose_streams(find_before, seconds, [bool(node.graphs) for node in graph.nodes], options)
     if len(schedule.streams) == 1:
         return graph
-    order = sorted(range(len(entries)), key=lambda i: schedule.planned[i][0])
-    operations = description.operations()
-    given = operations.peak(range(len(entries)))
-    if operations.peak(order) > max(_ROOM * given, given + _SPARE):
-        return graph
-    return graph.update(nodes=tuple(node for node in map(entries.__getitem__, order) if node is not None))
+    order = sorted(range(len(graph.nodes)), key=lambda i: schedule.planned[i][0])
+    if options.streams == "auto":
+        given = operations.peak(range(len(description.entries)))
+        if operations.peak([*range(begin), *(begin + i for i in order)]) > max(_ROOM * given, given + _SPARE):
+            return graph
+    return graph.update(nodes=tuple(map(graph.nodes.__getitem__, order)))
 
 
 def _seconds(node: Node) -> float:

@@ -31,26 +31,32 @@ def estimate_seconds(flops: int, nbytes: int) -> float:
     return _CALL + max(flops / _FLOPS, nbytes / _BYTES)
 
 
+def most_streams(options: Options) -> int:
+    """How many streams a program may have. "auto" takes the processors that kernels leave idle, and one where memory is limited."""
+    if options.streams != "auto":
+        return int(options.streams)
+    if options.memory_budget is not None or options.kernel_threads is None:
+        return 1
+    return max(1, usable_threads() // options.kernel_threads)
+
+
 def choose_streams(
     find_before: Callable[[], Before], seconds: Sequence[float], must_stay: Sequence[bool], options: Options
 ) -> Schedule:
     """The schedule that `options.streams` asks for.
 
     1 is the recorded order, n are n streams at most. "auto" is 1 unless independent chains of steps of a millisecond or more save a
-    fifth of the time, and a millisecond at least, on the processors that kernels leave idle: `options.kernel_threads` says how
-    many one takes. With a memory budget it is 1, too.
+    fifth of the time, and a millisecond at least.
 
     Args:     find_before: finds the steps that each must follow. seconds: how long each takes. must_stay: which run in stream 0.
     """
-    one = _recorded(seconds)
-    if options.streams == 1:
+    one, count = _recorded(seconds), most_streams(options)
+    if count == 1:
         return one
     if options.streams != "auto":
-        return assign(find_before(), seconds, must_stay, int(options.streams))
+        return assign(find_before(), seconds, must_stay, count)
     must_stay = [stays or time < HEAVY for stays, time in zip(must_stay, seconds, strict=True)]
-    idle = usable_threads() // options.kernel_threads if options.kernel_threads is not None else 1
-    count = min(idle, 1 + len(must_stay) - sum(must_stay))
-    if count <= 1 or options.memory_budget is not None or sum(seconds) - max(seconds) < _SAVED:
+    if all(must_stay) or sum(seconds) - max(seconds) < _SAVED:
         return one
     found = assign(find_before(), seconds, must_stay, count)
     saved = one.seconds - found.seconds
@@ -64,19 +70,22 @@ def assign(before: Before, seconds: Sequence[float], must_stay: Sequence[bool], 
     """
     left = _longest_paths(before, seconds)
     planned = [(0.0, 0.0)] * len(before)
-    order: list[list[int]] = [[] for _ in range(streams)]
+    order: list[list[int]] = [[]]  # of the streams that have steps, and one that has none yet
+    free = [0.0]
     stream_of = [0] * len(before)
-    free = [0.0] * streams
 
     def start(step: int, stream: int) -> float:
         known = (planned[i][1] + (_SIGNAL if stream_of[i] != stream else 0.0) for i in before[step])
         return max(free[stream], max(known, default=0.0))
 
     def place(step: int) -> None:
-        begin, stream = min((start(step, k), k) for k in range(1 if must_stay[step] else streams))
+        begin, stream = min((start(step, k), k) for k in range(1 if must_stay[step] else len(order)))
         stream_of[step], planned[step] = stream, (begin, begin + seconds[step])
         free[stream] = begin + seconds[step]
         order[stream].append(step)
+        if order[-1] and len(order) < streams:
+            order.append([])
+            free.append(0.0)
 
     placed = _visit(before, lambda step: (-left[step], step), place)
     used = [steps for k, steps in enumerate(order) if steps or not k]

@@ -8,7 +8,7 @@ from itertools import accumulate
 from nnc.lower.liveness import Timeline, join, walk
 from nnc.lower.report import step_bytes, step_flops
 from nnc.lower.schedule.accesses import has_effect, step_accesses
-from nnc.lower.schedule.assign import choose_streams, estimate_seconds
+from nnc.lower.schedule.assign import choose_streams, estimate_seconds, most_streams
 from nnc.lower.schedule.dependencies import find_dependencies
 from nnc.lower.schedule.types import Schedule
 from nnc.lower.stages import Bound, Intervals, Loop, Planned, Step
@@ -28,8 +28,10 @@ def concurrent_lives(bound: Bound, options: Options) -> tuple[Intervals, ...]:
 
     Memory planned for them is given to another stream only when that need not wait for it.
     """
+    if most_streams(options) == 1 or options.memory_budget is not None:
+        return bound.intervals
     schedule = make_schedule(Planned(bound, (None,) * len(bound.buffers), 0, 0), options)
-    if len(schedule.streams) == 1 or options.memory_budget is not None:
+    if len(schedule.streams) == 1:
         return bound.intervals
     timeline = Timeline()
     starts = [0, *accumulate(map(timeline.span, bound.steps))]

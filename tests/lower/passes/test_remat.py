@@ -83,7 +83,7 @@ def test_copies_stand_right_before_their_use_with_the_line_of_the_original() -> 
 def test_an_impossible_budget_names_the_largest_tensors_and_one_that_works() -> None:
     graph = there_and_back()
     with pytest.raises(MemoryBudgetError, match="even if it recomputes") as caught:
-        compile_for(graph, 2 * KIB)
+        compile_for(graph, KIB)
     assert "float32[16,16] (1.00 KiB) at" in str(caught.value)
     assert "test_remat.py" in str(caught.value)
     found = re.search(r"raise memory_budget to (\d+)", str(caught.value))
@@ -92,7 +92,7 @@ def test_an_impossible_budget_names_the_largest_tensors_and_one_that_works() -> 
     assert smallest <= 6 * KIB
     assert compile_for(graph, smallest).memory_plan.peak <= smallest
     with pytest.raises(MemoryBudgetError, match=f"raise memory_budget to {smallest}"):
-        compile_for(graph, 3 * KIB)
+        compile_for(graph, smallest - 1)
 
 
 def test_random_draws_and_effects_happen_once() -> None:
@@ -136,21 +136,13 @@ def test_views_of_what_is_computed_again_show_the_copy() -> None:
 
 @pytest.mark.parametrize("part", [0.8, 0.6])
 def test_training_steps_within_a_budget_give_the_same_bits(part: float) -> None:
-    class Network(nn.Module):
-        def __init__(self, key: Any) -> None:
-            keys = nnc.random.split(key, 6)
-            self.layers = [nn.Conv(4, 4, 3, padding=1, key=k) for k in keys]
-
-        def __call__(self, x: Any) -> Any:
-            for layer in self.layers:
-                x = nnp.tanh(layer(x))
-            return x
-
     def step(model: Any, x: Any) -> Any:
         loss, grads = nnc.value_and_grad(lambda m: nnp.mean(m(x) ** 2))(model)
         return loss, nnc.tree.map(lambda p, g: p - 0.1 * g, model, grads)
 
-    model, x = Network(nnc.random.key(0)), np.random.default_rng(0).normal(size=(4, 4, 12, 12)).astype("float32")
+    layers = [nn.Conv(4, 4, 3, padding=1, key=key) for key in nnc.random.split(nnc.random.key(0), 6)]
+    model = nn.Sequential(*(part for layer in layers for part in (layer, nnp.tanh)))
+    x = np.random.default_rng(0).normal(size=(4, 4, 12, 12)).astype("float32")
     unlimited = nnc.compile(step, streams=1).lower(model, x).compile()
     budget = int(part * unlimited.memory_plan.peak)
     limited = nnc.compile(step, memory_budget=budget).lower(model, x).compile()
