@@ -111,11 +111,11 @@ def _locate(
         ok = (index >= 0) & (index < size)
         if not ok.all():
             if mode == "error" or (mode in ("clip", "wrap") and size == 0):
-                value = int(index[~ok].flat[0])
-                value -= size * (value < 0)  # what counts from the end has had the size added to it
+                value = index[~ok].flat[0]
+                before = f", {-value} before the first element," if value < 0 else ""
                 raise user_error(
-                    OutOfBoundsError, where, f"index {value} is out of range for axis {axis}, which has size {size}.",
-                    fix=f"index with {-size} to {size - 1}, or pass mode= another than 'error' to accept such indices."
+                    OutOfBoundsError, where, f"index {value}{before} is out of range for axis {axis}, which has size {size}.",
+                    fix=f"index with 0 to {size - 1}, or pass mode= another than 'error' to accept such indices."
                     if size else "an axis of size 0 has no element to index.",
                 )  # fmt: skip
             if mode == "clip":

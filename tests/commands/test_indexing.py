@@ -317,11 +317,11 @@ def test_dynamic_slices_never_clamp_silently() -> None:
         dynamic_slice(x, [0.5], [2])
 
 
-def test_an_index_that_counts_too_far_from_the_end_is_named_as_it_was_given():
+def test_an_index_that_counts_too_far_from_the_end_is_said_to_lie_before_the_first_element() -> None:
     x = np.arange(6.0)
     read = nnc.compile(lambda x, i: x[i])
     assert float(read(x, -6)) == 0
-    with pytest.raises(IndexError, match=r"index -7 is out of range(.|\n)*index with -6 to 5"):
+    with pytest.raises(IndexError, match="index -1, 1 before the first element, is out of range"):
         read(x, -7)
-    with pytest.raises(IndexError, match="index -9 is out of range"):
+    with pytest.raises(IndexError, match="3 before the first element"):
         nnc.compile(lambda x, i: x.at[i].set(0))(x, -9)

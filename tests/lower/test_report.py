@@ -66,3 +66,13 @@ def test_cost_counts_operations_and_bytes_of_each_step(compile_graph: Compile) -
     assert cost.rows[0].nbytes == 3 * 64 * 64 * 4
     assert cost.flops == sum(row.flops for row in cost.rows)
     assert "reduce_sum" in str(cost)
+
+
+def test_costs_are_summed_by_command(compile_graph: Compile) -> None:
+    cost = compile_graph(layers()).cost
+    groups = {group.command: group for group in cost.by_command}
+    assert (groups["dot"].steps, groups["dot"].flops, groups["dot"].nbytes) == (3, 3 * 2 * 64**3, 9 * 64 * 64 * 4)
+    assert sum(group.flops for group in cost.by_command) == cost.flops
+    assert sum(group.nbytes for group in cost.by_command) == cost.nbytes
+    assert [group.command for group in cost.by_command] == ["dot", "reduce_sum"]
+    assert str(cost).splitlines()[1].split() == ["command", "steps", "flops", "%", "bytes", "%", "about", "ms"]

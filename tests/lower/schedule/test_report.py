@@ -9,7 +9,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.errors import ArgumentError, ArgumentTypeError, TraceError
+from nnc.errors import ArgumentError
 from nnc.lower.schedule.report import ScheduleReport, ScheduleRow
 from nnc.source import SourceLine
 
@@ -103,49 +103,3 @@ def test_a_measured_run_waits_for_what_it_must() -> None:
     x = nnp.full((64, 64), 0.01)
     rows = {row.step: row for row in nnc.debug.profile(f, x, x * 2).rows}
     assert all(rows[i].end <= row.start for row in rows.values() for i in row.waits)
-
-
-def test_steps_with_loops_are_one_row_each() -> None:
-    f = nnc.compile(lambda x: nnc.scan(lambda c, y: (c + y, nnp.sin(c)), 0.0, x)[1])
-    run = nnc.debug.profile(f, nnp.ones(5))
-    planned = f.lower(nnp.ones(5)).compile().schedule
-    assert [row.command for row in run.rows] == [row.command for row in planned.rows] == ["copy", "scan"]
-    assert run.rows[1].backend == "" and run.rows[1].duration > 0
-
-
-def test_only_compiled_functions_outside_of_traces_are_measured() -> None:
-    with pytest.raises(ArgumentTypeError, match=r"nnc\.debug\.profile: .* is no compiled function"):
-        nnc.debug.profile(nnp.sin, 1.0)
-    with pytest.raises(TraceError, match="captures a value of an enclosing trace"):
-        nnc.grad(lambda x: nnc.debug.profile(nnc.compile(lambda y: x * y), 1.0))(2.0)
-
-
-def test_methods_and_static_arguments_are_measured() -> None:
-    class Model:
-        @nnc.compile
-        def call(self, x: nnc.Array) -> nnc.Array:
-            return nnp.sin(x)
-
-    assert [row.command for row in nnc.debug.profile(Model().call, nnp.ones(2)).rows] == ["sin"]
-    power = nnc.compile(lambda x, n: x**n, static_argnums=1)
-    assert nnc.debug.profile(power, nnp.ones(2), 2).name == "<lambda>"
-
-
-def test_timings_list_each_part_of_the_compilation_once() -> None:
-    program = nnc.compile(two_chains).lower(nnp.ones((4, 4)), nnp.ones((4, 4))).compile()
-    parts = [part for part, _ in program.timings.rows]
-    assert len(parts) == len(set(parts))
-    assert parts[0] == "tracing" and {"pass dce", "pass simplify", "binding buffers", "planning memory"} < set(parts)
-    assert parts[-2:] == ["scheduling", "choosing kernels"]
-    assert all(seconds >= 0 for _, seconds in program.timings.rows)
-    assert program.timings.total == pytest.approx(sum(program.timings[part] for part in parts))
-    assert str(program.timings).splitlines()[0].split() == ["part", "ms", "%"]
-
-
-def test_costs_are_summed_by_command() -> None:
-    cost = nnc.compile(two_chains).lower(nnp.ones((4, 4)), nnp.ones((4, 4))).compile().cost
-    groups = {group.command: group for group in cost.by_command}
-    assert groups["dot"].steps == 6 and groups["dot"].flops == 6 * 2 * 4**3
-    assert sum(group.flops for group in cost.by_command) == cost.flops
-    assert sum(group.nbytes for group in cost.by_command) == cost.nbytes
-    assert str(cost).splitlines()[1].split() == ["command", "steps", "flops", "%", "bytes", "%", "about", "ms"]
