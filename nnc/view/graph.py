@@ -27,6 +27,7 @@ STYLE = """
 .owner > rect { fill: #faf7ff; stroke: #7a5fb0; }
 .input > rect { fill: #fff3c9; stroke: #b99a2c; }
 .constant > rect { fill: #ececec; stroke: #999; }
+.undefined > rect { fill: #fff; stroke: #d00; }
 .output > rect { fill: #ffd9a8; stroke: #c47d1e; }
 .wire { fill: none; stroke: #7d8590; stroke-width: 1px; opacity: 0.75; }
 .lane { stroke: #9fb0c8; opacity: 0.45; }
@@ -59,13 +60,13 @@ class _Draw:
         self.boxes = 0  # so far, to give each its key
         self.start = "0 0"
 
-    def drawing(self, graph: Graph, *, row: int = 0) -> tuple[str, float, float]:
+    def drawing(self, graph: Graph) -> tuple[str, float, float]:
         """(SVG, width, height) of a graph."""
         boxes, given = self._boxes(graph)
         sizes = [(box.width, box.height) for box in boxes]
         light = set(given)
         for i, box in enumerate(boxes):
-            if all(boxes[j].kind == "constant" or (j in light and j not in given) for j in box.reads):
+            if all(j in light and boxes[j].kind != "input" for j in box.reads):  # it depends on constants alone
                 light.add(i)
         layout = lay_out(sizes, [box.reads for box in boxes], given, light, _CHIP)
         first = self.boxes
@@ -98,6 +99,8 @@ class _Draw:
             return given[-1]
 
         def read(symbol: Symbol) -> int:
+            if symbol not in made and symbol not in graph.constants:  # only where the graph breaks its invariants
+                made[symbol] = add_given(self._chip("undefined", symbol, ()))
             if symbol not in made:
                 value = graph.constants[symbol]
                 box = add_given(self._chip("constant", symbol, (), value_text(value) if value.ndim else str(value[()])))

@@ -129,6 +129,14 @@ def test_programs_and_functions_are_drawn_by_their_graph() -> None:
             nnc.view(wrong)
 
 
+def test_a_symbol_that_nothing_writes_is_shown_as_such() -> None:
+    b = GraphBuilder("broken")
+    x = b.input((2,), "float32")
+    graph = b.build(b.add("sin", b.add("cos", x)))
+    broken = graph.update(nodes=graph.nodes[1:])
+    assert kinds(nnc.view(broken)) == ["input", "undefined", "plain", "output"]
+
+
 def test_graphs_without_nodes_and_without_anything_are_drawn() -> None:
     b = GraphBuilder("identity")
     assert kinds(nnc.view(b.build(b.input((), "float32")))) == ["input", "output"]

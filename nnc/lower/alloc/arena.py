@@ -49,7 +49,8 @@ def plan_arena(
     Every offset and the peak are multiples of `alignment`; tensors without bytes lie at 0.
 
     Args:     algorithm: "article" is the published algorithm of libnnc, "article-size" its variant that takes large tensors
-              first; both serve comparisons, "article" up to 1000 tensors. effort: how many array cells the search may visit where no greedy plan meets the bound.
+              first; both serve comparisons, "article" up to 1000 tensors. effort: how many array cells the search may visit where
+              no greedy plan meets the bound.
 
     Example:
         >>> plan_arena([0, 1, 2], [2, 3, 4], [256, 512, 256])

@@ -79,7 +79,10 @@ class StreamRunner:
         self._pool: ThreadPoolExecutor | None = None
 
     def __call__(self) -> None:
-        """Runs all steps."""
+        """Runs all steps.
+
+        Raises:   the error of the failed step that stands first in the recorded order; an interrupt.
+        """
         progress = _Progress(len(self._streams), self._steps)
         jobs: list[Future[None]] = []
         try:
@@ -104,6 +107,12 @@ class StreamRunner:
         return self._pool
 
     def _run(self, stream: int, progress: _Progress) -> None:
+        try:
+            self._run_steps(stream, progress)
+        except BaseException as error:  # of the waiting itself
+            progress.fail(-1, error)
+
+    def _run_steps(self, stream: int, progress: _Progress) -> None:
         around = self._around
         for count, item in enumerate(self._streams[stream], 1):
             if item.waits:

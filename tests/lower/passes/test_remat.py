@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, note
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 import nnc
@@ -20,6 +20,7 @@ from nnc.options import Options
 from tests.lower import test_random_graphs, test_random_loops
 
 KIB = 1024
+EXAMPLES = settings(max_examples=max(5, settings.default.max_examples // 3))  # each compiles three programs or more
 
 
 def there_and_back(length: int = 12, first: str = "tanh") -> Graph:
@@ -170,6 +171,7 @@ def check_within(graph: Graph, inputs: list[Any], part: float, donated: tuple[in
         np.testing.assert_array_equal(result, wanted)
 
 
+@EXAMPLES
 @given(test_random_graphs.graphs(), st.sets(st.integers(0, 2)), st.floats(0.1, 1.0))
 def test_random_graphs_within_random_budgets_give_the_same_bits(graph: Graph, donated: set[int], part: float) -> None:
     rng = np.random.default_rng(0)
@@ -177,6 +179,7 @@ def test_random_graphs_within_random_budgets_give_the_same_bits(graph: Graph, do
     check_within(graph, inputs, part, tuple(sorted(i for i in donated if i < len(inputs))))
 
 
+@EXAMPLES
 @given(test_random_loops.graphs(), st.integers(0, 4), st.sets(st.integers(0, 6)), st.floats(0.1, 1.0))
 def test_random_loops_within_random_budgets_give_the_same_bits(
     graph: Graph, rounds: int, donated: set[int], part: float

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,9 @@ from tests.lower.schedule.tools import Delays, check_same_bits, compiled, random
 
 def check(graph: Graph, inputs: list[list[np.ndarray]], streams: int, seed: int, donated: tuple[int, ...] = ()) -> None:
     """Random schedules and the list schedule, with random delays, against the recorded order."""
-    one, many = compiled(graph, 1, donated=donated), compiled(graph, streams, donated=donated)
+    one = compiled(graph, 1, donated=donated)
+    with mock.patch("nnc.lower.schedule.assign._SIGNAL", 0.0):  # else small steps would stay together
+        many = compiled(graph, streams, donated=donated)
     schedule = random_schedule(one.planned, streams, seed)
     check_schedule(one.planned, schedule)
     for k, arrays in enumerate(inputs):
