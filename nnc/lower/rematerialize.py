@@ -60,9 +60,10 @@ class Problem:
 
     @property
     def largest(self) -> int:
-        """The most bytes of results that one operation makes; no schedule takes less."""
-        nbytes = self.graph.nbytes
-        return max((sum(nbytes[s] for s in written) for written in self.graph.writes), default=0)
+        """The most bytes that one operation reads, or writes: no schedule takes less."""
+        nbytes, writer = self.graph.nbytes, self.graph.writer
+        made = ({s for s in read if writer[s] != _NEVER} for read in self.graph.reads)
+        return max((sum(nbytes[s] for s in used) for used in (*made, *self.graph.writes)), default=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""The memory plan: live ranges of buffers, and their places in one arena."""
+"""The memory plan: live ranges of buffers, and their places in one arena.
+
+`arena` chooses: `greedy` has the portfolio, `search` and `beam` what follows where no greedy plan meets the bound, `article` the
+published algorithm. `problem` is what all of them work on, `checker` checks plans by itself.
+"""
 
 from nnc.lower.alloc.arena import ALIGNMENT, ArenaPlan, max_live, plan_arena, plan_blocks
 from nnc.lower.alloc.checker import find_block_overlap, find_overlap

@@ -36,13 +36,7 @@ class Remat:
         description = Description(graph, donated=donated, free=graph.outputs)
         self.entries, self.views = description.entries, description.views
         self.writers = {symbol: node for node in graph.nodes for symbol in node.outputs}
-        working = [node if node is not None and runs(node, self.views) else None for node in self.entries]
-        self.problem = Problem(
-            description.operations(),
-            seconds=[node_cost(node).seconds if node is not None else 0.0 for node in working],
-            repeatable=[node is not None and _is_repeatable(node) for node in working],
-            extra=[_inner_bytes(node, workspace) if node is not None else 0 for node in working],
-        )
+        self.problem = _problem(description, workspace)
 
     def fit(self, planned: Planned, budget: int, plan: Callable[[Graph], Planned]) -> Planned:
         """A plan of at most `budget` bytes, or the smallest that is found.
@@ -115,6 +109,17 @@ class Remat:
         return self.graph.update(nodes=tuple(nodes)), tuple(copies)
 
 
+def _problem(description: Description, workspace: Workspace) -> Problem:
+    """A graph in numbers; entries that are no nodes, and views, take neither time nor memory."""
+    working = [node if node is not None and runs(node, description.views) else None for node in description.entries]
+    return Problem(
+        description.operations(),
+        seconds=[node_cost(node).seconds if node is not None else 0.0 for node in working],
+        repeatable=[node is not None and _is_repeatable(node) for node in working],
+        extra=[_inner_bytes(node, workspace) if node is not None else 0 for node in working],
+    )
+
+
 def _is_repeatable(node: Node) -> bool:
     touches_tape = any(symbol.dtype == TAPE for symbol in (*node.inputs, *node.outputs))
     return not node.graphs and node.command not in effect and not touches_tape
@@ -122,10 +127,4 @@ def _is_repeatable(node: Node) -> bool:
 
 def _inner_bytes(node: Node, workspace: Workspace) -> int:
     """About how many bytes a node needs beside its operands and results: its kernel's workspace, what lives in its sub-graphs."""
-    rounds = (Problem(Description(graph).operations(), (), (), _extra(graph, workspace)).peak for graph in node.graphs)
-    return max(rounds, default=workspace(node))
-
-
-def _extra(graph: Graph, workspace: Workspace) -> list[int]:
-    """What each entry of the description of a graph needs beside operands and results."""
-    return [0, 0, *(_inner_bytes(node, workspace) for node in graph.nodes)]
+    return max((_problem(Description(graph), workspace).peak for graph in node.graphs), default=workspace(node))

@@ -61,6 +61,11 @@ def test_a_budget_that_is_large_enough_changes_nothing() -> None:
     assert not limited.memory_plan.recomputed.rows
 
 
+def test_the_same_budget_gives_the_same_program() -> None:
+    one, other = (compile_for(there_and_back(), 8 * KIB) for _ in range(2))
+    assert one.as_text() == other.as_text()
+
+
 def test_the_memory_plan_tells_what_is_computed_again() -> None:
     plan = compile_for(there_and_back(), 9 * KIB).memory_plan
     again = plan.recomputed
