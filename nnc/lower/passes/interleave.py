@@ -5,12 +5,9 @@ from __future__ import annotations
 from nnc.commands.rules import cost
 from nnc.graph import Graph, Node, register_pass
 from nnc.lower.passes.order import Description
-from nnc.lower.schedule.assign import choose_streams, estimate_seconds, most_streams
+from nnc.lower.schedule.assign import choose_streams, estimate_seconds, is_affordable, most_streams
 from nnc.lower.views import runs
 from nnc.options import Options
-
-_ROOM = 1.25  # of the largest live set that one chain after the other has
-_SPARE = 1 << 20  # bytes that may always be taken beyond it
 
 
 @register_pass("interleave")
@@ -39,10 +36,9 @@ def interleave(graph: Graph, options: Options) -> Graph:
     if len(schedule.streams) == 1:
         return graph
     order = sorted(range(len(graph.nodes)), key=lambda i: schedule.planned[i][0])
-    if options.streams == "auto":
-        given = operations.peak(range(len(description.entries)))
-        if operations.peak([*range(begin), *(begin + i for i in order)]) > max(_ROOM * given, given + _SPARE):
-            return graph
+    wanted = operations.peak([*range(begin), *(begin + i for i in order)])
+    if not is_affordable(options, operations.peak(range(len(description.entries))), wanted):
+        return graph
     return graph.update(nodes=tuple(map(graph.nodes.__getitem__, order)))
 
 

@@ -22,6 +22,10 @@ _SIGNAL = 3e-5  # seconds until a thread that waits goes on
 # their time; and there are several streams only if that saves so many seconds and such a part of the call.
 HEAVY = 1e-3
 _SAVED, _SAVED_PART = 1e-3, 0.2
+_ROOM, _SPARE = (
+    1.25,
+    1 << 20,
+)  # the order, and then the lives of buffers, may each take so many times the memory, or bytes more
 
 Before = Sequence[Sequence[int]]
 
@@ -38,6 +42,11 @@ def most_streams(options: Options) -> int:
     if options.memory_budget is not None or options.kernel_threads is None:
         return 1
     return max(1, usable_threads() // options.kernel_threads)
+
+
+def is_affordable(options: Options, given: int, wanted: int) -> bool:
+    """Whether streams may take `wanted` bytes where one stream takes `given`: a number of streams is an order."""
+    return options.streams != "auto" or wanted <= max(_ROOM * given, given + _SPARE)
 
 
 def choose_streams(

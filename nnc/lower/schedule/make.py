@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from itertools import accumulate
 
+from nnc.lower.alloc import max_live
 from nnc.lower.liveness import Timeline, join, walk
 from nnc.lower.report import step_bytes, step_flops
 from nnc.lower.schedule.accesses import has_effect, step_accesses
-from nnc.lower.schedule.assign import choose_streams, estimate_seconds, most_streams
+from nnc.lower.schedule.assign import choose_streams, estimate_seconds, is_affordable, most_streams
 from nnc.lower.schedule.dependencies import find_dependencies
 from nnc.lower.schedule.types import Schedule
-from nnc.lower.stages import Bound, Intervals, Loop, Planned, Step
+from nnc.lower.stages import Bound, Intervals, Kind, Loop, Planned, Step
 from nnc.options import Options
 
 
@@ -44,7 +46,16 @@ def concurrent_lives(bound: Bound, options: Options) -> tuple[Intervals, ...]:
         return starts[next((j for j in range(last + 1, len(begins)) if begins[j] >= done), len(begins))]
 
     later = {end: max(end, after(end)) for lives in bound.intervals for _, end in lives if 0 < end <= starts[-1]}
-    return tuple(join((first, later.get(end, end)) for first, end in lives) for lives in bound.intervals)
+    longer = tuple(join((first, later.get(end, end)) for first, end in lives) for lives in bound.intervals)
+    affordable = is_affordable(options, _live_bytes(bound, bound.intervals), _live_bytes(bound, longer))
+    return longer if affordable else bound.intervals
+
+
+def _live_bytes(bound: Bound, intervals: Sequence[Intervals]) -> int:
+    """The largest set of bytes of the arena that is live at once."""
+    pairs = zip(bound.buffers, intervals, strict=True)
+    rows = [(*life, buffer.nbytes) for buffer, lives in pairs if buffer.kind is Kind.ARENA for life in lives]
+    return max_live(*zip(*rows, strict=True)) if rows else 0
 
 
 def is_pinned(step: Step) -> bool:

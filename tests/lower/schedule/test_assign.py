@@ -196,6 +196,18 @@ def test_chains_on_streams_have_memory_of_their_own_and_do_not_wait_for_each_oth
     assert one.memory_plan.peak < two.memory_plan.peak <= 3 * one.memory_plan.peak
 
 
+def test_auto_takes_little_more_memory_than_one_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assign_module, "usable_threads", lambda: 2)
+    monkeypatch.setattr(assign_module, "HEAVY", 1e-5)
+    monkeypatch.setattr(assign_module, "_SAVED", 0.0)
+    one, two = compiled(two_chains(6), 1), compiled(two_chains(6), 2)
+    assert compiled(two_chains(6), "auto", kernel_threads=1).memory_plan.peak == two.memory_plan.peak  # little anyway
+    monkeypatch.setattr(assign_module, "_SPARE", 0)
+    found = compiled(two_chains(6), "auto", kernel_threads=1).memory_plan
+    most = 1.25**2 * one.memory_plan.arena_bytes  # a quarter for the order, and one for longer lives
+    assert found.arena_bytes <= most < two.memory_plan.arena_bytes
+
+
 def test_a_memory_budget_holds_on_streams_too() -> None:
     peak = compiled(two_chains(6), 1).memory_plan.peak
     for streams in (2, "auto"):
