@@ -17,7 +17,7 @@ from tests.lower.passes.tools import EXACT, names, run
 _RNG = np.random.default_rng(5)
 X = _RNG.normal(size=(4, 6)).astype(np.float32)
 W = _RNG.normal(size=(4, 6)).astype(np.float32)
-LABELS = np.asarray([0, 5, -1, 3])
+LABELS = np.asarray([0, 5, 5, 3])
 PROBABILITIES = np.abs(W) / np.abs(W).sum(1, keepdims=True) * (W > -1)
 
 
