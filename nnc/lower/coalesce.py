@@ -145,18 +145,23 @@ class Classes:
             return False
         if any(first <= at < end for at in live.writes[source]):
             return False
-        if any(first <= at < end and not self._moves(at, source, target) for at in live.writes[target]):
+        moves = [at for at in live.writes[target] if first <= at < end]
+        if not all(self._moves(at, source, target) for at in moves):
             return False
-        last = live.points[end - 1]
-        others = {view.buffer for view in last.outputs}.difference(both) if last is not None else ()
+        steps = [step for at in (*moves, end - 1) if (step := live.points[at]) is not None]
+        others = {view.buffer for step in steps for view in step.outputs}.difference(both)
         return not any(self.find(tensor) in map(self.find, both) for tensor in others)
 
     def _moves(self, at: int, source: int, target: int) -> bool:
         """Whether the step at this point moves or joins one tensor into another."""
         step = self.live.points[at]
-        if step is None or not (is_move(step) or step.command.name in _JOINS):
+        if step is None:
             return False
-        return step.outputs[0].buffer == target and any(view.buffer == source for view in step.inputs)
+        if is_move(step):
+            pairs = zip(step.inputs, step.outputs, strict=True)
+            return any((x.buffer, y.buffer) == (source, target) for x, y in pairs)
+        joins = step.command.name in _JOINS and step.outputs[0].buffer == target
+        return joins and any(view.buffer == source for view in step.inputs)
 
     def _in_place(self, at: int, a: int, b: int) -> bool:
         """Whether the step at this point may write over its input, where one of two classes ends and the other begins."""
@@ -168,10 +173,26 @@ class Classes:
             return False
         out, j = written[0], step.outputs.index(written[0])
         other = a if self.find(out.buffer) == b else b
-        allowed = {0} if is_move(step) else {i for i, k in inplace.get(step.command, _NOTHING).overwrite if k == j}
         read = [(i, view) for i, view in enumerate(step.inputs) if self.find(view.buffer) == other]
-        fits = bool(read) and all(i in allowed and self._alike(view, out) for i, view in read)
-        return fits and self._ends(other, at)
+        if is_move(step):
+            fits = all(self._whole(view) for _, view in (*read, (j, out))) and not self._goes_around(step, a, b)
+        else:
+            allowed = {i for i, k in inplace.get(step.command, _NOTHING).overwrite if k == j}
+            fits = all(i in allowed and self._alike(view, out) for i, view in read)
+        return bool(read) and fits and self._ends(other, at)
+
+    def _goes_around(self, step: Step, a: int, b: int) -> bool:
+        """Whether moves, if two classes were one, would wait for one another: each for the one that reads what it writes over."""
+
+        def found(view: View) -> int:
+            root = self.find(view.buffer)
+            return a if root == b else root
+
+        reads = {found(y): found(x) for x, y in zip(step.inputs, step.outputs, strict=True) if found(x) != found(y)}
+        at, steps = a, 0
+        while at in reads and steps <= len(reads):
+            at, steps = reads[at], steps + 1
+        return steps > len(reads)
 
     def _ends(self, root: int, at: int) -> bool:
         """Whether nothing that a class holds at a point is wanted after it."""
@@ -180,9 +201,16 @@ class Classes:
         lives = (life for member in self._members[root] for life in self.live.intervals[member])
         return all(end == at + 1 for first, end in lives if first <= at < end)
 
+    def _whole(self, view: View) -> bool:
+        return view.covers(self.tensors[view.buffer].nbytes)
+
     def _alike(self, x: View, y: View) -> bool:
-        whole = all(view.covers(self.tensors[view.buffer].nbytes) for view in (x, y))
-        return whole and x.spec.shape == y.spec.shape and x.spec.dtype.itemsize == y.spec.dtype.itemsize
+        return (
+            self._whole(x)
+            and self._whole(y)
+            and x.spec.shape == y.spec.shape
+            and x.spec.dtype.itemsize == y.spec.dtype.itemsize
+        )
 
     # -- what is tried -------------------------------------------------------------------------------------------------
 
@@ -195,9 +223,9 @@ class Classes:
         """Lets the two sides of each move share memory."""
         for step in self.live.points:
             if step is not None and is_move(step):
-                x, y = step.inputs[0], step.outputs[0]
-                if self._alike(x, y):
-                    self.share(x.buffer, y.buffer, (x.buffer, y.buffer))
+                for x, y in zip(step.inputs, step.outputs, strict=True):
+                    if self._alike(x, y):
+                        self.share(x.buffer, y.buffer, (x.buffer, y.buffer))
 
     def share_in_place(self) -> None:
         """Lets commands write over inputs that nothing reads any more."""
@@ -343,8 +371,7 @@ def rewrite(steps: Steps, classes: Classes) -> tuple[Steps, list[int]]:
             ]
         if step.command.name == "assemble" or (step.command.name in _JOINS and classes.has_parts()):
             return _join_steps(step, classes)
-        placed = _placed(step, classes.place)
-        return [] if is_move(placed) and placed.inputs == placed.outputs else [placed]
+        return _single_moves(step, classes) if is_move(step) else [_placed(step, classes.place)]
 
     return rewrite_all(steps), weights
 
@@ -390,6 +417,28 @@ def _placed(step: Step, place: Callable[[View], View]) -> Step:
     return replace(step, inputs=tuple(map(place, step.inputs)), outputs=tuple(map(place, step.outputs)))
 
 
+def _single_moves(step: Step, classes: Classes) -> list[Step]:
+    """The moves of a step that are left, one by one, each before what it reads is written over."""
+    pairs = [(x, y) for x, y in zip(step.inputs, step.outputs, strict=True) if classes.place(x) != classes.place(y)]
+    moves: list[Step] = []
+    done: set[int] = set()
+
+    def add(i: int) -> None:
+        """Adds a move, after those that read what it writes over."""
+        if i in done:
+            return
+        done.add(i)
+        x, y = pairs[i]
+        for j, (other, _) in enumerate(pairs):
+            if classes.find(other.buffer) == classes.find(y.buffer):
+                add(j)
+        moves.append(move([classes.place(x)], [classes.place(y)], step.source))
+
+    for i in range(len(pairs)):  # `share` lets no moves wait for one another in a circle
+        add(i)
+    return moves
+
+
 def _join_steps(step: Step, classes: Classes) -> list[Step]:
     """What is left to do of a join: nothing for parts that lie in it, copies of the others, zeros where there is none."""
     placed = _placed(step, classes.place)
@@ -398,7 +447,7 @@ def _join_steps(step: Step, classes: Classes) -> list[Step]:
     left = [(view, region) for view, region in pairs if not _same_bytes(view, region)]
     if len(left) == len(pairs) and step.command.name == "concatenate":
         return [placed]
-    steps = [move(view, region, step.source) for view, region in left if view.spec.size]
+    steps = [move([view], [region], step.source) for view, region in left if view.spec.size]
     if step.command.name == "assemble":
         out = step.outputs[0]
         boxes = [Box(tuple(s), v.spec.shape) for s, v in zip(step.params["starts"], step.inputs, strict=True)]

@@ -158,13 +158,13 @@ class Emitter:
         return _LoopEmitter(self, body, operands, targets, source, self._loops - 1).emit(peel, ring)
 
 
-def move(source: View, target: View, line: SourceLine | None) -> Step:
-    """A step that copies a value."""
-    return Step(command("copy"), (source,), (target,), {}, source=line)
+def move(sources: Sequence[View], targets: Sequence[View], line: SourceLine | None) -> Step:
+    """A step that copies values, each source to its target, as if all at once."""
+    return Step(command("copy"), tuple(sources), tuple(targets), {}, source=line)
 
 
 def is_move(step: Step) -> bool:
-    """Whether a step only copies its input."""
+    """Whether a step only copies its inputs."""
     return step.command.name == "copy"
 
 
@@ -187,7 +187,7 @@ class _Block:
     def move(self, symbol: Symbol, moved: Mapping[Symbol, Sequence[View]]) -> None:
         """Moves a symbol to where it is wanted."""
         for target in moved.get(symbol, ()):
-            self.steps.append(move(self.where(symbol), target, self.line))
+            self.steps.append(move([self.where(symbol)], [target], self.line))
 
     def node(self, position: int, node: Node) -> None:
         """Binds a node."""
@@ -222,8 +222,7 @@ class _Block:
         branches = []
         for graph in node.graphs:
             steps, yielded = self.emitter.graph(graph, operands[1:], {}, {})
-            moves = (move(a, b, node.source) for a, b in zip(yielded, results, strict=True))
-            branches.append((*steps, *moves))
+            branches.append((*steps, move(yielded, results, node.source)) if results else steps)
         region = Branches(operands[0], tuple(branches))
         self.steps.append(Step(node.command, (), (), node.params, source=node.source, region=region))
 
@@ -407,7 +406,7 @@ class _LoopEmitter:
                 places.append(view)
                 continue
             place = self.emitter.scratch(view.spec, self._name(view), self.source)
-            moves.append(move(view, place, self.source))
+            moves.append(move([view], [place], self.source))
             if stay:
                 self.emitter.carried.append((view, place))
             places.append(place)
@@ -430,19 +429,19 @@ class _LoopEmitter:
             head, known = self.emitter.graph(body.head, inputs, {}, {})
             test, exits = known[0], known[1 : 1 + body.exits]
             inputs += known[1 + body.exits :]
-            leave = [move(a, b, self.source) for a, b in zip([*taken, *exits, number], results, strict=True)]
+            leave = [move([*taken, *exits, number], results, self.source)]
         elif body.is_counted:
-            leave = [move(a, b, self.source) for a, b in zip(taken, results, strict=True)]
+            leave = [move(taken, results, self.source)] if results else []
         tail, yielded = self.emitter.graph(body.tail, inputs, self.row_targets, {})
         steps = list(tail)
         for view, row in zip(yielded[body.carries :], self.rows, strict=True):
             if view != row:
-                steps.append(move(view, row, self.source))
+                steps.append(move([view], [row], self.source))
         given: list[View] = []
         for view in yielded[: body.carries]:
             if not self._can_carry(view) or any(view.buffer == other.buffer and not view.rounds for other in given):
                 fresh = self.emitter.scratch(view.spec, self._name(view), self.source)
-                steps.append(move(view, fresh, self.source))
+                steps.append(move([view], [fresh], self.source))
                 view = fresh
             given.append(view)
         return Round(head, test, tuple(leave), tuple(steps)), given
@@ -480,9 +479,9 @@ class _LoopEmitter:
             for i, (a, b) in enumerate(pairs):
                 if a.buffer in places:
                     aside = self.emitter.scratch(a.spec, self._name(a), self.source)
-                    moves.append(move(a, aside, self.source))
+                    moves.append(move([a], [aside], self.source))
                     pairs[i] = aside, b
         else:
             self.emitter.carried += pairs
-        moves += [move(a, b, self.source) for a, b in pairs]
+        moves += [move([a], [b], self.source) for a, b in pairs]
         return replace(c, turn=(*c.turn, *moves))
