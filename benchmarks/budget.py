@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print_table(
                 f"{network.name}, from unlimited to the smallest peak, planned", columns, sweep_rows(network, 0)
             )
-    small = [resnet18(2, 32), encoder(2, 4, 16, 32)] if quick else [resnet18(4, 64), encoder(6, 4, 64, 128)]
+    small = (resnet18(4, 128), encoder(2, 4, 16, 32) if quick else encoder(6, 4, 64, 128))
     with threadpool_limits(1):
         for network in small:
             rows = sweep_rows(network, 1 if quick else 5)
