@@ -40,13 +40,14 @@ def compile(
     Args:     fun: a pure function of pytrees of arrays; without it, a decorator is returned. static_argnums, static_argnames:
               arguments that are hashable Python values, one trace for each value; leaves that are no arrays or numbers are
               static by themselves. donate_argnums, donate_argnames: arguments whose arrays are used up by the call.
-              device: "cpu". memory_budget: bytes, or a text such as "2GiB", that the memory plan must fit into. streams: how
-              many threads may run steps that do not depend on each other, which takes more memory; "auto" is one, unless long
-              steps that are independent pay for more. autotune: where several backends have a kernel, measure them on made-up
-              data and keep the choice, also on disk (in NNC_CACHE_DIR). max_traces: how many traces are allowed.
+              device: "cpu". memory_budget: bytes, or a text such as "2GiB", that the memory plan must fit into: values
+              are computed again rather than kept until it does. streams: how many threads may run steps that do not depend on
+              each other, which takes more memory; "auto" is one, unless long steps that are independent pay for more.
+              autotune: where several backends have a kernel, measure them on made-up data and keep the choice, also on disk
+              (in NNC_CACHE_DIR). max_traces: how many traces are allowed.
     Returns:  a function of the same arguments with `lower`, `cache_info` and `cache_clear`.
     Raises:   TraceError: `fun` asks for a value that is known only at run time, or max_traces is exceeded.
-              MemoryBudgetError: the plan does not fit. UnsupportedError: a device or option that is not here.
+              MemoryBudgetError: no plan fits. UnsupportedError: a device or option that is not here.
     Example:  >>> @nnc.compile
               ... def f(x, y):
               ...     return (x + y) ** 2

@@ -181,8 +181,8 @@ class Kernel:
 
     `run(inputs, outputs, params)` reads NumPy arrays `inputs` and writes every element of `outputs`; `supports(specs, params)`
     says whether it takes these inputs. Among the kernels that accept, the highest priority wins; the reference has 0.
-    `workspace(specs, params)` is how many bytes of memory it needs while it runs: where that is not 0, the memory plan has a place for
-    them, and `run` gets them as one more output, an array of uint8.
+    `workspace(specs, params)` is how many bytes of memory it needs while it runs: where that is not 0, the memory plan has a place
+    for them, and `run` gets them as one more output, an array of uint8.
     """
 
     backend: str

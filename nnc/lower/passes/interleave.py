@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nnc.commands.rules import cost
-from nnc.graph import Graph, Node, register_pass
+from nnc.graph import Graph, register_pass
 from nnc.lower.passes.order import Description
-from nnc.lower.schedule.assign import choose_streams, estimate_seconds, is_affordable, most_streams
+from nnc.lower.report import node_cost
+from nnc.lower.schedule.assign import choose_streams, is_affordable, most_streams
 from nnc.lower.views import runs
 from nnc.options import Options
 
@@ -31,7 +31,7 @@ def interleave(graph: Graph, options: Options) -> Graph:
     def find_before() -> list[list[int]]:
         return [[j - begin for j in before if j >= begin] for before in operations.before[begin:]]
 
-    seconds = [_seconds(node) if runs(node, description.views) else 0.0 for node in graph.nodes]
+    seconds = [node_cost(node).seconds if runs(node, description.views) else 0.0 for node in graph.nodes]
     schedule = choose_streams(find_before, seconds, [bool(node.graphs) for node in graph.nodes], options)
     if len(schedule.streams) == 1:
         return graph
@@ -40,13 +40,3 @@ def interleave(graph: Graph, options: Options) -> Graph:
     if not is_affordable(options, operations.peak(range(len(description.entries))), wanted):
         return graph
     return graph.update(nodes=tuple(map(graph.nodes.__getitem__, order)))
-
-
-def _seconds(node: Node) -> float:
-    """About how long a node takes; its sub-graphs count once for each round where their number is known."""
-    rounds = node.params.get("length") or 1
-    inner = rounds * sum(_seconds(other) for graph in node.graphs for other in graph.nodes)
-    flops = cost[node.command](*(s.spec for s in node.inputs), **node.params) if node.command in cost else 0
-    return inner + estimate_seconds(
-        0 if node.graphs else flops, sum(s.spec.nbytes for s in (*node.inputs, *node.outputs))
-    )
