@@ -12,6 +12,7 @@ from nnc.commands import (
     linalg,
     loop,
     normalize,
+    parts,
     pool,
     random,
     reduce,
@@ -19,6 +20,7 @@ from nnc.commands import (
     shape,
     sort,
     special,
+    trigonometry,
 )
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "linalg",
     "loop",
     "normalize",
+    "parts",
     "pool",
     "random",
     "reduce",
@@ -40,4 +43,5 @@ __all__ = [
     "shape",
     "sort",
     "special",
+    "trigonometry",
 ]

@@ -344,51 +344,6 @@ pow_: Command = elementwise(
     "pow", _pow, "pow(x, y)", arity=2, accepts=NUMERIC, partials=(_pow_base, _pow_exponent), singular=True, flops=10
 )
 
-# -- trigonometry ------------------------------------------------------------------------------------------------------
-
-sin: Command = elementwise("sin", np.sin, "sin(x)", accepts=INEXACT, partials=(lambda x, out: cos(x),))
-cos: Command = elementwise("cos", np.cos, "cos(x)", accepts=INEXACT, partials=(lambda x, out: -sin(x),))
-tan: Command = elementwise("tan", np.tan, "tan(x)", accepts=INEXACT, partials=(lambda x, out: out * out + 1,))
-asin: Command = elementwise(
-    "asin", np.arcsin, "asin(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: rsqrt(1 - x * x),)
-)
-acos: Command = elementwise(
-    "acos", np.arccos, "acos(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: -rsqrt(1 - x * x),)
-)
-atan: Command = elementwise("atan", np.arctan, "atan(x)", accepts=INEXACT, partials=(lambda x, out: 1 / (x * x + 1),))
-sinh: Command = elementwise(
-    "sinh", np.sinh, "sinh(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: cosh(x),)
-)
-cosh: Command = elementwise(
-    "cosh", np.cosh, "cosh(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: sinh(x),)
-)
-tanh: Command = elementwise("tanh", np.tanh, "tanh(x)", accepts=INEXACT, partials=(lambda x, out: 1 - out * out,))
-asinh: Command = elementwise(
-    "asinh", np.arcsinh, "asinh(x)", accepts=INEXACT, partials=(lambda x, out: rsqrt(x * x + 1),)
-)
-acosh: Command = elementwise(
-    "acosh", np.arccosh, "acosh(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: rsqrt((x - 1) * (x + 1)),)
-)
-atanh: Command = elementwise(
-    "atanh", np.arctanh, "atanh(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: 1 / (1 - x * x),)
-)
-atan2: Command = elementwise(
-    "atan2", np.arctan2, "atan2(x, y)", arity=2, accepts=FLOAT, singular=True,
-    partials=(lambda x, y, out: _unit(y, hypot(x, y), 2), lambda x, y, out: -_unit(x, hypot(x, y), 2)),
-)  # fmt: skip
-hypot: Command = elementwise(
-    "hypot", np.hypot, "hypot(x, y)", arity=2, accepts=FLOAT, singular=True,
-    partials=(lambda x, y, out: _unit(x, out, 1), lambda x, y, out: _unit(y, out, 1)),
-)  # fmt: skip
-
-
-def _unit(x: Value, length: Value, power: int) -> Value:
-    """x / length^power, and 0 where there is no length: of the slopes at the origin the least."""
-    at_zero = equal(length, length * 0)
-    safe = select(at_zero, ones_like(length), length)
-    quotient = x / safe if power == 1 else x / safe / safe
-    return select(at_zero, length * 0, quotient)
-
 
 def _sigmoid(x: Any) -> Any:
     e = np.exp(-np.abs(x))
@@ -479,23 +434,6 @@ shift_right: Command = elementwise(
     arity=2,
     accepts=INTEGER,
 )
-
-
-gcd: Command = elementwise("gcd", np.gcd, "gcd(x, y)", arity=2, accepts=INTEGER, flops=10)
-lcm: Command = elementwise("lcm", np.lcm, "lcm(x, y)", arity=2, accepts=INTEGER, flops=10)
-bit_count: Command = elementwise(
-    "bit_count", np.bitwise_count, "popcount(abs(x))", accepts=INTEGER, result=lambda dtype: dtypes.uint8
-)
-
-# -- fraction and exponent ---------------------------------------------------------------------------------------------
-
-exponent: Command = elementwise(
-    "exponent", lambda x: np.frexp(x)[1], "frexp_exponent(x)", accepts=FLOAT, result=lambda dtype: dtypes.int32
-)
-ldexp: Command = elementwise(  # the second operand holds whole numbers
-    "ldexp", lambda x, y: np.ldexp(x, np.clip(y, -(2**14), 2**14).astype(np.int32)), "ldexp(x, y)", arity=2, accepts=FLOAT,
-    derivative=linear_in("ldexp", {0: lambda ct, x, y: ldexp(ct, y)}),
-)  # fmt: skip
 
 
 def _select_infer(condition: TensorSpec, x: TensorSpec, y: TensorSpec) -> TensorSpec:
@@ -648,21 +586,4 @@ iota: Command = register(
     reference=_iota_reference,
     batch=lambda size, operands, batched, **params: ((iota(**params),), (False,)),
     cost=lambda **params: 0,
-)
-
-# -- special functions -------------------------------------------------------------------------------------------------
-
-_erf = np.frompyfunc(math.erf, 1, 1)
-_erfc = np.frompyfunc(math.erfc, 1, 1)
-
-erf: Command = elementwise(
-    "erf", _erf, "erf(x)", accepts=FLOAT, flops=10, partials=(lambda x, out: exp(-x * x) * (2 / math.sqrt(math.pi)),)
-)
-erfc: Command = elementwise(
-    "erfc",
-    _erfc,
-    "erfc(x)",
-    accepts=FLOAT,
-    flops=10,
-    partials=(lambda x, out: exp(-x * x) * (-2 / math.sqrt(math.pi)),),
 )

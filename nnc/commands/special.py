@@ -1,4 +1,4 @@
-"""Special functions beyond erf: its inverse, log-gamma and its derivatives, Bessel functions."""
+"""Special functions: the error function and its inverse, log-gamma and its derivatives, Bessel functions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,28 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.commands.elementwise import FLOAT, equal, exp, full_like, safe_mul, select, sign
+from nnc.commands.elementwise import FLOAT, elementwise, equal, exp, full_like, safe_mul, select, sign
 from nnc.commands.rules import Derivative, InPlace, Tangents, Value, batch_elementwise, check_dtype
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import Command, TensorSpec, register
 
 NDArray = np.ndarray[Any, Any]
+
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+_erfc = np.frompyfunc(math.erfc, 1, 1)
+
+erf: Command = elementwise(
+    "erf", _erf, "erf(x)", accepts=FLOAT, flops=10, partials=(lambda x, out: exp(-x * x) * (2 / math.sqrt(math.pi)),)
+)
+erfc: Command = elementwise(
+    "erfc",
+    _erfc,
+    "erfc(x)",
+    accepts=FLOAT,
+    flops=10,
+    partials=(lambda x, out: exp(-x * x) * (-2 / math.sqrt(math.pi)),),
+)
 
 
 def _special(name: str, function: Callable[..., NDArray], partial: Callable[..., Value]) -> Command:

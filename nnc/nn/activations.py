@@ -8,8 +8,10 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.commands import elementwise as ew
+from nnc.commands import trigonometry as trig
 from nnc.commands.promote import apply, dtype_of, promote
 from nnc.commands.rules import Value, check_axis
+from nnc.commands.special import erfc
 from nnc.errors import ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.spelling import spelled
@@ -108,7 +110,7 @@ def gelu(x: Any, approximate: bool = True) -> Value:
     if approximate:
         near = nnp.clip(x, -10, 10)  # beyond, tanh is ±1 in every dtype, but the cube may overflow
         return 0.5 * x * (1 + nnp.tanh(math.sqrt(2 / math.pi) * (near + 0.044715 * (near * near * near))))
-    return 0.5 * x * ew.erfc(x * -math.sqrt(0.5))
+    return 0.5 * x * erfc(x * -math.sqrt(0.5))
 
 
 @spelled
@@ -133,7 +135,7 @@ def silu(x: Any) -> Value:
 @spelled
 def tanh(x: Any) -> Value:
     """Returns the hyperbolic tangent of x."""
-    return apply(ew.tanh, x, where="tanh", to=dtypes.to_float)
+    return apply(trig.tanh, x, where="tanh", to=dtypes.to_float)
 
 
 @spelled

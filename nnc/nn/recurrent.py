@@ -7,6 +7,7 @@ contribute to the gates is computed for all steps at once, so the scan holds one
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
 import nnc.numpy as nnp
@@ -87,9 +88,9 @@ class _Cell(Module):
             )  # fmt: skip
         return LSTMState(*values) if isinstance(start, LSTMState) else values[0]
 
+    @abstractmethod
     def step(self, gates: Value, state: Any) -> Any:
         """The next state, for what the inputs give to the gates."""
-        raise NotImplementedError
 
     def _recur(self, hidden: Value) -> Value:
         out = check_features(type(self).__name__, hidden, self.hidden_features) @ self.weight_hh.T

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from nnc import dtypes
 from nnc.array import power as _power
 from nnc.commands import elementwise as ew
+from nnc.commands import trigonometry as trig
 from nnc.commands.elementwise import ANY, BITS, FLOAT, INEXACT, INTEGER, NUMERIC, ORDERED, REAL, Accepts
 from nnc.commands.promote import as_operand, astype, broadcast, compare_beyond, is_weak, promote
 from nnc.commands.rules import Value, check_dtype
@@ -138,20 +139,22 @@ def logaddexp2(x1: Any, x2: Any, /) -> Value:
 
 # -- trigonometry ------------------------------------------------------------------------------------------------------
 
-sin = _unary("sin", ew.sin, "Returns the sine of an angle in radians.", INEXACT, to_float)
-cos = _unary("cos", ew.cos, "Returns the cosine of an angle in radians.", INEXACT, to_float)
-tan = _unary("tan", ew.tan, "Returns the tangent of an angle in radians.", INEXACT, to_float)
-asin = arcsin = _unary("asin", ew.asin, "Returns the angle in [-π/2, π/2] whose sine is x.", INEXACT, to_float)
-acos = arccos = _unary("acos", ew.acos, "Returns the angle in [0, π] whose cosine is x.", INEXACT, to_float)
-atan = arctan = _unary("atan", ew.atan, "Returns the angle in [-π/2, π/2] whose tangent is x.", INEXACT, to_float)
-atan2 = arctan2 = _binary("atan2", ew.atan2, "Returns the angle of the point (x2, x1), in [-π, π].", FLOAT, to_float)
-sinh = _unary("sinh", ew.sinh, "Returns the hyperbolic sine.", INEXACT, to_float)
-cosh = _unary("cosh", ew.cosh, "Returns the hyperbolic cosine.", INEXACT, to_float)
-tanh = _unary("tanh", ew.tanh, "Returns the hyperbolic tangent.", INEXACT, to_float)
-asinh = arcsinh = _unary("asinh", ew.asinh, "Returns the number whose hyperbolic sine is x.", INEXACT, to_float)
-acosh = arccosh = _unary("acosh", ew.acosh, "Returns the number >= 0 whose hyperbolic cosine is x.", INEXACT, to_float)
-atanh = arctanh = _unary("atanh", ew.atanh, "Returns the number whose hyperbolic tangent is x.", INEXACT, to_float)
-hypot = _binary("hypot", ew.hypot, "Returns the length of the hypotenuse, sqrt(x1² + x2²).", FLOAT, to_float)
+sin = _unary("sin", trig.sin, "Returns the sine of an angle in radians.", INEXACT, to_float)
+cos = _unary("cos", trig.cos, "Returns the cosine of an angle in radians.", INEXACT, to_float)
+tan = _unary("tan", trig.tan, "Returns the tangent of an angle in radians.", INEXACT, to_float)
+asin = arcsin = _unary("asin", trig.asin, "Returns the angle in [-π/2, π/2] whose sine is x.", INEXACT, to_float)
+acos = arccos = _unary("acos", trig.acos, "Returns the angle in [0, π] whose cosine is x.", INEXACT, to_float)
+atan = arctan = _unary("atan", trig.atan, "Returns the angle in [-π/2, π/2] whose tangent is x.", INEXACT, to_float)
+atan2 = arctan2 = _binary("atan2", trig.atan2, "Returns the angle of the point (x2, x1), in [-π, π].", FLOAT, to_float)
+sinh = _unary("sinh", trig.sinh, "Returns the hyperbolic sine.", INEXACT, to_float)
+cosh = _unary("cosh", trig.cosh, "Returns the hyperbolic cosine.", INEXACT, to_float)
+tanh = _unary("tanh", trig.tanh, "Returns the hyperbolic tangent.", INEXACT, to_float)
+asinh = arcsinh = _unary("asinh", trig.asinh, "Returns the number whose hyperbolic sine is x.", INEXACT, to_float)
+acosh = arccosh = _unary(
+    "acosh", trig.acosh, "Returns the number >= 0 whose hyperbolic cosine is x.", INEXACT, to_float
+)
+atanh = arctanh = _unary("atanh", trig.atanh, "Returns the number whose hyperbolic tangent is x.", INEXACT, to_float)
+hypot = _binary("hypot", trig.hypot, "Returns the length of the hypotenuse, sqrt(x1² + x2²).", FLOAT, to_float)
 
 
 def deg2rad(x: Any, /) -> Value:

@@ -9,6 +9,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.commands import elementwise as ew
+from nnc.commands import parts as commands
 from nnc.commands.elementwise import FLOAT, INTEGER
 from nnc.commands.promote import astype, broadcast, promote
 from nnc.commands.rules import Value, check_dtype
@@ -48,8 +49,8 @@ def frexp(x: Any, /) -> tuple[Value, Value]:
               (Array(0.75, dtype=float32), Array(3, dtype=int32))
     """
     x = _float(x, "frexp")
-    exponent = ew.exponent(x)
-    return ew.ldexp(x, astype(-exponent, x.spec.dtype)), exponent
+    exponent = commands.exponent(x)
+    return commands.ldexp(x, astype(-exponent, x.spec.dtype)), exponent
 
 
 def ldexp(x1: Any, x2: Any, /) -> Value:
@@ -64,7 +65,7 @@ def ldexp(x1: Any, x2: Any, /) -> Value:
     x, n = broadcast(
         x, astype(el.clip(n, -(2**12), 2**12) if n.spec.dtype.itemsize > 1 else n, x.spec.dtype), where="ldexp"
     )
-    return ew.ldexp(x, n)
+    return commands.ldexp(x, n)
 
 
 def spacing(x: Any, /) -> Value:
@@ -86,7 +87,7 @@ def gcd(x1: Any, x2: Any, /) -> Value:
     Example:  >>> gcd(np.asarray([12, 7]), 18)
               Array([6, 1], dtype=int64)
     """
-    return el.call("gcd", ew.gcd, INTEGER, None, x1, x2)
+    return el.call("gcd", commands.gcd, INTEGER, None, x1, x2)
 
 
 def lcm(x1: Any, x2: Any, /) -> Value:
@@ -95,7 +96,7 @@ def lcm(x1: Any, x2: Any, /) -> Value:
     Example:  >>> lcm(np.asarray([4, 6]), 10)
               Array([20, 30], dtype=int64)
     """
-    return el.call("lcm", ew.lcm, INTEGER, None, x1, x2)
+    return el.call("lcm", commands.lcm, INTEGER, None, x1, x2)
 
 
 def bitwise_count(x: Any, /) -> Value:
@@ -104,7 +105,7 @@ def bitwise_count(x: Any, /) -> Value:
     Example:  >>> bitwise_count(np.asarray([7, 8]))
               Array([3, 1], dtype=uint8)
     """
-    return el.call("bitwise_count", ew.bit_count, INTEGER, None, x)
+    return el.call("bitwise_count", commands.bit_count, INTEGER, None, x)
 
 
 # -- bits --------------------------------------------------------------------------------------------------------------

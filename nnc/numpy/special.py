@@ -25,12 +25,12 @@ def erf(x: Any, /) -> Value:
     Example:  >>> erf(0.0)
               Array(0., dtype=float32)
     """
-    return el.call("erf", ew.erf, FLOAT, dtypes.to_float, x)
+    return el.call("erf", commands.erf, FLOAT, dtypes.to_float, x)
 
 
 def erfc(x: Any, /) -> Value:
     """Returns 1 - erf(x), exact for large x."""
-    return el.call("erfc", ew.erfc, FLOAT, dtypes.to_float, x)
+    return el.call("erfc", commands.erfc, FLOAT, dtypes.to_float, x)
 
 
 def erfinv(x: Any, /) -> Value:

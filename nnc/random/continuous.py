@@ -15,7 +15,7 @@ from nnc import dtypes
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import apply, broadcast_to_shape
 from nnc.commands.rules import Value
-from nnc.commands.special import erfinv
+from nnc.commands.special import erf, erfinv
 from nnc.random.keys import Shape, draw_bits, read_key, split
 from nnc.random.parameters import float_dtype, inexact_dtype, joint_shape, read_parameter
 from nnc.spelling import spelled
@@ -93,7 +93,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     low, high = read_parameter(lower, dtype, where, "lower"), read_parameter(upper, dtype, where, "upper")
     shape = joint_shape(shape, where, lower=low, upper=high)
     root = dtype.type(math.sqrt(2))
-    edges = [ew.erf(apply(ew.div, bound, root)) for bound in (low, high)]
+    edges = [erf(apply(ew.div, bound, root)) for bound in (low, high)]
     x = erfinv(uniform(key, shape, dtype, *edges)) * root
     least = apply(ew.nextafter, ew.stop_gradient(low), dtype.type(np.inf))
     most = apply(ew.nextafter, ew.stop_gradient(high), dtype.type(-np.inf))

@@ -10,6 +10,7 @@ from typing import Any
 
 from nnc import dtypes
 from nnc.commands import elementwise as ew
+from nnc.commands import trigonometry as trig
 from nnc.commands.rules import Value
 from nnc.numpy import elementwise as el
 from nnc.numpy.norms import norm
@@ -31,7 +32,7 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """
     dtype = float_dtype(dtype, "nnc.random.cauchy")
     u = uniform(key, shape, dtype, float(finfo(dtype).eps), 1.0)
-    return ew.tan((u - 0.5) * math.pi)
+    return trig.tan((u - 0.5) * math.pi)
 
 
 @spelled

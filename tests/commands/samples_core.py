@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnc.commands import elementwise
+from nnc.commands import elementwise, parts, special, trigonometry
 from nnc.graph import Command
 from tests.commands.sample import Sample
 
@@ -109,4 +109,7 @@ _REDUCE = [
 
 _SPECIAL = [Sample(name, (np.asarray([-40.0, -1.5, 0.25, 3.0, 29.0]),)) for name in ("i0e", "i1e")]
 
-SAMPLES = [*_SPECIAL, *(row for command in _commands(elementwise) for row in _elementwise(command)), *_SHAPE, *_REDUCE]
+_ELEMENTWISE = dict.fromkeys(
+    [c for family in (elementwise, trigonometry, parts) for c in _commands(family)] + [special.erf, special.erfc]
+)
+SAMPLES = [*_SPECIAL, *(row for command in _ELEMENTWISE for row in _elementwise(command)), *_SHAPE, *_REDUCE]

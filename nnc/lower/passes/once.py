@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from nnc.graph import Graph, Node, Symbol
 
 
-class OncePerGraph:
+class OncePerGraph(ABC):
     """Rewrites each graph once, since many nodes may share a sub-graph, which stays shared."""
 
     def __init__(self) -> None:
@@ -17,9 +19,9 @@ class OncePerGraph:
             self._known[graph] = self.rewrite(graph)
         return self._known[graph]
 
+    @abstractmethod
     def rewrite(self, graph: Graph) -> Graph:
         """The new graph; the graph itself where nothing changes."""
-        raise NotImplementedError
 
     def renew(self, node: Node, renamed: dict[Symbol, Symbol]) -> Node:
         """The node with rewritten sub-graphs, reading what its inputs are renamed to; the node itself where neither changes."""

@@ -1,0 +1,52 @@
+"""Angles: trigonometric and hyperbolic functions with their inverses, elementwise."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nnc.commands.elementwise import FLOAT, INEXACT, elementwise, equal, ones_like, rsqrt, select
+from nnc.commands.rules import Value
+from nnc.graph import Command
+
+sin: Command = elementwise("sin", np.sin, "sin(x)", accepts=INEXACT, partials=(lambda x, out: cos(x),))
+cos: Command = elementwise("cos", np.cos, "cos(x)", accepts=INEXACT, partials=(lambda x, out: -sin(x),))
+tan: Command = elementwise("tan", np.tan, "tan(x)", accepts=INEXACT, partials=(lambda x, out: out * out + 1,))
+asin: Command = elementwise(
+    "asin", np.arcsin, "asin(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: rsqrt(1 - x * x),)
+)
+acos: Command = elementwise(
+    "acos", np.arccos, "acos(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: -rsqrt(1 - x * x),)
+)
+atan: Command = elementwise("atan", np.arctan, "atan(x)", accepts=INEXACT, partials=(lambda x, out: 1 / (x * x + 1),))
+sinh: Command = elementwise(
+    "sinh", np.sinh, "sinh(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: cosh(x),)
+)
+cosh: Command = elementwise(
+    "cosh", np.cosh, "cosh(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: sinh(x),)
+)
+tanh: Command = elementwise("tanh", np.tanh, "tanh(x)", accepts=INEXACT, partials=(lambda x, out: 1 - out * out,))
+asinh: Command = elementwise(
+    "asinh", np.arcsinh, "asinh(x)", accepts=INEXACT, partials=(lambda x, out: rsqrt(x * x + 1),)
+)
+acosh: Command = elementwise(
+    "acosh", np.arccosh, "acosh(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: rsqrt((x - 1) * (x + 1)),)
+)
+atanh: Command = elementwise(
+    "atanh", np.arctanh, "atanh(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: 1 / (1 - x * x),)
+)
+atan2: Command = elementwise(
+    "atan2", np.arctan2, "atan2(x, y)", arity=2, accepts=FLOAT, singular=True,
+    partials=(lambda x, y, out: _unit(y, hypot(x, y), 2), lambda x, y, out: -_unit(x, hypot(x, y), 2)),
+)  # fmt: skip
+hypot: Command = elementwise(
+    "hypot", np.hypot, "hypot(x, y)", arity=2, accepts=FLOAT, singular=True,
+    partials=(lambda x, y, out: _unit(x, out, 1), lambda x, y, out: _unit(y, out, 1)),
+)  # fmt: skip
+
+
+def _unit(x: Value, length: Value, power: int) -> Value:
+    """x / length^power, and 0 where there is no length: of the slopes at the origin the least."""
+    at_zero = equal(length, length * 0)
+    safe = select(at_zero, ones_like(length), length)
+    quotient = x / safe if power == 1 else x / safe / safe
+    return select(at_zero, length * 0, quotient)
