@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from nnc.commands.rules import InPlace, inplace
-from nnc.dtypes import int8
+from nnc.dtypes import DType, int8
 from nnc.graph import TensorSpec, command
 from nnc.graph.boxes import Box, uncovered
 from nnc.lower.emit import is_move, move
@@ -294,11 +294,16 @@ class Classes:
 
     def give_donated(self, outputs: Sequence[int]) -> None:
         """Lets results lie in arguments that were given away and are dead by then."""
+        given: dict[tuple[DType, int], list[int]] = {}
+        for i in sorted(self._donated):
+            if not self._returned[self.find(i)]:
+                given.setdefault((self.tensors[i].symbol.dtype, self.tensors[i].nbytes), []).append(i)
         for output in outputs:
-            for given in sorted(self._donated):
-                alike = self.tensors[given].symbol.dtype == self.tensors[output].symbol.dtype
-                if alike and self.kinds[self.find(output)] is Kind.OUTPUT and self.find(output) not in self._joined:
-                    self.share(given, output)
+            if self.kinds[self.find(output)] is Kind.OUTPUT and self.find(output) not in self._joined:
+                alike = given.get((self.tensors[output].symbol.dtype, self.tensors[output].nbytes), [])
+                taken = next((i for i in alike if self.share(i, output)), None)
+                if taken is not None:
+                    alike.remove(taken)
 
     # -- the result ----------------------------------------------------------------------------------------------------
 
