@@ -182,7 +182,8 @@ class Kernel:
     `run(inputs, outputs, params)` reads NumPy arrays `inputs` and writes every element of `outputs`; `supports(specs, params)`
     says whether it takes these inputs. Among the kernels that accept, the highest priority wins; the reference has 0.
     `workspace(specs, params)` is how many bytes of memory it needs while it runs: where that is not 0, the memory plan has a place
-    for them, and `run` gets them as one more output, an array of uint8.
+    for them, and `run` gets them as one more output, an array of uint8. `native(step)` is the kernel for compiled programs
+    (nnc.lower.codegen.native), where there is one for the step's strides; the others are called through Python.
     """
 
     backend: str
@@ -190,6 +191,7 @@ class Kernel:
     supports: Callable[[tuple[TensorSpec, ...], Mapping[str, Any]], bool] = field(default=lambda specs, params: True)
     priority: int = 10
     workspace: Callable[[tuple[TensorSpec, ...], Mapping[str, Any]], int] = field(default=lambda specs, params: 0)
+    native: Callable[[Any], Any] | None = None
 
 
 def add_kernel(target: Command | str, new: Kernel) -> None:

@@ -1,0 +1,460 @@
+"""Writes LLVM's text: one function at a time, instruction by instruction, on scalars or short vectors.
+
+Values know their dtype, so that one method serves all: `add` is an `fadd` or an `add`, `less` knows signs. Kernels are vectorised
+here rather than by LLVM: a value has `lanes`, 0 for a scalar. Loop variables and sums are stack slots, which LLVM turns
+into registers first of all.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from nnc import dtypes
+from nnc.dtypes import DType
+from nnc.errors import InternalError
+
+_TYPES = {
+    "bool": "i1", "int8": "i8", "uint8": "i8", "int16": "i16", "uint16": "i16", "int32": "i32", "uint32": "i32",
+    "int64": "i64", "uint64": "i64", "float16": "half", "bfloat16": "bfloat", "float32": "float", "float64": "double",
+}  # fmt: skip
+_INT_PREDICATES = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
+_FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "uno": "uno"}
+
+POINTER = "ptr"
+
+
+def has_code(dtype: DType) -> bool:
+    """Whether values of a dtype can be computed with in printed kernels (all but complex numbers and tapes)."""
+    return dtype.name in _TYPES
+
+
+def scalar_type(dtype: DType) -> str:
+    """The LLVM type of one value in a register."""
+    return _TYPES[dtype.name]
+
+
+def memory_type(dtype: DType) -> str:
+    """The LLVM type of one value in memory: a bool takes a byte."""
+    return "i8" if dtypes.is_bool(dtype) else scalar_type(dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value in a register, or a constant: how it is written, its dtype, and its lanes (0: a scalar)."""
+
+    text: str
+    dtype: DType
+    lanes: int = 0
+
+    @property
+    def type(self) -> str:
+        """Its LLVM type."""
+        return vector_type(scalar_type(self.dtype), self.lanes)
+
+    @property
+    def typed(self) -> str:
+        """Type and name, as operands are written."""
+        return f"{self.type} {self.text}"
+
+
+def vector_type(scalar: str, lanes: int) -> str:
+    """The type of so many lanes; the scalar's own for 0."""
+    return f"<{lanes} x {scalar}>" if lanes else scalar
+
+
+def literal(value: Any, dtype: DType) -> str:
+    """How a number is written in LLVM's text, exactly."""
+    if dtypes.is_bool(dtype):
+        return "true" if value else "false"
+    if dtypes.is_integer(dtype):
+        return str(int(value))
+    number = dtype.type(value)
+    if dtype.name == "float16":
+        return f"0xH{int.from_bytes(number.tobytes(), 'little'):04X}"
+    if dtype.name == "bfloat16":
+        return f"0xR{int.from_bytes(number.tobytes(), 'little'):04X}"
+    return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"
+
+
+class Code:
+    """One function that is being written.
+
+    `parameters` are pairs (LLVM type, name without %). `text()` is the definition, with the declarations that it needs in
+    `declarations` (texts of `declare` lines, which a module must hold once).
+    """
+
+    def __init__(
+        self, name: str, parameters: Sequence[tuple[str, str]], returns: str = "i64", attributes: str = "nounwind"
+    ) -> None:
+        self.name, self.parameters, self.returns, self.attributes = name, tuple(parameters), returns, attributes
+        self.declarations: set[str] = set()
+        self._slots: list[str] = []
+        self._lines: list[str] = []
+        self._count = 0
+
+    # -- text ----------------------------------------------------------------------------------------------------------
+
+    def text(self) -> str:
+        """The definition of the function, which must have returned."""
+        listed = ", ".join(f"{kind} %{name}" for kind, name in self.parameters)
+        body = "\n".join([*self._slots, "  br label %start", "start:", *self._lines])
+        return f"define {self.returns} @{self.name}({listed}) {self.attributes} {{\nentry:\n{body}\n}}\n"
+
+    def fresh(self) -> str:
+        """A new register name."""
+        self._count += 1
+        return f"%v{self._count}"
+
+    def line(self, text: str) -> None:
+        """An instruction without result, as LLVM writes it."""
+        self._lines.append("  " + text)
+
+    def let(self, text: str) -> str:
+        """The new register that holds an instruction's result."""
+        name = self.fresh()
+        self._lines.append(f"  {name} = {text}")
+        return name
+
+    def declare(self, text: str) -> None:
+        """Notes a `declare` line."""
+        self.declarations.add(text)
+
+    # -- control flow --------------------------------------------------------------------------------------------------
+
+    def label(self, stem: str) -> str:
+        """A new name for a block."""
+        self._count += 1
+        return f"{stem}{self._count}"
+
+    def place(self, label: str) -> None:
+        """Begins a block."""
+        self._lines.append(f"{label}:")
+
+    def jump(self, label: str) -> None:
+        """Goes on at a block."""
+        self.line(f"br label %{label}")
+
+    def branch(self, condition: Value, yes: str, no: str) -> None:
+        """Goes on at one of two blocks."""
+        self.line(f"br i1 {condition.text}, label %{yes}, label %{no}")
+
+    def ret(self, value: Value | None = None) -> None:
+        """Returns."""
+        self.line(f"ret {value.typed}" if value is not None else "ret void")
+
+    @contextmanager
+    def loop(self, first: Value | int, end: Value | int, step: int = 1) -> Iterator[Value]:
+        """The block runs for i = first, first + step, … while i < end; yields i, an int64."""
+        start, stop = self.integer(first), self.integer(end)
+        slot = self.slot(start)
+        test, body, done = self.label("test"), self.label("body"), self.label("done")
+        self.jump(test)
+        self.place(test)
+        i = self.read(slot)
+        self.branch(self.compare("lt", i, stop), body, done)
+        self.place(body)
+        yield i
+        self.write(slot, self.add(i, self.integer(step)))
+        self.jump(test)
+        self.place(done)
+
+    @contextmanager
+    def when(self, condition: Value) -> Iterator[None]:
+        """The block runs where a bool holds."""
+        yes, after = self.label("then"), self.label("after")
+        self.branch(condition, yes, after)
+        self.place(yes)
+        yield
+        self.jump(after)
+        self.place(after)
+
+    # -- stack slots ---------------------------------------------------------------------------------------------------
+
+    def slot(self, value: Value) -> Slot:
+        """A variable on the stack, which holds `value` from here on."""
+        name = self.fresh()
+        self._slots.append(f"  {name} = alloca {value.type}, align 64")
+        slot = Slot(name, value.dtype, value.lanes)
+        self.write(slot, value)
+        return slot
+
+    def room(self, nbytes: int) -> str:
+        """A pointer to memory on the stack, 64-byte aligned."""
+        name = self.fresh()
+        self._slots.append(f"  {name} = alloca i8, i64 {max(nbytes, 1)}, align 64")
+        return name
+
+    def read(self, slot: Slot) -> Value:
+        """What a variable holds."""
+        kind = vector_type(scalar_type(slot.dtype), slot.lanes)
+        return Value(self.let(f"load {kind}, ptr {slot.name}"), slot.dtype, slot.lanes)
+
+    def write(self, slot: Slot, value: Value) -> None:
+        """Sets a variable."""
+        self.line(f"store {value.typed}, ptr {slot.name}")
+
+    # -- constants -----------------------------------------------------------------------------------------------------
+
+    def constant(self, value: Any, dtype: DType, lanes: int = 0) -> Value:
+        """A number."""
+        text = literal(value, dtype)
+        return Value(f"splat ({scalar_type(dtype)} {text})" if lanes else text, dtype, lanes)
+
+    def like(self, x: Value, value: Any) -> Value:
+        """A number of the dtype and lanes of `x`."""
+        return self.constant(value, x.dtype, x.lanes)
+
+    def integer(self, value: Value | int) -> Value:
+        """An int64."""
+        return value if isinstance(value, Value) else Value(str(value), dtypes.int64)
+
+    def splat(self, x: Value, lanes: int) -> Value:
+        """A scalar in all lanes; what has lanes already stays."""
+        if x.lanes == lanes:
+            return x
+        if x.lanes:
+            raise InternalError(f"a value of {x.lanes} lanes cannot be spread to {lanes}")
+        kind = vector_type(scalar_type(x.dtype), lanes)
+        one = self.let(f"insertelement {kind} poison, {x.typed}, i64 0")
+        text = self.let(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
+        return Value(text, x.dtype, lanes)
+
+    def match(self, *values: Value) -> list[Value]:
+        """The values, all with as many lanes as the widest."""
+        lanes = max(value.lanes for value in values)
+        return [self.splat(value, lanes) for value in values]
+
+    # -- arithmetic ----------------------------------------------------------------------------------------------------
+
+    def _binary(self, real: str, integer: str, x: Value, y: Value, unsigned: str | None = None) -> Value:
+        x, y = self.match(x, y)
+        if x.dtype != y.dtype:
+            raise InternalError(f"operands of dtype {x.dtype.name} and {y.dtype.name}")
+        name = real if dtypes.is_float(x.dtype) else integer
+        if unsigned is not None and dtypes.is_integer(x.dtype) and x.dtype in dtypes.UNSIGNED:
+            name = unsigned
+        if not name:
+            raise InternalError(f"no such operation for {x.dtype.name}")
+        return Value(self.let(f"{name} {x.type} {x.text}, {y.text}"), x.dtype, x.lanes)
+
+    def add(self, x: Value, y: Value) -> Value:
+        """x + y."""
+        return self._binary("fadd", "add", x, y)
+
+    def sub(self, x: Value, y: Value) -> Value:
+        """x - y."""
+        return self._binary("fsub", "sub", x, y)
+
+    def mul(self, x: Value, y: Value) -> Value:
+        """x · y."""
+        return self._binary("fmul", "mul", x, y)
+
+    def div(self, x: Value, y: Value) -> Value:
+        """x / y; integers are cut off towards 0, and must not be divided by 0."""
+        return self._binary("fdiv", "sdiv", x, y, "udiv")
+
+    def rem(self, x: Value, y: Value) -> Value:
+        """What is left of integers after `div`."""
+        return self._binary("", "srem", x, y, "urem")
+
+    def neg(self, x: Value) -> Value:
+        """-x."""
+        if dtypes.is_float(x.dtype):
+            return Value(self.let(f"fneg {x.typed}"), x.dtype, x.lanes)
+        return self.sub(self.like(x, 0), x)
+
+    def and_(self, x: Value, y: Value) -> Value:
+        """Bits that both have; of bools, both."""
+        return self._binary("", "and", x, y)
+
+    def or_(self, x: Value, y: Value) -> Value:
+        """Bits that one has."""
+        return self._binary("", "or", x, y)
+
+    def xor(self, x: Value, y: Value) -> Value:
+        """Bits that differ."""
+        return self._binary("", "xor", x, y)
+
+    def not_(self, x: Value) -> Value:
+        """All bits turned."""
+        return self.xor(x, self.like(x, 1 if dtypes.is_bool(x.dtype) else -1))
+
+    def shl(self, x: Value, y: Value) -> Value:
+        """x shifted to the left by fewer bits than it has."""
+        return self._binary("", "shl", x, y)
+
+    def shr(self, x: Value, y: Value) -> Value:
+        """x shifted to the right; the sign comes in at the left where there is one."""
+        return self._binary("", "ashr", x, y, "lshr")
+
+    def intrinsic(self, name: str, *values: Value) -> Value:
+        """An LLVM intrinsic named after the type of its first operand, of which its result is: `intrinsic("sqrt", x)`."""
+        matched = self.match(*values)
+        x = matched[0]
+        short = {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16"}.get(scalar_type(x.dtype))
+        short = short or scalar_type(x.dtype)
+        full = f"llvm.{name}.{f'v{x.lanes}' if x.lanes else ''}{short}"
+        self.declare(f"declare {x.type} @{full}({', '.join(value.type for value in matched)})")
+        call = f"call {x.type} @{full}({', '.join(value.typed for value in matched)})"
+        return Value(self.let(call), x.dtype, x.lanes)
+
+    def fma(self, x: Value, y: Value, z: Value) -> Value:
+        """x · y + z, rounded once."""
+        return self.intrinsic("fma", x, y, z)
+
+    def compare(self, predicate: str, x: Value, y: Value) -> Value:
+        """A bool. `predicate`: "eq", "ne" (true for NaN), "lt", "le", "gt", "ge"; for floats also "uno" (one is NaN)."""
+        x, y = self.match(x, y)
+        if dtypes.is_float(x.dtype):
+            text = self.let(f"fcmp {_FLOAT_PREDICATES[predicate]} {x.type} {x.text}, {y.text}")
+        else:
+            name = _INT_PREDICATES[predicate]
+            if name not in ("eq", "ne"):
+                name = ("u" if x.dtype in dtypes.UNSIGNED or dtypes.is_bool(x.dtype) else "s") + name
+            text = self.let(f"icmp {name} {x.type} {x.text}, {y.text}")
+        return Value(text, dtypes.bool_, x.lanes)
+
+    def select(self, condition: Value, x: Value, y: Value) -> Value:
+        """x where the condition holds, else y."""
+        condition, x, y = self.match(condition, x, y)
+        return Value(self.let(f"select {condition.typed}, {x.typed}, {y.typed}"), x.dtype, x.lanes)
+
+    # -- conversions ---------------------------------------------------------------------------------------------------
+
+    def bitcast(self, x: Value, dtype: DType) -> Value:
+        """The same bits as another dtype of that size."""
+        kind = vector_type(scalar_type(dtype), x.lanes)
+        if kind == x.type:
+            return Value(x.text, dtype, x.lanes)
+        return Value(self.let(f"bitcast {x.typed} to {kind}"), dtype, x.lanes)
+
+    def convert(self, x: Value, dtype: DType) -> Value:
+        """The value in another dtype. Floats become integers by cutting off; what does not fit is any number, as in NumPy."""
+        if x.dtype == dtype:
+            return x
+        if dtypes.is_bool(dtype):
+            return self.compare("ne", x, self.like(x, 0))
+        kind = vector_type(scalar_type(dtype), x.lanes)
+        unsigned = x.dtype in dtypes.UNSIGNED or dtypes.is_bool(x.dtype)
+        if dtypes.is_float(x.dtype) and dtypes.is_float(dtype):
+            if x.dtype.itemsize == dtype.itemsize:  # float16 and bfloat16
+                return self.convert(self.convert(x, dtypes.float32), dtype)
+            name = "fpext" if x.dtype.itemsize < dtype.itemsize else "fptrunc"
+        elif dtypes.is_float(x.dtype):
+            return self._float_to_integer(x, dtype)
+        elif dtypes.is_float(dtype):
+            name = "uitofp" if unsigned else "sitofp"
+        elif dtypes.is_bool(x.dtype) or dtype.itemsize > x.dtype.itemsize:
+            name = "zext" if unsigned else "sext"
+        elif dtype.itemsize < x.dtype.itemsize:
+            name = "trunc"
+        else:
+            return Value(x.text, dtype, x.lanes)
+        return Value(self.let(f"{name} {x.typed} to {kind}"), dtype, x.lanes)
+
+    def _float_to_integer(self, x: Value, dtype: DType) -> Value:
+        """Through int64 where that holds all values, so that what does not fit wraps as it does on x86; never undefined."""
+        wide = dtype if dtype.itemsize == 8 else dtypes.int64 if dtype.itemsize == 4 else dtypes.int32
+        name = "fptoui.sat" if dtype == dtypes.uint64 else "fptosi.sat"
+        wide = dtype if dtype == dtypes.uint64 else wide
+        out = vector_type(scalar_type(wide), x.lanes)
+        prefix = f"v{x.lanes}" if x.lanes else ""
+        short = {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16"}[scalar_type(x.dtype)]
+        full = f"llvm.{name}.{prefix}{scalar_type(wide)}.{prefix}{short}"
+        self.declare(f"declare {out} @{full}({x.type})")
+        converted = Value(self.let(f"call {out} @{full}({x.typed})"), wide, x.lanes)
+        return self.convert(converted, dtype)
+
+    # -- memory --------------------------------------------------------------------------------------------------------
+
+    def offset(self, pointer: str, nbytes: Value | int) -> str:
+        """A pointer so many bytes further."""
+        if isinstance(nbytes, int):
+            return pointer if nbytes == 0 else self.let(f"getelementptr i8, ptr {pointer}, i64 {nbytes}")
+        return self.let(f"getelementptr i8, ptr {pointer}, i64 {nbytes.text}")
+
+    def load(self, pointer: str, dtype: DType, lanes: int = 0, mask: Value | None = None) -> Value:
+        """Reads neighbouring values at a pointer, which needs no alignment but the dtype's; masked lanes are 0."""
+        memory = memory_type(dtype)
+        kind = vector_type(memory, lanes)
+        if mask is None:
+            text = self.let(f"load {kind}, ptr {pointer}, align {dtype.itemsize}")
+        else:
+            full = f"llvm.masked.load.v{lanes}{_short(memory)}.p0"
+            self.declare(f"declare {kind} @{full}(ptr, <{lanes} x i1>, {kind})")
+            text = self.let(
+                f"call {kind} @{full}(ptr align {dtype.itemsize} {pointer}, {mask.typed}, {kind} zeroinitializer)"
+            )
+        return self._from_memory(text, dtype, lanes)
+
+    def gather(self, pointer: str, strides: Value, dtype: DType, mask: Value | None = None) -> Value:
+        """Reads values that lie `strides` (bytes, int64 lanes) from a pointer."""
+        lanes, memory = strides.lanes, memory_type(dtype)
+        kind = vector_type(memory, lanes)
+        pointers = self.let(f"getelementptr i8, ptr {pointer}, {strides.typed}")
+        full = f"llvm.masked.gather.v{lanes}{_short(memory)}.v{lanes}p0"
+        self.declare(f"declare {kind} @{full}(<{lanes} x ptr>, <{lanes} x i1>, {kind})")
+        on = mask.text if mask is not None else "splat (i1 true)"
+        where = f"<{lanes} x ptr> align {dtype.itemsize} {pointers}"
+        call = f"call {kind} @{full}({where}, <{lanes} x i1> {on}, {kind} zeroinitializer)"
+        return self._from_memory(self.let(call), dtype, lanes)
+
+    def _from_memory(self, text: str, dtype: DType, lanes: int) -> Value:
+        if dtypes.is_bool(dtype):
+            byte = Value(text, dtypes.uint8, lanes)
+            return self.compare("ne", byte, self.like(byte, 0))
+        return Value(text, dtype, lanes)
+
+    def store(self, pointer: str, value: Value, mask: Value | None = None) -> None:
+        """Writes neighbouring values at a pointer."""
+        value = self._to_memory(value)
+        size = value.dtype.itemsize
+        if mask is None:
+            self.line(f"store {value.typed}, ptr {pointer}, align {size}")
+        else:
+            full = f"llvm.masked.store.v{value.lanes}{_short(scalar_type(value.dtype))}.p0"
+            self.declare(f"declare void @{full}({value.type}, ptr, <{value.lanes} x i1>)")
+            self.line(f"call void @{full}({value.typed}, ptr align {size} {pointer}, {mask.typed})")
+
+    def scatter(self, pointer: str, strides: Value, value: Value, mask: Value | None = None) -> None:
+        """Writes values that lie `strides` (bytes, int64 lanes) from a pointer."""
+        value = self._to_memory(value)
+        lanes = value.lanes
+        pointers = self.let(f"getelementptr i8, ptr {pointer}, {strides.typed}")
+        full = f"llvm.masked.scatter.v{lanes}{_short(scalar_type(value.dtype))}.v{lanes}p0"
+        self.declare(f"declare void @{full}({value.type}, <{lanes} x ptr>, <{lanes} x i1>)")
+        on = mask.text if mask is not None else "splat (i1 true)"
+        self.line(
+            f"call void @{full}({value.typed}, <{lanes} x ptr> align {value.dtype.itemsize} {pointers}, <{lanes} x i1> {on})"
+        )
+
+    def _to_memory(self, value: Value) -> Value:
+        return self.convert(value, dtypes.uint8) if dtypes.is_bool(value.dtype) else value
+
+    def reduce(self, name: str, x: Value, start: Value | None = None) -> Value:
+        """All lanes in one: "fadd", "fmul" (with `start`; lanes in any order), "add", "mul", "and", "or", "xor"."""
+        short = {"float": "f32", "double": "f64"}.get(scalar_type(x.dtype), scalar_type(x.dtype))
+        full = f"llvm.vector.reduce.{name}.v{x.lanes}{short}"
+        kind = scalar_type(x.dtype)
+        if start is None:
+            self.declare(f"declare {kind} @{full}({x.type})")
+            return Value(self.let(f"call {kind} @{full}({x.typed})"), x.dtype)
+        self.declare(f"declare {kind} @{full}({kind}, {x.type})")
+        return Value(self.let(f"call reassoc {kind} @{full}({start.typed}, {x.typed})"), x.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A variable on the stack."""
+
+    name: str
+    dtype: DType
+    lanes: int = 0
+
+
+def _short(memory: str) -> str:
+    return {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16"}.get(memory, memory)

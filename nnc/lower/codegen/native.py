@@ -1,0 +1,74 @@
+"""What compiled code can call: a kernel as LLVM's text, and who turns text into machine code.
+
+A backend's `Kernel.native(step)` gives the `Native` of a step, made for its shapes and strides. Programs call it with the addresses
+of the step's inputs, outputs and workspace; nothing of Python runs in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, Protocol
+
+KERNEL = "@KERNEL"  # stands for the kernel's own name in its text
+
+
+@dataclass(frozen=True)
+class Native:
+    """A kernel for compiled code.
+
+    `text` holds LLVM functions and the declarations that they need. Names of its own begin with `@KERNEL`; the function `@KERNEL`
+    itself takes a pointer for each input, each output, the workspace (where the kernel has one) and the state (likewise), in this
+    order, and returns an i64: 0, or any other number where an input is refused, of which the reference then words the error.
+    Equal texts are compiled once.
+
+    `symbols` are addresses of C functions that the text declares. `state` makes what one arena at a time needs, such as
+    descriptions of memory that a library fills in. `inline`: so short that loops take it in.
+    """
+
+    text: str
+    symbols: Mapping[str, int] = field(default_factory=dict)
+    state: Callable[[], State] | None = None
+    inline: bool = False
+
+    @cached_property
+    def name(self) -> str:
+        """The name of the compiled function, which follows from the text."""
+        return f"k{sha256(self.text.encode()).hexdigest()[:24]}"
+
+    @cached_property
+    def code(self) -> str:
+        """The text with its names filled in."""
+        return self.text.replace(KERNEL, f"@{self.name}")
+
+
+class State(Protocol):
+    """What a kernel keeps for one arena; it lives as long as that."""
+
+    @property
+    def address(self) -> int:
+        """Where it lies in memory."""
+        ...
+
+
+class Function(Protocol):
+    """A compiled function, loaded as long as this is held."""
+
+    @property
+    def address(self) -> int:
+        """Where it can be called."""
+        ...
+
+
+class Compiler(Protocol):
+    """Turns text into machine code; a backend is one."""
+
+    def load(self, natives: Sequence[Native]) -> Sequence[Function]:
+        """The functions of kernels, compiled together where they are not known yet."""
+        ...
+
+    def load_entry(self, text: str, symbols: Mapping[str, int], held: Any) -> Function:
+        """The function `@ENTRY` of a program, which calls `symbols`; `held` is kept as long as the function."""
+        ...
