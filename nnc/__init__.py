@@ -2,6 +2,7 @@
 
 from nnc import data, debug, errors, graph, io, nn, numpy, optim, random, testing, tree
 from nnc.array import Array, asarray
+from nnc.backends.cpu.threads import set_num_threads
 from nnc.commands.indexing import dynamic_slice, dynamic_update_slice
 from nnc.devices import devices
 from nnc.dynamic import DynamicGraph
@@ -55,6 +56,7 @@ __all__ = [
     "optim",
     "random",
     "scan",
+    "set_num_threads",
     "stop_gradient",
     "switch",
     "testing",

@@ -291,7 +291,15 @@ def set_namespace(module: Any) -> None:
     _NAMESPACE["numpy"] = module
 
 
-class Array(ArrayMethods):
+class _Unfinished(ArrayMethods):
+    """An array that is being made: its fields can still be set."""
+
+    __slots__ = ("__weakref__", "memory", "spec", "weak")
+
+    memory: NDArray
+
+
+class Array(_Unfinished):
     """An immutable array on the host.
 
     Made by `nnc.asarray` and by every nnc function. It shares memory with NumPy where it can: `np.asarray(x)` is a read-only
@@ -303,16 +311,11 @@ class Array(ArrayMethods):
         Array([3., 5.], dtype=float32)
     """
 
-    __slots__ = ("__weakref__", "_data", "spec", "weak")
+    # `memory` is what kernels read, writable perhaps, and is gone once it is given away. All others see `data`.
+    __slots__ = ()
 
-    _data: NDArray | None
-
-    def __init__(self, data: NDArray, *, weak: bool = False) -> None:
-        view = data.view()
-        view.flags.writeable = False
-        _set(self, "_data", view)
-        _set(self, "spec", TensorSpec(data.shape, data.dtype))
-        _set(self, "weak", weak)
+    def __new__(cls, data: NDArray, *, weak: bool = False) -> Array:
+        return new_array(data, TensorSpec(data.shape, data.dtype), weak)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise user_error(
@@ -326,20 +329,27 @@ class Array(ArrayMethods):
 
         Raises:   ArgumentTypeError: the array was donated to a compiled function.
         """
-        if self._data is None:
+        try:
+            memory = self.memory
+        except AttributeError:
             raise user_error(
                 ArgumentTypeError, "donated array", "its memory was given to a compiled function and reused.",
                 operands={"x": self.spec}, fix="use the function's result instead, or drop donate_argnums.",
-            )  # fmt: skip
-        return self._data
+            ) from None  # fmt: skip
+        if memory.flags.writeable:  # few results are looked at, so that a view of each would cost more
+            memory = memory.view()
+            memory.flags.writeable = False
+            _set(self, "memory", memory)
+        return memory
 
     def delete(self) -> None:
         """Releases the memory; any later use raises."""
-        _set(self, "_data", None)
+        if not self.is_deleted():
+            object.__delattr__(self, "memory")
 
     def release(self) -> NDArray:
         """Gives the memory up: the elements, writable if nothing else sees them; any later use of the array raises."""
-        data = self.data
+        data = self.data  # a view, unless the memory itself is read-only
         self.delete()
         memory: Any = data.base
         alone = isinstance(memory, np.ndarray) and memory.flags.owndata and memory.flags.c_contiguous
@@ -347,9 +357,13 @@ class Array(ArrayMethods):
             return cast(NDArray, memory)
         return data
 
+    def as_weak(self) -> Array:
+        """The same value, taking the dtype of the array it meets, as a Python scalar does."""
+        return new_array(self.data, self.spec, weak=True)
+
     def is_deleted(self) -> bool:
         """Whether the memory has been released."""
-        return self._data is None
+        return not hasattr(self, "memory")
 
     @property
     def device(self) -> str:
@@ -400,9 +414,9 @@ class Array(ArrayMethods):
         return format(self.item(), spec) if spec and self.size == 1 else format(str(self), spec)
 
     def __repr__(self) -> str:
-        if self._data is None:
+        if self.is_deleted():
             return f"Array(<donated>, {self.spec})"
-        shown = self._data.astype(np.float32) if self.dtype == dtypes.bfloat16 else self._data
+        shown = self.memory.astype(np.float32) if self.dtype == dtypes.bfloat16 else self.memory
         body = np.array2string(shown, separator=", ", prefix="Array(", threshold=1000)
         shape = f"shape={self.shape}, " if self.size == 0 and self.shape != (0,) else ""
         return f"Array({body}, {shape}dtype={self.dtype.name})"
@@ -414,13 +428,18 @@ class Array(ArrayMethods):
         return _restore, (np.array(self.data), self.weak)
 
     def __copy__(self) -> Array:
-        twin = Array.__new__(Array)
-        for name in ("_data", "spec", "weak"):
-            _set(twin, name, getattr(self, name))
-        return twin
+        return new_array(self.data, self.spec, self.weak)
 
     def __deepcopy__(self, memo: Any) -> Array:
         return _restore(np.array(self.data), self.weak)
+
+
+def new_array(memory: NDArray, spec: TensorSpec, weak: bool = False) -> Array:
+    """The array of memory of this spec, which nobody else writes to."""
+    array = _Unfinished()
+    array.memory, array.spec, array.weak = memory, spec, weak
+    array.__class__ = Array  # type: ignore[assignment]  # faster than to set the fields of what cannot be assigned to
+    return cast(Array, array)
 
 
 def _restore(data: NDArray, weak: bool) -> Array:

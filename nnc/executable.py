@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from time import perf_counter
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 import nnc.lower.passes.check_finite  # noqa: F401  (registers the pass)
 from nnc import dtypes
-from nnc.array import Array
+from nnc.array import Array, new_array
 from nnc.backends.numpy_ref import candidate_kernels, choose_kernel
 from nnc.commands.promote import astype, is_weak
 from nnc.context import activity, set_context
@@ -97,10 +98,13 @@ class Lowered:
             graph,
             program,
             arguments,
+            len(arguments) == explicit,
             captured,
             self._snapshot,
             self._out,
+            graph.output_specs,
             self._weak,
+            self._donated,
             timings,
         )
 
@@ -127,10 +131,13 @@ class Executable:
     graph: Graph
     _program: Program
     _reads: tuple[tuple[int, TensorSpec], ...]
+    _reads_all: bool  # the dynamic leaves, in their order
     _captured: tuple[Array, ...]
     snapshot: Snapshot
     _out: FlatTree
+    _results: tuple[TensorSpec, ...]
     _weak: tuple[bool, ...]
+    _donated: frozenset[int]  # leaves that no caller may use again
     timings: Timings
 
     @property
@@ -183,18 +190,32 @@ class Executable:
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """The result for dynamic leaves that are known to fit."""
-        inputs: list[Any] = [_data(leaves[i], spec) for i, spec in self._reads]
-        inputs += [value.data for value in self._captured]
-        for place in self._program.bound.donated:  # those whose memory is written over
+        inputs: list[Any]
+        try:
+            inputs = list(map(_MEMORY, leaves if self._reads_all else [leaves[i] for i, _ in self._reads]))
+        except AttributeError:  # a NumPy array, a number, an array that was donated
+            inputs = [_data(leaves[i], spec) for i, spec in self._reads]
+        if self._captured:
+            inputs += [value.data for value in self._captured]
+        if not self._donated:
+            return self._out.build(list(map(new_array, self._program.run(inputs), self._results, self._weak)))
+        self._take_donated(leaves, inputs)
+        results = list(map(new_array, self._program.run(inputs), self._results, self._weak))
+        for i in self._donated:
+            leaf = leaves[i]
+            if isinstance(leaf, Array):
+                leaf.delete()
+        return self._out.build(results)
+
+    def _take_donated(self, leaves: Sequence[Any], inputs: list[Any]) -> None:
+        """Leaves memory that is written over to the program alone."""
+        for place in self._program.bound.donated:
             leaf = leaves[self._reads[place][0]]
             if not isinstance(leaf, Array):
                 inputs[place] = inputs[place].copy()
             elif not leaf.is_deleted():  # else it was given twice, and the first time found this reference
                 inputs[place] = None  # so that nobody else holds the memory
                 inputs[place] = leaf.release()
-        return self._out.build(
-            [Array(x, weak=weak) for x, weak in zip(self._program.run(inputs), self._weak, strict=True)]
-        )
 
     def profile(self, leaves: Sequence[Any]) -> ScheduleReport:
         """When each step of one run on these dynamic leaves, which are known to fit, began and ended."""
@@ -222,6 +243,9 @@ class Executable:
     def build(self, outputs: Sequence[Any]) -> Any:
         """The function's result with these values for the outputs of the graph."""
         return self._out.build([x.as_weak() if weak else x for x, weak in zip(outputs, self._weak, strict=True)])
+
+
+_MEMORY = attrgetter("memory")
 
 
 def _data(leaf: Any, spec: TensorSpec) -> np.ndarray[Any, Any]:

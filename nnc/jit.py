@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any
 
-from nnc.array import Array, as_value
+from nnc.array import as_value
 from nnc.context import get_context, shorten_traceback
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, TraceError, UnsupportedError, user_error
 from nnc.executable import Executable, Lowered
 from nnc.options import Options, parse_bytes
-from nnc.signature import Call, Key, Names, Numbers, Signature, difference
+from nnc.signature import Call, Key, Likeness, Names, Numbers, Signature, difference
 from nnc.trace.dynamic import Recorder
 from nnc.trace.flat import check_callable, name_of
 from nnc.trace.tracer import Tracer
@@ -102,6 +102,18 @@ class CacheInfo:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """The program for calls that are alike."""
+
+    key: Key
+    likeness: Likeness
+    executable: Executable
+
+
+_REUSED = "the last call reused a program"
+
+
 class Compiled:
     """A compiled function; made by `nnc.compile`."""
 
@@ -111,6 +123,8 @@ class Compiled:
         self._signature, self._options, self._max_traces = signature, options, max_traces
         self._entries: dict[Key, Executable] = {}
         self._checked: dict[Key, Executable] = {}  # the same with nnc.debug.check_finite
+        self._alike: dict[tuple[Key, tuple[type, ...]], Usual] = {}
+        self._usual: Usual | None = None  # the last call's, which the next one is held against first
         self._last_key: Key | None = None
         self._reason = "it has not been called yet"
         self._hits = self._misses = 0
@@ -122,6 +136,15 @@ class Compiled:
         if context.staging is not None:
             return fun(*args, **kwargs)  # inside a trace the function is part of it
         try:
+            usual = self._usual
+            if usual is not None and not context.modes:
+                if kwargs:
+                    args, kwargs = self._signature.by_position(args, kwargs)
+                leaves = usual.likeness.leaves_of(args, kwargs)
+                if leaves is not None and usual.executable.snapshot.unchanged():
+                    self._hits += 1
+                    self._reason, self._last_key = _REUSED, usual.key
+                    return usual.executable.run(leaves)
             call = self._signature.take_apart(args, kwargs)
             if "eager" in context.modes:
                 return _run_eagerly(call)
@@ -132,11 +155,10 @@ class Compiled:
                     return recorder.evaluate(self, *args, **kwargs)
             else:
                 executable = self._find(call)
+                if executable is not None and not context.modes:
+                    self._note_usual(call, executable)
             if executable is not None:
-                result = executable.run(call.arguments.dynamic)
-                if self._signature.donates:
-                    _delete(call.donated())
-                return result
+                return executable.run(call.arguments.dynamic)
         except NncError as error:
             raise shorten_traceback(error) from None
         return fun(*args, **kwargs)
@@ -156,6 +178,17 @@ class Compiled:
         except NncError as error:
             raise shorten_traceback(error) from None
 
+    def _note_usual(self, call: Call, executable: Executable) -> None:
+        """Expects the next call to be like this one."""
+        form = call.key, tuple(map(type, call.arguments.leaves))
+        usual = self._alike.get(form)
+        if usual is None or usual.executable is not executable:
+            likeness = Likeness.of(call)
+            if likeness is None:
+                return
+            self._alike[form] = usual = Usual(call.key, likeness, executable)
+        self._usual = usual
+
     def cache_info(self) -> CacheInfo:
         """Hits, misses and size of the cache of programs."""
         return CacheInfo(self._hits, self._misses, len(self._entries))
@@ -165,6 +198,8 @@ class Compiled:
         with self._lock:
             self._entries.clear()
             self._checked.clear()
+            self._alike.clear()
+            self._usual = None
             self._hits = self._misses = 0
             self._last_key, self._reason = None, "its cache was cleared"
 
@@ -183,8 +218,7 @@ class Compiled:
             entry = entries.get(call.key)
             if entry is not None and entry.snapshot.unchanged():
                 self._hits += 1
-                self._reason = "the last call reused a program"
-                self._last_key = call.key
+                self._reason, self._last_key = _REUSED, call.key
                 return entry
             reason = self._why(call.key, entry)
             if self._max_traces is not None and self._misses >= self._max_traces and not checks:
@@ -224,12 +258,6 @@ def recorder_of(leaves: Iterable[Any]) -> Any:
     owners = {id(leaf.owner): leaf.owner for leaf in leaves if isinstance(leaf, Tracer)}
     owner = next(iter(owners.values())) if len(owners) == 1 else None
     return owner if isinstance(owner, Recorder) else None
-
-
-def _delete(leaves: Iterable[Any]) -> None:
-    for leaf in leaves:
-        if isinstance(leaf, Array):
-            leaf.delete()
 
 
 class BoundMethod:

@@ -6,14 +6,18 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
-from nnc import tree
+import numpy as np
+
+from nnc import dtypes, tree
 from nnc.array import Array
 from nnc.commands.promote import as_operand, is_weak
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.graph import TensorSpec
 from nnc.trace.flat import FlatFunction, FlatTree, argument_paths, name_of, parameter_name
+from nnc.trace.pattern import MISMATCHES, Take, make_pattern
 from nnc.trace.specs import argument_spec
 from nnc.trace.tracer import Tracer
 
@@ -87,13 +91,6 @@ class Call:
     def is_traced(self) -> bool:
         """Whether an argument is a value of an enclosing trace."""
         return any(isinstance(leaf, Tracer) for leaf in self.arguments.dynamic)
-
-    def donated(self) -> list[Any]:
-        """The leaves of the donated arguments."""
-        signature, count = self.signature, len(self.args)
-        given = [self.args[i] for i in signature.donate_nums if -count <= i < count]
-        given += [self.kwargs[name] for name in signature.donate_names if name in self.kwargs]
-        return tree.leaves(given)
 
     def donated_leaves(self) -> frozenset[int]:
         """Which of the dynamic leaves belong to donated arguments."""
@@ -230,6 +227,64 @@ def _resolve(
             )  # fmt: skip
     fixed = {i % len(ordered) for i in positions} | {ordered.index(name) for name in keywords if name in ordered}
     return tuple(sorted(fixed)), tuple({*keywords, *(ordered[i] for i in fixed)})
+
+
+# -- calls that are alike ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """What calls of one key have in common, in a form in which that is confirmed in the shortest time.
+
+    `facts` are what of each leaf belongs to the key, `where` says which leaves are dynamic (None: all).
+    """
+
+    take: Take
+    take_named: Take | None
+    facts: tuple[Any, ...]
+    where: tuple[int, ...] | None
+    are_arrays: bool
+
+    @classmethod
+    def of(cls, call: Call) -> Likeness | None:
+        """The likeness of calls like this one; None where they must be taken apart in the general way."""
+        args, kwargs = call.args, call.kwargs
+        take, take_named = make_pattern(args), make_pattern(kwargs) if kwargs else None
+        if call.key.static or call.key.positions or take is None or (kwargs and take_named is None):
+            return None
+        leaves, where = call.arguments.leaves, call.arguments.where
+        dynamic = tuple(where) if len(where) < len(leaves) else None
+        return cls(take, take_named, tuple(map(_facts, leaves)), dynamic, all(type(leaf) is Array for leaf in leaves))
+
+    def leaves_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
+        """The dynamic leaves of another call; None where that is not like these."""
+        leaves: list[Any] = []
+        try:
+            self.take(args, leaves)
+            if kwargs or self.take_named is not None:
+                if self.take_named is None:
+                    return None
+                self.take_named(kwargs, leaves)
+            if tuple(map(_ARRAY_FACTS if self.are_arrays else _facts, leaves)) != self.facts:
+                return None
+        except MISMATCHES:
+            return None
+        return leaves if self.where is None else [leaves[i] for i in self.where]
+
+
+_ARRAY_FACTS = attrgetter("__class__", "spec", "weak")
+
+
+def _facts(leaf: Any) -> tuple[Any, ...]:
+    """What of a leaf belongs to the key, and its type."""
+    if type(leaf) is Array:
+        return Array, leaf.spec, leaf.weak
+    if isinstance(leaf, (np.ndarray, np.generic)):
+        return type(leaf), TensorSpec(leaf.shape, leaf.dtype)
+    return type(leaf), None if dtypes.is_scalar(leaf) else setting(leaf)
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
 
 
 def leaf_keys(arguments: FlatTree, where: str) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ part of the structure.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -19,7 +20,7 @@ from nnc import dtypes
 from nnc.errors import ArgumentTypeError, TreeError, user_error
 
 NAMESPACE = "nnc"
-_CHILDREN = "_tree_children"
+CHILDREN = "_tree_children"  # the attribute that holds which fields of a dataclass are children
 TreeDef = optree.PyTreeSpec
 
 
@@ -45,7 +46,7 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[li
 
 def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
     """The tree of structure `treedef` with these leaves."""
-    return optree.tree_unflatten(treedef, list(leaves))
+    return treedef.unflatten(leaves)
 
 
 def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
@@ -157,6 +158,8 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
     """Makes a dataclass a pytree; `static_scalars` makes fields that hold Python floats and complex numbers settings, too."""
     names = [field.name for field in dataclasses.fields(cls)]
     static = {field.name for field in dataclasses.fields(cls) if field.metadata.get("static")}
+    slots = any(hasattr(inspect.getattr_static(cls, name, None), "__set__") for name in names)
+    is_plain = bool(cls.__dictoffset__) and not slots  # all fields stand in the object's dictionary
 
     def is_setting(name: str, value: Any) -> bool:
         if (
@@ -170,7 +173,7 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
     def flatten_fields(x: Any) -> tuple[list[Any], tuple[Any, ...], list[str]]:
         values = [(name, getattr(x, name)) for name in names if hasattr(x, name)]
         mapped = getattr(
-            x, _CHILDREN, ()
+            x, CHILDREN, ()
         )  # the roles of a mapped tree stay, whatever its leaves are now (a mask of bools)
         children = [(name, value) for name, value in values if name in mapped or not is_setting(name, value)]
         settings = tuple((name, value) for name, value in values if name not in mapped and is_setting(name, value))
@@ -182,10 +185,16 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
     def unflatten_fields(metadata: Any, children: Iterable[Any]) -> Any:
         order, settings = metadata
         x: Any = object.__new__(cls)
+        if is_plain:
+            content = x.__dict__
+            content.update(zip(order, children, strict=True))
+            content.update(settings.items)
+            content[CHILDREN] = order
+            return x
         for name, value in (*zip(order, children, strict=True), *settings.items):
             object.__setattr__(x, name, value)
         if hasattr(x, "__dict__"):
-            object.__setattr__(x, _CHILDREN, order)
+            object.__setattr__(x, CHILDREN, order)
         return x
 
     optree.register_pytree_node(
@@ -207,7 +216,7 @@ class Settings:
         self.items, self.saved = items, saved
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Settings) and _same(self.items, other.items)
+        return isinstance(other, Settings) and same_settings(self.items, other.items)
 
     def __hash__(self) -> int:
         return hash(tuple(name for name, _ in self.items))
@@ -216,7 +225,7 @@ class Settings:
         return ", ".join(f"{name}={value!r}" for name, value in self.items)
 
 
-def _same(a: Any, b: Any) -> bool:
+def same_settings(a: Any, b: Any) -> bool:
     """Equality of settings: of one type and equal, where arrays are compared by identity."""
     if a is b:
         return True
@@ -225,7 +234,7 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, (float, complex)):
         return repr(a) == repr(b)  # tells 0.0 from -0.0, and takes nan for itself
     if isinstance(a, (tuple, list)):
-        return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
+        return len(a) == len(b) and all(same_settings(x, y) for x, y in zip(a, b, strict=True))
     return bool(a == b)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from nnc.commands.loop import Run, check_inputs
+from nnc.commands.rules import InPlace, cost
 from nnc.graph import Attribute, Command, Graph, TensorSpec, register
 
 inlines: Attribute[bool] = Attribute("inlines", "the command computes what its first sub-graph computes")
@@ -35,6 +36,21 @@ checkpoint = _register("checkpoint")  # graphs: (function,); reverse mode recomp
 custom_jvp = _register("custom_jvp")  # rule: (primals, tangents) -> (outputs, tangents)
 custom_vjp = _register("custom_vjp")  # rule: likewise, with tangents that only transpose
 
+
+def _fused_cost(*specs: TensorSpec, graphs: tuple[Graph, ...] = (), **params: Any) -> int:
+    return sum(
+        cost[node.command](*(s.spec for s in node.inputs), **node.params)
+        for graph in graphs
+        for node in graph.nodes
+        if node.command in cost
+    )
+
+
+# What one printed kernel computes; made by the pass `fuse`. overwrite: pairs (input, output) that may share memory.
+fused = register(
+    "fused", None, None, infer=_infer("fused"), reference=_reference, cost=_fused_cost,
+    inplace=lambda params: InPlace(params["overwrite"]),
+)  # fmt: skip
 
 # A linear map that is known only by its transpose: `pull(cotangents) -> cotangents of the operands`, or the sub-graph of that
 # function, which takes captured values too: the last operands. It lives in the linear graph that reverse mode transposes;

@@ -5,14 +5,15 @@ conv_input_grad:  the same sum collected in x[n, c, …], from the output's cota
 conv_weight_grad: the same sum collected in w[o, c, k], from x and the output's cotangent
 
 x is (N, C, *spatial), w is (O, C / groups, *kernel), any number of spatial axes; group g connects the g-th share of the
-channels C with the g-th share of O. What lies in the padding is 0. The references gather the windows into columns, so that
-BLAS does the work (Chellapilla et al., "High performance convolutional neural networks for document processing", 2006).
+channels C with the g-th share of O. What lies in the padding is 0. With `channels_last` x, the output and its cotangent are
+(N, *spatial, C), which is how libraries like them best; the weight stays as it is. The references gather the windows into columns,
+so that BLAS does the work (Chellapilla et al., "High performance convolutional neural networks for document processing", 2006).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -75,32 +76,49 @@ def _check_cotangent(where: str, ct: TensorSpec, expected: Shape, operands: dict
         )  # fmt: skip
 
 
+def _channels_first(shape: Shape, channels_last: bool) -> Shape:
+    """A shape as (N, C, *spatial)."""
+    return (shape[0], shape[-1], *shape[1:-1]) if channels_last and len(shape) > 1 else shape
+
+
+def _as_asked(shape: Shape, channels_last: bool) -> Shape:
+    """Undoes `_channels_first`."""
+    return (shape[0], *shape[2:], shape[1]) if channels_last else shape
+
+
 def _conv_infer(
-    x: TensorSpec, w: TensorSpec, *, stride: Shape, padding: Padding, dilation: Shape, groups: int
-) -> TensorSpec:
+    x: TensorSpec, w: TensorSpec, *, stride: Shape, padding: Padding, dilation: Shape, groups: int,
+    channels_last: bool = False,
+) -> TensorSpec:  # fmt: skip
     _check("conv", x=x, w=w)
-    return x.update(shape=_out_shape("conv", x.shape, w.shape, stride, padding, dilation, groups, {"x": x, "w": w}))
+    shape, operands = _channels_first(x.shape, channels_last), {"x": x, "w": w}
+    out = _out_shape("conv", shape, w.shape, stride, padding, dilation, groups, operands)
+    return x.update(shape=_as_asked(out, channels_last))
 
 
 def _input_grad_infer(
-    ct: TensorSpec, w: TensorSpec, *, spatial: Shape, stride: Shape, padding: Padding, dilation: Shape, groups: int
-) -> TensorSpec:
+    ct: TensorSpec, w: TensorSpec, *, spatial: Shape, stride: Shape, padding: Padding, dilation: Shape, groups: int,
+    channels_last: bool = False,
+) -> TensorSpec:  # fmt: skip
     _check("conv_input_grad", ct=ct, w=w)
     operands = {"ct": ct, "w": w}
     shape = (ct.shape[0] if ct.ndim else 0, w.shape[1] * groups if w.ndim > 1 else 0, *spatial)
     expected = _out_shape("conv_input_grad", shape, w.shape, stride, padding, dilation, groups, operands)
-    _check_cotangent("conv_input_grad", ct, expected, operands)
-    return ct.update(shape=shape)
+    _check_cotangent("conv_input_grad", ct, _as_asked(expected, channels_last), operands)
+    return ct.update(shape=_as_asked(shape, channels_last))
 
 
 def _weight_grad_infer(
-    x: TensorSpec, ct: TensorSpec, *, kernel: Shape, stride: Shape, padding: Padding, dilation: Shape, groups: int
-) -> TensorSpec:
+    x: TensorSpec, ct: TensorSpec, *, kernel: Shape, stride: Shape, padding: Padding, dilation: Shape, groups: int,
+    channels_last: bool = False,
+) -> TensorSpec:  # fmt: skip
     _check("conv_weight_grad", x=x, ct=ct)
     operands = {"x": x, "ct": ct}
-    shape = (ct.shape[1] if ct.ndim > 1 else 0, x.shape[1] // max(1, groups) if x.ndim > 1 else 0, *kernel)
-    expected = _out_shape("conv_weight_grad", x.shape, shape, stride, padding, dilation, groups, operands)
-    _check_cotangent("conv_weight_grad", ct, expected, operands)
+    into, out_of = (_channels_first(spec.shape, channels_last)[1:2] for spec in (x, ct))
+    shape = (*(out_of or (0,)), into[0] // max(1, groups) if into else 0, *kernel)
+    x_shape = _channels_first(x.shape, channels_last)
+    expected = _out_shape("conv_weight_grad", x_shape, shape, stride, padding, dilation, groups, operands)
+    _check_cotangent("conv_weight_grad", ct, _as_asked(expected, channels_last), operands)
     return x.update(shape=shape)
 
 
@@ -184,6 +202,19 @@ def _weight_grad_reference(
         return total.reshape((ct.shape[1], x.shape[1] // groups, *kernel)).astype(x.dtype, copy=False)
 
 
+def _in_any_order(reference: Callable[..., Any], activations: tuple[bool, bool, bool]) -> Callable[..., Any]:
+    """A reference with the parameter `channels_last`. `activations`: which of the operands and the output have such an order."""
+
+    def run(*operands: Any, channels_last: bool = False, **params: Any) -> Any:
+        if not channels_last:
+            return reference(*operands, **params)
+        moved = [np.moveaxis(x, -1, 1) if moves else x for x, moves in zip(operands, activations, strict=False)]
+        out = reference(*moved, **params)
+        return np.moveaxis(out, 1, -1) if activations[-1] else out
+
+    return run
+
+
 # -- batching ----------------------------------------------------------------------------------------------------------
 
 
@@ -209,24 +240,36 @@ Fold = tuple[int, bool]  # an axis, and whether the batch goes inside each group
 
 
 def _batch_by_folding(
-    name: str, first: tuple[Fold, Fold], second: tuple[Fold, Fold], both: tuple[int, int, int]
+    name: str,
+    activations: tuple[bool, bool, bool],
+    first: tuple[Fold, Fold],
+    second: tuple[Fold, Fold],
+    both: tuple[int, int, int],
 ) -> BatchRule:
     """Folds the batch axis into another axis.
 
-    Args:     first: the axis of the first operand and of the output, where only that operand is batched; second: likewise.
-              both: the axes of the operands and of the output, where both are; each row of the batch is then a group.
+    Args:     activations: which of the operands and the output have their channels last where the parameters say so. first: the
+              axis of the first operand and of the output, where only that operand is batched; second: likewise. both: the axes
+              of the operands and of the output, where both are; each row of the batch is then a group.
     """
 
     def rule(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], *, groups: int, **params: Any) -> Any:
         x, y = operands
         command = get_command(name)
+        channels = len(params["stride"]) + 1 if params.get("channels_last") else 1
+
+        def place(position: int, axis: int) -> int:
+            return channels if activations[position] and axis == 1 else axis
+
         if all(batched):
-            out = command(_fold(x, both[0], 1), _fold(y, both[1], 1), groups=size * groups, **params)
-            return (_unfold(out, size, both[2], 1),), (True,)
-        (axis, in_group), (out_axis, out_in_group) = first if batched[0] else second
-        folded = _fold(x if batched[0] else y, axis, groups if in_group else 1)
-        out = command(*((folded, y) if batched[0] else (x, folded)), groups=groups, **params)
-        return (_unfold(out, size, out_axis, groups if out_in_group else 1),), (True,)
+            folds = [_fold(value, place(i, both[i]), 1) for i, value in enumerate(operands)]
+            out = command(*folds, groups=size * groups, **params)
+            return (_unfold(out, size, place(2, both[2]), 1),), (True,)
+        moved = 0 if batched[0] else 1
+        (axis, in_group), (out_axis, out_in_group) = second if moved else first
+        folded = _fold(operands[moved], place(moved, axis), groups if in_group else 1)
+        out = command(*((x, folded) if moved else (folded, y)), groups=groups, **params)
+        return (_unfold(out, size, place(2, out_axis), groups if out_in_group else 1),), (True,)
 
     return rule
 
@@ -234,31 +277,42 @@ def _batch_by_folding(
 # -- the commands ------------------------------------------------------------------------------------------------------
 
 
-def _work(x: TensorSpec, w_shape: Shape, out: Shape) -> int:
-    return 2 * x.shape[0] * math.prod(out) * math.prod(w_shape)
+_CONV, _WEIGHT_GRAD = (
+    (True, False, True),
+    (True, True, False),
+)  # activations: conv and its input's gradient; the weight's
+
+
+def _spatial(x: Value, params: Mapping[str, Any]) -> Shape:
+    """The spatial sizes of an activation."""
+    return _channels_first(x.spec.shape, params.get("channels_last", False))[2:]
+
+
+def _work(x: TensorSpec, w_shape: Shape, out: TensorSpec, channels_last: bool = False, **params: Any) -> int:
+    return 2 * x.shape[0] * math.prod(_channels_first(out.shape, channels_last)[2:]) * math.prod(w_shape)
 
 
 conv: Command = register(
     "conv",
     2,
     infer=_conv_infer,
-    reference=_conv_reference,
+    reference=_in_any_order(_conv_reference, _CONV),
     derivative=linear_in(
         "conv",
         {
-            0: lambda ct, x, w, **params: conv_input_grad(ct, w, spatial=x.spec.shape[2:], **params),
+            0: lambda ct, x, w, **params: conv_input_grad(ct, w, spatial=_spatial(x, params), **params),
             1: lambda ct, x, w, **params: conv_weight_grad(x, ct, kernel=w.spec.shape[2:], **params),
         },
     ),
-    batch=_batch_by_folding("conv", ((0, False), (0, False)), ((0, True), (1, True)), (1, 0, 1)),
-    cost=lambda x, w, **params: _work(x, w.shape, _conv_infer(x, w, **params).shape[2:]),
+    batch=_batch_by_folding("conv", _CONV, ((0, False), (0, False)), ((0, True), (1, True)), (1, 0, 1)),
+    cost=lambda x, w, **params: _work(x, w.shape, _conv_infer(x, w, **params), **params),
 )
 
 conv_input_grad: Command = register(
     "conv_input_grad",
     2,
     infer=_input_grad_infer,
-    reference=_input_grad_reference,
+    reference=_in_any_order(_input_grad_reference, _CONV),
     derivative=linear_in(
         "conv_input_grad",
         {
@@ -266,22 +320,24 @@ conv_input_grad: Command = register(
             1: lambda g, ct, w, spatial, **params: conv_weight_grad(g, ct, kernel=w.spec.shape[2:], **params),
         },
     ),
-    batch=_batch_by_folding("conv_input_grad", ((0, False), (0, False)), ((1, False), (1, True)), (1, 0, 1)),
-    cost=lambda ct, w, **params: _work(ct, w.shape, ct.shape[2:]),
+    batch=_batch_by_folding("conv_input_grad", _CONV, ((0, False), (0, False)), ((1, False), (1, True)), (1, 0, 1)),
+    cost=lambda ct, w, **params: _work(ct, w.shape, ct, **params),
 )
 
 conv_weight_grad: Command = register(
     "conv_weight_grad",
     2,
     infer=_weight_grad_infer,
-    reference=_weight_grad_reference,
+    reference=_in_any_order(_weight_grad_reference, _WEIGHT_GRAD),
     derivative=linear_in(
         "conv_weight_grad",
         {
-            0: lambda g, x, ct, kernel, **params: conv_input_grad(ct, g, spatial=x.spec.shape[2:], **params),
+            0: lambda g, x, ct, kernel, **params: conv_input_grad(ct, g, spatial=_spatial(x, params), **params),
             1: lambda g, x, ct, kernel, **params: conv(x, g, **params),
         },
     ),
-    batch=_batch_by_folding("conv_weight_grad", ((1, True), (1, False)), ((1, True), (0, True)), (1, 1, 0)),
-    cost=lambda x, ct, **params: _work(x, _weight_grad_infer(x, ct, **params).shape, ct.shape[2:]),
+    batch=_batch_by_folding(
+        "conv_weight_grad", _WEIGHT_GRAD, ((1, True), (1, False)), ((1, True), (0, True)), (1, 1, 0)
+    ),
+    cost=lambda x, ct, **params: _work(x, _weight_grad_infer(x, ct, **params).shape, ct, **params),
 )

@@ -351,7 +351,7 @@ def _sigmoid(x: Any) -> Any:
 
 
 sigmoid: Command = elementwise(
-    "sigmoid", _sigmoid, "1 / (1 + exp(-x))", accepts=FLOAT, partials=(lambda x, out: out * (1 - out),), flops=4
+    "sigmoid", _sigmoid, "sigmoid(x)", accepts=FLOAT, partials=(lambda x, out: out * (1 - out),), flops=4
 )
 logaddexp: Command = elementwise(
     "logaddexp", np.logaddexp, "logaddexp(x, y)", arity=2, accepts=FLOAT,

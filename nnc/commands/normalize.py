@@ -16,7 +16,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.commands import elementwise as ew
 from nnc.commands.index import check_mode, gather
-from nnc.commands.reduce import expand, reduce_sum
+from nnc.commands.reduce import expand, reduce_max, reduce_sum
 from nnc.commands.rules import (
     Derivative,
     InPlace,
@@ -26,6 +26,7 @@ from nnc.commands.rules import (
     behind_batch,
     check_axes,
     check_dtype,
+    expansion,
     lead,
 )
 from nnc.graph import TensorSpec, infer, reference, register
@@ -182,3 +183,56 @@ pick_log_softmax = register(
     batch=_pick_batch,
     cost=lambda x, index, mode: 4 * x.size,
 )
+
+
+# -- what printed kernels make of them -----------------------------------------------------------------------------------
+
+
+def _expanded_parts(x: Value, axes: Axes) -> tuple[Value, Value, Value, Value]:
+    """(x - m, m, T, T made safe) with the axes kept; in the dtype that sums need."""
+    wide = dtypes.accumulator(x.spec.dtype)
+    x = x if wide == x.spec.dtype else ew.convert(x, dtype=wide)
+    top = reduce_max(x, axes=axes)
+    top = ew.select(ew.isinf(top), ew.full_like(top, 0), top)
+    shifted = ew.sub(x, expand(top, x.spec, axes))
+    total = reduce_sum(ew.exp(shifted), axes=axes)
+    return shifted, top, total, ew.select(ew.equal(total, ew.full_like(total, 0)), ew.full_like(total, 1), total)
+
+
+def _narrow(x: Value, dtype: dtypes.DType) -> Value:
+    return x if x.spec.dtype == dtype else ew.convert(x, dtype=dtype)
+
+
+def _expand_softmax(x: Value, *, axes: Axes) -> Value:
+    shifted, _, _, safe = _expanded_parts(x, axes)
+    return _narrow(ew.mul(ew.exp(shifted), expand(ew.reciprocal(safe), shifted.spec, axes)), x.spec.dtype)
+
+
+def _expand_log_softmax(x: Value, *, axes: Axes) -> Value:
+    shifted, _, _, safe = _expanded_parts(x, axes)
+    return _narrow(ew.sub(shifted, expand(ew.log(safe), shifted.spec, axes)), x.spec.dtype)
+
+
+def _expand_logsumexp(x: Value, *, axes: Axes) -> Value:
+    _, top, total, safe = _expanded_parts(x, axes)
+    out = ew.add(ew.log(safe), top)
+    nothing = ew.equal(total, ew.full_like(total, 0))
+    return _narrow(ew.select(nothing, ew.full_like(out, -np.inf), out), x.spec.dtype)
+
+
+def _expand_pick(x: Value, index: Value, *, mode: str) -> Value:
+    last = (x.spec.ndim - 1,)
+    shifted, top, _, safe = _expanded_parts(x, last)
+    chosen = gather(x, index, **_gather_params(x.spec, mode))
+    wide = _narrow(chosen, shifted.spec.dtype)
+    less = ew.sub(wide, expand(top, wide.spec, last))
+    return _narrow(ew.sub(less, expand(ew.log(safe), wide.spec, last)), x.spec.dtype)
+
+
+for _command, _rule in (
+    (softmax, _expand_softmax),
+    (log_softmax, _expand_log_softmax),
+    (logsumexp, _expand_logsumexp),
+    (pick_log_softmax, _expand_pick),
+):
+    expansion.set(_command, _rule)

@@ -12,7 +12,7 @@ from typing import Any
 
 from nnc.dtypes import TAPE, is_inexact
 from nnc.errors import AxisError, DTypeError, ShapeError, UnsupportedError, user_error
-from nnc.graph import Attribute, TensorSpec
+from nnc.graph import Attribute, Command, TensorSpec
 from nnc.graph import command as get_command
 from nnc.graph.builder import check_same_dtype
 
@@ -70,12 +70,26 @@ batch: Attribute[BatchRule] = Attribute("batch", "how the command runs over a le
 alias: Attribute[str] = Attribute(
     "alias", "'view': output 0 is a view of input 0; 'parts': the inputs are disjoint parts of output 0"
 )
-inplace: Attribute[InPlace] = Attribute("inplace", "which inputs the command may overwrite, pass on or ignore")
+inplace: Attribute[InPlace | Callable[[Mapping[str, Any]], InPlace]] = Attribute(
+    "inplace", "which inputs the command may overwrite, pass on or ignore; a function of the params where they tell"
+)
+expansion: Attribute[Callable[..., Value]] = Attribute(
+    "expansion", "(*operands, **params) -> the result, by the simpler commands that printed kernels are made of"
+)
 cost: Attribute[Callable[..., int]] = Attribute("cost", "(*specs, **params) -> floating-point operations")
 scalar: Attribute[str | Callable[..., Any]] = Attribute("scalar", "the scalar expression that code generators print")
 effect: Attribute[str] = Attribute(
     "effect", "'random', 'debug' … for commands whose nodes must not be merged, nor removed unless it is 'random'"
 )
+
+
+_NOTHING = InPlace()
+
+
+def in_place_facts(command: Command, params: Mapping[str, Any]) -> InPlace:
+    """The in-place facts of a command with these parameters."""
+    facts = inplace.get(command, _NOTHING)
+    return facts(params) if callable(facts) else facts
 
 
 # -- shared checks -----------------------------------------------------------------------------------------------------

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from nnc.dtypes import DType, as_dtype
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, init=False)
 class TensorSpec:
     """Shape, dtype, layout and device of a tensor.
 
     `layout` is "strided" or the name of a backend's blocked layout. A change of layout, dtype or device is always a node of
     the graph, so two specs either are equal or need an explicit command between them.
+
+    Equal specs are one object, so that comparing and hashing them costs nothing: every call of a compiled function and every
+    eager command does both.
 
     Example:
         >>> str(TensorSpec((2, 3), "float32")), TensorSpec((2, 3), "float32").nbytes
@@ -28,11 +33,26 @@ class TensorSpec:
     layout: str = "strided"
     device: str = "cpu"
 
-    def __post_init__(self) -> None:
-        if type(self.shape) is not tuple:
-            object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
-        if not isinstance(self.dtype, np.dtype):
-            object.__setattr__(self, "dtype", as_dtype(self.dtype))
+    def __new__(cls, shape: Any, dtype: Any, layout: str = "strided", device: str = "cpu") -> TensorSpec:
+        if type(shape) is not tuple:
+            shape = tuple(int(n) for n in shape)
+        if not isinstance(dtype, np.dtype):
+            dtype = as_dtype(dtype)
+        key = shape, dtype, layout, device
+        known = _KNOWN.get(key)
+        if known is not None:
+            return known
+        with _LOCK:
+            known = _KNOWN.get(key)
+            if known is None:
+                known = object.__new__(cls)
+                for name, value in zip(("shape", "dtype", "layout", "device"), key, strict=True):
+                    object.__setattr__(known, name, value)
+                _KNOWN[key] = known
+            return known
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TensorSpec, (self.shape, self.dtype, self.layout, self.device)
 
     @property
     def spec(self) -> TensorSpec:
@@ -63,6 +83,10 @@ class TensorSpec:
         if self.layout != "strided":
             text += f":{self.layout}"
         return text if self.device == "cpu" else f"{text}@{self.device}"
+
+
+_KNOWN: WeakValueDictionary[tuple[Any, ...], TensorSpec] = WeakValueDictionary()
+_LOCK = threading.Lock()
 
 
 def spec_of(value: Any) -> TensorSpec:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from nnc.commands.rules import InPlace, inplace
+from nnc.commands.rules import in_place_facts
 from nnc.dtypes import DType, int8
 from nnc.graph import TensorSpec, command
 from nnc.graph.boxes import Box, uncovered
@@ -21,7 +21,6 @@ from nnc.lower.liveness import Liveness, join
 from nnc.lower.stages import Branches, Buffer, Intervals, Kind, Loop, Round, Step, Steps, View
 from nnc.lower.views import within
 
-_NOTHING = InPlace()
 _JOINS = ("concatenate", "assemble")
 _MEETINGS = 16  # points in a row at which two classes may meet in place
 
@@ -166,7 +165,7 @@ class Classes:
     def _in_place(self, at: int, a: int, b: int) -> bool:
         """Whether the step at this point may write over its input, where one of two classes ends and the other begins."""
         step = self.live.points[at]
-        if step is None or step.region is not None or step.graphs:
+        if step is None or step.region is not None:
             return False
         written = [view for view in step.outputs if self.find(view.buffer) in (a, b)]
         if len(written) != 1:
@@ -177,7 +176,7 @@ class Classes:
         if is_move(step):
             fits = all(self._whole(view) for _, view in (*read, (j, out))) and not self._goes_around(step, a, b)
         else:
-            allowed = {i for i, k in inplace.get(step.command, _NOTHING).overwrite if k == j}
+            allowed = {i for i, k in in_place_facts(step.command, step.params).overwrite if k == j}
             fits = all(i in allowed and self._alike(view, out) for i, view in read)
         return bool(read) and fits and self._ends(other, at)
 
@@ -232,7 +231,7 @@ class Classes:
         for step in self.live.points:
             if step is None or step.region is not None:
                 continue
-            for i, j in inplace.get(step.command, _NOTHING).overwrite:
+            for i, j in in_place_facts(step.command, step.params).overwrite:
                 if i < len(step.inputs) and j < len(step.outputs) and self._alike(step.inputs[i], step.outputs[j]):
                     self.share(step.inputs[i].buffer, step.outputs[j].buffer)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import nnc.commands.shape  # noqa: F401  (registers the commands whose cells are filled here)
-from nnc.commands.rules import alias, inplace
+from nnc.commands.rules import alias, in_place_facts
 from nnc.graph import Attribute, Graph, Node, Symbol, TensorSpec
 from nnc.lower.stages import Strides, SymbolView, View, is_contiguous, row_major
 
@@ -51,8 +51,8 @@ def shared_view(node: Node, sources: Sequence[View]) -> View | None:
     """
     if len(node.outputs) != 1 or node.graphs:
         return None
-    facts = inplace.get(node.command, None)
-    if facts is not None and facts.identity:
+    facts = in_place_facts(node.command, node.params)
+    if facts.identity:
         return sources[facts.identity[0]]
     if alias.get(node.command, None) != "view" or node.command not in restride:
         return None

@@ -177,7 +177,10 @@ class Snapshot:
             now = value.read()
             if now is not value.seen and not _same(now, value.seen):
                 return False
-        return all(_same_elements(x) for _, x in self.arrays)
+        for _, elements in self.arrays:  # noqa: SIM110  (asked in each call: a generator would cost more than the loop)
+            if not _same_elements(elements):
+                return False
+        return True
 
 
 def _same_elements(x: _Elements) -> bool:

@@ -75,6 +75,8 @@ class FlatTree:
 
     def build(self, values: Sequence[Any]) -> Any:
         """The tree with these dynamic leaves."""
+        if len(self.where) == len(self.leaves) == len(values):
+            return tree.unflatten(self.treedef, values)
         leaves = list(self.leaves)
         for i, value in zip(self.where, values, strict=True):
             leaves[i] = value

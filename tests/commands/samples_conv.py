@@ -1,4 +1,4 @@
-"""Sample inputs of the convolutions: the three commands on each of a few geometries."""
+"""Sample inputs of the convolutions: the three commands on each of a few geometries, with the channels first and last."""
 
 from __future__ import annotations
 
@@ -29,6 +29,13 @@ def _samples() -> list[Sample]:
         spatial, kernel = x_shape[2:], w_shape[2:]
         out = window_shape("conv", spatial, kernel, params["stride"], params["padding"], params["dilation"])
         x, w, ct = (_RNG.normal(size=shape) for shape in (x_shape, w_shape, (x_shape[0], w_shape[0], *out)))
+        samples += [
+            Sample("conv", (x, w), params),
+            Sample("conv_input_grad", (ct, w), {"spatial": spatial, **params}),
+            Sample("conv_weight_grad", (x, ct), {"kernel": kernel, **params}),
+        ]
+        params = {**params, "channels_last": True}
+        x, ct = np.moveaxis(x, 1, -1), np.moveaxis(ct, 1, -1)
         samples += [
             Sample("conv", (x, w), params),
             Sample("conv_input_grad", (ct, w), {"spatial": spatial, **params}),

@@ -88,9 +88,15 @@ class Code:
     """
 
     def __init__(
-        self, name: str, parameters: Sequence[tuple[str, str]], returns: str = "i64", attributes: str = "nounwind"
+        self,
+        name: str,
+        parameters: Sequence[tuple[str, str]],
+        returns: str = "i64",
+        attributes: str = "nounwind",
+        linkage: str = "",
     ) -> None:
         self.name, self.parameters, self.returns, self.attributes = name, tuple(parameters), returns, attributes
+        self.linkage = linkage
         self.declarations: set[str] = set()
         self._slots: list[str] = []
         self._lines: list[str] = []
@@ -102,7 +108,8 @@ class Code:
         """The definition of the function, which must have returned."""
         listed = ", ".join(f"{kind} %{name}" for kind, name in self.parameters)
         body = "\n".join([*self._slots, "  br label %start", "start:", *self._lines])
-        return f"define {self.returns} @{self.name}({listed}) {self.attributes} {{\nentry:\n{body}\n}}\n"
+        kind = f"{self.linkage} {self.returns}".lstrip()
+        return f"define {kind} @{self.name}({listed}) {self.attributes} {{\nentry:\n{body}\n}}\n"
 
     def fresh(self) -> str:
         """A new register name."""

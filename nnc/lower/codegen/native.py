@@ -21,8 +21,8 @@ class Native:
 
     `text` holds LLVM functions and the declarations that they need. Names of its own begin with `@KERNEL`; the function `@KERNEL`
     itself takes a pointer for each input, each output, the workspace (where the kernel has one) and the state (likewise), in this
-    order, and returns an i64: 0, or any other number where an input is refused, of which the reference then words the error.
-    Equal texts are compiled once.
+    order, then an i64 for each of `numbers` (sizes in which steps of one text differ), and returns an i64: 0, or any other number
+    where an input is refused, of which the reference then words the error. Equal texts are compiled once.
 
     `symbols` are addresses of C functions that the text declares. `state` makes what one arena at a time needs, such as
     descriptions of memory that a library fills in. `inline`: so short that loops take it in.
@@ -32,6 +32,7 @@ class Native:
     symbols: Mapping[str, int] = field(default_factory=dict)
     state: Callable[[], State] | None = None
     inline: bool = False
+    numbers: tuple[int, ...] = ()
 
     @cached_property
     def name(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nnc.commands.rules import InPlace, inplace
+from nnc.commands.rules import in_place_facts
 from nnc.dtypes import TAPE
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.alloc import ALIGNMENT
@@ -13,8 +13,6 @@ from nnc.lower.scheduling import OperationGraph, improve_order
 from nnc.lower.stages import SymbolView
 from nnc.lower.views import find_views, runs
 from nnc.options import Options
-
-_NOTHING = InPlace()
 
 
 @register_pass("order")
@@ -146,7 +144,7 @@ class Description:
 
 def overwritable(node: Node, views: dict[Symbol, SymbolView]) -> list[tuple[SymbolView, Symbol]]:
     """The inputs of `node` whose whole memory may become that of an output, and that output."""
-    pairs = inplace.get(node.command, _NOTHING).overwrite
+    pairs = in_place_facts(node.command, node.params).overwrite
     found = []
     for i, j in pairs:
         if i < len(node.inputs) and j < len(node.outputs):

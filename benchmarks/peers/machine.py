@@ -1,0 +1,78 @@
+"""What this machine can do at most, measured in the same run as the rows: the floors are worked out from it."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.peers.process import ROOT, Way, worker_environment
+from benchmarks.peers.row import Machine
+from benchmarks.peers.worker import PROCESSORS, pin
+
+COPIED = 256 * 2**20
+SIZE = 1024
+CYCLES = 4  # from one float operation to the next that needs its result, on processors of the last ten years
+INFO = Path("/proc/cpuinfo")
+
+
+def measure_machine(rounds: int, cache: Path) -> Machine:
+    """Runs this module in a process with two threads, as the workers are."""
+    command = [sys.executable, "-m", "benchmarks.peers.machine", str(rounds)]
+    environment = worker_environment(PROCESSORS, cache)
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True)
+    return Machine(*map(float, done.stdout.split()))
+
+
+def measure_imports(frameworks: Sequence[str], rounds: int, cache: Path) -> dict[str, float]:
+    """Median seconds that a new process takes to import a package, the packages taking turns."""
+    times: dict[str, list[float]] = {name: [] for name in frameworks}
+    for _ in range(rounds):
+        for name, found in times.items():
+            code = f"import time; t = time.perf_counter(); import {name}; print(time.perf_counter() - t)"
+            environment = worker_environment(Way(name).threads, cache)
+            done = subprocess.run(
+                [sys.executable, "-c", code], cwd=ROOT, env=environment, check=True, capture_output=True, text=True
+            )
+            found.append(float(done.stdout.split()[-1]))
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def _least(function: Callable[[], object], rounds: int) -> float:
+    times = []
+    for _ in range(rounds + 1):
+        begin = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - begin)
+    return min(times[1:])
+
+
+def _bandwidth(rounds: int) -> float:
+    """Bytes read and written per second by a copy, half by each of two threads."""
+    source, target = np.ones(COPIED, np.uint8), np.empty(COPIED, np.uint8)
+    sources, targets = np.split(source, PROCESSORS), np.split(target, PROCESSORS)
+    with ThreadPoolExecutor(PROCESSORS) as pool:
+        return 2 * COPIED / _least(lambda: list(pool.map(np.copyto, targets, sources)), rounds)
+
+
+def _flops(rounds: int) -> float:
+    x = np.ones((SIZE, SIZE), np.float32)
+    return 2 * SIZE**3 / _least(lambda: x @ x, 3 * rounds)
+
+
+def _latency() -> float:
+    """Seconds of a dependent operation; 0, which bounds nothing, where the clock's rate is not known."""
+    rates = re.findall(r"cpu MHz\s*: ([\d.]+)", INFO.read_text()) if INFO.exists() else []
+    return CYCLES / (float(rates[0]) * 1e6) if rates else 0.0
+
+
+if __name__ == "__main__":
+    pin()
+    print(_flops(int(sys.argv[1])), _bandwidth(int(sys.argv[1])), _latency())

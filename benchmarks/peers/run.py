@@ -1,0 +1,194 @@
+"""Runs rows: workers are started one after the other, agree on results, then take turns, so that a noisy minute meets them all."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.peers.process import Process, Way, WorkerError
+from benchmarks.peers.row import NDArray, Row
+
+PAUSE = (
+    0.05  # seconds between turns, longer than the threads of OpenBLAS (22 ms) and libgomp spin after their last work
+)
+CHECKED = 2  # steps after the first whose results are compared
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is measured."""
+
+    rounds: int
+    seconds: float  # of a turn
+    torch_threads: tuple[int, ...]
+    timeout: float
+
+
+FULL = Plan(rounds=12, seconds=0.15, torch_threads=(2, 1), timeout=600)
+QUICK = Plan(rounds=3, seconds=0.04, torch_threads=(2,), timeout=180)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What was measured of a way to run a row: seconds and bytes."""
+
+    way: str
+    framework: str
+    step: float
+    least: float
+    steps: int
+    first: float
+    memory: dict[str, int]
+    scaled: int = 1
+
+
+@dataclass
+class Outcome:
+    """What was measured of a row, and what went wrong."""
+
+    row: Row
+    figures: list[Figure] = field(default_factory=list)
+    warm: float | None = None  # seconds of nnc's first call where an earlier process left its cache
+    problems: dict[str, str] = field(default_factory=dict)  # by way: it could not run
+    disagreements: list[str] = field(default_factory=list)
+    is_alone: bool = True  # whether first calls and memory are the row's own
+
+    def best(self, framework: str) -> Figure | None:
+        """The fastest figure of a framework."""
+        return min((f for f in self.figures if f.framework == framework), key=lambda f: f.step, default=None)
+
+    def best_peer(self) -> Figure | None:
+        """The fastest figure of another framework than nnc."""
+        return min((f for f in self.figures if f.framework != "nnc"), key=lambda f: f.step, default=None)
+
+
+def missing(framework: str) -> str | None:
+    """Why a framework cannot run here, if so."""
+    needed = {"jax": ("jax", "optax"), "torch": ("torch",), "torch.compile": ("torch",)}.get(framework, ())
+    for package in needed:
+        if importlib.util.find_spec(package) is None:
+            return f"{package} is not installed"
+    if framework == "torch.compile" and shutil.which(os.environ.get("CXX", "g++")) is None:
+        return "no C++ compiler"
+    return None
+
+
+def find_ways(row: Row, frameworks: Sequence[str], plan: Plan) -> list[Way]:
+    """The ways in which a row is run."""
+    return [
+        Way(framework, threads)
+        for framework in row.frameworks
+        if framework in frameworks
+        for threads in (plan.torch_threads if framework.startswith("torch") else (2,))
+    ]
+
+
+def measure_group(rows: Sequence[Row], frameworks: Sequence[str], plan: Plan) -> list[Outcome]:
+    """The outcomes of rows that share processes."""
+    outcomes = {row.name: Outcome(row, is_alone=len(rows) == 1) for row in rows}
+    family = rows[0].case.partition(".")[0]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        workers: list[Process] = []
+        for i, way in enumerate(find_ways(rows[0], frameworks, plan)):
+            problem = missing(way.framework)
+            if problem is None:
+                worker = stack.enter_context(Process(way, family, folder / str(i), plan.timeout))
+                try:
+                    worker.ask("start")
+                    workers.append(worker)
+                except WorkerError as error:
+                    problem = str(error)
+            if problem is not None:
+                for outcome in outcomes.values():
+                    outcome.problems[way.name] = problem
+        for outcome in outcomes.values():
+            _measure(outcome, workers, plan)
+        if len(rows) == 1 and outcomes[rows[0].name].best("nnc") is not None:
+            with Process(
+                Way("nnc"), family, _cache_of("nnc", rows[0], frameworks, plan, folder), plan.timeout
+            ) as again:
+                again.ask("start")
+                outcomes[rows[0].name].warm = again.ask("first", rows[0].name)[0]
+    return list(outcomes.values())
+
+
+def _cache_of(framework: str, row: Row, frameworks: Sequence[str], plan: Plan, folder: Path) -> Path:
+    names = [way.framework for way in find_ways(row, frameworks, plan)]
+    return folder / str(names.index(framework))
+
+
+def _measure(outcome: Outcome, workers: Sequence[Process], plan: Plan) -> None:
+    """First calls one after the other, the comparison of results, then steps in turns."""
+    row = outcome.row
+    firsts: dict[Process, float] = {}
+    results: dict[Process, list[list[NDArray]]] = {}
+    for worker in workers:
+        try:
+            firsts[worker], values = worker.ask("first", row.name)
+            results[worker] = [values, *worker.ask("values", CHECKED)]
+        except WorkerError as error:
+            outcome.problems[worker.way.name] = str(error)
+    compared = {w.way.name: values for w, values in results.items() if w.way.framework not in row.parts}
+    outcome.disagreements = find_disagreements(compared, row.rtol)
+    times: dict[Process, list[float]] = {worker: [] for worker in results}
+    for _ in range(plan.rounds):
+        for worker in list(times):
+            time.sleep(PAUSE)
+            try:
+                times[worker] += worker.ask("run", plan.seconds)
+            except WorkerError as error:
+                outcome.problems[worker.way.name] = str(error)
+                del times[worker]
+    for worker, found in times.items():
+        scale = row.parts.get(worker.way.framework, 1) / row.calls
+        outcome.figures.append(
+            Figure(
+                worker.way.name,
+                worker.way.framework,
+                statistics.median(found) * scale,
+                min(found) * scale,
+                len(found),
+                firsts[worker],
+                worker.ask("memory"),
+                row.parts.get(worker.way.framework, 1),
+            )
+        )
+
+
+def find_disagreements(results: dict[str, list[list[NDArray]]], rtol: float) -> list[str]:
+    """Texts on results that lie further apart than `rtol` times the largest number of them, the first way being right."""
+    if not results:
+        return []
+    (first, expected), *others = results.items()
+    found = []
+    for name, values in others:
+        distance = max_distance(expected, values)
+        if not distance <= rtol:
+            found.append(f"{name} differs from {first} by {distance:.2g}, more than {rtol:.2g}")
+    return found
+
+
+def max_distance(expected: Any, values: Any) -> float:
+    """The largest difference of steps' results, relative to the largest number in the array."""
+    worst = 0.0
+    for step, other in zip(expected, values, strict=True):
+        if len(step) != len(other) or any(a.shape != b.shape for a, b in zip(step, other, strict=True)):
+            return float("inf")
+        for a, b in zip(step, other, strict=True):
+            wide, other_wide = np.asarray(a, np.float64), np.asarray(b, np.float64)
+            size = max(float(np.max(np.abs(wide), initial=0)), 1e-30)
+            distance = float(np.max(np.abs(wide - other_wide), initial=0)) / size
+            worst = distance if not distance <= worst else worst  # a NaN stays
+    return worst

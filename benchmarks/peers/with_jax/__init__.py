@@ -1,0 +1,1 @@
+"""The rows in JAX: plain functions under `jit`, Optax for the updates."""

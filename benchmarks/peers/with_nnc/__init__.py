@@ -1,0 +1,1 @@
+"""The rows in nnc, as a user writes them."""

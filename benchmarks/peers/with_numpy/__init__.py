@@ -1,0 +1,1 @@
+"""The rows in NumPy, where it has them."""

@@ -1,0 +1,211 @@
+"""LLVM: text becomes an object file in memory, and object files become functions that can be called.
+
+llvmlite calls LLVM behind one lock. What takes long (reading text, passes, code generation) works on a module that nobody else
+sees, so it is called past the lock, and modules compile in several threads at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import itertools
+import re
+import sys
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nnc.errors import InternalError
+
+# Kernels arrive vectorised and in good order; code generation does the rest of what pays (hoisting, common subexpressions).
+_PASSES = ("sroa", "simplify_cfg", "instruction_combine")
+_INLINING = ("always_inliner", *_PASSES, "new_gvn", "simplify_cfg")
+_LEVEL = 2  # of code generation: 1 and 3 take as long and give the same code for kernels
+RECIPE = f"{_LEVEL} {_PASSES} {_INLINING}"  # what objects depend on beside their text and the machine
+_LINES_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """For what code is made: LLVM's names for this processor, and LLVM's own version."""
+
+    triple: str
+    cpu: str
+    features: str
+    llvm: str
+
+
+class Library:
+    """Loaded object files. They are unloaded with this object."""
+
+    def __init__(self, tracker: Any, exports: Collection[str]) -> None:
+        self._tracker = tracker
+        self.addresses: Mapping[str, int] = {name: int(tracker[name]) for name in exports}
+
+
+class Engine:
+    """LLVM in this process.
+
+    Raises:   ImportError, OSError, RuntimeError: LLVM cannot be loaded, or does not know this machine.
+    """
+
+    def __init__(self) -> None:
+        self._llvm: Any = importlib.import_module(
+            "llvmlite.binding"
+        )  # takes 30 to 150 ms: only where something is compiled
+        self._llvm.initialize_native_target()
+        self._llvm.initialize_native_asmprinter()
+        versions = ".".join(map(str, self._llvm.llvm_version_info)), importlib.import_module("llvmlite").__version__
+        self.machine = Machine(
+            self._llvm.get_process_triple(),
+            self._llvm.get_host_cpu_name(),
+            self._llvm.get_host_cpu_features().flatten(),
+            f"{versions[0]} (llvmlite {versions[1]})",
+        )
+        self._target = self._llvm.Target.from_triple(self.machine.triple)
+        self._calls = _Calls(self._llvm)
+        self._tools = threading.local()
+        self._jit = self._llvm.create_lljit_compiler(self._target_machine(), use_jit_link=sys.platform != "win32")
+        self._count = itertools.count()
+
+    def compile(self, text: str, inline: bool = False) -> bytes:
+        """The object file of a module.
+
+        Args:     inline: functions marked `alwaysinline` are taken into others, and what they then share is computed once.
+        Raises:   InternalError: LLVM does not take the text.
+        """
+        tools = self._own_tools()
+        context = self._llvm.create_context()
+        try:
+            module = self._calls.parse(tools.head + text, context)
+            self._calls.run(tools.inlining if inline else tools.passes, module, tools.builder)
+            return self._calls.emit(tools.machine, module)
+        except RuntimeError as error:
+            raise InternalError(f"LLVM does not take this text: {error}\n{_shown(text, str(error))}") from error
+
+    def link(self, objects: Sequence[bytes], symbols: Mapping[str, int], exports: Collection[str]) -> Library:
+        """Loads object files, which see each other and `symbols` (addresses), and nothing else.
+
+        Raises:   InternalError: they need a symbol that there is not.
+        """
+        builder = self._llvm.JITLibraryBuilder()
+        for image in objects:
+            builder.add_object_img(image)
+        for name, address in symbols.items():
+            builder.import_symbol(name, address)
+        for name in exports:
+            builder.export_symbol(name)
+        try:
+            return Library(builder.link(self._jit, f"nnc{next(self._count)}"), exports)
+        except RuntimeError as error:
+            raise InternalError(f"LLVM cannot load {', '.join(exports)}: {error}") from error
+
+    def assembly(self, text: str, inline: bool = False) -> str:
+        """The machine code of a module as text, for people."""
+        tools = self._own_tools()
+        module = self._llvm.parse_assembly(tools.head + text, self._llvm.create_context())
+        (tools.inlining if inline else tools.passes).run(module, tools.builder)
+        return str(tools.machine.emit_assembly(module))
+
+    def _target_machine(self) -> Any:
+        # Position-independent code of the small model reaches constants relative to the instruction, and all else through tables.
+        return self._target.create_target_machine(
+            self.machine.cpu, self.machine.features, _LEVEL, reloc="pic", codemodel="small"
+        )
+
+    def _own_tools(self) -> _Tools:
+        """The tools of this thread."""
+        tools: _Tools | None = getattr(self._tools, "value", None)
+        if tools is None:
+            tools = self._tools.value = _Tools(self._llvm, self._target_machine(), self.machine.triple)
+        return tools
+
+
+class _Tools:
+    """What one thread compiles with: a description of the machine, and the passes."""
+
+    def __init__(self, llvm: Any, machine: Any, triple: str) -> None:
+        self.machine = machine
+        self.head = f'target datalayout = "{machine.target_data}"\ntarget triple = "{triple}"\n'
+        self._options = llvm.create_pipeline_tuning_options(1)
+        self.builder = llvm.create_pass_builder(machine, self._options)
+        self.passes, self.inlining = _pipeline(llvm, _PASSES), _pipeline(llvm, _INLINING)
+
+
+def _pipeline(llvm: Any, names: Sequence[str]) -> Any:
+    manager = llvm.create_new_module_pass_manager()
+    for name in names:
+        getattr(manager, f"add_{name}_pass")()
+    return manager
+
+
+class _Calls:
+    """The functions that take long, as llvmlite's library has them, without llvmlite's lock around them."""
+
+    def __init__(self, llvm: Any) -> None:
+        self._llvm = llvm
+        library = ctypes.CDLL(llvm.ffi.lib._name)
+        pointer, message = ctypes.c_void_p, ctypes.POINTER(ctypes.c_char_p)
+        self._parse = library.LLVMPY_ParseAssembly
+        self._parse.restype, self._parse.argtypes = pointer, (pointer, ctypes.c_char_p, message)
+        self._run = library.LLVMPY_RunNewModulePassManager
+        self._run.restype, self._run.argtypes = None, (pointer, pointer, pointer)
+        self._emit = library.LLVMPY_TargetMachineEmitToMemory
+        self._emit.restype, self._emit.argtypes = pointer, (pointer, pointer, ctypes.c_int, message)
+        self._start = library.LLVMPY_GetBufferStart
+        self._start.restype, self._start.argtypes = pointer, (pointer,)
+        self._size = library.LLVMPY_GetBufferSize
+        self._size.restype, self._size.argtypes = ctypes.c_size_t, (pointer,)
+        self._dispose = library.LLVMPY_DisposeMemoryBuffer
+        self._dispose.restype, self._dispose.argtypes = None, (pointer,)
+        self._dispose_string = library.LLVMPY_DisposeString
+        self._dispose_string.restype, self._dispose_string.argtypes = None, (pointer,)
+
+    def parse(self, text: str, context: Any) -> Any:
+        """The module that a text describes, in a context of its own."""
+        message = ctypes.c_char_p()
+        found = self._parse(_address(context), text.encode(), ctypes.byref(message))
+        self._check(found, message)
+        return self._llvm.ModuleRef(ctypes.cast(found, self._llvm.ffi.LLVMModuleRef), context)
+
+    def run(self, passes: Any, module: Any, builder: Any) -> None:
+        """Runs passes on a module."""
+        self._run(_address(passes), _address(module), _address(builder))
+
+    def emit(self, machine: Any, module: Any) -> bytes:
+        """The object file of a module."""
+        message = ctypes.c_char_p()
+        found = self._emit(_address(machine), _address(module), 1, ctypes.byref(message))
+        self._check(found, message)
+        try:
+            return ctypes.string_at(self._start(found), self._size(found))
+        finally:
+            self._dispose(found)
+
+    def _check(self, found: int | None, message: ctypes.c_char_p) -> None:
+        """Raises what LLVM said where it made nothing."""
+        said = (message.value or b"").decode(errors="replace")
+        if message.value:
+            self._dispose_string(ctypes.cast(message, ctypes.c_void_p))
+        if not found:
+            raise RuntimeError(said.strip() or "no reason given")
+
+
+def _address(reference: Any) -> int:
+    """Where the thing lies that an object of llvmlite refers to."""
+    return int(ctypes.cast(reference._as_parameter_, ctypes.c_void_p).value or 0)
+
+
+def _shown(text: str, error: str) -> str:
+    """The first lines of a text, and those around the line that LLVM complains of."""
+    lines = text.splitlines()
+    shown = [f"{i + 1:5} {line}" for i, line in enumerate(lines[:_LINES_SHOWN])]
+    found = re.match(r"<string>:(\d+):", error)
+    at = int(found[1]) - 3 if found else 0  # two lines of head stand before the text
+    if at >= _LINES_SHOWN:
+        shown += [
+            "      …",
+            *(f"{i + 1:5} {lines[i]}" for i in range(at - 2, min(at + 3, len(lines))) if i >= _LINES_SHOWN),
+        ]
+    return "\n".join(shown)

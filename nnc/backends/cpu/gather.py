@@ -1,0 +1,189 @@
+"""Native kernels of commands that read at positions known only at run time: gather and dynamic_slice.
+
+An index out of range is never followed: in mode "error" the kernel goes on with position 0, and refuses in the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.backends.cpu.moves import copy_box, fill_box, is_tiny, move_box
+from nnc.backends.cpu.printer import Axes, Printer, Shape, add_native, grain_of, longest, over
+from nnc.commands.index import fill_value
+from nnc.dtypes import DType
+from nnc.graph import TensorSpec
+from nnc.lower.codegen.builder import Code, Slot, Value
+from nnc.lower.codegen.native import Native
+from nnc.lower.stages import Step, View
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """What gather and scatter share: a box of rows of `x`, and the positions at which they lie."""
+
+    x: View
+    indices: tuple[View, ...]
+    axes: Shape
+    batch: int
+    mode: str
+
+    @property
+    def outer(self) -> Shape:
+        """Sizes of the shared axes and of the index arrays' own."""
+        return self.indices[0].spec.shape
+
+    @property
+    def rest(self) -> Shape:
+        """The axes of x that are read or written whole."""
+        return tuple(axis for axis in range(self.batch, self.x.spec.ndim) if axis not in self.axes)
+
+    @property
+    def row(self) -> TensorSpec:
+        """What lies at one position."""
+        return TensorSpec(tuple(self.x.spec.shape[axis] for axis in self.rest), self.x.spec.dtype)
+
+    @property
+    def is_out_of_reach(self) -> bool:
+        """Whether every index is out of range, since an indexed axis is empty."""
+        return math.prod(self.outer) > 0 and any(self.x.spec.shape[axis] == 0 for axis in self.axes)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether indices may be refused."""
+        return self.mode == "error" or (self.mode in ("clip", "wrap") and self.is_out_of_reach)
+
+    def strides(self, view: View) -> tuple[Shape, Shape]:
+        """Strides of a tensor of shape B + I + rest, of its outer axes and of its rows."""
+        return view.strides[: len(self.outer)], view.strides[len(self.outer) :]
+
+    def row_strides(self, x: View) -> Shape:
+        """Strides of a row of a tensor like x."""
+        return tuple(x.strides[axis] for axis in self.rest)
+
+    def outer_strides(self, x: View) -> Shape:
+        """Strides of a tensor like x along the shared axes and, as 0, along the index arrays' own."""
+        return (*x.strides[: self.batch], *(0 for _ in self.outer[self.batch :]))
+
+    def locate(self, code: Code, pointers: Sequence[str], x: View, bad: Slot | None) -> tuple[Value, Value | None]:
+        """The bytes from the first row to that which the indices at `pointers` name, and whether they are in range (None: they
+        are). What is out of range goes to row 0; in mode "error", `bad` becomes true."""
+        place, inside = code.integer(0), None
+        for pointer, index, axis in zip(pointers, self.indices, self.axes, strict=True):
+            at, ok = position(code, code.load(pointer, index.spec.dtype), x.spec.shape[axis], self.mode)
+            place = code.add(place, code.mul(at, code.integer(x.strides[axis])))
+            if ok is not None:
+                inside = ok if inside is None else code.and_(inside, ok)
+        if inside is not None and bad is not None:
+            code.write(bad, code.or_(code.read(bad), code.not_(inside)))
+            return place, None
+        return place, inside
+
+
+def position(code: Code, index: Value, size: int, mode: str) -> tuple[Value, Value | None]:
+    """An index as an int64 within 0..size (which is not 0), and whether it was in range, where `mode` does not settle that."""
+    wide = code.convert(index, dtypes.uint64 if index.dtype in dtypes.UNSIGNED else dtypes.int64)
+    zero, last = code.like(wide, 0), code.like(wide, size - 1)
+    if mode == "clip" and wide.dtype == dtypes.uint64:
+        return code.bitcast(code.intrinsic("umin", wide, last), dtypes.int64), None
+    if mode == "clip":
+        return code.intrinsic("smax", code.intrinsic("smin", wide, last), zero), None
+    if mode == "wrap":
+        rest = code.rem(wide, code.like(wide, size))
+        if wide.dtype == dtypes.int64:
+            rest = code.select(code.compare("lt", rest, zero), code.add(rest, code.like(rest, size)), rest)
+        return code.bitcast(rest, dtypes.int64), None
+    count = code.bitcast(wide, dtypes.uint64)  # negative ones become large
+    ok = code.compare("lt", count, code.like(count, size))
+    return code.bitcast(code.select(ok, wide, zero), dtypes.int64), ok
+
+
+def _gather(step: Step) -> Native | None:
+    x, *indices = step.inputs
+    out = step.outputs[0]
+    box = Indexed(x, tuple(indices), step.params["axes"], step.params["batch"], step.params["mode"])
+    printer = Printer(step, refuses=box.refuses)
+    if box.mode in ("drop", "fill"):
+        _share_fill(printer, x.spec.dtype, box.mode)
+    if not math.prod(box.outer):
+        return printer.native(inline=True)
+    if box.is_out_of_reach:
+        if box.refuses:
+            printer.refuse(printer.main)
+        else:
+            fill_box(printer, out.spec, "%fill", "%out0", out.strides)
+        return printer.native()
+    outer_out, row_out = box.strides(out)
+    axes = Axes(box.outer, (box.outer_strides(x), outer_out, *(index.strides for index in indices))).merged()
+    names = ["%in0", "%out0", *(f"%in{k + 1}" for k in range(len(indices)))]
+    axis = longest(axes.shape)
+    count = axes.shape[axis] if axis >= 0 else 1
+
+    def body(code: Code, begin: Value | int, end: Value | int) -> None:
+        bad = code.slot(code.constant(False, dtypes.bool_)) if box.mode == "error" else None
+        with over(code, axes, names, (axis, begin, end)) as (source, target, *at):
+            place, inside = box.locate(code, at, x, bad)
+            row = code.offset(source, place)
+            _read_row(code, box, row, inside, target, row_out)
+        if bad is not None:
+            with code.when(code.read(bad)):
+                printer.refuse(code)
+
+    printer.parts(count, grain_of(count, 2 * out.spec.nbytes + sum(index.spec.nbytes for index in indices)), body)
+    return printer.native(inline=is_tiny(out.spec, *(index.spec for index in indices)))
+
+
+def _read_row(code: Code, box: Indexed, source: str, inside: Value | None, target: str, strides: Shape) -> None:
+    if inside is None:
+        copy_box(code, box.row, source, box.row_strides(box.x), target, strides)
+        return
+    if box.row.size == 1:  # one word or two: what is out of range reads another place
+        chosen = code.let(f"select {inside.typed}, ptr {source}, ptr %fill")
+        copy_box(code, box.row, chosen, (0,) * box.row.ndim, target, strides)
+        return
+    with code.when(inside):
+        copy_box(code, box.row, source, box.row_strides(box.x), target, strides)
+    with code.when(code.not_(inside)):
+        copy_box(code, box.row, "%fill", (0,) * box.row.ndim, target, strides)
+
+
+def _share_fill(printer: Printer, dtype: DType, mode: str) -> None:
+    """Names the element that is read out of range."""
+    value = np.asarray(fill_value(dtype) if mode == "fill" else 0).astype(dtype)
+    room = printer.share("fill", printer.main.room(16))
+    for at, byte in enumerate(value.tobytes()):
+        printer.main.store(printer.main.offset(room, at), printer.main.constant(byte, dtypes.uint8))
+
+
+# -- dynamic slices ----------------------------------------------------------------------------------------------------
+
+
+def locate_box(printer: Printer, x: View, sizes: Shape, strides: Shape, first: int, starts: Sequence[View], mode: str) -> Value:
+    """The bytes to the first element of a box within x, whose starts are the inputs from number `first` on."""
+    code, place = printer.main, printer.main.integer(0)
+    for axis, start in enumerate(starts):
+        free = x.spec.shape[axis] - sizes[axis]
+        at, ok = position(code, code.load(f"%in{first + axis}", start.spec.dtype), free + 1, mode)
+        if ok is not None:
+            with code.when(code.not_(ok)):
+                printer.refuse(code)
+        place = code.add(place, code.mul(at, code.integer(strides[axis])))
+    return place
+
+
+def _dynamic_slice(step: Step) -> Native | None:
+    x, *starts = step.inputs
+    out, mode = step.outputs[0], step.params["mode"]
+    printer = Printer(step, refuses=mode == "error")
+    place = locate_box(printer, x, out.spec.shape, x.strides, 1, starts, mode)
+    source = printer.share("source", printer.main.offset("%in0", place))
+    move_box(printer, out.spec, source, x.strides, "%out0", out.strides)
+    return printer.native(inline=is_tiny(out.spec))
+
+
+add_native("gather", _gather)
+add_native("dynamic_slice", _dynamic_slice)

@@ -1,0 +1,213 @@
+"""The compiler of native kernels and programs: texts are compiled once, kept on disk, and loaded as long as someone holds them.
+
+`compiler()` is the one of this process; `run_native` calls native kernels on NumPy arrays, without a program.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from nnc.backends.cpu.engine import Engine, Library
+from nnc.backends.cpu.object_cache import Objects
+from nnc.backends.cpu.runtime import EXPORTS, Runtime
+from nnc.backends.cpu.threads import threads
+from nnc.backends.numpy_ref import reference_kernel
+from nnc.errors import InternalError
+from nnc.graph import TensorSpec, command, reference
+from nnc.lower.codegen.native import Native, State
+from nnc.lower.stages import NDArray, Step, View
+from nnc.machine import usable_threads
+from nnc.options import Options
+
+ENTRY = "ENTRY"
+Arrays = Sequence[NDArray]
+Params = Mapping[str, Any]
+Run = Callable[[Arrays, Arrays, Params], None]
+_RUNS_KEPT = 1024  # of one command; then all are forgotten
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A compiled function: it can be called at `address` while this object lives."""
+
+    address: int
+    library: Library
+    held: Any = None
+
+
+class Jit:
+    """Implements `nnc.lower.codegen.native.Compiler` with LLVM.
+
+    Kernels with the same text are one function, compiled once while anyone holds it; `objects` remembers compiled code in files.
+    """
+
+    def __init__(self, engine: Engine, objects: Objects, runtime: Runtime) -> None:
+        self.engine, self.objects, self.runtime = engine, objects, runtime
+        self._lock = threading.Lock()
+        self._known: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
+        self._symbols = runtime.symbols()
+        self._callers: dict[tuple[int, bool], tuple[Loaded, Callable[..., int]]] = {}
+        self._runtime_code = engine.link([self.objects.compile(runtime.text)], self._symbols, EXPORTS)
+        self._symbols |= self._runtime_code.addresses
+
+    def load(self, natives: Sequence[Native]) -> list[Loaded]:
+        """The functions of kernels; those that are not known yet are compiled together, in several threads.
+
+        Raises:   InternalError: LLVM does not take a text, or it needs a symbol that there is not.
+        """
+        with self._lock:
+            held = {native.name: self._known.get(native.name) for native in natives}
+            new = {native.name: native for native in natives if held[native.name] is None}
+            texts = [native.code for native in new.values()]
+            code = dict(zip(new, self.objects.compile_all(texts), strict=True))
+            for batch in _batches(list(new.values())):
+                symbols = self._symbols | {name: at for native in batch for name, at in native.symbols.items()}
+                names = [native.name for native in batch]
+                library = self.engine.link([code[name] for name in names], symbols, names)
+                for name in names:
+                    held[name] = self._known[name] = Loaded(library.addresses[name], library)
+        return [found for native in natives if (found := held[native.name]) is not None]
+
+    def load_entry(self, text: str, symbols: Mapping[str, int], held: Any) -> Loaded:
+        """The function `@ENTRY` of a program; kernels that it holds itself, marked `alwaysinline`, are taken in.
+
+        Raises:   InternalError: LLVM does not take the text, or it needs a symbol that there is not.
+        """
+        code = self.objects.compile(text, inline=True)
+        library = self.engine.link([code], {**self._symbols, **symbols}, [ENTRY])
+        return Loaded(library.addresses[ENTRY], library, held)
+
+    def caller(self, arrays: int, stateful: bool) -> Callable[..., int]:
+        """Calls a kernel on NumPy arrays: `caller(arrays, stateful)(address, state's address or 0, *arrays)` gives its status.
+
+        Compiled code reads where an array's elements lie out of the array object, which costs ten times less than asking for it.
+        """
+        found = self._callers.get((arrays, stateful))
+        if found is None:
+            (function,) = self.load([Native(_caller_text(arrays, stateful))])
+            kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.py_object] * arrays)
+            found = self._callers[arrays, stateful] = function, kind(function.address)
+        return found[1]
+
+
+def _caller_text(arrays: int, stateful: bool) -> str:
+    """A function that takes a kernel, its state and NumPy array objects, and calls the kernel with where their elements lie."""
+    parameters = "".join(f", ptr %array{i}" for i in range(arrays))
+    reads = "".join(  # NumPy's stable ABI: the pointer to the elements follows what all objects begin with
+        f"  %at{i} = getelementptr i8, ptr %array{i}, i64 {object.__basicsize__}\n  %data{i} = load ptr, ptr %at{i}\n"
+        for i in range(arrays)
+    )
+    given = ", ".join([*(f"ptr %data{i}" for i in range(arrays)), *(["ptr %state"] if stateful else [])])
+    return (
+        f"define i64 @KERNEL(ptr %kernel, ptr %state{parameters}) {{\n{reads}"
+        f"  %status = call i64 %kernel({given})\n  ret i64 %status\n}}\n"
+    )
+
+
+def _batches(natives: Sequence[Native]) -> list[list[Native]]:
+    """Kernels that can be loaded as one library: those that agree on what their symbols mean."""
+    batches: list[tuple[list[Native], dict[str, int]]] = []
+    for native in natives:
+        for batch, symbols in batches:
+            if all(symbols.get(name, address) == address for name, address in native.symbols.items()):
+                batch.append(native)
+                symbols |= native.symbols
+                break
+        else:
+            batches.append(([native], dict(native.symbols)))
+    return [batch for batch, _ in batches]
+
+
+_STARTING = threading.Lock()
+
+
+def compiler() -> Jit | None:
+    """The compiler of this process; None where LLVM cannot be loaded (`why_absent` tells the reason)."""
+    found = _start()
+    return found if isinstance(found, Jit) else None
+
+
+def why_absent() -> str | None:
+    """Why there is no compiler; None where there is one."""
+    found = _start()
+    return None if isinstance(found, Jit) else found
+
+
+def _start() -> Jit | str:
+    with _STARTING:
+        return _start_once()
+
+
+@functools.cache
+def _start_once() -> Jit | str:
+    try:
+        engine = Engine()
+    except (ImportError, OSError, RuntimeError) as error:
+        return f"{type(error).__name__}: {error}"
+    runtime = Runtime(threads().openmp, threads().count)
+    pool = ThreadPoolExecutor(min(usable_threads(), 8), thread_name_prefix="nnc-compile")
+    return Jit(engine, Objects(engine, Options.from_environment().cache_folder, pool), runtime)
+
+
+def run_native(native: Callable[[Step], Native | None], command_name: str) -> Run:
+    """Turns the `native` of a kernel into its `run`, on NumPy arrays: `run(inputs, outputs, params)`.
+
+    Machine code is made for the shapes and strides of the first call and used for all that follow. What `native` does not take, and
+    everything where there is no compiler, is run by NumPy.
+    """
+    runs: dict[Any, tuple[Run, Params]] = {}  # the parameters are kept, so that no others are found where they lie
+
+    def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
+        layouts = tuple([(x.shape, x.strides, x.dtype) for x in (*inputs, *outputs)])
+        found = runs.get((id(params), layouts))
+        if found is None:
+            if len(runs) >= _RUNS_KEPT:
+                runs.clear()
+            found = runs[id(params), layouts] = _make_run(native, command_name, inputs, outputs, params), params
+        found[0](inputs, outputs, params)
+
+    return run
+
+
+def _make_run(
+    native: Callable[[Step], Native | None], command_name: str, inputs: Arrays, outputs: Arrays, params: Params
+) -> Run:
+    """What runs a command on arrays of these shapes and strides."""
+    wanted = command(command_name)
+    jit = compiler()
+    step = Step(wanted, tuple(map(_view, inputs)), tuple(map(_view, outputs)), params)
+    made = native(step) if jit is not None else None
+    if jit is None or made is None:
+        return reference_kernel(wanted, step.input_specs, params).run
+    (function,) = jit.load([made])
+    call = jit.caller(len(inputs) + len(outputs), made.state is not None)
+    states = _States(made.state) if made.state is not None else None
+
+    def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
+        if call(function.address, 0 if states is None else states.address(), *inputs, *outputs):
+            reference[wanted](*inputs, **params)
+            raise InternalError(f"{command_name}: the native kernel refused operands that the reference takes")
+
+    return run
+
+
+def _view(array: NDArray) -> View:
+    return View(0, TensorSpec(array.shape, array.dtype), 0, array.strides)
+
+
+class _States(threading.local):
+    """The state of a kernel, one for each thread."""
+
+    def __init__(self, make: Callable[[], State]) -> None:
+        self._state = make()
+
+    def address(self) -> int:
+        """Where this thread's state lies."""
+        return self._state.address

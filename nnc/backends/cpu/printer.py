@@ -1,0 +1,219 @@
+"""What the printed kernels that move elements share: their functions, parts that run in threads, and loops over axes.
+
+Such kernels see elements as words of 1, 2, 4 or 8 bytes, so that they serve every dtype: a complex128 is two words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from nnc import dtypes
+from nnc.backends.cpu.jit import run_native
+from nnc.dtypes import DType
+from nnc.graph import Kernel, TensorSpec, add_kernel
+from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.codegen.native import Native
+from nnc.lower.stages import Step
+
+Shape = tuple[int, ...]
+Bound = Value | int
+Body = Callable[[Code, Bound, Bound], None]
+
+PART_BYTES = 1 << 17  # what a thread must have to move at least
+INLINE_BYTES = 64
+_WORDS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
+
+
+def add_native(
+    name: str,
+    native: Callable[[Step], Native | None],
+    supports: Callable[..., bool] = lambda specs, params: True,
+    workspace: Callable[..., int] = lambda specs, params: 0,
+) -> None:
+    """Registers a printed kernel."""
+    add_kernel(name, Kernel("cpu", run_native(native, name), supports, workspace=workspace, native=native))
+
+
+class Printer:
+    """The functions of one kernel that is being printed.
+
+    `main` is the kernel. Its pointers are %in0, …, %out0, …; with `workspace` the last output is called %workspace. With
+    `refuses`, `refuse` makes it return 1 in the end.
+    """
+
+    def __init__(self, step: Step, *, workspace: bool = False, refuses: bool = False) -> None:
+        names = [f"in{i}" for i in range(len(step.inputs))] + [f"out{i}" for i in range(len(step.outputs))]
+        if workspace:
+            names[-1] = "workspace"
+        self.main = Code("KERNEL", [("ptr", name) for name in names])
+        self._shared = [f"%{name}" for name in names]
+        self._functions: list[Code] = []
+        self._refuses = refuses
+        if refuses:
+            self.share("flag", self.main.room(8))
+            self.main.line("store i64 0, ptr %flag")
+
+    def share(self, name: str, pointer: str) -> str:
+        """Names a pointer of `main` so that parts can use it, too."""
+        self.main.line(f"%{name} = getelementptr i8, ptr {pointer}, i64 0")
+        self._shared.append(f"%{name}")
+        return f"%{name}"
+
+    def refuse(self, code: Code) -> None:
+        """Notes that an input is refused; the kernel may go on."""
+        code.line("store atomic i64 1, ptr %flag monotonic, align 8")
+
+    def parts(self, count: int, grain: int, body: Body) -> None:
+        """Runs `body(code, begin, end)`, by which all of 0..count is done, in threads where `count` is more than `grain`.
+
+        The body may be printed into a function of its own; it names pointers by what `share` returned.
+        """
+        if count <= 0:
+            return
+        if count <= grain:
+            body(self.main, 0, count)
+            return
+        code = Code(
+            f"KERNEL.part{len(self._functions)}", [("ptr", "args"), ("i64", "begin"), ("i64", "end")], "internal void"
+        )
+        shared = self._shared
+        room = self.main.room(8 * len(shared))
+        for i, name in enumerate(shared):
+            self.main.line(f"store ptr {name}, ptr {self.main.offset(room, 8 * i)}")
+            code.line(f"{name} = load ptr, ptr {code.offset('%args', 8 * i)}")
+        body(code, Value("%begin", dtypes.int64), Value("%end", dtypes.int64))
+        code.ret()
+        self._functions.append(code)
+        self.main.declare("declare void @nnc_parallel_for(ptr, ptr, i64, i64)")
+        self.main.line(f"call void @nnc_parallel_for(ptr @{code.name}, ptr {room}, i64 {count}, i64 {grain})")
+
+    def native(self, *, inline: bool = False) -> Native:
+        """The finished kernel."""
+        result = self.main.let("load atomic i64, ptr %flag monotonic, align 8") if self._refuses else "0"
+        self.main.ret(Value(result, dtypes.int64))
+        functions = [*self._functions, self.main]
+        declared = sorted({line for code in functions for line in code.declarations})
+        return Native("\n".join([*(code.text() for code in functions), *declared, ""]), inline=inline)
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def word_of(dtype: DType) -> DType:
+    """The unsigned dtype as which elements are moved; a complex128 is moved as two."""
+    return _WORDS[min(dtype.itemsize, 8)]
+
+
+def in_words(spec: TensorSpec, *strides: Shape) -> tuple[Shape, list[Shape]]:
+    """Shape and strides in words: one more axis where an element is two."""
+    if spec.dtype.itemsize <= 8:
+        return spec.shape, list(strides)
+    return (*spec.shape, 2), [(*s, 8) for s in strides]
+
+
+# -- axes --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """A box of elements as several operands see it: its sizes, and the strides of each operand in bytes."""
+
+    shape: Shape
+    strides: tuple[Shape, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    def merged(self) -> Axes:
+        """Without axes of size 1, and with neighbours that lie evenly in every operand made one."""
+        kept: list[tuple[int, list[int]]] = []
+        for axis, n in enumerate(self.shape):
+            steps = [strides[axis] for strides in self.strides]
+            if n == 1:
+                continue
+            if kept and all(outer == n * inner for outer, inner in zip(kept[-1][1], steps, strict=True)):
+                kept[-1] = kept[-1][0] * n, steps
+            else:
+                kept.append((n, steps))
+        return _axes(kept, len(self.strides))
+
+    def ordered(self, by: int) -> Axes:
+        """The axes in falling order of one operand's strides, then merged."""
+        rows = [(n, [s[axis] for s in self.strides]) for axis, n in enumerate(self.shape) if n != 1]
+        rows.sort(key=lambda row: [-abs(row[1][by]), *(-abs(step) for step in row[1])])
+        return _axes(rows, len(self.strides)).merged()
+
+    def without(self, *axes: int) -> Axes:
+        """The axes that are left."""
+        kept = [axis for axis in range(len(self.shape)) if axis not in axes]
+        return Axes(
+            tuple(self.shape[axis] for axis in kept), tuple(tuple(s[axis] for axis in kept) for s in self.strides)
+        )
+
+
+def _axes(rows: Sequence[tuple[int, list[int]]], operands: int) -> Axes:
+    return Axes(tuple(n for n, _ in rows), tuple(tuple(steps[k] for _, steps in rows) for k in range(operands)))
+
+
+def longest(shape: Shape) -> int:
+    """The axis of most positions, the first of equal ones; -1 where there is none."""
+    return shape.index(max(shape)) if shape else -1
+
+
+@contextmanager
+def over(
+    code: Code, axes: Axes, pointers: Sequence[str], part: tuple[int, Bound, Bound] | None = None
+) -> Iterator[list[str]]:
+    """Loops over all positions of `axes`; yields the operands' pointers there.
+
+    Args:     part: (axis, begin, end): which positions of one axis are done; all where None.
+    """
+    with ExitStack() as stack:
+        moved = list(pointers)
+        for axis, n in enumerate(axes.shape):
+            begin, end = part[1:] if part is not None and part[0] == axis else (0, n)
+            i = stack.enter_context(code.loop(begin, end))
+            moved = [
+                code.offset(pointer, code.mul(i, code.integer(strides[axis]))) if strides[axis] else pointer
+                for pointer, strides in zip(moved, axes.strides, strict=True)
+            ]
+        yield moved
+
+
+def times(code: Code, x: Bound, factor: int) -> Bound:
+    """x · factor, folded where known."""
+    if factor == 1:
+        return x
+    return x * factor if isinstance(x, int) else code.mul(x, code.integer(factor))
+
+
+def minus(code: Code, x: Bound, y: Bound) -> Bound:
+    """x - y, folded where known."""
+    if isinstance(x, int) and isinstance(y, int):
+        return x - y
+    return x if y == 0 else code.sub(code.integer(x), code.integer(y))
+
+
+def in_blocks(code: Code, begin: Bound, end: Bound, lanes: int, body: Callable[[Value, int], None]) -> None:
+    """Runs `body(i, lanes)` for full vectors of positions from `begin` on, then `body(i, 0)` for each position that is left."""
+    if isinstance(begin, int) and isinstance(end, int):
+        middle: Bound = begin + (end - begin) // lanes * lanes
+    else:
+        count = code.integer(minus(code, end, begin))
+        middle = code.add(code.integer(begin), code.and_(count, code.integer(-lanes)))
+    if not (isinstance(middle, int) and middle == begin):
+        with code.loop(begin, middle, lanes) as i:
+            body(i, lanes)
+    if not (isinstance(middle, int) and middle == end):
+        with code.loop(middle, end) as i:
+            body(i, 0)
+
+
+def grain_of(count: int, nbytes: int) -> int:
+    """The least number of positions for a thread, where `count` of them move so many bytes."""
+    return max(1, math.ceil(count * PART_BYTES / max(nbytes, 1)))

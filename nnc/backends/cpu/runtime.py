@@ -1,0 +1,159 @@
+"""What compiled code calls beside kernels: loops in threads, and the C functions that code generation itself asks for.
+
+Threads are those of GCC's OpenMP runtime, which oneDNN uses, too, so that there is one pool of them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from nnc.backends.cpu.openmp import Openmp
+
+_PARALLEL = """\
+declare void @omp_set_num_threads(i32)
+@nnc_num_threads = external global i32
+declare void @GOMP_parallel(ptr, ptr, i32, i32)
+declare i32 @omp_get_thread_num()
+declare i32 @omp_get_num_threads()
+declare i32 @omp_in_parallel()
+declare i64 @llvm.smin.i64(i64, i64)
+declare i64 @llvm.smax.i64(i64, i64)
+
+define internal void @part(ptr %work) nounwind {
+  %args.at = getelementptr i8, ptr %work, i64 8
+  %n.at = getelementptr i8, ptr %work, i64 16
+  %fn = load ptr, ptr %work
+  %args = load ptr, ptr %args.at
+  %n = load i64, ptr %n.at
+  %number = call i32 @omp_get_thread_num()
+  %count = call i32 @omp_get_num_threads()
+  %me = zext i32 %number to i64
+  %all = zext i32 %count to i64
+  %share = udiv i64 %n, %all
+  %rest = urem i64 %n, %all
+  %before = mul i64 %share, %me
+  %extra = call i64 @llvm.smin.i64(i64 %me, i64 %rest)
+  %begin = add i64 %before, %extra
+  %one.more = icmp ult i64 %me, %rest
+  %more = zext i1 %one.more to i64
+  %length = add i64 %share, %more
+  %end = add i64 %begin, %length
+  %some = icmp ne i64 %length, 0
+  br i1 %some, label %run, label %done
+run:
+  call void %fn(ptr %args, i64 %begin, i64 %end)
+  br label %done
+done:
+  ret void
+}
+
+define void @nnc_parallel_for(ptr %fn, ptr %args, i64 %n, i64 %grain) nounwind {
+  %work = alloca [3 x i64], align 8
+  %least = call i64 @llvm.smax.i64(i64 %grain, i64 1)
+  %many = icmp sgt i64 %n, %least
+  br i1 %many, label %ask, label %alone
+ask:
+  %allowed.i32 = load i32, ptr @nnc_num_threads
+  %allowed = sext i32 %allowed.i32 to i64
+  %parts = sdiv i64 %n, %least
+  %team = call i64 @llvm.smin.i64(i64 %parts, i64 %allowed)
+  %pays = icmp sgt i64 %team, 1
+  br i1 %pays, label %nested, label %alone
+nested:
+  %within = call i32 @omp_in_parallel()
+  %free = icmp eq i32 %within, 0
+  br i1 %free, label %share, label %alone
+share:
+  %args.at = getelementptr i8, ptr %work, i64 8
+  %n.at = getelementptr i8, ptr %work, i64 16
+  store ptr %fn, ptr %work
+  store ptr %args, ptr %args.at
+  store i64 %n, ptr %n.at
+  %team.i32 = trunc i64 %team to i32
+  call void @GOMP_parallel(ptr @part, ptr %work, i32 %team.i32, i32 0)
+  ret void
+alone:
+  %some = icmp sgt i64 %n, 0
+  br i1 %some, label %run, label %done
+run:
+  call void %fn(ptr %args, i64 0, i64 %n)
+  br label %done
+done:
+  ret void
+}
+
+define void @nnc_take_threads() nounwind {
+  %allowed = load i32, ptr @nnc_num_threads
+  call void @omp_set_num_threads(i32 %allowed)
+  ret void
+}
+"""
+
+_SERIAL = """\
+define void @nnc_parallel_for(ptr %fn, ptr %args, i64 %n, i64 %grain) nounwind {
+  %some = icmp sgt i64 %n, 0
+  br i1 %some, label %run, label %done
+run:
+  call void %fn(ptr %args, i64 0, i64 %n)
+  br label %done
+done:
+  ret void
+}
+
+define void @nnc_take_threads() nounwind {
+  ret void
+}
+"""
+
+# nnc_parallel_for(fn, args, n, grain): fn(args, begin, end) on parts of 0..n, of `grain` items at least; in threads where there is
+# more than one part. nnc_take_threads(): libraries that use OpenMP by themselves take `nnc_num_threads` threads when this thread
+# calls them.
+EXPORTS = ("nnc_parallel_for", "nnc_take_threads")
+_OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads", "omp_in_parallel", "omp_set_num_threads")
+_MEMORY = ("memcpy", "memmove", "memset")
+_MATHS = tuple(
+    f"{name}{kind}"
+    for name in "fmod fma pow exp exp2 log log2 log10 sin cos tan floor ceil trunc rint round nearbyint ldexp frexp".split()
+    for kind in ("", "f")
+)
+
+
+def address_of(library: ctypes.CDLL, name: str) -> int | None:
+    """Where a function of a C library lies; None where it has no such function."""
+    try:
+        return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+    except AttributeError:
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Runtime:
+    """The text of the runtime and the addresses that it and all other texts may use.
+
+    `threads` holds how many threads a loop may take, where compiled code reads it.
+    """
+
+    openmp: Openmp
+    threads: ctypes.c_int32
+
+    @property
+    def text(self) -> str:
+        """The functions that the runtime adds, as LLVM's text."""
+        return _SERIAL if self.openmp.library is None else _PARALLEL
+
+    def symbols(self) -> dict[str, int]:
+        """Addresses of C functions and of `nnc_num_threads`."""
+        libraries: list[tuple[Any, tuple[str, ...]]] = []
+        if self.openmp.library is not None:
+            libraries.append((self.openmp.library, _OPENMP))
+        c = ctypes.CDLL("msvcrt" if sys.platform == "win32" else None)
+        maths = ctypes.util.find_library("m") if sys.platform != "linux" else "libm.so.6"
+        libraries += [(c, _MEMORY), (ctypes.CDLL(maths) if maths else c, _MATHS)]
+        found = {name: address_of(library, name) for library, names in libraries for name in names}
+        return {"nnc_num_threads": ctypes.addressof(self.threads)} | {
+            name: address for name, address in found.items() if address is not None
+        }

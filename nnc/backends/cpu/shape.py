@@ -1,0 +1,97 @@
+"""Native kernels of the commands that move elements without computing: copies of views, joins and padding."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from nnc.backends.cpu.moves import fill_box, is_tiny, move_box
+from nnc.backends.cpu.printer import Printer, Shape, add_native
+from nnc.graph import TensorSpec
+from nnc.lower.codegen.native import Native
+from nnc.lower.stages import Step, View, is_contiguous, row_major
+from nnc.lower.views import restride
+
+
+def _copy(step: Step) -> Native | None:
+    """Moves of programs: an input to an output of its shape."""
+    if len(step.inputs) != 1:
+        return None
+    (x,), (out,) = step.inputs, step.outputs
+    return _moved(step, x.strides, out)
+
+
+def _moved(step: Step, strides: Shape, out: View, offset: int = 0) -> Native:
+    printer = Printer(step)
+    source = printer.share("source", printer.main.offset("%in0", offset)) if offset else "%in0"
+    move_box(printer, out.spec, source, strides, "%out0", out.strides)
+    return printer.native(inline=is_tiny(out.spec))
+
+
+def _view(step: Step) -> Native | None:
+    """View commands, where they must run: the input as the view would show it is copied."""
+    (x,), (out,) = step.inputs, step.outputs
+    shown = restride[step.command](x.spec, out.spec, x.strides, **step.params)
+    if shown is not None:
+        offset, strides = shown
+        return _moved(step, strides, out, offset)
+    if step.command.name != "reshape" or not is_contiguous(out.spec, out.strides):
+        return None
+    return _moved(step, x.strides, replace(out, spec=x.spec, strides=row_major(x.spec)))
+
+
+def _concatenate(step: Step) -> Native | None:
+    out = step.outputs[0]
+    axis = step.params["axis"] % out.spec.ndim
+    printer = Printer(step)
+    at = 0
+    for k, part in enumerate(step.inputs):
+        target = printer.share(f"target{k}", printer.main.offset("%out0", at * out.strides[axis]))
+        move_box(printer, part.spec, f"%in{k}", part.strides, target, out.strides)
+        at += part.spec.shape[axis]
+    return printer.native(inline=is_tiny(out.spec))
+
+
+def _pad(step: Step) -> Native | None:
+    """The slabs around the operand, axis by axis, then the operand; all of the result where elements come to stand apart."""
+    x, out = step.inputs[0], step.outputs[0]
+    low, interior = step.params["low"], step.params["interior"]
+    printer = Printer(step)
+    shape, start = list(out.spec.shape), [0] * out.spec.ndim
+
+    def fill(name: str) -> None:
+        pointer = printer.main.offset("%out0", _offset(tuple(start), out.strides))
+        spec = TensorSpec(tuple(shape), out.spec.dtype)
+        fill_box(printer, spec, "%in1", printer.share(name, pointer), out.strides)
+
+    if any(interior) or not x.spec.size:
+        fill("all")
+    else:
+        for axis, (before, n) in enumerate(zip(low, x.spec.shape, strict=True)):
+            whole = shape[axis]
+            shape[axis] = before
+            fill(f"low{axis}")
+            shape[axis], start[axis] = whole - before - n, before + n
+            fill(f"high{axis}")
+            shape[axis], start[axis] = n, before
+    strides = tuple((gap + 1) * stride for gap, stride in zip(interior, out.strides, strict=True))
+    inner = printer.share("inner", printer.main.offset("%out0", _offset(low, out.strides)))
+    move_box(printer, x.spec, "%in0", x.strides, inner, strides)
+    return printer.native(inline=is_tiny(out.spec))
+
+
+def _offset(start: Shape, strides: Shape) -> int:
+    return sum(a * stride for a, stride in zip(start, strides, strict=True))
+
+
+for _name, _native in (
+    ("copy", _copy),
+    ("transpose", _view),
+    ("slice", _view),
+    ("flip", _view),
+    ("broadcast_to", _view),
+    ("reshape", _view),
+    ("concatenate", _concatenate),
+    ("pad", _pad),
+):
+    add_native(_name, _native)

@@ -1,0 +1,316 @@
+"""Convolution and both its gradients as primitives of oneDNN.
+
+Tensors come in any strides. The primitive says which layouts it wants inside: those of operands whose channels are contiguous are
+kept, others are its choice, and what differs is reordered in the workspace. A dense 1×1 convolution of row-major operands is a
+matrix product as they lie, so that nothing is reordered there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+import nnc.commands.conv  # noqa: F401  (registers the commands)
+from nnc import dtypes
+from nnc.backends.cpu.jit import compiler, run_native
+from nnc.backends.onednn.calls import Call, Operand, calls_native
+from nnc.backends.onednn.library import (
+    CONVOLUTION_DIRECT,
+    DIFF_DST,
+    DIFF_SRC,
+    DIFF_WEIGHTS,
+    DST,
+    FORWARD_TRAINING,
+    SCRATCHPAD,
+    SRC,
+    WEIGHTS,
+    Attributes,
+    MemoryDesc,
+    Primitive,
+    PrimitiveDesc,
+    library,
+)
+from nnc.commands.windows import Padding, Shape
+from nnc.dtypes import DType
+from nnc.errors import BackendError
+from nnc.graph import Kernel, TensorSpec, add_kernel, infer_specs
+from nnc.graph import command as get_command
+from nnc.lower.codegen.native import Native
+from nnc.lower.stages import NDArray, Step, Strides, is_contiguous, row_major
+
+Arrays = Sequence[NDArray]
+Params = Mapping[str, Any]
+_AllStrides = tuple[Strides, Strides, Strides]
+
+X, W, Y = range(3)  # the tensors of a convolution, whichever of them is sought
+_ALIGNMENT = 64
+_FLOATS = (dtypes.float32, dtypes.bfloat16, dtypes.float16)
+_LARGE_IMAGE = 512  # places from which on reordering activations costs a 1×1 convolution more than it brings
+
+
+@dataclass(frozen=True)
+class _Form:
+    """A command: which tensors it takes and gives, and their roles in the primitive."""
+
+    operands: tuple[int, int, int]  # of the inputs and the output
+    roles: tuple[int, int, int]  # of X, W and Y
+    operation: str
+
+
+_FORMS: Mapping[str, _Form] = MappingProxyType({
+    "conv": _Form((X, W, Y), (SRC, WEIGHTS, DST), "convolution_forward"),
+    "conv_input_grad": _Form((Y, W, X), (DIFF_SRC, WEIGHTS, DIFF_DST), "convolution_backward_data"),
+    "conv_weight_grad": _Form((X, Y, W), (SRC, DIFF_WEIGHTS, DIFF_DST), "convolution_backward_weights"),
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """A convolution without layouts. The weight's shape begins with the groups, where there are several."""
+
+    command: str
+    shapes: tuple[Shape, Shape, Shape]
+    dtype: DType
+    stride: Shape
+    padding: Padding
+    dilation: Shape
+    channels_last: bool = False  # how activations without gaps lie
+
+    @property
+    def form(self) -> _Form:
+        return _FORMS[self.command]
+
+    @property
+    def is_product(self) -> bool:
+        """Whether it is one matrix product for each image."""
+        window = self.shapes[W][2:]
+        dense = len(self.shapes[W]) == len(self.shapes[X])
+        return dense and set(window) == set(self.stride) == {1} and not any(map(sum, self.padding))
+
+    def spec(self, tensor: int) -> TensorSpec:
+        return TensorSpec(self.shapes[tensor], self.dtype)
+
+    def dense(self) -> _AllStrides:
+        """The strides of tensors without gaps."""
+        x, w, y = map(self.spec, (X, W, Y))
+        if not self.channels_last:
+            return row_major(x), row_major(w), row_major(y)
+        return _dense_channels_last(x), row_major(w), _dense_channels_last(y)
+
+
+def _dense_channels_last(spec: TensorSpec) -> Strides:
+    """The strides of (N, C, *spatial) that lies as (N, *spatial, C)."""
+    n, c, *spatial = spec.shape
+    return _first(row_major(spec.update(shape=(n, *spatial, c))))
+
+
+def _first(axes: tuple[int, ...]) -> tuple[int, ...]:
+    """Sizes or strides of (N, *spatial, C) as those of (N, C, *spatial)."""
+    return (axes[0], axes[-1], *axes[1:-1])
+
+
+def _problem(name: str, specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> _Problem:
+    (out,) = infer_specs(get_command(name), tuple(specs), params)
+    shapes = dict(zip(_FORMS[name].operands, (spec.shape for spec in (*specs, out)), strict=True))
+    w, groups, last = shapes[W], params["groups"], params.get("channels_last", False)
+    if groups > 1:
+        w = (groups, w[0] // groups, *w[1:])
+    x, y = (_first(shapes[i]) if last else shapes[i] for i in (X, Y))
+    return _Problem(name, (x, w, y), specs[0].dtype, params["stride"], params["padding"], params["dilation"], last)
+
+
+# -- layouts -----------------------------------------------------------------------------------------------------------
+
+
+def _is_channels_last(shape: Shape, strides: Strides, dtype: DType) -> bool:
+    """Whether an activation lies in the order (N, *spatial, C), without gaps."""
+    dense = _dense_channels_last(TensorSpec(shape, dtype))
+    return all(n == 1 or step == wanted for n, step, wanted in zip(shape, strides, dense, strict=True))
+
+
+def _primitive_desc(problem: _Problem, fixed: Sequence[Strides | None]) -> PrimitiveDesc | None:
+    """The primitive for these strides (None: its own choice), if the library has a fast one."""
+    x, w, y = (
+        MemoryDesc.any(shape, problem.dtype) if strides is None else MemoryDesc.strided(shape, problem.dtype, strides)
+        for shape, strides in zip(problem.shapes, fixed, strict=True)
+    )
+    low, high = zip(*problem.padding, strict=True)
+    windows = (problem.stride, tuple(d - 1 for d in problem.dilation), low, high)
+    attributes = Attributes()
+    forward = "convolution_forward"
+    try:
+        desc = PrimitiveDesc.create(forward, FORWARD_TRAINING, CONVOLUTION_DIRECT, x, w, None, y, *windows, attributes)
+        operation = problem.form.operation
+        if operation != forward:
+            bias = (None,) if operation.endswith("weights") else ()
+            desc = PrimitiveDesc.create(operation, CONVOLUTION_DIRECT, x, w, *bias, y, *windows, desc, attributes)
+    except BackendError:  # the library has none for these layouts
+        return None
+    return None if desc.implementation.startswith("ref") else desc
+
+
+@lru_cache(maxsize=1024)
+def _choose(problem: _Problem, strides: _AllStrides) -> PrimitiveDesc | None:
+    """The primitive for tensors of these strides; None where the library has none that is fast."""
+    dense = tuple(row_major(problem.spec(i)) for i in (X, W, Y))
+    is_row_major = [is_contiguous(problem.spec(i), strides[i]) for i in (X, W, Y)]
+    large = math.prod(problem.shapes[Y][2:]) >= _LARGE_IMAGE and problem.command != "conv_weight_grad"
+    if problem.is_product and all(is_row_major) and large:
+        found = _primitive_desc(problem, dense)
+        if found is not None:
+            return found
+    kept = [
+        strides[i] if not is_row_major[i] and _is_channels_last(problem.shapes[i], strides[i], problem.dtype) else None
+        for i in (X, Y)
+    ]
+    free = _primitive_desc(problem, (None, None, None))
+    if any(kept):
+        found = _primitive_desc(problem, (kept[0], None, kept[1]))
+        if found is not None and (free is None or "gemm" not in found.implementation):
+            return found
+    return free or _primitive_desc(problem, dense)
+
+
+# -- calls -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A primitive to be, and its operands: role, layout, pointer and the bytes between this and the tensor."""
+
+    desc: PrimitiveDesc
+    operands: tuple[tuple[int, MemoryDesc, str, int], ...]
+
+    def call(self, scratchpad: int) -> Call:
+        """The call whose scratchpad begins at that byte of the workspace."""
+        operands = [Operand(*operand) for operand in self.operands]
+        desc = self.desc.desc(SCRATCHPAD)
+        if desc.nbytes:
+            operands.append(Operand(SCRATCHPAD, desc, "workspace", scratchpad))
+        return Call(Primitive(self.desc), tuple(operands))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Primitives on tensors in given strides. The workspace holds tensors in layouts of the library, behind them a scratchpad that
+    the primitives share, since they follow one another."""
+
+    drafts: tuple[_Draft, ...]
+    scratchpad: int  # where it begins
+    nbytes: int  # of the workspace
+
+    def native(self, *, workspace: bool) -> Native:
+        """The compiled function of inputs, output and, if there is one, workspace."""
+        calls = [draft.call(self.scratchpad) for draft in self.drafts]
+        return calls_native(calls, 2, workspace=workspace)
+
+
+def _plan(problem: _Problem, strides: _AllStrides, inside: PrimitiveDesc) -> _Plan:
+    """The primitive `inside` on tensors in these strides, with the reorders around it.
+
+    Raises:   BackendError: the library knows no such strides.
+    """
+    used = 0
+    before: list[_Draft] = []
+    after: list[_Draft] = []
+    operands = []
+    for tensor, pointer in zip(problem.form.operands, ("in0", "in1", "out0"), strict=True):
+        role, spec = problem.form.roles[tensor], problem.spec(tensor)
+        dense = is_contiguous(spec, strides[tensor])
+        given = MemoryDesc.strided(spec.shape, spec.dtype, row_major(spec) if dense else strides[tensor])
+        wanted = inside.desc(role)
+        if wanted.same_as(given):
+            operands.append((role, given, pointer, 0))
+            continue
+        outer, inner = (given, pointer, 0), (wanted, "workspace", used)
+        operands.append((role, *inner))
+        used += -(-wanted.nbytes // _ALIGNMENT) * _ALIGNMENT
+        source, target = (inner, outer) if pointer == "out0" else (outer, inner)
+        reorder = PrimitiveDesc.reorder(source[0], target[0])
+        (after if pointer == "out0" else before).append(_Draft(reorder, ((SRC, *source), (DST, *target))))
+    drafts = (*before, _Draft(inside, tuple(operands)), *after)
+    return _Plan(drafts, used, used + max(draft.desc.scratchpad_bytes for draft in drafts))
+
+
+# -- the kernels -------------------------------------------------------------------------------------------------------
+
+
+def _supports(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    x = specs[0]
+    if x.dtype not in _FLOATS or not 3 <= x.ndim <= 5 or library() is None or compiler() is None:
+        return False
+    problem = _problem(name, specs, params)
+    if any(problem.spec(tensor).size == 0 for tensor in (X, W, Y)):
+        return False
+    return _choose(problem, problem.dense()) is not None
+
+
+def _workspace(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
+    return _dense_workspace(_problem(name, specs, params))
+
+
+@lru_cache(maxsize=1024)
+def _dense_workspace(problem: _Problem) -> int:
+    """Bytes that tensors without gaps take."""
+    strides = problem.dense()
+    chosen = _choose(problem, strides)
+    return _plan(problem, strides, chosen).nbytes if chosen is not None else 0
+
+
+def _native(step: Step) -> Native | None:
+    """The calls for a step's strides, if its workspace, which is planned for tensors without gaps, holds what they need."""
+    problem = _problem(step.command.name, step.input_specs, step.params)
+    views = (*step.inputs, step.outputs[0])
+    given = {tensor: view.strides for tensor, view in zip(problem.form.operands, views, strict=True)}
+    if problem.channels_last:
+        given |= {tensor: _first(given[tensor]) for tensor in (X, Y)}
+    if step.params["groups"] > 1:
+        given[W] = (problem.shapes[W][1] * given[W][0], *given[W])
+    strides = (given[X], given[W], given[Y])
+    has_workspace = len(step.outputs) > 1
+    room = step.outputs[1].spec.nbytes if has_workspace else 0
+    for layouts in (strides, problem.dense()):
+        chosen = _choose(problem, layouts)
+        if chosen is None:
+            continue
+        try:
+            plan = _plan(problem, strides, chosen)
+        except BackendError:  # negative strides are one kind that the library does not know
+            return None
+        if plan.nbytes <= room:
+            return plan.native(workspace=has_workspace)
+    return None
+
+
+def _run(name: str) -> Callable[[Arrays, Arrays, Params], None]:
+    """Runs a command on arrays, those that do not lie row by row by way of copies that do."""
+    compiled = run_native(_native, name)
+
+    def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
+        dense = [np.ascontiguousarray(array) for array in inputs]
+        if outputs[0].flags.c_contiguous:
+            compiled(dense, outputs, params)
+        else:
+            out = np.empty(outputs[0].shape, outputs[0].dtype)
+            compiled(dense, (out, *outputs[1:]), params)
+            np.copyto(outputs[0], out)
+
+    return run
+
+
+for _name in _FORMS:
+    _kernel = Kernel(
+        "onednn",
+        _run(_name),
+        partial(_supports, _name),
+        priority=20,
+        workspace=partial(_workspace, _name),
+        native=_native,
+    )
+    add_kernel(_name, _kernel)

@@ -1,0 +1,384 @@
+"""oneDNN through its C interface: the shared library, and the few of its objects that kernels are made of.
+
+The library comes in the wheel `onednn-cpu-gomp` and is found through that distribution's list of files. A kernel describes its
+tensors (`MemoryDesc`) and an operation on them (`PrimitiveDesc`); `calls.py` runs primitives from compiled code. Every object is
+released when nothing in Python holds it any more.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import weakref
+from collections.abc import Mapping, Sequence
+from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int32, c_int64, c_size_t, c_uint, c_void_p
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from nnc.dtypes import DType
+from nnc.errors import BackendError
+
+DISTRIBUTION = "onednn-cpu-gomp"
+
+DATA_TYPES: Mapping[str, int] = MappingProxyType(
+    {"float16": 1, "bfloat16": 2, "float32": 3, "int32": 4, "int8": 5, "uint8": 6, "float64": 7}
+)
+ANY_LAYOUT = 1  # the tag by which a primitive chooses the layout itself
+
+# Roles of tensors in a primitive (DNNL_ARG_…).
+SRC, SRC_1, DST, WEIGHTS, BIAS, WORKSPACE, SCRATCHPAD = 1, 2, 17, 33, 41, 64, 80
+DIFF_SRC, DIFF_DST, DIFF_WEIGHTS, DIFF_BIAS = 129, 145, 161, 169
+_POST_OP = 32768
+
+# Questions to a primitive descriptor about its tensors (dnnl_query_…_md).
+QUERIES: Mapping[int, int] = MappingProxyType(
+    {SRC: 129, DIFF_SRC: 130, WEIGHTS: 131, DIFF_WEIGHTS: 132, DST: 133, DIFF_DST: 134, WORKSPACE: 135, SCRATCHPAD: 136}
+)
+_QUERY_IMPLEMENTATION = 8
+
+FORWARD_TRAINING, FORWARD_INFERENCE = 64, 96
+CONVOLUTION_DIRECT, CONVOLUTION_AUTO = 0x1, 0x3
+POOLING_MAX, POOLING_AVERAGE_WITH_PADDING, POOLING_AVERAGE = 0x1FF, 0x2FF, 0x3FF
+
+ELTWISE: Mapping[str, int] = MappingProxyType(
+    {name: 0x20 + i for i, name in enumerate((
+        "relu", "tanh", "elu", "square", "abs", "sqrt", "linear", "soft_relu", "hardsigmoid", "logistic", "exp", "gelu_tanh",
+        "swish", "log", "clip", "clip_v2", "pow", "gelu_erf",
+    ))}
+)  # fmt: skip
+BINARY: Mapping[str, int] = MappingProxyType(
+    {name: 0x1FFF0 + i for i, name in enumerate(("add", "mul", "maximum", "minimum", "div", "sub"))}
+)
+
+_HANDLES = POINTER(c_void_p)
+_DIMS = POINTER(c_int64)
+_SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType({
+    "dnnl_engine_create": (_HANDLES, c_int, c_size_t),
+    "dnnl_stream_create": (_HANDLES, c_void_p, c_uint),
+    "dnnl_memory_desc_create_with_strides": (_HANDLES, c_int, _DIMS, c_int, _DIMS),
+    "dnnl_memory_desc_create_with_tag": (_HANDLES, c_int, _DIMS, c_int, c_int),
+    "dnnl_memory_desc_clone": (_HANDLES, c_void_p),
+    "dnnl_memory_create": (_HANDLES, c_void_p, c_void_p, c_void_p),
+    "dnnl_memory_set_data_handle": (c_void_p, c_void_p),
+    "dnnl_primitive_create": (_HANDLES, c_void_p),
+    "dnnl_primitive_execute": (c_void_p, c_void_p, c_int, c_void_p),
+    "dnnl_primitive_desc_query": (c_void_p, c_int, c_int, c_void_p),
+    "dnnl_primitive_attr_create": (_HANDLES,),
+    "dnnl_primitive_attr_set_scratchpad_mode": (c_void_p, c_int),
+    "dnnl_primitive_attr_set_fpmath_mode": (c_void_p, c_int),
+    "dnnl_primitive_attr_set_post_ops": (c_void_p, c_void_p),
+    "dnnl_post_ops_create": (_HANDLES,),
+    "dnnl_post_ops_append_sum": (c_void_p, c_float, c_int32, c_int),
+    "dnnl_post_ops_append_eltwise": (c_void_p, c_int, c_float, c_float),
+    "dnnl_post_ops_append_binary": (c_void_p, c_int, c_void_p),
+    "dnnl_matmul_primitive_desc_create": (_HANDLES, *[c_void_p] * 6),
+    "dnnl_reorder_primitive_desc_create": (_HANDLES, *[c_void_p] * 5),
+    "dnnl_convolution_forward_primitive_desc_create":
+        (_HANDLES, c_void_p, c_int, c_int, *[c_void_p] * 4, *[_DIMS] * 4, c_void_p),
+    "dnnl_convolution_backward_data_primitive_desc_create":
+        (_HANDLES, c_void_p, c_int, *[c_void_p] * 3, *[_DIMS] * 4, c_void_p, c_void_p),
+    "dnnl_convolution_backward_weights_primitive_desc_create":
+        (_HANDLES, c_void_p, c_int, *[c_void_p] * 4, *[_DIMS] * 4, c_void_p, c_void_p),
+    "dnnl_pooling_forward_primitive_desc_create": (_HANDLES, c_void_p, c_int, c_int, *[c_void_p] * 2, *[_DIMS] * 5, c_void_p),
+    "dnnl_pooling_backward_primitive_desc_create": (_HANDLES, c_void_p, c_int, *[c_void_p] * 2, *[_DIMS] * 5, *[c_void_p] * 2),
+    **{f"dnnl_{kind}_destroy": (c_void_p,) for kind in (
+        "engine", "stream", "memory_desc", "memory", "primitive_desc", "primitive", "primitive_attr", "post_ops",
+    )},
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Library:
+    """The loaded library and its engine for the processor."""
+
+    functions: ctypes.CDLL
+    engine: int
+    path: str
+    version: str
+
+    def address(self, name: str) -> int:
+        """Where a C function lies, for compiled code."""
+        found = ctypes.cast(getattr(self.functions, name), c_void_p).value
+        if found is None:
+            raise BackendError(f"oneDNN has no function {name}")
+        return found
+
+
+class _Version(ctypes.Structure):
+    _fields_ = (("major", c_int), ("minor", c_int), ("patch", c_int), ("hash", c_char_p))
+
+
+@cache
+def library() -> Library | None:
+    """oneDNN, loaded on the first call; None where the distribution is not installed or does not load."""
+    path = _find()
+    if path is None:
+        return None
+    try:
+        functions = ctypes.CDLL(path)
+        for name, arguments in _SIGNATURES.items():
+            function = getattr(functions, name)
+            function.argtypes, function.restype = arguments, c_int
+        functions.dnnl_primitive_desc_query_md.argtypes = (c_void_p, c_int, c_int)
+        functions.dnnl_primitive_desc_query_md.restype = c_void_p
+        functions.dnnl_memory_desc_get_size.argtypes = (c_void_p,)
+        functions.dnnl_memory_desc_get_size.restype = c_size_t
+        functions.dnnl_memory_desc_equal.argtypes = (c_void_p, c_void_p)
+        functions.dnnl_version.restype = POINTER(_Version)
+    except (OSError, AttributeError):
+        return None
+    engine = c_void_p()
+    if functions.dnnl_engine_create(byref(engine), 1, 0) != 0 or engine.value is None:
+        return None
+    version = functions.dnnl_version().contents
+    return Library(functions, engine.value, path, f"{version.major}.{version.minor}.{version.patch}")
+
+
+def _find() -> str | None:
+    """The shared library's file in the distribution."""
+    try:
+        files = importlib.metadata.files(DISTRIBUTION) or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    names = [str(file.locate()) for file in files if file.name.startswith("libdnnl.so")]
+    return min(names, key=len, default=None)
+
+
+def loaded() -> Library:
+    """oneDNN.
+
+    Raises:   BackendError: it cannot be loaded.
+    """
+    found = library()
+    if found is None:
+        raise BackendError(f"oneDNN is not there; install {DISTRIBUTION}")
+    return found
+
+
+_STATUS = (
+    "success",
+    "out of memory",
+    "invalid arguments",
+    "unimplemented",
+    "no further implementation",
+    "runtime error",
+)
+
+
+def _check(status: int, what: str) -> None:
+    if status:
+        word = _STATUS[status] if status < len(_STATUS) else f"status {status}"
+        raise BackendError(f"oneDNN: {what}: {word}")
+
+
+class _Owned:
+    """An object of the library, released together with this."""
+
+    __slots__ = ("__weakref__", "handle")
+    kind = ""
+
+    def __init__(self, handle: int | None) -> None:
+        if handle is None:
+            raise BackendError(f"oneDNN made no {self.kind}")
+        self.handle = handle
+        weakref.finalize(self, getattr(loaded().functions, f"dnnl_{self.kind}_destroy"), handle).atexit = False
+
+
+def _create(function: str, *arguments: Any) -> int | None:
+    """What a function of the library writes through its first argument.
+
+    Raises:   BackendError: the library refuses.
+    """
+    handle = c_void_p()
+    _check(getattr(loaded().functions, function)(byref(handle), *arguments), function)
+    return handle.value
+
+
+def dims(values: Sequence[int]) -> Any:
+    """Sizes as the library takes them."""
+    return (c_int64 * max(len(values), 1))(*values)
+
+
+class MemoryDesc(_Owned):
+    """A tensor's shape, dtype and layout."""
+
+    __slots__ = ()
+    kind = "memory_desc"
+
+    @classmethod
+    def strided(cls, shape: Sequence[int], dtype: DType, strides: Sequence[int]) -> MemoryDesc:
+        """A tensor with strides in bytes."""
+        steps = [stride // dtype.itemsize for stride in strides]
+        code = DATA_TYPES[dtype.name]
+        return cls(_create("dnnl_memory_desc_create_with_strides", len(shape), dims(shape), code, dims(steps)))
+
+    @classmethod
+    def any(cls, shape: Sequence[int], dtype: DType) -> MemoryDesc:
+        """A tensor whose layout the primitive chooses."""
+        code = DATA_TYPES[dtype.name]
+        return cls(_create("dnnl_memory_desc_create_with_tag", len(shape), dims(shape), code, ANY_LAYOUT))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the tensor takes, padding included."""
+        return int(loaded().functions.dnnl_memory_desc_get_size(self.handle))
+
+    def same_as(self, other: MemoryDesc) -> bool:
+        """Whether both describe the same layout."""
+        return bool(loaded().functions.dnnl_memory_desc_equal(self.handle, other.handle))
+
+
+# -- what happens to a result before it is written ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Eltwise:
+    """Applies a function of `ELTWISE` with its two parameters."""
+
+    name: str
+    alpha: float = 0.0
+    beta: float = 0.0
+
+
+@dataclass(frozen=True)
+class Binary:
+    """Combines with another tensor of the result's shape (sizes of 1 broadcast) by an operation of `BINARY`."""
+
+    name: str
+    desc: MemoryDesc
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Adds `scale` times what the result's memory held before."""
+
+    scale: float = 1.0
+
+
+PostOp = Eltwise | Binary | Sum
+
+
+def post_op_argument(index: int) -> int:
+    """The role of the other tensor of the post-op with this index, a `Binary`."""
+    return _POST_OP * (index + 1) | SRC_1
+
+
+class _PostOps(_Owned):
+    __slots__ = ()
+    kind = "post_ops"
+
+
+class Attributes(_Owned):
+    """What modifies a primitive: post-ops, and that its scratchpad is the caller's memory.
+
+    `fpmath` "bf16" allows products of float32 to be computed in bfloat16.
+    """
+
+    __slots__ = ("held",)
+    kind = "primitive_attr"
+
+    def __init__(self, post_ops: Sequence[PostOp] = (), *, fpmath: str = "strict") -> None:
+        super().__init__(_create("dnnl_primitive_attr_create"))
+        functions = loaded().functions
+        _check(functions.dnnl_primitive_attr_set_scratchpad_mode(self.handle, 1), "scratchpad mode")
+        mode = ("strict", "bf16").index(fpmath)
+        _check(functions.dnnl_primitive_attr_set_fpmath_mode(self.handle, mode), "fpmath mode")
+        self.held = tuple(post_ops)
+        if not post_ops:
+            return
+        chain = _PostOps(_create("dnnl_post_ops_create"))
+        for op in post_ops:
+            if isinstance(op, Eltwise):
+                status = functions.dnnl_post_ops_append_eltwise(chain.handle, ELTWISE[op.name], op.alpha, op.beta)
+            elif isinstance(op, Binary):
+                status = functions.dnnl_post_ops_append_binary(chain.handle, BINARY[op.name], op.desc.handle)
+            else:
+                status = functions.dnnl_post_ops_append_sum(chain.handle, op.scale, 0, 0)
+            _check(status, f"post-op {op}")
+        _check(functions.dnnl_primitive_attr_set_post_ops(self.handle, chain.handle), "post-ops")
+
+
+# -- operations --------------------------------------------------------------------------------------------------------
+
+
+class PrimitiveDesc(_Owned):
+    """An operation on described tensors, with the implementation that the library chose."""
+
+    __slots__ = ()
+    kind = "primitive_desc"
+
+    @classmethod
+    def create(cls, operation: str, *arguments: Any) -> PrimitiveDesc:
+        """Calls `dnnl_<operation>_primitive_desc_create` with the engine and these arguments (objects of this module are given by
+        their handles, tuples as sizes, None as a null pointer).
+
+        Raises:   BackendError: the library has no implementation.
+        """
+        plain = [_plain(argument) for argument in arguments]
+        return cls(_create(f"dnnl_{operation}_primitive_desc_create", loaded().engine, *plain))
+
+    @classmethod
+    def reorder(cls, source: MemoryDesc, target: MemoryDesc, attributes: Attributes | None = None) -> PrimitiveDesc:
+        """A copy into another layout or dtype (roles SRC and DST)."""
+        engine, attributes = loaded().engine, attributes or Attributes()
+        handle = _create(
+            "dnnl_reorder_primitive_desc_create", source.handle, engine, target.handle, engine, attributes.handle
+        )
+        return cls(handle)
+
+    def desc(self, role: int) -> MemoryDesc:
+        """The tensor that stands in a role of `QUERIES`, with the layout that was chosen."""
+        borrowed = loaded().functions.dnnl_primitive_desc_query_md(self.handle, QUERIES[role], 0)
+        return MemoryDesc(_create("dnnl_memory_desc_clone", borrowed))
+
+    @property
+    def scratchpad_bytes(self) -> int:
+        """Bytes that the primitive needs while it runs."""
+        return self.desc(SCRATCHPAD).nbytes
+
+    @property
+    def implementation(self) -> str:
+        """The implementation's name; one that begins with "ref" is slow."""
+        text = c_char_p()
+        _check(
+            loaded().functions.dnnl_primitive_desc_query(self.handle, _QUERY_IMPLEMENTATION, 0, byref(text)), "query"
+        )
+        return (text.value or b"").decode()
+
+
+def _plain(argument: Any) -> Any:
+    if isinstance(argument, _Owned):
+        return argument.handle
+    return dims(argument) if isinstance(argument, tuple) else argument
+
+
+class Primitive(_Owned):
+    """An operation that is ready to run, from any number of threads at once."""
+
+    __slots__ = ()
+    kind = "primitive"
+
+    def __init__(self, desc: PrimitiveDesc) -> None:
+        super().__init__(_create("dnnl_primitive_create", desc.handle))
+
+
+class Stream(_Owned):
+    """Where primitives run, one after the other; of one thread at a time."""
+
+    __slots__ = ()
+    kind = "stream"
+
+    def __init__(self) -> None:
+        super().__init__(_create("dnnl_stream_create", loaded().engine, 1))
+
+
+class Memory(_Owned):
+    """A tensor in memory; it is pointed to its data before each call."""
+
+    __slots__ = ()
+    kind = "memory"
+
+    def __init__(self, desc: MemoryDesc) -> None:
+        super().__init__(_create("dnnl_memory_create", desc.handle, loaded().engine, None))

@@ -1,0 +1,160 @@
+"""What a `dot` step asks for, as matrix products: loops over matrices whose rows and columns lie at even distances.
+
+Axes with the same role are merged where they lie evenly in both tensors that have them, so that most contractions are one product of
+matrices, or a loop over such products, without a copy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nnc.dtypes import DType
+from nnc.lower.stages import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A loop: its length, and how many bytes further each round lies in the left operand, the right one and the result."""
+
+    size: int
+    x: int = 0
+    y: int = 0
+    out: int = 0
+
+    @property
+    def strides(self) -> tuple[int, int, int]:
+        """The three distances."""
+        return self.x, self.y, self.out
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """For each round of `loops`: out[i, j] = sum over `depth` of x[i, …] · y[…, j].
+
+    `rows` are in `x` and `out`, `columns` in `y` and `out`, `depth` in both operands. All depth axes are summed, the last one is that
+    of the matrices; axes of size 1 stand in no list, and rows or columns of none are one axis of size 1. Where `is_turned`, `x` is the
+    right operand of the command.
+    """
+
+    dtype: DType
+    loops: tuple[Axis, ...]
+    rows: Axis
+    columns: Axis
+    depth: tuple[Axis, ...]
+    is_turned: bool = False
+
+    @property
+    def k(self) -> int:
+        """Terms of each sum."""
+        return math.prod(axis.size for axis in self.depth)
+
+    @property
+    def count(self) -> int:
+        """How many products of matrices it is."""
+        return math.prod(axis.size for axis in self.loops)
+
+    @property
+    def volume(self) -> int:
+        """Multiplications of one product of matrices."""
+        return self.rows.size * self.columns.size * self.k
+
+    def turned(self) -> Product:
+        """The same result as the transpose of yᵀxᵀ."""
+        loops, depth = tuple(map(_turn, self.loops)), tuple(map(_turn, self.depth))
+        return Product(self.dtype, loops, _turn(self.columns), _turn(self.rows), depth, not self.is_turned)
+
+
+def _turn(axis: Axis) -> Axis:
+    return Axis(axis.size, axis.y, axis.x, axis.out)
+
+
+def product_of(step: Step) -> Product:
+    """The matrix products of a `dot` step whose tensors have elements."""
+    x, y, out = (view.strides for view in (*step.inputs, *step.outputs))
+    shape_x, shape_y = (view.spec.shape for view in step.inputs)
+    contract, batch = step.params["contract"], step.params.get("batch", ((), ()))
+    loops = [Axis(shape_x[a], x[a], y[b], out[i]) for i, (a, b) in enumerate(zip(*batch, strict=True))]
+    free_x = [a for a in range(len(x)) if a not in (*batch[0], *contract[0])]
+    free_y = [b for b in range(len(y)) if b not in (*batch[1], *contract[1])]
+    at = len(loops)
+    rows = [Axis(shape_x[a], x=x[a], out=out[at + i]) for i, a in enumerate(free_x)]
+    at += len(rows)
+    columns = [Axis(shape_y[b], y=y[b], out=out[at + i]) for i, b in enumerate(free_y)]
+    depth = [Axis(shape_x[a], x[a], y[b]) for a, b in zip(*contract, strict=True)]
+    row, more_rows = _largest(_merge(rows))
+    column, more_columns = _largest(_merge(columns))
+    merged = _merge(depth)
+    inner, outer = _largest(merged)
+    return Product(step.inputs[0].spec.dtype, (*_merge(loops), *more_rows, *more_columns), row, column, (*outer, inner))
+
+
+def _merge(axes: Sequence[Axis]) -> list[Axis]:
+    """The loops in as few axes as possible, those with the largest distances first. Their order does not matter to what is done."""
+    ordered = sorted((axis for axis in axes if axis.size != 1), key=lambda axis: [-abs(s) for s in axis.strides])
+    merged: list[Axis] = []
+    for axis in ordered:
+        if merged and all(a == axis.size * b for a, b in zip(merged[-1].strides, axis.strides, strict=True)):
+            merged[-1] = Axis(merged[-1].size * axis.size, *axis.strides)
+        else:
+            merged.append(axis)
+    return merged
+
+
+def _largest(axes: list[Axis]) -> tuple[Axis, list[Axis]]:
+    """The axis that stays with the matrices, and those around them: it is the longest, of equal ones the innermost."""
+    if not axes:
+        return Axis(1), []
+    at = max(range(len(axes)), key=lambda i: (axes[i].size, i))
+    return axes[at], axes[:at] + axes[at + 1 :]
+
+
+# -- matrices as BLAS takes them ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A row-major matrix as BLAS takes it: whether it is used transposed, and the elements from row to row as it lies."""
+
+    transposed: bool
+    leading: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gemm:
+    """Row-major matrices: c = a · b, m rows, n columns, k terms."""
+
+    product: Product
+    a: Matrix
+    b: Matrix
+    c: Matrix
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """m, n and k."""
+        return self.product.rows.size, self.product.columns.size, self.product.k
+
+
+def gemm_of(product: Product) -> Gemm | None:
+    """The product as BLAS takes it; None where a matrix has no unit stride, or the sum goes over several axes."""
+    if len(product.depth) != 1:
+        return None
+    for turned in (False, True):
+        asked = product.turned() if turned else product
+        rows, columns, (depth,) = asked.rows, asked.columns, asked.depth
+        unit = product.dtype.itemsize
+        a = _matrix(rows.size, depth.size, rows.x, depth.x, unit)
+        b = _matrix(depth.size, columns.size, depth.y, columns.y, unit)
+        c = _matrix(rows.size, columns.size, rows.out, columns.out, unit)
+        if a is not None and b is not None and c is not None and not c.transposed:
+            return Gemm(asked, a, b, c)
+    return None
+
+
+def _matrix(rows: int, columns: int, row: int, column: int, unit: int) -> Matrix | None:
+    for transposed in (False, True):
+        outer, inner, step, fine = (columns, rows, column, row) if transposed else (rows, columns, row, column)
+        if (inner == 1 or fine == unit) and (outer == 1 or (step >= inner * unit and step % unit == 0)):
+            return Matrix(transposed, step // unit if outer > 1 else inner)
+    return None

@@ -1,0 +1,30 @@
+"""When threads pay: what a part of a loop must be worth to be given to a thread of its own.
+
+Measured with GCC's OpenMP runtime: a loop in threads that still look out for work costs 1 µs more than a plain one, and some tens of
+µs where they had gone to sleep. Parts of 8 µs keep the first below an eighth, and make the second rare, since programs
+have many loops in a row.
+"""
+
+from __future__ import annotations
+
+PART_NS = 8000.0  # the least that one thread should have to do
+BYTES_PER_NS = 12.0  # that one core reads and writes of memory
+FLOPS_PER_NS = 16.0  # simple operations of one core on full vectors
+
+
+def estimate_ns(nbytes: float, flops: float) -> float:
+    """About how long one core takes to read and write so many bytes and to do so many simple operations meanwhile.
+
+    Example:  >>> estimate_ns(nbytes=1200, flops=160)
+              100.0
+    """
+    return max(nbytes / BYTES_PER_NS, flops / FLOPS_PER_NS)
+
+
+def grain_of(item_ns: float) -> int:
+    """The `grain` for `nnc_parallel_for` on items that take so long each: the least number of items in a part.
+
+    Example:  >>> grain_of(100.0), grain_of(1e9)
+              (80, 1)
+    """
+    return max(1, round(PART_NS / max(item_ns, 1e-3)))

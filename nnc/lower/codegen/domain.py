@@ -1,0 +1,272 @@
+"""The iteration space that a group of nodes shares: which axis of which tensor is which loop.
+
+Axes that elementwise commands, broadcasts, transposes and reductions tie together are one *label*, a loop of the kernel. A group is
+one loop nest if no tensor has a label twice and all its reductions remove the same labels: those are the loops of a *row*, which is
+gone through once or, where a reduction's result is read by what is reduced again, in several phases (softmax takes three).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from nnc.commands.rules import InPlace
+from nnc.graph import Graph, Node, Symbol
+from nnc.lower.codegen.builder import has_code
+from nnc.lower.codegen.scalars import has_scalar
+
+REDUCTIONS = ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or")
+VIEWS = ("broadcast_to", "reshape", "transpose")
+UNIT = -1  # the label of an axis of size 1
+
+Labels = tuple[int, ...]
+
+
+def can_fuse(node: Node) -> bool:
+    """Whether a node can be a part of a printed loop nest."""
+    name, outputs = node.command.name, node.outputs
+    if node.graphs or len(outputs) != 1 or any(0 in s.shape or not has_code(s.dtype) for s in (*node.inputs, *outputs)):
+        return False
+    if name in REDUCTIONS or name in VIEWS or name == "iota":
+        return True
+    return has_scalar(node.command, tuple(s.dtype for s in node.inputs), outputs[0].dtype, node.params)
+
+
+def is_reduction(node: Node) -> bool:
+    """Whether a node makes one element of several."""
+    if node.command.name not in REDUCTIONS:
+        return False
+    shape = node.inputs[0].shape
+    return any(shape[axis] != 1 for axis in node.params["axes"])
+
+
+def is_view(node: Node) -> bool:
+    """Whether a node shows its input in another form; a reduction of one element does, too."""
+    return node.command.name in VIEWS or (node.command.name in REDUCTIONS and not is_reduction(node))
+
+
+class Domain:
+    """The labels of symbols, which grow node by node."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self._parent: list[int] = []
+        self._axes: dict[Symbol, Labels] = {}
+        self._removed: list[Labels] = []  # for each reduction
+        self._tied = False  # whether labels have been made one since the last check
+
+    def copy(self) -> Domain:
+        """A copy that grows by itself."""
+        other = Domain()
+        other.sizes, other._parent = list(self.sizes), list(self._parent)
+        other._axes, other._removed = dict(self._axes), list(self._removed)
+        return other
+
+    # -- labels --------------------------------------------------------------------------------------------------------
+
+    def axes(self, symbol: Symbol) -> Labels:
+        """The label of each axis of a symbol."""
+        return tuple(map(self._find, self._known(symbol)))
+
+    @property
+    def reduced(self) -> frozenset[int]:
+        """The labels that reductions remove."""
+        return frozenset(self._find(label) for removed in self._removed for label in removed)
+
+    def _find(self, label: int) -> int:
+        if label == UNIT:
+            return UNIT
+        while self._parent[label] != label:
+            self._parent[label] = self._parent[self._parent[label]]
+            label = self._parent[label]
+        return label
+
+    def _known(self, symbol: Symbol) -> Labels:
+        axes = self._axes.get(symbol)
+        if axes is None:
+            labels = []
+            for n in symbol.shape:
+                if n == 1:
+                    labels.append(UNIT)
+                else:
+                    labels.append(len(self.sizes))
+                    self._parent.append(len(self.sizes))
+                    self.sizes.append(n)
+            axes = self._axes[symbol] = tuple(labels)
+        return axes
+
+    def _tie(self, x: Iterable[int], y: Iterable[int]) -> None:
+        for a, b in zip(x, y, strict=True):
+            i, j = self._find(a), self._find(b)
+            if i != j and UNIT not in (i, j):
+                self._parent[max(i, j)] = min(i, j)
+                self._tied = True
+
+    # -- growing -------------------------------------------------------------------------------------------------------
+
+    def absorb(self, other: Domain) -> None:
+        """Takes over the labels of another domain; what both know is tied together."""
+        shift = len(self.sizes)
+        self.sizes += other.sizes
+        self._parent += [label + shift for label in other._parent]
+
+        def moved(labels: Labels) -> Labels:
+            return tuple(label if label == UNIT else label + shift for label in labels)
+
+        for symbol, labels in other._axes.items():
+            mine = self._axes.get(symbol)
+            if mine is None:
+                self._axes[symbol] = moved(labels)
+            else:
+                self._tie(mine, moved(labels))
+        self._removed += map(moved, other._removed)
+
+    def add(self, node: Node) -> bool:
+        """Adds a node that `can_fuse`; False where its axes do not fit, and the domain is of no use any more."""
+        name, params, out = node.command.name, node.params, node.outputs[0]
+        known = self._known
+        if name in REDUCTIONS:
+            x = node.inputs[0]
+            gone = {axis % x.spec.ndim for axis in params["axes"]}
+            axes = known(x)
+            self._tie([label for i, label in enumerate(axes) if i not in gone], known(out))
+            self._removed.append(tuple(axes[i] for i in sorted(gone) if axes[i] != UNIT))
+        elif name == "transpose":
+            axes = known(node.inputs[0])
+            self._tie([axes[axis] for axis in params["permutation"]], known(out))
+        elif name == "broadcast_to":
+            x = node.inputs[0]
+            where = params.get("axes")
+            places = where if where is not None else range(out.spec.ndim - x.spec.ndim, out.spec.ndim)
+            axes = known(out)
+            self._tie(known(x), [axes[place] for place in places])
+        elif name == "reshape":
+            mine, yours = ([label for label in known(s) if label != UNIT] for s in (node.inputs[0], out))
+            if [self.sizes[label] for label in mine] != [self.sizes[label] for label in yours]:
+                return False
+            self._tie(mine, yours)
+        else:
+            for x in node.inputs:
+                self._tie(known(x), known(out))
+        return not self._tied or self.is_sound()
+
+    def is_sound(self) -> bool:
+        """Whether no symbol has a label twice, and reductions remove the same labels and leave none of them."""
+        self._tied = False
+        for labels in self._axes.values():
+            found = [self._find(label) for label in labels if label != UNIT]
+            if len(set(found)) < len(found):
+                return False
+        removed = [frozenset(map(self._find, labels)) for labels in self._removed if labels]
+        return all(other == removed[0] for other in removed)
+
+    def fits(self, nodes: Sequence[Node], outputs: Iterable[Symbol]) -> bool:
+        """Whether the nodes, of which others read `outputs`, are one loop nest: each output has an element for each round of all
+        loops, or one for each row."""
+        if not self.is_sound():
+            return False
+        reduced = self.reduced
+        every = frozenset(map(self._find, range(len(self.sizes))))
+        rows = every - reduced
+        for node in nodes:
+            if is_reduction(node) and not reduced.isdisjoint(self.axes(node.outputs[0])):
+                return False
+        shapes = (every, rows) if reduced else (every,)
+        return all(frozenset(self.axes(symbol)) - {UNIT} in shapes for symbol in outputs)
+
+
+def domain_of(graph: Graph) -> Domain:
+    """The domain of a fused graph."""
+    domain = Domain()
+    for symbol in graph.inputs:
+        domain.axes(symbol)
+    for node in graph.nodes:
+        domain.add(node)
+    return domain
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """In what order a fused graph's values are known: `rank` of a symbol is the phase of the row in whose loop it can be computed,
+    or before which it is known if it does not vary along the row."""
+
+    rank: dict[Symbol, int]
+    varies: dict[Symbol, bool]  # along the row
+    count: int
+
+    @classmethod
+    def of(cls, graph: Graph, domain: Domain) -> Phases:
+        """The phases of a fused graph."""
+        reduced = domain.reduced
+        rank: dict[Symbol, int] = {}
+        varies: dict[Symbol, bool] = {}
+        for symbol in (*graph.inputs, *graph.constants):
+            rank[symbol] = 0
+            varies[symbol] = not reduced.isdisjoint(domain.axes(symbol))
+        count = 0
+        for node in graph.nodes:
+            out = node.outputs[0]
+            rank[out] = max((rank[s] for s in node.inputs), default=0)
+            if is_reduction(node):
+                count = max(count, rank[out] + 1)
+                rank[out] += 1
+                varies[out] = False
+            elif node.command.name == "iota":
+                varies[out] = domain.axes(out)[node.params["axis"]] in reduced
+            else:
+                varies[out] = any(varies[s] for s in node.inputs)
+        for symbol in graph.outputs:
+            if cls._is_full(domain, symbol):
+                count = max(count, rank[symbol] + 1)
+        return cls(rank, varies, count)
+
+    @staticmethod
+    def _is_full(domain: Domain, symbol: Symbol) -> bool:
+        return not domain.reduced.isdisjoint(domain.axes(symbol))
+
+
+def overwrites(graph: Graph) -> InPlace:
+    """Which inputs of a fused graph may share memory with which outputs: those whose elements are read for the last time where the
+    output's element of the same place is written."""
+    domain = domain_of(graph)
+    phases = Phases.of(graph, domain)
+    last = dict.fromkeys(graph.inputs, 0)
+    needed = _phase_reads(graph, domain, phases)
+    for phase, symbols in enumerate(needed):
+        for symbol in symbols:
+            if symbol in last:
+                last[symbol] = max(last[symbol], phase)
+    pairs = []
+    for j, out in enumerate(graph.outputs):
+        axes = domain.axes(out)
+        full = not domain.reduced or not domain.reduced.isdisjoint(axes)
+        written = phases.rank[out] if full else phases.count
+        for i, x in enumerate(graph.inputs):
+            if x.shape == out.shape and domain.axes(x) == axes and last[x] <= written:
+                pairs.append((i, j))
+    return InPlace(tuple(pairs))
+
+
+def _phase_reads(graph: Graph, domain: Domain, phases: Phases) -> list[set[Symbol]]:
+    """The symbols that each phase's loop may need, everything computed anew."""
+    writers = {node.outputs[0]: node for node in graph.nodes}
+    found: list[set[Symbol]] = [set() for _ in range(phases.count + 1)]
+
+    def visit(symbol: Symbol, phase: int) -> None:
+        if symbol in found[phase]:
+            return
+        found[phase].add(symbol)
+        node = writers.get(symbol)
+        if node is not None and (phases.varies[symbol] or phase == phases.count) and not is_reduction(node):
+            for x in node.inputs:
+                visit(x, phase)
+
+    for node in graph.nodes:
+        if is_reduction(node):
+            visit(node.inputs[0], phases.rank[node.outputs[0]] - 1)
+        elif not phases.varies[node.outputs[0]]:
+            for x in node.inputs:
+                visit(x, phases.rank[node.outputs[0]])
+    for symbol in graph.outputs:
+        visit(symbol, phases.rank[symbol])
+    return found

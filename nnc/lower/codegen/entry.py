@@ -1,0 +1,156 @@
+"""Prints a whole program as LLVM's text: the function `@ENTRY` runs all steps, and calls Python only for those without a kernel.
+
+`@ENTRY(frame)` finds the arguments and runs the program's parts; where a program runs on several streams, or step by step,
+`@ENTRY(frame, k)` runs part k, which is one step, and for k = -1 finds the arguments. Each loop is a part of its own, other steps
+are grouped, since LLVM takes longer for one long function than for some short ones. It returns 0 or why it stopped (`Failure`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from nnc.lower.codegen.arguments import Words, binder
+from nnc.lower.codegen.entry_steps import Failure, Outline, StepCode, bases_of
+from nnc.lower.codegen.native import Native
+from nnc.lower.liveness import walk
+from nnc.lower.stages import Loop, Planned, Step, Steps
+
+BIND = -1  # the part that finds the arguments
+_PART = 100  # steps
+
+
+@dataclass(frozen=True, slots=True)
+class EntryText:
+    """A printed program. `called` are the kernels that it calls, `held` those that it holds itself; `blocks` run in Python."""
+
+    text: str
+    called: tuple[Native, ...]
+    held: tuple[Native, ...]
+    blocks: tuple[Steps, ...]
+
+
+def print_entry(
+    planned: Planned, words: Words, natives: Mapping[int, Native], states: Mapping[int, int], apart: bool
+) -> EntryText:
+    """The text of a program.
+
+    Args:     natives: the compiled kernels of steps. states: positions of their states (both by identity of the step). apart: whether
+              each step can be called by itself.
+    """
+    steps = planned.bound.steps
+    numbers = {id(step): i for i, step in enumerate(walk(steps))}
+    outline = Outline(planned, natives, states, numbers, words)
+    groups = [(step,) for step in steps] if apart else _groups(steps)
+    functions = [f for k, group in enumerate(groups) for f in _part(outline, f"part{k}", group)]
+    called = {name: native for f in functions for name, native in f.called.items()}
+    declared = {name: line for f in functions for name, line in f.signatures.items()}
+    inner = {natives[id(s)].name for step in steps for s in _in_loops(step) if id(s) in natives}
+    held = tuple(native for name, native in called.items() if name in inner and _can_be_held(native))
+    lines = {line for f in functions for line in f.declarations}
+    bodies: list[str] = []
+    for native in held:
+        del called[native.name], declared[native.name]
+        needed, body = _as_internal(native)
+        lines |= needed
+        bodies.append(body)
+    called[binder().name] = binder()
+    lines |= {*declared.values(), f"declare i64 @{binder().name}(ptr, ptr)"}
+    texts = [*sorted(lines), *bodies, *(f.text() for f in functions), _main(len(groups), apart)]
+    return EntryText("\n".join(texts), tuple(called.values()), held, tuple(outline.blocks))
+
+
+def _groups(steps: Steps) -> list[Steps]:
+    """The parts of a program that runs in one go."""
+    groups: list[list[Step]] = []
+    size = _PART
+    for step in steps:
+        weight = sum(1 for _ in walk((step,)))
+        alone = isinstance(step.region, Loop)
+        if alone or size + weight > _PART:
+            groups.append([])
+            size = 0
+        groups[-1].append(step)
+        size = _PART if alone else size + weight
+    return [tuple(group) for group in groups]
+
+
+def _part(outline: Outline, name: str, steps: Steps) -> list[StepCode]:
+    """The functions that run a part.
+
+    Where no Python runs in a loop, all its memory is reached through the parameters of a function, so that LLVM may be told that no
+    two of them overlap: arguments that are written over share no memory with others, results are fresh.
+    """
+    bases = bases_of(outline, steps)
+    code = StepCode(outline, name, [("ptr", "frame")])
+    code.load_bases(bases)
+    if not any(isinstance(step.region, Loop) for step in steps) or not outline.is_native(steps):
+        code.steps(steps)
+        code.finish()
+        return [code]
+    registers = ["frame", *(base for base, _ in bases)]
+    inner = StepCode(outline, f"{name}.rounds", [("ptr noalias", register) for register in registers])
+    inner.steps(steps)
+    inner.finish()
+    operands = ", ".join(f"ptr %{register}" for register in registers)
+    code.line(f"%why = call i64 @{inner.name}({operands})")
+    code.line("ret i64 %why")
+    return [inner, code]
+
+
+def _main(parts: int, apart: bool) -> str:
+    """The function that the frame calls."""
+    table, refused = 8 * Words.table_at, int(Failure.REFUSED)
+    lines = [
+        f"define i64 @ENTRY(ptr %frame{', i64 %part' if apart else ''}) nounwind {{",
+        f"  switch i64 %part, label %bind [{' '.join(f'i64 {k}, label %part{k}' for k in range(parts))}]"
+        if apart else "  br label %bind",
+        "bind:",
+        f"  %table.at = getelementptr i8, ptr %frame, i64 {table}",
+        "  %table = load ptr, ptr %table.at",
+        f"  %refused = call i64 @{binder().name}(ptr %frame, ptr %table)",
+        "  %fits = icmp eq i64 %refused, 0",
+        f"  br i1 %fits, label %{'done' if apart or not parts else 'part0'}, label %refuse",
+    ]  # fmt: skip
+    for k in range(parts):
+        lines += [f"part{k}:", f"  %why{k} = call i64 @part{k}(ptr %frame)"]
+        if apart:
+            lines.append(f"  ret i64 %why{k}")
+        else:
+            following = f"part{k + 1}" if k + 1 < parts else "done"
+            lines += [f"  %well{k} = icmp eq i64 %why{k}, 0", f"  br i1 %well{k}, label %{following}, label %failed{k}"]
+            lines += [f"failed{k}:", f"  ret i64 %why{k}"]
+    lines += [
+        "done:",
+        "  ret i64 0",
+        "refuse:",
+        "  %code = mul i64 %refused, 8",
+        f"  %refusal = add i64 %code, {refused - 8}",  # the number counts from 1
+        "  ret i64 %refusal",
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _in_loops(step: Step) -> Iterable[Step]:
+    """The steps within the loops of a step."""
+    for inner in walk((step,)):
+        if isinstance(inner.region, Loop):
+            for c in inner.region.copies:
+                yield from walk(c.steps)
+
+
+def _can_be_held(native: Native) -> bool:
+    """Whether a kernel's text can stand within another module: numbered metadata would mean something else there."""
+    return native.inline and re.search(r"^(!|attributes #)", native.text, re.MULTILINE) is None
+
+
+def _as_internal(native: Native) -> tuple[set[str], str]:
+    """The declarations of a kernel, and its functions for a module that takes them in."""
+    lines = native.code.splitlines()
+    declared = {line for line in lines if line.startswith("declare ")}
+    body = "\n".join(line for line in lines if line not in declared) + "\n"
+    start = f"define i64 @{native.name}("
+    signature = re.compile(re.escape(start) + r"([^{]*)\{")
+    return declared, signature.sub(rf"define internal i64 @{native.name}(\1alwaysinline {{", body, count=1)

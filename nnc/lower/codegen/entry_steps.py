@@ -1,0 +1,270 @@
+"""Prints steps, loops and branches of a program as one function: kernels are called where their tensors lie, rounds are real loops.
+
+    loop 0, copies (a, b), first = 0:        a: head, test → leave, tail, count;  b: likewise;  back to a
+    steps without a compiled kernel          one call back into Python for all that stand in a row
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from nnc import dtypes
+from nnc.lower.codegen.arguments import Words
+from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.codegen.native import Native
+from nnc.lower.liveness import touched, walk
+from nnc.lower.report import step_bytes, step_flops
+from nnc.lower.stages import Branches, Kind, Loop, Planned, Round, Step, Steps, View
+
+DONE = 0x646F6E65  # what a callback returns where all went well; one that Python broke off returns anything else
+POLL = -1  # the callback that only lets Python look for interrupts
+_CALL, _FLOPS, _BYTES = 2e-8, 2e10, 1e10  # seconds of a call; what a core does in a second
+_POLL_SECONDS = 0.25
+_MOST_ROUNDS = 1 << 22  # between two looks for interrupts
+
+
+class Failure(IntEnum):
+    """Why a program stopped; with a number it makes up what its entry returns."""
+
+    REFUSED = 1  # an input is not as it should be: its number
+    KERNEL = 2  # a kernel refused what it was given: number of the step
+    PYTHON = 3  # Python raised: number of the block of steps
+    LIMIT = 4  # a loop is longer than it may be: number of the step
+    BRANCH = 5  # there is no such branch: number of the step
+    INTERRUPT = 6  # Python raised while it looked for interrupts
+
+    def code(self, number: int) -> int:
+        """What the entry returns."""
+        return 8 * number + self
+
+    @staticmethod
+    def of(code: int) -> tuple[Failure, int]:
+        """Kind and number of what an entry returned."""
+        return Failure(code % 8), code // 8
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What a program is printed from: its steps' compiled kernels, `states` and `numbers` of steps (all by identity of the step).
+
+    `blocks` are the steps in a row that run in Python, in the order in which they are printed.
+    """
+
+    planned: Planned
+    natives: Mapping[int, Native]
+    states: Mapping[int, int]
+    numbers: Mapping[int, int]
+    words: Words
+    blocks: list[Steps] = field(default_factory=list)
+
+    def is_native(self, steps: Iterable[Step]) -> bool:
+        """Whether all steps, those within regions included, run without Python."""
+        return all(step.region is not None or id(step) in self.natives for step in walk(steps))
+
+    def seconds(self, steps: Iterable[Step]) -> float:
+        """About how long steps take, each once."""
+        inner = [step for step in walk(steps) if step.region is None]
+        return sum(_CALL + max(step_flops(step) / _FLOPS, step_bytes(step) / _BYTES) for step in inner)
+
+
+def bases_of(outline: Outline, steps: Steps) -> list[tuple[str, int]]:
+    """The memory that steps touch: names of registers, and the words that hold the addresses; the arena is one."""
+    words, found = outline.words, {"arena": Words.arena_at}
+    for number in sorted(touched(steps)):
+        buffer = outline.planned.bound.buffers[number]
+        if buffer.kind is Kind.INPUT:
+            found[f"b{number}"] = words.input(buffer.index)
+        elif buffer.kind is Kind.OUTPUT:
+            found[f"b{number}"] = words.result(buffer.index)
+        elif buffer.kind is Kind.CONSTANT:
+            found[f"b{number}"] = words.constant(buffer.index)
+    return list(found.items())
+
+
+class StepCode(Code):
+    """A function that runs steps. Its registers %frame, %arena and %b1, … hold where its memory lies."""
+
+    def __init__(self, outline: Outline, name: str, parameters: Sequence[tuple[str, str]]) -> None:
+        super().__init__(name, parameters, returns="internal i64")
+        self.outline = outline
+        self.called: dict[str, Native] = {}
+        self.signatures: dict[str, str] = {}  # how called kernels are declared
+        self._block = "start"
+        self._failures: list[tuple[str, int]] = []
+        self._at: dict[int, Value] = {}  # the present round of each loop around
+
+    def place(self, label: str) -> None:
+        """Begins a block."""
+        super().place(label)
+        self._block = label
+
+    def word(self, position: int) -> str:
+        """Where a word of the frame lies."""
+        return self.offset("%frame", 8 * position)
+
+    def load_bases(self, bases: Iterable[tuple[str, int]]) -> None:
+        """Loads the addresses of memory."""
+        for name, position in bases:
+            self.line(f"%{name} = load ptr, ptr {self.word(position)}")
+
+    def finish(self) -> None:
+        """Returns: 0 at the end of the steps, else why they stopped."""
+        self.ret(self.integer(0))
+        if self._failures:
+            self.place("failed")
+            found = ", ".join(f"[{code}, %{block}]" for block, code in self._failures)
+            self.line(f"%why = phi i64 {found}")
+            self.line("ret i64 %why")
+
+    def fail_unless(self, condition: Value, code: int) -> None:
+        """Stops where a bool does not hold."""
+        following = self.label("next")
+        self._failures.append((self._block, code))
+        self.branch(condition, following, "failed")
+        self.place(following)
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def address(self, view: View) -> str:
+        """Where a view begins in this round."""
+        offset = self.outline.planned.offsets[view.buffer]
+        if offset is None:
+            pointer = self.offset(f"%b{view.buffer}", view.offset)
+        else:
+            pointer = self.offset("%arena", offset + view.offset)
+        for number, nbytes in view.rounds:
+            pointer = self.offset(pointer, self.mul(self._at[number], self.integer(nbytes)))
+        return pointer
+
+    def steps(self, steps: Steps) -> None:
+        """Runs steps in a row."""
+        waiting: list[Step] = []
+        for step in steps:
+            if step.region is None and id(step) not in self.outline.natives:
+                waiting.append(step)
+                continue
+            self._python(waiting)
+            waiting = []
+            if isinstance(step.region, Loop):
+                self._loop(step, step.region)
+            elif isinstance(step.region, Branches):
+                self._branches(step, step.region)
+            else:
+                self._kernel(step)
+        self._python(waiting)
+
+    def _kernel(self, step: Step) -> None:
+        native = self.outline.natives[id(step)]
+        operands = [f"ptr {self.address(view)}" for view in (*step.inputs, *step.outputs)]
+        state = self.outline.states.get(id(step))
+        if state is not None:
+            operands.append(f"ptr {self.let(f'load ptr, ptr {self.word(self.outline.words.state(state))}')}")
+        operands += [f"i64 {number}" for number in native.numbers]
+        self.called[native.name] = native
+        self.signatures[native.name] = f"declare i64 @{native.name}({', '.join(text.split()[0] for text in operands)})"
+        returned = Value(self.let(f"call i64 @{native.name}({', '.join(operands)})"), dtypes.int64)
+        if may_fail(native):
+            success = self.compare("eq", returned, self.integer(0))
+            self.fail_unless(success, Failure.KERNEL.code(self.outline.numbers[id(step)]))
+
+    def _python(self, steps: list[Step]) -> None:
+        if steps:
+            self.outline.blocks.append(tuple(steps))
+            number = len(self.outline.blocks) - 1
+            self._call_back(number, Failure.PYTHON.code(number))
+
+    def _call_back(self, number: int, failure: int) -> None:
+        function = self.let(f"load ptr, ptr {self.word(Words.callback_at)}")
+        returned = Value(self.let(f"call i64 {function}(ptr %frame, i64 {number})"), dtypes.int64)
+        self.fail_unless(self.compare("eq", returned, self.integer(DONE)), failure)
+
+    # -- regions -------------------------------------------------------------------------------------------------------
+
+    def _branches(self, step: Step, region: Branches) -> None:
+        index = self.load(self.address(region.index), region.index.spec.dtype)
+        failure = Failure.BRANCH.code(self.outline.numbers[id(step)])
+        labels = [self.label("branch") for _ in region.branches]
+        after = self.label("after")
+        choices = " ".join(f"{index.type} {i}, label %{label}" for i, label in enumerate(labels))
+        self._failures.append((self._block, failure))
+        self.line(f"switch {index.typed}, label %failed [{choices}]")
+        for label, branch in zip(labels, region.branches, strict=True):
+            self.place(label)
+            self.steps(branch)
+            self.jump(after)
+        self.place(after)
+
+    def _loop(self, step: Step, region: Loop) -> None:
+        counted = self.load(self.address(region.count), dtypes.int64) if region.count is not None else None
+        length = counted if region.length is None else self.integer(region.length)
+        count = self.slot(self.integer(0))  # rounds that are done
+        labels = [self.label("round") for _ in region.copies]
+        after = self.label("after")
+        polls = self._rounds_between_polls(step, region)
+        self.jump(labels[0])
+        for k, (label, c) in enumerate(zip(labels, region.copies, strict=True)):
+            self.place(label)
+            done = self.read(count)
+            if counted is not None:
+                self._leave(region, c, self.compare("ge", done, counted), after)
+            self._enter(region, done, length)
+            self.steps(c.head)
+            if c.test is not None:
+                self._leave(region, c, self.not_(self.load(self.address(c.test), dtypes.bool_)), after)
+            if region.limit is not None:
+                allowed = self.compare("lt", done, self.integer(region.limit))
+                self.fail_unless(allowed, Failure.LIMIT.code(self.outline.numbers[id(step)]))
+            self.steps(c.tail)
+            now = self.add(done, self.integer(1))
+            self.write(count, now)
+            if region.length is not None:
+                turn = self.label("turn")
+                self.branch(self.compare("eq", now, self.integer(region.length)), after, turn)
+                self.place(turn)
+            if polls:
+                with self.when(self.compare("eq", self.and_(now, self.integer(polls - 1)), self.integer(0))):
+                    self._call_back(POLL, Failure.INTERRUPT.code(0))
+            self.steps(c.turn)
+            self.jump(labels[k + 1] if k + 1 < len(labels) else labels[region.first])
+        del self._at[region.number]
+        self.place(after)
+
+    def _leave(self, region: Loop, c: Round, condition: Value, after: str) -> None:
+        """Ends the loop where a bool holds."""
+        leave, stay = self.label("leave"), self.label("stay")
+        self.branch(condition, leave, stay)
+        self.place(leave)
+        before = self._at.get(region.number)
+        self._at[region.number] = self.load(self.word(self.outline.words.round(region.number)), dtypes.int64)
+        self.steps(c.leave)
+        if before is not None:
+            self._at[region.number] = before
+        self.jump(after)
+        self.place(stay)
+
+    def _enter(self, region: Loop, done: Value, length: Value | None) -> None:
+        """Notes the number of the round."""
+        at = done
+        if region.reverse and length is not None:
+            at = self.sub(self.sub(length, self.integer(1)), done)
+        self._at[region.number] = at
+        self.store(self.word(self.outline.words.round(region.number)), at)
+        if region.counter is not None:
+            self.store(self.address(region.counter), at)
+
+    def _rounds_between_polls(self, step: Step, region: Loop) -> int:
+        """A power of two: after so many rounds Python looks for interrupts; 0 where it is called often enough."""
+        if not self.outline.is_native((step,)):
+            return 0
+        one = max(self.outline.seconds(c.steps) for c in region.copies) + _CALL
+        if region.length is not None and region.length * one < _POLL_SECONDS:
+            return 0
+        rounds = min(max(int(_POLL_SECONDS / one), 1), _MOST_ROUNDS)
+        return 1 << (rounds.bit_length() - 1)
+
+
+def may_fail(native: Native) -> bool:
+    """Whether a kernel can return anything but 0."""
+    return native.text.count("ret i64") != native.text.count("ret i64 0\n")

@@ -1,0 +1,166 @@
+"""The loop nest of a fused step: what its graph computes, over which loops, and where each operand's elements lie.
+
+A nest has outer loops and, where something is reduced, the loops of a row. One of all is the vector loop, whose neighbouring rounds
+run in the lanes of a register: the loop along which the most bytes lie next to each other. Loops that lie evenly in all operands
+become one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nnc.dtypes import DType, accumulator
+from nnc.graph import Graph, Node, Symbol
+from nnc.lower.codegen.domain import REDUCTIONS, UNIT, Domain, Phases, domain_of, is_view
+from nnc.lower.stages import View
+
+Loops = tuple[int, ...]
+
+_HEAVY = {
+    "div": 4, "sqrt": 4, "rsqrt": 6, "reciprocal": 4, "convert": 1, "select": 1, "square": 1, "remainder": 8,
+    "floor_divide": 8, "fmod": 8,
+}  # fmt: skip
+_LIGHT = frozenset(
+    ("neg", "add", "sub", "mul", "safe_mul", "abs", "sign", "maximum", "minimum", "floor", "ceil", "trunc", "round", "copysign",
+     "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite", "signbit",
+     "bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right", "integer_pow", "copy",
+     "stop_gradient", "full", "iota")
+)  # fmt: skip
+_TRANSCENDENTAL = 16
+_STRIDED = 8  # what an element costs that does not lie next to the last one
+
+
+def weight(node: Node) -> int:
+    """About how many instructions an elementwise command takes for one vector."""
+    name = node.command.name
+    if is_view(node):
+        return 0
+    return 1 if name in _LIGHT or name in REDUCTIONS else _HEAVY.get(name, _TRANSCENDENTAL)
+
+
+@dataclass(frozen=True, eq=False)
+class Nest:
+    """A fused graph with its loops.
+
+    `sizes[l]` is how often loop l runs; `outer` and `row` list loops from the outside in, `vector` is one of them (None: there is
+    no loop at all). `strides[i][l]` are the bytes by which operand i (inputs, then outputs) moves with loop l. `loop_of` gives the
+    loop of a label.
+    """
+
+    graph: Graph
+    domain: Domain
+    phases: Phases
+    sizes: tuple[int, ...]
+    outer: Loops
+    row: Loops
+    vector: int | None
+    strides: tuple[tuple[int, ...], ...]
+    loop_of: dict[int, int]
+
+    @property
+    def operands(self) -> tuple[Symbol, ...]:
+        """Inputs and outputs."""
+        return (*self.graph.inputs, *self.graph.outputs)
+
+    @property
+    def in_row(self) -> bool:
+        """Whether the vector loop is one of the row."""
+        return self.vector in self.row
+
+    @property
+    def size(self) -> int:
+        """How many rounds all loops make."""
+        return math.prod(self.sizes)
+
+    @property
+    def work(self) -> int:
+        """Instructions for one element, by estimate."""
+        return sum(map(weight, self.graph.nodes)) + len(self.operands)
+
+    def is_full(self, symbol: Symbol) -> bool:
+        """Whether an output has an element for each round of all loops rather than one for each row."""
+        return not self.row or not self.domain.reduced.isdisjoint(self.domain.axes(symbol))
+
+    @property
+    def widest(self) -> int:
+        """Bytes of the widest value that is computed with."""
+        symbols = (*self.operands, *(node.outputs[0] for node in self.graph.nodes if not is_view(node)))
+        return max((accumulator(symbol.dtype).itemsize for symbol in symbols), default=1)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether all operands are gone through from the first byte to the last (or are one value), so that only the length
+        tells such nests apart."""
+        if self.row or len(self.outer) != 1 or any(node.command.name == "iota" for node in self.graph.nodes):
+            return False
+        return all(s[0] in (0, x.dtype.itemsize) for s, x in zip(self.strides, self.operands, strict=True))
+
+
+def make_nest(graph: Graph, inputs: Sequence[View], outputs: Sequence[View]) -> Nest:
+    """The loop nest of a fused graph on operands that lie in these views."""
+    domain = domain_of(graph)
+    operands, views = (*graph.inputs, *graph.outputs), (*inputs, *outputs)
+    steps: list[dict[int, int]] = []
+    for symbol, view in zip(operands, views, strict=True):
+        labels = domain.axes(symbol)
+        steps.append({label: step for label, step in zip(labels, view.strides, strict=True) if label != UNIT})
+    indexed = {
+        domain.axes(node.outputs[0])[node.params["axis"]] for node in graph.nodes if node.command.name == "iota"
+    }
+    used = {label for symbol in _symbols(graph) for label in domain.axes(symbol)} - {UNIT}
+    reduced = domain.reduced
+    largest = max(range(len(operands)), key=lambda i: (len(steps[i]), i), default=None)
+
+    def farness(label: int) -> tuple[int, int]:
+        return -abs(steps[largest].get(label, 0)) if largest is not None else 0, label
+
+    merged: dict[int, list[int]] = {}
+    groups = []
+    for labels in (used - reduced, used & reduced):
+        group: list[int] = []
+        for label in sorted(labels, key=farness):
+            last = group[-1] if group else None
+            if last is not None and last not in indexed and label not in indexed:
+                n = domain.sizes[label]
+                if all(s.get(merged[last][-1], 0) == s.get(label, 0) * n for s in steps):
+                    merged[last].append(label)
+                    continue
+            group.append(label)
+            merged[label] = [label]
+        groups.append(group)
+    heads = [*groups[0], *groups[1]]
+    loop_of = {label: i for i, head in enumerate(heads) for label in merged[head]}
+    sizes = tuple(math.prod(domain.sizes[label] for label in merged[head]) for head in heads)
+    strides = tuple(tuple(s.get(merged[head][-1], 0) for head in heads) for s in steps)
+    outer = tuple(range(len(groups[0])))
+    row = tuple(range(len(outer), len(heads)))
+    dtypes = [symbol.dtype for symbol in operands]
+    vector = _vector_loop(sizes, strides, dtypes, row)
+    if vector in outer:
+        outer = (*(loop for loop in outer if loop != vector), vector)
+    else:
+        row = (*(loop for loop in row if loop != vector), *((vector,) if vector is not None else ()))
+    return Nest(graph, domain, Phases.of(graph, domain), sizes, outer, row, vector, strides, loop_of)
+
+
+def _symbols(graph: Graph) -> Sequence[Symbol]:
+    return (*graph.inputs, *(node.outputs[0] for node in graph.nodes))
+
+
+def _vector_loop(
+    sizes: Sequence[int], strides: Sequence[Sequence[int]], dtypes: Sequence[DType], row: Sequence[int]
+) -> int | None:
+    """The loop along which the fewest elements must be gathered; of equals one of the row, then the longest."""
+    if not sizes:
+        return None
+
+    def badness(loop: int) -> tuple[float, bool, int]:
+        gathered = 0.0
+        for steps, dtype in zip(strides, dtypes, strict=True):
+            elements = math.prod(n for n, step in zip(sizes, steps, strict=True) if step)
+            gathered += elements * (_STRIDED if steps[loop] not in (0, dtype.itemsize) else 1)
+        return gathered / min(sizes[loop], 16), loop not in row, -sizes[loop]
+
+    return min(range(len(sizes)), key=badness)

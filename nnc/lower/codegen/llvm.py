@@ -1,0 +1,546 @@
+"""Prints a loop nest as LLVM's text.
+
+Each round of the outer loops computes a row: phase by phase, each a loop over the row that reduces what the next ones read. The
+vector loop goes in steps of `lanes` elements, several of them at once where there is little to compute; what is left over is done
+under a mask. Outer loops run in threads (`nnc_parallel_for`) where they are worth it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.dtypes import DType, accumulator
+from nnc.graph import Graph, Node, Symbol
+from nnc.lower.codegen.builder import Code, Slot, Value
+from nnc.lower.codegen.domain import is_reduction, is_view
+from nnc.lower.codegen.kernel_ir import Nest, make_nest, weight
+from nnc.lower.codegen.native import Native
+from nnc.lower.codegen.scalars import scalar
+from nnc.lower.stages import Step, View
+
+_GRAIN = 16_000  # instructions of a part that a thread is woken for
+_INLINE = 256  # instructions of a kernel that a loop takes in
+_SAVED = 8  # instructions; a dearer value of a row is kept for the next phase
+_ROOM = 1 << 16  # bytes on the stack for values of a row
+_UNROLLED = 24  # instructions of a vector loop's body, by which several steps are done at once
+_GENERIC = 1024  # elements; flat kernels from here on are printed for any length
+
+_PART = "@KERNEL.part"
+
+
+def print_fused(step: Step, vector_bytes: int) -> Native:
+    """The kernel of a `fused` step for a machine whose vectors have so many bytes."""
+    return print_graph(step.graphs[0], step.inputs, step.outputs, vector_bytes)
+
+
+def print_graph(graph: Graph, inputs: Sequence[View], outputs: Sequence[View], vector_bytes: int) -> Native:
+    """The kernel that computes a fused graph on operands that lie in these views."""
+    return _Printer(make_nest(graph, inputs, outputs), vector_bytes).native()
+
+
+@dataclass(slots=True)
+class _Block:
+    """What is known at some place of the code: values of symbols, the round of each loop, and which lanes count."""
+
+    values: dict[Symbol, Value]
+    rounds: dict[int, Value]
+    mask: Value | None = None
+    upper: _Block | None = None
+    stores: list[tuple[int, Value]] = field(default_factory=list)
+
+    def find(self, symbol: Symbol) -> Value | None:
+        """The value of a symbol here."""
+        block: _Block | None = self
+        while block is not None:
+            if symbol in block.values:
+                return block.values[symbol]
+            block = block.upper
+        return None
+
+
+class _Printer:
+    """Prints one nest."""
+
+    def __init__(self, nest: Nest, vector_bytes: int) -> None:
+        self.nest, self.graph, self.phases = nest, nest.graph, nest.phases
+        self.writer = {node.outputs[0]: node for node in nest.graph.nodes}
+        self.place = {symbol: i for i, symbol in enumerate(nest.operands)}
+        self.reductions = [node for node in nest.graph.nodes if is_reduction(node)]
+        self.lanes, self.copies = self._choose_lanes(vector_bytes)
+        self.is_inline = nest.size * nest.work <= _INLINE * max(self.lanes, 1)
+        self.is_generic = nest.is_flat and nest.size >= _GENERIC
+        self.code: Code
+        self.pointers: list[str] = []
+        self.saved: dict[Symbol, str] = {}  # where values of a row are kept
+        self.size_of_vector_loop: Value | None = None
+
+    def _choose_lanes(self, vector_bytes: int) -> tuple[int, int]:
+        """How many lanes a vector has, and how many vectors are worked on at once."""
+        nest = self.nest
+        if nest.vector is None:
+            return 0, 1
+        n, most = nest.sizes[nest.vector], max(vector_bytes // nest.widest, 2)
+        lanes = most
+        while lanes >= 2 * n and lanes > 2:
+            lanes //= 2
+        copies = 4 if nest.work <= _UNROLLED // 4 else 2 if nest.work <= _UNROLLED // 2 else 1
+        while copies > 1 and copies * lanes > n:
+            copies //= 2
+        return lanes, copies
+
+    # -- the function --------------------------------------------------------------------------------------------------
+
+    def native(self) -> Native:
+        """The kernel."""
+        nest = self.nest
+        names = [f"p{i}" for i in range(len(nest.operands))]
+        numbers = (nest.sizes[nest.vector],) if self.is_generic and nest.vector is not None else ()
+        parameters = [("ptr", name) for name in names] + [("i64", "n")] * len(numbers)
+        main = Code("KERNEL", parameters)
+        units, grain = self._units(), self._grain()
+        if self.is_inline or (not self.is_generic and units <= grain):
+            self._begin(main, [f"%{name}" for name in names])
+            self._rows(main.integer(0), self._unit_count(main))
+            main.ret(main.integer(0))
+            return Native(self._text([main]), inline=self.is_inline, numbers=numbers)
+        fields = [*names, *(["n"] if numbers else [])]
+        room = main.room(8 * len(fields))
+        for i, name in enumerate(fields):
+            main.line(f"store {'i64' if name == 'n' else 'ptr'} %{name}, ptr {main.offset(room, 8 * i)}")
+        main.declare("declare void @nnc_parallel_for(ptr, ptr, i64, i64)")
+        count = self._unit_count(main, Value("%n", dtypes.int64) if numbers else None)
+        main.line(f"call void @nnc_parallel_for(ptr {_PART}, ptr {room}, {count.typed}, i64 {grain})")
+        main.ret(main.integer(0))
+        part = Code("KERNEL.part", [("ptr", "fields"), ("i64", "first"), ("i64", "end")], "void", "nounwind", "internal")
+        pointers = [part.let(f"load ptr, ptr {part.offset('%fields', 8 * i)}") for i in range(len(names))]
+        if numbers:
+            self.size_of_vector_loop = Value(part.let(f"load i64, ptr {part.offset('%fields', 8 * len(names))}"), dtypes.int64)
+        self._begin(part, pointers)
+        self._rows(Value("%first", dtypes.int64), Value("%end", dtypes.int64))
+        part.ret()
+        return Native(self._text([main, part]), numbers=numbers)
+
+    @staticmethod
+    def _text(codes: Sequence[Code]) -> str:
+        declarations = sorted(set().union(*(code.declarations for code in codes)))
+        return "\n".join([*declarations, *(code.text() for code in codes)])
+
+    def _begin(self, code: Code, pointers: list[str]) -> None:
+        self.code, self.pointers = code, pointers
+
+    # -- outer loops ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _step(self) -> int:
+        """Elements of the vector loop that one round of it does."""
+        return self.lanes * self.copies
+
+    def _steps(self) -> list[tuple[int, int]]:
+        """Outer loops and how many rounds each makes, the vector loop in steps."""
+        nest = self.nest
+        return [(loop, -(-nest.sizes[loop] // (self._step if loop == nest.vector else 1))) for loop in nest.outer]
+
+    def _split(self) -> int:
+        """How many of the outer loops are gone through as one, whose rounds are dealt out to threads."""
+        units, steps = 1, self._steps()
+        for i, (_, count) in enumerate(steps):
+            units *= count
+            if units >= 64:
+                return i + 1
+        return len(steps)
+
+    def _units(self) -> int:
+        return math.prod(count for _, count in self._steps()[: self._split()])
+
+    def _unit_count(self, code: Code, n: Value | None = None) -> Value:
+        if not self.is_generic:
+            return code.integer(self._units())
+        n = n or Value("%n", dtypes.int64)
+        return code.div(code.add(n, code.integer(self._step - 1)), code.integer(self._step))
+
+    def _grain(self) -> int:
+        """Rounds of the outer loops that are worth a thread."""
+        nest = self.nest
+        per_unit: float = nest.work * self.copies
+        if not self.is_generic:
+            per_unit = nest.size * nest.work / max(self.lanes, 1) / max(self._units(), 1)
+        return max(1, math.ceil(_GRAIN / max(per_unit, 1)))
+
+    def _rows(self, first: Value, end: Value) -> None:
+        """All rounds of the outer loops whose number as one lies in a range."""
+        code, steps, split = self.code, self._steps(), self._split()
+        if not steps:
+            self._row(_Block({}, {}))
+            return
+        with code.loop(first, end) as unit:
+            rounds: dict[int, Value] = {}
+            rest = unit
+            for loop, count in reversed(steps[1:split]):
+                rounds[loop] = code.rem(rest, code.integer(count))
+                rest = code.div(rest, code.integer(count))
+            rounds[steps[0][0]] = rest
+            with ExitStack() as stack:
+                for loop, count in steps[split:]:
+                    rounds[loop] = stack.enter_context(code.loop(0, count))
+                if self.nest.vector in rounds:
+                    number = rounds[self.nest.vector]
+                    rounds[self.nest.vector] = code.mul(number, code.integer(self._step))
+                self._row(_Block({}, rounds))
+
+    # -- one row -------------------------------------------------------------------------------------------------------
+
+    def _row(self, outer: _Block) -> None:
+        nest, vector = self.nest, self.nest.vector
+        if not nest.row:
+            blocks = self._copies(outer, outer.rounds.get(vector) if vector is not None else None)
+            self._compute(blocks, [(symbol, i) for i, symbol in enumerate(nest.graph.outputs)])
+            return
+        columns = [outer] if nest.in_row else self._copies(outer, outer.rounds[vector])  # type: ignore[index]
+        self.saved = self._room_for_values()
+        for phase in range(self.phases.count):
+            self._know_rows(columns, phase)
+            self._phase(columns, phase)
+        self._know_rows(columns, self.phases.count)
+        for block in columns:
+            for i, symbol in enumerate(nest.graph.outputs):
+                if not nest.is_full(symbol):
+                    self._store(len(nest.graph.inputs) + i, self._value(symbol, block), block)
+
+    def _know_rows(self, columns: Sequence[_Block], phase: int) -> None:
+        """Computes what is the same all along the row and known before this phase."""
+        for block in columns:
+            for symbol in (*self.graph.inputs, *self.writer):
+                if self.phases.rank[symbol] == phase and not self.phases.varies[symbol]:
+                    self._value(symbol, block)
+
+    def _copies(self, outer: _Block, start: Value | None) -> list[_Block]:
+        """The vectors that are worked on at once, from element `start` of the vector loop on."""
+        if start is None:
+            return [outer]
+        code, vector = self.code, self.nest.vector
+        assert vector is not None
+        blocks = []
+        for c in range(self.copies):
+            at = code.add(start, code.integer(c * self.lanes)) if c else start
+            blocks.append(_Block({}, {**outer.rounds, vector: at}, self._mask(at), outer))
+        return blocks
+
+    def _mask(self, start: Value, even: bool | None = None) -> Value | None:
+        """Which lanes are elements of the vector loop; None where all are."""
+        code, n = self.code, self.nest.sizes[self.nest.vector]  # type: ignore[index]
+        if not self.is_generic and (n % self._step == 0 if even is None else even):
+            return None
+        size = code.integer(n)
+        if self.is_generic:
+            size = self.size_of_vector_loop or Value("%n", dtypes.int64)
+        left = code.intrinsic("smin", code.sub(size, start), code.integer(self.lanes))
+        left = code.convert(code.intrinsic("smax", left, code.integer(0)), dtypes.int32)
+        return code.compare("lt", self._ramp(dtypes.int32), left)
+
+    def _ramp(self, dtype: DType) -> Value:
+        kind = "i32" if dtype == dtypes.int32 else "i64"
+        return Value(f"<{', '.join(f'{kind} {i}' for i in range(self.lanes))}>", dtype, self.lanes)
+
+    # -- phases --------------------------------------------------------------------------------------------------------
+
+    def _phase(self, columns: Sequence[_Block], phase: int) -> None:
+        """One loop over the row: reduces, and writes the outputs that vary along it."""
+        nest, code = self.nest, self.code
+        reduced = [node for node in self.reductions if self.phases.rank[node.outputs[0]] == phase + 1]
+        full = [
+            (symbol, i)
+            for i, symbol in enumerate(nest.graph.outputs)
+            if nest.is_full(symbol) and self.phases.rank[symbol] == phase
+        ]
+        width = self.lanes
+        sums = [
+            [code.slot(self._identity(node, width)) for _ in range(self.copies)] for node in reduced
+        ]  # for each reduction and copy
+        with ExitStack() as stack:
+            rounds: dict[int, Value] = {}
+            loops = [loop for loop in nest.row if loop != nest.vector]
+            for loop in loops:
+                rounds[loop] = stack.enter_context(code.loop(0, nest.sizes[loop]))
+            if nest.in_row:
+                self._along_row(columns[0], rounds, reduced, sums, full, phase)
+            else:
+                blocks = [_Block({}, {**b.rounds, **rounds}, b.mask, b) for b in columns]
+                self._body(blocks, reduced, sums, full, phase)
+        for node, slots in zip(reduced, sums, strict=True):
+            values = [code.read(slot) for slot in slots]
+            if nest.in_row:
+                total = values[0]
+                for other in values[1:]:
+                    total = self._combine(node, total, other)
+                columns[0].values[node.outputs[0]] = self._rounded(node, self._across(node, total))
+            else:
+                for block, value in zip(columns, values, strict=True):
+                    block.values[node.outputs[0]] = self._rounded(node, value)
+
+    def _along_row(
+        self, row: _Block, rounds: dict[int, Value], reduced: Sequence[Node], sums: Sequence[Sequence[Slot]],
+        full: Sequence[tuple[Symbol, int]], phase: int,
+    ) -> None:  # fmt: skip
+        """The vector loop of a row: whole steps, then what is left."""
+        nest, code, vector = self.nest, self.code, self.nest.vector
+        assert vector is not None
+        n = nest.sizes[vector]
+        whole = n - n % self._step
+
+        def at(start: Value, mask: Value | None) -> _Block:
+            return _Block({}, {**row.rounds, **rounds, vector: start}, mask, row)
+
+        if whole:
+            with code.loop(0, whole, self._step) as start:
+                starts = [code.add(start, code.integer(c * self.lanes)) for c in range(self.copies)]
+                self._body([at(s, None) for s in starts], reduced, sums, full, phase)
+        if whole < n:
+            with code.loop(whole, n, self.lanes) as start:
+                mask = self._mask(start, even=n % self.lanes == 0)
+                self._body([at(start, mask)], reduced, sums, full, phase)
+
+    def _body(
+        self, blocks: Sequence[_Block], reduced: Sequence[Node], sums: Sequence[Sequence[Slot]],
+        full: Sequence[tuple[Symbol, int]], phase: int,
+    ) -> None:  # fmt: skip
+        code = self.code
+        for node, slots in zip(reduced, sums, strict=True):
+            for block, slot in zip(blocks, slots, strict=False):
+                value = code.convert(self._value(node.inputs[0], block), slot.dtype)
+                value = code.splat(value, self.lanes) if self.lanes else value
+                if block.mask is not None and self.nest.in_row:
+                    value = code.select(block.mask, value, self._identity(node, self.lanes))
+                code.write(slot, self._combine(node, code.read(slot), value))
+        self._compute(blocks, full)
+        for symbol, room in self.saved.items():
+            if self.phases.rank[symbol] == phase:
+                for block in blocks:
+                    value = block.find(symbol)
+                    if value is not None:
+                        code.store(self._saved_at(symbol, room, block), self._spread(value), block.mask)
+
+    def _compute(self, blocks: Sequence[_Block], outputs: Sequence[tuple[Symbol, int]]) -> None:
+        """Values first, then the stores, since an output may lie where an input does."""
+        first = len(self.graph.inputs)
+        found = [(first + i, self._value(symbol, block), block) for block in blocks for symbol, i in outputs]
+        for operand, value, block in found:
+            self._store(operand, value, block)
+
+    # -- values that are kept for the next phase -----------------------------------------------------------------------
+
+    def _room_for_values(self) -> dict[Symbol, str]:
+        """Room on the stack for dear values that a later phase reads again."""
+        nest, phases = self.nest, self.phases
+        if phases.count < 2 or not nest.in_row or len(nest.row) != 1:
+            return {}
+        n = nest.sizes[nest.row[0]] + self.lanes
+        rooms: dict[Symbol, str] = {}
+        left = _ROOM
+        early = self._computed_early()
+        for node in self.graph.nodes:
+            symbol = node.outputs[0]
+            if symbol not in early or is_view(node) or weight(node) < _SAVED:
+                continue
+            nbytes = n * symbol.dtype.itemsize
+            if nbytes <= left and any(phases.rank[other] > phases.rank[symbol] for other in self._users(symbol)):
+                rooms[symbol] = self.code.room(nbytes)
+                left -= nbytes
+        return rooms
+
+    def _computed_early(self) -> set[Symbol]:
+        """What varies along the row and is computed in the first phase that can do so."""
+        rank, varies = self.phases.rank, self.phases.varies
+        stack = [(node.inputs[0], rank[node.outputs[0]] - 1) for node in self.reductions]
+        stack += [(symbol, rank[symbol]) for symbol in self.graph.outputs if self.nest.is_full(symbol)]
+        found: set[tuple[Symbol, int]] = set()
+        while stack:
+            symbol, phase = stack.pop()
+            node = self.writer.get(symbol)
+            if (symbol, phase) not in found and varies[symbol] and node is not None and not is_reduction(node):
+                found.add((symbol, phase))
+                stack += [(x, phase) for x in node.inputs]
+        return {symbol for symbol, phase in found if rank[symbol] == phase}
+
+    def _users(self, symbol: Symbol) -> Iterator[Symbol]:
+        """What is computed from a symbol, step by step."""
+        known = {symbol}
+        for node in self.graph.nodes:
+            if not is_reduction(node) and not known.isdisjoint(node.inputs):
+                known.add(node.outputs[0])
+                yield node.outputs[0]
+
+    def _saved_at(self, symbol: Symbol, room: str, block: _Block) -> str:
+        size = self.code.integer(symbol.dtype.itemsize)
+        return self.code.offset(room, self.code.mul(block.rounds[self.nest.row[0]], size))
+
+    # -- values --------------------------------------------------------------------------------------------------------
+
+    def _value(self, symbol: Symbol, block: _Block) -> Value:
+        """The value of a symbol for the present rounds."""
+        known = block.find(symbol)
+        if known is None:
+            known = block.values[symbol] = self._make(symbol, block)
+        return known
+
+    def _make(self, symbol: Symbol, block: _Block) -> Value:
+        code = self.code
+        if symbol in self.graph.constants:
+            return code.constant(self.graph.constants[symbol].reshape(-1)[0], symbol.dtype)
+        if symbol in self.saved and self.nest.vector in block.rounds and self._is_past(symbol, block):
+            return code.load(self._saved_at(symbol, self.saved[symbol], block), symbol.dtype, self.lanes)
+        node = self.writer.get(symbol)
+        if node is None:
+            return self._load(self.place[symbol], block)
+        if is_view(node):
+            return self._value(node.inputs[0], block)
+        if node.command.name == "iota":
+            return self._iota(node, block)
+        operands = [self._value(x, block) for x in node.inputs]
+        if operands:
+            operands = code.match(*operands)
+        return scalar(code, node.command, operands, symbol.dtype, node.params)
+
+    def _is_past(self, symbol: Symbol, block: _Block) -> bool:
+        """Whether an earlier phase has kept a value: its reductions' results are known."""
+        following = [n for n in self.reductions if self.phases.rank[n.outputs[0]] == self.phases.rank[symbol] + 1]
+        return all(block.find(node.outputs[0]) is not None for node in following)
+
+    def _iota(self, node: Node, block: _Block) -> Value:
+        code, out = self.code, node.outputs[0]
+        label = self.nest.domain.axes(out)[node.params["axis"]]
+        if label < 0:
+            return code.constant(0, out.dtype)
+        loop = self.nest.loop_of[label]
+        number = block.rounds[loop]
+        if loop == self.nest.vector:
+            number = code.add(code.splat(number, self.lanes), self._ramp(dtypes.int64))
+        return code.convert(number, out.dtype)
+
+    # -- memory --------------------------------------------------------------------------------------------------------
+
+    def _pointer(self, operand: int, block: _Block) -> str:
+        code, at = self.code, None
+        for loop, step in enumerate(self.nest.strides[operand]):
+            if step and loop in block.rounds:
+                moved = code.mul(block.rounds[loop], code.integer(step))
+                at = moved if at is None else code.add(at, moved)
+        return code.offset(self.pointers[operand], at) if at is not None else self.pointers[operand]
+
+    def _vector_step(self, operand: int) -> int:
+        return self.nest.strides[operand][self.nest.vector] if self.nest.vector is not None else 0
+
+    def _load(self, operand: int, block: _Block) -> Value:
+        code, symbol, step = self.code, self.nest.operands[operand], self._vector_step(operand)
+        pointer = self._pointer(operand, block)
+        if step == 0 or self.nest.vector not in block.rounds:
+            return code.load(pointer, symbol.dtype)
+        if step == symbol.dtype.itemsize:
+            return code.load(pointer, symbol.dtype, self.lanes, block.mask)
+        return code.gather(pointer, self._strides(step), symbol.dtype, block.mask)
+
+    def _store(self, operand: int, value: Value, block: _Block) -> None:
+        code, symbol, step = self.code, self.nest.operands[operand], self._vector_step(operand)
+        value = code.convert(value, symbol.dtype)
+        pointer = self._pointer(operand, block)
+        if step == 0 or self.nest.vector not in block.rounds:
+            code.store(pointer, value)
+        elif step == symbol.dtype.itemsize:
+            code.store(pointer, self._spread(value), block.mask)
+        else:
+            code.scatter(pointer, self._strides(step), self._spread(value), block.mask)
+
+    def _strides(self, step: int) -> Value:
+        return self.code.mul(self._ramp(dtypes.int64), self.code.constant(step, dtypes.int64, self.lanes))
+
+    def _spread(self, value: Value) -> Value:
+        return self.code.splat(value, self.lanes)
+
+    # -- reductions ----------------------------------------------------------------------------------------------------
+
+    def _identity(self, node: Node, lanes: int) -> Value:
+        dtype = accumulator(node.inputs[0].dtype)
+        return self.code.constant(_IDENTITIES[node.command.name](dtype), dtype, lanes)
+
+    def _combine(self, node: Node, x: Value, y: Value) -> Value:
+        return _COMBINE[node.command.name](self.code, x, y)
+
+    def _across(self, node: Node, x: Value) -> Value:
+        """All lanes of a vector as one value."""
+        if not x.lanes:
+            return x
+        code, name, is_float = self.code, node.command.name, dtypes.is_float(x.dtype)
+        if name == "reduce_sum":
+            if dtypes.is_bool(x.dtype):
+                return code.reduce("or", x)
+            return code.reduce("fadd", x, code.constant(-0.0, x.dtype)) if is_float else code.reduce("add", x)
+        if name == "reduce_prod":
+            if dtypes.is_bool(x.dtype):
+                return code.reduce("and", x)
+            return code.reduce("fmul", x, code.constant(1, x.dtype)) if is_float else code.reduce("mul", x)
+        if name in ("reduce_and", "reduce_or"):
+            return code.reduce(name.removeprefix("reduce_"), x)
+        largest = name == "reduce_max"
+        if is_float:
+            return code.reduce("fmaximum" if largest else "fminimum", x)
+        if dtypes.is_bool(x.dtype):
+            return code.reduce("or" if largest else "and", x)
+        sign = "u" if x.dtype in dtypes.UNSIGNED else "s"
+        return code.reduce(sign + ("max" if largest else "min"), x)
+
+    def _rounded(self, node: Node, x: Value) -> Value:
+        return self.code.convert(x, node.outputs[0].dtype)
+
+
+def _extreme(dtype: DType, largest: bool) -> Any:
+    if dtypes.is_bool(dtype):
+        return largest
+    if dtypes.is_float(dtype):
+        return np.inf if largest else -np.inf
+    info = np.iinfo(dtype)
+    return info.max if largest else info.min
+
+
+_IDENTITIES: dict[str, Callable[[DType], Any]] = {
+    "reduce_sum": lambda dtype: 0,
+    "reduce_prod": lambda dtype: 1,
+    "reduce_max": lambda dtype: _extreme(dtype, largest=False),
+    "reduce_min": lambda dtype: _extreme(dtype, largest=True),
+    "reduce_and": lambda dtype: True if dtypes.is_bool(dtype) else -1,
+    "reduce_or": lambda dtype: 0,
+}
+
+
+def _sum(code: Code, x: Value, y: Value) -> Value:
+    return code.or_(x, y) if dtypes.is_bool(x.dtype) else code.add(x, y)
+
+
+def _product(code: Code, x: Value, y: Value) -> Value:
+    return code.and_(x, y) if dtypes.is_bool(x.dtype) else code.mul(x, y)
+
+
+def _extremum(name: str) -> Callable[[Code, Value, Value], Value]:
+    def combine(code: Code, x: Value, y: Value) -> Value:
+        if dtypes.is_bool(x.dtype):
+            return code.or_(x, y) if name == "max" else code.and_(x, y)
+        if dtypes.is_float(x.dtype):
+            return code.intrinsic(f"{name}imum", x, y)
+        return code.intrinsic(("u" if x.dtype in dtypes.UNSIGNED else "s") + name, x, y)
+
+    return combine
+
+
+_COMBINE: dict[str, Callable[[Code, Value, Value], Value]] = {
+    "reduce_sum": _sum,
+    "reduce_prod": _product,
+    "reduce_max": _extremum("max"),
+    "reduce_min": _extremum("min"),
+    "reduce_and": lambda code, x, y: code.and_(x, y),
+    "reduce_or": lambda code, x, y: code.or_(x, y),
+}

@@ -1,0 +1,126 @@
+"""Logarithms.
+
+x = 2^k · m with m between √½ and √2 (Tang), f = m - 1. In float32 log(1 + f) is a polynomial in f; in float64 it is one in
+s = f / (2 + f), where log(1 + f) = log((1 + s) / (1 - s)) has odd powers only.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from nnc.lower.codegen.math.terms import Term, fma, format_of, horner, is_single, two_product, two_sum, where
+
+# (log(1 + f) - f + f²/2) / f³; of the logarithm 2^-26.3
+_SINGLE = (0.333333313, -0.250008106, 0.200012475, -0.166234255, 0.142008796, -0.131626487, 0.12778458, -0.0764711425)
+# (log((1 + s) / (1 - s)) / s - 2) / s², in s²; of the logarithm 2^-59.5
+_DOUBLE = (
+    0.6666666666666734, 0.3999999999941623, 0.2857142874219887, 0.22222198580633643, 0.18183564432309218,
+    0.15314037279919657, 0.14796173993534265,
+)  # fmt: skip
+
+_LN2_SINGLE = (0.693147182464599609375, -1.9046542999519757e-09)
+_LN2_DOUBLE = (math.log(2), 2.3190468138462996e-17)
+_ROOT_HALF = {23: 0x3F3504F3, 52: 0x3FE6A09E667F3BCD}
+
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """1 / log(base) with its tail, and log 2 / log(base) with one: the latter's products with exponents are exact."""
+
+    scale: float
+    scale_tail: float
+    of_two: float
+    of_two_tail: float
+
+
+_TWO = {23: _Base(1.4426950216293335, 1.9259629911266175e-08, 1.0, 0.0), 52: _Base(1.4426950408889634, 2.0355273740931033e-17, 1.0, 0.0)}
+_TEN = {23: _Base(0.4342944920063019, -1.0103050052231683e-08, 0.301025390625, 4.605038981195214e-06), 52: _Base(0.4342944819032518, 1.098319650216765e-17, 0.30102999566361177, 3.694239077158931e-13)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """log x = k · ln 2 + high + low, for finite x > 0."""
+
+    k: Term
+    high: Term
+    low: Term
+
+
+def split_exponent(x: Term) -> tuple[Term, Term]:
+    """k and m of x = 2^k · m with √½ <= m < √2, for finite x > 0."""
+    form = format_of(x)
+    tiny = x < form.smallest
+    bits = where(tiny, x * 2.0 ** (form.mantissa + 1), x).bits()
+    exponent = (bits + ((form.bias << form.mantissa) - _ROOT_HALF[form.mantissa])) >> form.mantissa
+    m = (bits - (exponent << form.mantissa) + (form.bias << form.mantissa)).as_float()
+    # an integer below 2^mantissa, put into the lowest bits of 2^mantissa, makes the float
+    base = (form.bias + form.mantissa) << form.mantissa
+    power = 2.0**form.mantissa + form.bias
+    return (exponent | base).as_float() - where(tiny, power + form.mantissa + 1, x.constant(power)), m
+
+
+def near_one(f: Term) -> Term:
+    """log(1 + f) - f, for 1 + f between √½ and √2."""
+    if is_single(f):
+        return f * f * fma(f, horner(f, _SINGLE), -0.5)
+    s = f / (f + 2)
+    z = s * s
+    half = f * f * 0.5
+    return s * fma(z, horner(z, _DOUBLE), half) - half
+
+
+def _parts(x: Term) -> _Parts:
+    k, m = split_exponent(x)
+    f = m - 1
+    return _Parts(k, *two_sum(f, near_one(f)))
+
+
+def limits(x: Term, out: Term) -> Term:
+    """The logarithm at 0, at infinity, below 0 and of NaN; elsewhere `out`."""
+    out = where(x < math.inf, out, x)
+    out = where(x < 0, math.nan, out)
+    return where(x.equals(0), -math.inf, out)
+
+
+def log(x: Term) -> Term:
+    """log x."""
+    k, m = split_exponent(x)
+    f = m - 1
+    ln2, tail = _LN2_SINGLE if is_single(x) else _LN2_DOUBLE
+    return limits(x, fma(k, ln2, f + fma(k, tail, near_one(f))))
+
+
+def _log_base(x: Term, base: _Base) -> Term:
+    """log x / log base, where the products of the large parts keep their rounding errors."""
+    parts = _parts(x)
+    product, error = two_product(parts.high, parts.high.constant(base.scale))
+    rest = fma(parts.high, base.scale_tail, fma(parts.low, base.scale, fma(parts.k, base.of_two_tail, error)))
+    total, lost = two_sum(parts.k * base.of_two, product)
+    return limits(x, total + (lost + rest))
+
+
+def log2(x: Term) -> Term:
+    """The logarithm to the base 2."""
+    return _log_base(x, _TWO[format_of(x).mantissa])
+
+
+def log10(x: Term) -> Term:
+    """The logarithm to the base 10."""
+    return _log_base(x, _TEN[format_of(x).mantissa])
+
+
+def log1p(x: Term) -> Term:
+    """log(1 + x): what 1 + x loses in rounding is added to f again."""
+    u = x + 1
+    k, m = split_exponent(u)
+    lost = where(x.intrinsic("fabs") < 1, x - (u - 1), 1 - (u - x))
+    scale = m / u
+    f = fma(lost, scale, m - 1)
+    ln2, tail = _LN2_SINGLE if is_single(x) else _LN2_DOUBLE
+    out = fma(k, ln2, f + fma(k, tail, near_one(f)))
+    out = where(x.equals(0), x, out)
+    out = where(x < math.inf, out, x)
+    out = where(x < -1, math.nan, out)
+    return where(x.equals(-1), -math.inf, out)

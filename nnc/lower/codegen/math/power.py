@@ -1,0 +1,79 @@
+"""Powers, roots and lengths."""
+
+from __future__ import annotations
+
+import math
+
+from nnc import dtypes
+from nnc.lower.codegen.math.exponential import exp, exp_sum
+from nnc.lower.codegen.math.logarithm import limits, log, split_exponent
+from nnc.lower.codegen.math.terms import (
+    Term,
+    absolute,
+    fma,
+    format_of,
+    horner,
+    is_single,
+    two_product,
+    two_sum,
+    where,
+    with_sign,
+)
+
+# ln 2 with 42 bits, whose products with exponents are exact, and the rest
+_LN2 = (0.693147180559890330187045, 5.49792301870837115524e-14)
+_TWO_THIRDS = (0.6666666666666666, 3.700743415417188e-17)
+# ((log((1 + s) / (1 - s)) / s - 2) / s² - 2/3) / s², in s²
+_SERIES = (
+    0.4000000000000226, 0.28571428570096846, 0.22222222520421164, 0.18181784322629782, 0.15386759421728768,
+    0.13256768105922795, 0.13196798483167066,
+)  # fmt: skip
+
+
+def pow_(x: Term, y: Term) -> Term:
+    """x^y: e^(y log |x|) with the sign of x where y is odd; of a negative x only integer powers exist."""
+    size = absolute(x)
+    if is_single(x):
+        out = exp(y.to(dtypes.float64) * log(size.to(dtypes.float64))).to(dtypes.float32)
+    else:
+        out = _pow_double(size, y)
+    whole = y.equals(y.intrinsic("trunc"))
+    half = y * 0.5
+    odd = whole & ~half.equals(half.intrinsic("trunc"))
+    negative = x.bits().signed() < 0
+    sign = where(odd & negative, out.bits().constant(format_of(x).sign), 0)
+    out = with_sign(sign, out)
+    out = where((x < 0) & ~whole & (size < math.inf), math.nan, out)
+    out = where(size.equals(1) & absolute(y).equals(math.inf), 1, out)
+    return where(x.equals(1) | y.equals(0), 1, out)
+
+
+def _pow_double(x: Term, y: Term) -> Term:
+    """x^y for x >= 0 with 65 digits of the logarithm."""
+    high, low = _log_pair(x)
+    product, error = two_product(y, high)
+    error = fma(y, low, error)
+    return exp_sum(product, where(absolute(product) < 1000, error, 0))
+
+
+def _log_pair(x: Term) -> tuple[Term, Term]:
+    """log x in two parts."""
+    k, m = split_exponent(x)
+    f = m - 1
+    d = m + 1
+    inverse = 1 / d
+    s = f * inverse
+    s_tail = (fma(-s, d, f) - s * (f - (d - 2))) * inverse
+    z, z_tail = two_product(s, s)
+    z_tail = fma(s + s, s_tail, z_tail)
+    p, p_tail = two_sum(z.constant(_TWO_THIRDS[0]), z * horner(z, _SERIES))
+    p_tail = p_tail + _TWO_THIRDS[1]
+    zp, zp_tail = two_product(z, p)
+    zp_tail = fma(z, p_tail, fma(z_tail, p, zp_tail))
+    t, t_tail = two_product(s, zp)
+    t_tail = fma(s, zp_tail, fma(s_tail, zp, t_tail))
+    a, a_tail = two_sum(s + s, t)
+    b, b_tail = two_sum(k * _LN2[0], a)
+    b_tail = b_tail + (a_tail + (t_tail + fma(k, _LN2[1], s_tail + s_tail)))
+    high, low = two_sum(b, b_tail)
+    return limits(x, high), low

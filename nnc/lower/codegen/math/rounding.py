@@ -1,0 +1,127 @@
+"""Rounding, order, signs and remainders of floats: exact functions."""
+
+from __future__ import annotations
+
+import math
+
+from nnc.lower.codegen.math.terms import Term, absolute, fma, where
+
+
+def maximum(x: Term, y: Term) -> Term:
+    """The larger one; NaN where one is NaN."""
+    return where(x.is_nan(), x, where(x > y, x, y))
+
+
+def minimum(x: Term, y: Term) -> Term:
+    """The smaller one; NaN where one is NaN."""
+    return where(x.is_nan(), x, where(x < y, x, y))
+
+
+def sign(x: Term) -> Term:
+    """-1, 0 or 1; NaN of NaN."""
+    return where(x > 0, 1, where(x < 0, -1, where(x.is_nan(), x, 0)))
+
+
+def floor(x: Term) -> Term:
+    """The next integer below."""
+    return x.intrinsic("floor")
+
+
+def ceil(x: Term) -> Term:
+    """The next integer above."""
+    return x.intrinsic("ceil")
+
+
+def trunc(x: Term) -> Term:
+    """The next integer towards 0."""
+    return x.intrinsic("trunc")
+
+
+def round_even(x: Term) -> Term:
+    """The nearest integer, the even one of two."""
+    return x.intrinsic("roundeven")
+
+
+def copysign(x: Term, y: Term) -> Term:
+    """|x| with the sign of y."""
+    return x.intrinsic("copysign", y)
+
+
+def signbit(x: Term) -> Term:
+    """Whether the sign bit is set."""
+    return x.bits().signed() < 0
+
+
+def nextafter(x: Term, y: Term) -> Term:
+    """The next number from x towards y; bit patterns of floats are ordered as their sizes are."""
+    bits = x.bits().signed()
+    away = (x < y).equals(bits >= 0)
+    step = where(away, bits.constant(1), -1)
+    smallest = (y.bits() & (1 << (8 * x.dtype.itemsize - 1))) | 1
+    moved = where(x.equals(0), smallest.signed(), bits + step)
+    out = x.of(x.code.bitcast(moved.value, x.dtype))
+    out = where(x.equals(y), y, out)
+    return where(x.is_nan() | y.is_nan(), x + y, out)
+
+
+def fmod(x: Term, y: Term) -> Term:
+    """What is left of x after multiples of y, with the sign of x; exact.
+
+    Rounds take off the multiple q · y whose q has the leading bits of the quotient, half as many as a float has, so that what is
+    left is a float. Most arguments need one round; the loop goes on while a lane does.
+    """
+    code = x.code
+    size = absolute(y)
+    left = code.slot(absolute(x).value)
+    again, done = code.label("again"), code.label("done")
+    step = code.label("step")
+    usable = (size > 0) & (absolute(x) < math.inf)
+    half = 12 if x.dtype.itemsize == 4 else 27
+    mask = -(1 << half)
+    code.jump(again)
+    code.place(again)
+    rest = x.of(code.read(left))
+    larger = usable & (rest >= size)
+    code.branch(any_lane(larger).value, step, done)
+    code.place(step)
+    # the quotient may overflow: both are made smaller then
+    huge = rest * 0.25 > size * (2.0 ** (100 if half == 12 else 1000))
+    scaled = where(huge, size * 2.0 ** (100 if half == 12 else 1000), size)
+    q = rest / scaled
+    q = x.of(code.bitcast((q.bits() & (mask & ((1 << (8 * x.dtype.itemsize)) - 1))).value, x.dtype))
+    q = where(q < 1, q, q.intrinsic("trunc"))
+    q = where(q < 1, 1, q)
+    taken = fma(-q, scaled, rest)
+    taken = where(taken < 0, taken + scaled, taken)
+    code.write(left, where(larger, taken, rest).value)
+    code.jump(again)
+    code.place(done)
+    out = copysign(x.of(code.read(left)), x)
+    bad = ~usable | x.is_nan() | y.is_nan()
+    return where(bad, where(size.equals(0) | ~(absolute(x) < math.inf), math.nan, x), out)
+
+
+def any_lane(x: Term) -> Term:
+    """Whether a bool holds in one of the lanes."""
+    return x.of(x.code.reduce("or", x.value)) if x.value.lanes else x
+
+
+def remainder(x: Term, y: Term) -> Term:
+    """What is left of x after multiples of y, with the sign of y."""
+    left = fmod(x, y)
+    wrong = (left < 0).compare("ne", y < 0) & left.compare("ne", 0)
+    return where(left.equals(0), copysign(left, y), where(wrong, left + y, left))
+
+
+def floor_divide(x: Term, y: Term) -> Term:
+    """The floor of x / y, found through the remainder, so that it is exact; of infinite operands, the floor of their quotient."""
+    left = fmod(x, y)
+    quotient = (x - left) / y
+    wrong = (left < 0).compare("ne", y < 0) & left.compare("ne", 0)
+    quotient = where(wrong, quotient - 1, quotient)
+    low = floor(quotient)
+    low = where(quotient - low > 0.5, low + 1, low)
+    plain = x / y
+    out = where(quotient.equals(0), copysign(quotient.constant(0), plain), low)
+    infinite = absolute(x).equals(math.inf) | absolute(y).equals(math.inf)
+    return where(infinite, floor(plain), where(y.equals(0), plain, out))

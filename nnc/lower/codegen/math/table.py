@@ -1,0 +1,42 @@
+"""Functions by the names that scalar expressions call them by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nnc.lower.codegen.math import angles, error, exponential, hyperbolic, logarithm, power, rounding
+from nnc.lower.codegen.math.terms import Term, absolute, sqrt
+
+FUNCTIONS: dict[str, Callable[..., Term]] = {
+    "abs": absolute,
+    "sign": rounding.sign,
+    "signbit": rounding.signbit,
+    "copysign": rounding.copysign,
+    "nextafter": rounding.nextafter,
+    "max": rounding.maximum,
+    "min": rounding.minimum,
+    "floor": rounding.floor,
+    "ceil": rounding.ceil,
+    "trunc": rounding.trunc,
+    "round_even": rounding.round_even,
+    "fmod": rounding.fmod,
+    "remainder": rounding.remainder,
+    "floor_divide": rounding.floor_divide,
+    "sqrt": sqrt,
+    "exp": exponential.exp,
+    "exp2": exponential.exp2,
+    "expm1": exponential.expm1,
+    "sigmoid": exponential.sigmoid,
+    "log": logarithm.log,
+    "log2": logarithm.log2,
+    "log10": logarithm.log10,
+    "log1p": logarithm.log1p,
+    "sin": angles.sin,
+    "cos": angles.cos,
+    "tan": angles.tan,
+    "tanh": hyperbolic.tanh,
+    "pow": power.pow_,
+    "erf": error.erf,
+    "erfc": error.erfc,
+}
+"""Each takes and gives float32 or float64."""

@@ -1,0 +1,196 @@
+"""One arena with the memory that compiled code reads beside it: what a single call of a compiled program runs on.
+
+The entry runs all steps. It calls back for those that only Python can run, whose views are bound as in `nnc.lower.frame`: once
+where they stay in place, for each call where they lie in its arguments, for each round where they move with a loop.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from nnc.commands.loop import check_branch, check_steps
+from nnc.errors import InternalError, NncError
+from nnc.graph import reference
+from nnc.lower.codegen.arguments import Words
+from nnc.lower.codegen.entry import BIND
+from nnc.lower.codegen.entry_steps import DONE, POLL, Failure
+from nnc.lower.frame import Arrays, Run, aligned_bytes, as_bytes, check_inputs, explain, make_view, result_of, tape_view
+from nnc.lower.kernels import store
+from nnc.lower.native_program import Entry
+from nnc.lower.schedule.run import StreamRunner
+from nnc.lower.schedule.types import Around, Schedule
+from nnc.lower.stages import Branches, Kind, Loop, NDArray, Step, Steps, View
+
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
+
+
+class _Memory:
+    """The memory of a frame: the arena, the arguments of the present call, tapes, and the rounds of loops."""
+
+    def __init__(self, entry: Entry) -> None:
+        bound, words = entry.planned.bound, entry.words
+        self.entry, self.buffers = entry, bound.buffers
+        self.arena = aligned_bytes(entry.planned.arena_bytes)
+        self.words = (ctypes.c_int64 * words.size)()
+        self.given: list[NDArray] = []
+        self.made: list[NDArray] = []
+        self.call = 0  # counts calls
+        self._tapes: dict[int, NDArray] = {}  # by buffer
+        self._static: dict[int, NDArray] = {}
+        for number, (buffer, offset) in enumerate(zip(bound.buffers, entry.planned.offsets, strict=True)):
+            if offset is not None:
+                self._static[number] = self.arena[offset : offset + buffer.nbytes]
+            elif buffer.kind is Kind.CONSTANT:
+                self._static[number] = as_bytes(bound.constants[buffer.index])
+        self.words[Words.table_at] = ctypes.addressof(entry.table)
+        self.words[Words.arena_at] = self.arena.ctypes.data
+        for i, constant in enumerate(bound.constants):
+            self.words[words.constant(i)] = constant.ctypes.data
+
+    def bind(self, view: View) -> NDArray | None:
+        """The array of a view that stays where it is; None for others."""
+        if self.buffers[view.buffer].kind is Kind.TAPE:
+            return tape_view(self._tapes, view, self.buffers[view.buffer].symbol.spec)
+        if view.rounds or view.buffer not in self._static:
+            return None
+        return make_view(self._static[view.buffer], view)
+
+    def moved(self, view: View) -> int:
+        """How far a view has moved in this round, in bytes."""
+        words = self.entry.words
+        return sum(self.words[words.round(number)] * step for number, step in view.rounds)
+
+    def view(self, view: View, moved: int) -> NDArray:
+        """The array of a view, moved so far, in this call."""
+        memory = self._static.get(view.buffer)
+        if memory is None:
+            buffer = self.buffers[view.buffer]
+            memory = as_bytes((self.given if buffer.kind is Kind.INPUT else self.made)[buffer.index])
+        return make_view(memory, view, moved)
+
+    def now(self, view: View) -> NDArray:
+        """The array of a view at this moment."""
+        array = self.bind(view)
+        return self.view(view, self.moved(view)) if array is None else array
+
+    def clear(self) -> None:
+        """Lets go of what belongs to a call."""
+        self.given, self.made = [], []
+        for handle in self._tapes.values():
+            handle[...] = None
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where an array is set anew: for each call, and where it has moved since."""
+
+    arrays: Arrays
+    position: int
+    view: View
+    moved: int | None = None
+
+
+class _Block:
+    """Steps in a row that run in Python."""
+
+    def __init__(self, memory: _Memory, steps: Steps) -> None:
+        self._memory, self._steps, self._call = memory, steps, -1
+        self._places: list[_Place] = []
+        self._runs = [self._run(step) for step in steps]
+
+    def _run(self, step: Step) -> Run:
+        kernel = self._memory.entry.kernels[id(step)]
+        return kernel.run, self._views(step.inputs), self._views(step.outputs), step.params
+
+    def _views(self, views: Sequence[View]) -> Arrays:
+        arrays: Arrays = []
+        for view in views:
+            arrays.append(self._memory.bind(view))
+            if arrays[-1] is None:
+                self._places.append(_Place(arrays, len(arrays) - 1, view))
+        return arrays
+
+    def __call__(self) -> None:
+        """Runs the steps."""
+        memory, done = self._memory, 0
+        is_new, self._call = self._call != memory.call, memory.call
+        for place in self._places:
+            moved = memory.moved(place.view) if place.view.rounds else 0
+            if is_new or moved != place.moved:
+                place.arrays[place.position], place.moved = memory.view(place.view, moved), moved
+        try:
+            for kernel, arguments, results, params in self._runs:
+                kernel(arguments, results, params)
+                done += 1
+        except NncError:
+            explain(self._steps[done], self._runs[done])
+            raise
+
+    def clear(self) -> None:
+        """Lets go of the arrays of a call."""
+        for place in self._places:
+            place.arrays[place.position] = None
+
+
+@dataclass(slots=True)
+class _Callbacks:
+    """What compiled code calls: blocks of steps, by number. Exceptions wait until the entry has returned."""
+
+    blocks: list[_Block]
+    errors: dict[int, BaseException] = field(default_factory=dict)
+
+    def __call__(self, frame: int | None, number: int) -> int:
+        """Runs a block, or lets Python look for interrupts, as it does where a function begins."""
+        try:
+            (_look if number == POLL else self.blocks[number])()
+            return DONE
+        except BaseException as error:
+            self.errors[number] = error
+            return 0
+
+
+def _look() -> None:
+    """Does nothing."""
+
+
+class NativeFrame:
+    """The arena of one call at a time of a compiled program."""
+
+    def __init__(self, entry: Entry, schedule: Schedule, around: Around | None) -> None:
+        self.entry = entry
+        self._memory = _Memory(entry)
+        self._callbacks = _Callbacks([_Block(self._memory, steps) for steps in entry.blocks])
+        self._function = _CALLBACK(self._callbacks)
+        self._states = [native.state() for native in entry.states if native.state is not None]
+        words = self._memory.words
+        self._at = ctypes.addressof(words)
+        words[Words.callback_at] = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+        for i, state in enumerate(self._states):
+            words[entry.words.state(i)] = state.address
+        self._runner: StreamRunner | None = None
+        if entry.apart:
+            steps = range(len(entry.planned.bound.steps))
+            self._runner = StreamRunner(schedule, [partial(self._part, i) for i in steps], around)
+
+    @property
+    def arena(self) -> NDArray:
+        """The arena's bytes."""
+        return self._memory.arena
+
+    def run(self, inputs: Sequence[NDArray]) -> list[NDArray]:
+        """Runs all steps; returns the outputs.
+
+        Raises:   see `Program.run`; and what steps raise.
+        """
+        entry, memory = self.entry, self._memory
+        given = list(inputs)
+        made = list(map(np.empty, entry.shapes, entry.dtypes))
+        memory.words[0] = id(given)
+        memory.words[1] = id(made)
+        ...

@@ -1,0 +1,120 @@
+"""Takes trees of a structure that is known apart: the arguments of a function that is called again and again.
+
+optree finds the structure of a tree out and describes it, which costs more than most small programs. A pattern only confirms a
+structure, container by container, and takes leaves that stand side by side at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from operator import attrgetter, is_, itemgetter
+from typing import Any
+
+import optree
+
+from nnc import tree
+
+Take = Callable[[Any, list[Any]], None]  # appends the leaves of a tree to a list; raises where its structure is another
+Parts = Callable[[Any], Sequence[Any]]
+
+MISMATCHES = (ValueError, KeyError, AttributeError)  # what a pattern raises
+
+
+def make_pattern(value: Any) -> Take | None:
+    """What takes trees apart that have the structure of `value`; None where it holds containers of unusual kinds.
+
+    Where `value` has a leaf, a tree may have anything: the caller compares what stands there.
+
+    Example:
+        >>> leaves = []
+        >>> make_pattern({"b": 2, "a": [1, None]})({"a": [10, None], "b": 20}, leaves)
+        >>> leaves
+        [10, 20]
+    """
+    kind = type(value)
+    if value is None:
+        return _take_none
+    if kind is dict:
+        try:
+            keys = sorted(value)
+        except TypeError:  # keys of several kinds, which optree sorts by their types' names
+            return None
+        return _take_parts(kind, [value[key] for key in keys], _each(itemgetter, keys))
+    if kind is tuple or kind is list or (isinstance(value, tuple) and optree.is_namedtuple(value)):
+        return _take_parts(kind, list(value), None)
+    try:
+        children, metadata, *_ = optree.tree_flatten_one_level(value, namespace=tree.NAMESPACE)
+    except ValueError:
+        return _take_leaf
+    match metadata:
+        case (names, tree.Settings() as settings):
+            return _take_fields(value, list(children), names, settings)
+    return None
+
+
+def _take_none(value: Any, leaves: list[Any]) -> None:
+    if value is not None:
+        raise ValueError
+
+
+def _take_leaf(value: Any, leaves: list[Any]) -> None:
+    leaves.append(value)
+
+
+def _each(getter: Callable[..., Any], names: Sequence[Any]) -> Parts:
+    """The parts of these names, as a tuple also where there is one or none."""
+    if len(names) > 1:
+        parts: Parts = getter(*names)
+        return parts
+    get = getter(names[0]) if names else None
+    return lambda value: () if get is None else (get(value),)
+
+
+def _take_parts(kind: type, children: list[Any], parts: Parts | None) -> Take | None:
+    """For a container that is equal to another if both are of one kind and length and have the same names."""
+    takes, count = _takes_of(children), len(children)
+
+    def take(value: Any, leaves: list[Any]) -> None:
+        if type(value) is not kind or len(value) != count:
+            raise ValueError
+        found = value if parts is None else parts(value)
+        if not takes:
+            leaves += found
+            return
+        for take_child, child in zip(takes, found, strict=True):
+            take_child(child, leaves)
+
+    return take if takes is not None else None
+
+
+def _take_fields(value: Any, children: list[Any], names: tuple[str, ...], settings: tree.Settings) -> Take | None:
+    """For a dataclass: the names of its children, and the settings, are those of `value`."""
+    kind, takes = type(value), _takes_of(children)
+    get_children, get_settings = _each(attrgetter, names), _each(attrgetter, [name for name, _ in settings.items])
+    expected = tuple([x for _, x in settings.items])
+    if takes is None or len(names) + len(expected) != len(dataclasses.fields(value)):
+        return None  # a field without a value: it may have one the next time
+
+    def take(value: Any, leaves: list[Any]) -> None:
+        if type(value) is not kind or getattr(value, tree.CHILDREN, names) != names:
+            raise ValueError
+        if expected:
+            found = get_settings(value)
+            if not all(map(is_, found, expected)) and not tree.same_settings(found, expected):
+                raise ValueError
+        if not takes:
+            leaves += get_children(value)
+            return
+        for take_child, child in zip(takes, get_children(value), strict=True):
+            take_child(child, leaves)
+
+    return take
+
+
+def _takes_of(children: Sequence[Any]) -> list[Take] | None:
+    """How each child is taken apart; an empty list where all are leaves, None where one has no pattern."""
+    takes = [take for child in children if (take := make_pattern(child)) is not None]
+    if len(takes) < len(children):
+        return None
+    return [] if all(take is _take_leaf for take in takes) else takes
