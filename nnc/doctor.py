@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import ctypes
 import platform
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
 from nnc import __version__
+from nnc.backends.cpu.jit import compiler, why_absent
+from nnc.backends.cpu.threads import threads
 from nnc.devices import devices as usable_devices
 from nnc.lower.cache import Cache
 from nnc.lower.report import format_bytes
 from nnc.machine import ABSENT, numpy_blas, processor, read_text, values_of, version_of
 from nnc.options import Options
 
-REQUIRED = ("numpy", "ml_dtypes", "optree", "safetensors")
+REQUIRED = ("numpy", "ml_dtypes", "optree", "safetensors", "llvmlite")
 OPTIONAL = {
-    "llvmlite": ("llvmlite",),
     "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy"),
     "mpi4py": ("mpi4py",),
     "onnx": ("onnx",),
 }
+_VECTOR_FEATURES = ("+avx", "+fma", "+f16c", "+amx", "+neon", "+sve", "+fullfp16", "+bf16")  # as LLVM writes them
 ONEDNN = "onednn-cpu-gomp"
 
 Section = Mapping[str, str]
@@ -31,12 +32,13 @@ def collect() -> dict[str, Section]:
     """All that doctor prints: section -> name -> fact.
 
     Example:  >>> list(collect())
-              ['versions', 'processor', 'libraries', 'devices', 'caches']
+              ['versions', 'processor', 'native kernels', 'libraries', 'devices', 'caches']
     """
     required = {name: version_of(name) for name in REQUIRED}
     return {
         "versions": {"python": platform.python_version(), "nnc": __version__, **required},
         "processor": processor(Path("/proc/cpuinfo")),
+        "native kernels": native_kernels(),
         "libraries": libraries(),
         "devices": devices(Path("/proc/driver/nvidia/gpus")),
         "caches": {
@@ -66,7 +68,6 @@ def libraries() -> dict[str, str]:
     return {
         "BLAS of numpy": numpy_blas(),
         "oneDNN": onednn(),
-        "libgomp": libgomp(),
         **{name: version_of(*distributions) for name, distributions in OPTIONAL.items()},
     }
 
@@ -81,13 +82,18 @@ def onednn() -> str:
     return f"{version_of(ONEDNN)} at {min(shared, key=len)}" if shared else f"{version_of(ONEDNN)}, without its library"
 
 
-def libgomp(name: str = "libgomp.so.1") -> str:
-    """Whether the OpenMP runtime of GCC can be loaded."""
-    try:
-        ctypes.CDLL(name)
-    except OSError as error:
-        return f"{ABSENT}: {error}"
-    return f"{name} loads"
+def native_kernels() -> dict[str, str]:
+    """What compiles kernels, for which processor, and how many threads they take."""
+    jit, found = compiler(), threads()
+    facts = {
+        "OpenMP": found.openmp.describe(),
+        "threads": f"{found.count.value}, and as many of NumPy's BLAS" if found.blas else f"{found.count.value}",
+    }
+    if jit is None:
+        return {"LLVM": f"{ABSENT}, so NumPy runs all commands: {why_absent()}", **facts}
+    machine = jit.engine.machine
+    units = [name[1:] for name in machine.features.split(",") if name.startswith(_VECTOR_FEATURES)]
+    return {"LLVM": machine.llvm, "made for": f"{machine.cpu}: {', '.join(units) or 'no vector units'}", **facts}
 
 
 def disk_cache(folder: Path | None) -> str:

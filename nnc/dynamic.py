@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nnc.array import Array
-from nnc.backends.numpy_ref import choose_kernel
+from nnc.backends.loaded import choose_kernel, compiler
 from nnc.commands.control import call as call_command
 from nnc.commands.promote import is_weak
 from nnc.commands.rules import is_differentiable
@@ -166,10 +166,10 @@ class DynamicGraph(Recorder):
         try:
             digest = structural_hash(graph)
         except GraphError:  # a parameter such as a function: no two are known to be equal
-            return lower(graph, Options.from_environment(), choose_kernel).run
+            return lower(graph, Options.from_environment(), choose_kernel, compiler()).run
         run = self._programs.find(digest)
         if run is None:
-            run = self._programs.keep(digest, lower(graph, Options.from_environment(), choose_kernel).run)
+            run = self._programs.keep(digest, lower(graph, Options.from_environment(), choose_kernel, compiler()).run)
             _LOG.debug("dynamic graph: compiled a backward graph of %d nodes", len(graph.nodes))
         return run
 
@@ -341,7 +341,7 @@ def _plan_call(executable: Executable, active: tuple[bool, ...]) -> Plan:
     if parts is None:
         return plan
     forward, linear = parts
-    run = lower(forward.graph, Options.from_environment(), choose_kernel).run
+    run = lower(forward.graph, Options.from_environment(), choose_kernel, compiler()).run
     captured = [x.data for x in forward.captured]
     return replace(
         plan, outputs=forward.graph.output_specs, run=lambda arrays: run([*arrays, *captured]),

@@ -13,7 +13,7 @@ import numpy as np
 import nnc.lower.passes.check_finite  # noqa: F401  (registers the pass)
 from nnc import dtypes
 from nnc.array import Array, new_array
-from nnc.backends.numpy_ref import candidate_kernels, choose_kernel
+from nnc.backends.loaded import candidate_kernels, choose_kernel, compiler
 from nnc.commands.promote import astype, is_weak
 from nnc.context import activity, set_context
 from nnc.errors import ArgumentTypeError, TraceError, user_error
@@ -119,7 +119,7 @@ class Lowered:
         donated = tuple(place for place, i in enumerate(used) if i < explicit and i in self._donated)
         options = self._options.update(donated=donated)
         choose = Tuner(candidate_kernels, options) if options.autotune else choose_kernel
-        return graph, lower(graph, options, choose), used
+        return graph, lower(graph, options, choose, compiler() if options.native else None), used
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,8 @@ class Options:
     "portfolio" is best, "article" and "article-size" are the published algorithm of libnnc and its variant that takes large tensors
     first, for comparisons; `autotune` measures which of several kernels is the fastest; `cache_folder` is where such findings are
     kept (NNC_CACHE_DIR, else a folder in the user's cache), None: nowhere; `kernel_threads` is how many threads a kernel takes by
-    itself (OPENBLAS_NUM_THREADS, MKL_NUM_THREADS or OMP_NUM_THREADS, which tell NumPy's BLAS), None: all.
+    itself (OPENBLAS_NUM_THREADS, MKL_NUM_THREADS or OMP_NUM_THREADS, which tell NumPy's BLAS), None: all; `native` is whether
+    programs become machine code (NNC_NATIVE=0: they run step by step from Python, with the same results).
 
     Example:
         >>> Options(memory_budget=parse_bytes("2GiB")).memory_budget
@@ -51,6 +52,7 @@ class Options:
     autotune: bool = False
     cache_folder: Path | None = None
     kernel_threads: int | None = None
+    native: bool = True
 
     def __post_init__(self) -> None:
         check_allocator(self.allocator, "allocator")
@@ -72,6 +74,7 @@ class Options:
             allocator=check_allocator(variables.get("NNC_ALLOCATOR") or "portfolio", "NNC_ALLOCATOR"),
             cache_folder=_cache_folder(variables),
             kernel_threads=_kernel_threads(variables),
+            native=_flag("NNC_NATIVE", variables.get("NNC_NATIVE") or "1"),
         )
 
     def update(self, **changes: Any) -> Options:

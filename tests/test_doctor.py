@@ -13,6 +13,7 @@ import pytest
 import nnc
 from nnc import doctor
 from nnc.__main__ import main
+from nnc.backends.cpu.threads import threads
 
 CPUINFO = """\
 processor\t: 0
@@ -96,11 +97,17 @@ def test_a_onednn_wheel_is_found_through_its_list_of_files(monkeypatch: pytest.M
     assert doctor.onednn() == "2025.1, without its library"
 
 
-def test_a_libgomp_that_does_not_load_is_reported(tmp_path: Path) -> None:
-    broken = tmp_path / "libgomp.so.1"
-    broken.write_text("no library")
-    assert doctor.libgomp(str(broken)).startswith("absent: ")
-    assert doctor.libgomp("libdoes_not_exist.so").startswith("absent: ")
+def test_what_compiles_kernels_is_named() -> None:
+    facts = doctor.native_kernels()
+    assert list(facts) == ["LLVM", "made for", "OpenMP", "threads"]
+    assert facts["LLVM"].endswith(f"(llvmlite {metadata.version('llvmlite')})")
+    assert facts["threads"].startswith(f"{threads().count.value}")
+
+
+def test_without_a_compiler_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "compiler", lambda: None)
+    monkeypatch.setattr(doctor, "why_absent", lambda: "OSError: libllvmlite.so is damaged")
+    assert doctor.native_kernels()["LLVM"] == "absent, so NumPy runs all commands: OSError: libllvmlite.so is damaged"
 
 
 def test_the_version_of_nnc_is_known_where_it_is_not_installed() -> None:

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.machine import measure_imports, measure_machine
+from benchmarks.peers.machine import best_of, measure_imports, measure_machine
 from benchmarks.peers.row import Machine, Row
 from benchmarks.peers.rows import ROWS
 from benchmarks.peers.run import FULL, QUICK, Outcome, measure_group, missing
@@ -66,14 +66,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows, outcomes = choose_rows(options.rows), []
     print(describe_machine("numpy", "jax", "jaxlib", "torch"), flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        machine = measure_machine(plan.rounds, Path(folder))
+        machines = [measure_machine(plan.rounds, Path(folder))]
         packages = [name for name in ("numpy", "nnc", "jax", "torch") if name in (*frameworks, "numpy")]
         packages = [name for name in packages if missing(name) is None]
         wanted = not options.rows or IMPORTS in options.rows
         imports = measure_imports(packages, plan.rounds, Path(folder)) if wanted else {}
-    for group in dict.fromkeys(row.group for row in rows):
-        print(f"{group} …", file=sys.stderr, flush=True)
-        outcomes += measure_group([row for row in rows if row.group == group], frameworks, plan)
+        for group in dict.fromkeys(row.group for row in rows):
+            print(f"{group} …", file=sys.stderr, flush=True)
+            outcomes += measure_group([row for row in rows if row.group == group], frameworks, plan)
+        machine = best_of([*machines, measure_machine(plan.rounds, Path(folder))])
     print_outcomes(outcomes, machine, imports)
     if options.json is not None:
         found = {"machine": asdict(machine), "imports": imports, "rows": [as_json(o, machine) for o in outcomes]}

@@ -6,12 +6,11 @@ import multiprocessing
 import os
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,12 +38,14 @@ class Process:
     def __init__(self, way: Way, family: str, cache: Path, timeout: float) -> None:
         self.way, self._timeout = way, timeout
         self._connection, theirs = multiprocessing.Pipe()
-        self._log: IO[bytes] = tempfile.TemporaryFile()
+        cache.mkdir(parents=True, exist_ok=True)
+        self._log = cache / "log"
         command = [sys.executable, "-m", "benchmarks.peers.worker", str(theirs.fileno()), way.framework, family]
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, env=worker_environment(way.threads, cache), pass_fds=[theirs.fileno()],
-            stdout=self._log, stderr=self._log, start_new_session=True,
-        )  # fmt: skip
+        environment = worker_environment(way.threads, cache)
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, env=environment, pass_fds=[theirs.fileno()], stdout=log, stderr=log
+            )
         theirs.close()
 
     def ask(self, name: str, *arguments: Any) -> Any:
@@ -63,8 +64,7 @@ class Process:
 
     def log_end(self) -> str:
         """The last line that the worker printed."""
-        self._log.seek(0)
-        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        lines = self._log.read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it printed nothing"
 
     def __enter__(self) -> Process:
@@ -79,7 +79,6 @@ class Process:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._log.close()
 
 
 def worker_environment(threads: int, cache: Path) -> dict[str, str]:

@@ -27,7 +27,7 @@ COMPILERS = ("nnc", "jax", *TORCH)
 
 @dataclass(frozen=True)
 class Work:
-    """What no program can do without: float32 operations, bytes to and from memory, operations that wait for each other."""
+    """What no program can do without: float32 operations, bytes to and from memory, multiplications that wait for each other."""
 
     flops: float = 0
     nbytes: float = 0
@@ -46,7 +46,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Machine:
-    """What was measured: operations per second, bytes per second, seconds from one dependent operation to the next."""
+    """What was measured: operations per second, bytes per second, seconds from one dependent multiplication to the next."""
 
     flops: float
     bandwidth: float

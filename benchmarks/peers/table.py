@@ -10,7 +10,7 @@ from benchmarks.peers.run import Figure, Outcome
 from benchmarks.tables import Cell, print_table
 
 FRAMEWORKS = ("nnc", "jax", "torch", "torch.compile", "numpy")
-NONE = "–"
+NONE = "-"
 
 
 def step_rows(outcomes: Sequence[Outcome], machine: Machine) -> list[list[Cell]]:
@@ -70,7 +70,7 @@ def print_outcomes(outcomes: Sequence[Outcome], machine: Machine, imports: dict[
     """Prints all tables, and what could not run or disagreed."""
     print(
         f"\nA product of 1024² float32 runs at {machine.flops / 1e9:.0f} Gflop/s, a copy of 256 MiB at "
-        f"{machine.bandwidth / 1e9:.1f} GB/s read and written, a dependent operation takes {machine.latency * 1e9:.2f} ns."
+        f"{machine.bandwidth / 1e9:.1f} GB/s read and written, a dependent multiplication takes {machine.latency * 1e9:.2f} ns."
     )
     header = ("row", *FRAMEWORKS, "best peer / nnc", "best peer", "floor", "floor / nnc")
     print_table("Step times", header, step_rows(outcomes, machine))

@@ -96,7 +96,7 @@ class Worker:
 
 
 def read_memory(field: str) -> int:
-    """Bytes of this process that are (VmRSS) or were at most (VmHWM) in memory; where there is no /proc, the most since it began."""
+    """Bytes that are (VmRSS) or were at most (VmHWM) in memory; without /proc, the most since the process began."""
     if not STATUS.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     line = next(line for line in STATUS.read_text().splitlines() if line.startswith(f"{field}:"))

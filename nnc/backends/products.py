@@ -1,7 +1,7 @@
 """What a `dot` step asks for, as matrix products: loops over matrices whose rows and columns lie at even distances.
 
-Axes with the same role are merged where they lie evenly in both tensors that have them, so that most contractions are one product of
-matrices, or a loop over such products, without a copy.
+Axes with the same role are merged where they lie evenly in both tensors that have them, so that most contractions are one product
+of matrices, or a loop over such products, without a copy.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Axis:
 class Product:
     """For each round of `loops`: out[i, j] = sum over `depth` of x[i, …] · y[…, j].
 
-    `rows` are in `x` and `out`, `columns` in `y` and `out`, `depth` in both operands. All depth axes are summed, the last one is that
-    of the matrices; axes of size 1 stand in no list, and rows or columns of none are one axis of size 1. Where `is_turned`, `x` is the
-    right operand of the command.
+    `rows` are in `x` and `out`, `columns` in `y` and `out`, `depth` in both operands. All depth axes are summed; the last one is
+    that of the matrices. Lists have no axes of size 1; without rows or columns there is one such axis. Where `is_turned`, `x` is
+    the right operand of the command.
     """
 
     dtype: DType

@@ -15,10 +15,10 @@ from numpy.lib.stride_tricks import as_strided
 
 from nnc.commands.loop import check_branch, check_steps
 from nnc.commands.rules import effect
-from nnc.errors import NncError, word_anew
-from nnc.graph import Kernel
+from nnc.errors import ArgumentError, DTypeError, NncError, ShapeError, user_error, word_anew
+from nnc.graph import Kernel, TensorSpec, spec_of
 from nnc.lower.schedule.run import StreamRunner
-from nnc.lower.stages import Branches, Kind, Loop, NDArray, Step, Steps, View
+from nnc.lower.stages import Bound, Branches, Kind, Loop, NDArray, Step, Steps, View
 
 if TYPE_CHECKING:
     from nnc.lower.program import Program
@@ -103,9 +103,7 @@ class Frame:
     def _bind(self, view: View, arrays: Arrays, position: int) -> NDArray | None:
         """The array of a view, or None and a note to set it later."""
         if self.program.bound.buffers[view.buffer].kind is Kind.TAPE:
-            spec = self.program.bound.buffers[view.buffer].symbol.spec
-            handle = self._tapes.setdefault(view.buffer, np.empty(spec.shape, spec.dtype))
-            return as_strided(handle, view.spec.shape, view.strides)
+            return tape_view(self._tapes, view, self.program.bound.buffers[view.buffer].symbol.spec)
         if view.rounds:
             scope = self._scopes[max(number for number, _ in view.rounds)]
         elif self._memories[view.buffer] is None:
@@ -178,7 +176,15 @@ class Frame:
             arrays[position] = make_view(self._memories[view.buffer], view, moved)
 
     def run(self, inputs: Sequence[NDArray]) -> list[NDArray]:
-        """Runs all steps on contiguous inputs; returns the outputs."""
+        """Runs all steps; returns the outputs.
+
+        Raises:   what `Program.run` says, and what steps raise.
+        """
+        inputs = check_inputs(self.program.bound, inputs)
+        with np.errstate(all="ignore"):
+            return self._run_checked(inputs)
+
+    def _run_checked(self, inputs: Sequence[NDArray]) -> list[NDArray]:
         program = self.program
         fresh = {i: np.empty(spec.shape, spec.dtype) for i, spec in program.fresh}
         given = dict(enumerate(inputs))
@@ -196,7 +202,7 @@ class Frame:
             for handle in self._tapes.values():
                 handle[...] = None
         return [
-            _output(view, given[view.buffer] if view.buffer in given else fresh[view.buffer])
+            result_of(view, given[view.buffer] if view.buffer in given else fresh[view.buffer])
             for view in program.bound.outputs
         ]
 
@@ -213,7 +219,43 @@ def explain(step: Step, run: Run) -> None:
     word_anew(lambda: kernel(arguments, results, params), step.source)
 
 
-def _output(view: View, memory: NDArray) -> NDArray:
+def check_inputs(bound: Bound, inputs: Sequence[NDArray]) -> list[NDArray]:
+    """The inputs of a call as a program takes them: contiguous and aligned, copied where they are not; donated ones have memory of
+    their own.
+
+    Raises:   ArgumentError: another number of inputs. ShapeError, DTypeError: an input has another spec.
+    """
+    if len(inputs) != len(bound.inputs):
+        raise user_error(
+            ArgumentError, bound.name, f"the program takes {len(bound.inputs)} inputs, {len(inputs)} were given.",
+            fix="pass one array for each input of the graph.",
+        )  # fmt: skip
+    checked = list(inputs)
+    for i, (x, spec) in enumerate(zip(inputs, bound.inputs, strict=True)):
+        if x.shape != spec.shape or x.dtype != spec.dtype:
+            raise user_error(
+                ShapeError if x.shape != spec.shape else DTypeError, bound.name,
+                f"input {i} has another spec than the program was lowered for.",
+                operands={"expected": spec, "given": spec_of(x)},
+                fix="convert the array, or lower the graph for its spec.",
+            )  # fmt: skip
+        if not x.flags.c_contiguous or not x.flags.aligned:
+            checked[i] = np.array(x, order="C", copy=True)
+    for i in bound.donated:
+        x = checked[i]
+        if not x.flags.writeable or any(np.may_share_memory(x, y) for j, y in enumerate(checked) if j != i):
+            checked[i] = x.copy()
+    return checked
+
+
+def tape_view(tapes: dict[int, NDArray], view: View, spec: TensorSpec) -> NDArray:
+    """The array of a view of a tape, whose handles `tapes` has by buffer."""
+    handle = tapes.setdefault(view.buffer, np.empty(spec.shape, spec.dtype))
+    return as_strided(handle, view.spec.shape, view.strides)
+
+
+def result_of(view: View, memory: NDArray) -> NDArray:
+    """An output within memory that was given or made."""
     is_whole = memory.shape == view.spec.shape and memory.dtype == view.spec.dtype
     return memory if is_whole else make_view(as_bytes(memory), view)
 

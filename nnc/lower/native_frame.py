@@ -7,7 +7,7 @@ where they stay in place, for each call where they lie in its arguments, for eac
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -17,16 +17,16 @@ import numpy as np
 from nnc.commands.loop import check_branch, check_steps
 from nnc.errors import InternalError, NncError
 from nnc.graph import reference
-from nnc.lower.codegen.arguments import Words
+from nnc.lower.codegen.arguments import Words, as_plain
 from nnc.lower.codegen.entry import BIND
 from nnc.lower.codegen.entry_steps import DONE, POLL, Failure
 from nnc.lower.frame import Arrays, Run, aligned_bytes, as_bytes, check_inputs, explain, make_view, result_of, tape_view
-from nnc.lower.kernels import store
 from nnc.lower.native_program import Entry
 from nnc.lower.schedule.run import StreamRunner
 from nnc.lower.schedule.types import Around, Schedule
 from nnc.lower.stages import Branches, Kind, Loop, NDArray, Step, Steps, View
 
+_NOTHING: tuple[NDArray, ...] = ()
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
 
 
@@ -38,8 +38,8 @@ class _Memory:
         self.entry, self.buffers = entry, bound.buffers
         self.arena = aligned_bytes(entry.planned.arena_bytes)
         self.words = (ctypes.c_int64 * words.size)()
-        self.given: list[NDArray] = []
-        self.made: list[NDArray] = []
+        self.given: Sequence[NDArray] = _NOTHING
+        self.made: Sequence[NDArray] = _NOTHING
         self.call = 0  # counts calls
         self._tapes: dict[int, NDArray] = {}  # by buffer
         self._static: dict[int, NDArray] = {}
@@ -52,6 +52,11 @@ class _Memory:
         self.words[Words.arena_at] = self.arena.ctypes.data
         for i, constant in enumerate(bound.constants):
             self.words[words.constant(i)] = constant.ctypes.data
+
+    def whole(self, view: View) -> NDArray:
+        """The array within which an output lies, as it was given or made."""
+        buffer = self.buffers[view.buffer]
+        return (self.given if buffer.kind is Kind.INPUT else self.made)[buffer.index]
 
     def bind(self, view: View) -> NDArray | None:
         """The array of a view that stays where it is; None for others."""
@@ -70,8 +75,7 @@ class _Memory:
         """The array of a view, moved so far, in this call."""
         memory = self._static.get(view.buffer)
         if memory is None:
-            buffer = self.buffers[view.buffer]
-            memory = as_bytes((self.given if buffer.kind is Kind.INPUT else self.made)[buffer.index])
+            memory = as_bytes(self.whole(view))
         return make_view(memory, view, moved)
 
     def now(self, view: View) -> NDArray:
@@ -80,8 +84,7 @@ class _Memory:
         return self.view(view, self.moved(view)) if array is None else array
 
     def clear(self) -> None:
-        """Lets go of what belongs to a call."""
-        self.given, self.made = [], []
+        """Lets go of what tapes hold."""
         for handle in self._tapes.values():
             handle[...] = None
 
@@ -177,6 +180,8 @@ class NativeFrame:
         if entry.apart:
             steps = range(len(entry.planned.bound.steps))
             self._runner = StreamRunner(schedule, [partial(self._part, i) for i in steps], around)
+        self._bind = (BIND,) if entry.apart else ()
+        self._is_plain = not entry.blocks and not entry.apart
 
     @property
     def arena(self) -> NDArray:
@@ -186,11 +191,92 @@ class NativeFrame:
     def run(self, inputs: Sequence[NDArray]) -> list[NDArray]:
         """Runs all steps; returns the outputs.
 
-        Raises:   see `Program.run`; and what steps raise.
+        Raises:   what `Program.run` says, and what steps raise.
         """
         entry, memory = self.entry, self._memory
-        given = list(inputs)
-        made = list(map(np.empty, entry.shapes, entry.dtypes))
-        memory.words[0] = id(given)
-        memory.words[1] = id(made)
-        ...
+        memory.given = given = list(inputs)
+        memory.made = made = list(map(np.empty, entry.shapes, entry.dtypes))
+        memory.words[Words.given_at], memory.words[Words.made_at] = id(given), id(made)
+        try:
+            if self._is_plain:
+                code = entry.call(self._at)
+                if code:
+                    self._go_on(code)
+            else:
+                self._run_with_python()
+            return made if entry.returns_made else self._results()
+        finally:
+            memory.given = memory.made = _NOTHING
+
+    def _run_with_python(self) -> None:
+        """Runs all steps, some of them in Python, or on several streams."""
+        self._memory.call += 1
+        try:
+            with np.errstate(all="ignore"):
+                code = self.entry.call(self._at, *self._bind)
+                if code:
+                    self._go_on(code)
+                if self._runner is not None:
+                    self._runner()
+        finally:
+            for block in self._callbacks.blocks:
+                block.clear()
+            self._memory.clear()
+
+    def _go_on(self, code: int) -> None:
+        """What is done where the entry stopped: once more with inputs that it takes, or the error is raised."""
+        memory, bound = self._memory, self.entry.planned.bound
+        if Failure.of(code)[0] is Failure.REFUSED:
+            checked = zip(check_inputs(bound, memory.given), bound.inputs, strict=True)
+            memory.given = given = [as_plain(x, spec.dtype) for x, spec in checked]
+            memory.words[Words.given_at] = id(given)
+            code = self.entry.call(self._at, *self._bind)
+        if code:
+            self._fail(code)
+
+    def _part(self, position: int) -> None:
+        """Runs a step."""
+        code = self.entry.call(self._at, position)
+        if code:
+            self._fail(code)
+
+    def _results(self) -> list[NDArray]:
+        memory, bound = self._memory, self.entry.planned.bound
+        return [result_of(view, memory.whole(view)) for view in bound.outputs]
+
+    # -- what went wrong -----------------------------------------------------------------------------------------------
+
+    def _fail(self, code: int) -> None:
+        """Raises the error for which the entry stopped: the one that Python would have raised."""
+        kind, number = Failure.of(code)
+        if kind in (Failure.PYTHON, Failure.INTERRUPT):
+            found = self._callbacks.errors.pop(number if kind is Failure.PYTHON else POLL, None)
+            error = found if found is not None else KeyboardInterrupt()  # it came before the callback could catch it
+            try:
+                raise error
+            finally:
+                del found, error  # they hold this frame
+        step = self.entry.steps[number]
+        if kind is Failure.LIMIT and isinstance(step.region, Loop):
+            check_steps(step.region.limit or 0, step.region.limit)
+        elif kind is Failure.BRANCH and isinstance(step.region, Branches):
+            check_branch(int(self._memory.now(step.region.index)), len(step.region.branches))
+        elif kind is Failure.KERNEL:
+            with np.errstate(all="ignore"):
+                self._reword(step)
+        raise InternalError(f"{self.entry.planned.bound.name}: {step.command.name} stopped: {kind.name.lower()}")
+
+    def _reword(self, step: Step) -> None:
+        """Runs a step that its compiled kernel refused, so that the reference says why."""
+        arguments, results = ([self._memory.now(view) for view in views] for views in (step.inputs, step.outputs))
+
+        def refer(inputs: Arrays, outputs: Arrays, params: Mapping[str, Any]) -> None:
+            reference[step.command](*inputs, **params)
+
+        is_simple = step.command in reference and not step.graphs
+        kernel = refer if is_simple else self.entry.kernels[id(step)].run
+        try:
+            kernel(arguments, results, step.params)
+        except NncError:
+            explain(step, (kernel, arguments, results, step.params))
+            raise

@@ -6,6 +6,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from nnc.context import timed
@@ -39,6 +40,17 @@ class Entry:
     steps: Steps  # all, those within regions included, as they are numbered
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[DType, ...]
+    apart: bool  # whether `call` takes the number of a part
+
+    @cached_property
+    def returns_made(self) -> bool:
+        """Whether the outputs are the arrays made for them, one for one."""
+        buffers = self.planned.bound.buffers
+        outputs = [(buffers[view.buffer], view) for view in self.planned.bound.outputs]
+        return len(outputs) == len(self.shapes) and all(
+            buffer.kind is Kind.OUTPUT and buffer.index == i and view == View.whole(view.buffer, buffer.symbol.spec)
+            for i, (buffer, view) in enumerate(outputs)
+        )
 
 
 class NativeCode:
@@ -97,6 +109,7 @@ class NativeCode:
             steps=tuple(walk(bound.steps)),
             shapes=tuple(spec.shape for spec in made),
             dtypes=tuple(spec.dtype for spec in made),
+            apart=apart,
         )
 
     def _has_state(self, step: Step) -> bool:
@@ -122,9 +135,7 @@ def _loops(steps: Steps) -> int:
 
 
 def _symbols(printed: EntryText, functions: Sequence[Function]) -> dict[str, int]:
-    symbols = {
-        native.name: function.address for native, function in zip(printed.called, functions, strict=True)
-    }
+    symbols = {native.name: function.address for native, function in zip(printed.called, functions, strict=True)}
     for native in printed.held:
         symbols |= native.symbols
     return symbols

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import nnc.lower.passes  # noqa: F401  (registers the passes of the pipeline)
@@ -10,9 +11,10 @@ from nnc.commands.loop import run_graph
 from nnc.context import set_context, timed
 from nnc.dtypes import TAPE
 from nnc.errors import InternalError
-from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, run_passes
+from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, kernel, run_passes
 from nnc.lower.alloc import Block, find_block_overlap, plan_blocks
 from nnc.lower.bind import bind_buffers, no_workspace
+from nnc.lower.codegen.native import Compiler
 from nnc.lower.emit import Workspace
 from nnc.lower.kernels import RunProgram, sub_graph_kernel
 from nnc.lower.passes.remat import Remat
@@ -31,14 +33,14 @@ REWRITES = (
     "inline_calls", "dce", "fold", "simplify", "parts", "cse", "licm", "combine", "join_sums", "dce",
     "fold", "simplify", "parts", "cse", "dce", "inline_barriers",
 )  # fmt: skip
-PIPELINE = (*REWRITES, "order", "recompute", "interleave")
+PIPELINE = (*REWRITES, "order", "recompute", "fuse", "interleave")
 
 
-def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel) -> Program:
+def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel, compiler: Compiler | None = None) -> Program:
     """The program that computes `graph`.
 
     Args:     graph: any graph; its inputs are the program's. options: see Options. choose_kernel: the kernel for a
-              command on inputs of these specs.
+              command on inputs of these specs. compiler: of kernels and programs; without one, steps run from Python.
     Raises:   MemoryBudgetError: a call would allocate more than `options.memory_budget`.
     """
 
@@ -58,7 +60,9 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel) -> Progra
 
     def step_kernel(step: Step) -> Kernel:
         if step.graphs:
-            return sub_graph_kernel(step, lower_inner)
+            known = kernel.get(step.command, ())
+            slow = sub_graph_kernel(step, lower_inner)
+            return replace(slow, backend=known[0].backend, native=known[0].native) if known else slow
         with set_context(source=step.source):
             return choose_kernel(step.command, step.input_specs, step.params)
 
@@ -68,7 +72,8 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel) -> Progra
         if options.verify_passes:
             check_schedule(planned, schedule)
         with timed("choosing kernels"):
-            return Program.of(planned, schedule, step_kernel)
+            chosen = Program.of(planned, schedule, step_kernel)
+        return chosen.compiled(compiler) if compiler is not None and options.native else chosen
 
     planned = plan(graph, options, workspace)
     check_budget(planned, options.memory_budget)

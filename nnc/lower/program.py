@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
-from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
-from nnc.graph import Kernel, TensorSpec, spec_of
+from nnc.graph import Kernel, TensorSpec
+from nnc.lower.codegen.native import Compiler
 from nnc.lower.frame import Frame
 from nnc.lower.liveness import walk
+from nnc.lower.native_frame import NativeFrame
+from nnc.lower.native_program import NativeCode
 from nnc.lower.report import Cost, MemoryPlan, make_cost, make_memory_plan, program_text
 from nnc.lower.schedule.types import Around, Schedule
 from nnc.lower.stages import Bound, Kind, NDArray, Planned, Step
@@ -22,6 +22,7 @@ class Program:
 
     Each call borrows an arena, which later calls use again. Inputs are read where they are, unless they are not
     contiguous; outputs are fresh arrays (or the memory of donated inputs). `around` is done around each step (see there).
+    With `code`, compiled kernels run without Python in between; without, all steps run from Python.
     """
 
     planned: Planned
@@ -29,7 +30,8 @@ class Program:
     kernels: Mapping[int, Kernel]
     fresh: tuple[tuple[int, TensorSpec], ...]
     around: Around | None = None
-    _idle: list[Frame] = field(default_factory=list, repr=False)
+    code: NativeCode | None = None
+    _idle: list[Frame | NativeFrame] = field(default_factory=list, repr=False)
 
     @classmethod
     def of(cls, planned: Planned, schedule: Schedule, choose: Callable[[Step], Kernel]) -> Program:
@@ -38,6 +40,13 @@ class Program:
         kernels = {id(step): choose(step) for step in walk(planned.bound.steps) if step.region is None}
         fresh = tuple((i, buffer.symbol.spec) for i, buffer in enumerate(buffers) if buffer.kind is Kind.OUTPUT)
         return cls(planned, schedule, kernels, fresh)
+
+    def compiled(self, compiler: Compiler) -> Program:
+        """The same program as machine code, if it has kernels for that."""
+        code = NativeCode.of(self.planned, self.kernels, compiler)
+        if code is not None:
+            code.entry(self._is_apart)
+        return replace(self, code=code, _idle=[])
 
     def watched(self, around: Around) -> Program:
         """The same program, with something done around each step of a run: for measuring, and for tests."""
@@ -67,40 +76,25 @@ class Program:
 
         Raises:   ArgumentError: another number of inputs. ShapeError, DTypeError: an input has another spec.
         """
-        inputs = self._check(inputs)
         try:
             frame = self._idle.pop()
         except IndexError:
-            frame = Frame(self)
+            frame = self._make_frame()
         try:
-            with np.errstate(all="ignore"):
-                return frame.run(inputs)
+            return frame.run(inputs)
         finally:
             self._idle.append(frame)
 
-    def _check(self, inputs: Sequence[NDArray]) -> list[NDArray]:
-        specs = self.bound.inputs
-        if len(inputs) != len(specs):
-            raise user_error(
-                ArgumentError, self.bound.name, f"the program takes {len(specs)} inputs, {len(inputs)} were given.",
-                fix="pass one array for each input of the graph.",
-            )  # fmt: skip
-        checked = list(inputs)
-        for i, (x, spec) in enumerate(zip(inputs, specs, strict=True)):
-            if x.shape != spec.shape or x.dtype != spec.dtype:
-                raise user_error(
-                    ShapeError if x.shape != spec.shape else DTypeError, self.bound.name,
-                    f"input {i} has another spec than the program was lowered for.",
-                    operands={"expected": spec, "given": spec_of(x)},
-                    fix="convert the array, or lower the graph for its spec.",
-                )  # fmt: skip
-            if not x.flags.c_contiguous or not x.flags.aligned:
-                checked[i] = np.array(x, order="C", copy=True)
-        for i in self.bound.donated:
-            x = checked[i]
-            if not x.flags.writeable or any(np.may_share_memory(x, y) for j, y in enumerate(checked) if j != i):
-                checked[i] = x.copy()
-        return checked
+    def _make_frame(self) -> Frame | NativeFrame:
+        """What one call at a time runs on."""
+        if self.code is None:
+            return Frame(self)
+        return NativeFrame(self.code.entry(self._is_apart), self.schedule, self.around)
+
+    @property
+    def _is_apart(self) -> bool:
+        """Whether steps are called one by one."""
+        return len(self.schedule.streams) > 1 or self.around is not None
 
     @property
     def memory_plan(self) -> MemoryPlan:

@@ -30,7 +30,7 @@ _COMMANDS = {
     "add": "x + y, 100 float32",
     "exp": "exp(x), 100 float32",
     "sum": "sum(x), 100 float32",
-    "matmul": "a @ b, 8 × 8",
+    "matmul": "a @ b, 8 x 8",
     "slice": "x[10:60]",
     "where": "where(x > y, x, y), 100 float32",
     "reshape": "reshape(x, (10, 10))",

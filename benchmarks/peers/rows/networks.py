@@ -117,7 +117,8 @@ def _words() -> Inputs:
 
 
 def _training(
-    name: str, title: str, layers: Callable[[], Layers], shape: tuple[int, ...], optimizer: str, classes: int = 10, rtol: float = 1e-4,
+    name: str, title: str, layers: Callable[[], Layers], shape: tuple[int, ...], optimizer: str, classes: int = 10,
+    rtol: float = 1e-4,
     **settings: object,
 ) -> Row:  # fmt: skip
     """A training step. An update by Adam reads and writes weights and two moments, one by SGD weights and one."""
@@ -152,10 +153,10 @@ ROWS = (
         classes=1000, rtol=1e-2, **_RESNET50,
     ),
     _training("densenet", "DenseNet-121, 64², batch 8, SGD", partial(_densenet, 8, 64, 10), (8, 3, 64, 64), "sgd", rtol=1e-2),
-    _training("transformer", "transformer, 4 layers, 256 features, batch 8 × 128, Adam", _transformer, (8, 128, 256), "adam"),
+    _training("transformer", "transformer, 4 layers, 256 features, batch 8 x 128, Adam", _transformer, (8, 128, 256), "adam"),
     Row(
         "minilm",
-        "MiniLM's size: 6 layers, 384 features, batch 8 × 128, inference",
+        "MiniLM's size: 6 layers, 384 features, batch 8 x 128, inference",
         "networks.minilm",
         _words,
         Work(flops=sum(_minilm().flops), nbytes=4 * (_minilm().count() - MINILM["words"] * MINILM["features"])),

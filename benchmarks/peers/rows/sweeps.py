@@ -24,10 +24,10 @@ PRODUCTS = (
 )
 # name: batch, channels, features, width, size, stride, groups
 CONVOLUTIONS = {
-    "1×1": (4, 256, 64, 1, 40, 1, 1),
-    "3×3": (8, 64, 64, 3, 32, 1, 1),
-    "3×3 deep": (4, 512, 512, 3, 5, 1, 1),
-    "7×7 stride 2": (4, 3, 64, 7, 160, 2, 1),
+    "1x1": (4, 256, 64, 1, 40, 1, 1),
+    "3x3": (8, 64, 64, 3, 32, 1, 1),
+    "3x3 deep": (4, 512, 512, 3, 5, 1, 1),
+    "7x7 stride 2": (4, 3, 64, 7, 160, 2, 1),
     "depthwise": (8, 128, 128, 3, 28, 1, 128),
     "transposed": (8, 64, 32, 4, 16, 2, 1),
 }
@@ -44,7 +44,7 @@ def _matrices(axes: tuple[int, ...], m: int, k: int, n: int, dtype: str) -> Inpu
 
 def _product(axes: tuple[int, ...], m: int, k: int, n: int, dtype: str) -> Row:
     count, wide = math.prod(axes), 2 if dtype == "float64" else 1
-    sizes = " × ".join(map(str, (*axes, m, k, n)))
+    sizes = " x ".join(map(str, (*axes, m, k, n)))
     return Row(
         "gemm-" + "x".join(map(str, (*axes, m, k, n))),
         f"product {sizes}, {dtype}",
@@ -79,10 +79,10 @@ def _convolution(kind: str, way: str) -> Row:
     _, _, _, width, _, stride, groups = CONVOLUTIONS[kind]
     places = math.prod(x) if kind == "transposed" else math.prod(ct)
     flops = 2 * places * math.prod(weight[1:])
-    sizes = " × ".join(map(str, x)) + " → " + str(ct[1])
+    sizes = " x ".join(map(str, x)) + " → " + str(ct[1])
     settings: dict[str, Any] = {"way": way, "stride": stride, "groups": groups}
     settings |= {"padding": 1 if kind == "transposed" else width // 2, "transposed": kind == "transposed"}
-    name = kind.replace("×", "x").replace(" ", "-")
+    name = kind.replace(" ", "-")
     return Row(
         f"conv-{name}-{way}",
         f"convolution {kind}, {sizes}, {WAYS[way]}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ class Perceptron(nn.Module):
 
     def __init__(self, *sizes: int) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(m, n) for m, n in zip(sizes, sizes[1:], strict=False))
+        self.layers = nn.ModuleList(nn.Linear(m, n) for m, n in pairwise(sizes))
 
     def forward(self, x: Any) -> Any:
         """(N, first size) -> (N, last size)."""

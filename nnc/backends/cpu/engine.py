@@ -45,12 +45,12 @@ class Library:
 
 
 class Engine:
-    """LLVM in this process.
+    """LLVM in this process. `cpu` is the processor that code is made for, by LLVM's name; None: this one.
 
     Raises:   ImportError, OSError, RuntimeError: LLVM cannot be loaded, or does not know this machine.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cpu: str | None = None) -> None:
         self._llvm: Any = importlib.import_module(
             "llvmlite.binding"
         )  # takes 30 to 150 ms: only where something is compiled
@@ -59,14 +59,16 @@ class Engine:
         versions = ".".join(map(str, self._llvm.llvm_version_info)), importlib.import_module("llvmlite").__version__
         self.machine = Machine(
             self._llvm.get_process_triple(),
-            self._llvm.get_host_cpu_name(),
-            self._llvm.get_host_cpu_features().flatten(),
+            cpu or self._llvm.get_host_cpu_name(),
+            "" if cpu else self._llvm.get_host_cpu_features().flatten(),
             f"{versions[0]} (llvmlite {versions[1]})",
         )
         self._target = self._llvm.Target.from_triple(self.machine.triple)
         self._calls = _Calls(self._llvm)
         self._tools = threading.local()
-        self._jit = self._llvm.create_lljit_compiler(self._target_machine(), use_jit_link=sys.platform != "win32")
+        self._jit = self._llvm.create_lljit_compiler(
+            self._target_machine(), use_jit_link=sys.platform != "win32", suppress_errors=True
+        )
         self._count = itertools.count()
 
     def compile(self, text: str, inline: bool = False) -> bytes:
@@ -99,7 +101,10 @@ class Engine:
         try:
             return Library(builder.link(self._jit, f"nnc{next(self._count)}"), exports)
         except RuntimeError as error:
-            raise InternalError(f"LLVM cannot load {', '.join(exports)}: {error}") from error
+            missing = sorted(self._names_in(objects) - set(symbols) - set(exports))
+            raise InternalError(
+                f"LLVM cannot load {', '.join(exports)}: {error}. Nobody gave {', '.join(missing) or 'anything wrong'}"
+            ) from error
 
     def assembly(self, text: str, inline: bool = False) -> str:
         """The machine code of a module as text, for people."""
@@ -107,6 +112,15 @@ class Engine:
         module = self._llvm.parse_assembly(tools.head + text, self._llvm.create_context())
         (tools.inlining if inline else tools.passes).run(module, tools.builder)
         return str(tools.machine.emit_assembly(module))
+
+    def _names_in(self, objects: Sequence[bytes]) -> set[str]:
+        """The names of functions and variables that object files (of the form ELF) define or need."""
+        tables = [
+            section.data() for image in objects for section in self._llvm.ObjectFileRef.from_data(image).sections()
+            if section.name() == b".strtab"
+        ]  # fmt: skip
+        names = {name.decode() for table in tables for name in table.split(b"\0")}
+        return {name for name in names if name and not name.startswith((".", "<"))}
 
     def _target_machine(self) -> Any:
         # Position-independent code of the small model reaches constants relative to the instruction, and all else through tables.

@@ -1,6 +1,6 @@
 """Prints matrix products: tiles of registers that are updated term by term.
 
-A tile is a few rows by a few vectors of columns. For each term of the sums, the vectors are read from a row of the right matrix, and
+A tile is a few rows by a few vectors of columns. For each term of the sums, the vectors are read from a row of the right matrix;
 each row multiplies them by its element of the left one (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication",
 2008). The right matrix is packed, a panel of columns at a time, where it is not read as it lies: transposed, or long enough to pay.
 Products whose sums run along neighbours in both operands, and that have few columns, are dot products of vectors instead.
@@ -32,8 +32,6 @@ _PANEL_TERMS_SHORT = 2048  # of 16-bit floats, whose sums cannot go on from the 
 _PART_VOLUME = 1 << 19  # multiplications that a thread must have, some ten microseconds
 _PARTS = 16
 _LEAST_ROWS = 64  # rows of a part, which packs its own panel
-_NEAR_BYTES = 1 << 17
-_AHEAD = 8  # rows
 _FEW = 8  # columns up to which sums along neighbours are dot products
 
 
@@ -69,7 +67,7 @@ def gemm_native(step: Step, product: Product) -> Native | None:
         _print_dots(printer, product, wide)
     else:
         shape = _shape_of(product, wide)
-        if shape.packed and product.k > _PANEL_TERMS and wide != product.dtype and product.k > _PANEL_TERMS_SHORT:
+        if shape.packed and wide != product.dtype and product.k > _PANEL_TERMS_SHORT:
             return None
         _print_tiles(printer, product, shape)
     return printer.native(inline=product.volume * product.count <= 1024)
@@ -117,8 +115,6 @@ def _shape_of(product: Product, wide: DType) -> _Shape:
     direct = product.columns.y == unit or n == 1
     nbytes = product.k * n * unit
     packed = not direct or (m >= 48 and nbytes > 1 << 17)
-    if not direct and m <= 2 and nbytes > 1 << 12:
-        packed = False
     panels = -(-needed // vectors) * product.count
     chunk = m
     if panels < _PARTS and product.volume > _PART_VOLUME:
@@ -259,6 +255,7 @@ def _print_rows(
 ) -> None:  # fmt: skip
     """All tiles below each other; `more`: the result has the sums of earlier terms."""
     a, b, c = pointers
+    shape = replace(shape, rows=min(rows, shape.rows))
     whole = rows // shape.rows
 
     def tile(at: Bound, count: int) -> None:
@@ -266,6 +263,13 @@ def _print_rows(
         z = code.offset(c, _times(code, at, product.rows.out))
         _print_tile(code, product, shape, (x, b, z), depth, count, width, packed=packed, more=more)
 
+    if rows % shape.rows and not more:  # the last tile lies over its neighbour, and writes the same once more
+        with code.loop(0, -(-rows // shape.rows)) as i:
+            tile(
+                code.intrinsic("smin", code.mul(i, code.integer(shape.rows)), code.integer(rows - shape.rows)),
+                shape.rows,
+            )
+        return
     if whole == 1:
         tile(0, shape.rows)
     elif whole:
@@ -310,12 +314,6 @@ def _print_tile(
             else code.convert(_read(code, b, v * lanes, product.columns.y, product.dtype, lanes, mask), wide)
             for v, mask in enumerate(masks)
         ]
-        if not packed and _is_far(product):
-            ahead = code.offset(b, _AHEAD * depth[-1][2])
-            for v in range(len(masks)):
-                code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-                where = code.offset(ahead, v * lanes * unit)
-                code.line(f"call void @llvm.prefetch.p0(ptr {where}, i32 0, i32 3, i32 1)")
         for i in range(rows):
             x = code.convert(code.load(code.offset(a, i * product.rows.x), product.dtype), wide)
             x = code.splat(x, lanes)
@@ -326,11 +324,6 @@ def _print_tile(
         for v, mask in enumerate(masks):
             value = code.convert(code.read(sums[i][v]), product.dtype)
             _write(code, row, v * lanes, product.columns.out, value, mask, unit)
-
-
-def _is_far(product: Product) -> bool:
-    """Whether rows of the right matrix lie so far apart that the processor does not foresee where the next one is."""
-    return product.columns.y == product.dtype.itemsize and product.k * product.columns.size * product.dtype.itemsize > _NEAR_BYTES
 
 
 def _add_product(code: Code, x: Value, y: Value, z: Value) -> Value:
@@ -371,7 +364,7 @@ def _print_zeros(code: Code, product: Product, shape: _Shape, c: str, rows: int,
 def _print_pack(
     code: Code, product: Product, shape: _Shape, b: str, buffer: str, depth: Sequence[Axis], width: int
 ) -> None:
-    """Writes a panel: for each term a row of vectors; lanes past the last column hold anything finite or not, and are not stored."""
+    """Writes a panel: for each term a row of vectors. Lanes past the last column hold any numbers, and are not stored."""
     *outer, inner = depth
     row_bytes, unit = shape.width * shape.wide.itemsize, product.dtype.itemsize
     masks = _masks(code, shape.lanes, width)
@@ -397,16 +390,23 @@ def _print_pack(
 
 def _print_turned(code: Code, product: Product, shape: _Shape, b: str, buffer: str, p: Value, width: int) -> None:
     """Packs as many terms as a vector has lanes, of columns whose terms are neighbours."""
-    lanes, size = shape.lanes, product.dtype.itemsize
+    lanes, size, step = shape.lanes, product.dtype.itemsize, product.columns.y
+    word = dtypes.float32 if size == 4 else dtypes.float64
     source = code.offset(b, _times(code, p, size))
     target = code.offset(buffer, _times(code, p, shape.width * size))
-    for v in range(-(-width // lanes)):
-        columns = range(v * lanes, (v + 1) * lanes)
-        vectors = [
-            code.load(code.offset(source, min(j, width - 1) * product.columns.y), product.dtype, lanes) for j in columns
-        ]
+
+    def square(first: Bound, columns: int) -> None:
+        at, to = code.offset(source, _times(code, first, step)), code.offset(target, _times(code, first, size))
+        vectors = [code.load(code.offset(at, min(j, columns - 1) * step), word, lanes) for j in range(lanes)]
         for t, vector in enumerate(turn(code, vectors)):
-            code.store(code.offset(target, (t * shape.width + v * lanes) * size), vector)
+            code.store(code.offset(to, t * shape.width * size), vector)
+
+    whole = width // lanes
+    if whole:
+        with code.loop(0, whole * lanes, lanes) as j:
+            square(j, lanes)
+    if width % lanes:
+        square(whole * lanes, width % lanes)
 
 
 # -- dot products ------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Prints copies of strided boxes: whole rows by vector copies, transposed access in tiles that are turned in registers.
 
-    copy      copy[16, 1000]: float32 rows of another array   one memcpy for each row
-    transpose [1000, 1000]                                    tiles of 16 × 16, each turned by 4 rounds of shuffles
+copy      copy[16, 1000]: float32 rows of another array   one memcpy for each row
+transpose [1000, 1000]                                    tiles of 16 × 16, each turned by 4 rounds of shuffles
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def fill_box(printer: Printer, spec: TensorSpec, value: str, target: str, target
     move_box(printer, spec, value, (0,) * spec.ndim, target, target_strides)
 
 
-def copy_box(code: Code, spec: TensorSpec, source: str, source_strides: Shape, target: str, target_strides: Shape) -> None:
+def copy_box(
+    code: Code, spec: TensorSpec, source: str, source_strides: Shape, target: str, target_strides: Shape
+) -> None:
     """Copies the elements of a box of `spec` at once."""
     shape, (s, t) = in_words(spec, source_strides, target_strides)
     plan = _Plan.of(Axes(shape, (s, t)), word_of(spec.dtype))
@@ -149,7 +151,10 @@ class _Plan:
         first = code.mul(i, code.integer(self.tile))
         if n % self.tile:
             first = code.intrinsic("smin", first, code.integer(n - self.tile))
-        return [code.offset(pointer, code.mul(first, code.integer(step))) for pointer, step in zip(pointers, steps, strict=True)]
+        return [
+            code.offset(pointer, code.mul(first, code.integer(step)))
+            for pointer, step in zip(pointers, steps, strict=True)
+        ]
 
 
 def turn(code: Code, vectors: list[Value]) -> list[Value]:
@@ -202,7 +207,15 @@ def copy_bytes(code: Code, target: str, source: str, length: Bound) -> None:
         )
         return
     at = 0
-    for width, kind in ((64, "<8 x i64>"), (32, "<4 x i64>"), (16, "<2 x i64>"), (8, "i64"), (4, "i32"), (2, "i16"), (1, "i8")):
+    for width, kind in (
+        (64, "<8 x i64>"),
+        (32, "<4 x i64>"),
+        (16, "<2 x i64>"),
+        (8, "i64"),
+        (4, "i32"),
+        (2, "i16"),
+        (1, "i8"),
+    ):
         while length - at >= width:
             value = code.let(f"load {kind}, ptr {code.offset(source, at)}, align 1")
             code.line(f"store {kind} {value}, ptr {code.offset(target, at)}, align 1")

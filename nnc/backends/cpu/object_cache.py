@@ -6,7 +6,7 @@ Texts name what they call, and hold no addresses, so that their code is the same
 from __future__ import annotations
 
 import base64
-import binascii
+import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
@@ -37,24 +37,25 @@ class Objects:
 
     def compile(self, text: str, inline: bool = False) -> bytes:
         """The object file of a text; see `Engine.compile`."""
-        key = {"text": hashlib.sha256(text.encode()).hexdigest(), "inline": inline, **self._made_for}
-        found = self._read(key)
-        if found is None:
-            found = self.engine.compile(text, inline)
+        return self.compile_all([text], inline)[0]
+
+    def compile_all(self, texts: Sequence[str], inline: bool = False) -> list[bytes]:
+        """The object files of texts. Those that must be made are made in several threads."""
+        keys = [self._key(text, inline) for text in texts]
+        found = [self._read(key) for key in keys]
+        missing = [i for i, code in enumerate(found) if code is None]
+        compile_one = functools.partial(self.engine.compile, inline=inline)
+        work = self._pool.map if self._pool is not None and len(missing) > 1 else map
+        for i, code in zip(missing, work(compile_one, [texts[i] for i in missing]), strict=True):
+            found[i] = code
             self.compiled += 1
             if self._cache is not None:
-                self._cache.write(_KIND, key, base64.b64encode(found).decode())
-        return found
+                self._cache.write(_KIND, keys[i], base64.b64encode(code).decode())
+        return [code for code in found if code is not None]
 
-    def compile_all(self, texts: Sequence[str]) -> list[bytes]:
-        """The object files of texts, made in several threads."""
-        if self._pool is None or len(texts) < 2:
-            return [self.compile(text) for text in texts]
-        return list(self._pool.map(self.compile, texts))
+    def _key(self, text: str, inline: bool) -> dict[str, object]:
+        return {"text": hashlib.sha256(text.encode()).hexdigest(), "inline": inline, **self._made_for}
 
     def _read(self, key: Mapping[str, object]) -> bytes | None:
         value = self._cache.read(_KIND, key) if self._cache is not None else None
-        try:
-            return base64.b64decode(value, validate=True) if isinstance(value, str) else None
-        except binascii.Error:
-            return None
+        return base64.b64decode(value) if isinstance(value, str) else None

@@ -11,6 +11,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from nnc.backends.cpu.conversions import NAMES, conversions_text
 from nnc.backends.cpu.openmp import Openmp
 
 _PARALLEL = """\
@@ -112,14 +113,17 @@ define void @nnc_take_threads() nounwind {
 # nnc_parallel_for(fn, args, n, grain): fn(args, begin, end) on parts of 0..n, of `grain` items at least; in threads where there is
 # more than one part. nnc_take_threads(): libraries that use OpenMP by themselves take `nnc_num_threads` threads when this thread
 # calls them.
-EXPORTS = ("nnc_parallel_for", "nnc_take_threads")
+EXPORTS = ("nnc_parallel_for", "nnc_take_threads", *NAMES)
 _OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads", "omp_in_parallel", "omp_set_num_threads")
 _MEMORY = ("memcpy", "memmove", "memset")
 _MATHS = tuple(
     f"{name}{kind}"
-    for name in "fmod fma pow exp exp2 log log2 log10 sin cos tan floor ceil trunc rint round nearbyint ldexp frexp".split()
+    for name in (
+        "fmod", "fma", "pow", "exp", "exp2", "log", "log2", "log10", "sin", "cos", "tan",
+        "floor", "ceil", "trunc", "rint", "round", "roundeven", "nearbyint", "ldexp", "frexp",
+    )
     for kind in ("", "f")
-)
+)  # fmt: skip
 
 
 def address_of(library: ctypes.CDLL, name: str) -> int | None:
@@ -143,7 +147,7 @@ class Runtime:
     @property
     def text(self) -> str:
         """The functions that the runtime adds, as LLVM's text."""
-        return _SERIAL if self.openmp.library is None else _PARALLEL
+        return (_SERIAL if self.openmp.library is None else _PARALLEL) + conversions_text()
 
     def symbols(self) -> dict[str, int]:
         """Addresses of C functions and of `nnc_num_threads`."""

@@ -15,7 +15,18 @@ from typing import Any
 from nnc import dtypes
 from nnc.backends.cpu.gather import Indexed, locate_box
 from nnc.backends.cpu.moves import copy_box, is_tiny, move_box
-from nnc.backends.cpu.printer import Axes, Bound, Printer, add_native, grain_of, in_blocks, in_words, longest, over, word_of
+from nnc.backends.cpu.printer import (
+    Axes,
+    Bound,
+    Printer,
+    add_native,
+    grain_of,
+    in_blocks,
+    in_words,
+    longest,
+    over,
+    word_of,
+)
 from nnc.dtypes import DType
 from nnc.graph import TensorSpec
 from nnc.lower.codegen.builder import Code, Value
@@ -135,7 +146,8 @@ def _over_rows(
 
         def block(i: Value, lanes: int) -> None:
             moved = [
-                code.offset(row, code.mul(i, code.integer(kind.itemsize))) for row, kind in zip(rows, kinds, strict=True)
+                code.offset(row, code.mul(i, code.integer(kind.itemsize)))
+                for row, kind in zip(rows, kinds, strict=True)
             ]
             values = [code.load(pointer, kind, lanes) for pointer, kind in zip(moved, read, strict=False)]
             code.store(moved[-1], function(values))

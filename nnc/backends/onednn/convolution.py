@@ -42,7 +42,7 @@ from nnc.errors import BackendError
 from nnc.graph import Kernel, TensorSpec, add_kernel, infer_specs
 from nnc.graph import command as get_command
 from nnc.lower.codegen.native import Native
-from nnc.lower.stages import NDArray, Step, Strides, is_contiguous, row_major
+from nnc.lower.stages import NDArray, Step, Strides, row_major
 
 Arrays = Sequence[NDArray]
 Params = Mapping[str, Any]
@@ -128,10 +128,15 @@ def _problem(name: str, specs: Sequence[TensorSpec], params: Mapping[str, Any]) 
 # -- layouts -----------------------------------------------------------------------------------------------------------
 
 
-def _is_channels_last(shape: Shape, strides: Strides, dtype: DType) -> bool:
-    """Whether an activation lies in the order (N, *spatial, C), without gaps."""
-    dense = _dense_channels_last(TensorSpec(shape, dtype))
-    return all(n == 1 or step == wanted for n, step, wanted in zip(shape, strides, dense, strict=True))
+def _dense_in(spec: TensorSpec, strides: Strides) -> Strides | None:
+    """The strides of the order, rows first or channels last, in which an activation lies without gaps; None where it has some.
+
+    Axes of size 1 have any stride in a view, but only one in the library's layouts.
+    """
+    for dense in (row_major(spec), _dense_channels_last(spec)):
+        if all(n == 1 or step == wanted for n, step, wanted in zip(spec.shape, strides, dense, strict=True)):
+            return dense
+    return None
 
 
 def _primitive_desc(problem: _Problem, fixed: Sequence[Strides | None]) -> PrimitiveDesc | None:
@@ -158,23 +163,21 @@ def _primitive_desc(problem: _Problem, fixed: Sequence[Strides | None]) -> Primi
 @lru_cache(maxsize=1024)
 def _choose(problem: _Problem, strides: _AllStrides) -> PrimitiveDesc | None:
     """The primitive for tensors of these strides; None where the library has none that is fast."""
-    dense = tuple(row_major(problem.spec(i)) for i in (X, W, Y))
-    is_row_major = [is_contiguous(problem.spec(i), strides[i]) for i in (X, W, Y)]
+    specs = tuple(map(problem.spec, (X, W, Y)))
+    rows = tuple(map(row_major, specs))
+    lying = tuple(map(_dense_in, specs, strides))
     large = math.prod(problem.shapes[Y][2:]) >= _LARGE_IMAGE and problem.command != "conv_weight_grad"
-    if problem.is_product and all(is_row_major) and large:
-        found = _primitive_desc(problem, dense)
+    if problem.is_product and lying == rows and large:
+        found = _primitive_desc(problem, rows)
         if found is not None:
             return found
-    kept = [
-        strides[i] if not is_row_major[i] and _is_channels_last(problem.shapes[i], strides[i], problem.dtype) else None
-        for i in (X, Y)
-    ]
+    kept = [lying[i] if lying[i] != rows[i] else None for i in (X, Y)]
     free = _primitive_desc(problem, (None, None, None))
     if any(kept):
         found = _primitive_desc(problem, (kept[0], None, kept[1]))
         if found is not None and (free is None or "gemm" not in found.implementation):
             return found
-    return free or _primitive_desc(problem, dense)
+    return free or _primitive_desc(problem, rows)
 
 
 # -- calls -------------------------------------------------------------------------------------------------------------
@@ -222,8 +225,8 @@ def _plan(problem: _Problem, strides: _AllStrides, inside: PrimitiveDesc) -> _Pl
     operands = []
     for tensor, pointer in zip(problem.form.operands, ("in0", "in1", "out0"), strict=True):
         role, spec = problem.form.roles[tensor], problem.spec(tensor)
-        dense = is_contiguous(spec, strides[tensor])
-        given = MemoryDesc.strided(spec.shape, spec.dtype, row_major(spec) if dense else strides[tensor])
+        lying = _dense_in(spec, strides[tensor]) or strides[tensor]
+        given = MemoryDesc.strided(spec.shape, spec.dtype, lying)
         wanted = inside.desc(role)
         if wanted.same_as(given):
             operands.append((role, given, pointer, 0))

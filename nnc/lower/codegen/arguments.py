@@ -8,16 +8,16 @@ The parts of the objects that are read belong to the interfaces that NumPy and C
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from nnc import dtypes
+from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.native import Native
-from nnc.lower.stages import Bound, Kind
+from nnc.lower.stages import Bound, Kind, NDArray
 
 _HEAD = object.__basicsize__  # what each object begins with: references and type
 _TYPE = _HEAD - 8
@@ -32,8 +32,8 @@ _COUNTS, _ROW = 4, 4  # words at the start of a table, and of a row before the s
 class Words:
     """Where compiled code finds what: positions of 64-bit words in the memory of a frame.
 
-    First the lists `given` and `made`, the table of what is expected, the callback and the arena; then the addresses of inputs, where
-    inputs end, addresses of results and of constants; the present round of each loop; and the states of kernels.
+    First the lists `given` and `made`, the table of what is expected, the callback and the arena; then the addresses of inputs,
+    where inputs end, addresses of results and of constants; the present round of each loop; and the states of kernels.
     """
 
     inputs: int
@@ -109,13 +109,25 @@ def _read(address: int) -> int:
     return ctypes.c_int64.from_address(address).value
 
 
-def make_table(bound: Bound) -> Sequence[int]:
+def _own_dtype(dtype: DType) -> DType:
+    """The one object that NumPy gives arrays of a dtype."""
+    return np.dtype(dtype.type)
+
+
+def as_plain(array: NDArray, dtype: DType) -> NDArray:
+    """An array as `binder` takes it: no subclass of NumPy's, and with NumPy's own object for its dtype."""
+    plain = np.asarray(array)
+    own = _own_dtype(dtype)
+    return plain if plain.dtype is own else plain.view(own)
+
+
+def make_table(bound: Bound) -> ctypes.Array[ctypes.c_int64]:
     """What `binder` holds inputs against: counts, donated inputs, and a row for each input. It must live as long as it is used."""
     made = sum(buffer.kind is Kind.OUTPUT for buffer in bound.buffers)
     words = [len(bound.inputs), made, id(np.ndarray), len(bound.donated), *bound.donated]
     for i, spec in enumerate(bound.inputs):
         flags = _CONTIGUOUS | _ALIGNED | (_WRITEABLE if i in bound.donated else 0)
-        words += [id(spec.dtype), flags, spec.ndim, spec.nbytes, *spec.shape]
+        words += [id(_own_dtype(spec.dtype)), flags, spec.ndim, spec.nbytes, *spec.shape]
     return (ctypes.c_int64 * len(words))(*words)
 
 

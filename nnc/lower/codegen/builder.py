@@ -17,9 +17,10 @@ from nnc import dtypes
 from nnc.dtypes import DType
 from nnc.errors import InternalError
 
-_TYPES = {
-    "bool": "i1", "int8": "i8", "uint8": "i8", "int16": "i16", "uint16": "i16", "int32": "i32", "uint32": "i32",
-    "int64": "i64", "uint64": "i64", "float16": "half", "bfloat16": "bfloat", "float32": "float", "float64": "double",
+_TYPES: dict[DType, str] = {
+    dtypes.bool_: "i1", dtypes.int8: "i8", dtypes.uint8: "i8", dtypes.int16: "i16", dtypes.uint16: "i16",
+    dtypes.int32: "i32", dtypes.uint32: "i32", dtypes.int64: "i64", dtypes.uint64: "i64", dtypes.float16: "half",
+    dtypes.bfloat16: "bfloat", dtypes.float32: "float", dtypes.float64: "double",
 }  # fmt: skip
 _INT_PREDICATES = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 _FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "uno": "uno"}
@@ -29,12 +30,12 @@ POINTER = "ptr"
 
 def has_code(dtype: DType) -> bool:
     """Whether values of a dtype can be computed with in printed kernels (all but complex numbers and tapes)."""
-    return dtype.name in _TYPES
+    return dtype in _TYPES
 
 
 def scalar_type(dtype: DType) -> str:
     """The LLVM type of one value in a register."""
-    return _TYPES[dtype.name]
+    return _TYPES[dtype]
 
 
 def memory_type(dtype: DType) -> str:
@@ -73,9 +74,9 @@ def literal(value: Any, dtype: DType) -> str:
     if dtypes.is_integer(dtype):
         return str(int(value))
     number = dtype.type(value)
-    if dtype.name == "float16":
+    if dtype == dtypes.float16:
         return f"0xH{int.from_bytes(number.tobytes(), 'little'):04X}"
-    if dtype.name == "bfloat16":
+    if dtype == dtypes.bfloat16:
         return f"0xR{int.from_bytes(number.tobytes(), 'little'):04X}"
     return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"
 
@@ -345,11 +346,12 @@ class Code:
             return x
         if dtypes.is_bool(dtype):
             return self.compare("ne", x, self.like(x, 0))
+        small = (dtypes.float16, dtypes.bfloat16)
+        if x.dtype in small or dtype in small:
+            return self._convert_small(x, dtype)
         kind = vector_type(scalar_type(dtype), x.lanes)
         unsigned = x.dtype in dtypes.UNSIGNED or dtypes.is_bool(x.dtype)
         if dtypes.is_float(x.dtype) and dtypes.is_float(dtype):
-            if x.dtype.itemsize == dtype.itemsize:  # float16 and bfloat16
-                return self.convert(self.convert(x, dtypes.float32), dtype)
             name = "fpext" if x.dtype.itemsize < dtype.itemsize else "fptrunc"
         elif dtypes.is_float(x.dtype):
             return self._float_to_integer(x, dtype)
@@ -362,6 +364,34 @@ class Code:
         else:
             return Value(x.text, dtype, x.lanes)
         return Value(self.let(f"{name} {x.typed} to {kind}"), dtype, x.lanes)
+
+    def _convert_small(self, x: Value, dtype: DType) -> Value:
+        """To and from 16-bit floats through float32, which processors convert; bfloat16 by its bits, as some flush small ones."""
+        if x.dtype == dtypes.float16:
+            kind = vector_type("float", x.lanes)
+            return self.convert(Value(self.let(f"fpext {x.typed} to {kind}"), dtypes.float32, x.lanes), dtype)
+        if x.dtype == dtypes.bfloat16:
+            bits = self.convert(self.bitcast(x, dtypes.uint16), dtypes.uint32)
+            return self.convert(self.bitcast(self.shl(bits, self.like(bits, 16)), dtypes.float32), dtype)
+        if dtype == dtypes.float16 and x.dtype == dtypes.float64:
+            x = self._round_to_odd(x)
+        x = self.convert(x, dtypes.float32)
+        if dtype == dtypes.float16:
+            return Value(self.let(f"fptrunc {x.typed} to {vector_type('half', x.lanes)}"), dtype, x.lanes)
+        bits = self.bitcast(x, dtypes.uint32)
+        even = self.and_(self.shr(bits, self.like(bits, 16)), self.like(bits, 1))
+        rounded = self.add(bits, self.add(even, self.like(bits, 0x7FFF)))
+        quiet = self.or_(bits, self.like(bits, 0x400000))
+        top = self.select(self.compare("uno", x, x), quiet, rounded)
+        return self.bitcast(self.convert(self.shr(top, self.like(top, 16)), dtypes.uint16), dtype)
+
+    def _round_to_odd(self, x: Value) -> Value:
+        """A float64 as float32, cut off; where that is inexact the last bit is set, so that a second rounding is as if the first."""
+        bits = self.bitcast(x, dtypes.uint64)
+        lost = self.compare("ne", self.and_(bits, self.like(bits, (1 << 29) - 1)), self.like(bits, 0))
+        kept = self.and_(bits, self.like(bits, ~((1 << 29) - 1) & ((1 << 64) - 1)))
+        odd = self.or_(kept, self.shl(self.convert(lost, dtypes.uint64), self.like(bits, 29)))
+        return self.convert(self.bitcast(odd, dtypes.float64), dtypes.float32)
 
     def _float_to_integer(self, x: Value, dtype: DType) -> Value:
         """Through int64 where that holds all values, so that what does not fit wraps as it does on x86; never undefined."""

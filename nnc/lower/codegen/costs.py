@@ -1,8 +1,8 @@
 """When threads pay: what a part of a loop must be worth to be given to a thread of its own.
 
-Measured with GCC's OpenMP runtime: a loop in threads that still look out for work costs 1 µs more than a plain one, and some tens of
-µs where they had gone to sleep. Parts of 8 µs keep the first below an eighth, and make the second rare, since programs
-have many loops in a row.
+Measured with GCC's OpenMP runtime: a loop in threads that still look out for work costs 1 µs more than a plain one, and some tens
+of µs where they had gone to sleep. Parts of 8 µs keep the first below an eighth; the second is rare within programs, which have
+many loops in a row.
 """
 
 from __future__ import annotations

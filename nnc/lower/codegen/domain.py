@@ -62,6 +62,16 @@ class Domain:
         other._axes, other._removed = dict(self._axes), list(self._removed)
         return other
 
+    @classmethod
+    def of(cls, graph: Graph) -> Domain:
+        """The domain of a fused graph."""
+        domain = cls()
+        for symbol in graph.inputs:
+            domain.axes(symbol)
+        for node in graph.nodes:
+            domain._extend(node)
+        return domain
+
     # -- labels --------------------------------------------------------------------------------------------------------
 
     def axes(self, symbol: Symbol) -> Labels:
@@ -123,6 +133,10 @@ class Domain:
 
     def add(self, node: Node) -> bool:
         """Adds a node that `can_fuse`; False where its axes do not fit, and the domain is of no use any more."""
+        return self._extend(node) and (not self._tied or self.is_sound())
+
+    def _extend(self, node: Node) -> bool:
+        """Adds a node without a look at the others."""
         name, params, out = node.command.name, node.params, node.outputs[0]
         known = self._known
         if name in REDUCTIONS:
@@ -148,7 +162,7 @@ class Domain:
         else:
             for x in node.inputs:
                 self._tie(known(x), known(out))
-        return not self._tied or self.is_sound()
+        return True
 
     def is_sound(self) -> bool:
         """Whether no symbol has a label twice, and reductions remove the same labels and leave none of them."""
@@ -173,16 +187,6 @@ class Domain:
                 return False
         shapes = (every, rows) if reduced else (every,)
         return all(frozenset(self.axes(symbol)) - {UNIT} in shapes for symbol in outputs)
-
-
-def domain_of(graph: Graph) -> Domain:
-    """The domain of a fused graph."""
-    domain = Domain()
-    for symbol in graph.inputs:
-        domain.axes(symbol)
-    for node in graph.nodes:
-        domain.add(node)
-    return domain
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +232,7 @@ class Phases:
 def overwrites(graph: Graph) -> InPlace:
     """Which inputs of a fused graph may share memory with which outputs: those whose elements are read for the last time where the
     output's element of the same place is written."""
-    domain = domain_of(graph)
+    domain = Domain.of(graph)
     phases = Phases.of(graph, domain)
     last = dict.fromkeys(graph.inputs, 0)
     needed = _phase_reads(graph, domain, phases)

@@ -1,7 +1,7 @@
 """Prints steps, loops and branches of a program as one function: kernels are called where their tensors lie, rounds are real loops.
 
-    loop 0, copies (a, b), first = 0:        a: head, test → leave, tail, count;  b: likewise;  back to a
-    steps without a compiled kernel          one call back into Python for all that stand in a row
+loop 0, copies (a, b), first = 0:        a: head, test → leave, tail, count;  b: likewise;  back to a
+steps without a compiled kernel          one call back into Python for all that stand in a row
 """
 
 from __future__ import annotations
@@ -130,10 +130,8 @@ class StepCode(Code):
     def address(self, view: View) -> str:
         """Where a view begins in this round."""
         offset = self.outline.planned.offsets[view.buffer]
-        if offset is None:
-            pointer = self.offset(f"%b{view.buffer}", view.offset)
-        else:
-            pointer = self.offset("%arena", offset + view.offset)
+        base = "%arena" if offset is not None else f"%b{view.buffer}"
+        pointer = self.offset(base, (offset or 0) + view.offset)
         for number, nbytes in view.rounds:
             pointer = self.offset(pointer, self.mul(self._at[number], self.integer(nbytes)))
         return pointer

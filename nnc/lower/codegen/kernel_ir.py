@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from nnc.dtypes import DType, accumulator
 from nnc.graph import Graph, Node, Symbol
-from nnc.lower.codegen.domain import REDUCTIONS, UNIT, Domain, Phases, domain_of, is_view
+from nnc.lower.codegen.domain import REDUCTIONS, UNIT, Domain, Phases, is_view
 from nnc.lower.stages import View
 
 Loops = tuple[int, ...]
@@ -100,15 +100,13 @@ class Nest:
 
 def make_nest(graph: Graph, inputs: Sequence[View], outputs: Sequence[View]) -> Nest:
     """The loop nest of a fused graph on operands that lie in these views."""
-    domain = domain_of(graph)
+    domain = Domain.of(graph)
     operands, views = (*graph.inputs, *graph.outputs), (*inputs, *outputs)
     steps: list[dict[int, int]] = []
     for symbol, view in zip(operands, views, strict=True):
         labels = domain.axes(symbol)
         steps.append({label: step for label, step in zip(labels, view.strides, strict=True) if label != UNIT})
-    indexed = {
-        domain.axes(node.outputs[0])[node.params["axis"]] for node in graph.nodes if node.command.name == "iota"
-    }
+    indexed = {domain.axes(node.outputs[0])[node.params["axis"]] for node in graph.nodes if node.command.name == "iota"}
     used = {label for symbol in _symbols(graph) for label in domain.axes(symbol)} - {UNIT}
     reduced = domain.reduced
     largest = max(range(len(operands)), key=lambda i: (len(steps[i]), i), default=None)

@@ -118,10 +118,14 @@ class _Printer:
         count = self._unit_count(main, Value("%n", dtypes.int64) if numbers else None)
         main.line(f"call void @nnc_parallel_for(ptr {_PART}, ptr {room}, {count.typed}, i64 {grain})")
         main.ret(main.integer(0))
-        part = Code("KERNEL.part", [("ptr", "fields"), ("i64", "first"), ("i64", "end")], "void", "nounwind", "internal")
+        part = Code(
+            "KERNEL.part", [("ptr", "fields"), ("i64", "first"), ("i64", "end")], "void", "nounwind", "internal"
+        )
         pointers = [part.let(f"load ptr, ptr {part.offset('%fields', 8 * i)}") for i in range(len(names))]
         if numbers:
-            self.size_of_vector_loop = Value(part.let(f"load i64, ptr {part.offset('%fields', 8 * len(names))}"), dtypes.int64)
+            self.size_of_vector_loop = Value(
+                part.let(f"load i64, ptr {part.offset('%fields', 8 * len(names))}"), dtypes.int64
+            )
         self._begin(part, pointers)
         self._rows(Value("%first", dtypes.int64), Value("%end", dtypes.int64))
         part.ret()

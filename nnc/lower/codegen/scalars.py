@@ -45,9 +45,7 @@ def has_scalar(command: Command, input_dtypes: Sequence[DType], output_dtype: DT
     )
 
 
-def scalar(
-    code: Code, command: Command, operands: Sequence[Value], dtype: DType, params: Mapping[str, Any]
-) -> Value:
+def scalar(code: Code, command: Command, operands: Sequence[Value], dtype: DType, params: Mapping[str, Any]) -> Value:
     """Prints a command on values with equally many lanes; the result has this dtype. See `has_scalar`."""
     parsed = _parse(str(expressions[command]))
     terms = [Term(code, operand) for operand in operands]

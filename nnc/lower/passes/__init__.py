@@ -4,6 +4,7 @@ from nnc.lower.passes.combine import combine
 from nnc.lower.passes.cse import cse
 from nnc.lower.passes.dce import dce
 from nnc.lower.passes.fold import fold
+from nnc.lower.passes.fuse import fuse
 from nnc.lower.passes.inline_calls import inline_barriers, inline_calls
 from nnc.lower.passes.interleave import interleave
 from nnc.lower.passes.join_sums import join_sums
@@ -14,6 +15,6 @@ from nnc.lower.passes.recompute import recompute
 from nnc.lower.passes.simplify import simplify
 
 __all__ = [
-    "combine", "cse", "dce", "fold", "inline_barriers", "inline_calls", "interleave",
+    "combine", "cse", "dce", "fold", "fuse", "inline_barriers", "inline_calls", "interleave",
     "join_sums", "licm", "order", "parts", "recompute", "simplify",
 ]  # fmt: skip

@@ -35,7 +35,7 @@ def fuse(graph: Graph, options: Options) -> Graph:
     Ensures:  the same values up to rounding of sums; every command that a printed kernel can run stands in a `fused` node.
     Example:  y = exp(x); z = mul(y, y)  →  z = fused(x) {fused(%0): …}
     """
-    return _Fuser().graph(graph)
+    return _Fuser().graph(graph) if options.native else graph
 
 
 class _Fuser:

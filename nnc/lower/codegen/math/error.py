@@ -6,7 +6,7 @@ Laframboise, "Chebyshev approximation of (1 + 2x) exp(x²) erfc x in 0 <= x < �
 
 from __future__ import annotations
 
-from nnc.lower.codegen.math.exponential import exp_sum
+from nnc.lower.codegen.math.exponential import exp
 from nnc.lower.codegen.math.terms import Term, fma, horner, is_single, split_sign, two_product, where, with_sign
 
 # erf x / x - 1 in x², on |x| <= 1; of the function 2^-29.1 and 2^-55.4
@@ -37,7 +37,7 @@ def _complement(x: Term) -> Term:
     t = (x - _CENTRE) / (x + _CENTRE)
     square, error = two_product(x, x)
     g = horner(t, _FAR_SINGLE if is_single(x) else _FAR_DOUBLE)
-    return exp_sum(-square, -error) * (g / fma(x, 2, 1.0))
+    return exp(-square, -error) * (g / fma(x, 2, 1.0))
 
 
 def erf(x: Term) -> Term:

@@ -1,43 +1,34 @@
 """Exponentials.
 
-The argument is brought near 0 by Cody and Waite's subtraction of n · 2 ln 2, in two parts, with n rounded by an addition to
-1.5 · 2^mantissa. As n counts *squares* of powers of 2, the result is p · s · s with s = 2^n, which overflows and becomes denormal
-as it should; the price is a polynomial on ±ln 2 rather than on half of that.
+x = r + n · ln 2 with |r| <= ½ ln 2, by Cody and Waite's subtraction of n · ln 2 in two parts; n is rounded by an addition to
+1.5 · 2^mantissa, whose lowest bits show it. The result is p · s · s' with powers of two s and s' that take half of n each, so that
+it overflows and becomes denormal as it should.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from nnc.lower.codegen.math.terms import Format, Term, fma, format_of, horner, is_single, where
+from nnc.lower.codegen.math.terms import LN2, Term, absolute, fma, format_of, horner, is_single, where
 
-# (e^r - 1 - r) / r² on |r| <= 0.6935; of e^r 2^-25.9 and 2^-55.8
-_SINGLE = (0.500000358, 0.16666612, 0.0416611433, 0.0083362041, 0.00141069922, 0.000196012203)
+# (e^r - 1 - r) / r² on |r| <= 0.3467; of e^r 2^-28.2 and 2^-56.7
+_SINGLE = (0.49999994, 0.166665167, 0.0416681021, 0.00836916175, 0.00138378341)
 _DOUBLE = (
-    0.4999999999999993, 0.16666666666666927, 0.04166666666670208, 0.008333333333272514, 0.0013888888883541435,
-    0.0001984126989068417, 2.4801590865294296e-05, 2.7557301507141822e-06, 2.7556146868896844e-07, 2.5054850290608074e-08,
-    2.106346431457283e-09, 1.5951241079795013e-10,
+    0.5000000000000011, 0.1666666666666657, 0.04166666666652813, 0.008333333333385632, 0.001388888894509886,
+    0.00019841269752775327, 2.480149043818247e-05, 2.755735579424853e-06, 2.7631557452759767e-07, 2.5076915136907708e-08,
 )  # fmt: skip
 
-_LN2 = math.log(2)
-_LN2_TAIL = 2.3190468138462996e-17  # ln 2 - _LN2
+_LIMITS = {23: (-104.0, 89.0), 52: (-746.0, 710.0)}  # below is 0, above infinity
+_MINUS_ONE = {23: -18.0, 52: -38.0}  # below, e^x - 1 is -1
 
 
 @dataclass(frozen=True, slots=True)
-class _Range:
-    """Arguments below `low` give 0, above `high` infinity; 2 ln 2 in two parts."""
+class _Power:
+    """2^n as the product of two powers of two, and the inverse of the second one."""
 
-    low: float
-    high: float
-    ln4: float
-    ln4_tail: float
-
-
-_RANGES = {
-    23: _Range(-104.0, 89.0, 2 * 0.693147182464599609375, -2 * 1.9046542999519757e-09),
-    52: _Range(-746.0, 710.0, 2 * _LN2, 2 * _LN2_TAIL),
-}
+    first: Term
+    second: Term
+    inverse: Term
 
 
 def clamp(x: Term, low: float, high: float) -> Term:
@@ -46,64 +37,67 @@ def clamp(x: Term, low: float, high: float) -> Term:
     return where(x < low, low, x)
 
 
-def reduced(x: Term) -> tuple[Term, Term]:
-    """(r, the bits of 1.5 · 2^mantissa + n) with x = r + n · 2 ln 2, for x in the range of `exp`."""
+def _shift(x: Term) -> float:
+    """What x is added to, so that the lowest bits show the nearest integer and twice the bias."""
     form = format_of(x)
-    limits = _RANGES[form.mantissa]
-    shifted = fma(x, 0.5 / _LN2, form.magic + form.bias)
-    n = shifted - (form.magic + form.bias)
-    return fma(n, -limits.ln4_tail, fma(n, -limits.ln4, x)), shifted.bits()
+    return form.magic + 2 * form.bias
 
 
-def power_of_two(bits: Term, form: Format) -> Term:
-    """2^n, where the lowest bits of an integer show n + bias."""
-    return (bits << form.mantissa).as_float()
+def _power(shifted: Term) -> _Power:
+    """2^n of a sum with `_shift`."""
+    form = format_of(shifted)
+    bits = shifted.bits()
+    half = bits >> 1
+    other = bits - half
+    first, second, inverse = (part << form.mantissa for part in (half, other, 2 * form.bias - other))
+    return _Power(first.as_float(), second.as_float(), inverse.as_float())
+
+
+def _reduced(x: Term) -> tuple[Term, Term]:
+    """r, and the sum that shows n; `x` is within the limits."""
+    shifted = fma(x, 1 / LN2[52][0], _shift(x))
+    n = shifted - _shift(x)
+    high, low = LN2[format_of(x).mantissa]
+    return fma(n, -low, fma(n, -high, x)), shifted
 
 
 def near_one(r: Term) -> Term:
-    """e^r - 1 for |r| <= ln 2."""
+    """e^r - 1 for |r| <= ½ ln 2."""
     return fma(r * r, horner(r, _SINGLE if is_single(r) else _DOUBLE), r)
 
 
-def exp(x: Term) -> Term:
-    """e^x."""
-    return exp_sum(x, None)
-
-
-def exp_sum(x: Term, tail: Term | None) -> Term:
-    """e^(x + tail), with a tail that is below the last place of x."""
-    form = format_of(x)
-    limits = _RANGES[form.mantissa]
-    r, bits = reduced(clamp(x, limits.low, limits.high))
-    scale = power_of_two(bits, form)
-    return (near_one(r if tail is None else r + tail) + 1) * scale * scale
+def exp(x: Term, tail: Term | None = None) -> Term:
+    """e^x, or e^(x + tail) with a tail below the last place of x."""
+    r, shifted = _reduced(clamp(x, *_LIMITS[format_of(x).mantissa]))
+    power = _power(shifted)
+    return (near_one(r if tail is None else r + tail) + 1) * power.first * power.second
 
 
 def exp2(x: Term) -> Term:
     """2^x: what is left over the nearest integer is exact, its product with ln 2 has a tail."""
     form = format_of(x)
     x = clamp(x, -form.bias - form.mantissa - 2.0, form.bias + 2.0)
-    shifted = fma(x, 0.5, form.magic + form.bias)
-    rest = fma(shifted - (form.magic + form.bias), -2, x)
-    ln2 = float(x.dtype.type(_LN2))
-    r = rest * ln2
-    tail = fma(rest, ln2, -r) + rest * (_LN2 - ln2 if is_single(x) else _LN2_TAIL)
-    scale = power_of_two(shifted.bits(), form)
-    return (near_one(r) + tail + 1) * scale * scale
+    shifted = x + _shift(x)
+    rest = x - (shifted - _shift(x))
+    high, low = LN2[form.mantissa]
+    r = rest * high
+    tail = fma(rest, low, fma(rest, high, -r))
+    power = _power(shifted)
+    return (near_one(r) + tail + 1) * power.first * power.second
 
 
 def expm1(x: Term) -> Term:
-    """e^x - 1, as ((e^r - 1) s + (s - 1/s)) s."""
-    form = format_of(x)
-    limits = _RANGES[form.mantissa]
-    r, bits = reduced(clamp(x, -0.7 * (form.mantissa + 3), limits.high))
-    scale = power_of_two(bits, form)
-    inverse = power_of_two(2 * form.bias - bits, form)
-    out = fma(near_one(r), scale, scale - inverse) * scale
+    """e^x - 1, as ((e^r - 1) s + (s - 1/s')) s'."""
+    mantissa = format_of(x).mantissa
+    r, shifted = _reduced(clamp(x, _MINUS_ONE[mantissa], _LIMITS[mantissa][1]))
+    power = _power(shifted)
+    out = fma(near_one(r), power.first, power.first - power.inverse) * power.second
     return where(x.equals(0), x, out)
 
 
 def sigmoid(x: Term) -> Term:
-    """1 / (1 + e^-x), with all its digits also far below 0."""
-    e = exp(-x.intrinsic("fabs"))
-    return where(x < 0, e, 1) / (e + 1)
+    """1 / (1 + e^-x), with all its digits also far below 0: with e = e^-|x|, 1 - e / (1 + e) or e times that."""
+    e = exp(-absolute(x))
+    share = e / (e + 1)
+    size = where(x < 0, e, 1)
+    return fma(-share, size, size)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from nnc.lower.codegen.math.terms import Term, fma, format_of, horner, is_single, two_product, two_sum, where
+from nnc.lower.codegen.math.terms import LN2, Term, fma, format_of, horner, is_single, two_product, two_sum, where
 
 # (log(1 + f) - f + f²/2) / f³; of the logarithm 2^-26.3
 _SINGLE = (0.333333313, -0.250008106, 0.200012475, -0.166234255, 0.142008796, -0.131626487, 0.12778458, -0.0764711425)
@@ -19,10 +19,7 @@ _DOUBLE = (
     0.15314037279919657, 0.14796173993534265,
 )  # fmt: skip
 
-_LN2_SINGLE = (0.693147182464599609375, -1.9046542999519757e-09)
-_LN2_DOUBLE = (math.log(2), 2.3190468138462996e-17)
 _ROOT_HALF = {23: 0x3F3504F3, 52: 0x3FE6A09E667F3BCD}
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +32,14 @@ class _Base:
     of_two_tail: float
 
 
-_TWO = {23: _Base(1.4426950216293335, 1.9259629911266175e-08, 1.0, 0.0), 52: _Base(1.4426950408889634, 2.0355273740931033e-17, 1.0, 0.0)}
-_TEN = {23: _Base(0.4342944920063019, -1.0103050052231683e-08, 0.301025390625, 4.605038981195214e-06), 52: _Base(0.4342944819032518, 1.098319650216765e-17, 0.30102999566361177, 3.694239077158931e-13)}
+_TWO = {
+    23: _Base(1.4426950216293335, 1.9259629911266175e-08, 1.0, 0.0),
+    52: _Base(1.4426950408889634, 2.0355273740931033e-17, 1.0, 0.0),
+}
+_TEN = {
+    23: _Base(0.4342944920063019, -1.0103050052231683e-08, 0.301025390625, 4.605038981195214e-06),
+    52: _Base(0.4342944819032518, 1.098319650216765e-17, 0.30102999566361177, 3.694239077158931e-13),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ def log(x: Term) -> Term:
     """log x."""
     k, m = split_exponent(x)
     f = m - 1
-    ln2, tail = _LN2_SINGLE if is_single(x) else _LN2_DOUBLE
+    ln2, tail = LN2[format_of(x).mantissa]
     return limits(x, fma(k, ln2, f + fma(k, tail, near_one(f))))
 
 
@@ -118,7 +121,7 @@ def log1p(x: Term) -> Term:
     lost = where(x.intrinsic("fabs") < 1, x - (u - 1), 1 - (u - x))
     scale = m / u
     f = fma(lost, scale, m - 1)
-    ln2, tail = _LN2_SINGLE if is_single(x) else _LN2_DOUBLE
+    ln2, tail = LN2[format_of(x).mantissa]
     out = fma(k, ln2, f + fma(k, tail, near_one(f)))
     out = where(x.equals(0), x, out)
     out = where(x < math.inf, out, x)

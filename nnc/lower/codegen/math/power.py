@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from nnc import dtypes
-from nnc.lower.codegen.math.exponential import exp, exp_sum
+from nnc.lower.codegen.math.exponential import exp
 from nnc.lower.codegen.math.logarithm import limits, log, split_exponent
 from nnc.lower.codegen.math.terms import (
     Term,
@@ -53,7 +53,7 @@ def _pow_double(x: Term, y: Term) -> Term:
     high, low = _log_pair(x)
     product, error = two_product(y, high)
     error = fma(y, low, error)
-    return exp_sum(product, where(absolute(product) < 1000, error, 0))
+    return exp(product, where(absolute(product) < 1000, error, 0))
 
 
 def _log_pair(x: Term) -> tuple[Term, Term]:

@@ -192,6 +192,12 @@ class Format:
         return (2 * self.bias + 1) << self.mantissa
 
 
+LN2 = {
+    23: (0.693147182464599609375, -1.904654299957768e-09),
+    52: (0.6931471805599453, 2.3190468138462996e-17),
+}
+"""ln 2 in two parts, by bits of the mantissa."""
+
 _SINGLE, _DOUBLE = Format(23, 127), Format(52, 1023)
 
 

@@ -1,0 +1,268 @@
+"""Keys: unsigned integers in the order in which a sort puts elements, and networks that sort them in registers.
+
+A float's key is its bits with the sign turned (all bits, where it is negative). All NaN have the greatest key and both zeros the
+same; so keys do not tell these apart, and a sort puts back what they were. Keys of at most 32 bits are sorted as uint32, or with the
+element's position in the low half of a uint64; longer ones beside the position.
+
+The networks are bitonic (Batcher, 1968) in the form in which every comparison puts the smaller element first: runs of equal length are
+merged by comparing elements e and e ^ (2s - 1), then e and e ^ s/2, e ^ s/4, …. So what pads a row, the greatest key, stays at its
+end, and comparisons with what lies behind it can be left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nnc import dtypes
+from nnc.dtypes import DType
+from nnc.lower.codegen.builder import Code, Value
+
+Element = tuple[Value, ...]  # a key, perhaps with the position beside it; a register of each
+REGISTERS = 4  # that a network sorts at a time
+
+
+def has_keys(dtype: DType) -> bool:
+    """Whether elements of a dtype are sorted by keys."""
+    return not dtypes.is_complex(dtype)
+
+
+def key_dtype(dtype: DType) -> DType:
+    """The dtype of keys: uint32 or uint64."""
+    return dtypes.uint64 if dtype.itemsize == 8 else dtypes.uint32
+
+
+def _bits(dtype: DType) -> DType:
+    return {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}[dtype.itemsize]
+
+
+def key_of(code: Code, x: Value, descending: bool) -> Value:
+    """The keys of values."""
+    bits, wide = _bits(x.dtype), key_dtype(x.dtype)
+    top = 1 << 8 * bits.itemsize - 1
+    if dtypes.is_float(x.dtype):
+        raw = code.bitcast(x, bits)
+        negative = code.compare("ne", code.and_(raw, code.like(raw, top)), code.like(raw, 0))
+        turned = code.xor(raw, code.select(negative, code.like(raw, 2 * top - 1), code.like(raw, top)))
+        size = code.and_(raw, code.like(raw, top - 1))
+        turned = code.select(code.compare("eq", size, code.like(size, 0)), code.like(raw, top), turned)
+        turned = code.select(
+            code.compare("gt", size, code.like(size, _infinity(x.dtype))), code.like(raw, 2 * top - 1), turned
+        )
+    elif dtypes.is_bool(x.dtype):
+        turned = code.convert(x, bits)
+    else:
+        raw = code.bitcast(x, bits)
+        turned = code.xor(raw, code.like(raw, top)) if x.dtype in dtypes.SIGNED else raw
+    if descending:
+        turned = code.not_(turned)
+    return code.convert(turned, wide)
+
+
+def value_of(code: Code, key: Value, dtype: DType, descending: bool) -> Value:
+    """The values of keys; NaN and 0 where the key stands for several."""
+    bits = _bits(dtype)
+    top = 1 << 8 * bits.itemsize - 1
+    raw = code.convert(key, bits)
+    if descending:
+        raw = code.not_(raw)
+    if dtypes.is_bool(dtype):
+        return code.convert(raw, dtype)
+    if dtypes.is_float(dtype):
+        positive = code.compare("ne", code.and_(raw, code.like(raw, top)), code.like(raw, 0))
+        raw = code.xor(raw, code.select(positive, code.like(raw, top), code.like(raw, 2 * top - 1)))
+    elif dtype in dtypes.SIGNED:
+        raw = code.xor(raw, code.like(raw, top))
+    return code.bitcast(raw, dtype)
+
+
+def is_ambiguous(code: Code, x: Value) -> Value:
+    """Where a float is one that its key does not tell: NaN or -0."""
+    raw = code.bitcast(x, _bits(x.dtype))
+    top = 1 << 8 * raw.dtype.itemsize - 1
+    size = code.and_(raw, code.like(raw, top - 1))
+    is_nan = code.compare("gt", size, code.like(size, _infinity(x.dtype)))
+    return code.or_(is_nan, code.compare("eq", raw, code.like(raw, top)))
+
+
+def _infinity(dtype: DType) -> int:
+    return {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}[dtype.name]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How elements that are being sorted lie in registers and in memory: one array for each of `kinds`."""
+
+    kinds: tuple[DType, ...]
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a register."""
+        return 64 // self.kinds[0].itemsize
+
+    @property
+    def block(self) -> int:
+        """Elements that a network sorts at a time."""
+        return REGISTERS * self.lanes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of an element."""
+        return sum(kind.itemsize for kind in self.kinds)
+
+    def padded(self, n: int) -> int:
+        """The elements of a row with its padding."""
+        return -(-n // self.block) * self.block
+
+    def load(self, code: Code, arrays: Sequence[str], at: Value) -> Element:
+        """A register of elements from position `at` on."""
+        return tuple(
+            code.load(_at(code, array, at, kind), kind, self.lanes)
+            for array, kind in zip(arrays, self.kinds, strict=True)
+        )
+
+    def store(self, code: Code, arrays: Sequence[str], at: Value, element: Element) -> None:
+        """Writes a register of elements."""
+        for array, kind, value in zip(arrays, self.kinds, element, strict=True):
+            code.store(_at(code, array, at, kind), value)
+
+
+def _at(code: Code, array: str, at: Value, kind: DType) -> str:
+    return code.offset(array, code.mul(at, code.integer(kind.itemsize)))
+
+
+# -- networks ----------------------------------------------------------------------------------------------------------
+
+
+def shuffle(code: Code, x: Value, order: Sequence[int], other: Value | None = None) -> Value:
+    """Lanes of x, and of `other` (numbered on), in a new order."""
+    lanes = ", ".join(f"i32 {lane}" for lane in order)
+    right = other.text if other is not None else "poison"
+    return Value(
+        code.let(f"shufflevector {x.typed}, {x.type} {right}, <{len(order)} x i32> <{lanes}>"), x.dtype, len(order)
+    )
+
+
+def _is_less(code: Code, a: Element, b: Element) -> Value:
+    less = code.compare("lt", a[0], b[0])
+    if len(a) == 1:
+        return less
+    return code.or_(less, code.and_(code.compare("eq", a[0], b[0]), code.compare("lt", a[1], b[1])))
+
+
+def exchange(code: Code, a: Element, b: Element) -> tuple[Element, Element]:
+    """The smaller and the greater of two registers' elements, lane by lane."""
+    if len(a) == 1:
+        return (code.intrinsic("umin", a[0], b[0]),), (code.intrinsic("umax", a[0], b[0]),)
+    less = _is_less(code, a, b)
+    pairs = list(zip(a, b, strict=True))
+    return tuple(code.select(less, x, y) for x, y in pairs), tuple(code.select(less, y, x) for x, y in pairs)
+
+
+def _within(code: Code, a: Element, mask: int) -> Element:
+    """Compares lanes e and e ^ mask of one register."""
+    lanes = a[0].lanes
+    upper = 1 << mask.bit_length() - 1
+    swapped = tuple(shuffle(code, x, [lane ^ mask for lane in range(lanes)]) for x in a)
+    low, high = exchange(code, a, swapped)
+    order = [lane + lanes if lane & upper else lane for lane in range(lanes)]
+    return tuple(shuffle(code, x, order, y) for x, y in zip(low, high, strict=True))
+
+
+def backwards(code: Code, a: Element) -> Element:
+    """A register's elements in the other direction."""
+    return tuple(shuffle(code, x, range(x.lanes - 1, -1, -1)) for x in a)
+
+
+def compare_all(code: Code, registers: list[Element], mask: int) -> list[Element]:
+    """Compares elements e and e ^ mask of consecutive registers."""
+    lanes = registers[0][0].lanes
+    across, within = divmod(mask, lanes)
+    if not across:
+        return [_within(code, a, mask) for a in registers]
+    result = list(registers)
+    for i, a in enumerate(registers):
+        if i < i ^ across:
+            b = registers[i ^ across]
+            low, high = exchange(code, a, backwards(code, b) if within else b)
+            result[i], result[i ^ across] = low, backwards(code, high) if within else high
+    return result
+
+
+def merge_registers(code: Code, registers: list[Element], first: int) -> list[Element]:
+    """Sorts bitonic runs: compares at distance `first`, then at half of it, down to 1."""
+    while first:
+        registers = compare_all(code, registers, first)
+        first //= 2
+    return registers
+
+
+def sort_registers(code: Code, registers: list[Element]) -> list[Element]:
+    """Sorts all elements of 1, 2 or 4 … registers."""
+    run, count = 1, len(registers) * registers[0][0].lanes
+    while run < count:
+        registers = compare_all(code, registers, 2 * run - 1)
+        registers = merge_registers(code, registers, run // 2)
+        run *= 2
+    return registers
+
+
+def sort_function(name: str, layout: Layout) -> Code:
+    """`void name(arrays…, i64 count)`: sorts elements in memory; the count is a multiple of the layout's block.
+
+    log²(count / block) / 2 passes over memory, all by whole registers, without a branch that depends on values.
+    """
+    names = [f"a{k}" for k in range(len(layout.kinds))]
+    code = Code(name, [*(("ptr", n) for n in names), ("i64", "count")], "internal void")
+    arrays, count = [f"%{n}" for n in names], Value("%count", dtypes.int64)
+    lanes, block = layout.lanes, layout.block
+
+    def blocks(merge: bool) -> None:
+        with code.loop(0, count, block) as at:
+            places = [code.add(at, code.integer(k * lanes)) for k in range(REGISTERS)]
+            registers = [layout.load(code, arrays, place) for place in places]
+            registers = merge_registers(code, registers, block // 2) if merge else sort_registers(code, registers)
+            for place, register in zip(places, registers, strict=True):
+                layout.store(code, arrays, place, register)
+
+    def halves(distance: Value, mirrored: bool) -> None:
+        """Compares each element with that `distance` further, or mirrored in the middle of twice that."""
+        twice = code.add(distance, distance)
+        with dynamic_loop(code, code.integer(0), count, twice) as group:
+            end = code.add(group, twice)
+            beyond = code.intrinsic("smax", code.sub(end, count), code.integer(0))
+            first, stop = (beyond, distance) if mirrored else (code.integer(0), code.sub(distance, beyond))
+            with code.loop(first, stop, lanes) as i:
+                here = code.add(group, i)
+                there = code.sub(code.sub(end, code.integer(lanes)), i) if mirrored else code.add(here, distance)
+                a, b = layout.load(code, arrays, here), layout.load(code, arrays, there)
+                low, high = exchange(code, a, backwards(code, b) if mirrored else b)
+                layout.store(code, arrays, here, low)
+                layout.store(code, arrays, there, backwards(code, high) if mirrored else high)
+
+    blocks(merge=False)
+    run = code.slot(code.integer(block))
+    test, body, done = code.label("test"), code.label("body"), code.label("done")
+    code.jump(test)
+    code.place(test)
+    length = code.read(run)
+    code.branch(code.compare("lt", length, count), body, done)
+    code.place(body)
+    halves(length, mirrored=True)
+    distance = code.slot(code.shr(length, code.integer(1)))
+    inner, inside, leave = code.label("test"), code.label("body"), code.label("done")
+    code.jump(inner)
+    code.place(inner)
+    half = code.read(distance)
+    code.branch(code.compare("ge", half, code.integer(block)), inside, leave)
+    code.place(inside)
+    halves(half, mirrored=False)
+    code.write(distance, code.shr(half, code.integer(1)))
+    code.jump(inner)
+    code.place(leave)
+    blocks(merge=True)
+    code.write(run, code.add(length, length))
+    code.jump(test)
+    code.place(done)
+    code.ret()
+    return code

@@ -1,0 +1,10 @@
+"""All backends of this package: importing this module registers their kernels."""
+
+import nnc.backends.cpu.fused
+import nnc.backends.cpu.gather
+import nnc.backends.cpu.scatter
+import nnc.backends.cpu.shape  # noqa: F401
+from nnc.backends.cpu.jit import compiler
+from nnc.backends.numpy_ref import candidate_kernels, choose_kernel
+
+__all__ = ["candidate_kernels", "choose_kernel", "compiler"]
