@@ -18,6 +18,7 @@ from nnc.commands.promote import apply, as_operand, astype, to_dtype
 from nnc.commands.shape import transpose
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, TraceError, UnsupportedError, user_error
 from nnc.graph import Command, TensorSpec, spec_of
+from nnc.graph.recall import recalled
 
 NDArray = np.ndarray[Any, Any]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -25,9 +26,11 @@ _set = object.__setattr__
 
 
 def _binary(command: Command, to: Any = None) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    @recalled(2)
     def forward(self: Any, other: Any) -> Any:
         return apply(command, self, other, to=to) if _is_operand(other) else NotImplemented
 
+    @recalled(2)
     def reflected(self: Any, other: Any) -> Any:
         return apply(command, other, self, to=to) if _is_operand(other) else NotImplemented
 
@@ -42,6 +45,7 @@ def _is_operand(x: Any) -> bool:
     )
 
 
+@recalled(1)
 def power(x: Any, y: Any) -> Any:
     """`x ** y`; a Python integer exponent is static, so its derivative is right at 0, too."""
     x, y = as_operand(x, "power"), as_operand(y, "power")
@@ -54,7 +58,7 @@ def power(x: Any, y: Any) -> Any:
 
 
 def _unary(command: Command) -> Callable[[Any], Any]:
-    return lambda self: apply(command, self)
+    return recalled(1)(lambda self: apply(command, self))
 
 
 class ArrayMethods:
@@ -103,11 +107,13 @@ class ArrayMethods:
         return self.spec.dtype.itemsize
 
     @property
+    @recalled(1)
     def T(self) -> Any:
         """The axes reversed."""
         return transpose(self, permutation=tuple(reversed(range(self.ndim))))
 
     @property
+    @recalled(1)
     def mT(self) -> Any:
         """The last two axes swapped."""
         if self.ndim < 2:
@@ -170,9 +176,11 @@ class ArrayMethods:
     def __rpow__(self, other: Any) -> Any:
         return power(other, self) if _is_operand(other) else NotImplemented
 
+    @recalled(2)
     def __matmul__(self, other: Any) -> Any:
         return matmul(self, other)
 
+    @recalled(2)
     def __rmatmul__(self, other: Any) -> Any:
         return matmul(other, self)
 
@@ -182,6 +190,7 @@ class ArrayMethods:
     def __rdivmod__(self, other: Any) -> Any:
         return other // self, other % self
 
+    @recalled(1)
     def __getitem__(self, index: Any) -> Any:
         return getitem(self, index)
 
@@ -281,9 +290,10 @@ _API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
 
 def array_method(function: F) -> F:
-    """Makes a function of nnc.numpy a method of arrays and tracers, too."""
-    setattr(ArrayMethods, function.__name__, function)
-    return function
+    """Makes a function of nnc.numpy, whose other arguments are settings, a method of arrays and tracers, too."""
+    method = recalled(1)(function)
+    setattr(ArrayMethods, function.__name__, method)
+    return method
 
 
 def set_namespace(module: Any) -> None:
@@ -315,6 +325,7 @@ class Array(_Unfinished):
     __slots__ = ()
 
     def __new__(cls, data: NDArray, *, weak: bool = False) -> Array:
+        """The array of elements that nobody else writes to."""
         return new_array(data, TensorSpec(data.shape, data.dtype), weak)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -438,7 +449,7 @@ def new_array(memory: NDArray, spec: TensorSpec, weak: bool = False) -> Array:
     """The array of memory of this spec, which nobody else writes to."""
     array = _Unfinished()
     array.memory, array.spec, array.weak = memory, spec, weak
-    array.__class__ = Array  # type: ignore[assignment]  # faster than to set the fields of what cannot be assigned to
+    array.__class__ = Array  # faster than to set the fields of what cannot be assigned to
     return cast(Array, array)
 
 

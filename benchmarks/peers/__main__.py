@@ -22,7 +22,7 @@ from benchmarks.peers.machine import best_of, measure_imports, measure_machine
 from benchmarks.peers.row import Machine, Row
 from benchmarks.peers.rows import ROWS
 from benchmarks.peers.run import FULL, QUICK, Outcome, measure_group, missing
-from benchmarks.peers.table import FRAMEWORKS, print_outcomes
+from benchmarks.peers.table import FRAMEWORKS, describe, print_outcomes
 from benchmarks.tables import describe_machine
 
 IMPORTS = "imports"
@@ -72,8 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         wanted = not options.rows or IMPORTS in options.rows
         imports = measure_imports(packages, plan.rounds, Path(folder)) if wanted else {}
         for group in dict.fromkeys(row.group for row in rows):
-            print(f"{group} …", file=sys.stderr, flush=True)
-            outcomes += measure_group([row for row in rows if row.group == group], frameworks, plan)
+            found = measure_group([row for row in rows if row.group == group], frameworks, plan)
+            print(*map(describe, found), sep="\n", file=sys.stderr, flush=True)
+            outcomes += found
         machine = best_of([*machines, measure_machine(plan.rounds, Path(folder))])
     print_outcomes(outcomes, machine, imports)
     if options.json is not None:

@@ -105,6 +105,13 @@ def print_outcomes(outcomes: Sequence[Outcome], machine: Machine, imports: dict[
             print(f"\nDISAGREE: {outcome.row.name}: {text}")
 
 
+def describe(outcome: Outcome) -> str:
+    """A row's figures in a line, while the others still run."""
+    figures = [f"{f.way} {format_seconds(f.step)} (first {format_seconds(f.first)})" for f in outcome.figures]
+    problems = [f"{way}: {problem}" for way, problem in outcome.problems.items()]
+    return f"{outcome.row.name}: {'; '.join([*figures, *problems, *outcome.disagreements])}"
+
+
 def format_seconds(seconds: float) -> str:
     """Three digits with the unit that fits."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):

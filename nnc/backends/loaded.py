@@ -1,9 +1,15 @@
 """All backends of this package: importing this module registers their kernels."""
 
+import nnc.backends.blas.lapack
+import nnc.backends.cpu.dot
 import nnc.backends.cpu.fused
 import nnc.backends.cpu.gather
+import nnc.backends.cpu.pooling
 import nnc.backends.cpu.scatter
-import nnc.backends.cpu.shape  # noqa: F401
+import nnc.backends.cpu.shape
+import nnc.backends.cpu.triangular
+import nnc.backends.onednn.convolution
+import nnc.backends.onednn.matmul  # noqa: F401
 from nnc.backends.cpu.jit import compiler
 from nnc.backends.numpy_ref import candidate_kernels, choose_kernel
 

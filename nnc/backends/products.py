@@ -71,9 +71,9 @@ def _turn(axis: Axis) -> Axis:
 
 
 def product_of(step: Step) -> Product:
-    """The matrix products of a `dot` step whose tensors have elements."""
-    x, y, out = (view.strides for view in (*step.inputs, *step.outputs))
-    shape_x, shape_y = (view.spec.shape for view in step.inputs)
+    """The matrix products of a step whose first two inputs are the operands of a `dot`, and whose result has elements."""
+    x, y, out = (view.strides for view in (*step.inputs[:2], step.outputs[0]))
+    shape_x, shape_y = (view.spec.shape for view in step.inputs[:2])
     contract, batch = step.params["contract"], step.params.get("batch", ((), ()))
     loops = [Axis(shape_x[a], x[a], y[b], out[i]) for i, (a, b) in enumerate(zip(*batch, strict=True))]
     free_x = [a for a in range(len(x)) if a not in (*batch[0], *contract[0])]
@@ -83,14 +83,16 @@ def product_of(step: Step) -> Product:
     at += len(rows)
     columns = [Axis(shape_y[b], y=y[b], out=out[at + i]) for i, b in enumerate(free_y)]
     depth = [Axis(shape_x[a], x[a], y[b]) for a, b in zip(*contract, strict=True)]
-    row, more_rows = _largest(_merge(rows))
-    column, more_columns = _largest(_merge(columns))
-    merged = _merge(depth)
+    row, more_rows = _largest(merge_axes(rows))
+    column, more_columns = _largest(merge_axes(columns))
+    merged = merge_axes(depth)
     inner, outer = _largest(merged)
-    return Product(step.inputs[0].spec.dtype, (*_merge(loops), *more_rows, *more_columns), row, column, (*outer, inner))
+    return Product(
+        step.inputs[0].spec.dtype, (*merge_axes(loops), *more_rows, *more_columns), row, column, (*outer, inner)
+    )
 
 
-def _merge(axes: Sequence[Axis]) -> list[Axis]:
+def merge_axes(axes: Sequence[Axis]) -> list[Axis]:
     """The loops in as few axes as possible, those with the largest distances first. Their order does not matter to what is done."""
     ordered = sorted((axis for axis in axes if axis.size != 1), key=lambda axis: [-abs(s) for s in axis.strides])
     merged: list[Axis] = []

@@ -9,6 +9,7 @@ under transposition: the cotangent of either operand is again a `dot` of the out
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,6 +90,14 @@ def _dot_reference(x: Any, y: Any, *, contract: AxesPair, batch: AxesPair = ((),
         return out.reshape((*shared, *left, *right)).astype(x.dtype, copy=False)
 
 
+def _dot_call(
+    x: TensorSpec, y: TensorSpec, *, contract: AxesPair, batch: AxesPair = ((), ())
+) -> Callable[..., Any] | None:
+    """`dot` of vectors and matrices as they lie."""
+    is_plain = contract == ((x.ndim - 1,), (0,)) and batch == ((), ()) and y.ndim <= 2
+    return np.matmul if is_plain and x.ndim <= 2 else None
+
+
 def _permute(x: Value, permutation: Axes) -> Value:
     return x if permutation == tuple(range(len(permutation))) else transpose(x, permutation=permutation)
 
@@ -146,6 +155,7 @@ dot = register(
     2,
     infer=_dot_infer,
     reference=_dot_reference,
+    numpy_call=_dot_call,
     derivative=linear_in("dot", {0: _cotangent_of_left, 1: _cotangent_of_right}),
     batch=_dot_batch,
     cost=_dot_cost,

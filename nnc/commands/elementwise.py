@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -82,8 +83,8 @@ def elementwise(
         if widen and wide != dtype:
             arrays = tuple(x.astype(wide) for x in arrays)
         with np.errstate(all="ignore"):
-            out = function(*arrays)
-        return np.asarray(out).astype(result(dtype) if result is not None else dtype, copy=False)
+            out = np.asarray(function(*arrays))
+            return out.astype(result(dtype) if result is not None else dtype, copy=False)
 
     rule = derivative or (_from_partials(partials, "safe_mul" if singular else "mul") if partials is not None else None)
     return register(
@@ -92,6 +93,7 @@ def elementwise(
         infer=infer,
         reference=reference,
         scalar=scalar,
+        numpy_call=function if isinstance(function, np.ufunc) else None,
         derivative=rule,
         batch=batch_elementwise(name),
         inplace=InPlace(tuple((i, 0) for i in range(arity)), (0,) if identity else ()) if result is None else None,
@@ -133,10 +135,6 @@ def _linear_partials(*signs: int) -> Derivative:
 
 
 # -- arithmetic --------------------------------------------------------------------------------------------------------
-
-
-def _numpy_or_bool(numeric: Callable[..., Any], boolean: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *xs: boolean(*xs) if xs[0].dtype == np.bool_ else numeric(*xs)
 
 
 neg: Command = elementwise("neg", np.negative, "-x", derivative=_linear_partials(-1))
@@ -300,8 +298,9 @@ def _integer_pow_infer(x: TensorSpec, *, exponent: int) -> TensorSpec:
 def _integer_pow_reference(x: Any, *, exponent: int) -> Any:
     with np.errstate(all="ignore"):
         wide = x.astype(dtypes.accumulator(x.dtype), copy=False)
+        integer = x.dtype if x.dtype == dtypes.uint64 else dtypes.int64  # these two would meet as float64
         return np.asarray(
-            np.power(wide, np.asarray(exponent, np.int64 if dtypes.is_integer(x.dtype) else wide.dtype))
+            np.power(wide, np.asarray(exponent, integer if dtypes.is_integer(x.dtype) else wide.dtype))
         ).astype(x.dtype)
 
 
@@ -309,6 +308,7 @@ integer_pow: Command = register(
     "integer_pow",
     infer=_integer_pow_infer,
     reference=_integer_pow_reference,
+    numpy_call=lambda x, *, exponent: np.square if exponent == 2 and dtypes.is_inexact(x.dtype) else None,
     scalar="x ** exponent",
     derivative=Derivative(
         lambda primals, tangents, outputs, exponent: (
@@ -382,11 +382,11 @@ def _winner(x: Value, y: Value) -> Value:
 
 
 maximum: Command = elementwise(
-    "maximum", _numpy_or_bool(np.maximum, np.logical_or), "max(x, y)", arity=2, accepts=ORDERED,
+    "maximum", np.maximum, "max(x, y)", arity=2, accepts=ORDERED,
     partials=(lambda x, y, out: _winner(x, y), lambda x, y, out: _winner(y, x)), singular=True,
 )  # fmt: skip
 minimum: Command = elementwise(
-    "minimum", _numpy_or_bool(np.minimum, np.logical_and), "min(x, y)", arity=2, accepts=ORDERED,
+    "minimum", np.minimum, "min(x, y)", arity=2, accepts=ORDERED,
     partials=(lambda x, y, out: _winner(y, x), lambda x, y, out: _winner(x, y)), singular=True,
 )  # fmt: skip
 copysign: Command = elementwise(
@@ -458,6 +458,7 @@ select: Command = register(
     3,
     infer=_select_infer,
     reference=np.where,
+    numpy_call=lambda *specs: np.where,
     scalar="select(x, y, z)",
     derivative=linear_in_all("select", _select_transpose),
     batch=batch_elementwise("select"),
@@ -542,6 +543,7 @@ convert: Command = register(
     "convert",
     infer=_convert_infer,
     reference=_convert_reference,
+    numpy_call=lambda x, *, dtype: methodcaller("astype", dtype),
     scalar="convert(x)",
     derivative=Derivative(_convert_jvp, _convert_transpose),
     batch=batch_elementwise("convert"),
@@ -558,11 +560,16 @@ def _full_infer(*, shape: tuple[int, ...], dtype: Any, value: Any) -> TensorSpec
     return TensorSpec(shape, dtype if dtype == dtypes.TAPE else dtypes.as_dtype(dtype))
 
 
+def _full_call(*, shape: tuple[int, ...], dtype: Any, value: Any) -> Callable[[], Any]:
+    return lambda: np.zeros(shape, dtype) if type(value) is int and not value else np.full(shape, value, dtype)
+
+
 _full: Command = register(
     "full",
     0,
     infer=_full_infer,
     reference=lambda *, shape, dtype, value: np.full(shape, value, dtype),
+    numpy_call=_full_call,
     scalar="value",
     batch=lambda size, operands, batched, **params: ((_full(**params),), (False,)),
     cost=lambda **params: 0,

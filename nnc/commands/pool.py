@@ -1,4 +1,10 @@
-"""Pooling over windows of the last axes; all axes before them are batches, so batching adds one more.
+"""Pooling over windows of the last axes; all other axes are batches, so batching adds one more. With `channels_last` the windows
+move on the axes before the last one.
+
+max_pool, sum_pool:  the greatest element, or the sum, of each window
+max_pool_places:     the place of the greatest element in its window, counted in row-major order: one byte for windows up to 256
+pick_pool:           of each window the element at a given place
+…_input_grad:        the transposes of the linear ones
 
 The maximum's tangent is that of the element that wins (the first of equal ones, a NaN before all); padding never wins.
 """
@@ -7,37 +13,67 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from nnc import dtypes
 from nnc.commands.elementwise import NUMERIC, REAL
-from nnc.commands.index import gather
 from nnc.commands.rules import Derivative, Tangents, Value, batch_with, check_dtype, linear_in
-from nnc.commands.shape import reshape
-from nnc.commands.windows import Padding, Shape, crop_spatial, offsets, pad_spatial, window_shape
+from nnc.commands.windows import (
+    Padding,
+    Shape,
+    crop_spatial,
+    offsets,
+    pad_spatial,
+    spatial_axes,
+    window_shape,
+    with_channels,
+)
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import Command, TensorSpec, register
 
 
-def _pooled(where: str, x: TensorSpec, window: Shape, stride: Shape, padding: Padding, dilation: Shape) -> TensorSpec:
+def _exchanged(x: TensorSpec, sizes: Shape, channels_last: bool) -> TensorSpec:
+    """`x` with other spatial sizes."""
+    axes = spatial_axes(x.ndim, len(sizes), channels_last)
+    return x.update(shape=(*x.shape[: axes.start], *sizes, *x.shape[axes.stop :]))
+
+
+def _pooled(
+    where: str,
+    x: TensorSpec,
+    window: Shape,
+    stride: Shape,
+    padding: Padding,
+    dilation: Shape,
+    channels_last: bool = False,
+) -> TensorSpec:
     rank = len(window)
-    if x.ndim < rank:
+    if x.ndim < rank + channels_last:
         raise user_error(
             ShapeError, where, f"window {window} has {rank} axes, the input has {x.ndim}.", operands={"x": x},
             fix="pass an input with a spatial axis for each entry of the window.",
         )  # fmt: skip
-    out = window_shape(where, x.shape[x.ndim - rank :], window, stride, padding, dilation, {"x": x})
-    return x.update(shape=(*x.shape[: x.ndim - rank], *out))
+    spatial = x.shape[spatial_axes(x.ndim, rank, channels_last)]
+    return _exchanged(x, window_shape(where, spatial, window, stride, padding, dilation, {"x": x}), channels_last)
 
 
 def _check_windows_meet(
-    where: str, x: TensorSpec, window: Shape, stride: Shape, padding: Padding, dilation: Shape, out: Shape
+    where: str,
+    x: TensorSpec,
+    window: Shape,
+    stride: Shape,
+    padding: Padding,
+    dilation: Shape,
+    channels_last: bool = False,
 ) -> None:
     """A maximum over padding alone would have no value."""
+    spatial = x.shape[spatial_axes(x.ndim, len(window), channels_last)]
+    counts = window_shape(where, spatial, window, stride, padding, dilation)
     for axis, (n, k, s, (low, high), d, count) in enumerate(
-        zip(x.shape[x.ndim - len(window) :], window, stride, padding, dilation, out, strict=True)
+        zip(spatial, window, stride, padding, dilation, counts, strict=True)
     ):
         places = np.arange(count)[:, None] * s + np.arange(k) * d - low
         if not ((places >= 0) & (places < n)).any(axis=1).all():
@@ -47,16 +83,21 @@ def _check_windows_meet(
             )  # fmt: skip
 
 
-def _max_pool_infer(x: TensorSpec, *, window: Shape, stride: Shape, padding: Padding, dilation: Shape) -> TensorSpec:
+def _max_pool_infer(x: TensorSpec, **params: Any) -> TensorSpec:
     check_dtype("max_pool", x, *REAL)
-    spec = _pooled("max_pool", x, window, stride, padding, dilation)
-    if any(itertools.chain(*padding)):
-        _check_windows_meet("max_pool", x, window, stride, padding, dilation, spec.shape[x.ndim - len(window) :])
+    spec = _pooled("max_pool", x, **params)
+    if any(itertools.chain(*params["padding"])):
+        _check_windows_meet("max_pool", x, **params)
     return spec
 
 
-def _argmax_infer(x: TensorSpec, **params: Any) -> TensorSpec:
-    return _max_pool_infer(x, **params).update(dtype=dtypes.int64)
+def place_dtype(window: Shape) -> Any:
+    """The dtype of places in a window."""
+    return dtypes.uint8 if math.prod(window) <= 256 else dtypes.int32
+
+
+def _places_infer(x: TensorSpec, *, window: Shape, **params: Any) -> TensorSpec:
+    return _max_pool_infer(x, window=window, **params).update(dtype=place_dtype(window))
 
 
 def _lowest(dtype: Any) -> Any:
@@ -73,64 +114,153 @@ def _max_pool_reference(x: Any, *, window: Shape, stride: Shape, padding: Paddin
     return best.astype(x.dtype, copy=False)
 
 
-def _argmax_reference(x: Any, *, window: Shape, stride: Shape, padding: Padding, dilation: Shape) -> Any:
+def _places_reference(x: Any, *, window: Shape, stride: Shape, padding: Padding, dilation: Shape) -> Any:
     rank = len(window)
     spatial = x.shape[x.ndim - rank :]
     out = window_shape("max_pool", spatial, window, stride, padding, dilation)
     padded = pad_spatial(x.astype(dtypes.accumulator(x.dtype), copy=False), padding, _lowest(x.dtype))
-    flat = pad_spatial(np.arange(math.prod(spatial)).reshape(spatial), padding, -1)
+    inside = pad_spatial(np.ones(spatial, bool), padding, False)
     shape = (*x.shape[: x.ndim - rank], *out)
-    best, where = np.zeros(shape, padded.dtype), np.full(shape, -1, np.int64)
-    for _, index in offsets(window, stride, dilation, out):
-        value, place = padded[index], np.broadcast_to(flat[index], shape)
-        wins = (place >= 0) & ((where < 0) | (value > best) | ((value != value) & (best == best)))
+    best, places, found = np.zeros(shape, padded.dtype), np.zeros(shape, place_dtype(window)), np.zeros(shape, bool)
+    for number, (_, index) in enumerate(offsets(window, stride, dilation, out)):
+        value = padded[index]
+        wins = inside[index] & (~found | (value > best) | ((value != value) & (best == best)))
         np.copyto(best, value, where=wins)
-        np.copyto(where, place, where=wins)
-    return where
+        np.copyto(places, number, where=wins)
+        found |= wins
+    return places
 
 
 def _max_pool_jvp(
-    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, window: Shape, **params: Any
+    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], **params: Any
 ) -> Tangents:
     """Takes the tangents at the winners."""
-    t: Value = tangents[0]
-    winners = max_pool_argmax(primals[0], window=window, **params)
-    at = t.spec.ndim - len(window)
-    rows = math.prod(t.spec.shape[:at])
-    flat = reshape(t, shape=(rows, math.prod(t.spec.shape[at:])))
-    index = reshape(winners, shape=(rows, math.prod(winners.spec.shape[at:])))
-    return (reshape(gather(flat, index, axes=(1,), batch=1, mode="error"), shape=winners.spec.shape),)
+    return (pick_pool(tangents[0], max_pool_places(primals[0], **params), **params),)
 
 
 def _keep(params: dict[str, Any]) -> dict[str, Any]:
     return params
 
 
-def _cost(x: TensorSpec, **params: Any) -> int:
+def _spatial(x: Value, window: Shape, channels_last: bool = False, **_: Any) -> Shape:
+    shape: Shape = x.spec.shape
+    return shape[spatial_axes(len(shape), len(window), channels_last)]
+
+
+def _cost(x: TensorSpec, *_: TensorSpec, **params: Any) -> int:
     return int(_pooled("pool", x, **params).size * math.prod(params["window"]))
 
 
 max_pool = register(
     "max_pool",
     infer=_max_pool_infer,
-    reference=_max_pool_reference,
+    reference=with_channels(_max_pool_reference),
     derivative=Derivative(_max_pool_jvp),
     batch=batch_with("max_pool", _keep),
     cost=_cost,
 )
 
-max_pool_argmax = register(
-    "max_pool_argmax",
-    infer=_argmax_infer,
-    reference=_argmax_reference,
-    batch=batch_with("max_pool_argmax", _keep),
+max_pool_places = register(
+    "max_pool_places",
+    infer=_places_infer,
+    reference=with_channels(_places_reference),
+    batch=batch_with("max_pool_places", _keep),
     cost=_cost,
 )
 
+# -- elements at given places ------------------------------------------------------------------------------------------
 
-def _sum_pool_infer(x: TensorSpec, *, window: Shape, stride: Shape, padding: Padding, dilation: Shape) -> TensorSpec:
+
+def _check_places(where: str, places: TensorSpec, pooled: TensorSpec, window: Shape) -> None:
+    expected = pooled.update(dtype=place_dtype(window))
+    if places != expected:
+        raise user_error(
+            ShapeError, where, f"the places are {places}, those of these windows are {expected}.",
+            operands={"places": places}, fix="pass what max_pool_places gives for the same windows.",
+        )  # fmt: skip
+
+
+def _pick_infer(x: TensorSpec, places: TensorSpec, *, window: Shape, **params: Any) -> TensorSpec:
+    check_dtype("pick_pool", x, *NUMERIC)
+    spec = _pooled("pick_pool", x, window=window, **params)
+    _check_places("pick_pool", places, spec, window)
+    return spec
+
+
+def _pick_reference(x: Any, places: Any, *, window: Shape, stride: Shape, padding: Padding, dilation: Shape) -> Any:
+    padded = pad_spatial(x, padding)
+    out = np.zeros(places.shape, x.dtype)
+    shape = places.shape[places.ndim - len(window) :]
+    for number, (_, index) in enumerate(offsets(window, stride, dilation, shape)):
+        np.copyto(out, padded[index], where=places == number)
+    return out
+
+
+def _pick_grad_infer(ct: TensorSpec, places: TensorSpec, *, spatial: Shape, window: Shape, **params: Any) -> TensorSpec:
+    spec = _sum_pool_grad_infer(ct, spatial=spatial, window=window, **params)
+    _check_places("pick_pool_input_grad", places, ct, window)
+    return spec
+
+
+def _pick_grad_reference(
+    ct: Any, places: Any, *, spatial: Shape, window: Shape, stride: Shape, padding: Padding, dilation: Shape
+) -> Any:
+    return _spread(
+        ct, lambda wide, number: np.where(places == number, wide, 0), spatial, window, stride, padding, dilation
+    )
+
+
+def _spread(
+    ct: Any,
+    share: Callable[[Any, int], Any],
+    spatial: Shape,
+    window: Shape,
+    stride: Shape,
+    padding: Padding,
+    dilation: Shape,
+) -> Any:
+    """Adds to each element `share(ct, number)` of the windows in which it has the place of that number."""
+    at = ct.ndim - len(spatial)
+    padded = tuple(low + n + high for n, (low, high) in zip(spatial, padding, strict=True))
+    total = np.zeros((*ct.shape[:at], *padded), dtypes.accumulator(ct.dtype))
+    wide = ct.astype(total.dtype, copy=False)
+    with np.errstate(all="ignore"):
+        for number, (_, index) in enumerate(offsets(window, stride, dilation, ct.shape[at:])):
+            total[index] += share(wide, number)
+        return crop_spatial(total, padding).astype(ct.dtype, copy=False)
+
+
+pick_pool: Command = register(
+    "pick_pool",
+    2,
+    infer=_pick_infer,
+    reference=with_channels(_pick_reference),
+    derivative=linear_in(
+        "pick_pool",
+        {0: lambda ct, x, places, **params: pick_pool_input_grad(ct, places, spatial=_spatial(x, **params), **params)},
+    ),
+    batch=batch_with("pick_pool", _keep),
+    cost=_cost,
+)
+
+pick_pool_input_grad: Command = register(
+    "pick_pool_input_grad",
+    2,
+    infer=_pick_grad_infer,
+    reference=with_channels(_pick_grad_reference),
+    derivative=linear_in(
+        "pick_pool_input_grad", {0: lambda g, ct, places, spatial, **params: pick_pool(g, places, **params)}
+    ),
+    batch=batch_with("pick_pool_input_grad", _keep),
+    cost=lambda ct, places, window, **params: ct.size * math.prod(window),
+)
+
+# -- sums --------------------------------------------------------------------------------------------------------------
+
+
+def _sum_pool_infer(x: TensorSpec, **params: Any) -> TensorSpec:
     check_dtype("sum_pool", x, *NUMERIC)
-    return _pooled("sum_pool", x, window, stride, padding, dilation)
+    return _pooled("sum_pool", x, **params)
 
 
 def _sum_pool_reference(x: Any, *, window: Shape, stride: Shape, padding: Padding, dilation: Shape) -> Any:
@@ -145,43 +275,33 @@ def _sum_pool_reference(x: Any, *, window: Shape, stride: Shape, padding: Paddin
 
 
 def _sum_pool_grad_infer(
-    ct: TensorSpec, *, spatial: Shape, window: Shape, stride: Shape, padding: Padding, dilation: Shape
-) -> TensorSpec:
+    ct: TensorSpec, *, spatial: Shape, window: Shape, stride: Shape, padding: Padding, dilation: Shape,
+    channels_last: bool = False,
+) -> TensorSpec:  # fmt: skip
     check_dtype("sum_pool_input_grad", ct, *NUMERIC, "ct")
     out = window_shape("sum_pool_input_grad", spatial, window, stride, padding, dilation, {"ct": ct})
-    at = ct.ndim - len(out)
-    if at < 0 or ct.shape[at:] != out:
+    axes = spatial_axes(ct.ndim, len(out), channels_last)
+    if axes.start < 0 or ct.shape[axes] != out:
         raise user_error(
             ShapeError, "sum_pool_input_grad", f"the cotangent's shape {ct.shape} does not end in {out}, the number of windows.",
             operands={"ct": ct}, fix="pass a cotangent of the pooled shape.",
         )  # fmt: skip
-    return ct.update(shape=(*ct.shape[:at], *spatial))
+    return _exchanged(ct, spatial, channels_last)
 
 
 def _sum_pool_grad_reference(
     ct: Any, *, spatial: Shape, window: Shape, stride: Shape, padding: Padding, dilation: Shape
 ) -> Any:
-    at = ct.ndim - len(spatial)
-    padded = tuple(low + n + high for n, (low, high) in zip(spatial, padding, strict=True))
-    total = np.zeros((*ct.shape[:at], *padded), dtypes.accumulator(ct.dtype))
-    wide = ct.astype(total.dtype, copy=False)
-    with np.errstate(all="ignore"):
-        for _, index in offsets(window, stride, dilation, ct.shape[at:]):
-            total[index] += wide
-        return crop_spatial(total, padding).astype(ct.dtype, copy=False)
+    return _spread(ct, lambda wide, _: wide, spatial, window, stride, padding, dilation)
 
 
 sum_pool = register(
     "sum_pool",
     infer=_sum_pool_infer,
-    reference=_sum_pool_reference,
+    reference=with_channels(_sum_pool_reference),
     derivative=linear_in(
         "sum_pool",
-        {
-            0: lambda ct, x, window, **params: sum_pool_input_grad(
-                ct, spatial=x.spec.shape[x.spec.ndim - len(window) :], window=window, **params
-            )
-        },
+        {0: lambda ct, x, **params: sum_pool_input_grad(ct, spatial=_spatial(x, **params), **params)},
     ),
     batch=batch_with("sum_pool", _keep),
     cost=_cost,
@@ -190,7 +310,7 @@ sum_pool = register(
 sum_pool_input_grad: Command = register(
     "sum_pool_input_grad",
     infer=_sum_pool_grad_infer,
-    reference=_sum_pool_grad_reference,
+    reference=with_channels(_sum_pool_grad_reference),
     derivative=linear_in("sum_pool_input_grad", {0: lambda g, ct, spatial, **params: sum_pool(g, **params)}),
     batch=batch_with("sum_pool_input_grad", _keep),
     cost=lambda ct, window, **params: ct.size * math.prod(window),

@@ -19,8 +19,8 @@ from nnc.graph import TensorSpec, register
 Shape = tuple[int, ...]
 NDArray = np.ndarray[Any, Any]
 
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-_PARITY = 0x1BD11BDA
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+PARITY = 0x1BD11BDA
 _BLOCK = 1 << 15  # counters at a time, so that the state stays in the cache
 UNSIGNED_OF_WIDTH = {8 * dtype.itemsize: dtype for dtype in dtypes.UNSIGNED}
 
@@ -33,11 +33,11 @@ def threefry2x32(key: tuple[NDArray, NDArray], counter: tuple[NDArray, NDArray])
         >>> [hex(int(x)) for x in threefry2x32((word(0), word(0)), (word(0), word(0)))]
         ['0x6b200159', '0x99ba4efe']
     """
-    schedule = (key[0], key[1], key[0] ^ key[1] ^ np.uint32(_PARITY))
+    schedule = (key[0], key[1], key[0] ^ key[1] ^ np.uint32(PARITY))
     with np.errstate(over="ignore"):
         x, y = counter[0] + schedule[0], counter[1] + schedule[1]
         for group in range(5):
-            for turn in _ROTATIONS[group % 2]:
+            for turn in ROTATIONS[group % 2]:
                 x = x + y
                 y = ((y << np.uint32(turn)) | (y >> np.uint32(32 - turn))) ^ x
             x = x + schedule[(group + 1) % 3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ def _widened(x: Any) -> Any:
 
 def _reduction(
     name: str,
-    function: Callable[..., Any],
+    function: np.ufunc,
     *,
     accepts: Accepts = NUMERIC,
     derivative: Derivative | None = None,
@@ -72,12 +73,14 @@ def _reduction(
 
     def reference(x: Any, *, axes: Shape) -> Any:
         with np.errstate(all="ignore"):
-            return np.asarray(function(_widened(x), axes)).astype(x.dtype, copy=False)
+            wide = _widened(x)
+            return np.asarray(function.reduce(wide, axes, dtype=wide.dtype)).astype(x.dtype, copy=False)
 
     return register(
         name,
         infer=infer,
         reference=reference,
+        numpy_call=lambda x, *, axes: partial(function.reduce, axis=axes, dtype=x.dtype),
         derivative=derivative,
         batch=batch_with(name, _shift_axes),
         cost=lambda x, axes: x.size,
@@ -95,7 +98,7 @@ def expand(x: Value, like: TensorSpec, axes: Shape) -> Value:
 
 reduce_sum: Command = _reduction(
     "reduce_sum",
-    lambda x, axes: np.sum(x, axes, dtype=x.dtype),
+    np.add,
     derivative=linear_in("reduce_sum", {0: lambda ct, x, axes: expand(ct, x.spec, axes)}),
 )
 
@@ -111,10 +114,10 @@ def _extremum_jvp(
 
 
 reduce_max: Command = _reduction(
-    "reduce_max", np.max, accepts=ORDERED, needs_elements=True, derivative=Derivative(_extremum_jvp)
+    "reduce_max", np.maximum, accepts=ORDERED, needs_elements=True, derivative=Derivative(_extremum_jvp)
 )
 reduce_min: Command = _reduction(
-    "reduce_min", np.min, accepts=ORDERED, needs_elements=True, derivative=Derivative(_extremum_jvp)
+    "reduce_min", np.minimum, accepts=ORDERED, needs_elements=True, derivative=Derivative(_extremum_jvp)
 )
 
 
@@ -135,11 +138,9 @@ def _exclusive_prod(x: Value, axis: int) -> Value:
     return concatenate(first, slice_axis(cumprod(x, axis=axis), axis, 0, x.spec.shape[axis] - 1), axis=axis)
 
 
-reduce_prod: Command = _reduction(
-    "reduce_prod", lambda x, axes: np.prod(x, axes, dtype=x.dtype), derivative=Derivative(_prod_jvp)
-)
-reduce_and: Command = _reduction("reduce_and", lambda x, axes: np.bitwise_and.reduce(x, axes), accepts=BITS)
-reduce_or: Command = _reduction("reduce_or", lambda x, axes: np.bitwise_or.reduce(x, axes), accepts=BITS)
+reduce_prod: Command = _reduction("reduce_prod", np.multiply, derivative=Derivative(_prod_jvp))
+reduce_and: Command = _reduction("reduce_and", np.bitwise_and, accepts=BITS)
+reduce_or: Command = _reduction("reduce_or", np.bitwise_or, accepts=BITS)
 
 
 def _arg_reduction(name: str, function: Callable[..., Any]) -> Command:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from nnc.dtypes import TAPE, is_inexact
 from nnc.errors import AxisError, DTypeError, ShapeError, UnsupportedError, user_error
 from nnc.graph import Attribute, Command, TensorSpec
@@ -78,6 +80,11 @@ expansion: Attribute[Callable[..., Value]] = Attribute(
 )
 cost: Attribute[Callable[..., int]] = Attribute("cost", "(*specs, **params) -> floating-point operations")
 scalar: Attribute[str | Callable[..., Any]] = Attribute("scalar", "the scalar expression that code generators print")
+numpy_call: Attribute[np.ufunc | Callable[..., Callable[..., Any] | None]] = Attribute(
+    "numpy_call",
+    "NumPy's function that is the command and broadcasts, or (*specs, **params) -> a function of the arrays that is the command in "
+    "one call of NumPy, None where none is; of 16-bit floats nothing is said",
+)
 effect: Attribute[str] = Attribute(
     "effect", "'random', 'debug' … for commands whose nodes must not be merged, nor removed unless it is 'random'"
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import itemgetter, methodcaller
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,7 @@ reshape: Command = register(
     "reshape",
     infer=_reshape_infer,
     reference=lambda x, *, shape: x.reshape(shape),
+    numpy_call=lambda x, *, shape: methodcaller("reshape", shape),
     derivative=linear_in("reshape", {0: lambda ct, x, shape: reshape(ct, shape=x.spec.shape)}),
     batch=lambda size, operands, batched, shape: ((reshape(operands[0], shape=(size, *shape)),), (True,)),
     alias="view",
@@ -149,11 +151,24 @@ transpose: Command = register(
     "transpose",
     infer=_transpose_infer,
     reference=lambda x, *, permutation: x.transpose(permutation),
+    numpy_call=lambda x, *, permutation: methodcaller("transpose", permutation),
     derivative=linear_in(
         "transpose", {0: lambda ct, x, permutation: transpose(ct, permutation=invert_permutation(permutation))}
     ),
     batch=batch_with("transpose", lambda p: {"permutation": (0, *(axis + 1 for axis in p["permutation"]))}),
     alias="view",
+    cost=_no_cost,
+)
+
+# The same elements as `transpose` shows, written anew in their new order: what lowering puts where kernels read them often.
+reorder: Command = register(
+    "reorder",
+    infer=_transpose_infer,
+    reference=lambda x, *, permutation: np.ascontiguousarray(x.transpose(permutation)),
+    derivative=linear_in(
+        "reorder", {0: lambda ct, x, permutation: transpose(ct, permutation=invert_permutation(permutation))}
+    ),
+    batch=batch_with("reorder", lambda p: {"permutation": (0, *(axis + 1 for axis in p["permutation"]))}),
     cost=_no_cost,
 )
 
@@ -195,6 +210,7 @@ slice_: Command = register(
     "slice",
     infer=_slice_infer,
     reference=lambda x, *, start, limit, stride: x[tuple(map(slice, start, limit, stride))],
+    numpy_call=lambda x, *, start, limit, stride: itemgetter(tuple(map(slice, start, limit, stride))),
     derivative=linear_in("slice", {0: _slice_transpose}),
     batch=_slice_batch,
     alias="view",
@@ -266,6 +282,7 @@ concatenate: Command = register(
     None,
     infer=_concatenate_infer,
     reference=lambda *xs, axis: np.concatenate(xs, axis),
+    numpy_call=lambda *specs, axis: lambda *xs: np.concatenate(xs, axis),
     derivative=linear_in_all("concatenate", _concatenate_transpose),
     batch=batch_with("concatenate", lambda p: {"axis": behind_batch(p["axis"])}),
     alias="parts",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -75,6 +75,24 @@ def _count(
             operands=operands, fix="use a smaller window or dilation, or more padding.",
         )  # fmt: skip
     return (padded - reach) // stride + 1
+
+
+def spatial_axes(ndim: int, rank: int, channels_last: bool = False) -> slice:
+    """The axes of an array on which windows of `rank` axes move: the last ones, or those before the last."""
+    end = ndim - 1 if channels_last else ndim
+    return slice(end - rank, end)
+
+
+def with_channels(reference: Callable[..., Any]) -> Callable[..., Any]:
+    """A reference of windows on the last axes, with the parameter `channels_last`: windows on the axes before the last one."""
+
+    def run(*operands: Any, channels_last: bool = False, **params: Any) -> Any:
+        if not channels_last:
+            return reference(*operands, **params)
+        to = -1 - len(params["window"])
+        return np.moveaxis(reference(*(np.moveaxis(x, -1, to) for x in operands), **params), to, -1)
+
+    return run
 
 
 def pad_spatial(x: Any, padding: Padding, value: Any = 0) -> Any:

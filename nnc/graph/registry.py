@@ -59,6 +59,16 @@ def _unset(*_: Any) -> Sequence[Any]:
 _BIND = _Bind(_unset)
 
 
+@dataclass(slots=True)
+class _Registry:
+    """`version` grows whenever something is registered: what was concluded before holds no more."""
+
+    version: int = 0
+
+
+REGISTRY = _Registry()
+
+
 @dataclass(frozen=True, slots=True)
 class _Cell(Generic[T]):
     value: T
@@ -98,6 +108,7 @@ class Attribute(Generic[T]):
                 fix=f"pass priority={cell.priority + 1} or higher to replace it.",
             )  # fmt: skip
         self._cells[name] = _Cell(value, priority)
+        REGISTRY.version += 1
 
     def __getitem__(self, target: Command) -> T:
         try:
@@ -216,6 +227,7 @@ class _KernelColumn(Attribute[tuple[Kernel, ...]]):
 
     def replace_cell(self, target: Command, kernels: tuple[Kernel, ...]) -> None:
         self._cells[target.name] = _Cell(kernels, 0)
+        REGISTRY.version += 1
 
 
 infer: Attribute[Callable[..., Any]] = Attribute(

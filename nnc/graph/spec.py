@@ -34,6 +34,7 @@ class TensorSpec:
     device: str = "cpu"
 
     def __new__(cls, shape: Any, dtype: Any, layout: str = "strided", device: str = "cpu") -> TensorSpec:
+        """The one spec with these fields; the shape may be any sequence, the dtype anything that names one."""
         if type(shape) is not tuple:
             shape = tuple(int(n) for n in shape)
         if not isinstance(dtype, np.dtype):

@@ -33,7 +33,7 @@ REWRITES = (
     "inline_calls", "dce", "fold", "simplify", "parts", "cse", "licm", "combine", "join_sums", "dce",
     "fold", "simplify", "parts", "cse", "dce", "inline_barriers",
 )  # fmt: skip
-PIPELINE = (*REWRITES, "order", "recompute", "fuse", "interleave")
+PIPELINE = (*REWRITES, "layout", "order", "recompute", "fuse", "interleave")
 
 
 def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel, compiler: Compiler | None = None) -> Program:

@@ -14,6 +14,7 @@ from nnc.commands.elementwise import ANY, BITS, FLOAT, INEXACT, INTEGER, NUMERIC
 from nnc.commands.promote import as_operand, astype, broadcast, compare_beyond, is_weak, promote
 from nnc.commands.rules import Value, check_dtype
 from nnc.graph import Command, spec_of
+from nnc.graph.recall import recalled
 from nnc.numpy.operands import static_int, to_value
 from nnc.numpy.types import finfo
 from nnc.spelling import spelled
@@ -53,7 +54,7 @@ def _binary(name: str, command: Command, doc: str, accepts: Accepts, to: ToDtype
 def _named(function: F, name: str, doc: str) -> F:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
-    return function
+    return recalled(function.__code__.co_argcount)(function)
 
 
 to_float = dtypes.to_float
@@ -317,6 +318,7 @@ def fmin(x1: Any, x2: Any, /) -> Value:
     return where(isnan(x1), x2, where(isnan(x2), x1, minimum(x1, x2)))
 
 
+@recalled(3)
 @spelled
 def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = 0) -> Any:
     """Returns elements of `x` where `condition` is true (not 0), else of `y`.

@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import nnc.trace.eager  # noqa: F401  (registers the interpreter that runs commands at once)
+import nnc.trace.eager
+import nnc.trace.recipes  # noqa: F401  (both register themselves: what runs commands at once, and calls that are alike)
 from nnc import dtypes
 from nnc.array import set_namespace
 from nnc.devices import devices as all_devices

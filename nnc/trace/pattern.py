@@ -32,7 +32,7 @@ def make_pattern(value: Any) -> Take | None:
         >>> leaves
         [10, 20]
     """
-    kind = type(value)
+    kind: type[Any] = type(value)
     if value is None:
         return _take_none
     if kind is dict:
@@ -48,7 +48,7 @@ def make_pattern(value: Any) -> Take | None:
     except ValueError:
         return _take_leaf
     match metadata:
-        case (names, tree.Settings() as settings):
+        case (tuple() as names, tree.Settings() as settings):
             return _take_fields(value, list(children), names, settings)
     return None
 
@@ -71,14 +71,14 @@ def _each(getter: Callable[..., Any], names: Sequence[Any]) -> Parts:
     return lambda value: () if get is None else (get(value),)
 
 
-def _take_parts(kind: type, children: list[Any], parts: Parts | None) -> Take | None:
+def _take_parts(kind: type[Any], children: list[Any], parts: Parts | None) -> Take | None:
     """For a container that is equal to another if both are of one kind and length and have the same names."""
     takes, count = _takes_of(children), len(children)
 
     def take(value: Any, leaves: list[Any]) -> None:
-        if type(value) is not kind or len(value) != count:
+        if value.__class__ is not kind or len(value) != count:
             raise ValueError
-        found = value if parts is None else parts(value)
+        found: Sequence[Any] = value if parts is None else parts(value)
         if not takes:
             leaves += found
             return

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from nnc.commands.pool import max_pool_places
 from nnc.commands.windows import window_shape
+from nnc.graph import reference
 from tests.commands.sample import Sample
 
 _RNG = np.random.default_rng(9)
@@ -34,12 +36,23 @@ def _samples() -> list[Sample]:
     for shape, params in GEOMETRIES:
         at = len(shape) - len(params["window"])
         out = window_shape("pool", shape[at:], **params)
-        samples += [
-            Sample("max_pool", (_distinct(*shape),), params),
-            Sample("max_pool_argmax", (_distinct(*shape),), params),
-            Sample("sum_pool", (_distinct(*shape),), params),
-            Sample("sum_pool_input_grad", (_distinct(*shape[:at], *out),), {"spatial": shape[at:], **params}),
-        ]
+        x, ct = _distinct(*shape), _distinct(*shape[:at], *out)
+        places = reference[max_pool_places](x, **params)
+        for last in (False, True):
+            spatial = {"spatial": shape[at:], **params}
+            if last:
+                params, spatial = ({**given, "channels_last": True} for given in (params, spatial))
+                x, ct, places = (np.moveaxis(a, at - 1, -1) for a in (x, ct, places))
+            samples += [
+                Sample("max_pool", (x,), params),
+                Sample("max_pool_places", (x,), params),
+                Sample("pick_pool", (x, places), params),
+                Sample("pick_pool_input_grad", (ct, places), spatial),
+                Sample("sum_pool", (x,), params),
+                Sample("sum_pool_input_grad", (ct,), spatial),
+            ]
+            if at == 0:
+                break
     return samples
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import nnc
-from nnc.commands.pool import max_pool, max_pool_argmax, sum_pool, sum_pool_input_grad
+from nnc.commands.pool import max_pool, max_pool_places, pick_pool, sum_pool, sum_pool_input_grad
 from nnc.errors import ArgumentError, DTypeError, ShapeError
 from tests.commands.samples_pool import GEOMETRIES
 
@@ -43,28 +43,41 @@ def test_pooling_is_the_maximum_or_sum_of_each_window(shape: Any, params: Any) -
 
 
 @pytest.mark.parametrize(("shape", "params"), GEOMETRIES)
-def test_the_argmax_names_the_place_of_the_maximum_in_the_unpadded_input(shape: Any, params: Any) -> None:
+def test_picking_the_places_of_the_maximum_gives_the_maximum(shape: Any, params: Any) -> None:
     x = RNG.normal(size=shape)
-    at = len(shape) - len(params["window"])
-    where, best = np.asarray(max_pool_argmax(x, **params)), np.asarray(max_pool(x, **params))
-    flat = x.reshape(*shape[:at], int(np.prod(shape[at:])))
-    found = np.take_along_axis(flat, where.reshape(*shape[:at], int(np.prod(where.shape[at:]))), -1)
-    assert where.dtype == np.int64
-    np.testing.assert_array_equal(found.reshape(best.shape), best)
+    places = max_pool_places(x, **params)
+    assert places.dtype == np.uint8
+    np.testing.assert_array_equal(np.asarray(pick_pool(x, places, **params)), np.asarray(max_pool(x, **params)))
+
+
+def test_places_of_large_windows_take_more_than_a_byte() -> None:
+    x = np.arange(300.0)
+    places = max_pool_places(x, **{**PAIRS, "window": (300,)})
+    assert (places.dtype, int(places[0])) == (np.int32, 299)
+
+
+@pytest.mark.parametrize(("shape", "params"), [g for g in GEOMETRIES if len(g[0]) > len(g[1]["window"])])
+def test_windows_move_on_the_axes_before_the_channels_where_these_are_last(shape: Any, params: Any) -> None:
+    x = RNG.normal(size=shape)
+    at = len(shape) - len(params["window"]) - 1
+    last = np.moveaxis(x, at, -1)
+    for pool in (max_pool, max_pool_places, sum_pool):
+        expected = np.moveaxis(np.asarray(pool(x, **params)), at, -1)
+        np.testing.assert_array_equal(np.asarray(pool(last, **params, channels_last=True)), expected)
 
 
 def test_nan_wins_and_the_first_of_equal_elements_is_named() -> None:
     x = np.array([1, np.nan, 2, 2, -np.inf, -np.inf])
     np.testing.assert_array_equal(np.asarray(max_pool(x, **PAIRS)), [np.nan, np.nan, 2, 2, -np.inf])
-    np.testing.assert_array_equal(np.asarray(max_pool_argmax(x, **PAIRS)), [1, 1, 2, 3, 4])
+    np.testing.assert_array_equal(np.asarray(max_pool_places(x, **PAIRS)), [1, 0, 0, 0, 0])
 
 
 def test_padding_never_wins() -> None:
     params = {**PAIRS, "padding": ((1, 1),)}
     lowest = np.full(2, -np.inf)
-    np.testing.assert_array_equal(np.asarray(max_pool_argmax(lowest, **params)), [0, 0, 1])
+    np.testing.assert_array_equal(np.asarray(max_pool_places(lowest, **params)), [1, 0, 0])
     np.testing.assert_array_equal(np.asarray(max_pool(np.array([-5, -3], np.int8), **params)), [-5, -3, -3])
-    np.testing.assert_array_equal(np.asarray(max_pool_argmax(np.full(2, -128, np.int8), **params)), [0, 0, 1])
+    np.testing.assert_array_equal(np.asarray(max_pool_places(np.full(2, -128, np.int8), **params)), [1, 0, 0])
 
 
 def test_the_gradient_of_the_maximum_goes_to_the_winners() -> None:
@@ -118,3 +131,9 @@ def test_max_pool_takes_real_numbers_only() -> None:
 def test_the_gradient_of_sum_pool_refuses_a_cotangent_of_another_shape() -> None:
     with pytest.raises(ShapeError, match=r"does not end in \(3,\)"):
         sum_pool_input_grad(np.ones(4, np.float32), spatial=(4,), **PAIRS)
+
+
+def test_picking_refuses_places_of_other_windows() -> None:
+    with pytest.raises(ShapeError, match=r"the places are int32\[3\], those of these windows are uint8\[3\]") as caught:
+        pick_pool(np.ones(4, np.float32), np.zeros(3, np.int32), **PAIRS)
+    assert "Fix: pass what max_pool_places gives" in str(caught.value)

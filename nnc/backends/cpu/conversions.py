@@ -1,6 +1,6 @@
-"""Conversions to and from 16-bit floats that code generation calls as functions where the processor has no instruction for them.
+"""float16 to float32 and back, for processors that have no instructions for it: code generation calls functions of these names.
 
-Elsewhere a compiler's support library has these functions, under the same names.
+A system's compiler would bring them in a library of its own.
 """
 
 from __future__ import annotations
@@ -11,20 +11,16 @@ from nnc import dtypes
 from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Value, scalar_type
 
-NAMES = ("__truncsfhf2", "__truncdfhf2", "__truncsfbf2", "__truncdfbf2", "__extendhfsf2")
+NAMES = ("__truncsfhf2", "__extendhfsf2")
 
 
 def conversions_text() -> str:
-    """Their declarations and definitions, as LLVM's text. Everything is rounded once, to nearest, halves to even."""
+    """Both, as LLVM's text. Numbers are rounded to nearest, halves to even."""
     functions = [
         _function("__truncsfhf2", dtypes.float32, dtypes.float16, _half_of_float),
-        _function("__truncdfhf2", dtypes.float64, dtypes.float16, _half_of_double),
-        _function("__truncsfbf2", dtypes.float32, dtypes.bfloat16, _bfloat_of_float),
-        _function("__truncdfbf2", dtypes.float64, dtypes.bfloat16, _bfloat_of_double),
         _function("__extendhfsf2", dtypes.float16, dtypes.float32, _float_of_half),
     ]
-    declarations = set().union(*[code.declarations for code in functions])
-    return "\n".join([*sorted(declarations), *[code.text() for code in functions]])
+    return "\n".join(code.text() for code in functions)
 
 
 def _function(name: str, source: DType, target: DType, body: Callable[[Code, Value], Value]) -> Code:
@@ -56,33 +52,6 @@ def _half_of_float(code: Code, x: Value) -> Value:
     result = code.select(code.compare("ge", size, _word(code, 143 << 23)), not_finite, result)
     result = code.or_(result, code.shr(sign, _word(code, 16)))
     return code.bitcast(code.convert(result, dtypes.uint16), dtypes.float16)
-
-
-def _bfloat_of_float(code: Code, x: Value) -> Value:
-    bits = code.bitcast(x, dtypes.uint32)
-    odd = code.and_(code.shr(bits, _word(code, 16)), _word(code, 1))
-    rounded = code.shr(code.add(code.add(bits, _word(code, 0x7FFF)), odd), _word(code, 16))
-    quiet = code.or_(code.shr(bits, _word(code, 16)), _word(code, 0x40))
-    result = code.select(code.compare("uno", x, x), quiet, rounded)
-    return code.bitcast(code.convert(result, dtypes.uint16), dtypes.bfloat16)
-
-
-def _half_of_double(code: Code, x: Value) -> Value:
-    return code.convert(_odd_float(code, x), dtypes.float16)
-
-
-def _bfloat_of_double(code: Code, x: Value) -> Value:
-    return _bfloat_of_float(code, _odd_float(code, x))
-
-
-def _odd_float(code: Code, x: Value) -> Value:
-    """A double cut to a float whose last bit is 1 where something was cut off: rounding that once more is rounding once."""
-    near = code.convert(x, dtypes.float32)
-    back, bits = code.convert(near, dtypes.float64), code.bitcast(near, dtypes.uint32)
-    above = code.convert(code.compare("gt", code.intrinsic("fabs", back), code.intrinsic("fabs", x)), dtypes.uint32)
-    odd = code.or_(code.sub(bits, above), _word(code, 1))
-    inexact = code.and_(code.compare("ne", back, x), code.compare("eq", x, x))
-    return code.bitcast(code.select(inexact, odd, bits), dtypes.float32)
 
 
 def _float_of_half(code: Code, x: Value) -> Value:

@@ -8,21 +8,36 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import itertools
 import re
 import sys
 import threading
+import weakref
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nnc.errors import InternalError
 
-# Kernels arrive vectorised and in good order; code generation does the rest of what pays (hoisting, common subexpressions).
-_PASSES = ("sroa", "simplify_cfg", "instruction_combine")
-_INLINING = ("always_inliner", *_PASSES, "new_gvn", "simplify_cfg")
-_LEVEL = 2  # of code generation: 1 and 3 take as long and give the same code for kernels
-RECIPE = f"{_LEVEL} {_PASSES} {_INLINING}"  # what objects depend on beside their text and the machine
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a module is compiled: the passes, by llvmlite's names, or all of LLVM's first level; then code generation, which tries
+    hard (`level` 0 to 3)."""
+
+    passes: tuple[str, ...]
+    level: int
+    first_level: bool = False
+
+
+# Kernels arrive vectorised and in good order, and code generation hoists and shares what pays: 4 ms for one of two loops and forty
+# operations, 0.8 ms of it for any module. Level 1 takes as long as 2, level 0 a third, and its loops spill to the stack.
+KERNEL = Recipe(("sroa", "simplify_cfg", "instruction_combine"), 2)
+# Programs with loops that take kernels in: what a round leaves for the next one stays in registers, so a short loop is 2.5 times as
+# fast as with the passes above, for 4 ms.
+INLINED = Recipe((), 2, first_level=True)
+# Programs that only call: 30 µs for each call, a fifth of what the others take.
+CALLS = Recipe((), 0)
+_LIBRARIES = 64  # in one loader, which keeps 8 KB of each that was unloaded; then there is a new one
 _LINES_SHOWN = 12
 
 
@@ -39,9 +54,15 @@ class Machine:
 class Library:
     """Loaded object files. They are unloaded with this object."""
 
-    def __init__(self, tracker: Any, exports: Collection[str]) -> None:
-        self._tracker = tracker
+    def __init__(self, tracker: Any, loader: Any, exports: Collection[str]) -> None:
         self.addresses: Mapping[str, int] = {name: int(tracker[name]) for name in exports}
+        weakref.finalize(self, _unload, tracker, loader).atexit = False
+
+
+def _unload(tracker: Any, loader: Any) -> None:
+    """Unloads a library, and then the loader, if no other library is in it and no new one will be."""
+    tracker.close()
+    del loader
 
 
 class Engine:
@@ -65,23 +86,20 @@ class Engine:
         )
         self._target = self._llvm.Target.from_triple(self.machine.triple)
         self._calls = _Calls(self._llvm)
-        self._tools = threading.local()
-        self._jit = self._llvm.create_lljit_compiler(
-            self._target_machine(), use_jit_link=sys.platform != "win32", suppress_errors=True
-        )
-        self._count = itertools.count()
+        self._tools = _OwnTools()
+        self._loading = threading.Lock()
+        self._loader, self._loaded = self._new_loader(), 0
 
-    def compile(self, text: str, inline: bool = False) -> bytes:
-        """The object file of a module.
+    def compile(self, text: str, recipe: Recipe = KERNEL) -> bytes:
+        """The object file of a module. Several threads may compile at once.
 
-        Args:     inline: functions marked `alwaysinline` are taken into others, and what they then share is computed once.
         Raises:   InternalError: LLVM does not take the text.
         """
-        tools = self._own_tools()
+        tools = self._own_tools(recipe)
         context = self._llvm.create_context()
         try:
             module = self._calls.parse(tools.head + text, context)
-            self._calls.run(tools.inlining if inline else tools.passes, module, tools.builder)
+            self._calls.run(tools.passes(), module, tools.builder)
             return self._calls.emit(tools.machine, module)
         except RuntimeError as error:
             raise InternalError(f"LLVM does not take this text: {error}\n{_shown(text, str(error))}") from error
@@ -98,20 +116,30 @@ class Engine:
             builder.import_symbol(name, address)
         for name in exports:
             builder.export_symbol(name)
+        with self._loading:
+            if self._loaded == _LIBRARIES:
+                self._loader, self._loaded = self._new_loader(), 0
+            self._loaded += 1
+            loader, name = self._loader, f"nnc{self._loaded}"
         try:
-            return Library(builder.link(self._jit, f"nnc{next(self._count)}"), exports)
+            return Library(builder.link(loader, name), loader, exports)
         except RuntimeError as error:
             missing = sorted(self._names_in(objects) - set(symbols) - set(exports))
             raise InternalError(
                 f"LLVM cannot load {', '.join(exports)}: {error}. Nobody gave {', '.join(missing) or 'anything wrong'}"
             ) from error
 
-    def assembly(self, text: str, inline: bool = False) -> str:
+    def assembly(self, text: str, recipe: Recipe = KERNEL) -> str:
         """The machine code of a module as text, for people."""
-        tools = self._own_tools()
+        tools = self._own_tools(recipe)
         module = self._llvm.parse_assembly(tools.head + text, self._llvm.create_context())
-        (tools.inlining if inline else tools.passes).run(module, tools.builder)
+        tools.passes().run(module, tools.builder)
         return str(tools.machine.emit_assembly(module))
+
+    def _new_loader(self) -> Any:
+        return self._llvm.create_lljit_compiler(
+            self._target_machine(KERNEL.level), use_jit_link=sys.platform != "win32", suppress_errors=True
+        )
 
     def _names_in(self, objects: Sequence[bytes]) -> set[str]:
         """The names of functions and variables that object files (of the form ELF) define or need."""
@@ -122,36 +150,45 @@ class Engine:
         names = {name.decode() for table in tables for name in table.split(b"\0")}
         return {name for name in names if name and not name.startswith((".", "<"))}
 
-    def _target_machine(self) -> Any:
+    def _target_machine(self, level: int) -> Any:
         # Position-independent code of the small model reaches constants relative to the instruction, and all else through tables.
         return self._target.create_target_machine(
-            self.machine.cpu, self.machine.features, _LEVEL, reloc="pic", codemodel="small"
+            self.machine.cpu, self.machine.features, level, reloc="pic", codemodel="small"
         )
 
-    def _own_tools(self) -> _Tools:
-        """The tools of this thread."""
-        tools: _Tools | None = getattr(self._tools, "value", None)
-        if tools is None:
-            tools = self._tools.value = _Tools(self._llvm, self._target_machine(), self.machine.triple)
-        return tools
+    def _own_tools(self, recipe: Recipe) -> _Tools:
+        """This thread's tools for a recipe."""
+        own = self._tools.by_recipe
+        if recipe not in own:
+            own[recipe] = _Tools(self._llvm, self._target_machine(recipe.level), self.machine.triple, recipe)
+        return own[recipe]
 
 
 class _Tools:
     """What one thread compiles with: a description of the machine, and the passes."""
 
-    def __init__(self, llvm: Any, machine: Any, triple: str) -> None:
+    def __init__(self, llvm: Any, machine: Any, triple: str, recipe: Recipe) -> None:
         self.machine = machine
         self.head = f'target datalayout = "{machine.target_data}"\ntarget triple = "{triple}"\n'
         self._options = llvm.create_pipeline_tuning_options(1)
+        self._options.loop_vectorization = self._options.slp_vectorization = self._options.loop_unrolling = False
         self.builder = llvm.create_pass_builder(machine, self._options)
-        self.passes, self.inlining = _pipeline(llvm, _PASSES), _pipeline(llvm, _INLINING)
+        self._new_manager = llvm.create_new_module_pass_manager
+        self._recipe = recipe
+
+    def passes(self) -> Any:
+        """The passes of the recipe, for one module: those of LLVM's levels do not run twice."""
+        passes = self.builder.getModulePassManager() if self._recipe.first_level else self._new_manager()
+        for name in self._recipe.passes:
+            getattr(passes, f"add_{name}_pass")()
+        return passes
 
 
-def _pipeline(llvm: Any, names: Sequence[str]) -> Any:
-    manager = llvm.create_new_module_pass_manager()
-    for name in names:
-        getattr(manager, f"add_{name}_pass")()
-    return manager
+class _OwnTools(threading.local):
+    """The tools of each thread."""
+
+    def __init__(self) -> None:
+        self.by_recipe: dict[Recipe, _Tools] = {}
 
 
 class _Calls:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from nnc import dtypes
 from nnc.backends.cpu.moves import turn
-from nnc.backends.cpu.printer import Bound, Printer
+from nnc.backends.cpu.printer import Bound, Printer, times
 from nnc.backends.products import Axis, Product
 from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Slot, Value
@@ -25,7 +25,7 @@ from nnc.lower.stages import Step
 from nnc.machine import processor
 
 # Rows of a tile by its vectors: as many sums as registers can hold beside what is multiplied.
-_ROWS = {64: {1: 14, 2: 12, 3: 8, 4: 6, 5: 5, 6: 4, 8: 3}, 32: {1: 8, 2: 5, 3: 4, 4: 2, 8: 1}}
+TILE_ROWS = {64: {1: 14, 2: 12, 3: 8, 4: 6, 5: 5, 6: 4, 8: 3}, 32: {1: 8, 2: 5, 3: 4, 4: 2, 8: 1}}
 _DOT_ROWS = {64: (8, 8, 6, 6, 4, 4, 3, 3), 32: (6, 4, 3, 2, 2, 1, 1, 1)}
 _PANEL_TERMS = 256  # terms that a packed panel has at most, so that it stays in the second-level cache
 _PANEL_TERMS_SHORT = 2048  # of 16-bit floats, whose sums cannot go on from the rounded result
@@ -101,7 +101,7 @@ def _shape_of(product: Product, wide: DType) -> _Shape:
     while lanes > 2 and lanes // 2 >= n:
         lanes //= 2
     needed = -(-n // lanes)
-    table = _ROWS[vector_bytes()]
+    table = TILE_ROWS[vector_bytes()]
     options = [v for v in table if v <= needed and (table[v] >= 4 or m < 4)] or [1]
 
     # As few panels' vectors as possible, then tiles that reuse most: rows · vectors / (rows + vectors).
@@ -140,20 +140,20 @@ def _print_tiles(printer: Printer, product: Product, shape: _Shape) -> None:
             terms = product.k if product.k <= _limit(product, shape) else _limit(product, shape)
             buffer = code.room(terms * shape.width * shape.wide.itemsize)
         with code.loop(begin, end) as part:
-            rest, panel = _split(code, part, panels)
-            rest, chunk = _split(code, rest, chunks)
-            pointers = _advance(code, product.loops, rest, (left, right, "%out0"))
+            rest, panel = split(code, part, panels)
+            rest, chunk = split(code, rest, chunks)
+            pointers = advance(code, product.loops, rest, (left, right, "%out0"))
             columns = product.columns
-            at = _times(code, panel, shape.width)
-            b = code.offset(pointers[1], _times(code, at, columns.y))
-            c = code.offset(pointers[2], _times(code, at, columns.out))
-            row = _times(code, chunk, shape.chunk)
-            a = code.offset(pointers[0], _times(code, row, product.rows.x))
-            c = code.offset(c, _times(code, row, product.rows.out))
+            at = times(code, panel, shape.width)
+            b = code.offset(pointers[1], times(code, at, columns.y))
+            c = code.offset(pointers[2], times(code, at, columns.out))
+            row = times(code, chunk, shape.chunk)
+            a = code.offset(pointers[0], times(code, row, product.rows.x))
+            c = code.offset(c, times(code, row, product.rows.out))
             last_rows = product.rows.size - (chunks - 1) * shape.chunk
             last_width = columns.size - (panels - 1) * shape.width
-            for width, only_last in _cases(shape.width, last_width, panels):
-                for rows, only_last_rows in _cases(shape.chunk, last_rows, chunks):
+            for width, only_last in cases(shape.width, last_width, panels):
+                for rows, only_last_rows in cases(shape.chunk, last_rows, chunks):
                     with ExitStack() as stack:
                         if only_last is not None:
                             last = code.compare("eq", code.integer(panel), code.integer(panels - 1))
@@ -174,14 +174,14 @@ def _limit(product: Product, shape: _Shape) -> int:
     return _PANEL_TERMS if product.dtype == shape.wide else _PANEL_TERMS_SHORT
 
 
-def _cases(full: int, last: int, count: int) -> list[tuple[int, bool | None]]:
+def cases(full: int, last: int, count: int) -> list[tuple[int, bool | None]]:
     """The sizes that occur, and whether only the last round has it (None: all rounds)."""
     if count == 1:
         return [(last, None)]
     return [(full, None)] if full == last else [(full, False), (last, True)]
 
 
-def _split(code: Code, i: Bound, n: int) -> tuple[Bound, Bound]:
+def split(code: Code, i: Bound, n: int) -> tuple[Bound, Bound]:
     """i // n and i % n."""
     if n == 1:
         return i, 0
@@ -192,19 +192,13 @@ def _split(code: Code, i: Bound, n: int) -> tuple[Bound, Bound]:
     return quotient, code.sub(i, code.mul(quotient, size))
 
 
-def _times(code: Code, i: Bound, step: int) -> Bound:
-    if isinstance(i, int) or step == 0:
-        return i * step if isinstance(i, int) else 0
-    return i if step == 1 else code.mul(i, code.integer(step))
-
-
-def _advance(code: Code, loops: Sequence[Axis], index: Bound, pointers: Sequence[str]) -> list[str]:
+def advance(code: Code, loops: Sequence[Axis], index: Bound, pointers: Sequence[str]) -> list[str]:
     """The pointers in one round of all loops."""
     moved = list(pointers)
     for axis in reversed(loops):
-        index, i = _split(code, index, axis.size)
+        index, i = split(code, index, axis.size)
         for k, step in enumerate(axis.strides):
-            moved[k] = code.offset(moved[k], _times(code, i, step))
+            moved[k] = code.offset(moved[k], times(code, i, step))
     return moved
 
 
@@ -231,11 +225,11 @@ def _print_part(
     with ExitStack() as stack:
         for axis in outer:
             i = stack.enter_context(code.loop(0, axis.size))
-            a, b = code.offset(a, _times(code, i, axis.x)), code.offset(b, _times(code, i, axis.y))
+            a, b = code.offset(a, times(code, i, axis.x)), code.offset(b, times(code, i, axis.y))
         step = shape.width * shape.wide.itemsize
 
         def block(first: Bound, terms: int) -> None:
-            x, y = code.offset(a, _times(code, first, inner.x)), code.offset(b, _times(code, first, inner.y))
+            x, y = code.offset(a, times(code, first, inner.x)), code.offset(b, times(code, first, inner.y))
             _print_pack(code, product, shape, y, buffer, [replace(inner, size=terms)], width)
             _print_rows(
                 code, product, shape, (x, buffer, c), [(terms, inner.x, step)], rows, width, packed=True, more=True
@@ -259,8 +253,8 @@ def _print_rows(
     whole = rows // shape.rows
 
     def tile(at: Bound, count: int) -> None:
-        x = code.offset(a, _times(code, at, product.rows.x))
-        z = code.offset(c, _times(code, at, product.rows.out))
+        x = code.offset(a, times(code, at, product.rows.x))
+        z = code.offset(c, times(code, at, product.rows.out))
         _print_tile(code, product, shape, (x, b, z), depth, count, width, packed=packed, more=more)
 
     if rows % shape.rows and not more:  # the last tile lies over its neighbour, and writes the same once more
@@ -279,7 +273,7 @@ def _print_rows(
         tile(whole * shape.rows, rows % shape.rows)
 
 
-def _masks(code: Code, lanes: int, width: int) -> list[Value | None]:
+def masks_of(code: Code, lanes: int, width: int) -> list[Value | None]:
     """For each vector of a row of `width` elements, which lanes are used; None for all."""
     masks: list[Value | None] = [None] * (width // lanes)
     if width % lanes:
@@ -294,24 +288,24 @@ def _print_tile(
 ) -> None:  # fmt: skip
     a, b, c = pointers
     lanes, wide, unit = shape.lanes, shape.wide, product.dtype.itemsize
-    masks = _masks(code, lanes, width)
+    masks = masks_of(code, lanes, width)
     sums: list[list[Slot]] = []
     for i in range(rows):
         row = code.offset(c, i * product.rows.out)
         zero = code.constant(0, wide, lanes)
         sums.append([
-            code.slot(_read(code, row, v * lanes, product.columns.out, product.dtype, lanes, mask) if more else zero)
+            code.slot(read_row(code, row, v * lanes, product.columns.out, product.dtype, lanes, mask) if more else zero)
             for v, mask in enumerate(masks)
         ])  # fmt: skip
     with ExitStack() as stack:
         for size, step_a, step_b in depth:
             if size != 1:
                 p = stack.enter_context(code.loop(0, size))
-                a, b = code.offset(a, _times(code, p, step_a)), code.offset(b, _times(code, p, step_b))
+                a, b = code.offset(a, times(code, p, step_a)), code.offset(b, times(code, p, step_b))
         terms = [
             code.load(code.offset(b, v * lanes * wide.itemsize), wide, lanes)
             if packed
-            else code.convert(_read(code, b, v * lanes, product.columns.y, product.dtype, lanes, mask), wide)
+            else code.convert(read_row(code, b, v * lanes, product.columns.y, product.dtype, lanes, mask), wide)
             for v, mask in enumerate(masks)
         ]
         for i in range(rows):
@@ -323,14 +317,14 @@ def _print_tile(
         row = code.offset(c, i * product.rows.out)
         for v, mask in enumerate(masks):
             value = code.convert(code.read(sums[i][v]), product.dtype)
-            _write(code, row, v * lanes, product.columns.out, value, mask, unit)
+            write_row(code, row, v * lanes, product.columns.out, value, mask, unit)
 
 
 def _add_product(code: Code, x: Value, y: Value, z: Value) -> Value:
     return code.fma(x, y, z) if dtypes.is_float(x.dtype) else code.add(code.mul(x, y), z)
 
 
-def _read(code: Code, row: str, first: int, step: int, dtype: DType, lanes: int, mask: Value | None) -> Value:
+def read_row(code: Code, row: str, first: int, step: int, dtype: DType, lanes: int, mask: Value | None) -> Value:
     """A vector of elements that lie `step` bytes apart, from the one with index `first` on."""
     at = code.offset(row, first * step)
     if step == dtype.itemsize:
@@ -338,7 +332,8 @@ def _read(code: Code, row: str, first: int, step: int, dtype: DType, lanes: int,
     return code.gather(at, _steps(lanes, step), dtype, mask)
 
 
-def _write(code: Code, row: str, first: int, step: int, value: Value, mask: Value | None, unit: int) -> None:
+def write_row(code: Code, row: str, first: int, step: int, value: Value, mask: Value | None, unit: int) -> None:
+    """Writes a vector to elements that lie `step` bytes apart; `unit` is the size of one."""
     at = code.offset(row, first * step)
     if step == unit:
         code.store(at, value, mask)
@@ -352,10 +347,10 @@ def _steps(lanes: int, step: int) -> Value:
 
 def _print_zeros(code: Code, product: Product, shape: _Shape, c: str, rows: int, width: int) -> None:
     with code.loop(0, rows) as i:
-        row = code.offset(c, _times(code, i, product.rows.out))
-        for v, mask in enumerate(_masks(code, shape.lanes, width)):
+        row = code.offset(c, times(code, i, product.rows.out))
+        for v, mask in enumerate(masks_of(code, shape.lanes, width)):
             zero = code.constant(0, product.dtype, shape.lanes)
-            _write(code, row, v * shape.lanes, product.columns.out, zero, mask, product.dtype.itemsize)
+            write_row(code, row, v * shape.lanes, product.columns.out, zero, mask, product.dtype.itemsize)
 
 
 # -- panels ------------------------------------------------------------------------------------------------------------
@@ -367,12 +362,12 @@ def _print_pack(
     """Writes a panel: for each term a row of vectors. Lanes past the last column hold any numbers, and are not stored."""
     *outer, inner = depth
     row_bytes, unit = shape.width * shape.wide.itemsize, product.dtype.itemsize
-    masks = _masks(code, shape.lanes, width)
+    masks = masks_of(code, shape.lanes, width)
     with ExitStack() as stack:
         step = row_bytes * inner.size
         for axis in reversed(outer):
             i = stack.enter_context(code.loop(0, axis.size))
-            b, buffer = code.offset(b, _times(code, i, axis.y)), code.offset(buffer, _times(code, i, step))
+            b, buffer = code.offset(b, times(code, i, axis.y)), code.offset(buffer, times(code, i, step))
             step *= axis.size
         done = 0
         if inner.y == unit and product.columns.y != unit and product.dtype == shape.wide and unit >= 4:
@@ -381,10 +376,10 @@ def _print_pack(
                 with code.loop(0, done, shape.lanes) as p:
                     _print_turned(code, product, shape, b, buffer, p, width)
         with code.loop(done, inner.size) as p:
-            row = code.offset(b, _times(code, p, inner.y))
-            target = code.offset(buffer, _times(code, p, row_bytes))
+            row = code.offset(b, times(code, p, inner.y))
+            target = code.offset(buffer, times(code, p, row_bytes))
             for v, mask in enumerate(masks):
-                value = _read(code, row, v * shape.lanes, product.columns.y, product.dtype, shape.lanes, mask)
+                value = read_row(code, row, v * shape.lanes, product.columns.y, product.dtype, shape.lanes, mask)
                 code.store(code.offset(target, v * shape.lanes * shape.wide.itemsize), code.convert(value, shape.wide))
 
 
@@ -392,11 +387,11 @@ def _print_turned(code: Code, product: Product, shape: _Shape, b: str, buffer: s
     """Packs as many terms as a vector has lanes, of columns whose terms are neighbours."""
     lanes, size, step = shape.lanes, product.dtype.itemsize, product.columns.y
     word = dtypes.float32 if size == 4 else dtypes.float64
-    source = code.offset(b, _times(code, p, size))
-    target = code.offset(buffer, _times(code, p, shape.width * size))
+    source = code.offset(b, times(code, p, size))
+    target = code.offset(buffer, times(code, p, shape.width * size))
 
     def square(first: Bound, columns: int) -> None:
-        at, to = code.offset(source, _times(code, first, step)), code.offset(target, _times(code, first, size))
+        at, to = code.offset(source, times(code, first, step)), code.offset(target, times(code, first, size))
         vectors = [code.load(code.offset(at, min(j, columns - 1) * step), word, lanes) for j in range(lanes)]
         for t, vector in enumerate(turn(code, vectors)):
             code.store(code.offset(to, t * shape.width * size), vector)
@@ -426,23 +421,23 @@ def _print_dots(printer: Printer, product: Product, wide: DType) -> None:
 
     def body(code: Code, begin: Bound, end: Bound) -> None:
         with code.loop(begin, end) as part:
-            rest, at = _split(code, part, tiles)
-            a, b, c = _advance(code, product.loops, rest, (left, right, "%out0"))
-            first = _times(code, at, tile)
+            rest, at = split(code, part, tiles)
+            a, b, c = advance(code, product.loops, rest, (left, right, "%out0"))
+            first = times(code, at, tile)
             if rows.size % tile:  # the last tile lies over its neighbour
                 first = code.intrinsic("smin", code.integer(first), code.integer(rows.size - tile))
-            a, c = code.offset(a, _times(code, first, rows.x)), code.offset(c, _times(code, first, rows.out))
+            a, c = code.offset(a, times(code, first, rows.x)), code.offset(c, times(code, first, rows.out))
             sums = [[code.slot(code.constant(0, wide, lanes)) for _ in range(columns.size)] for _ in range(tile)]
             with ExitStack() as stack:
                 for axis in outer:
                     p = stack.enter_context(code.loop(0, axis.size))
-                    a, b = code.offset(a, _times(code, p, axis.x)), code.offset(b, _times(code, p, axis.y))
+                    a, b = code.offset(a, times(code, p, axis.x)), code.offset(b, times(code, p, axis.y))
                 whole = inner.size // lanes * lanes
                 if whole:
                     with code.loop(0, whole, lanes) as p:
                         _add_terms(code, product, wide, (a, b), p, lanes, None, sums)
                 if inner.size % lanes:
-                    (mask,) = _masks(code, lanes, inner.size % lanes)
+                    (mask,) = masks_of(code, lanes, inner.size % lanes)
                     _add_terms(code, product, wide, (a, b), code.integer(whole), lanes, mask, sums)
             for i, row in enumerate(sums):
                 for j, slot in enumerate(row):
@@ -458,7 +453,7 @@ def _add_terms(
     sums: list[list[Slot]],
 ) -> None:  # fmt: skip
     unit = product.dtype.itemsize
-    a, b = (code.offset(pointer, _times(code, p, unit)) for pointer in pointers)
+    a, b = (code.offset(pointer, times(code, p, unit)) for pointer in pointers)
     ys = [
         code.convert(code.load(code.offset(b, j * product.columns.y), product.dtype, lanes, mask), wide)
         for j in range(product.columns.size)

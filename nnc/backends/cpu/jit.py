@@ -14,7 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from nnc.backends.cpu.engine import Engine, Library
+import numpy as np
+
+from nnc.backends.cpu.engine import CALLS, INLINED, Engine, Library
 from nnc.backends.cpu.object_cache import Objects
 from nnc.backends.cpu.runtime import EXPORTS, Runtime
 from nnc.backends.cpu.threads import threads
@@ -35,11 +37,11 @@ _RUNS_KEPT = 1024  # of one command; then all are forgotten
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A compiled function: it can be called at `address` while this object lives."""
+    """A compiled function: it can be called at `address` while this object lives, which holds what the function calls."""
 
     address: int
     library: Library
-    held: Any = None
+    held: Any
 
 
 class Jit:
@@ -53,7 +55,7 @@ class Jit:
         self._lock = threading.Lock()
         self._known: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
         self._symbols = runtime.symbols()
-        self._callers: dict[tuple[int, bool], tuple[Loaded, Callable[..., int]]] = {}
+        self._callers: dict[tuple[int, bool, int], tuple[Loaded, Callable[..., int]]] = {}
         self._runtime_code = engine.link([self.objects.compile(runtime.text)], self._symbols, EXPORTS)
         self._symbols |= self._runtime_code.addresses
 
@@ -72,7 +74,7 @@ class Jit:
                 names = [native.name for native in batch]
                 library = self.engine.link([code[name] for name in names], symbols, names)
                 for name in names:
-                    held[name] = self._known[name] = Loaded(library.addresses[name], library)
+                    held[name] = self._known[name] = Loaded(library.addresses[name], library, self)
         return [found for native in natives if (found := held[native.name]) is not None]
 
     def load_entry(self, text: str, symbols: Mapping[str, int], held: Any) -> Loaded:
@@ -80,35 +82,40 @@ class Jit:
 
         Raises:   InternalError: LLVM does not take the text, or it needs a symbol that there is not.
         """
-        code = self.objects.compile(text, inline=True)
+        code = self.objects.compile(text, INLINED if "alwaysinline" in text else CALLS)
         library = self.engine.link([code], {**self._symbols, **symbols}, [ENTRY])
-        return Loaded(library.addresses[ENTRY], library, held)
+        return Loaded(library.addresses[ENTRY], library, (self, held))
 
-    def caller(self, arrays: int, stateful: bool) -> Callable[..., int]:
-        """Calls a kernel on NumPy arrays: `caller(arrays, stateful)(address, state's address or 0, *arrays)` gives its status.
+    def caller(self, arrays: int, stateful: bool, numbers: int) -> Callable[..., int]:
+        """Calls kernels on NumPy arrays: `call(address, state's address or 0, *arrays, *numbers)` gives the status.
 
         Compiled code reads where an array's elements lie out of the array object, which costs ten times less than asking for it.
         """
-        found = self._callers.get((arrays, stateful))
+        key = arrays, stateful, numbers
+        found = self._callers.get(key)
         if found is None:
-            (function,) = self.load([Native(_caller_text(arrays, stateful))])
-            kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.py_object] * arrays)
-            found = self._callers[arrays, stateful] = function, kind(function.address)
+            (function,) = self.load([Native(_caller_text(arrays, stateful, numbers))])
+            parameters = [ctypes.c_void_p] * 2 + [ctypes.py_object] * arrays + [ctypes.c_int64] * numbers
+            found = self._callers[key] = function, ctypes.CFUNCTYPE(ctypes.c_int64, *parameters)(function.address)
         return found[1]
 
 
-def _caller_text(arrays: int, stateful: bool) -> str:
-    """A function that takes a kernel, its state and NumPy array objects, and calls the kernel with where their elements lie."""
-    parameters = "".join(f", ptr %array{i}" for i in range(arrays))
-    reads = "".join(  # NumPy's stable ABI: the pointer to the elements follows what all objects begin with
-        f"  %at{i} = getelementptr i8, ptr %array{i}, i64 {object.__basicsize__}\n  %data{i} = load ptr, ptr %at{i}\n"
-        for i in range(arrays)
-    )
-    given = ", ".join([*(f"ptr %data{i}" for i in range(arrays)), *(["ptr %state"] if stateful else [])])
-    return (
-        f"define i64 @KERNEL(ptr %kernel, ptr %state{parameters}) {{\n{reads}"
-        f"  %status = call i64 %kernel({given})\n  ret i64 %status\n}}\n"
-    )
+def _caller_text(arrays: int, stateful: bool, numbers: int) -> str:
+    """A function that takes a kernel, its state, NumPy array objects and numbers, and calls the kernel on the arrays' elements."""
+    objects, sizes = [f"%array{i}" for i in range(arrays)], [f"i64 %number{i}" for i in range(numbers)]
+    parameters = ["ptr %kernel", "ptr %state", *(f"ptr {name}" for name in objects), *sizes]
+    given = [*(f"ptr %data{i}" for i in range(arrays)), *(["ptr %state"] if stateful else []), *sizes]
+    reads = [  # NumPy's stable ABI: the pointer to the elements follows what all objects begin with
+        f"  %at{i} = getelementptr i8, ptr {name}, i64 {object.__basicsize__}\n  %data{i} = load ptr, ptr %at{i}"
+        for i, name in enumerate(objects)
+    ]
+    return "\n".join([
+        f"define i64 @KERNEL({', '.join(parameters)}) {{",
+        *reads,
+        f"  %status = call i64 %kernel({', '.join(given)})",
+        "  ret i64 %status",
+        "}\n",
+    ])  # fmt: skip
 
 
 def _batches(natives: Sequence[Native]) -> list[list[Native]]:
@@ -165,6 +172,9 @@ def run_native(native: Callable[[Step], Native | None], command_name: str) -> Ru
     runs: dict[Any, tuple[Run, Params]] = {}  # the parameters are kept, so that no others are found where they lie
 
     def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
+        inputs = [
+            x if type(x) is np.ndarray else np.asarray(x) for x in inputs
+        ]  # scalars are no arrays to compiled code
         layouts = tuple([(x.shape, x.strides, x.dtype) for x in (*inputs, *outputs)])
         found = runs.get((id(params), layouts))
         if found is None:
@@ -183,15 +193,19 @@ def _make_run(
     wanted = command(command_name)
     jit = compiler()
     step = Step(wanted, tuple(map(_view, inputs)), tuple(map(_view, outputs)), params)
-    made = native(step) if jit is not None else None
+    holds_objects = any(
+        x.dtype.hasobject for x in (*inputs, *outputs)
+    )  # tapes: compiled code does not count references
+    made = native(step) if jit is not None and not holds_objects else None
     if jit is None or made is None:
         return reference_kernel(wanted, step.input_specs, params).run
     (function,) = jit.load([made])
-    call = jit.caller(len(inputs) + len(outputs), made.state is not None)
+    call = jit.caller(len(inputs) + len(outputs), made.state is not None, len(made.numbers))
+    numbers = made.numbers
     states = _States(made.state) if made.state is not None else None
 
     def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
-        if call(function.address, 0 if states is None else states.address(), *inputs, *outputs):
+        if call(function.address, 0 if states is None else states.address(), *inputs, *outputs, *numbers):
             reference[wanted](*inputs, **params)
             raise InternalError(f"{command_name}: the native kernel refused operands that the reference takes")
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nnc import dtypes
+from nnc.backends.cpu.printer import looping
 from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Value
 
@@ -114,15 +115,13 @@ class Layout:
         """The elements of a row with its padding."""
         return -(-n // self.block) * self.block
 
-    def load(self, code: Code, arrays: Sequence[str], at: Value) -> Element:
-        """A register of elements from position `at` on."""
-        return tuple(
-            code.load(_at(code, array, at, kind), kind, self.lanes)
-            for array, kind in zip(arrays, self.kinds, strict=True)
-        )
+    def load(self, code: Code, arrays: Sequence[str], at: Value, lanes: int) -> Element:
+        """So many elements (0: one) from position `at` on."""
+        pairs = zip(arrays, self.kinds, strict=True)
+        return tuple(code.load(_at(code, array, at, kind), kind, lanes) for array, kind in pairs)
 
     def store(self, code: Code, arrays: Sequence[str], at: Value, element: Element) -> None:
-        """Writes a register of elements."""
+        """Writes elements."""
         for array, kind, value in zip(arrays, self.kinds, element, strict=True):
             code.store(_at(code, array, at, kind), value)
 
@@ -220,7 +219,7 @@ def sort_function(name: str, layout: Layout) -> Code:
     def blocks(merge: bool) -> None:
         with code.loop(0, count, block) as at:
             places = [code.add(at, code.integer(k * lanes)) for k in range(REGISTERS)]
-            registers = [layout.load(code, arrays, place) for place in places]
+            registers = [layout.load(code, arrays, place, lanes) for place in places]
             registers = merge_registers(code, registers, block // 2) if merge else sort_registers(code, registers)
             for place, register in zip(places, registers, strict=True):
                 layout.store(code, arrays, place, register)
@@ -228,41 +227,27 @@ def sort_function(name: str, layout: Layout) -> Code:
     def halves(distance: Value, mirrored: bool) -> None:
         """Compares each element with that `distance` further, or mirrored in the middle of twice that."""
         twice = code.add(distance, distance)
-        with dynamic_loop(code, code.integer(0), count, twice) as group:
+        zero = code.integer(0)
+        with looping(code, zero, lambda i: code.compare("lt", i, count), lambda i: code.add(i, twice)) as group:
             end = code.add(group, twice)
             beyond = code.intrinsic("smax", code.sub(end, count), code.integer(0))
             first, stop = (beyond, distance) if mirrored else (code.integer(0), code.sub(distance, beyond))
             with code.loop(first, stop, lanes) as i:
                 here = code.add(group, i)
                 there = code.sub(code.sub(end, code.integer(lanes)), i) if mirrored else code.add(here, distance)
-                a, b = layout.load(code, arrays, here), layout.load(code, arrays, there)
+                a, b = (layout.load(code, arrays, place, lanes) for place in (here, there))
                 low, high = exchange(code, a, backwards(code, b) if mirrored else b)
                 layout.store(code, arrays, here, low)
                 layout.store(code, arrays, there, backwards(code, high) if mirrored else high)
 
     blocks(merge=False)
-    run = code.slot(code.integer(block))
-    test, body, done = code.label("test"), code.label("body"), code.label("done")
-    code.jump(test)
-    code.place(test)
-    length = code.read(run)
-    code.branch(code.compare("lt", length, count), body, done)
-    code.place(body)
-    halves(length, mirrored=True)
-    distance = code.slot(code.shr(length, code.integer(1)))
-    inner, inside, leave = code.label("test"), code.label("body"), code.label("done")
-    code.jump(inner)
-    code.place(inner)
-    half = code.read(distance)
-    code.branch(code.compare("ge", half, code.integer(block)), inside, leave)
-    code.place(inside)
-    halves(half, mirrored=False)
-    code.write(distance, code.shr(half, code.integer(1)))
-    code.jump(inner)
-    code.place(leave)
-    blocks(merge=True)
-    code.write(run, code.add(length, length))
-    code.jump(test)
-    code.place(done)
+    one = code.integer(1)
+    with looping(code, code.integer(block), lambda run: code.compare("lt", run, count), lambda run: code.add(run, run)) as run:
+        halves(run, mirrored=True)
+        half = code.shr(run, one)
+        least = code.integer(block)
+        with looping(code, half, lambda i: code.compare("ge", i, least), lambda i: code.shr(i, one)) as distance:
+            halves(distance, mirrored=False)
+        blocks(merge=True)
     code.ret()
     return code

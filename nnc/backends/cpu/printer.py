@@ -90,6 +90,10 @@ class Printer:
         self.main.declare("declare void @nnc_parallel_for(ptr, ptr, i64, i64)")
         self.main.line(f"call void @nnc_parallel_for(ptr @{code.name}, ptr {room}, i64 {count}, i64 {grain})")
 
+    def add(self, code: Code) -> None:
+        """Takes in a function that is finished."""
+        self._functions.append(code)
+
     def native(self, *, inline: bool = False) -> Native:
         """The finished kernel."""
         result = self.main.let("load atomic i64, ptr %flag monotonic, align 8") if self._refuses else "0"
@@ -155,6 +159,19 @@ class Axes:
             tuple(self.shape[axis] for axis in kept), tuple(tuple(s[axis] for axis in kept) for s in self.strides)
         )
 
+    def at(self, code: Code, pointers: Sequence[str], number: Value) -> list[str]:
+        """The operands' pointers at a position, counted in row-major order."""
+        places = [code.integer(0)] * len(self.strides)
+        for axis in reversed(range(len(self.shape))):
+            size = code.integer(self.shape[axis])
+            i = code.rem(number, size) if axis else number
+            number = code.div(number, size)
+            places = [
+                code.add(place, code.mul(i, code.integer(strides[axis])))
+                for place, strides in zip(places, self.strides, strict=True)
+            ]
+        return [code.offset(pointer, place) for pointer, place in zip(pointers, places, strict=True)]
+
 
 def _axes(rows: Sequence[tuple[int, list[int]]], operands: int) -> Axes:
     return Axes(tuple(n for n, _ in rows), tuple(tuple(steps[k] for _, steps in rows) for k in range(operands)))
@@ -183,6 +200,24 @@ def over(
                 for pointer, strides in zip(moved, axes.strides, strict=True)
             ]
         yield moved
+
+
+@contextmanager
+def looping(
+    code: Code, first: Value, goes_on: Callable[[Value], Value], following: Callable[[Value], Value]
+) -> Iterator[Value]:
+    """The block runs for i = first, following(first), … while `goes_on(i)`."""
+    slot = code.slot(first)
+    test, body, done = code.label("test"), code.label("body"), code.label("done")
+    code.jump(test)
+    code.place(test)
+    i = code.read(slot)
+    code.branch(goes_on(i), body, done)
+    code.place(body)
+    yield i
+    code.write(slot, following(i))
+    code.jump(test)
+    code.place(done)
 
 
 def times(code: Code, x: Bound, factor: int) -> Bound:

@@ -31,6 +31,8 @@ def _moved(step: Step, strides: Shape, out: View, offset: int = 0) -> Native:
 def _view(step: Step) -> Native | None:
     """View commands, where they must run: the input as the view would show it is copied."""
     (x,), (out,) = step.inputs, step.outputs
+    if not out.spec.size:
+        return _moved(step, out.strides, out)
     shown = restride[step.command](x.spec, out.spec, x.strides, **step.params)
     if shown is not None:
         offset, strides = shown
@@ -38,6 +40,11 @@ def _view(step: Step) -> Native | None:
     if step.command.name != "reshape" or not is_contiguous(out.spec, out.strides):
         return None
     return _moved(step, x.strides, replace(out, spec=x.spec, strides=row_major(x.spec)))
+
+
+def _reorder(step: Step) -> Native | None:
+    (x,), (out,) = step.inputs, step.outputs
+    return _moved(step, tuple(x.strides[axis] for axis in step.params["permutation"]), out)
 
 
 def _concatenate(step: Step) -> Native | None:
@@ -91,6 +98,7 @@ for _name, _native in (
     ("flip", _view),
     ("broadcast_to", _view),
     ("reshape", _view),
+    ("reorder", _reorder),
     ("concatenate", _concatenate),
     ("pad", _pad),
 ):

@@ -68,8 +68,7 @@ def threads() -> Threads:
 
 @functools.cache
 def _find() -> Threads:
-    number = Options.from_environment().kernel_threads or usable_threads()
-    found = Threads(ctypes.c_int32(min(number, most_threads())), find_openmp(), tuple(find_blas_setters()))
+    found = Threads(ctypes.c_int32(first_number()), find_openmp(), tuple(find_blas_setters()))
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=found.after_fork)
     return found
@@ -98,6 +97,11 @@ def set_num_threads(n: int) -> int:
             fix='start processes with multiprocessing.get_context("spawn") to use threads in them.',
         )  # fmt: skip
     return found.set(number)
+
+
+def first_number() -> int:
+    """How many threads there are before a number is set."""
+    return min(Options.from_environment().kernel_threads or usable_threads(), most_threads())
 
 
 def most_threads() -> int:

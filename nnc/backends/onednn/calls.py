@@ -10,11 +10,13 @@ import numpy as np
 from nnc.backends.onednn.library import Memory, MemoryDesc, Primitive, Stream, loaded
 from nnc.lower.codegen.native import Native
 
+_ALIGNMENT = 64
+
 
 @dataclass(frozen=True)
 class Operand:
     """A tensor of a call: its role, its layout, and the parameter of the compiled function (such as "in0", "out0", "workspace")
-    that points to it, so many bytes further."""
+    that points to it, so many bytes further. Without a name, the state owns the memory: a scratchpad of modest size."""
 
     role: int
     desc: MemoryDesc
@@ -39,13 +41,18 @@ class CallState:
     def __init__(self, calls: Sequence[Call]) -> None:
         stream = Stream()
         memories = [[Memory(operand.desc) for operand in call.operands] for call in calls]
+        own = []
         words = [stream.handle]
         for call, row in zip(calls, memories, strict=True):
             words += [call.primitive.handle, *(memory.handle for memory in row)]
             for operand, memory in zip(call.operands, row, strict=True):
                 words += [operand.role, memory.handle]
+                if not operand.pointer:
+                    scratchpad = np.empty(operand.desc.nbytes + _ALIGNMENT, np.uint8)
+                    memory.point(-(-scratchpad.ctypes.data // _ALIGNMENT) * _ALIGNMENT)
+                    own.append(scratchpad)
         self.words = np.array(words, np.uint64)
-        self.held = (stream, memories, tuple(calls))
+        self.held = (stream, memories, own, tuple(calls))
 
     @property
     def address(self) -> int:
@@ -62,6 +69,8 @@ def calls_native(calls: Sequence[Call], inputs: int, outputs: int = 1, *, worksp
     for c, call in enumerate(calls):
         lines += _load(f"primitive{c}", at)
         for o, operand in enumerate(call.operands):
+            if not operand.pointer:
+                continue
             lines += _load(f"memory{c}.{o}", at + 8 * (o + 1))
             pointer = f"%{operand.pointer}"
             if operand.offset:

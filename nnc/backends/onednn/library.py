@@ -382,3 +382,7 @@ class Memory(_Owned):
 
     def __init__(self, desc: MemoryDesc) -> None:
         super().__init__(_create("dnnl_memory_create", desc.handle, loaded().engine, None))
+
+    def point(self, address: int) -> None:
+        """Says where the data lies."""
+        _check(loaded().functions.dnnl_memory_set_data_handle(self.handle, address), "data handle")

@@ -8,6 +8,7 @@ from nnc.lower.passes.fuse import fuse
 from nnc.lower.passes.inline_calls import inline_barriers, inline_calls
 from nnc.lower.passes.interleave import interleave
 from nnc.lower.passes.join_sums import join_sums
+from nnc.lower.passes.layout import layout
 from nnc.lower.passes.licm import licm
 from nnc.lower.passes.order import order
 from nnc.lower.passes.parts import parts
@@ -16,5 +17,5 @@ from nnc.lower.passes.simplify import simplify
 
 __all__ = [
     "combine", "cse", "dce", "fold", "fuse", "inline_barriers", "inline_calls", "interleave",
-    "join_sums", "licm", "order", "parts", "recompute", "simplify",
+    "join_sums", "layout", "licm", "order", "parts", "recompute", "simplify",
 ]  # fmt: skip

@@ -4,80 +4,60 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
+import pytest
 
+from nnc.backends.cpu.jit import compiler
 from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.codegen.native import Native
 
 Body = Callable[..., Value]
+NDArray = np.ndarray[Any, Any]
 
 
-def elementwise_text(name: str, body: Body, inputs: Sequence[DType], output: DType, lanes: int) -> str:
-    """A module of one function (pointers to inputs, pointer to the output, n / lanes), which runs `body(code, *values)` on all."""
-    pointers = [f"in{i}" for i in range(len(inputs))]
-    code = Code(name, [*(("ptr", pointer) for pointer in pointers), ("ptr", "out"), ("i64", "n")])
-    width = max(lanes, 1)
-    with code.loop(0, Value("%n", code.integer(0).dtype)) as i:
-        values = []
-        for pointer, dtype in zip(pointers, inputs, strict=True):
-            at = code.offset(f"%{pointer}", code.mul(i, code.integer(width * dtype.itemsize)))
-            values.append(code.load(at, dtype, lanes))
-        out = body(code, *values)
-        out = code.splat(out, lanes) if lanes else out
-        assert out.dtype == output and out.lanes == lanes
-        code.store(code.offset("%out", code.mul(i, code.integer(width * output.itemsize))), out)
-    code.ret(code.integer(0))
-    return "\n".join(sorted(code.declarations)) + "\n" + code.text()
-
-
-class Machine:
-    """Compiles texts for this computer and keeps them loaded."""
-
-    def __init__(self) -> None:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        features = llvm.get_host_cpu_features().flatten()
-        target = llvm.Target.from_default_triple()
-        self.target = target.create_target_machine(
-            cpu=llvm.get_host_cpu_name(), features=features, opt=2, jit=True, codemodel="jitdefault"
-        )
-        self.engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self.target)
-
-    def load(self, text: str, name: str, pointers: int) -> Callable[..., int]:
-        """The function of that name, which takes pointers and a number."""
-        module = llvm.parse_assembly(text)
-        module.verify()
-        builder = llvm.create_pass_builder(self.target, llvm.create_pipeline_tuning_options())
-        passes = llvm.create_new_module_pass_manager()
-        passes.add_sroa_pass()
-        passes.add_instruction_combine_pass()
-        passes.add_simplify_cfg_pass()
-        passes.run(module, builder)
-        self.engine.add_module(module)
-        self.engine.finalize_object()
-        address = self.engine.get_function_address(name)
-        return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * pointers, ctypes.c_int64)(address)
-
-
-_NAMES = iter(range(10**9))
-
-
+@dataclass(frozen=True)
 class Elementwise:
-    """A body, compiled for these dtypes; call it with arrays."""
+    """What runs `body(code, *values)` on `size` elements of arrays, `lanes` at a time; a multiple of the lanes."""
 
-    def __init__(self, machine: Machine, body: Body, inputs: Sequence[DType], output: DType, lanes: int) -> None:
-        self.name = f"test{next(_NAMES)}"
-        self.text = elementwise_text(self.name, body, inputs, output, lanes).replace("@KERNEL", f"@{self.name}")
-        self.function = machine.load(self.text, self.name, len(inputs) + 1)
-        self.output, self.lanes = output, lanes
+    body: Body
+    inputs: Sequence[DType]
+    output: DType
+    lanes: int
+    size: int
 
-    def __call__(self, *arrays: Any) -> np.ndarray[Any, Any]:
+    def native(self) -> Native:
+        """Its text."""
+        pointers = [f"in{i}" for i in range(len(self.inputs))]
+        code = Code("KERNEL", [("ptr", name) for name in (*pointers, "out")])
         width = max(self.lanes, 1)
-        size = max(x.size for x in arrays)
-        padded = [np.ascontiguousarray(np.resize(x.ravel(), -(-size // width) * width)) for x in arrays]
-        out = np.empty(padded[0].size, self.output)
-        assert self.function(*(x.ctypes.data for x in padded), out.ctypes.data, out.size // width) == 0
-        return out[:size].reshape(arrays[0].shape)
+        assert self.size % width == 0
+        with code.loop(0, self.size // width) as i:
+            values = []
+            for pointer, dtype in zip(pointers, self.inputs, strict=True):
+                at = code.offset(f"%{pointer}", code.mul(i, code.integer(width * dtype.itemsize)))
+                values.append(code.load(at, dtype, self.lanes))
+            out = code.splat(self.body(code, *values), self.lanes)
+            assert out.dtype == self.output
+            code.store(code.offset("%out", code.mul(i, code.integer(width * self.output.itemsize))), out)
+        code.ret(code.integer(0))
+        return Native("\n".join(sorted(code.declarations)) + "\n" + code.text())
+
+
+def run(kernels: Sequence[Elementwise], arrays: Sequence[Sequence[NDArray]]) -> list[NDArray]:
+    """The results of kernels on their arrays; they are compiled together."""
+    jit = compiler()
+    if jit is None:
+        pytest.skip("there is no compiler")
+    results = []
+    for kernel, given, function in zip(kernels, arrays, jit.load([kernel.native() for kernel in kernels]), strict=True):
+        held = [np.ascontiguousarray(x) for x in given]
+        assert [x.dtype for x in held] == list(kernel.inputs) and all(x.size == kernel.size for x in held)
+        out = np.empty(kernel.size, kernel.output)
+        call = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * (len(held) + 1))(function.address)
+        assert call(*(x.ctypes.data for x in held), out.ctypes.data) == 0
+        results.append(out)
+    return results

@@ -9,14 +9,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from nnc.lower.codegen.math.reduction import reduce_large
 from nnc.lower.codegen.math.terms import (
     Term,
     absolute,
+    any_lane,
     fma,
     format_of,
     horner,
     is_single,
     split_sign,
+    two_product,
+    two_sum,
+    two_sum_any,
     where,
     with_sign,
 )
@@ -34,10 +39,23 @@ _COSINE_DOUBLE = (
     -1.1357335723148918e-11,
 )  # fmt: skip
 
+# (tan r - r) / r³ in r²; of the tangent 2^-29.3 and 2^-58.6
+_TANGENT_SINGLE = (
+    0.333333492, 0.133326724, 0.0540600866, 0.0212760158, 0.0108631542, 4.28924723e-05, 0.00440429058,
+)  # fmt: skip
+_TANGENT_DOUBLE = (
+    0.3333333333333338, 0.13333333333325342, 0.05396825397290341, 0.021869488399466314, 0.008863237914611827,
+    0.0035921010463950795, 0.0014560435971152368, 0.0005888788958075275, 0.00024368185126943332, 8.378614329546402e-05,
+    6.671262812097206e-05, -2.4866437164844095e-05, 4.789266172641723e-05, -2.385586791866007e-05, 9.695268486286361e-06,
+)  # fmt: skip
+
 _HALF_PI = {
     23: (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
     52: (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33),
 }
+
+
+_LARGE = {23: 2.0**16, 52: 2.0**27}  # from here on the subtraction may lose digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +63,30 @@ class _Reduced:
     """x = r + quadrant · π/2, but for multiples of 2π; |r| <= π/4, `quadrant` in the lowest bits of an integer."""
 
     r: Term
+    tail: Term  # what r lost when it was rounded
     quadrant: Term
 
 
-def _reduce(x: Term) -> _Reduced:
-    form = format_of(x)
+def _reduce(x: Term, *, with_tail: bool = False) -> _Reduced:
+    """`x` is not negative. The tail is 0 unless asked for."""
+    code, form = x.code, format_of(x)
     shifted = fma(x, 2 / math.pi, form.magic)
     n = shifted - form.magic
-    r = x
-    for part in _HALF_PI[form.mantissa]:
-        r = fma(n, -part, r)
-    return _Reduced(r, shifted.bits())
+    first, second, third = _HALF_PI[form.mantissa]
+    coarse = fma(n, -first, x)  # exact
+    if with_tail:
+        product, error = two_product(n, n.constant(-second))
+        fine, lost = two_sum_any(coarse, product)
+        r, tail = two_sum(fine, lost + fma(n, -third, error))
+    else:
+        r, tail = fma(n, -third, fma(n, -second, coarse)), x.constant(0)
+    usual = (r, tail, shifted.bits())
+    slots = [code.slot(term.value) for term in usual]
+    large = x >= _LARGE[form.mantissa]
+    with code.when(any_lane(large).value):
+        for slot, exact, term in zip(slots, reduce_large(x, large), usual, strict=True):
+            code.write(slot, where(large, exact, term).value)
+    return _Reduced(*(x.of(code.read(slot)) for slot in slots))
 
 
 def _sine(r: Term) -> Term:
@@ -90,11 +121,11 @@ def cos(x: Term) -> Term:
 
 
 def tan(x: Term) -> Term:
-    """tan x."""
+    """tan x: a polynomial, or in odd quadrants -1 over that."""
     sign, size = split_sign(x)
-    reduced = _reduce(size)
-    form = format_of(x)
-    sine, cosine = _sine(reduced.r), _cosine(reduced.r)
+    reduced = _reduce(size, with_tail=True)
+    r, z = reduced.r, reduced.r * reduced.r
+    rest = fma(reduced.tail, z, reduced.tail)
+    tangent = r + fma(r * z, horner(z, _TANGENT_SINGLE if is_single(x) else _TANGENT_DOUBLE), rest)
     odd = (reduced.quadrant & 1).equals(1)
-    out = where(odd, cosine, sine) / where(odd, sine, cosine)
-    return with_sign(sign ^ ((reduced.quadrant & 1) << (form.sign.bit_length() - 1)), out)
+    return with_sign(sign, where(odd, -1, tangent) / where(odd, tangent, 1))

@@ -1,13 +1,25 @@
-"""The error function.
+"""The error function and its complement.
 
-Below 1 erf is a polynomial; from there on 1 - erfc, with erfc x = e^(-x²) · g(t) / (1 + 2x), t = (x - k) / (x + k) (Shepherd and
-Laframboise, "Chebyshev approximation of (1 + 2x) exp(x²) erfc x in 0 <= x < ∞", 1981).
+Below 1 erf is a polynomial; from there on 1 - erfc. With t = (x - c) / (x + c) all positive x lie in ±1, where
+erfc x = e^(-x²) · h(t) / (x + c) with a smooth h (as Shepherd and Laframboise do, "Chebyshev approximation of (1 + 2x) exp(x²) erfc x
+in 0 <= x < ∞", 1981). Where erfc is the result, products keep their rounding errors; under 1 - erfc they do not matter.
 """
 
 from __future__ import annotations
 
-from nnc.lower.codegen.math.exponential import exp
-from nnc.lower.codegen.math.terms import Term, fma, horner, is_single, split_sign, two_product, where, with_sign
+from nnc.lower.codegen.math.exponential import exp, exp_parts
+from nnc.lower.codegen.math.terms import (
+    Term,
+    absolute,
+    fma,
+    horner,
+    is_single,
+    split_sign,
+    two_product,
+    two_sum,
+    where,
+    with_sign,
+)
 
 # erf x / x - 1 in x², on |x| <= 1; of the function 2^-29.1 and 2^-55.4
 _NEAR_SINGLE = (0.128379166, -0.37612626, 0.112835787, -0.0268533472, 0.00518716453, -0.000799788744, 7.80706032e-05)
@@ -16,42 +28,74 @@ _NEAR_DOUBLE = (
     -0.0008548328707015146, 0.00012055394287928272, -1.4927113483858818e-05, 1.6485272527584188e-06,
     -1.66059594200958e-07, 1.6363502931167446e-08, -1.7883058959069407e-09, 1.682351962506165e-10,
 )  # fmt: skip
-# e^(x²) erfc(x) (1 + 2x) in t, x from 0.9 to 10.3 and 28; 2^-26.8 and 2^-53.8
-_FAR_SINGLE = (
-    1.24234927, -0.140009195, -0.0105583966, 0.0975191146, -0.11503347, 0.0879936516, -0.0492011346, 0.0189787783,
-    -0.00328674633,
+
+# h for erf, x from 0.99 to 4.1 and 6.1; of erf 2^-25.0 and 2^-55.3
+_COARSE_CENTRE = 1.5
+_COARSE_SINGLE = (0.964755893, -0.507871389, 0.0755251721, 0.0490209945)
+_COARSE_DOUBLE = (
+    0.964756249362952, -0.5078500102301007, 0.07562180627530522, 0.04776836962191116, -0.008119797969679852,
+    -0.009461376105296418, -0.0008103129589698087, 0.001771946906074172, 0.0008841079468868382, -4.786046784260331e-05,
+    -0.0002563593320608274, -0.00011163852462360066,
 )  # fmt: skip
-_FAR_DOUBLE = (
-    1.2423492448711544, -0.1400091801376213, -0.010555596332222066, 0.09751909515350173, -0.11508959816000575,
-    0.08798315381560999, -0.04882332583025683, 0.01909933110222191, -0.004215019917910335, -0.0003022693616383586,
-    0.0005643848494633518, -0.00012150443862202007, -4.278588218798713e-05, 2.4235585266439697e-05,
-    2.342645732966646e-06, -3.7680577329454607e-06, -7.172380204221943e-08, 5.544566984522026e-07,
-    1.3086237103226147e-08, -6.878352024099631e-08,
-)  # fmt: skip
+
+# h for erfc, x from 0.48 to 10.3 and 28; 2^-28.4 and 2^-56.3; the first coefficient has a tail
 _CENTRE = 3.5
+_SINGLE = (
+    1.08705556, -0.937799752, 0.694113731, -0.43525514, 0.225737467, -0.0923283249, 0.026525721, -0.00313415821,
+    -0.00132942968, 0.000629018294,
+)  # fmt: skip
+_SINGLE_TAIL = 2.4612644367039138e-08
+_DOUBLE = (
+    1.08705558926226, -0.9377997245671122, 0.6941136466346425, -0.43525602671685665, 0.22573862164751635,
+    -0.09231870663975804, 0.02651861987944738, -0.003177050320212472, -0.001305354668129152, 0.0007145314716382737,
+    -4.206231053317631e-05, -7.477587402676321e-05, 1.864773932662286e-05, 7.239850009293541e-06,
+    -3.393315210641613e-06, -7.867329857835159e-07, 5.523726566290954e-07, 1.0293397541615293e-07,
+    -8.498621483082624e-08, -1.1666465244212418e-08, 9.5484999176414e-09,
+)  # fmt: skip
+_DOUBLE_TAIL = 1.0371353812919937e-16
 
 
-def _complement(x: Term) -> Term:
-    """erfc x for x >= 0.9."""
-    x = where(x > 28, 28, x)
-    t = (x - _CENTRE) / (x + _CENTRE)
-    square, error = two_product(x, x)
-    g = horner(t, _FAR_SINGLE if is_single(x) else _FAR_DOUBLE)
-    return exp(-square, -error) * (g / fma(x, 2, 1.0))
+def _near(x: Term) -> Term:
+    """erf x for |x| <= 1."""
+    return fma(x, horner(x * x, _NEAR_SINGLE if is_single(x) else _NEAR_DOUBLE), x)
 
 
 def erf(x: Term) -> Term:
     """erf x."""
     sign, size = split_sign(x)
-    z = size * size
-    near = fma(size, horner(z, _NEAR_SINGLE if is_single(x) else _NEAR_DOUBLE), size)
-    return with_sign(sign, where(size < 1, near, 1 - _complement(size)))
+    limit = 4.0 if is_single(x) else 6.0
+    cut = where(size > limit, limit, size)
+    inverse = 1 / (cut + _COARSE_CENTRE)
+    t = fma(inverse, -2 * _COARSE_CENTRE, 1.0)
+    h = horner(t, _COARSE_SINGLE if is_single(x) else _COARSE_DOUBLE)
+    return with_sign(sign, where(size < 1, _near(size), fma(exp(-cut * cut) * inverse, -h, 1.0)))
 
 
 def erfc(x: Term) -> Term:
     """1 - erf x, with all its digits also far above 0."""
-    sign, size = split_sign(x)
-    z = size * size
-    near = fma(x, horner(z, _NEAR_SINGLE if is_single(x) else _NEAR_DOUBLE), x)
+    size = absolute(x)
     far = _complement(size)
-    return where(size < 1, 1 - near, where(x < 0, 2 - far, far))
+    z = size * size
+    near = fma(-x, horner(z, _NEAR_SINGLE if is_single(x) else _NEAR_DOUBLE), 1 - x)
+    return where(size < 1, near, where(x < 0, 2 - far, far))
+
+
+def _complement(x: Term) -> Term:
+    """erfc x for x >= ½: the product of e^(-x²), h and 1 / (x + c), each in two parts."""
+    x = where(x > 28, 28, x)
+    square, square_tail = two_product(x, x)
+    power = exp_parts(-square, -square_tail)
+    first, first_tail = two_sum(x.constant(1), power.rest)
+
+    below = x + _CENTRE
+    inverse = 1 / below
+    excess = fma(-inverse, below, 1.0) - inverse * (x - (below - _CENTRE))
+    t = fma(inverse, -2 * _CENTRE, fma(inverse * excess, -2 * _CENTRE, 1.0))
+
+    table, tail = (_SINGLE, _SINGLE_TAIL) if is_single(x) else (_DOUBLE, _DOUBLE_TAIL)
+    h, h_tail = two_sum(x.constant(table[0]), t * horner(t, table[1:]))
+    product, product_tail = two_product(first, h)
+    product_tail = fma(first_tail, h, fma(first, h_tail + tail, product_tail))
+    out, out_tail = two_product(product, inverse)
+    out_tail = fma(product_tail, inverse, fma(out, excess, out_tail))
+    return (out + out_tail) * power.first * power.second

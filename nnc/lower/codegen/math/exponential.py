@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nnc.lower.codegen.math.terms import LN2, Term, absolute, fma, format_of, horner, is_single, where
+from nnc.lower.codegen.math.terms import LN2, Term, absolute, fma, format_of, horner, is_single, two_sum, where
 
 # (e^r - 1 - r) / r² on |r| <= 0.3467; of e^r 2^-28.2 and 2^-56.7
 _SINGLE = (0.49999994, 0.166665167, 0.0416681021, 0.00836916175, 0.00138378341)
@@ -18,7 +18,7 @@ _DOUBLE = (
     0.00019841269752775327, 2.480149043818247e-05, 2.755735579424853e-06, 2.7631557452759767e-07, 2.5076915136907708e-08,
 )  # fmt: skip
 
-_LIMITS = {23: (-104.0, 89.0), 52: (-746.0, 710.0)}  # below is 0, above infinity
+_LIMITS = {23: (-104.0, 90.0), 52: (-746.0, 711.0)}  # below is 0, above infinity
 _MINUS_ONE = {23: -18.0, 52: -38.0}  # below, e^x - 1 is -1
 
 
@@ -61,16 +61,40 @@ def _reduced(x: Term) -> tuple[Term, Term]:
     return fma(n, -low, fma(n, -high, x)), shifted
 
 
-def near_one(r: Term) -> Term:
-    """e^r - 1 for |r| <= ½ ln 2."""
-    return fma(r * r, horner(r, _SINGLE if is_single(r) else _DOUBLE), r)
+def near_one(r: Term, tail: Term | None = None) -> Term:
+    """e^(r + tail) - 1 for |r| <= ½ ln 2, with a tail below the last place of r."""
+    series = horner(r, _SINGLE if is_single(r) else _DOUBLE)
+    return fma(r * r, series, r) if tail is None else r + fma(r * r, series, tail)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """e^x = (1 + rest) · first · second, the latter powers of two."""
+
+    rest: Term
+    first: Term
+    second: Term
+
+
+def exp_parts(x: Term, tail: Term | None = None) -> Parts:
+    """The parts of e^x, or of e^(x + tail) with a tail below the last place of x."""
+    r, shifted = _reduced(clamp(x, *_LIMITS[format_of(x).mantissa]))
+    if tail is not None:
+        r, tail = two_sum(r, tail)
+    power = _power(shifted)
+    return Parts(near_one(r, tail), power.first, power.second)
 
 
 def exp(x: Term, tail: Term | None = None) -> Term:
     """e^x, or e^(x + tail) with a tail below the last place of x."""
-    r, shifted = _reduced(clamp(x, *_LIMITS[format_of(x).mantissa]))
-    power = _power(shifted)
-    return (near_one(r if tail is None else r + tail) + 1) * power.first * power.second
+    parts = exp_parts(x, tail)
+    return (parts.rest + 1) * parts.first * parts.second
+
+
+def half_exp(x: Term) -> Term:
+    """½ e^x, which overflows later than e^x."""
+    parts = exp_parts(x)
+    return fma(parts.rest, 0.5, 0.5) * parts.first * parts.second
 
 
 def exp2(x: Term) -> Term:

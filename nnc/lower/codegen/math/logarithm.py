@@ -9,7 +9,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from nnc.lower.codegen.math.terms import LN2, Term, fma, format_of, horner, is_single, two_product, two_sum, where
+from nnc.lower.codegen.math.terms import (
+    LN2,
+    Term,
+    absolute,
+    fma,
+    format_of,
+    horner,
+    is_single,
+    two_product,
+    two_sum,
+    two_sum_any,
+    where,
+)
 
 # (log(1 + f) - f + f²/2) / f³; of the logarithm 2^-26.3
 _SINGLE = (0.333333313, -0.250008106, 0.200012475, -0.166234255, 0.142008796, -0.131626487, 0.12778458, -0.0764711425)
@@ -114,15 +126,30 @@ def log10(x: Term) -> Term:
     return _log_base(x, _TEN[format_of(x).mantissa])
 
 
+def log_sum(x: Term, share: Term, doublings: Term) -> Term:
+    """log(x · (1 + share) · 2^doublings), where the share is below the last place."""
+    k, m = split_exponent(x)
+    f = m - 1
+    ln2, tail = LN2[format_of(x).mantissa]
+    k = k + doublings
+    return limits(x, fma(k, ln2, f + (share + fma(k, tail, near_one(f)))))
+
+
 def log1p(x: Term) -> Term:
-    """log(1 + x): what 1 + x loses in rounding is added to f again."""
+    """log(1 + x)."""
+    return log1p_sum(x, None)
+
+
+def log1p_sum(x: Term, small: Term | None) -> Term:
+    """log(1 + x), or log(1 + x + small) with what is below the last place of x: what 1 + x loses is added to f again."""
     u = x + 1
     k, m = split_exponent(u)
-    lost = where(x.intrinsic("fabs") < 1, x - (u - 1), 1 - (u - x))
-    scale = m / u
-    f = fma(lost, scale, m - 1)
+    lost = where(absolute(x) < 1, x - (u - 1), 1 - (u - x))
+    if small is not None:
+        lost = lost + small
+    f, rest = two_sum_any(m - 1, lost * (m / u))
     ln2, tail = LN2[format_of(x).mantissa]
-    out = fma(k, ln2, f + fma(k, tail, near_one(f)))
+    out = fma(k, ln2, f + fma(k, tail, near_one(f) + rest * (1 - f)))
     out = where(x.equals(0), x, out)
     out = where(x < math.inf, out, x)
     out = where(x < -1, math.nan, out)

@@ -6,7 +6,7 @@ import math
 
 from nnc import dtypes
 from nnc.lower.codegen.math.exponential import exp
-from nnc.lower.codegen.math.logarithm import limits, log, split_exponent
+from nnc.lower.codegen.math.logarithm import limits, log, log1p, split_exponent
 from nnc.lower.codegen.math.terms import (
     Term,
     absolute,
@@ -14,6 +14,7 @@ from nnc.lower.codegen.math.terms import (
     format_of,
     horner,
     is_single,
+    sqrt,
     two_product,
     two_sum,
     where,
@@ -77,3 +78,60 @@ def _log_pair(x: Term) -> tuple[Term, Term]:
     b_tail = b_tail + (a_tail + (t_tail + fma(k, _LN2[1], s_tail + s_tail)))
     high, low = two_sum(b, b_tail)
     return limits(x, high), low
+
+
+def cbrt(x: Term) -> Term:
+    """The cube root: a third of the exponent to begin with, a step of Halley's method, two in float64, and one of Newton's with
+    the exact error of the cube."""
+    form = format_of(x)
+    tiny = absolute(x) < form.smallest
+    up, down = (24, -8) if is_single(x) else (54, -18)
+    huge = absolute(x) > 2.0 ** (form.bias - 2)
+    size = absolute(x) * where(tiny, 2.0**up, where(huge, 0.125, x.constant(1)))
+    if is_single(x):
+        start = size.bits()
+        third = start.signed().to(dtypes.float32) * (1 / 3) + (127 * 2 / 3 - 0.033) * 2**23
+        y = third.to(dtypes.int32).as_float()
+    else:
+        start = size.bits() >> 32
+        third = start.signed().to(dtypes.float64) * (1 / 3) + (1023 * 2 / 3 - 0.033) * 2**20
+        y = (third.to(dtypes.int64).bits() << 32).as_float()
+    for _ in range(1 if is_single(x) else 2):
+        cube = y * y * y
+        y = y * (fma(size, 2, cube) / fma(cube, 2, size))
+    square, lost = two_product(y, y)
+    error = fma(square, y, -size) + lost * y
+    y = (y - error / (square * 3)) * where(tiny, 2.0**down, where(huge, 2, x.constant(1)))
+    return where((size > 0) & (size < math.inf), with_sign(x.bits() & form.sign, y), x)
+
+
+def hypot(x: Term, y: Term) -> Term:
+    """√(x² + y²) without overflow: infinite where an operand is, whatever the other is."""
+    x, y = absolute(x), absolute(y)
+    if is_single(x):
+        wide, other = x.to(dtypes.float64), y.to(dtypes.float64)
+        out = sqrt(fma(wide, wide, other * other)).to(dtypes.float32)
+    else:
+        out = _hypot_double(x, y)
+    return where(x.equals(math.inf) | y.equals(math.inf), math.inf, out)
+
+
+def _hypot_double(x: Term, y: Term) -> Term:
+    large, small = where(x > y, x, y), where(x > y, y, x)
+    unit = x.constant(1)
+    scale = where(large > 2.0**500, 2.0**-600, where(large < 2.0**-400, 2.0**600, unit))
+    back = where(large > 2.0**500, 2.0**600, where(large < 2.0**-400, 2.0**-600, unit))
+    a, b = large * scale, small * scale
+    square, lost = two_product(a, a)
+    other, other_lost = two_product(b, b)
+    total, tail = two_sum(square, other)
+    root = sqrt(total)
+    error = fma(-root, root, total) + (tail + (lost + other_lost))
+    return where(total.equals(0), 0, root + error / (root + root)) * back
+
+
+def logaddexp(x: Term, y: Term) -> Term:
+    """log(e^x + e^y)."""
+    larger = where(x > y, x, y)
+    apart = where(x.equals(y), 0, -absolute(x - y))
+    return where(x.is_nan(), x, larger + log1p(exp(apart)))

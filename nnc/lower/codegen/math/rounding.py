@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from nnc.lower.codegen.math.terms import Term, absolute, fma, where
+from nnc import dtypes
+from nnc.lower.codegen.math.terms import Term, absolute, any_lane, fma, where
 
 
 def maximum(x: Term, y: Term) -> Term:
@@ -53,15 +54,14 @@ def signbit(x: Term) -> Term:
 
 
 def nextafter(x: Term, y: Term) -> Term:
-    """The next number from x towards y; bit patterns of floats are ordered as their sizes are."""
+    """The next number from x towards y; bit patterns of floats are ordered as their sizes are. Of any float dtype."""
     bits = x.bits().signed()
-    away = (x < y).equals(bits >= 0)
-    step = where(away, bits.constant(1), -1)
+    wide, aim = (term.to(dtypes.accumulator(x.dtype)) for term in (x, y))
+    away = ~((wide < aim) ^ (bits >= 0))
     smallest = (y.bits() & (1 << (8 * x.dtype.itemsize - 1))) | 1
-    moved = where(x.equals(0), smallest.signed(), bits + step)
-    out = x.of(x.code.bitcast(moved.value, x.dtype))
-    out = where(x.equals(y), y, out)
-    return where(x.is_nan() | y.is_nan(), x + y, out)
+    moved = where(wide.equals(0), smallest.signed(), where(away, bits + 1, bits - 1))
+    out = where(wide.equals(aim) | aim.is_nan(), y, x.of(x.code.bitcast(moved.value, x.dtype)))
+    return where(wide.is_nan(), x, out)
 
 
 def fmod(x: Term, y: Term) -> Term:
@@ -96,14 +96,7 @@ def fmod(x: Term, y: Term) -> Term:
     code.write(left, where(larger, taken, rest).value)
     code.jump(again)
     code.place(done)
-    out = copysign(x.of(code.read(left)), x)
-    bad = ~usable | x.is_nan() | y.is_nan()
-    return where(bad, where(size.equals(0) | ~(absolute(x) < math.inf), math.nan, x), out)
-
-
-def any_lane(x: Term) -> Term:
-    """Whether a bool holds in one of the lanes."""
-    return x.of(x.code.reduce("or", x.value)) if x.value.lanes else x
+    return where(usable, copysign(x.of(code.read(left)), x), math.nan)
 
 
 def remainder(x: Term, y: Term) -> Term:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nnc.lower.codegen.math import angles, error, exponential, hyperbolic, logarithm, power, rounding
+from nnc.lower.codegen.math import angles, error, exponential, hyperbolic, inverse_angles, logarithm, power, rounding
 from nnc.lower.codegen.math.terms import Term, absolute, sqrt
 
 FUNCTIONS: dict[str, Callable[..., Term]] = {
@@ -34,6 +34,18 @@ FUNCTIONS: dict[str, Callable[..., Term]] = {
     "sin": angles.sin,
     "cos": angles.cos,
     "tan": angles.tan,
+    "asin": inverse_angles.asin,
+    "acos": inverse_angles.acos,
+    "atan": inverse_angles.atan,
+    "atan2": inverse_angles.atan2,
+    "sinh": hyperbolic.sinh,
+    "cosh": hyperbolic.cosh,
+    "asinh": hyperbolic.asinh,
+    "acosh": hyperbolic.acosh,
+    "atanh": hyperbolic.atanh,
+    "cbrt": power.cbrt,
+    "hypot": power.hypot,
+    "logaddexp": power.logaddexp,
     "tanh": hyperbolic.tanh,
     "pow": power.pow_,
     "erf": error.erf,

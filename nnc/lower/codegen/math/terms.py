@@ -112,7 +112,7 @@ class Term:
         return self.of(self.code.intrinsic(name, self.value, *(self.like(other) for other in others)))
 
     def bits(self) -> Term:
-        """The bit pattern of a float, as an unsigned integer."""
+        """The bit pattern, as an unsigned integer."""
         return self.of(self.code.bitcast(self.value, _BITS[self.dtype.itemsize]))
 
     def signed(self) -> Term:
@@ -157,6 +157,11 @@ def sqrt(x: Term) -> Term:
 def absolute(x: Term) -> Term:
     """|x| of a float."""
     return x.intrinsic("fabs")
+
+
+def any_lane(x: Term) -> Term:
+    """Whether a bool holds in one of the lanes."""
+    return x.of(x.code.reduce("or", x.value)) if x.value.lanes else x
 
 
 def is_single(x: Term) -> bool:
@@ -221,6 +226,13 @@ def two_sum(x: Term, y: Term) -> tuple[Term, Term]:
     """x + y and its rounding error, for |x| >= |y| or x = 0 (Dekker)."""
     total = x + y
     return total, y - (total - x)
+
+
+def two_sum_any(x: Term, y: Term) -> tuple[Term, Term]:
+    """x + y and its rounding error (Knuth)."""
+    total = x + y
+    part = total - x
+    return total, (x - (total - part)) + (y - part)
 
 
 def two_product(x: Term, y: Term) -> tuple[Term, Term]:

@@ -1,0 +1,174 @@
+"""Native kernels of the cumulative commands.
+
+Along an axis that lies dense, a vector's prefixes are made in log2(lanes) steps (Hillis and Steele, 1986), and only one operation for each
+vector waits for the one before; along another axis, vectors are taken across rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nnc import dtypes
+from nnc.backends.cpu.order import shuffle
+from nnc.backends.cpu.printer import Axes, Bound, Printer, add_native, grain_of, in_blocks, longest, over
+from nnc.dtypes import DType
+from nnc.graph import TensorSpec
+from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.codegen.native import Native
+from nnc.lower.stages import Step
+
+Combine = Callable[[Code, Value, Value], Value]  # of what came before, and what follows
+
+
+def _extremum(name: str) -> Combine:
+    def combine(code: Code, x: Value, y: Value) -> Value:
+        if dtypes.is_integer(x.dtype):
+            return code.intrinsic(("u" if x.dtype in dtypes.UNSIGNED else "s") + name, x, y)
+        keeps = code.compare("ge" if name == "max" else "le", x, y)
+        return code.select(code.or_(keeps, code.compare("uno", x, x)), x, y)
+
+    return combine
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    combine: Combine
+    neutral: float | None = None  # None: x combined with x is x
+
+
+_SCANS = {
+    "cumsum": _Scan(lambda code, x, y: code.add(x, y), -0.0),
+    "cumprod": _Scan(lambda code, x, y: code.mul(x, y), 1),
+    "cummax": _Scan(_extremum("max")),
+    "cummin": _Scan(_extremum("min")),
+}
+
+
+def _prefixes(code: Code, scan: _Scan, x: Value) -> Value:
+    """Each lane combined with all before it."""
+    step = 1
+    while step < x.lanes:
+        if scan.neutral is None:
+            before = shuffle(code, x, [max(lane - step, 0) if lane >= step else lane for lane in range(x.lanes)])
+        else:
+            order = [lane - step if lane >= step else x.lanes + lane for lane in range(x.lanes)]
+            before = shuffle(code, x, order, code.like(x, scan.neutral))
+        x = scan.combine(code, before, x)
+        step *= 2
+    return x
+
+
+@dataclass(frozen=True, slots=True)
+class _Kinds:
+    """Dtypes in memory and in registers."""
+
+    memory: DType
+    wide: DType
+
+    @property
+    def lanes(self) -> int:
+        """Values of a vector."""
+        return 64 // self.wide.itemsize
+
+    def load(self, code: Code, pointer: str, at: Value, step: int, lanes: int) -> Value:
+        """Values from position `at` on, that lie `step` bytes apart: forwards or backwards, without gaps."""
+        first = code.mul(at, code.integer(step))
+        backwards = lanes > 1 and step < 0
+        if backwards:
+            first = code.add(first, code.integer((lanes - 1) * step))
+        x = code.load(code.offset(pointer, first), self.memory, lanes)
+        if backwards:
+            x = shuffle(code, x, range(lanes - 1, -1, -1))
+        return code.convert(x, self.wide)
+
+
+def _cumulative(step: Step) -> Native | None:
+    (x,), (out,) = step.inputs, step.outputs
+    scan = _SCANS[step.command.name]
+    memory = dtypes.uint8 if dtypes.is_bool(x.spec.dtype) else x.spec.dtype
+    kinds = _Kinds(memory, dtypes.accumulator(memory))
+    axis = step.params["axis"] % x.spec.ndim
+    n, size = x.spec.shape[axis], memory.itemsize
+    steps = x.strides[axis], out.strides[axis]
+    axes = Axes(x.spec.shape, (x.strides, out.strides)).without(axis).merged()
+    printer = Printer(step)
+    if not x.spec.size:
+        return printer.native(inline=True)
+    last = len(axes.shape) - 1
+    across = last >= 0 and all(strides[last] == size for strides in axes.strides) and axes.shape[last] >= kinds.lanes
+    chosen = longest(axes.shape)
+    count = axes.shape[chosen] if chosen >= 0 else 1
+
+    def body(code: Code, begin: Bound, end: Bound) -> None:
+        part = (chosen, begin, end)
+        if not across:
+            with over(code, axes, ["%in0", "%out0"], part) as (source, target):
+                _along(code, scan, kinds, n, source, target, steps)
+            return
+        bounds = part[1:] if chosen == last else (0, axes.shape[last])
+        with over(code, axes.without(last), ["%in0", "%out0"], part) as (source, target):
+
+            def column(i: Value, lanes: int) -> None:
+                moved = code.mul(i, code.integer(size))
+                _single(code, scan, kinds, n, code.offset(source, moved), code.offset(target, moved), steps, lanes)
+
+            in_blocks(code, bounds[0], bounds[1], kinds.lanes, column)
+
+    printer.parts(count, grain_of(count, 2 * x.spec.nbytes), body)
+    return printer.native()
+
+
+def _along(code: Code, scan: _Scan, kinds: _Kinds, n: int, source: str, target: str, steps: tuple[int, int]) -> None:
+    """One row."""
+    size, lanes = kinds.memory.itemsize, kinds.lanes
+    full = n // lanes * lanes if abs(steps[0]) == size and steps[1] == size else 0
+    if not full:
+        _single(code, scan, kinds, n, source, target, steps, 0)
+        return
+    carry = code.slot(code.constant(0, kinds.wide))
+    with code.loop(0, full, lanes) as i:
+        prefixes = _prefixes(code, scan, kinds.load(code, source, i, steps[0], lanes))
+        before = code.splat(code.read(carry), lanes)
+        joined = scan.combine(code, before, prefixes)
+        joined = code.select(code.compare("eq", i, code.integer(0)), prefixes, joined)
+        text = code.let(f"extractelement {joined.typed}, i64 {lanes - 1}")
+        code.write(carry, Value(text, kinds.wide))
+        code.store(code.offset(target, code.mul(i, code.integer(size))), code.convert(joined, kinds.memory))
+    _finish(code, scan, kinds, (full, n), source, target, steps, code.read(carry))
+
+
+def _single(
+    code: Code, scan: _Scan, kinds: _Kinds, n: int, source: str, target: str, steps: tuple[int, int], lanes: int
+) -> None:
+    """One row, or several side by side, value by value."""
+    first = code.convert(code.load(source, kinds.memory, lanes), kinds.wide)
+    code.store(target, code.convert(first, kinds.memory))
+    _finish(code, scan, kinds, (1, n), source, target, steps, first)
+
+
+def _finish(
+    code: Code,
+    scan: _Scan,
+    kinds: _Kinds,
+    bounds: tuple[int, int],
+    source: str,
+    target: str,
+    steps: tuple[int, int],
+    before: Value,
+) -> None:
+    carry = code.slot(before)
+    with code.loop(*bounds) as i:
+        x = code.load(code.offset(source, code.mul(i, code.integer(steps[0]))), kinds.memory, before.lanes)
+        joined = scan.combine(code, code.read(carry), code.convert(x, kinds.wide))
+        code.write(carry, joined)
+        code.store(code.offset(target, code.mul(i, code.integer(steps[1]))), code.convert(joined, kinds.memory))
+
+
+def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    return not dtypes.is_complex(specs[0].dtype)
+
+
+for _name in _SCANS:
+    add_native(_name, _cumulative, _supports)

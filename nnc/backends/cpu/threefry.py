@@ -1,0 +1,79 @@
+"""Native kernel of random bits: Threefry-2x32 of 16 counters at a time, the same bits as the reference's."""
+
+from __future__ import annotations
+
+import math
+
+from nnc import dtypes
+from nnc.backends.cpu.printer import INLINE_BYTES, Axes, Printer, add_native, grain_of, over
+from nnc.backends.cpu.rows import count_up
+from nnc.commands.random import PARITY, ROTATIONS
+from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.codegen.native import Native
+from nnc.lower.stages import Step
+
+_LANES = 16
+_COST = 16  # a word takes about as long as it takes to move so many bytes
+
+
+def cipher(code: Code, key: tuple[Value, Value], counter: tuple[Value, Value]) -> tuple[Value, Value]:
+    """The two words of counters under a key (Salmon et al., 2011, 20 rounds); all are uint32."""
+    schedule = (*key, code.xor(code.xor(key[0], key[1]), code.like(key[0], PARITY)))
+    x, y = code.add(counter[0], schedule[0]), code.add(counter[1], schedule[1])
+    for group in range(5):
+        for turn in ROTATIONS[group % 2]:
+            x = code.add(x, y)
+            y = code.xor(code.intrinsic("fshl", y, y, code.like(y, turn)), x)
+        x = code.add(x, schedule[(group + 1) % 3])
+        y = code.add(y, code.add(schedule[(group + 2) % 3], code.like(schedule[0], group + 1)))
+    return x, y
+
+
+def _random_bits(step: Step) -> Native | None:
+    key, start = step.inputs
+    out, dtype = step.outputs[0], step.outputs[0].spec.dtype
+    count, keys = math.prod(step.params["shape"]), start.spec.ndim
+    drawn = Axes(out.spec.shape[keys:], (out.strides[keys:],)).merged()
+    if drawn.size > 1 and drawn.strides != ((dtype.itemsize,),):
+        return None
+    printer = Printer(step)
+    outer = Axes(start.spec.shape, (key.strides[:-1], start.strides, out.strides[:keys])).merged()
+    wide = key.strides[-1]
+
+    def one(code: Code, pointers: list[str], begin: Value | int, end: Value | int) -> None:
+        words = (code.load(pointers[0], dtypes.uint32), code.load(code.offset(pointers[0], wide), dtypes.uint32))
+        first = code.load(pointers[1], dtypes.uint64)
+        stop = code.splat(code.integer(end), _LANES)
+        with code.loop(begin, end, _LANES) as i:
+            at = count_up(code, code.splat(i, _LANES), _LANES)
+            counter = code.add(code.bitcast(at, dtypes.uint64), first)
+            high = code.convert(code.shr(counter, code.like(counter, 32)), dtypes.uint32)
+            x, y = cipher(code, words, (high, code.convert(counter, dtypes.uint32)))
+            if dtype.itemsize == 8:
+                x, y = (code.convert(word, dtypes.uint64) for word in (x, y))
+                drawn_bits = code.or_(code.shl(x, code.like(x, 32)), y)
+            else:
+                drawn_bits = code.convert(code.xor(x, y), dtype)
+            target = code.offset(pointers[2], code.mul(i, code.integer(dtype.itemsize)))
+            code.store(target, drawn_bits, code.compare("lt", at, stop))
+
+    work = out.spec.size * _COST
+    if outer.size > 1 and outer.size >= count // _LANES:  # many keys
+        axis = outer.shape.index(max(outer.shape))
+
+        def rows(code: Code, begin: Value | int, end: Value | int) -> None:
+            with over(code, outer, ["%in0", "%in1", "%out0"], (axis, begin, end)) as pointers:
+                one(code, pointers, 0, count)
+
+        printer.parts(outer.shape[axis] if count else 0, grain_of(outer.shape[axis], work), rows)
+    else:
+
+        def words(code: Code, begin: Value | int, end: Value | int) -> None:
+            with over(code, outer, ["%in0", "%in1", "%out0"]) as pointers:
+                one(code, pointers, begin, end)
+
+        printer.parts(count if outer.size else 0, grain_of(count, work), words)
+    return printer.native(inline=out.spec.nbytes <= INLINE_BYTES)
+
+
+add_native("random_bits", _random_bits)

@@ -1,0 +1,190 @@
+"""The native kernel of `triangular_solve`: tiles of the unknowns stay in registers while what is known already is subtracted.
+
+A panel of right-hand sides is solved from the first row to the last. A tile of rows is read, the rows above it, multiplied by their
+part of the matrix, are subtracted as in a matrix product, and the small triangle on the diagonal is solved in registers (the
+left-looking order, with the blocks of Goto and van de Geijn, "High-performance implementation of the level-3 BLAS", 2008). Upper
+triangles are lower ones that are read backwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nnc import dtypes
+from nnc.backends.cpu.gemm import TILE_ROWS, advance, cases, masks_of, read_row, split, vector_bytes, write_row
+from nnc.backends.cpu.printer import Bound, Printer, add_native, times
+from nnc.backends.products import Axis, merge_axes
+from nnc.dtypes import DType
+from nnc.graph import TensorSpec
+from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.codegen.native import Native
+from nnc.lower.stages import Step
+
+_BUFFER_BYTES = 1 << 19  # of solved rows, on a thread's stack
+_PART_VOLUME = 1 << 18  # multiplications that a thread must have
+_VECTORS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _System:
+    """Lower triangles: a x = b for each round of `loops`. Distances are bytes; starts are those of the first row and column."""
+
+    dtype: DType
+    loops: tuple[Axis, ...]
+    n: int
+    width: int  # right-hand sides
+    a: tuple[int, int]
+    b: tuple[int, int]
+    out: tuple[int, int]
+    starts: tuple[int, int, int]
+    unit_diagonal: bool
+
+
+def _system(step: Step, *, lower: bool, transpose_a: bool = False, unit_diagonal: bool = False) -> _System:
+    (a, b), out = step.inputs, step.outputs[0]
+    loops = merge_axes([
+        Axis(size, *steps) for size, *steps in zip(b.spec.shape[:-2], a.strides, b.strides, out.strides, strict=False)
+    ])  # fmt: skip
+    n, width = b.spec.shape[-2:]
+    a_steps, b_steps, out_steps = ((view.strides[-2], view.strides[-1]) for view in (a, b, out))
+    if transpose_a:
+        a_steps = a_steps[::-1]
+    starts = (0, 0, 0)
+    if lower == transpose_a:
+        last = n - 1
+        starts = last * sum(a_steps), last * b_steps[0], last * out_steps[0]
+        a_steps, b_steps, out_steps = (
+            (-a_steps[0], -a_steps[1]),
+            (-b_steps[0], b_steps[1]),
+            (-out_steps[0], out_steps[1]),
+        )
+    return _System(b.spec.dtype, tuple(loops), n, width, a_steps, b_steps, out_steps, starts, unit_diagonal)
+
+
+def _native(step: Step) -> Native | None:
+    if not step.outputs[0].spec.size:
+        return None
+    return _Solver(_system(step, **step.params)).native(step)
+
+
+class _Solver:
+    """Prints the kernel of one system."""
+
+    def __init__(self, system: _System) -> None:
+        self.system = system
+        self.size = system.dtype.itemsize
+        lanes = vector_bytes() // self.size
+        while lanes > 2 and lanes // 2 >= system.width:
+            lanes //= 2
+        self.lanes = lanes
+        self.vectors = min(-(-system.width // lanes), _VECTORS)
+        self.rows = min(TILE_ROWS[vector_bytes()][self.vectors], 8, system.n)
+        self.columns = self.lanes * self.vectors  # of a panel
+        self.buffered = system.n * self.columns * self.size <= _BUFFER_BYTES
+
+    def native(self, step: Step) -> Native:
+        """The finished kernel; it refuses a 0 on the diagonal."""
+        system = self.system
+        printer = Printer(step, refuses=True)
+        a, b, out = (
+            printer.share(name, printer.main.offset(pointer, start))
+            for name, pointer, start in zip(("a", "b", "x"), ("%in0", "%in1", "%out0"), system.starts, strict=True)
+        )
+        panels = -(-system.width // self.columns)
+        count = panels
+        for axis in system.loops:
+            count *= axis.size
+
+        def body(code: Code, begin: Bound, end: Bound) -> None:
+            buffer = code.room(system.n * self.columns * self.size) if self.buffered else ""
+            with code.loop(begin, end) as part:
+                rest, panel = split(code, part, panels)
+                pointers = advance(code, system.loops, rest, (a, b, out))
+                if not system.unit_diagonal:
+                    self._check(printer, code, pointers[0])
+                first = times(code, panel, self.columns)
+                pointers[1] = code.offset(pointers[1], times(code, first, system.b[1]))
+                pointers[2] = code.offset(pointers[2], times(code, first, system.out[1]))
+                for width, only_last in cases(self.columns, system.width - (panels - 1) * self.columns, panels):
+                    if only_last is None:
+                        self._panel(code, pointers, buffer, width)
+                        continue
+                    last = code.compare("eq", code.integer(panel), code.integer(panels - 1))
+                    with code.when(last if only_last else code.not_(last)):
+                        self._panel(code, pointers, buffer, width)
+
+        volume = system.n * system.n * self.columns // 2
+        printer.parts(count, max(1, _PART_VOLUME // max(volume, 1)), body)
+        return printer.native(inline=volume * count <= 1024)
+
+    def _check(self, printer: Printer, code: Code, a: str) -> None:
+        with code.loop(0, self.system.n) as i:
+            element = code.load(code.offset(a, times(code, i, sum(self.system.a))), self.system.dtype)
+            with code.when(code.compare("eq", element, code.like(element, 0))):
+                printer.refuse(code)
+
+    def _panel(self, code: Code, pointers: list[str], buffer: str, width: int) -> None:
+        n, rows = self.system.n, self.rows
+        whole = n // rows * rows
+        if whole == rows:
+            self._tile(code, pointers, buffer, 0, rows, width)
+        else:
+            with code.loop(0, whole, rows) as at:
+                self._tile(code, pointers, buffer, at, rows, width)
+        if n % rows:
+            self._tile(code, pointers, buffer, whole, n % rows, width)
+
+    def _tile(self, code: Code, pointers: list[str], buffer: str, at: Bound, rows: int, width: int) -> None:
+        system, lanes, dtype = self.system, self.lanes, self.system.dtype
+        masks = masks_of(code, lanes, width)
+        a = code.offset(pointers[0], times(code, at, system.a[0]))
+        b = code.offset(pointers[1], times(code, at, system.b[0]))
+        x = code.offset(pointers[2], times(code, at, system.out[0]))
+        slots = []
+        for i in range(rows):
+            row = code.offset(b, i * system.b[0])
+            vectors = [read_row(code, row, v * lanes, system.b[1], dtype, lanes, mask) for v, mask in enumerate(masks)]
+            slots.append([code.slot(vector) for vector in vectors])
+        with code.loop(0, at) as p:
+            known = [self._known(code, pointers[2], buffer, p, v, mask) for v, mask in enumerate(masks)]
+            column = code.offset(a, times(code, p, system.a[1]))
+            for i, row_slots in enumerate(slots):
+                factor = self._factor(code, column, i * system.a[0])
+                for slot, vector in zip(row_slots, known, strict=True):
+                    code.write(slot, code.fma(factor, vector, code.read(slot)))
+        values = [[code.read(slot) for slot in row_slots] for row_slots in slots]
+        triangle = code.offset(a, times(code, at, system.a[1]))
+        for i in range(rows):
+            if not system.unit_diagonal:
+                pivot = code.splat(code.load(code.offset(triangle, i * sum(system.a)), dtype), lanes)
+                values[i] = [code.div(value, pivot) for value in values[i]]
+            for j in range(i + 1, rows):
+                factor = self._factor(code, triangle, j * system.a[0] + i * system.a[1])
+                values[j] = [code.fma(factor, top, value) for top, value in zip(values[i], values[j], strict=True)]
+        for i, row_values in enumerate(values):
+            for v, (value, mask) in enumerate(zip(row_values, masks, strict=True)):
+                if self.buffered:
+                    kept = code.offset(buffer, times(code, at, self.columns * self.size))
+                    code.store(code.offset(kept, (i * self.columns + v * lanes) * self.size), value)
+                write_row(code, code.offset(x, i * system.out[0]), v * lanes, system.out[1], value, mask, self.size)
+
+    def _known(self, code: Code, out: str, buffer: str, p: Value, v: int, mask: Value | None) -> Value:
+        """A vector of a row that is solved."""
+        if self.buffered:
+            row = code.offset(buffer, times(code, p, self.columns * self.size))
+            return code.load(code.offset(row, v * self.lanes * self.size), self.system.dtype, self.lanes)
+        row = code.offset(out, times(code, p, self.system.out[0]))
+        return read_row(code, row, v * self.lanes, self.system.out[1], self.system.dtype, self.lanes, mask)
+
+    def _factor(self, code: Code, pointer: str, nbytes: int) -> Value:
+        element = code.load(code.offset(pointer, nbytes), self.system.dtype)
+        return code.neg(code.splat(element, self.lanes))
+
+
+def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    return specs[0].dtype in (dtypes.float32, dtypes.float64)
+
+
+add_native("triangular_solve", _native, _supports)

@@ -1,0 +1,152 @@
+"""Public functions on concrete arrays, called again: what was found out in the first calls is not asked a second time.
+
+A function of nnc.numpy reads dtypes, shapes and settings, says what is wrong with them, and calls a few commands. Of the same specs
+and settings the same commands follow, so after some calls alike only these are run (a *recipe*). The recipes are made one layer up,
+where functions can be traced.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import NoneType
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from nnc.context import get_context
+from nnc.graph.registry import REGISTRY
+
+F = TypeVar("F", bound=Callable[..., Any])
+Recipe = Callable[[Sequence[Any]], Any]  # from the operands, in the order of the arguments, to the function's result
+
+_PATIENCE = 2  # calls alike before a recipe is made of them, which takes as long as fifty calls without one;
+_GROWTH = 8  # one more for so many keys: a loop over x[i] with each i twice gains nothing
+_ROOM = 4096  # keys remembered for one function
+_NUMBERS = frozenset((bool, int, float, complex))
+_EXACT = frozenset((int, str, NoneType, type, type(...)))
+
+
+@dataclass(slots=True)
+class _Recall:
+    """The type of concrete arrays and the maker of recipes, which stand above this module."""
+
+    array: Any = NoneType
+    make: Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any], Sequence[int]], Recipe | None] | None = None
+
+
+_RECALL = _Recall()
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one function: of each key how often it was met, or its recipe, or that there is none (None)."""
+
+    version: int = 0
+    recipes: dict[tuple[Any, ...], Recipe | int | None] = field(default_factory=dict)
+
+
+def set_recall(array: type, make: Callable[..., Recipe | None]) -> None:
+    """Installs the type of concrete arrays and what makes a recipe of a call: (function, args, kwargs, places of operands)."""
+    _RECALL.array, _RECALL.make = array, make
+
+
+def recalled(operands: int) -> Callable[[F], F]:
+    """Lets eager calls of a function be answered by recipes.
+
+    The function must be one of the specs of its arrays and of its settings alone, and return one array.
+
+    Args:     operands: how many arguments, from the first, are arrays, numbers or lists of arrays; others are arrays or settings.
+    Example:
+        >>> @recalled(1)
+        ... def double(x, /):
+        ...     return x + x
+        >>> [double(nnp.ones(2) * n).sum().item() for n in range(4)]
+        [0.0, 4.0, 8.0, 12.0]
+    """
+
+    def decorate(function: F) -> F:
+        known = _Known()
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            context = get_context()
+            if context.staging is not None or context.modes:
+                return function(*args, **kwargs)
+            key: list[Any] = []
+            values, array, left = [], _RECALL.array, operands
+            for arg in args:
+                kind = type(arg)
+                if kind is array:
+                    key.append(arg.spec)
+                    if arg.weak:
+                        key.append("weak")
+                    values.append(arg)
+                elif left > 0:
+                    if kind in _NUMBERS:
+                        values.append(arg)
+                    elif kind is list and all(type(x) is array and not x.weak for x in arg):
+                        values += arg
+                        key += [x.spec for x in arg]
+                    else:
+                        return function(*args, **kwargs)
+                    key.append(kind)
+                else:
+                    key.append(_exact(arg))
+                left -= 1
+            if kwargs:
+                key.append(_exact(tuple(kwargs.items())))
+            try:
+                recipe = known.recipes.get(tuple(key), 0)
+            except TypeError:  # a setting without a hash
+                return function(*args, **kwargs)
+            if callable(recipe) and known.version == REGISTRY.version:
+                try:
+                    return recipe(values)
+                except Exception:  # whatever it is: the function itself does as it should, or words the mistake
+                    return function(*args, **kwargs)
+            result = function(*args, **kwargs)
+            if recipe is not None:
+                places = [i for i, arg in enumerate(args) if i < operands or type(arg) is array]
+                _remember(known, tuple(key), function, args, kwargs, places)
+            return result
+
+        return cast(F, call)
+
+    return decorate
+
+
+def _remember(
+    known: _Known, key: tuple[Any, ...], function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+    places: list[int],
+) -> None:  # fmt: skip
+    """Counts a call, and makes its recipe when there were enough alike."""
+    if known.version != REGISTRY.version or len(known.recipes) > _ROOM:
+        known.version, known.recipes = REGISTRY.version, {}
+    count = known.recipes.get(key, 0)
+    if not isinstance(count, int) or _RECALL.make is None:
+        return
+    if count < _PATIENCE + len(known.recipes) // _GROWTH:
+        known.recipes[key] = count + 1
+        return
+    known.recipes[key] = _RECALL.make(function, args, kwargs, places)
+
+
+def _exact(value: Any) -> Any:
+    """A setting as part of a key: equal only to what no function can tell from it (1, 1.0 and True; 0.0 and -0.0)."""
+    kind = type(value)
+    if kind in _EXACT:
+        return value
+    if kind is tuple:
+        return tuple([_exact(x) for x in value])
+    if kind is slice:
+        return slice, _exact(value.start), _exact(value.stop), _exact(value.step)
+    if kind is float or kind is complex or isinstance(value, np.generic):
+        return kind, repr(value)
+    if kind is bool or isinstance(value, np.dtype):
+        return kind, value
+    return _UNKNOWN
+
+
+_UNKNOWN: list[Any] = []  # has no hash, so that calls with such a setting have no key

@@ -1,0 +1,188 @@
+"""Recipes of eager calls (nnc.graph.recall): the commands that a function runs, without the function.
+
+The function is traced once on the specs of its operands. The nodes of the graph become calls of kernels, one after the other.
+Python numbers are converted as the function would convert them, and where a command is one of NumPy's functions, NumPy broadcasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any, cast
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.array import Array, new_array
+from nnc.commands.elementwise import convert
+from nnc.commands.rules import alias, effect, numpy_call
+from nnc.commands.shape import broadcast_to
+from nnc.errors import NncError
+from nnc.graph import Graph, Node, Symbol, TensorSpec, find_kernel
+from nnc.graph.recall import Recipe, set_recall
+from nnc.silence import silently
+from nnc.trace.eager import find_plan
+from nnc.trace.staging import stage
+from nnc.trace.tracer import Tracer
+
+_WIDE = {bool: dtypes.bool_, int: dtypes.int64, float: dtypes.float64, complex: dtypes.complex128}
+_NARROW = (dtypes.float16, dtypes.bfloat16)
+_SMALL = 1 << 12  # elements up to which NumPy's function beats a kernel, which wants its operands broadcast
+_MEMORY = attrgetter("memory")
+Run = Callable[[list[Any]], Sequence[Any]]
+Cast = Callable[[Any], Any]  # a Python number in the dtype of the array that it meets
+
+
+def make_recipe(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], places: Sequence[int]
+) -> Recipe | None:
+    """The recipe of a call; None where the function does more than to run commands on its arrays."""
+    operands = [x for i in places for x in (args[i] if isinstance(args[i], list) else (args[i],))]
+    if operands and not any(type(x) is Array and not x.weak for x in operands):
+        return None  # numbers by themselves have other dtypes than those that meet an array
+    specs = [x.spec if type(x) is Array else TensorSpec((), _WIDE[type(x)]) for x in operands]
+    results: list[Any] = []
+
+    def traced(*tracers: Any) -> list[Any]:
+        rest, given = iter(tracers), list(args)
+        for i in places:
+            given[i] = [next(rest) for _ in args[i]] if isinstance(args[i], list) else next(rest)
+        results.append(function(*given, **kwargs))
+        return results
+
+    try:
+        staged = stage(traced, specs, weak=[type(x) is not Array or x.weak for x in operands])
+    except (NncError, TypeError, ValueError):  # it asks for a value, or returns something else than an array
+        return None
+    graph = staged.graph
+    if staged.captured or not isinstance(results[0], Tracer):
+        return None
+    if any(node.graphs or node.command in effect for node in graph.nodes):
+        return None
+    casts = [
+        None if type(x) is Array else _cast(symbol, graph) for x, symbol in zip(operands, graph.inputs, strict=True)
+    ]
+    return _Steps(graph, casts).recipe(results[0].weak)
+
+
+def _cast(number: Symbol, graph: Graph) -> Cast:
+    """How a function converts a number that it is given: the graph converts a wider one."""
+    dtype = number.spec.dtype
+    for node in graph.nodes:
+        if number in node.inputs and node.command is convert:
+            dtype = node.outputs[0].spec.dtype
+    if dtypes.is_integer(dtype) or dtypes.is_bool(dtype):
+        return lambda x: np.array(x, dtype)
+    return lambda x: silently(np.array, x, dtype)
+
+
+class _Steps:
+    """The nodes of a graph that its output depends on, as calls of kernels on a growing list of values."""
+
+    def __init__(self, graph: Graph, casts: Sequence[Cast | None]) -> None:
+        self.graph, self.casts = graph, casts
+        self.makers = {symbol: node for node in graph.nodes for symbol in node.outputs}
+        self.places = {symbol: i for i, symbol in enumerate((*graph.inputs, *graph.constants))}
+        self.count = len(self.places)
+        self.steps: list[tuple[Run, tuple[int, ...]]] = []
+
+    def place_of(self, symbol: Symbol) -> int:
+        """Where the value of a symbol will stand."""
+        if symbol not in self.places:
+            self._add(self.makers[symbol])
+        return self.places[symbol]
+
+    def _add(self, node: Node) -> None:
+        source = node.inputs[0] if node.inputs else None
+        if node.command is convert and source in self.graph.inputs and self.casts[self.graph.inputs.index(source)]:
+            self.places[node.outputs[0]] = self.places[source]  # a number, which is converted at once
+            return
+        function = _numpy_function(node)
+        inputs = self._narrowest(node) if _broadcasts(function) else node.inputs
+        places = tuple([self.place_of(symbol) for symbol in inputs])
+        specs = tuple([symbol.spec for symbol in node.inputs])
+        plain: Run = (
+            find_plan(node.command, specs, node.params).run if function is None else _one_result(function, node)
+        )
+        self.steps.append((plain, places))
+        for symbol in node.outputs:
+            self.places[symbol] = self.count
+            self.count += 1
+
+    def _narrowest(self, node: Node) -> Sequence[Symbol]:
+        """The operands of one of NumPy's functions before they are broadcast, where it does that itself."""
+        sources = []
+        for symbol in node.inputs:
+            maker = self.makers.get(symbol)
+            broadcast = maker is not None and maker.command is broadcast_to and maker.params.get("axes") is None
+            sources.append(maker.inputs[0] if maker is not None and broadcast else symbol)
+        is_whole = np.broadcast_shapes(*[symbol.spec.shape for symbol in sources]) == node.outputs[0].spec.shape
+        return sources if is_whole else node.inputs
+
+    def recipe(self, weak: bool) -> Recipe:
+        """The function from the operands to the result."""
+        result = self.graph.outputs[0]
+        place, spec, casts = self.place_of(result), result.spec, self.casts
+        constants, steps = list(self.graph.constants.values()), self.steps
+        load: Callable[[Sequence[Any]], list[Any]] = _load_arrays if not any(casts) else partial(_load, casts)
+        if result in self.graph.inputs and casts[place] is None:
+            return lambda operands: operands[place] if operands[place].weak == weak else operands[place].as_weak()
+        if len(steps) == 1 and steps[0][1] == tuple(range(len(casts))) and not constants:
+            only, first = steps[0][0], place - len(casts)
+            return lambda operands: new_array(only(load(operands))[first], spec, weak)
+
+        def run(operands: Sequence[Any]) -> Array:
+            values = load(operands)
+            values += constants
+            for kernel, places in steps:
+                values += kernel([values[i] for i in places])
+            return new_array(values[place], spec, weak)
+
+        return run
+
+
+def _load_arrays(operands: Sequence[Any]) -> list[Any]:
+    return list(map(_MEMORY, operands))
+
+
+def _load(casts: Sequence[Cast | None], operands: Sequence[Any]) -> list[Any]:
+    return [x.memory if cast is None else cast(x) for x, cast in zip(operands, casts, strict=True)]
+
+
+def _numpy_function(node: Node) -> Callable[..., Any] | None:
+    """NumPy's function that runs a node; None where a kernel or the reference does."""
+    call: Any = numpy_call.get(node.command, None)
+    specs = tuple([symbol.spec for symbol in node.inputs])
+    output = node.outputs[0].spec
+    if call is None or any(spec.dtype in _NARROW for spec in (*specs, output)):
+        return None
+    size = max(spec.size for spec in (*specs, output))
+    if size > _SMALL and not _is_view(node) and find_kernel(node.command, specs, node.params) is not None:
+        return None
+    function: Any = call if isinstance(call, np.ufunc) else call(*specs, **node.params)
+    if isinstance(function, np.ufunc):
+        found = function.resolve_dtypes((*[spec.dtype for spec in specs], *[None] * function.nout))[-1]
+        return function if found == output.dtype else None
+    return cast(Callable[..., Any] | None, function)
+
+
+def _is_view(node: Node) -> bool:
+    return alias.get(node.command, None) == "view"
+
+
+def _broadcasts(function: Callable[..., Any] | None) -> bool:
+    """Whether NumPy's function takes operands of other shapes and broadcasts them."""
+    return function is np.where or (isinstance(function, np.ufunc) and function.signature is None)
+
+
+def _one_result(function: Callable[..., Any], node: Node) -> Run:
+    """The function as a kernel that returns its results."""
+    if not node.outputs[0].spec.ndim:  # NumPy returns a scalar, no array
+        return lambda arrays: (np.asarray(silently(function, *arrays)),)
+    if _is_view(node):
+        return lambda arrays: (function(*arrays),)
+    return lambda arrays: (silently(function, *arrays),)
+
+
+set_recall(Array, make_recipe)

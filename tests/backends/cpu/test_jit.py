@@ -1,0 +1,409 @@
+"""The compiler: texts become functions, once, in files, and not for longer than they are held."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnc import dtypes
+from nnc.backends.cpu import jit as jit_module
+from nnc.backends.cpu.engine import KERNEL, Engine, Recipe
+from nnc.backends.cpu.jit import Jit, compiler, run_native, why_absent
+from nnc.backends.cpu.object_cache import Objects
+from nnc.backends.cpu.openmp import find_openmp
+from nnc.backends.cpu.runtime import Runtime
+from nnc.errors import InternalError, OutOfBoundsError
+from nnc.lower.codegen.builder import Code
+from nnc.lower.codegen.native import Native
+from nnc.lower.stages import Step
+
+ENGINE = Engine()
+
+
+@pytest.fixture
+def jit() -> Jit:
+    """A compiler of its own, without files."""
+    return make_jit(None)
+
+
+def make_jit(folder: Path | None) -> Jit:
+    return Jit(ENGINE, Objects(ENGINE, folder), Runtime(find_openmp(), ctypes.c_int32(2)))
+
+
+def returning(number: int) -> Native:
+    return Native(f"define i64 @KERNEL(ptr %in0) {{\n  ret i64 {number}\n}}\n")
+
+
+def adding(step: Step) -> Native | None:
+    """Adds two vectors of float64, of any strides."""
+    (n,), strides = step.outputs[0].spec.shape, [view.strides[0] for view in (*step.inputs, *step.outputs)]
+    code = Code("KERNEL", [("ptr", name) for name in ("in0", "in1", "out0")])
+    with code.loop(0, n) as i:
+        x, y = (
+            code.load(code.offset(f"%in{k}", code.mul(i, code.integer(strides[k]))), dtypes.float64) for k in (0, 1)
+        )
+        code.store(code.offset("%out0", code.mul(i, code.integer(strides[2]))), code.add(x, y))
+    code.ret(code.integer(0))
+    return Native(code.text())
+
+
+def called(address: int, *pointers: int) -> int:
+    return int(ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * len(pointers))(address)(*pointers))
+
+
+def is_mapped(address: int) -> bool:
+    """Whether there is memory at an address of this process."""
+    ranges = re.findall(r"^(\w+)-(\w+) ", Path("/proc/self/maps").read_text(), re.MULTILINE)
+    return any(int(low, 16) <= address < int(high, 16) for low, high in ranges)
+
+
+def test_this_machine_has_a_compiler() -> None:
+    assert why_absent() is None
+    assert compiler() is compiler()
+
+
+def test_kernels_are_loaded_in_the_order_in_which_they_were_given(jit: Jit) -> None:
+    functions = jit.load([returning(1), returning(2), returning(1)])
+    assert [called(function.address, 0) for function in functions] == [1, 2, 1]
+
+
+def test_equal_texts_are_compiled_once_while_someone_holds_them(jit: Jit) -> None:
+    before = jit.objects.compiled
+    first = jit.load([returning(3)])
+    assert jit.load([returning(3), returning(4)])[0] is first[0]
+    assert jit.objects.compiled == before + 2
+
+
+def test_code_is_unloaded_when_nobody_holds_it(jit: Jit) -> None:
+    kept, *dropped = jit.load([returning(5)]) + jit.load([returning(6)])
+    address = dropped[0].address
+    assert is_mapped(kept.address) and is_mapped(address)
+    dropped.clear()
+    gc.collect()
+    assert is_mapped(kept.address) and not is_mapped(address)
+    assert called(kept.address, 0) == 5
+
+
+def test_functions_of_one_batch_stay_while_one_is_held(jit: Jit) -> None:
+    first, second = jit.load([returning(7), returning(8)])
+    del first
+    gc.collect()
+    assert called(second.address, 0) == 8
+
+
+def test_a_hundred_compilations_do_not_grow_the_process(jit: Jit) -> None:
+    def resident() -> int:
+        gc.collect()
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def cycle(numbers: range) -> None:
+        for number in numbers:
+            jit.load([returning(number)])
+            jit.load_entry(f"define i64 @ENTRY() {{\n  ret i64 {number}\n}}\n", {}, None)
+
+    cycle(range(1000, 1060))
+    before = resident()
+    cycle(range(2000, 2100))
+    assert resident() - before < 1 << 20
+
+
+def test_an_entry_calls_kernels_and_holds_what_it_calls(jit: Jit) -> None:
+    kernel = returning(9)
+    functions = jit.load([kernel])
+    text = f"declare i64 @{kernel.name}(ptr)\ndefine i64 @ENTRY() {{\n  %x = call i64 @{kernel.name}(ptr null)\n  ret i64 %x\n}}\n"
+    entry = jit.load_entry(text, {kernel.name: functions[0].address}, functions)
+    functions = []
+    gc.collect()
+    assert called(entry.address) == 9
+
+
+def test_kernels_that_are_marked_are_taken_into_the_entry() -> None:
+    text = (
+        "define internal i64 @short(i64 %x) alwaysinline {\n  %y = add i64 %x, 1\n  ret i64 %y\n}\n"
+        "define i64 @ENTRY() {\n  %x = call i64 @short(i64 41)\n  ret i64 %x\n}\n"
+    )
+    jit = make_jit(None)
+    assert called(jit.load_entry(text, {}, None).address) == 42
+    assert "call" not in ENGINE.assembly(text, jit_module.INLINED).split("ENTRY:")[1]
+
+
+def test_symbols_of_the_same_name_may_differ_between_kernels(jit: Jit) -> None:
+    text = "declare i64 @given()\ndefine i64 @KERNEL() {{\n  %x = call i64 @given()\n  %y = add i64 %x, {}\n  ret i64 %y\n}}\n"
+    one, two = jit.load([returning(1), returning(2)])
+    natives = [Native(text.format(10), {"given": one.address}), Native(text.format(20), {"given": two.address})]
+    assert [called(function.address) for function in jit.load(natives)] == [11, 22]
+
+
+def test_a_text_that_llvm_refuses_is_shown_with_the_place(jit: Jit) -> None:
+    filler = "".join(f"  %x{i} = add i64 0, {i}\n" for i in range(40))
+    with pytest.raises(InternalError, match="doesn't match function result type") as caught:
+        jit.load([Native(f"define i64 @KERNEL(ptr %in0) {{\n{filler}  ret i6 0\n}}\n")])
+    shown = str(caught.value).splitlines()
+    assert any(line.startswith("    1 define i64 @k") for line in shown)
+    assert "   42   ret i6 0" in shown
+
+
+def test_a_symbol_that_nobody_gives_is_named(jit: Jit, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InternalError, match=r"Nobody gave lost_function"):
+        jit.load(
+            [
+                Native(
+                    "declare void @lost_function()\ndefine i64 @KERNEL() {\n  call void @lost_function()\n  ret i64 0\n}\n"
+                )
+            ]
+        )
+    assert capfd.readouterr().err == ""
+
+
+def test_what_failed_can_be_loaded_once_it_is_mended(jit: Jit) -> None:
+    text = "declare i64 @given_late()\ndefine i64 @KERNEL() {\n  %x = call i64 @given_late()\n  ret i64 %x\n}\n"
+    with pytest.raises(InternalError, match="given_late"):
+        jit.load([Native(text)])
+    (seven,) = jit.load([returning(7)])
+    assert called(jit.load([Native(text, {"given_late": seven.address})])[0].address) == 7
+
+
+@pytest.mark.parametrize("name", ["LoadLibrary", "initialize"])
+def test_without_llvm_the_reason_is_kept(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing() -> Engine:
+        raise OSError(f"{name} failed")
+
+    monkeypatch.setattr(jit_module, "Engine", failing)
+    monkeypatch.setattr(jit_module, "_start_once", jit_module._start_once.__wrapped__)
+    assert compiler() is None
+    assert why_absent() == f"OSError: {name} failed"
+    out = np.empty(2)
+    run_native(adding, "add")([np.ones(2), np.ones(2)], [out], {})
+    assert out.tolist() == [2, 2]  # by NumPy
+
+
+# -- objects in files --------------------------------------------------------------------------------------------------
+
+SCRIPT = """
+from nnc.backends.cpu.jit import compiler
+from nnc.lower.codegen.native import Native
+jit = compiler()
+functions = jit.load([Native(f"define i64 @KERNEL(ptr %x) {{ ret i64 {i} }}") for i in range(3)])
+entry = jit.load_entry("define i64 @ENTRY() { ret i64 5 }", {}, functions)
+print(jit.objects.compiled)
+"""
+
+
+def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
+    def compiled(folder: Path) -> str:
+        environment = {**os.environ, "NNC_CACHE_DIR": str(folder)}
+        return subprocess.run(
+            [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    assert compiled(tmp_path) == "5"  # three kernels, the entry, the runtime
+    assert compiled(tmp_path) == "0"
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    make_jit(tmp_path).load([returning(11)])
+    return tmp_path
+
+
+def loads_after(folder: Path, change: Callable[[bytes], bytes]) -> int:
+    """How much is compiled anew after all files of a cache were changed."""
+    for path in folder.rglob("*.json"):
+        path.write_bytes(change(path.read_bytes()))
+    again = make_jit(folder)
+    (function,) = again.load([returning(11)])
+    assert called(function.address, 0) == 11
+    return again.objects.compiled
+
+
+def test_files_are_used_as_they_are(filled: Path) -> None:
+    assert loads_after(filled, lambda content: content) == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content[: len(content) // 2],
+        lambda content: b"",
+        lambda content: content.replace(b"f0VM", b"f0VN"),  # the object's first bytes
+        lambda content: content.replace(b'"llvm": "', b'"llvm": "1'),
+    ],
+)
+def test_damaged_and_foreign_files_are_ignored_and_replaced(filled: Path, change: Callable[[bytes], bytes]) -> None:
+    assert loads_after(filled, change) == 2  # the runtime and the kernel
+    assert loads_after(filled, lambda content: content) == 0
+
+
+def test_code_for_another_processor_is_not_used(tmp_path: Path) -> None:
+    Objects(ENGINE, tmp_path).compile(returning(1).code)
+    other = Objects(Engine("x86-64"), tmp_path)
+    other.compile(returning(1).code)
+    assert other.compiled == 1
+
+
+def test_the_recipe_is_part_of_what_is_looked_for(tmp_path: Path) -> None:
+    objects = Objects(ENGINE, tmp_path)
+    for recipe in (KERNEL, jit_module.CALLS, KERNEL):
+        objects.compile(returning(1).code, recipe)
+    assert objects.compiled == 2
+
+
+def test_modules_compile_in_several_threads() -> None:
+    seen: set[str] = set()
+
+    class Watched(Engine):
+        def compile(self, text: str, recipe: Recipe = KERNEL) -> bytes:
+            seen.add(threading.current_thread().name)
+            barrier.wait()
+            return super().compile(text, recipe)
+
+    barrier = threading.Barrier(2, timeout=30)
+    texts = [returning(i).code for i in range(8)]
+    with ThreadPoolExecutor(2) as pool:
+        made = Objects(Watched(), None, pool).compile_all(texts)
+    assert len(seen) == 2
+    assert made == Objects(ENGINE, None).compile_all(texts)
+
+
+# -- kernels on NumPy arrays -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", [slice(None), slice(None, None, 2), slice(None, None, -1), slice(0, 0)])
+def test_native_kernels_run_on_arrays_of_any_strides(part: slice) -> None:
+    run = run_native(adding, "add")
+    x, y = np.arange(10.0)[part], np.arange(10.0)[::-1][part]
+    for out in (np.empty(x.shape), np.empty((*x.shape, 2))[:, 1]):
+        run([x, y], [out], {})
+        np.testing.assert_array_equal(out, x + y)
+
+
+def test_steps_that_differ_in_numbers_share_code() -> None:
+    text = """
+define i64 @KERNEL(ptr %in0, ptr %out0, i64 %m, i64 %n) {
+  %x = mul i64 %m, %n
+  store i64 %x, ptr %out0
+  ret i64 0
+}
+"""
+
+    def native(step: Step) -> Native:
+        return Native(text, numbers=(step.inputs[0].spec.size, 10))
+
+    run, jit, params = run_native(native, "neg"), compiler(), dict[str, Any]()
+    assert jit is not None
+    before = jit.objects.compiled + jit.objects.found
+    for n in (1, 2, 3):
+        out = np.empty(1, np.int64)
+        run([np.zeros(n)], [out], params)
+        assert out[0] == 10 * n
+    assert jit.objects.compiled + jit.objects.found <= before + 2  # the kernel, and what calls it
+
+
+def test_each_layout_is_compiled_for_and_found_again() -> None:
+    made = []
+
+    def native(step: Step) -> Native | None:
+        made.append(step.inputs[0].spec.shape)
+        return adding(step)
+
+    run, params = run_native(native, "add"), dict[str, Any]()
+    for n in (3, 4, 3, 4, 3):
+        out = np.empty(n)
+        run([np.ones(n), np.ones(n)], [out], params)
+        assert out.tolist() == [2.0] * n
+    assert made == [(3,), (4,)]
+
+
+def test_parameters_that_differ_are_told_apart_when_their_memory_is_used_again() -> None:
+    def native(step: Step) -> Native:
+        return Native(
+            f"define i64 @KERNEL(ptr %in0, ptr %out0) {{\n  store i64 {step.params['axis']}, ptr %out0\n  ret i64 0\n}}\n"
+        )
+
+    run, x = run_native(native, "cumsum"), np.zeros(1)
+    for axis in range(50):
+        out = np.empty(1, np.int64)
+        run([x], [out], {"axis": axis})  # each dict may lie where the last one was
+        assert out[0] == axis
+
+
+def test_strides_that_a_kernel_does_not_take_are_run_by_numpy() -> None:
+    run, out = run_native(lambda step: None, "add"), np.empty(3)
+    run([np.ones(3), np.ones(3)], [out], {})
+    assert out.tolist() == [2, 2, 2]
+
+
+def test_a_refused_input_raises_the_error_of_the_reference() -> None:
+    run = run_native(
+        lambda step: Native("define i64 @KERNEL(ptr %in0, ptr %in1, ptr %out0) {\n  ret i64 1\n}\n"), "gather"
+    )
+    params, out = {"axes": (0,), "batch": 0, "mode": "error"}, np.empty(1)
+    with pytest.raises(OutOfBoundsError):
+        run([np.zeros(3), np.array([7])], [out], params)
+    with pytest.raises(InternalError, match="gather: the native kernel refused"):
+        run([np.zeros(3), np.array([1])], [out], params)
+
+
+def test_each_thread_has_its_own_state() -> None:
+    class Counter:
+        def __init__(self) -> None:
+            self._memory = ctypes.c_int64(0)
+            counters.append(self)
+
+        @property
+        def address(self) -> int:
+            return ctypes.addressof(self._memory)
+
+    counters: list[Counter] = []
+    text = """
+define i64 @KERNEL(ptr %in0, ptr %out0, ptr %state) {
+  %old = load i64, ptr %state
+  %new = add i64 %old, 1
+  store i64 %new, ptr %state
+  store i64 %new, ptr %out0
+  ret i64 0
+}
+"""
+    run, x = run_native(lambda step: Native(text, state=Counter), "neg"), np.zeros(1, np.int64)
+    params: dict[str, Any] = {}
+    run([x], [np.empty(1, np.int64)], params)
+    last: list[int] = []
+
+    def work() -> None:
+        out = np.empty(1, np.int64)
+        for _ in range(100):
+            run([x], [out], params)
+        last.append(int(out[0]))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert last == [100] * 8
+    assert len(counters) == 9
+
+
+def test_eight_threads_compile_and_run_the_same_kernel() -> None:
+    run, params = run_native(adding, "add"), dict[str, Any]()
+
+    def work(i: int) -> list[float]:
+        out = np.empty(40 + i % 4)
+        for _ in range(50):
+            run([np.full(out.shape, float(i)), np.ones(out.shape)], [out], params)
+        return list(out)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(8))) == [[i + 1.0] * (40 + i % 4) for i in range(8)]

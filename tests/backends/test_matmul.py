@@ -1,0 +1,306 @@
+"""Products of matrices in compiled code agree with the reference, whatever the axes, strides and dtypes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nnc import dtypes
+from nnc.backends.cpu import gemm
+from nnc.backends.cpu.dot import _native
+from nnc.backends.cpu.jit import compiler, run_native
+from nnc.backends.onednn import library
+from nnc.backends.onednn.library import Eltwise, Sum
+from nnc.backends.onednn.matmul import Combine, matmul_native
+from nnc.backends.products import gemm_of, product_of
+from nnc.graph import TensorSpec, command, reference
+from nnc.lower.stages import Step, View
+
+dot = command("dot")
+pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no compiler")
+with_onednn = pytest.mark.skipif(library.library() is None, reason="oneDNN is not installed")
+
+TOLERANCE = {"float16": 2e-2, "bfloat16": 2e-1, "float32": 2e-4, "float64": 1e-11}
+REFUSED = 7
+
+
+def view(x: np.ndarray) -> View:
+    return View(0, TensorSpec(x.shape, x.dtype), 0, x.strides)
+
+
+def step_of(x: np.ndarray, y: np.ndarray, out: np.ndarray, params: dict[str, Any], *more: np.ndarray) -> Step:
+    return Step(dot, tuple(map(view, (x, y, *more))), (view(out),), params)
+
+
+def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    dtype = np.dtype(dtype)
+    if dtypes.is_float(dtype):
+        return rng.normal(size=shape).astype(dtype)
+    info = np.iinfo(dtype)
+    return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
+
+
+def run(native: Any, *arrays: np.ndarray) -> None:
+    def made(step: Step) -> Any:
+        return native
+
+    run_native(made, "dot")(list(arrays[:-1]), [arrays[-1]], {})
+
+
+def check(
+    x: np.ndarray, y: np.ndarray, contract: Any = None, batch: Any = ((), ()), out: np.ndarray | None = None
+) -> None:
+    params = {"contract": contract or ((x.ndim - 1,), (0,)), "batch": batch}
+    wanted = reference[dot](x, y, **params)
+    out = np.full(wanted.shape, REFUSED, wanted.dtype) if out is None else out
+    native = _native(step_of(x, y, out, params))
+    assert native is not None
+    run(native, x, y, out)
+    assert_close(out, wanted, max(1, math.prod(x.shape[a] for a in params["contract"][0])))
+
+
+def assert_close(out: np.ndarray, wanted: np.ndarray, terms: int) -> None:
+    if dtypes.is_float(wanted.dtype):
+        tolerance = TOLERANCE[wanted.dtype.name] * math.sqrt(terms)
+        np.testing.assert_allclose(out.astype(np.float64), wanted.astype(np.float64), tolerance, tolerance)
+    else:
+        np.testing.assert_array_equal(out, wanted)
+
+
+def laid_out(x: np.ndarray, how: str) -> np.ndarray:
+    """The same numbers at other strides."""
+    if how == "transposed":
+        return np.asfortranarray(x)
+    if how == "every third":
+        room = np.full((*x.shape[:-1], 3 * x.shape[-1]), REFUSED, x.dtype)
+        room[..., ::3] = x
+        return room[..., ::3]
+    if how == "backwards":
+        return x[::-1, ::-1].copy()[::-1, ::-1]
+    if how == "rows apart":
+        room = np.full((*x.shape[:-1], x.shape[-1] + 5), REFUSED, x.dtype)
+        room[..., 2:-3] = x
+        return room[..., 2:-3]
+    if how == "misaligned":
+        room = np.zeros(x.nbytes + 1, np.uint8)[1:].view(x.dtype).reshape(x.shape)
+        room[...] = x
+        return room
+    return x
+
+
+LAYOUTS = ("dense", "transposed", "every third", "backwards", "rows apart", "misaligned")
+NAMES = (
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+)
+
+
+@pytest.mark.parametrize("dtype", NAMES)
+def test_products_of_odd_sizes_agree_with_the_reference_in_every_dtype(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    for m, k, n in ((1, 1, 1), (3, 5, 7), (1, 33, 18), (35, 9, 1), (17, 19, 49)):
+        check(numbers(rng, (m, k), dtypes.as_dtype(dtype)), numbers(rng, (k, n), dtypes.as_dtype(dtype)))
+
+
+@pytest.mark.parametrize("left", LAYOUTS)
+@pytest.mark.parametrize("right", LAYOUTS)
+def test_operands_may_lie_at_any_strides(left: str, right: str) -> None:
+    rng = np.random.default_rng(1)
+    for dtype, (m, k, n) in (("float32", (13, 34, 21)), ("float64", (2, 40, 11)), ("float64", (21, 150, 7))):
+        check(laid_out(numbers(rng, (m, k), dtype), left), laid_out(numbers(rng, (k, n), dtype), right))
+
+
+@pytest.mark.parametrize("how", LAYOUTS)
+def test_results_may_be_written_at_any_strides_and_leave_what_lies_between(how: str) -> None:
+    rng = np.random.default_rng(2)
+    x, y = numbers(rng, (23, 31), "float32"), numbers(rng, (31, 37), "float32")
+    out = laid_out(np.full((23, 37), REFUSED, np.float32), how)
+    check(x, y, out=out)
+    room = out.base if how in ("every third", "rows apart") else None
+    if room is not None:
+        between = np.delete(room, np.arange(0, 111, 3) if how == "every third" else np.arange(2, 39), axis=1)
+        assert (between == REFUSED).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32"])
+def test_long_sums_go_on_from_panel_to_panel(dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    x, y = numbers(rng, (9, 1100), dtype), numbers(rng, (1100, 30), dtype)
+    check(x, y)
+    check(x, np.asfortranarray(y))
+    check(numbers(rng, (70, 700), dtype), numbers(rng, (700, 75), dtype))
+
+
+def test_parts_that_threads_share_cover_the_result() -> None:
+    rng = np.random.default_rng(4)
+    for m, k, n in ((301, 130, 77), (5, 600, 900), (900, 600, 3)):
+        check(numbers(rng, (m, k), "float32"), numbers(rng, (k, n), "float32"))
+
+
+def test_batches_that_are_broadcast_are_read_where_they_lie() -> None:
+    rng = np.random.default_rng(5)
+    x = np.broadcast_to(numbers(rng, (6, 7), "float32"), (4, 6, 7))
+    y = numbers(rng, (4, 7, 9), "float32")
+    check(x, y, ((2,), (1,)), ((0,), (0,)))
+    check(np.broadcast_to(np.float32(2), (4, 6, 7)), y, ((2,), (1,)), ((0,), (0,)))
+
+
+AXES = st.permutations(["b", "c", "i", "j", "p", "q"])
+
+
+@settings(max_examples=60)
+@given(AXES, AXES, st.data())
+def test_axes_may_stand_anywhere(left: list[str], right: list[str], data: Any) -> None:
+    sizes = {name: data.draw(st.integers(1, 5)) for name in "bcijpqkl"}
+    right = [{"i": "k", "j": "l"}.get(name, name) for name in right]
+    rng = np.random.default_rng(6)
+    x, y = (numbers(rng, tuple(sizes[name] for name in names), "float64") for names in (left, right))
+    contract, batch = (tuple(tuple(names.index(a) for a in pair) for names in (left, right)) for pair in ("pq", "bc"))
+    check(x, y, contract, batch)
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 4), (3, 0, 4), (3, 4, 0), (0, 0, 0), (1, 0, 1), (40, 0, 1)])
+def test_sums_without_terms_are_zero_and_empty_results_are_left_alone(shape: tuple[int, int, int]) -> None:
+    m, k, n = shape
+    check(np.ones((m, k), np.float32), np.ones((k, n), np.float32))
+
+
+def test_nan_and_infinity_stay_in_their_row_and_column() -> None:
+    rng = np.random.default_rng(7)
+    for dtype in ("float32", "float64", "float16"):
+        x, y = numbers(rng, (20, 33), dtype), numbers(rng, (33, 35), dtype)
+        x[3, 4], x[5, 6], y[7, 8] = np.nan, np.inf, -np.inf
+        check(x, y)
+        check(x, np.asfortranarray(y))
+        check(x, y[:, 8:9])
+
+
+def test_float16_sums_are_rounded_once() -> None:
+    x, y = np.full((1, 4096), 1, np.float16), np.full((4096, 1), 1, np.float16)
+    out = np.empty((1, 1), np.float16)
+    params = {"contract": ((1,), (0,)), "batch": ((), ())}
+    run(_native(step_of(x, y, out, params)), x, y, out)
+    assert out[0, 0] == 4096  # float16 itself cannot count past 2048
+
+
+def test_short_vectors_serve_machines_without_long_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gemm, "vector_bytes", lambda: 32)
+    rng = np.random.default_rng(8)
+    for m, k, n in ((1, 5, 40), (9, 70, 31), (50, 300, 64), (64, 65, 2)):
+        x, y = numbers(rng, (m, k), "float32"), numbers(rng, (k, n), "float32")
+        check(x, y)
+        check(x, np.asfortranarray(y))
+
+
+def test_short_products_are_taken_into_loops_and_long_ones_are_not() -> None:
+    params = {"contract": ((1,), (0,)), "batch": ((), ())}
+    for n, inline in ((4, True), (32, False)):
+        x = np.ones((n, n), np.float32)
+        native = _native(step_of(x, x, x.copy(), params))
+        assert native is not None and native.inline is inline
+
+
+def test_axes_that_lie_evenly_are_one() -> None:
+    x, y = np.ones((2, 3, 4, 5)), np.ones((4, 5, 6))
+    product = product_of(step_of(x, y, np.ones((2, 3, 6)), {"contract": ((2, 3), (0, 1)), "batch": ((), ())}))
+    assert (product.loops, product.rows.size, product.columns.size, product.k) == ((), 6, 6, 20)
+    assert len(product.depth) == 1
+
+
+def test_matrices_without_a_unit_stride_are_not_for_libraries() -> None:
+    x, y, out = np.ones((6, 8))[::2, ::2], np.ones((4, 5)), np.ones((3, 5))
+    params = {"contract": ((1,), (0,)), "batch": ((), ())}
+    assert gemm_of(product_of(step_of(x, y, out, params))) is None
+    gemm_found = gemm_of(product_of(step_of(np.ones((4, 3)).T, y, out, params)))
+    assert gemm_found is not None and gemm_found.a.transposed and gemm_found.a.leading == 3
+
+
+# -- oneDNN ------------------------------------------------------------------------------------------------------------
+
+
+@with_onednn
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("how", ["dense", "transposed", "rows apart"])
+def test_onednn_multiplies_transposed_and_sliced_matrices(dtype: str, how: str) -> None:
+    rng = np.random.default_rng(9)
+    x, y = (numbers(rng, shape, dtypes.as_dtype(dtype)) for shape in ((37, 40), (40, 29)))
+    params = {"contract": ((1,), (0,)), "batch": ((), ())}
+    wanted = reference[dot](x, y, **params)
+    for left, right in ((laid_out(x, how), y), (x, laid_out(y, how))):
+        out = np.zeros_like(wanted)
+        native = matmul_native(step_of(left, right, out, params))
+        assert native is not None
+        run(native, left, right, out)
+        assert_close(out, wanted, 40)
+
+
+@with_onednn
+def test_onednn_multiplies_batches_one_of_them_broadcast() -> None:
+    rng = np.random.default_rng(10)
+    x = np.broadcast_to(numbers(rng, (6, 1, 5, 8), "float32"), (6, 2, 5, 8))
+    y = numbers(rng, (2, 6, 8, 7), "float32").swapaxes(0, 1)
+    params = {"contract": ((3,), (2,)), "batch": ((0, 1), (0, 1))}
+    out = np.zeros((6, 2, 5, 7), np.float32)
+    native = matmul_native(step_of(x, y, out, params))
+    assert native is not None
+    run(native, x, y, out)
+    assert_close(out, x @ y, 8)
+
+
+@with_onednn
+def test_a_chain_of_post_ops_is_applied_before_the_result_is_written() -> None:
+    rng = np.random.default_rng(11)
+    x, y, bias = numbers(rng, (33, 20), "float32"), numbers(rng, (20, 17), "float32"), numbers(rng, (17,), "float32")
+    scale = numbers(rng, (33, 17), "float32")
+    rows = np.broadcast_to(bias, (33, 17))
+    params = {"contract": ((1,), (0,)), "batch": ((), ())}
+    out = numbers(rng, (33, 17), "float32")
+    wanted = np.tanh(np.maximum(x @ y + out + bias, 0) * scale)
+    post_ops = (Sum(), Combine("add", 2), Eltwise("relu"), Combine("mul", 3), Eltwise("tanh"))
+    native = matmul_native(step_of(x, y, out, params, rows, scale), post_ops)
+    assert native is not None
+    run(native, x, y, rows, scale, out)
+    assert_close(out, wanted, 20)
+
+
+@with_onednn
+def test_a_post_op_follows_a_result_that_is_written_transposed() -> None:
+    rng = np.random.default_rng(12)
+    x, y, bias = numbers(rng, (9, 20), "float32"), numbers(rng, (20, 17), "float32"), numbers(rng, (17,), "float32")
+    out = np.zeros((17, 9), np.float32).T
+    rows = np.broadcast_to(bias, (9, 17))
+    native = matmul_native(step_of(x, y, out, {"contract": ((1,), (0,))}, rows), (Combine("add", 2),))
+    assert native is not None
+    run(native, x, y, rows, out)
+    assert_close(out, x @ y + bias, 20)
+
+
+def test_onednn_refuses_what_it_does_not_know() -> None:
+    params = {"contract": ((1,), (0,)), "batch": ((), ())}
+    x = np.ones((8, 8))
+    assert matmul_native(step_of(x, x, x.copy(), params)) is None  # float64
+    x = np.ones((16, 16), np.float32)[::2, ::2]
+    assert matmul_native(step_of(x, x, np.ones((8, 8), np.float32), params)) is None
+
+
+def test_without_the_library_there_is_no_kernel_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "library", lambda: None)
+    x = np.ones((64, 64), dtypes.bfloat16)
+    step = step_of(x, x, x.copy(), {"contract": ((1,), (0,)), "batch": ((), ())})
+    assert matmul_native(step) is None
+    check(x, x)
