@@ -1,12 +1,12 @@
 """nnc: pure functions over pytrees, traced into graphs, transformed, planned and compiled."""
 
-from nnc import data, debug, errors, graph, io, nn, numpy, optim, random, testing, tree
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from nnc import errors, graph, numpy, tree
 from nnc.array import Array, asarray
-from nnc.backends.cpu.threads import set_num_threads
 from nnc.commands.indexing import dynamic_slice, dynamic_update_slice
 from nnc.devices import devices
-from nnc.dynamic import DynamicGraph
-from nnc.jit import compile
 from nnc.trace.branches import case_of, cond, switch
 from nnc.trace.control_flow import associative_scan, fori_loop, map, scan, while_loop
 from nnc.trace.custom import custom_jvp, custom_vjp
@@ -15,7 +15,13 @@ from nnc.trace.jacobian import hessian, jacfwd, jacrev
 from nnc.trace.specs import ShapeDtypeStruct, eval_shape, make_graph
 from nnc.trace.subgraphs import checkpoint
 from nnc.trace.vectorize import vmap
-from nnc.view import view
+
+if TYPE_CHECKING:
+    from nnc import data, debug, io, nn, optim, random, testing
+    from nnc.backends.cpu.threads import set_num_threads
+    from nnc.dynamic import DynamicGraph
+    from nnc.jit import compile
+    from nnc.view import view
 
 __version__ = "0.1.0"
 
@@ -67,3 +73,22 @@ __all__ = [
     "vmap",
     "while_loop",
 ]
+
+# Imported when first asked for, as it takes longer than the rest; None for a module of its own.
+_LATER = {
+    "DynamicGraph": "nnc.dynamic", "compile": "nnc.jit", "set_num_threads": "nnc.backends.cpu.threads", "data": None, "debug": None,
+    "io": None, "nn": None, "optim": None, "random": None, "testing": None, "view": None,
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'nnc' has no attribute {name!r}")
+    module = _LATER[name]
+    value = importlib.import_module(f"nnc.{name}") if module is None else getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

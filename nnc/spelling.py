@@ -110,12 +110,12 @@ def spelled(function: F) -> F:
         nnc.errors.ArgumentTypeError: total: it has no argument 'dim'...
         Fix: write axis=... instead.
     """
-    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    parameters = [p for p in inspect.signature(function).parameters.values() if p.kind in kinds and p.name != "self"]
-    names = [p.name for p in parameters]
+    code = inspect.unwrap(function).__code__  # a signature of each of some hundred functions would slow the import down
+    first, last = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    placed = list(code.co_varnames[: code.co_posonlyargcount])
+    names = [name for name in code.co_varnames[code.co_posonlyargcount : last] if name != "self"]
     known = frozenset(names)
-    placed = [p.name for p in inspect.signature(function).parameters.values() if p.kind == p.POSITIONAL_ONLY]
-    draws = any(p.name == "key" and p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters)
+    draws = "key" in code.co_varnames[first:last] and "key" not in (inspect.unwrap(function).__kwdefaults__ or {})
 
     def where(args: tuple[Any, ...]) -> str:
         return type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__

@@ -36,7 +36,10 @@ flags\t\t: fpu avx2 fma
 """
 
 
-def test_doctor_prints_what_it_collects_and_exits_with_0(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_prints_what_it_collects_and_exits_with_0(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NNC_CACHE_DIR", str(tmp_path))  # no other process writes there
     assert main(["doctor"]) == 0
     printed = capsys.readouterr().out
     assert printed.rstrip() == doctor.to_text(doctor.collect())

@@ -1,12 +1,18 @@
 """All backends of this package: importing this module registers their kernels."""
 
 import nnc.backends.blas.lapack
+import nnc.backends.cpu.arg_reduce
 import nnc.backends.cpu.dot
 import nnc.backends.cpu.fused
 import nnc.backends.cpu.gather
 import nnc.backends.cpu.pooling
+import nnc.backends.cpu.scan
 import nnc.backends.cpu.scatter
+import nnc.backends.cpu.search
 import nnc.backends.cpu.shape
+import nnc.backends.cpu.sort
+import nnc.backends.cpu.threefry
+import nnc.backends.cpu.top_k
 import nnc.backends.cpu.triangular
 import nnc.backends.onednn.convolution
 import nnc.backends.onednn.matmul  # noqa: F401

@@ -33,7 +33,9 @@ erfc: Command = elementwise(
 )
 
 
-def _special(name: str, function: Callable[..., NDArray], partial: Callable[..., Value]) -> Command:
+def _special(
+    name: str, function: Callable[..., NDArray], partial: Callable[..., Value], scalar: str | None = None
+) -> Command:
     """An elementwise function of one float array; `partial(x, output, **params)` is its derivative."""
 
     def infer(x: TensorSpec, **params: Any) -> TensorSpec:
@@ -55,6 +57,7 @@ def _special(name: str, function: Callable[..., NDArray], partial: Callable[...,
         name,
         infer=infer,
         reference=reference,
+        scalar=scalar,
         derivative=Derivative(jvp),
         batch=batch_elementwise(name),
         inplace=InPlace(((0, 0),)),
@@ -102,7 +105,7 @@ def _refine_erfinv(x: NDArray, y: NDArray) -> NDArray:
     return np.copysign(size, x)
 
 
-erfinv: Command = _special("erfinv", _erfinv, lambda x, out: exp(out * out) * (math.sqrt(math.pi) / 2))
+erfinv: Command = _special("erfinv", _erfinv, lambda x, out: exp(out * out) * (math.sqrt(math.pi) / 2), "erfinv(x)")
 
 
 def _log_gamma(x: float) -> float:
@@ -113,7 +116,9 @@ def _log_gamma(x: float) -> float:
 
 
 _lgamma = np.frompyfunc(_log_gamma, 1, 1)
-lgamma: Command = _special("lgamma", lambda x: np.asarray(_lgamma(x)).astype(x.dtype), lambda x, out: polygamma(x, n=0))
+lgamma: Command = _special(
+    "lgamma", lambda x: np.asarray(_lgamma(x)).astype(x.dtype), lambda x, out: polygamma(x, n=0), "lgamma(x)"
+)
 """log |Γ(x)|"""
 
 _ASYMPTOTIC = 12  # from here on six terms of the asymptotic series are exact in float64

@@ -61,9 +61,13 @@ _BIND = _Bind(_unset)
 
 @dataclass(slots=True)
 class _Registry:
-    """`version` grows whenever something is registered: what was concluded before holds no more."""
+    """`version` grows whenever something is registered: what was concluded before holds no more.
+
+    `load_backends` registers the kernels of this package, which takes a while, when a kernel is first looked for.
+    """
 
     version: int = 0
+    load_backends: Callable[[], Any] | None = None
 
 
 REGISTRY = _Registry()
@@ -249,6 +253,9 @@ def find_kernel(target: Command, specs: tuple[TensorSpec, ...], params: Mapping[
 
     Raises:   BackendError: the command has neither kernel nor reference.
     """
+    if REGISTRY.load_backends is not None:
+        load, REGISTRY.load_backends = REGISTRY.load_backends, None
+        load()
     for candidate in kernel.get(target, ()):
         if candidate.supports(specs, params):
             return candidate

@@ -33,7 +33,8 @@ REWRITES = (
     "inline_calls", "dce", "fold", "simplify", "parts", "cse", "licm", "combine", "join_sums", "dce",
     "fold", "simplify", "parts", "cse", "dce", "inline_barriers",
 )  # fmt: skip
-PIPELINE = (*REWRITES, "layout", "order", "recompute", "fuse", "interleave")
+PIPELINE = (*REWRITES, "layout", "order", "recompute")
+GROUPING = ("fuse", "interleave")  # last, since what is computed again to save memory is chosen command by command
 
 
 def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel, compiler: Compiler | None = None) -> Program:
@@ -53,16 +54,22 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel, compiler:
 
     inner = options.update(memory_budget=None, donated=(), streams=1)
 
+    one_by_one = inner.update(native=False)
+
     def lower_inner(sub_graph: Graph) -> RunProgram:
         if any(s.dtype == TAPE for s in (*sub_graph.inputs, *sub_graph.outputs)):  # tapes pass through: nothing to plan
             return lambda values: run_graph(sub_graph, values)
         return program(_plan_rewritten(sub_graph, inner, workspace), inner).run
 
+    def lower_fused(sub_graph: Graph) -> RunProgram:
+        return program(_plan_rewritten(sub_graph, one_by_one, workspace), one_by_one).run
+
     def step_kernel(step: Step) -> Kernel:
         if step.graphs:
-            known = kernel.get(step.command, ())
-            slow = sub_graph_kernel(step, lower_inner)
-            return replace(slow, backend=known[0].backend, native=known[0].native) if known else slow
+            compiled = kernel.get(step.command, ())
+            if not compiled:
+                return sub_graph_kernel(step, lower_inner)
+            return replace(compiled[0], run=sub_graph_kernel(step, lower_fused).run)
         with set_context(source=step.source):
             return choose_kernel(step.command, step.input_specs, step.params)
 
@@ -96,7 +103,8 @@ def plan(graph: Graph, options: Options, workspace: Workspace = no_workspace) ->
 
 
 def _plan_rewritten(graph: Graph, options: Options, workspace: Workspace) -> Planned:
-    """The plan of a graph that has been through all passes; sub-graphs go through them with their graph."""
+    """The plan of a graph that has been through the passes before; sub-graphs go through them with their graph."""
+    graph = run_passes(graph, GROUPING, options, verify=options.verify_passes)
 
     def place(join: bool) -> Planned:
         with timed("binding buffers"):

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -70,7 +69,7 @@ def add_backend(einops_backends: ModuleType) -> None:
     vars(einops_backends)[NncBackend.__name__] = NncBackend  # beside the others; a class that nobody holds is forgotten
 
 
-class AfterImport(MetaPathFinder):
+class AfterImport:
     """Calls `action` once, when the module `name` has been imported."""
 
     def __init__(self, name: str, action: Callable[[], None]) -> None:
@@ -84,11 +83,11 @@ class AfterImport(MetaPathFinder):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self)
+            spec.loader = cast(Any, _Loader(spec.loader, self))
         return spec
 
 
-class _Loader(Loader):
+class _Loader:
     """Loads with another loader, which it leaves in its place, then lets the finder act."""
 
     def __init__(self, loader: Any, finder: AfterImport) -> None:

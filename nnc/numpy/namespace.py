@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+from functools import partial
 from typing import Any
 
 import nnc.trace.eager
@@ -13,12 +15,14 @@ import nnc.trace.recipes  # noqa: F401  (both register themselves: what runs com
 from nnc import dtypes
 from nnc.array import set_namespace
 from nnc.devices import devices as all_devices
+from nnc.graph.registry import REGISTRY
 from nnc.numpy.interop import await_einops
 from nnc.numpy.types import isdtype
 
 __array_api_version__ = "2024.12"
 set_namespace(sys.modules["nnc.numpy"])
 await_einops()
+REGISTRY.load_backends = partial(importlib.import_module, "nnc.backends.loaded")
 
 
 class NamespaceInfo:

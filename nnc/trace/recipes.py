@@ -28,7 +28,7 @@ from nnc.trace.tracer import Tracer
 
 _WIDE = {bool: dtypes.bool_, int: dtypes.int64, float: dtypes.float64, complex: dtypes.complex128}
 _NARROW = (dtypes.float16, dtypes.bfloat16)
-_SMALL = 1 << 12  # elements up to which NumPy's function beats a kernel, which wants its operands broadcast
+_SMALL = 1 << 12  # elements up to which NumPy's function beats a native kernel, which wants its operands broadcast
 _MEMORY = attrgetter("memory")
 Run = Callable[[list[Any]], Sequence[Any]]
 Cast = Callable[[Any], Any]  # a Python number in the dtype of the array that it meets
@@ -157,8 +157,9 @@ def _numpy_function(node: Node) -> Callable[..., Any] | None:
     output = node.outputs[0].spec
     if call is None or any(spec.dtype in _NARROW for spec in (*specs, output)):
         return None
-    size = max(spec.size for spec in (*specs, output))
-    if size > _SMALL and not _is_view(node) and find_kernel(node.command, specs, node.params) is not None:
+    chosen = find_kernel(node.command, specs, node.params)
+    is_small = _is_view(node) or max(spec.size for spec in (*specs, output)) <= _SMALL
+    if chosen is not None and (chosen.native is None or not is_small):
         return None
     function: Any = call if isinstance(call, np.ufunc) else call(*specs, **node.params)
     if isinstance(function, np.ufunc):

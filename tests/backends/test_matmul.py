@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import nnc
+import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.backends.cpu import gemm
 from nnc.backends.cpu.dot import _native
@@ -228,6 +230,16 @@ def test_matrices_without_a_unit_stride_are_not_for_libraries() -> None:
     assert gemm_of(product_of(step_of(x, y, out, params))) is None
     gemm_found = gemm_of(product_of(step_of(np.ones((4, 3)).T, y, out, params)))
     assert gemm_found is not None and gemm_found.a.transposed and gemm_found.a.leading == 3
+
+
+@pytest.mark.parametrize("size", [3, 50])
+def test_products_at_once_are_those_of_programs(size: int) -> None:
+    rng = np.random.default_rng(13)
+    for dtype in ("float32", "float64", "int32"):
+        x, y = numbers(rng, (size, size), dtype), numbers(rng, (size, size), dtype)
+        at_once, compiled = nnp.matmul(x, y), nnc.compile(nnp.matmul)(x, y)
+        assert_close(np.asarray(at_once), np.asarray(compiled), size)
+        assert_close(np.asarray(at_once), x @ y, size)
 
 
 # -- oneDNN ------------------------------------------------------------------------------------------------------------

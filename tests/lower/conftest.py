@@ -24,7 +24,7 @@ def compile_graph() -> Compile:
     """Lowers a graph with every check switched on."""
 
     def compile_graph(graph: Graph, **changes: Any) -> Program:
-        return lower(graph, Options(verify_passes=True, **changes), choose_kernel)
+        return lower(graph, Options(verify_passes=True, native=False, **changes), choose_kernel)
 
     return compile_graph
 

@@ -13,8 +13,9 @@ from typing import Any
 
 from nnc import dtypes
 from nnc.backends.blas.library import Lapack, lapack
+from nnc.backends.cpu.cholesky import print_cholesky, row_bytes
 from nnc.backends.cpu.jit import run_native
-from nnc.backends.cpu.moves import copy_box
+from nnc.backends.cpu.moves import copy_box, fill_row
 from nnc.backends.cpu.printer import Axes, Printer, in_blocks, over
 from nnc.dtypes import DType
 from nnc.errors import InternalError
@@ -113,14 +114,14 @@ class _Printer:
         spec = TensorSpec(view.spec.shape[-1:], self.dtype)
         copy_box(self.code, spec, source, (self.dtype.itemsize,), target, view.strides[-1:])
 
-    def hermitian(self, view: View, source: str, target: str) -> None:
-        """Writes half the sum of a matrix and its transpose, dense."""
+    def hermitian(self, view: View, source: str, target: str, row_step: int) -> None:
+        """Writes half the sum of a matrix and its transpose, with rows so many bytes apart."""
         code, n, size = self.code, view.spec.shape[-1], self.dtype.itemsize
-        self.gather(view, source, target)
-        row_step, column_step = view.strides[-2:]
+        spec, (step, column_step) = self._matrix(view)
+        copy_box(code, spec, source, (step, column_step), target, (size, row_step))
         with code.loop(0, n) as i:
-            row = code.offset(source, code.mul(i, code.integer(row_step)))
-            out = code.offset(target, code.mul(i, code.integer(n * size)))
+            row = code.offset(source, code.mul(i, code.integer(step)))
+            out = code.offset(target, code.mul(i, code.integer(row_step)))
 
             def add(j: Value, lanes: int) -> None:
                 place = code.offset(out, code.mul(j, code.integer(size)))
@@ -149,23 +150,31 @@ def _square(specs: Specs) -> tuple[int, int]:
 
 
 def _cholesky_pieces(specs: Specs, params: Params) -> Pieces:
-    n, size = _square(specs)
-    return {"a": n * n * size}
+    n, _ = _square(specs)
+    return {"a": n * row_bytes(n, specs[0].dtype)}
 
 
 def _cholesky(p: _Printer, step: Step, pieces: Pieces) -> None:
-    (x, out), code = p.views, p.code
-    n = x.spec.shape[-1]
-    lower = p.letter("L")
+    """By a printed kernel. Where that meets a pivot that is not positive, LAPACK decides, as in the reference."""
+    (x, out), code, room = p.views, p.code, p.at["a"]
+    n, size = x.spec.shape[-1], p.dtype.itemsize
+    lower, apart = p.letter("L"), row_bytes(n, p.dtype)
+    spec, strides = TensorSpec((n, n), p.dtype), out.strides[-2:]
     with p.matrices() as (source, target):
-        p.hermitian(x, source, p.at["a"])
-        p.refuse_unless_done(p.call("potrf", lower, n, p.at["a"], n, letters=1))
-        p.scatter(out, p.at["a"], target)
-        row_step, column_step = out.strides[-2:]
+        p.hermitian(x, source, room, apart)
+        failed = print_cholesky(code, room, n, p.dtype)
+        copy_box(code, spec, room, (size, apart), target, strides)
+        with code.when(failed):
+            p.hermitian(x, source, room, n * size)
+            p.refuse_unless_done(p.call("potrf", lower, n, room, n, letters=1))
+            p.scatter(out, room, target)
         with code.loop(0, n) as i:
-            row = code.offset(target, code.mul(i, code.integer(row_step)))
-            with code.loop(code.add(i, code.integer(1)), n) as j:
-                code.store(code.offset(row, code.mul(j, code.integer(column_step))), code.constant(0, p.dtype))
+            row = code.offset(target, code.mul(i, code.integer(strides[0])))
+            if strides[1] == size:
+                fill_row(code, row, code.constant(0, p.dtype), code.add(i, code.integer(1)), n)
+            else:
+                with code.loop(code.add(i, code.integer(1)), n) as j:
+                    code.store(code.offset(row, code.mul(j, code.integer(strides[1]))), code.constant(0, p.dtype))
 
 
 def _solve_pieces(specs: Specs, params: Params) -> Pieces:
@@ -266,7 +275,7 @@ def _eigh(p: _Printer, step: Step, pieces: Pieces) -> None:
     vectors, lower = p.letter("V"), p.letter("L")
     rooms = pieces["work"] // size, pieces["integers"] // 8
     with p.matrices() as (source, w_at, v_at):
-        p.hermitian(x, source, p.at["a"])
+        p.hermitian(x, source, p.at["a"], n * size)
         info = p.call(
             "syevd", vectors, lower, n, p.at["a"], n, p.at["w"], p.at["work"], rooms[0], p.at["integers"], rooms[1], letters=2
         )  # fmt: skip

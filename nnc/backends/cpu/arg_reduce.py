@@ -1,7 +1,7 @@
 """Native kernels of argmax and argmin: the first of the greatest or smallest elements, or the first NaN.
 
-A row that lies dense is read twice, by vectors: what is the record, then where it first stands. Other rows are done side by side, with a
-record and its position in each lane.
+A row that lies dense is read twice, by vectors: what is the record, then where it first stands. Other rows are done side by
+side, with a record and its position in each lane.
 """
 
 from __future__ import annotations

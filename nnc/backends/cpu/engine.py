@@ -72,9 +72,8 @@ class Engine:
     """
 
     def __init__(self, cpu: str | None = None) -> None:
-        self._llvm: Any = importlib.import_module(
-            "llvmlite.binding"
-        )  # takes 30 to 150 ms: only where something is compiled
+        # This takes 30 to 150 ms, so it is done only where something is compiled.
+        self._llvm: Any = importlib.import_module("llvmlite.binding")
         self._llvm.initialize_native_target()
         self._llvm.initialize_native_asmprinter()
         versions = ".".join(map(str, self._llvm.llvm_version_info)), importlib.import_module("llvmlite").__version__
@@ -126,7 +125,7 @@ class Engine:
         except RuntimeError as error:
             missing = sorted(self._names_in(objects) - set(symbols) - set(exports))
             raise InternalError(
-                f"LLVM cannot load {', '.join(exports)}: {error}. Nobody gave {', '.join(missing) or 'anything wrong'}"
+                f"LLVM cannot load {', '.join(exports)}: {error}. Nobody gave: {', '.join(missing) or 'nothing is missing'}"
             ) from error
 
     def assembly(self, text: str, recipe: Recipe = KERNEL) -> str:
@@ -251,12 +250,8 @@ def _address(reference: Any) -> int:
 def _shown(text: str, error: str) -> str:
     """The first lines of a text, and those around the line that LLVM complains of."""
     lines = text.splitlines()
-    shown = [f"{i + 1:5} {line}" for i, line in enumerate(lines[:_LINES_SHOWN])]
     found = re.match(r"<string>:(\d+):", error)
     at = int(found[1]) - 3 if found else 0  # two lines of head stand before the text
-    if at >= _LINES_SHOWN:
-        shown += [
-            "      …",
-            *(f"{i + 1:5} {lines[i]}" for i in range(at - 2, min(at + 3, len(lines))) if i >= _LINES_SHOWN),
-        ]
-    return "\n".join(shown)
+    first, around = range(min(_LINES_SHOWN, len(lines))), range(max(at - 2, _LINES_SHOWN), min(at + 3, len(lines)))
+    rows = [f"{i + 1:5} {lines[i]}" for i in (*first, *around)]
+    return "\n".join(rows)

@@ -10,7 +10,6 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +31,7 @@ ENTRY = "ENTRY"
 Arrays = Sequence[NDArray]
 Params = Mapping[str, Any]
 Run = Callable[[Arrays, Arrays, Params], None]
+_COMPILING = 8  # threads at most
 _RUNS_KEPT = 1024  # of one command; then all are forgotten
 
 
@@ -159,8 +159,8 @@ def _start_once() -> Jit | str:
     except (ImportError, OSError, RuntimeError) as error:
         return f"{type(error).__name__}: {error}"
     runtime = Runtime(threads().openmp, threads().count)
-    pool = ThreadPoolExecutor(min(usable_threads(), 8), thread_name_prefix="nnc-compile")
-    return Jit(engine, Objects(engine, Options.from_environment().cache_folder, pool), runtime)
+    objects = Objects(engine, Options.from_environment().cache_folder, min(usable_threads(), _COMPILING))
+    return Jit(engine, objects, runtime)
 
 
 def run_native(native: Callable[[Step], Native | None], command_name: str) -> Run:
@@ -172,9 +172,7 @@ def run_native(native: Callable[[Step], Native | None], command_name: str) -> Ru
     runs: dict[Any, tuple[Run, Params]] = {}  # the parameters are kept, so that no others are found where they lie
 
     def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
-        inputs = [
-            x if type(x) is np.ndarray else np.asarray(x) for x in inputs
-        ]  # scalars are no arrays to compiled code
+        inputs = [x if type(x) is np.ndarray else np.asarray(x) for x in inputs]  # NumPy's scalars have no such layout
         layouts = tuple([(x.shape, x.strides, x.dtype) for x in (*inputs, *outputs)])
         found = runs.get((id(params), layouts))
         if found is None:
@@ -191,12 +189,10 @@ def _make_run(
 ) -> Run:
     """What runs a command on arrays of these shapes and strides."""
     wanted = command(command_name)
-    jit = compiler()
     step = Step(wanted, tuple(map(_view, inputs)), tuple(map(_view, outputs)), params)
-    holds_objects = any(
-        x.dtype.hasobject for x in (*inputs, *outputs)
-    )  # tapes: compiled code does not count references
-    made = native(step) if jit is not None and not holds_objects else None
+    # Tapes hold Python's objects, whose references compiled code does not count.
+    jit = None if any(x.dtype.hasobject for x in (*inputs, *outputs)) else compiler()
+    made = native(step) if jit is not None else None
     if jit is None or made is None:
         return reference_kernel(wanted, step.input_specs, params).run
     (function,) = jit.load([made])
@@ -205,7 +201,8 @@ def _make_run(
     states = _States(made.state) if made.state is not None else None
 
     def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
-        if call(function.address, 0 if states is None else states.address(), *inputs, *outputs, *numbers):
+        state = 0 if states is None else states.address()
+        if call(function.address, state, *inputs, *outputs, *numbers):
             reference[wanted](*inputs, **params)
             raise InternalError(f"{command_name}: the native kernel refused operands that the reference takes")
 

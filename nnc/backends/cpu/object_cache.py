@@ -10,25 +10,27 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from nnc.backends.cpu.engine import KERNEL, Engine, Recipe
 from nnc.lower.cache import Cache
 
 _KIND = "objects"
+_TEXTS_OF_A_THREAD = 2  # fewer are compiled before a thread is ready
 
 
 class Objects:
     """Makes object files of texts, or finds those that were made before.
 
-    `folder` is where they are kept; None: nowhere. `compiled` counts the texts that LLVM had to compile, `found` the others.
+    `threads` is how many compile at once; `folder` is where object files are kept, None: nowhere. `compiled` counts the texts that
+    LLVM had to compile, `found` the others.
     """
 
-    def __init__(self, engine: Engine, folder: Path | None, pool: Executor | None = None) -> None:
+    def __init__(self, engine: Engine, folder: Path | None, threads: int = 1) -> None:
         self.engine, self.compiled, self.found = engine, 0, 0
         self._cache = Cache(folder) if folder is not None else None
-        self._pool = pool
+        self._threads = threads
         machine = engine.machine
         self._made_for = {
             "machine": hashlib.sha256(f"{machine.triple} {machine.cpu} {machine.features}".encode()).hexdigest(),
@@ -45,14 +47,22 @@ class Objects:
         found = [self._read(key) for key in keys]
         missing = [i for i, code in enumerate(found) if code is None]
         self.found += len(texts) - len(missing)
-        compile_one = functools.partial(self.engine.compile, recipe=recipe)
-        work = self._pool.map if self._pool is not None and len(missing) > 1 else map
-        for i, code in zip(missing, work(compile_one, [texts[i] for i in missing]), strict=True):
+        for i, code in zip(missing, self._make([texts[i] for i in missing], recipe), strict=True):
             found[i] = code
             self.compiled += 1
             if self._cache is not None:
                 self._cache.write(_KIND, keys[i], base64.b64encode(code).decode())
         return [code for code in found if code is not None]
+
+    def _make(self, texts: Sequence[str], recipe: Recipe) -> list[bytes]:
+        compile_one = functools.partial(self.engine.compile, recipe=recipe)
+        workers = min(self._threads, len(texts) // _TEXTS_OF_A_THREAD)
+        if workers < 2:
+            return [compile_one(text) for text in texts]
+        with ThreadPoolExecutor(
+            workers
+        ) as pool:  # gone afterwards: forks of the process would wait for threads that they lack
+            return list(pool.map(compile_one, texts))
 
     def _key(self, text: str, recipe: Recipe) -> dict[str, object]:
         digest = hashlib.sha256(text.encode()).hexdigest()

@@ -1,7 +1,8 @@
 """Prints a radix sort of long rows: stable, from the lowest digit to the highest, in threads.
 
-A row is cut into parts. In each pass every part counts its digits, the counts are summed over digits and parts, and every part moves
-its elements to their places. Digits that are the same in all keys are left out. (Knuth, volume 3, 5.2.5; Zagha and Blelloch, 1991.)
+A row is cut into parts. In each pass every part counts its digits, the counts are summed over digits and parts, and every part
+moves its elements to their places. Digits that are the same in all keys are left out. (Knuth, volume 3, 5.2.5; Zagha and
+Blelloch, 1991.)
 """
 
 from __future__ import annotations
@@ -45,10 +46,12 @@ class Radix:
     @property
     def nbytes(self) -> int:
         """Memory that a row needs: both arrays, and counts."""
-        return 2 * self._padded(self.layout.nbytes * self.n) + 4 * _DIGITS * self.parts
+        return 2 * sum(self._arrays) + 4 * _DIGITS * self.parts
 
-    def _padded(self, nbytes: int) -> int:
-        return -(-nbytes // 64) * 64
+    @property
+    def _arrays(self) -> list[int]:
+        """Bytes of each array, up to whole cache lines."""
+        return [-(-kind.itemsize * self.n // 64) * 64 for kind in self.layout.kinds]
 
     # -- what parts share ----------------------------------------------------------------------------------------------
 
@@ -69,7 +72,7 @@ class Radix:
     ) -> str:
         """Sorts one row; `fill` and `finish` write elements and results of a range of positions. Returns the shared fields."""
         args = code.room(8 * len(_FIELDS))
-        size = [self._padded(kind.itemsize * self.n) for kind in self.layout.kinds]
+        size = self._arrays
         places, at = {}, 0
         for k in range(len(size)):
             for name in (f"from{k}", f"to{k}"):
@@ -85,7 +88,9 @@ class Radix:
         top = code.integer(8 * self.layout.kinds[0].itemsize)
         count, spread, sums = self._functions(printer)
         step = code.integer(DIGIT_BITS)
-        with looping(code, code.integer(self.low), lambda s: code.compare("lt", s, top), lambda s: code.add(s, step)) as shift:
+        with looping(
+            code, code.integer(self.low), lambda s: code.compare("lt", s, top), lambda s: code.add(s, step)
+        ) as shift:
             unsigned = code.bitcast(vary, dtypes.uint64)
             digit = code.and_(code.shr(unsigned, code.bitcast(shift, dtypes.uint64)), code.like(unsigned, _DIGITS - 1))
             with code.when(code.compare("ne", digit, code.like(digit, 0))):
@@ -108,7 +113,7 @@ class Radix:
         code.line(f"call void @nnc_parallel_for(ptr @{name}, ptr {args}, i64 {self.parts}, i64 1)")
 
     def _run(self, code: Code, printer: Printer, name: str, args: str, body: Filler) -> None:
-        with self._part(printer, name) as (inner, number, begin, end):
+        with self._part(printer, name) as (inner, _, begin, end):
             body(inner, "%args", begin, end)
         self._call(code, f"KERNEL.{name}", args)
 
@@ -152,7 +157,9 @@ class Radix:
             sources = [self.pointer(code, "%args", f"from{k}") for k in range(len(kinds))]
             targets = [self.pointer(code, "%args", f"to{k}") for k in range(len(kinds))]
             with code.loop(begin, end) as i:
-                element = [code.load(at(code, s, i, kind.itemsize), kind) for s, kind in zip(sources, kinds, strict=True)]
+                element = [
+                    code.load(at(code, s, i, kind.itemsize), kind) for s, kind in zip(sources, kinds, strict=True)
+                ]
                 place = at(code, counts, digit(code, element[0], shift), 4)
                 to = code.load(place, dtypes.uint32)
                 code.store(place, code.add(to, code.like(to, 1)))

@@ -6,10 +6,8 @@ Threads are those of GCC's OpenMP runtime, which oneDNN uses, too, so that there
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import sys
 from dataclasses import dataclass
-from typing import Any
 
 from nnc.backends.cpu.conversions import NAMES, conversions_text
 from nnc.backends.cpu.openmp import Openmp
@@ -151,13 +149,12 @@ class Runtime:
 
     def symbols(self) -> dict[str, int]:
         """Addresses of C functions and of `nnc_num_threads`."""
-        libraries: list[tuple[Any, tuple[str, ...]]] = []
+        c = ctypes.CDLL(
+            "msvcrt" if sys.platform == "win32" else None
+        )  # Python is linked to the C and the maths library
+        found = {name: address_of(c, name) for name in (*_MEMORY, *_MATHS)}
         if self.openmp.library is not None:
-            libraries.append((self.openmp.library, _OPENMP))
-        c = ctypes.CDLL("msvcrt" if sys.platform == "win32" else None)
-        maths = ctypes.util.find_library("m") if sys.platform != "linux" else "libm.so.6"
-        libraries += [(c, _MEMORY), (ctypes.CDLL(maths) if maths else c, _MATHS)]
-        found = {name: address_of(library, name) for library, names in libraries for name in names}
+            found |= {name: address_of(self.openmp.library, name) for name in _OPENMP}
         return {"nnc_num_threads": ctypes.addressof(self.threads)} | {
             name: address for name, address in found.items() if address is not None
         }

@@ -1,7 +1,7 @@
 """Native kernels of the cumulative commands.
 
-Along an axis that lies dense, a vector's prefixes are made in log2(lanes) steps (Hillis and Steele, 1986), and only one operation for each
-vector waits for the one before; along another axis, vectors are taken across rows.
+Along an axis that lies dense, a vector's prefixes are made in log2(lanes) steps (Hillis and Steele, 1986), and only one
+operation for each vector waits for the one before; along another axis, vectors are taken across rows.
 """
 
 from __future__ import annotations

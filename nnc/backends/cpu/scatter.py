@@ -1,7 +1,8 @@
 """Native kernels of commands that write at positions known only at run time: scatter and dynamic_update_slice.
 
-Updates of one place are applied in their order, as the reference does. So threads share the axes along which updates do not meet: those
-that operands have in common, or those that are written whole. Where the result lies in the operand's memory, nothing else is touched.
+Updates of one place are applied in their order, as the reference does. So threads share the axes along which updates do not
+meet: those that operands have in common, or those that are written whole. Where the result lies in the operand's memory,
+nothing else is touched.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from nnc.backends.cpu.moves import fill_box, is_tiny, move_box

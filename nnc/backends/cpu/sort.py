@@ -1,18 +1,15 @@
 """Native kernels of sort and argsort: networks in registers for short rows, networks in memory, a radix sort for long ones.
 
-All sort keys (nnc.backends.cpu.order). Equal keys of a sort need no order, but for NaN and zeros, whose bits differ: rows that hold such get
-theirs back in the order in which they came.
+All sort keys (nnc.backends.cpu.order). Equal keys of a sort need no order, but for NaN and zeros, whose bits differ: rows that
+hold such get theirs back in the order in which they came.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import contextmanager
-from collections.abc import Iterator
 from typing import Any
 
 from nnc import dtypes
-from nnc.backends.cpu.moves import move_box
 from nnc.backends.cpu.order import has_keys, is_ambiguous, sort_function, sort_registers
 from nnc.backends.cpu.printer import Printer, add_native, grain_of, longest, over
 from nnc.backends.cpu.radix import Radix, can_sort

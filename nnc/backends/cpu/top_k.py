@@ -1,7 +1,7 @@
 """Native kernel of top_k: a few elements of long rows are selected in one reading, other rows are sorted.
 
-Selection keeps the k best so far and their last key as a threshold. What beats it is collected behind them; when the room is full, it
-is sorted, and the threshold falls. Later elements of an equal key never beat earlier ones.
+Selection keeps the k best so far and their last key as a threshold. What beats it is collected behind them; when the room is
+full, it is sorted, and the threshold falls. Later elements of an equal key never beat earlier ones.
 """
 
 from __future__ import annotations
@@ -135,7 +135,10 @@ def _top_k(step: Step) -> Native | None:
     else:
         print_sorts(printer, rows, "%in0", "%out1")
     axes = Axes(places.spec.shape, (x.strides, places.strides, values.strides)).without(axis).merged()
-    with over(printer.main, axes, ["%in0", "%out1", "%out0"]) as (source, target, result), printer.main.loop(0, rows.kept) as i:
+    with (
+        over(printer.main, axes, ["%in0", "%out1", "%out0"]) as (source, target, result),
+        printer.main.loop(0, rows.kept) as i,
+    ):
         code = printer.main
         at = code.load(code.offset(target, code.mul(i, code.integer(places.strides[axis]))), dtypes.int64)
         value = code.load(code.offset(source, code.mul(at, code.integer(x.strides[axis]))), x.spec.dtype)

@@ -28,7 +28,7 @@ _VECTORS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class _System:
+class System:
     """Lower triangles: a x = b for each round of `loops`. Distances are bytes; starts are those of the first row and column."""
 
     dtype: DType
@@ -42,7 +42,7 @@ class _System:
     unit_diagonal: bool
 
 
-def _system(step: Step, *, lower: bool, transpose_a: bool = False, unit_diagonal: bool = False) -> _System:
+def _system(step: Step, *, lower: bool, transpose_a: bool = False, unit_diagonal: bool = False) -> System:
     (a, b), out = step.inputs, step.outputs[0]
     loops = merge_axes([
         Axis(size, *steps) for size, *steps in zip(b.spec.shape[:-2], a.strides, b.strides, out.strides, strict=False)
@@ -60,29 +60,33 @@ def _system(step: Step, *, lower: bool, transpose_a: bool = False, unit_diagonal
             (-b_steps[0], b_steps[1]),
             (-out_steps[0], out_steps[1]),
         )
-    return _System(b.spec.dtype, tuple(loops), n, width, a_steps, b_steps, out_steps, starts, unit_diagonal)
+    return System(b.spec.dtype, tuple(loops), n, width, a_steps, b_steps, out_steps, starts, unit_diagonal)
 
 
 def _native(step: Step) -> Native | None:
     if not step.outputs[0].spec.size:
         return None
-    return _Solver(_system(step, **step.params)).native(step)
+    return Solver.of(_system(step, **step.params)).native(step)
 
 
-class _Solver:
+class Solver:
     """Prints the kernel of one system."""
 
-    def __init__(self, system: _System) -> None:
-        self.system = system
+    def __init__(self, system: System, *, lanes: int, rows: int, buffered: bool) -> None:
+        self.system, self.lanes, self.rows, self.buffered = system, lanes, rows, buffered
         self.size = system.dtype.itemsize
-        lanes = vector_bytes() // self.size
+        self.columns = lanes * min(-(-system.width // lanes), _VECTORS)  # of a panel
+
+    @classmethod
+    def of(cls, system: System) -> Solver:
+        """The solver for a system, with tiles that fit into registers."""
+        size = system.dtype.itemsize
+        lanes = vector_bytes() // size
         while lanes > 2 and lanes // 2 >= system.width:
             lanes //= 2
-        self.lanes = lanes
-        self.vectors = min(-(-system.width // lanes), _VECTORS)
-        self.rows = min(TILE_ROWS[vector_bytes()][self.vectors], 8, system.n)
-        self.columns = self.lanes * self.vectors  # of a panel
-        self.buffered = system.n * self.columns * self.size <= _BUFFER_BYTES
+        vectors = min(-(-system.width // lanes), _VECTORS)
+        rows = min(TILE_ROWS[vector_bytes()][vectors], 8, system.n)
+        return cls(system, lanes=lanes, rows=rows, buffered=system.n * lanes * vectors * size <= _BUFFER_BYTES)
 
     def native(self, step: Step) -> Native:
         """The finished kernel; it refuses a 0 on the diagonal."""
@@ -129,19 +133,21 @@ class _Solver:
         n, rows = self.system.n, self.rows
         whole = n // rows * rows
         if whole == rows:
-            self._tile(code, pointers, buffer, 0, rows, width)
+            self.tile(code, pointers, buffer, 0, rows, width)
         else:
             with code.loop(0, whole, rows) as at:
-                self._tile(code, pointers, buffer, at, rows, width)
+                self.tile(code, pointers, buffer, at, rows, width)
         if n % rows:
-            self._tile(code, pointers, buffer, whole, n % rows, width)
+            self.tile(code, pointers, buffer, whole, n % rows, width)
 
-    def _tile(self, code: Code, pointers: list[str], buffer: str, at: Bound, rows: int, width: int) -> None:
+    def remainders(
+        self, code: Code, pointers: list[str], buffer: str, at: Bound, rows: int, width: int
+    ) -> list[list[Value]]:
+        """A tile of right-hand sides from row `at` on, less what the unknowns above contribute."""
         system, lanes, dtype = self.system, self.lanes, self.system.dtype
         masks = masks_of(code, lanes, width)
         a = code.offset(pointers[0], times(code, at, system.a[0]))
         b = code.offset(pointers[1], times(code, at, system.b[0]))
-        x = code.offset(pointers[2], times(code, at, system.out[0]))
         slots = []
         for i in range(rows):
             row = code.offset(b, i * system.b[0])
@@ -154,7 +160,14 @@ class _Solver:
                 factor = self._factor(code, column, i * system.a[0])
                 for slot, vector in zip(row_slots, known, strict=True):
                     code.write(slot, code.fma(factor, vector, code.read(slot)))
-        values = [[code.read(slot) for slot in row_slots] for row_slots in slots]
+        return [[code.read(slot) for slot in row_slots] for row_slots in slots]
+
+    def tile(self, code: Code, pointers: list[str], buffer: str, at: Bound, rows: int, width: int) -> None:
+        """Solves the rows from `at` on of a panel; those above are solved already."""
+        system, lanes, dtype = self.system, self.lanes, self.system.dtype
+        values = self.remainders(code, pointers, buffer, at, rows, width)
+        a = code.offset(pointers[0], times(code, at, system.a[0]))
+        x = code.offset(pointers[2], times(code, at, system.out[0]))
         triangle = code.offset(a, times(code, at, system.a[1]))
         for i in range(rows):
             if not system.unit_diagonal:
@@ -164,7 +177,7 @@ class _Solver:
                 factor = self._factor(code, triangle, j * system.a[0] + i * system.a[1])
                 values[j] = [code.fma(factor, top, value) for top, value in zip(values[i], values[j], strict=True)]
         for i, row_values in enumerate(values):
-            for v, (value, mask) in enumerate(zip(row_values, masks, strict=True)):
+            for v, (value, mask) in enumerate(zip(row_values, masks_of(code, lanes, width), strict=True)):
                 if self.buffered:
                     kept = code.offset(buffer, times(code, at, self.columns * self.size))
                     code.store(code.offset(kept, (i * self.columns + v * lanes) * self.size), value)

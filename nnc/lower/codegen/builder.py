@@ -386,7 +386,7 @@ class Code:
         return self.bitcast(self.convert(self.shr(top, self.like(top, 16)), dtypes.uint16), dtype)
 
     def _round_to_odd(self, x: Value) -> Value:
-        """A float64 as float32, cut off; where that is inexact the last bit is set, so that a second rounding is as if the first."""
+        """A float64 as float32, cut off; with the last bit set where that is inexact: then a second rounding is as if the first."""
         bits = self.bitcast(x, dtypes.uint64)
         lost = self.compare("ne", self.and_(bits, self.like(bits, (1 << 29) - 1)), self.like(bits, 0))
         kept = self.and_(bits, self.like(bits, ~((1 << 29) - 1) & ((1 << 64) - 1)))

@@ -31,6 +31,8 @@ _SAVED = 8  # instructions; a dearer value of a row is kept for the next phase
 _ROOM = 1 << 16  # bytes on the stack for values of a row
 _UNROLLED = 24  # instructions of a vector loop's body, by which several steps are done at once
 _GENERIC = 1024  # elements; flat kernels from here on are printed for any length
+_PARTS = 16  # of a long row that is summed in threads; a fixed number, so that sums do not depend on the threads
+_COLUMNS = 1024  # rows at once that may be summed so
 
 _PART = "@KERNEL.part"
 
@@ -76,10 +78,13 @@ class _Printer:
         self.lanes, self.copies = self._choose_lanes(vector_bytes)
         self.is_inline = nest.size * nest.work <= _INLINE * max(self.lanes, 1)
         self.is_generic = nest.is_flat and nest.size >= _GENERIC
+        self.is_split = self._sums_in_parts()
         self.code: Code
         self.pointers: list[str] = []
         self.saved: dict[Symbol, str] = {}  # where values of a row are kept
         self.size_of_vector_loop: Value | None = None
+        self.part: Value | None = None  # which part of the rows is summed
+        self.partial = ""  # where the sums of parts lie
 
     def _choose_lanes(self, vector_bytes: int) -> tuple[int, int]:
         """How many lanes a vector has, and how many vectors are worked on at once."""
@@ -105,6 +110,8 @@ class _Printer:
         parameters = [("ptr", name) for name in names] + [("i64", "n")] * len(numbers)
         main = Code("KERNEL", parameters)
         units, grain = self._units(), self._grain()
+        if self.is_split:
+            return self._in_parts(main, names)
         if self.is_inline or (not self.is_generic and units <= grain):
             self._begin(main, [f"%{name}" for name in names])
             self._rows(main.integer(0), self._unit_count(main))
@@ -132,12 +139,99 @@ class _Printer:
         return Native(self._text([main, part]), numbers=numbers)
 
     @staticmethod
+    def _call_parts(main: Code, fields: Sequence[str], count: Value, grain: int) -> None:
+        """Runs the function of parts in threads; `fields` are handed over to it."""
+        room = main.room(8 * len(fields))
+        for i, name in enumerate(fields):
+            main.line(f"store {'i64' if name == 'n' else 'ptr'} %{name}, ptr {main.offset(room, 8 * i)}")
+        main.declare("declare void @nnc_parallel_for(ptr, ptr, i64, i64)")
+        main.line(f"call void @nnc_parallel_for(ptr {_PART}, ptr {room}, {count.typed}, i64 {grain})")
+
+    @staticmethod
+    def _part_function(pointers: int) -> tuple[Code, list[str]]:
+        part = Code("KERNEL.part", [("ptr", "fields"), ("i64", "first"), ("i64", "end")], "void", "nounwind", "internal")
+        return part, [part.let(f"load ptr, ptr {part.offset('%fields', 8 * i)}") for i in range(pointers)]
+
+    @staticmethod
     def _text(codes: Sequence[Code]) -> str:
         declarations = sorted(set().union(*(code.declarations for code in codes)))
         return "\n".join([*declarations, *(code.text() for code in codes)])
 
     def _begin(self, code: Code, pointers: list[str]) -> None:
         self.code, self.pointers = code, pointers
+
+    # -- long rows -----------------------------------------------------------------------------------------------------
+
+    def _sums_in_parts(self) -> bool:
+        """Whether rows are so few and long that threads take parts of them, whose sums are put together in the end."""
+        nest = self.nest
+        if not nest.row or self.phases.count != 1 or self._row_units() < _PARTS:
+            return False
+        columns = math.prod(nest.sizes[loop] for loop in nest.outer)
+        instructions = nest.size * nest.work / max(self.lanes, 1)
+        return self._units() < _PARTS // 2 and columns <= _COLUMNS and instructions >= _PARTS * _GRAIN / 4
+
+    def _row_units(self) -> int:
+        """Into how many pieces the outermost loop of a row can be cut."""
+        loop = self.nest.row[0]
+        return -(-self.nest.sizes[loop] // (self._step if loop == self.nest.vector else 1))
+
+    def _in_parts(self, main: Code, names: Sequence[str]) -> Native:
+        region = len(self.reductions) * self._columns() * 8
+        sums = main.let(f"getelementptr i8, ptr {main.room(_PARTS * region)}, i64 0")
+        self._call_parts(main, [*names, sums.removeprefix("%")], main.integer(_PARTS), 1)
+        part, pointers = self._part_function(len(names) + 1)
+        self._begin(part, pointers[:-1])
+        self.partial = pointers[-1]
+        with part.loop(Value("%first", dtypes.int64), Value("%end", dtypes.int64)) as number:
+            self.part = number
+            self._rows(part.integer(0), part.integer(self._units()))
+        part.ret()
+        self._begin(main, [f"%{name}" for name in names])
+        self.part, self.partial = None, sums
+        self._rows(main.integer(0), main.integer(self._units()))
+        main.ret(main.integer(0))
+        return Native(self._text([main, part]))
+
+    def _columns(self) -> int:
+        return math.prod(count * (self._step if loop == self.nest.vector else 1) for loop, count in self._steps())
+
+    def _sum_at(self, part: Value, reduction: int, block: _Block) -> str:
+        """Where the sum of a part lies."""
+        code, at = self.code, self.code.integer(0)
+        for loop, count in self._steps():
+            width = count * (self._step if loop == self.nest.vector else 1)
+            at = code.add(code.mul(at, code.integer(width)), block.rounds[loop])
+        region = code.add(code.mul(part, code.integer(len(self.reductions))), code.integer(reduction))
+        at = code.add(code.mul(region, code.integer(self._columns())), at)
+        return code.offset(self.partial, code.mul(at, code.integer(8)))
+
+    def _fold(self, columns: Sequence[_Block]) -> None:
+        """Puts the sums of parts together."""
+        code = self.code
+        for r, node in enumerate(self.reductions):
+            for block in columns:
+                width = 0 if self.nest.in_row else self.lanes
+                total = code.slot(self._identity(node, width))
+                with code.loop(0, _PARTS) as part:
+                    found = code.load(self._sum_at(part, r, block), total.dtype, width)
+                    code.write(total, self._combine(node, code.read(total), found))
+                block.values[node.outputs[0]] = self._rounded(node, code.read(total))
+
+    def _row_range(self, loop: int) -> tuple[Value | int, Value | int]:
+        """The rounds of a loop of the row that are gone through here."""
+        n = self.nest.sizes[loop]
+        if self.part is None or loop != self.nest.row[0]:
+            return 0, n
+        code, piece = self.code, self._step if loop == self.nest.vector else 1
+        units = code.integer(self._row_units())
+        parts = code.integer(_PARTS)
+        first = code.div(code.mul(self.part, units), parts)
+        end = code.div(code.mul(code.add(self.part, code.integer(1)), units), parts)
+        if piece == 1:
+            return first, end
+        first, end = code.mul(first, code.integer(piece)), code.mul(end, code.integer(piece))
+        return first, code.intrinsic("smin", end, code.integer(n))
 
     # -- outer loops ---------------------------------------------------------------------------------------------------
 
@@ -208,9 +302,14 @@ class _Printer:
             return
         columns = [outer] if nest.in_row else self._copies(outer, outer.rounds[vector])  # type: ignore[index]
         self.saved = self._room_for_values()
-        for phase in range(self.phases.count):
-            self._know_rows(columns, phase)
-            self._phase(columns, phase)
+        if self.is_split and self.part is None:
+            self._fold(columns)
+        else:
+            for phase in range(self.phases.count):
+                self._know_rows(columns, phase)
+                self._phase(columns, phase)
+        if self.part is not None:
+            return
         self._know_rows(columns, self.phases.count)
         for block in columns:
             for i, symbol in enumerate(nest.graph.outputs):
@@ -271,7 +370,7 @@ class _Printer:
             rounds: dict[int, Value] = {}
             loops = [loop for loop in nest.row if loop != nest.vector]
             for loop in loops:
-                rounds[loop] = stack.enter_context(code.loop(0, nest.sizes[loop]))
+                rounds[loop] = stack.enter_context(code.loop(*self._row_range(loop)))
             if nest.in_row:
                 self._along_row(columns[0], rounds, reduced, sums, full, phase)
             else:
@@ -283,9 +382,11 @@ class _Printer:
                 total = values[0]
                 for other in values[1:]:
                     total = self._combine(node, total, other)
-                columns[0].values[node.outputs[0]] = self._rounded(node, self._across(node, total))
-            else:
-                for block, value in zip(columns, values, strict=True):
+                values = [self._across(node, total)]
+            for block, value in zip(columns, values, strict=True):
+                if self.part is not None:
+                    code.store(self._sum_at(self.part, self.reductions.index(node), block), value)
+                else:
                     block.values[node.outputs[0]] = self._rounded(node, value)
 
     def _along_row(
@@ -296,17 +397,20 @@ class _Printer:
         nest, code, vector = self.nest, self.code, self.nest.vector
         assert vector is not None
         n = nest.sizes[vector]
+        first, end = self._row_range(vector)
         whole = n - n % self._step
 
         def at(start: Value, mask: Value | None) -> _Block:
             return _Block({}, {**row.rounds, **rounds, vector: start}, mask, row)
 
         if whole:
-            with code.loop(0, whole, self._step) as start:
+            until = whole if isinstance(end, int) else code.intrinsic("smin", end, code.integer(whole))
+            with code.loop(first, until, self._step) as start:
                 starts = [code.add(start, code.integer(c * self.lanes)) for c in range(self.copies)]
                 self._body([at(s, None) for s in starts], reduced, sums, full, phase)
         if whole < n:
-            with code.loop(whole, n, self.lanes) as start:
+            rest = whole if isinstance(first, int) else code.intrinsic("smax", first, code.integer(whole))
+            with code.loop(rest, end, self.lanes) as start:
                 mask = self._mask(start, even=n % self.lanes == 0)
                 self._body([at(start, mask)], reduced, sums, full, phase)
 

@@ -1,8 +1,9 @@
 """Scalar commands as code: their expressions, read with Python's parser, printed on values of any number of lanes.
 
 An expression is the cell of the column `scalar`: Python's operators on x, y, z (the operands) and on the parameters by name, and
-functions, which are those of `FUNCTIONS` here and in `math/table.py`. It gives what the command's reference gives. 16-bit floats are
-computed in float32, as there, unless the command merely moves or compares values.
+functions: those of `integers.py` and, of floats, `math/table.py`. It gives what the command's reference gives. 16-bit floats are
+computed in float32, as there, unless the command merely moves values. A float that does not fit the integer dtype that it is
+converted to gives some number.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import ast
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from nnc import dtypes
@@ -63,7 +64,7 @@ class _Parsed:
     functions: frozenset[str]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _parse(expression: str) -> _Parsed:
     body = ast.parse(expression, mode="eval").body
     calls = [node.func for node in ast.walk(body) if isinstance(node, ast.Call)]
@@ -81,33 +82,33 @@ class _Printer(ast.NodeVisitor):
     def generic_visit(self, node: ast.AST) -> Any:
         raise InternalError(f"a scalar expression holds {ast.dump(node)}")
 
-    def visit_Name(self, node: ast.Name) -> Any:  # noqa: N802 (the name that ast calls)
+    def visit_Name(self, node: ast.Name) -> Any:
         return self.names[node.id]
 
-    def visit_Constant(self, node: ast.Constant) -> Any:  # noqa: N802
+    def visit_Constant(self, node: ast.Constant) -> Any:
         return node.value
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:  # noqa: N802
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         x = self.visit(node.operand)
         return -x if isinstance(node.op, ast.USub) else ~x
 
-    def visit_BinOp(self, node: ast.BinOp) -> Any:  # noqa: N802
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
         return _BINARY[type(node.op)](self.visit(node.left), self.visit(node.right))
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> Any:  # noqa: N802
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         first, *others = (self.visit(value) for value in node.values)
         for other in others:
             first = first & other if isinstance(node.op, ast.And) else first | other
         return first
 
-    def visit_Compare(self, node: ast.Compare) -> Any:  # noqa: N802
+    def visit_Compare(self, node: ast.Compare) -> Any:
         x, y = self.visit(node.left), self.visit(node.comparators[0])
         predicate = _PREDICATES[type(node.ops[0])]
         if y == math.inf and not dtypes.is_float(x.dtype):  # integers are finite
             return x.of(x.code.constant(predicate == "lt", dtypes.bool_, x.value.lanes))
         return x.compare(predicate, y)
 
-    def visit_Call(self, node: ast.Call) -> Any:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> Any:
         assert isinstance(node.func, ast.Name)
         name, arguments = node.func.id, [self.visit(argument) for argument in node.args]
         if name in _SHARED:

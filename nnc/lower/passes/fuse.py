@@ -10,7 +10,7 @@ from types import MappingProxyType
 import nnc.commands.normalize  # noqa: F401  (its commands have expansions)
 from nnc.commands.control import fused
 from nnc.commands.rules import expansion
-from nnc.graph import Graph, GraphBuilder, Node, Symbol, command, register_pass
+from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.domain import VIEWS, Domain, Phases, can_fuse, is_reduction, is_view, overwrites
@@ -54,7 +54,7 @@ class _Fuser:
 
     def inner(self, node: Node) -> Node:
         """A node with its sub-graphs fused."""
-        if not node.graphs:
+        if not node.graphs or node.command is fused:
             return node
         before = node.params.get("before", 0) if node.command.name == "while" else 0
         return node.update(graphs=tuple(self.graph(graph, before) for graph in node.graphs))
@@ -331,4 +331,4 @@ def _fused_node(nodes: Sequence[Node], constants: dict[Symbol, NDArray], outputs
     )
     params = MappingProxyType({"overwrite": overwrites(graph).overwrite})
     heavy = next((node for node in reversed(kept) if is_reduction(node)), kept[-1])
-    return Node(command(fused), inputs, tuple(outputs), params, (graph,), heavy.source)
+    return Node(fused, inputs, tuple(outputs), params, (graph,), heavy.source)

@@ -156,7 +156,7 @@ def test_a_text_that_llvm_refuses_is_shown_with_the_place(jit: Jit) -> None:
 
 
 def test_a_symbol_that_nobody_gives_is_named(jit: Jit, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(InternalError, match=r"Nobody gave lost_function"):
+    with pytest.raises(InternalError, match=r"Nobody gave: .*lost_function"):
         jit.load(
             [
                 Native(
@@ -260,6 +260,13 @@ def test_the_recipe_is_part_of_what_is_looked_for(tmp_path: Path) -> None:
     assert objects.compiled == 2
 
 
+def test_a_few_modules_are_compiled_by_the_caller() -> None:
+    objects = Objects(ENGINE, None, threads=8)
+    before = threading.active_count()
+    assert len(objects.compile_all([returning(i).code for i in range(3)])) == 3
+    assert threading.active_count() == before
+
+
 def test_modules_compile_in_several_threads() -> None:
     seen: set[str] = set()
 
@@ -271,8 +278,7 @@ def test_modules_compile_in_several_threads() -> None:
 
     barrier = threading.Barrier(2, timeout=30)
     texts = [returning(i).code for i in range(8)]
-    with ThreadPoolExecutor(2) as pool:
-        made = Objects(Watched(), None, pool).compile_all(texts)
+    made = Objects(Watched(), None, threads=2).compile_all(texts)
     assert len(seen) == 2
     assert made == Objects(ENGINE, None).compile_all(texts)
 

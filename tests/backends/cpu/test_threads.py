@@ -141,6 +141,23 @@ define i64 @KERNEL(ptr %rows) {
     assert rows.tolist() == [[0, 10]] * 20
 
 
+@pytest.mark.parametrize("openmp", [find_openmp(), MISSING])
+def test_libraries_take_the_number_in_whatever_thread_calls_them(openmp: Openmp) -> None:
+    jit = Jit(ENGINE, Objects(ENGINE, None), Runtime(openmp, ctypes.c_int32(3)))
+    text = "declare void @nnc_take_threads()\ndefine i64 @KERNEL() {\n  call void @nnc_take_threads()\n  ret i64 0\n}\n"
+    (function,) = jit.load([Native(text)])
+    library = ctypes.CDLL("libgomp.so.1")
+
+    def numbers() -> tuple[int, int]:
+        before = library.omp_get_max_threads()
+        ctypes.CFUNCTYPE(ctypes.c_int64)(function.address)()
+        return before, library.omp_get_max_threads()
+
+    with ThreadPoolExecutor(1) as pool:  # a new thread, of which OpenMP knows nothing yet
+        before, after = pool.submit(numbers).result()
+    assert after == (3 if openmp.library is not None else before)
+
+
 def test_the_grain_is_what_fills_a_part() -> None:
     assert grain_of(2.0) == PART_NS / 2
     assert grain_of(0.0) > 1_000_000

@@ -54,7 +54,7 @@ def two_chains(rounds: int = 3, size: int = 64) -> Graph:
 
 def compiled(graph: Graph, streams: int | str = 1, **changes: Any) -> Program:
     """The program of a graph, with every check switched on."""
-    return lower(graph, Options(verify_passes=True, streams=streams, **changes), choose_kernel)
+    return lower(graph, Options(verify_passes=True, streams=streams, native=False, **changes), choose_kernel)
 
 
 def rescheduled(program: Program, schedule: Schedule) -> Program:

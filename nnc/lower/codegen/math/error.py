@@ -1,12 +1,13 @@
 """The error function and its complement.
 
-Below 1 erf is a polynomial; from there on 1 - erfc. With t = (x - c) / (x + c) all positive x lie in ±1, where
-erfc x = e^(-x²) · h(t) / (x + c) with a smooth h (as Shepherd and Laframboise do, "Chebyshev approximation of (1 + 2x) exp(x²) erfc x
+Below 1 erf is a polynomial; from there on 1 - erfc. With t = (x - c) / (x + c) all positive x lie in ±1, where erfc x =
+e^(-x²) · h(t) / (x + c) with a smooth h (as Shepherd and Laframboise have it, "Chebyshev approximation of (1 + 2x) exp(x²) erfc x
 in 0 <= x < ∞", 1981). Where erfc is the result, products keep their rounding errors; under 1 - erfc they do not matter.
 """
 
 from __future__ import annotations
 
+from nnc import dtypes
 from nnc.lower.codegen.math.exponential import exp, exp_parts
 from nnc.lower.codegen.math.terms import (
     Term,
@@ -38,13 +39,12 @@ _COARSE_DOUBLE = (
     -0.0002563593320608274, -0.00011163852462360066,
 )  # fmt: skip
 
-# h for erfc, x from 0.48 to 10.3 and 28; 2^-28.4 and 2^-56.3; the first coefficient has a tail
+# h for erfc, x from 0.48 to 10.3 and 28; 2^-28.4 and 2^-56.3; the first coefficient of the latter has a tail
 _CENTRE = 3.5
 _SINGLE = (
-    1.08705556, -0.937799752, 0.694113731, -0.43525514, 0.225737467, -0.0923283249, 0.026525721, -0.00313415821,
+    1.0870555885393411, -0.937799752, 0.694113731, -0.43525514, 0.225737467, -0.0923283249, 0.026525721, -0.00313415821,
     -0.00132942968, 0.000629018294,
 )  # fmt: skip
-_SINGLE_TAIL = 2.4612644367039138e-08
 _DOUBLE = (
     1.08705558926226, -0.9377997245671122, 0.6941136466346425, -0.43525602671685665, 0.22573862164751635,
     -0.09231870663975804, 0.02651861987944738, -0.003177050320212472, -0.001305354668129152, 0.0007145314716382737,
@@ -55,7 +55,7 @@ _DOUBLE = (
 _DOUBLE_TAIL = 1.0371353812919937e-16
 
 
-def _near(x: Term) -> Term:
+def erf_near(x: Term) -> Term:
     """erf x for |x| <= 1."""
     return fma(x, horner(x * x, _NEAR_SINGLE if is_single(x) else _NEAR_DOUBLE), x)
 
@@ -68,20 +68,28 @@ def erf(x: Term) -> Term:
     inverse = 1 / (cut + _COARSE_CENTRE)
     t = fma(inverse, -2 * _COARSE_CENTRE, 1.0)
     h = horner(t, _COARSE_SINGLE if is_single(x) else _COARSE_DOUBLE)
-    return with_sign(sign, where(size < 1, _near(size), fma(exp(-cut * cut) * inverse, -h, 1.0)))
+    return with_sign(sign, where(size < 1, erf_near(size), fma(exp(-cut * cut) * inverse, -h, 1.0)))
 
 
 def erfc(x: Term) -> Term:
-    """1 - erf x, with all its digits also far above 0."""
-    size = absolute(x)
-    far = _complement(size)
+    """1 - erf x, with all its digits also far above 0; of float32 in float64, where no rounding error needs to be kept."""
+    wide = x.to(dtypes.float64)
+    size = absolute(wide)
     z = size * size
-    near = fma(-x, horner(z, _NEAR_SINGLE if is_single(x) else _NEAR_DOUBLE), 1 - x)
-    return where(size < 1, near, where(x < 0, 2 - far, far))
+    near = fma(-wide, horner(z, _NEAR_SINGLE if is_single(x) else _NEAR_DOUBLE), 1 - wide)
+    far = _complement_short(size) if is_single(x) else complement(size)
+    return where(size < 0.75, near, where(wide < 0, 2 - far, far)).to(x.dtype)
 
 
-def _complement(x: Term) -> Term:
-    """erfc x for x >= ½: the product of e^(-x²), h and 1 / (x + c), each in two parts."""
+def _complement_short(x: Term) -> Term:
+    """erfc x for 0.48 <= x, with the digits of float32."""
+    x = where(x > 10.2, 10.2, x)
+    inverse = 1 / (x + _CENTRE)
+    return exp(-x * x) * inverse * horner(fma(inverse, -2 * _CENTRE, 1.0), _SINGLE)
+
+
+def complement(x: Term) -> Term:
+    """erfc x for x >= ¾: the product of e^(-x²), h and 1 / (x + c), each in two parts."""
     x = where(x > 28, 28, x)
     square, square_tail = two_product(x, x)
     power = exp_parts(-square, -square_tail)
@@ -90,12 +98,11 @@ def _complement(x: Term) -> Term:
     below = x + _CENTRE
     inverse = 1 / below
     excess = fma(-inverse, below, 1.0) - inverse * (x - (below - _CENTRE))
-    t = fma(inverse, -2 * _CENTRE, fma(inverse * excess, -2 * _CENTRE, 1.0))
+    t = fma(inverse * excess, -2 * _CENTRE, fma(inverse, -2 * _CENTRE, 1.0))
 
-    table, tail = (_SINGLE, _SINGLE_TAIL) if is_single(x) else (_DOUBLE, _DOUBLE_TAIL)
-    h, h_tail = two_sum(x.constant(table[0]), t * horner(t, table[1:]))
+    h, h_tail = two_sum(x.constant(_DOUBLE[0]), t * horner(t, _DOUBLE[1:]))
     product, product_tail = two_product(first, h)
-    product_tail = fma(first_tail, h, fma(first, h_tail + tail, product_tail))
+    product_tail = fma(first_tail, h, fma(first, h_tail + _DOUBLE_TAIL, product_tail))
     out, out_tail = two_product(product, inverse)
     out_tail = fma(product_tail, inverse, fma(out, excess, out_tail))
     return (out + out_tail) * power.first * power.second

@@ -34,10 +34,7 @@ _SERIES = (
 def pow_(x: Term, y: Term) -> Term:
     """x^y: e^(y log |x|) with the sign of x where y is odd; of a negative x only integer powers exist."""
     size = absolute(x)
-    if is_single(x):
-        out = exp(y.to(dtypes.float64) * log(size.to(dtypes.float64))).to(dtypes.float32)
-    else:
-        out = _pow_double(size, y)
+    out = _pow_single(size, y) if is_single(x) else _pow_double(size, y)
     whole = y.equals(y.intrinsic("trunc"))
     half = y * 0.5
     odd = whole & ~half.equals(half.intrinsic("trunc"))
@@ -47,6 +44,11 @@ def pow_(x: Term, y: Term) -> Term:
     out = where((x < 0) & ~whole & (size < math.inf), math.nan, out)
     out = where(size.equals(1) & absolute(y).equals(math.inf), 1, out)
     return where(x.equals(1) | y.equals(0), 1, out)
+
+
+def _pow_single(x: Term, y: Term) -> Term:
+    """x^y for x >= 0 by way of float64."""
+    return exp(y.to(dtypes.float64) * log(x.to(dtypes.float64))).to(dtypes.float32)
 
 
 def _pow_double(x: Term, y: Term) -> Term:

@@ -1,13 +1,14 @@
 """Payne and Hanek's reduction of large angles ("Radian reduction for trigonometric functions", 1983).
 
 x = M · 2^e has the turns M · 2^e / 2π, of which only the part behind the point matters; so the bits of 2/π that M would bring
-before it are left out, and the next ones are read from a table of its first 1,248 bits. Products are added up in columns of 32 bits.
+before it are left out, and the next ones are read from a table of its first bits. Products are added up in columns of 32 bits.
 """
 
 from __future__ import annotations
 
 import math
 from functools import cache
+from itertools import pairwise
 
 from nnc import dtypes
 from nnc.lower.codegen.math.terms import Term, fma, format_of, is_single, two_product, two_sum, where
@@ -48,7 +49,7 @@ def reduce_large(x: Term, large: Term) -> tuple[Term, Term, Term]:
     significand = (bits & ((1 << form.mantissa) - 1)) | (1 << form.mantissa)
     words = _words(place >> 5, 4 if is_single(x) else 7)
     shift = place & 31
-    digits = [(((a << 32) | b) << shift) >> 32 for a, b in zip(words, words[1:], strict=False)]
+    digits = [(((a << 32) | b) << shift) >> 32 for a, b in pairwise(words)]
     turns = _turns_single(significand, digits) if is_single(x) else _turns_double(significand, digits)
     rest = turns[0] << 2 if len(turns) == 1 else (turns[0] << 2) | (turns[1] >> 62)
     quadrant = (turns[0] >> 62) + (rest >> 63)
@@ -69,11 +70,7 @@ def _words(index: Term, count: int) -> list[Term]:
     found = []
     for k in range(count):
         at = ((index + k) << 2).signed().value
-        word = (
-            code.gather(_TABLE, at, dtypes.uint32)
-            if at.lanes
-            else code.load(code.offset(_TABLE, at), dtypes.uint32)
-        )
+        word = code.gather(_TABLE, at, dtypes.uint32) if at.lanes else code.load(code.offset(_TABLE, at), dtypes.uint32)
         found.append(index.of(word).to(dtypes.uint64))
     return found
 
@@ -91,7 +88,9 @@ def _turns_double(m: Term, g: list[Term]) -> list[Term]:
     carry = (by_low[4] >> 32) + (by_high[4] >> 32) + (by_low[3] & _LOW) + (by_high[3] & _LOW)
     columns = [carry & _LOW]
     for k in (2, 1, 0):
-        carry = (carry >> 32) + (by_low[k] & _LOW) + (by_low[k + 1] >> 32) + (by_high[k] & _LOW) + (by_high[k + 1] >> 32)
+        carry = (
+            (carry >> 32) + (by_low[k] & _LOW) + (by_low[k + 1] >> 32) + (by_high[k] & _LOW) + (by_high[k + 1] >> 32)
+        )
         columns.append(carry & _LOW)
     return [(columns[3] << 32) | columns[2], (columns[1] << 32) | columns[0]]
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nnc.lower.codegen.math import angles, error, exponential, hyperbolic, inverse_angles, logarithm, power, rounding
+from nnc.lower.codegen.math import (
+    angles,
+    error,
+    exponential,
+    hyperbolic,
+    inverse_angles,
+    logarithm,
+    power,
+    rounding,
+    special,
+)
 from nnc.lower.codegen.math.terms import Term, absolute, sqrt
 
 FUNCTIONS: dict[str, Callable[..., Term]] = {
@@ -50,5 +60,7 @@ FUNCTIONS: dict[str, Callable[..., Term]] = {
     "pow": power.pow_,
     "erf": error.erf,
     "erfc": error.erfc,
+    "erfinv": special.erfinv,
+    "lgamma": special.lgamma,
 }
 """Each takes and gives float32 or float64."""

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.backends.cpu.against_reference import REAL, backwards, check, values
+
+PLAIN = {"axis": 1, "descending": False}
+
+
+@pytest.mark.parametrize("kind", REAL)
+def test_rows_of_every_length_are_sorted_to_the_bit(kind: str) -> None:
+    """NaN last, zeros and NaN of either sign in the order in which they came; by registers, by networks, by digits."""
+    for n in (0, 1, 7, 33, 200, 5000):
+        x = values(kind, (3, n))
+        for descending in (False, True):
+            check("sort", [x], {"axis": 1, "descending": descending})
+            check("argsort", [x], {"axis": 1, "descending": descending, "stable": True})
+
+
+@pytest.mark.parametrize("kind", ["float32", "int64", "uint8"])
+def test_other_axes_and_layouts_are_sorted_as_well(kind: str) -> None:
+    for n in (5, 100, 5000):
+        x = values(kind, (n, 3))
+        check("sort", [x], {"axis": 0, "descending": False}, backwards)
+        check("argsort", [x[:, ::-1]], {"axis": 0, "descending": True, "stable": True})
+        check("sort", [backwards(x.T)], PLAIN)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "int16"])
+def test_long_rows_are_shared_by_threads(kind: str) -> None:
+    x = values(kind, (2, 150_001))
+    check("sort", [x], PLAIN)
+    check("argsort", [x], {**PLAIN, "stable": True})
+
+
+def test_numbers_that_share_most_digits_are_sorted() -> None:
+    for x in (np.arange(10_000)[::-1] % 300, np.zeros(10_000), np.arange(10_000) + 2**62):
+        check("sort", [x[None]], PLAIN)
+        check("argsort", [x[None]], {**PLAIN, "stable": True})
+
+
+@pytest.mark.parametrize("kind", REAL)
+def test_top_k_names_the_first_of_equal_elements(kind: str) -> None:
+    for n, k in ((1, 1), (17, 3), (3000, 0), (3000, 10), (3000, 3000), (9000, 100)):
+        check("top_k", [values(kind, (2, n))], {"k": k})
+    check("top_k", [values(kind, (3000, 4)).T], {"k": 7})
+
+
+def test_top_k_of_rows_that_keep_improving() -> None:
+    for x in (np.arange(20_000.0), np.zeros(20_000, np.int8), -np.arange(20_000)):
+        check("top_k", [x], {"k": 200})
+
+
+@pytest.mark.parametrize("kind", REAL)
+def test_places_in_sorted_rows_are_found(kind: str) -> None:
+    for n in (0, 1, 7, 8, 100):
+        rows = values(kind, (3, n))
+        rows = np.take_along_axis(rows, np.argsort(rows.astype(np.float32) if rows.itemsize == 2 else rows, axis=1), 1)
+        for side in ("left", "right"):
+            check("searchsorted", [rows, values(kind, (3, 21), 1)], {"side": side})
+            check("searchsorted", [rows[0], values(kind, (5, 7), 1).T], {"side": side})

@@ -1,0 +1,74 @@
+"""The comparison with other frameworks is not timed in tests; that its rows are sound and its machinery works is."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nnc
+from benchmarks.peers.__main__ import choose_rows, main
+from benchmarks.peers.process import Process, Way, WorkerError
+from benchmarks.peers.row import Machine, Work
+from benchmarks.peers.rows import ROWS
+from benchmarks.peers.rows.networks import ROWS as NETWORKS
+from benchmarks.peers.run import find_disagreements, max_distance
+from nnc.nn import models
+
+MACHINE = Machine(flops=1e9, bandwidth=1e9, latency=1e-9)
+
+
+def test_names_of_rows_are_unique_and_groups_stay_in_one_family() -> None:
+    names = [row.name for row in ROWS]
+    assert len(set(names)) == len(names)
+    families = {(row.group, row.case.partition(".")[0], row.frameworks) for row in ROWS}
+    assert len(families) == len({row.group for row in ROWS})
+
+
+def test_rows_are_chosen_by_the_beginning_of_their_names() -> None:
+    assert {row.group for row in choose_rows(["resnet", "rk4"])} == {"resnet-18", "resnet-50", "rk4"}
+    assert choose_rows([]) == list(ROWS)
+    with pytest.raises(SystemExit, match="no row begins with nothing"):
+        choose_rows(["nothing"])
+
+
+def test_weights_that_are_drawn_are_those_of_the_models() -> None:
+    row = next(row for row in NETWORKS if row.name == "resnet-18")
+    model = nnc.eval_shape(lambda: models.resnet18(num_classes=10, small_images=True, key=nnc.random.key(0)))
+    wanted = sum(math.prod(leaf.shape) for leaf in nnc.tree.leaves(model) if hasattr(leaf, "shape"))
+    assert sum(array.size for array in row.inputs()["weights"].values()) == wanted
+
+
+def test_floors_name_what_bounds_them() -> None:
+    assert Work(flops=4e9, nbytes=1e9).floor(MACHINE) == (4.0, "flops")
+    assert Work(nbytes=2e9, chain=1e9).floor(MACHINE) == (2.0, "bytes")
+
+
+def test_results_that_differ_are_named() -> None:
+    ones = [[np.ones(3), np.ones(2)]]
+    assert find_disagreements({"nnc": ones, "other": ones}, 0.0) == []
+    far = [[np.ones(3), np.array([1.0, 1.5])]]
+    assert find_disagreements({"nnc": ones, "other": far}, 0.1) == ["other differs from nnc by 0.5, more than 0.1"]
+    assert find_disagreements({"nnc": ones, "other": [[np.full(3, np.nan), np.ones(2)]]}, 0.1) != []
+    assert max_distance(ones, [[np.ones(3)]]) == np.inf
+
+
+def test_a_worker_that_fails_says_why(tmp_path: Path) -> None:
+    with Process(Way("numpy"), "calls", tmp_path, 60) as worker:
+        assert worker.ask("start") > 0
+        with pytest.raises(WorkerError, match="KeyError: 'no such row'"):
+            worker.ask("first", "no such row")
+
+
+def test_rows_run_agree_and_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "figures.json"
+    names = ["eager-add", "eager-where", "eager-matmul"]
+    assert main([*names, "--quick", "--frameworks", "nnc,numpy", "--json", str(file)]) == 0
+    assert "best peer / nnc" in capsys.readouterr().out
+    rows = {row["row"]: row for row in json.loads(file.read_text())["rows"]}
+    assert set(rows) == set(names)
+    assert {figure["way"] for figure in rows["eager-add"]["figures"]} == {"nnc", "numpy"}
+    assert all(row["disagreements"] == [] and row["problems"] == {} for row in rows.values())
