@@ -60,6 +60,11 @@ class Product:
         """Multiplications of one product of matrices."""
         return self.rows.size * self.columns.size * self.k
 
+    @property
+    def operands(self) -> tuple[str, str]:
+        """The pointers of x and y among the parameters of a compiled function."""
+        return ("%in1", "%in0") if self.is_turned else ("%in0", "%in1")
+
     def turned(self) -> Product:
         """The same result as the transpose of yᵀxᵀ."""
         loops, depth = tuple(map(_turn, self.loops)), tuple(map(_turn, self.depth))

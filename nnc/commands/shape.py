@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from operator import itemgetter, methodcaller
 from typing import Any
 
@@ -99,6 +100,7 @@ broadcast_to: Command = register(
     "broadcast_to",
     infer=_broadcast_infer,
     reference=_broadcast_reference,
+    numpy_call=lambda x, **params: partial(_broadcast_reference, **params),
     derivative=linear_in("broadcast_to", {0: _broadcast_transpose}),
     batch=_broadcast_shift,
     alias="view",
@@ -239,6 +241,7 @@ flip: Command = register(
     "flip",
     infer=_flip_infer,
     reference=lambda x, *, axes: np.flip(x, axes),
+    numpy_call=lambda x, *, axes: partial(np.flip, axis=axes),
     derivative=linear_in("flip", {0: lambda ct, x, axes: flip(ct, axes=axes)}),
     batch=batch_with("flip", lambda p: {"axes": tuple(behind_batch(axis) for axis in p["axes"])}),
     alias="view",

@@ -254,8 +254,8 @@ def find_kernel(target: Command, specs: tuple[TensorSpec, ...], params: Mapping[
     Raises:   BackendError: the command has neither kernel nor reference.
     """
     if REGISTRY.load_backends is not None:
-        load, REGISTRY.load_backends = REGISTRY.load_backends, None
-        load()
+        REGISTRY.load_backends()
+        REGISTRY.load_backends = None
     for candidate in kernel.get(target, ()):
         if candidate.supports(specs, params):
             return candidate

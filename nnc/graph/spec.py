@@ -36,7 +36,7 @@ class TensorSpec:
     def __new__(cls, shape: Any, dtype: Any, layout: str = "strided", device: str = "cpu") -> TensorSpec:
         """The one spec with these fields; the shape may be any sequence, the dtype anything that names one."""
         if type(shape) is not tuple:
-            shape = tuple(int(n) for n in shape)
+            shape = tuple(shape)
         if not isinstance(dtype, np.dtype):
             dtype = as_dtype(dtype)
         key = shape, dtype, layout, device
@@ -46,6 +46,7 @@ class TensorSpec:
         with _LOCK:
             known = _KNOWN.get(key)
             if known is None:
+                key = tuple(map(int, shape)), dtype, layout, device  # NumPy's integers are equal to Python's, but no JSON
                 known = object.__new__(cls)
                 for name, value in zip(("shape", "dtype", "layout", "device"), key, strict=True):
                     object.__setattr__(known, name, value)

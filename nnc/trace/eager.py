@@ -9,13 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from nnc.array import Array, as_value
+from nnc import dtypes
+from nnc.array import Array, as_value, new_array
 from nnc.commands.debug import raise_unless_finite
 from nnc.commands.loop import run_graph
+from nnc.commands.rules import alias, numpy_call
 from nnc.context import get_context
 from nnc.errors import InternalError
 from nnc.graph import (
@@ -29,6 +31,7 @@ from nnc.graph import (
     set_eager,
     spec_of,
 )
+from nnc.silence import silently
 
 NDArray = np.ndarray[Any, Any]
 Arrays = Sequence[NDArray]
@@ -43,7 +46,8 @@ class Plan:
     params: Mapping[str, Any]
     graphs: tuple[Graph, ...]
     outputs: tuple[TensorSpec, ...]
-    run: Callable[[Arrays], list[NDArray]]
+    run: Callable[[Arrays], Sequence[NDArray]]
+    function: Callable[..., Any] | None = None  # what `run` calls, where that is one call of NumPy
     facts: tuple[Any, ...] = ()  # what the registry said when the plan was made
     known: dict[Any, Any] = field(default_factory=dict)  # what others found out about it, kept as long as it is
 
@@ -58,7 +62,7 @@ class EagerInterpreter:
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
     ) -> Sequence[Any]:
         """Runs a command at once."""
-        values = [as_value(arg) for arg in args]
+        values = [arg if type(arg) is Array else as_value(arg) for arg in args]
         plan = find_plan(command, tuple([value.spec for value in values]), params, graphs)
         return run_plan(plan, [value.data for value in values])
 
@@ -68,7 +72,7 @@ def run_plan(plan: Plan, arrays: Arrays) -> list[Array]:
     results = plan.run(arrays)
     if "check_finite" in get_context().modes:
         raise_unless_finite(plan.command.name, arrays, results)
-    return [Array(x) for x in results]
+    return list(map(new_array, results, plan.outputs))
 
 
 def find_plan(
@@ -129,6 +133,8 @@ def _exact(value: Any) -> Any:
 
 
 _NO_PARAMS = _Params({})
+_NARROW = (dtypes.float16, dtypes.bfloat16)  # these are accumulated in float32
+_SMALL = 1 << 12  # elements up to which calling NumPy takes less time than calling a kernel
 
 
 @lru_cache(maxsize=8192)
@@ -140,8 +146,46 @@ def _make_plan(
     command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], graphs: tuple[Graph, ...]
 ) -> Plan:
     outputs = infer_specs(command, specs, params, graphs)
-    facts = kernel.get(command, None), reference.get(command, None)
-    return Plan(command, specs, params, graphs, outputs, _runner(command, specs, outputs, params, graphs), facts)
+    function = _numpy_function(command, specs, outputs, params) if not graphs else None
+    if function is not None:
+        run = _one_result(function, outputs[0], is_view=alias.get(command, None) == "view")
+    else:
+        run = _runner(command, specs, outputs, params, graphs)
+    facts = kernel.get(command, None), reference.get(command, None)  # after the backends are loaded
+    return Plan(command, specs, params, graphs, outputs, run, function, facts)
+
+
+def _numpy_function(
+    command: Command, specs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...], params: Mapping[str, Any]
+) -> Callable[..., Any] | None:
+    """The one function of NumPy that runs a command; None where a kernel or the reference does.
+
+    Views are NumPy's, as they copy nothing, and so are small commands: to call machine code takes longer than to call NumPy.
+    """
+    call: Any = numpy_call.get(command, None)
+    if call is None or any(spec.dtype in _NARROW for spec in (*specs, *outputs)):
+        return None
+    chosen = find_kernel(command, specs, params)
+    is_small = alias.get(command, None) == "view" or max([spec.size for spec in (*specs, *outputs)]) <= _SMALL
+    if chosen is not None and (chosen.native is None or not is_small):
+        return None
+    if not isinstance(call, np.ufunc):
+        call = call(*specs, **params)
+    if isinstance(call, np.ufunc):
+        found = call.resolve_dtypes((*[spec.dtype for spec in specs], *[None] * call.nout))[-1]
+        return call if found == outputs[0].dtype else None
+    return cast("Callable[..., Any] | None", call)
+
+
+def _one_result(
+    function: Callable[..., Any], output: TensorSpec, is_view: bool
+) -> Callable[[Arrays], Sequence[NDArray]]:
+    """NumPy's function as what a plan runs."""
+    if not output.ndim:  # NumPy returns a scalar, no array
+        return lambda arrays: (np.asarray(silently(function, *arrays)),)
+    if is_view:
+        return lambda arrays: (function(*arrays),)
+    return lambda arrays: (silently(function, *arrays),)
 
 
 def _runner(

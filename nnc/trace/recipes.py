@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from nnc import dtypes
 from nnc.array import Array, new_array
 from nnc.commands.elementwise import convert
-from nnc.commands.rules import alias, effect, numpy_call
+from nnc.commands.rules import effect
 from nnc.commands.shape import broadcast_to
 from nnc.errors import NncError
-from nnc.graph import Graph, Node, Symbol, TensorSpec, find_kernel
+from nnc.graph import Graph, Node, Symbol, TensorSpec
 from nnc.graph.recall import Recipe, set_recall
 from nnc.silence import silently
 from nnc.trace.eager import find_plan
@@ -27,8 +27,6 @@ from nnc.trace.staging import stage
 from nnc.trace.tracer import Tracer
 
 _WIDE = {bool: dtypes.bool_, int: dtypes.int64, float: dtypes.float64, complex: dtypes.complex128}
-_NARROW = (dtypes.float16, dtypes.bfloat16)
-_SMALL = 1 << 12  # elements up to which NumPy's function beats a native kernel, which wants its operands broadcast
 _MEMORY = attrgetter("memory")
 Run = Callable[[list[Any]], Sequence[Any]]
 Cast = Callable[[Any], Any]  # a Python number in the dtype of the array that it meets
@@ -98,14 +96,10 @@ class _Steps:
         if node.command is convert and source in self.graph.inputs and self.casts[self.graph.inputs.index(source)]:
             self.places[node.outputs[0]] = self.places[source]  # a number, which is converted at once
             return
-        function = _numpy_function(node)
-        inputs = self._narrowest(node) if _broadcasts(function) else node.inputs
+        plan = find_plan(node.command, tuple([symbol.spec for symbol in node.inputs]), node.params)
+        inputs = self._narrowest(node) if _broadcasts(plan.function) else node.inputs
         places = tuple([self.place_of(symbol) for symbol in inputs])
-        specs = tuple([symbol.spec for symbol in node.inputs])
-        plain: Run = (
-            find_plan(node.command, specs, node.params).run if function is None else _one_result(function, node)
-        )
-        self.steps.append((plain, places))
+        self.steps.append((plan.run, places))
         for symbol in node.outputs:
             self.places[symbol] = self.count
             self.count += 1
@@ -150,40 +144,9 @@ def _load(casts: Sequence[Cast | None], operands: Sequence[Any]) -> list[Any]:
     return [x.memory if cast is None else cast(x) for x, cast in zip(operands, casts, strict=True)]
 
 
-def _numpy_function(node: Node) -> Callable[..., Any] | None:
-    """NumPy's function that runs a node; None where a kernel or the reference does."""
-    call: Any = numpy_call.get(node.command, None)
-    specs = tuple([symbol.spec for symbol in node.inputs])
-    output = node.outputs[0].spec
-    if call is None or any(spec.dtype in _NARROW for spec in (*specs, output)):
-        return None
-    chosen = find_kernel(node.command, specs, node.params)
-    is_small = _is_view(node) or max(spec.size for spec in (*specs, output)) <= _SMALL
-    if chosen is not None and (chosen.native is None or not is_small):
-        return None
-    function: Any = call if isinstance(call, np.ufunc) else call(*specs, **node.params)
-    if isinstance(function, np.ufunc):
-        found = function.resolve_dtypes((*[spec.dtype for spec in specs], *[None] * function.nout))[-1]
-        return function if found == output.dtype else None
-    return cast(Callable[..., Any] | None, function)
-
-
-def _is_view(node: Node) -> bool:
-    return alias.get(node.command, None) == "view"
-
-
 def _broadcasts(function: Callable[..., Any] | None) -> bool:
     """Whether NumPy's function takes operands of other shapes and broadcasts them."""
     return function is np.where or (isinstance(function, np.ufunc) and function.signature is None)
-
-
-def _one_result(function: Callable[..., Any], node: Node) -> Run:
-    """The function as a kernel that returns its results."""
-    if not node.outputs[0].spec.ndim:  # NumPy returns a scalar, no array
-        return lambda arrays: (np.asarray(silently(function, *arrays)),)
-    if _is_view(node):
-        return lambda arrays: (function(*arrays),)
-    return lambda arrays: (silently(function, *arrays),)
 
 
 set_recall(Array, make_recipe)

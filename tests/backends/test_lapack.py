@@ -11,7 +11,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc.backends.blas import lapack
-from nnc.backends.cpu import triangular
+from nnc.backends.cpu import cholesky, triangular
 from nnc.backends.cpu.jit import compiler
 from nnc.errors import LinAlgError
 from nnc.graph import TensorSpec, command, kernel, reference
@@ -103,6 +103,35 @@ def test_symmetric_matrices_that_lie_anyhow_are_factorised() -> None:
     (lower,) = run("cholesky", "blas", [room])
     np.testing.assert_allclose(lower @ lower.T, x)
     assert (lower == np.tril(lower)).all()
+
+
+@with_lapack
+def test_lapack_decides_where_the_printed_factorisation_meets_a_pivot_that_is_not_positive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lapack, "print_cholesky", lambda code, *rest: code.constant(True, nnc.dtypes.bool_))
+    x = symmetric(np.random.default_rng(8), (3, 30, 30), "float64")
+    np.testing.assert_array_equal(run("cholesky", "blas", [x])[0], reference[command("cholesky")](x))
+
+
+@with_lapack
+def test_a_batch_is_refused_for_one_matrix_that_is_not_positive_definite() -> None:
+    x = symmetric(np.random.default_rng(9), (4, 20, 20), "float64")
+    x[2, 19, 19] = -1
+    with pytest.raises(LinAlgError):
+        nnc.compile(nnp.linalg.cholesky)(x)
+
+
+@with_lapack
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_short_vectors_serve_machines_without_long_ones(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (triangular, cholesky):
+        monkeypatch.setattr(module, "vector_bytes", lambda: 32)
+    x = symmetric(np.random.default_rng(10), (45, 45), dtype)
+    (lower,) = run("cholesky", "blas", [x])
+    np.testing.assert_allclose(lower, reference[command("cholesky")](x), TOLERANCE[dtype], TOLERANCE[dtype])
+    (y,) = run("triangular_solve", "cpu", [lower, x], lower=True)
+    np.testing.assert_allclose(y, lower.T, 10 * TOLERANCE[dtype], 10 * TOLERANCE[dtype])
 
 
 @with_lapack

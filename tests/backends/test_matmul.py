@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import nnc
 import nnc.numpy as nnp
 from nnc import dtypes
-from nnc.backends.cpu import gemm
+from nnc.backends.cpu import dot_products, gemm
 from nnc.backends.cpu.dot import _native
 from nnc.backends.cpu.jit import compiler, run_native
 from nnc.backends.onednn import library
@@ -142,7 +142,8 @@ def test_results_may_be_written_at_any_strides_and_leave_what_lies_between(how: 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32"])
 def test_long_sums_go_on_from_panel_to_panel(dtype: str) -> None:
     rng = np.random.default_rng(3)
-    x, y = numbers(rng, (9, 1100), dtype), numbers(rng, (1100, 30), dtype)
+    terms = 1000 if dtype == "float16" else 1100
+    x, y = numbers(rng, (9, terms), dtype), numbers(rng, (terms, 30), dtype)
     check(x, y)
     check(x, np.asfortranarray(y))
     check(numbers(rng, (70, 700), dtype), numbers(rng, (700, 75), dtype))
@@ -200,8 +201,17 @@ def test_float16_sums_are_rounded_once() -> None:
     assert out[0, 0] == 4096  # float16 itself cannot count past 2048
 
 
+def test_sums_of_float16_that_no_panel_holds_are_left_to_the_reference() -> None:
+    rng = np.random.default_rng(14)
+    x, y = numbers(rng, (20, 1500), "float16"), np.asfortranarray(numbers(rng, (1500, 30), "float16"))
+    params = {"contract": ((1,), (0,)), "batch": ((), ())}
+    assert _native(step_of(x, y, np.zeros((20, 30), np.float16), params)) is None
+    assert_close(np.asarray(nnc.compile(nnp.matmul)(x, y.copy("C"))), reference[dot](x, y, **params), 1500)
+
+
 def test_short_vectors_serve_machines_without_long_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gemm, "vector_bytes", lambda: 32)
+    for module in (gemm, dot_products):
+        monkeypatch.setattr(module, "vector_bytes", lambda: 32)
     rng = np.random.default_rng(8)
     for m, k, n in ((1, 5, 40), (9, 70, 31), (50, 300, 64), (64, 65, 2)):
         x, y = numbers(rng, (m, k), "float32"), numbers(rng, (k, n), "float32")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ import optax
 from benchmarks.peers.row import Inputs, Step
 from benchmarks.peers.rows.networks import DENSENET121
 
-OPTIMIZERS = {"adam": lambda: optax.adam(1e-3), "sgd": lambda: optax.sgd(1e-2, momentum=0.9)}
+OPTIMIZERS = {"adam": optax.adam, "sgd": partial(optax.sgd, momentum=0.9)}
 Apply = Callable[["Net", Any], Any]
 
 
@@ -79,8 +80,8 @@ def _read(inputs: Inputs) -> tuple[dict[str, Any], dict[str, Any]]:
     return {k: v for k, v in arrays.items() if k not in running}, {k: v for k, v in arrays.items() if k in running}
 
 
-def _training(apply: Apply, inputs: Inputs, optimizer: str) -> Step:
-    transform = OPTIMIZERS[optimizer]()
+def _training(apply: Apply, inputs: Inputs, optimizer: str, rate: float) -> Step:
+    transform = OPTIMIZERS[optimizer](rate)
     images = inputs["x"]
     x = jnp.asarray(np.transpose(images, (0, 2, 3, 1)) if images.ndim == 4 else images)
     labels = jnp.asarray(inputs["labels"])
@@ -106,7 +107,7 @@ def _training(apply: Apply, inputs: Inputs, optimizer: str) -> Step:
     return step
 
 
-def mlp(inputs: Inputs, *, optimizer: str) -> Step:
+def mlp(inputs: Inputs, *, optimizer: str, rate: float) -> Step:
     """Linear layers with relu between."""
 
     def apply(net: Net, x: Any) -> Any:
@@ -114,10 +115,10 @@ def mlp(inputs: Inputs, *, optimizer: str) -> Step:
             x = jax.nn.relu(net.linear(f"layers.{i}", x))
         return net.linear("layers.2", x)
 
-    return _training(apply, inputs, optimizer)
+    return _training(apply, inputs, optimizer, rate)
 
 
-def lstm(inputs: Inputs, *, optimizer: str) -> Step:
+def lstm(inputs: Inputs, *, optimizer: str, rate: float) -> Step:
     """An LSTM over sequences, the inputs' part of the gates computed for all steps at once."""
 
     def apply(net: Net, x: Any) -> Any:
@@ -136,10 +137,10 @@ def lstm(inputs: Inputs, *, optimizer: str) -> Step:
         (hidden, _), _ = jax.lax.scan(advance, (zeros, zeros), given)
         return net.linear("head", hidden)
 
-    return _training(apply, inputs, optimizer)
+    return _training(apply, inputs, optimizer, rate)
 
 
-def lenet(inputs: Inputs, *, optimizer: str) -> Step:
+def lenet(inputs: Inputs, *, optimizer: str, rate: float) -> Step:
     """LeNet. Its first linear layer reads channels first, so the image is turned before it."""
 
     def apply(net: Net, x: Any) -> Any:
@@ -149,10 +150,10 @@ def lenet(inputs: Inputs, *, optimizer: str) -> Step:
         x = jax.nn.relu(net.linear("fc1", x))
         return net.linear("fc3", jax.nn.relu(net.linear("fc2", x)))
 
-    return _training(apply, inputs, optimizer)
+    return _training(apply, inputs, optimizer, rate)
 
 
-def resnet(inputs: Inputs, *, optimizer: str, depths: tuple[int, ...], expansion: int) -> Step:
+def resnet(inputs: Inputs, *, optimizer: str, rate: float, depths: tuple[int, ...], expansion: int) -> Step:
     """A residual network."""
 
     def block(net: Net, name: str, x: Any, stride: int) -> Any:
@@ -179,10 +180,10 @@ def resnet(inputs: Inputs, *, optimizer: str, depths: tuple[int, ...], expansion
                 x = block(net, f"layer{i + 1}.{j}", x, 2 if i and not j else 1)
         return net.linear("fc", jnp.mean(x, axis=(1, 2)))
 
-    return _training(apply, inputs, optimizer)
+    return _training(apply, inputs, optimizer, rate)
 
 
-def densenet(inputs: Inputs, *, optimizer: str) -> Step:
+def densenet(inputs: Inputs, *, optimizer: str, rate: float) -> Step:
     """DenseNet-121."""
 
     def apply(net: Net, x: Any) -> Any:
@@ -200,10 +201,10 @@ def densenet(inputs: Inputs, *, optimizer: str) -> Step:
                 x = x.reshape(n, height // 2, 2, width // 2, 2, channels).mean((2, 4))
         return net.linear("classifier", jnp.mean(jax.nn.relu(net.norm("norm5", x)), axis=(1, 2)))
 
-    return _training(apply, inputs, optimizer)
+    return _training(apply, inputs, optimizer, rate)
 
 
-def transformer(inputs: Inputs, *, optimizer: str) -> Step:
+def transformer(inputs: Inputs, *, optimizer: str, rate: float) -> Step:
     """An encoder and a linear layer on the mean over time."""
 
     def apply(net: Net, x: Any) -> Any:
@@ -211,7 +212,7 @@ def transformer(inputs: Inputs, *, optimizer: str) -> Step:
             x = net.encoder_layer(f"encoder.layers.{i}", x, 4, approximate=True)
         return net.linear("head", jnp.mean(x, axis=1))
 
-    return _training(apply, inputs, optimizer)
+    return _training(apply, inputs, optimizer, rate)
 
 
 def minilm(inputs: Inputs, *, depth: int, heads: int) -> Step:

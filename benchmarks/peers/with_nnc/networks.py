@@ -13,7 +13,7 @@ from benchmarks.peers.row import Inputs, Step
 from nnc import nn, optim
 from nnc.nn import models
 
-OPTIMIZERS = {"adam": lambda: optim.adam(1e-3), "sgd": lambda: optim.sgd(1e-2, momentum=0.9)}
+OPTIMIZERS = {"adam": optim.adam, "sgd": partial(optim.sgd, momentum=0.9)}
 
 
 class Sequences(nn.Module):
@@ -64,10 +64,10 @@ def _loaded(make: Make, weights: Any) -> Any:
     return nn.load_torch(nnc.eval_shape(lambda: make(nnc.random.key(0))), weights)
 
 
-def _training(make: Make, inputs: Inputs, optimizer: str) -> Step:
+def _training(make: Make, inputs: Inputs, optimizer: str, rate: float) -> Step:
     x, labels = nnc.asarray(inputs["x"]), nnc.asarray(inputs["labels"])
     shapes = [struct(*array.shape, dtype=array.dtype) for array in (x, labels)]
-    network = Network("", make, shapes[0], shapes[1], OPTIMIZERS[optimizer]())
+    network = Network("", make, shapes[0], shapes[1], OPTIMIZERS[optimizer](rate))
     compiled = nnc.compile(network.step, donate_argnums=(0, 1))
     model = _loaded(make, inputs["weights"])
     state = [model, network.optimizer.init(model)]
@@ -79,38 +79,38 @@ def _training(make: Make, inputs: Inputs, optimizer: str) -> Step:
     return step
 
 
-def mlp(inputs: Inputs, *, optimizer: str) -> Step:
+def mlp(inputs: Inputs, *, optimizer: str, rate: float) -> Step:
     """Linear layers with relu between."""
-    return _training(lambda key: networks.Perceptron(784, 512, 512, CLASSES, key=key), inputs, optimizer)
+    return _training(lambda key: networks.Perceptron(784, 512, 512, CLASSES, key=key), inputs, optimizer, rate)
 
 
-def lstm(inputs: Inputs, *, optimizer: str) -> Step:
+def lstm(inputs: Inputs, *, optimizer: str, rate: float) -> Step:
     """An LSTM over sequences."""
-    return _training(lambda key: Sequences(256, 256, key=key), inputs, optimizer)
+    return _training(lambda key: Sequences(256, 256, key=key), inputs, optimizer, rate)
 
 
-def lenet(inputs: Inputs, *, optimizer: str) -> Step:
+def lenet(inputs: Inputs, *, optimizer: str, rate: float) -> Step:
     """LeNet."""
-    return _training(lambda key: models.LeNet(key=key), inputs, optimizer)
+    return _training(lambda key: models.LeNet(key=key), inputs, optimizer, rate)
 
 
-def resnet(inputs: Inputs, *, optimizer: str, depths: tuple[int, ...], expansion: int) -> Step:
+def resnet(inputs: Inputs, *, optimizer: str, rate: float, depths: tuple[int, ...], expansion: int) -> Step:
     """A residual network."""
     weights = inputs["weights"]
     block = models.BasicBlock if expansion == 1 else models.Bottleneck
     options = {"num_classes": len(weights["fc.bias"]), "small_images": weights["conv1.weight"].shape[-1] == 3}
-    return _training(lambda key: models.ResNet(block, depths, key=key, **options), inputs, optimizer)
+    return _training(lambda key: models.ResNet(block, depths, key=key, **options), inputs, optimizer, rate)
 
 
-def densenet(inputs: Inputs, *, optimizer: str) -> Step:
+def densenet(inputs: Inputs, *, optimizer: str, rate: float) -> Step:
     """DenseNet-121."""
     make = partial(models.densenet121, num_classes=CLASSES)
-    return _training(lambda key: make(key=key), inputs, optimizer)
+    return _training(lambda key: make(key=key), inputs, optimizer, rate)
 
 
-def transformer(inputs: Inputs, *, optimizer: str) -> Step:
+def transformer(inputs: Inputs, *, optimizer: str, rate: float) -> Step:
     """An encoder and a linear layer on the mean over time."""
-    return _training(lambda key: networks.Encoder(4, 256, 4, key=key), inputs, optimizer)
+    return _training(lambda key: networks.Encoder(4, 256, 4, key=key), inputs, optimizer, rate)
 
 
 def minilm(inputs: Inputs, *, depth: int, heads: int) -> Step:

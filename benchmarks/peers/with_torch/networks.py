@@ -17,8 +17,8 @@ from benchmarks.peers.with_torch.wrap import Wrap, tensors
 
 relu = functional.relu
 OPTIMIZERS: dict[str, Any] = {
-    "adam": lambda parameters: torch.optim.Adam(parameters, 1e-3, fused=True),
-    "sgd": lambda parameters: torch.optim.SGD(parameters, 1e-2, momentum=0.9, fused=True),
+    "adam": partial(torch.optim.Adam, fused=True),
+    "sgd": partial(torch.optim.SGD, momentum=0.9, fused=True),
 }
 
 
@@ -213,12 +213,12 @@ def _load(module: nn.Module, weights: Any) -> nn.Module:
     return module
 
 
-def _training(module: nn.Module, inputs: Inputs, wrap: Wrap, optimizer: str) -> Step:
+def _training(module: nn.Module, inputs: Inputs, wrap: Wrap, optimizer: str, rate: float) -> Step:
     module = _load(module, inputs["weights"])
     x, labels = tensors(inputs, "x", "labels")
     labels = labels.long()
     loss = wrap(lambda x, labels: functional.cross_entropy(module(x), labels))
-    update = OPTIMIZERS[optimizer](module.parameters())
+    update = OPTIMIZERS[optimizer](module.parameters(), rate)
 
     def step() -> Any:
         value = loss(x, labels)
@@ -230,36 +230,36 @@ def _training(module: nn.Module, inputs: Inputs, wrap: Wrap, optimizer: str) -> 
     return step
 
 
-def mlp(inputs: Inputs, wrap: Wrap, *, optimizer: str) -> Step:
+def mlp(inputs: Inputs, wrap: Wrap, *, optimizer: str, rate: float) -> Step:
     """Linear layers with relu between."""
-    return _training(Perceptron(784, 512, 512, 10), inputs, wrap, optimizer)
+    return _training(Perceptron(784, 512, 512, 10), inputs, wrap, optimizer, rate)
 
 
-def lstm(inputs: Inputs, wrap: Wrap, *, optimizer: str) -> Step:
+def lstm(inputs: Inputs, wrap: Wrap, *, optimizer: str, rate: float) -> Step:
     """An LSTM over sequences."""
-    return _training(Sequences(256, 256, 10), inputs, wrap, optimizer)
+    return _training(Sequences(256, 256, 10), inputs, wrap, optimizer, rate)
 
 
-def lenet(inputs: Inputs, wrap: Wrap, *, optimizer: str) -> Step:
+def lenet(inputs: Inputs, wrap: Wrap, *, optimizer: str, rate: float) -> Step:
     """LeNet."""
-    return _training(LeNet(), inputs, wrap, optimizer)
+    return _training(LeNet(), inputs, wrap, optimizer, rate)
 
 
-def resnet(inputs: Inputs, wrap: Wrap, *, optimizer: str, depths: Sequence[int], expansion: int) -> Step:
+def resnet(inputs: Inputs, wrap: Wrap, *, optimizer: str, rate: float, depths: Sequence[int], expansion: int) -> Step:
     """A residual network."""
     weights = inputs["weights"]
     module = ResNet(depths, expansion, len(weights["fc.bias"]), weights["conv1.weight"].shape[-1] == 3)
-    return _training(module, inputs, wrap, optimizer)
+    return _training(module, inputs, wrap, optimizer, rate)
 
 
-def densenet(inputs: Inputs, wrap: Wrap, *, optimizer: str) -> Step:
+def densenet(inputs: Inputs, wrap: Wrap, *, optimizer: str, rate: float) -> Step:
     """DenseNet-121."""
-    return _training(DenseNet(len(inputs["weights"]["classifier.bias"])), inputs, wrap, optimizer)
+    return _training(DenseNet(len(inputs["weights"]["classifier.bias"])), inputs, wrap, optimizer, rate)
 
 
-def transformer(inputs: Inputs, wrap: Wrap, *, optimizer: str) -> Step:
+def transformer(inputs: Inputs, wrap: Wrap, *, optimizer: str, rate: float) -> Step:
     """An encoder and a linear layer on the mean over time."""
-    return _training(Encoder(4, 256, 4, 10), inputs, wrap, optimizer)
+    return _training(Encoder(4, 256, 4, 10), inputs, wrap, optimizer, rate)
 
 
 def minilm(inputs: Inputs, wrap: Wrap, *, depth: int, heads: int) -> Step:

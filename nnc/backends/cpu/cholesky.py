@@ -8,9 +8,9 @@ twice as fast as OpenBLAS.
 from __future__ import annotations
 
 from nnc import dtypes
-from nnc.backends.cpu.gemm import masks_of, vector_bytes, write_row
 from nnc.backends.cpu.printer import Bound, times
 from nnc.backends.cpu.triangular import Solver, System
+from nnc.backends.cpu.vectors import masks_of, vector_bytes, write_row
 from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Slot, Value
 

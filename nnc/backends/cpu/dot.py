@@ -13,16 +13,18 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.backends.cpu.gemm import gemm_native
+from nnc.backends.cpu.dot_products import along_terms, print_dots
+from nnc.backends.cpu.gemm import print_tiles, shape_of
 from nnc.backends.cpu.jit import run_native
 from nnc.backends.cpu.printer import Printer
-from nnc.backends.products import product_of
+from nnc.backends.products import Product, product_of
 from nnc.graph import Kernel, TensorSpec, add_kernel
 from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import NDArray, Step
 
 _ROWS_BY_COLUMNS = ((1,), (0,))
+_INLINE = 1024  # multiplications of a product that loops take in
 _SMALL = 40**3  # multiplications, about two microseconds of NumPy's product in float64
 
 
@@ -33,7 +35,31 @@ def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
 def _native(step: Step) -> Native | None:
     if not step.outputs[0].spec.size:
         return Printer(step).native(inline=True)
-    return gemm_native(step, product_of(step))
+    product = _oriented(product_of(step))
+    wide = product.dtype if dtypes.is_integer(product.dtype) else dtypes.accumulator(product.dtype)
+    printer = Printer(step)
+    if along_terms(product):
+        print_dots(printer, product, wide)
+    else:
+        shape = shape_of(product, wide)
+        if shape is None:
+            return None
+        print_tiles(printer, product, shape)
+    return printer.native(inline=product.volume * product.count <= _INLINE)
+
+
+def _oriented(product: Product) -> Product:
+    """The product, or its transpose, so that neighbours in the result are neighbours in a vector."""
+    unit, turned = product.dtype.itemsize, product.turned()
+    if along_terms(turned) and not (along_terms(product) and product.columns.size <= turned.columns.size):
+        return turned
+    if along_terms(product):
+        return product
+
+    def cost(p: Product) -> tuple[bool, bool, int]:
+        return p.columns.size > 1 and p.columns.out != unit, p.columns.y != unit, -p.columns.size
+
+    return min(product, turned, key=cost)
 
 
 _compiled = run_native(_native, "dot")

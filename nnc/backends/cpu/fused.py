@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nnc.backends.cpu.gemm import vector_bytes
+from nnc.backends.cpu.vectors import vector_bytes
 from nnc.errors import InternalError
 from nnc.graph import Kernel, add_kernel
 from nnc.lower.codegen.llvm import print_fused

@@ -12,17 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from nnc import dtypes
+from nnc.backends.cpu.buckets import Buckets, Place, can_split, extra_bytes
 from nnc.backends.cpu.order import Layout
 from nnc.backends.cpu.printer import Printer, looping
+from nnc.backends.cpu.shared import Shared
 from nnc.lower.codegen.builder import Code, Value
 
 DIGIT_BITS = 11
 _DIGITS = 1 << DIGIT_BITS
-_PART = 1 << 16  # elements
-_MOST_PARTS = 16
+_FEW_PASSES = 2
 _LIMIT = 1 << 31  # counts and positions have 32 bits
-
-_FIELDS = ("x", "out0", "out1", "from0", "to0", "from1", "to1", "counts", "vary", "special", "shift")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,99 +33,96 @@ class Radix:
     low: int
 
     @property
-    def parts(self) -> int:
-        """Into how many parts a row is cut."""
-        return min(_MOST_PARTS, 1 << max(0, (self.n // _PART).bit_length() - 1))
-
-    @property
-    def chunk(self) -> int:
-        """Elements of a part, but for the last."""
-        return -(-self.n // (self.parts * 16)) * 16
+    def shared(self) -> Shared:
+        """What parts share."""
+        return Shared(self.n)
 
     @property
     def nbytes(self) -> int:
         """Memory that a row needs: both arrays, and counts."""
-        return 2 * sum(self._arrays) + 4 * _DIGITS * self.parts
+        extra = extra_bytes(self.layout, self.n) if can_split(self.layout, self.n) else 0
+        return 2 * sum(self._arrays) + 4 * _DIGITS * self.shared.parts + extra
 
     @property
     def _arrays(self) -> list[int]:
         """Bytes of each array, up to whole cache lines."""
         return [-(-kind.itemsize * self.n // 64) * 64 for kind in self.layout.kinds]
 
-    # -- what parts share ----------------------------------------------------------------------------------------------
-
-    def pointer(self, code: Code, args: str, name: str) -> str:
-        """A field of what parts share."""
-        return code.let(f"load ptr, ptr {self.field(code, args, name)}")
-
-    def field(self, code: Code, args: str, name: str) -> str:
-        """Where a field lies."""
-        return code.offset(args, 8 * _FIELDS.index(name))
-
-    def integer(self, code: Code, args: str, name: str) -> Value:
-        """A field that is a number."""
-        return code.load(self.field(code, args, name), dtypes.int64)
-
     def print(
-        self, printer: Printer, code: Code, work: str, pointers: dict[str, str], fill: Filler, finish: Filler
+        self,
+        printer: Printer,
+        code: Code,
+        work: str,
+        pointers: dict[str, str],
+        fill: Filler,
+        finish: Filler,
+        place: Place,
     ) -> str:
-        """Sorts one row; `fill` and `finish` write elements and results of a range of positions. Returns the shared fields."""
-        args = code.room(8 * len(_FIELDS))
-        size = self._arrays
-        places, at = {}, 0
-        for k in range(len(size)):
-            for name in (f"from{k}", f"to{k}"):
-                places[name] = code.offset(work, at)
-                at += size[k]
-        places["counts"] = code.offset(work, at)
-        for name, pointer in (pointers | places).items():
-            code.line(f"store ptr {pointer}, ptr {self.field(code, args, name)}")
+        """Sorts one row. Returns the shared fields.
+
+        Args:     fill: makes elements of a range of positions. finish: writes their results. place: writes those of a bucket.
+        """
+        shared = self.shared
+        args = code.room(shared.nbytes)
+        for name, pointer in (pointers | self._places(code, work)).items():
+            code.line(f"store ptr {pointer}, ptr {shared.field(code, args, name)}")
         for name in ("vary", "special"):
-            code.store(self.field(code, args, name), code.integer(0))
+            code.store(shared.field(code, args, name), code.integer(0))
         self._run(code, printer, "fill", args, fill)
-        vary = self.integer(code, args, "vary")
-        top = code.integer(8 * self.layout.kinds[0].itemsize)
-        count, spread, sums = self._functions(printer)
-        step = code.integer(DIGIT_BITS)
+        vary = code.bitcast(shared.integer(code, args, "vary"), dtypes.uint64)
+        todo = code.slot(code.constant(True, dtypes.bool_))
+        if can_split(self.layout, self.n):
+            with code.when(code.compare("gt", self._passes(code, vary), code.integer(_FEW_PASSES))):
+                done = Buckets(shared, self.layout).print(code, printer, args, place)
+                code.write(todo, code.not_(done))
+        with code.when(code.read(todo)):
+            count, spread, sums = self._functions(printer)
+            with self._digits(code, vary) as shift:
+                code.store(shared.field(code, args, "shift"), shift)
+                shared.call(code, count, args)
+                code.line(f"call void @{sums}(ptr {args})")
+                shared.call(code, spread, args)
+                for k in range(len(self.layout.kinds)):
+                    a, b = shared.pointer(code, args, f"from{k}"), shared.pointer(code, args, f"to{k}")
+                    code.line(f"store ptr {b}, ptr {shared.field(code, args, f'from{k}')}")
+                    code.line(f"store ptr {a}, ptr {shared.field(code, args, f'to{k}')}")
+            self._run(code, printer, "finish", args, finish)
+        return args
+
+    def _places(self, code: Code, work: str) -> dict[str, str]:
+        """Where everything lies in the memory of a row."""
+        sizes = {f"{name}{k}": nbytes for k, nbytes in enumerate(self._arrays) for name in ("from", "to")}
+        sizes["counts"] = 4 * _DIGITS * self.shared.parts
+        if can_split(self.layout, self.n):
+            sizes |= {"ids": -(-self.n // 64) * 64, "splitters": 0}
+        places, at = {}, 0
+        for name, nbytes in sizes.items():
+            places[name] = code.offset(work, at)
+            at += nbytes
+        return places
+
+    @contextmanager
+    def _digits(self, code: Code, vary: Value) -> Iterator[Value]:
+        """Loops over the digits, lowest first, in which keys differ; yields the lowest bit."""
+        top, step = code.integer(8 * self.layout.kinds[0].itemsize), code.integer(DIGIT_BITS)
         with looping(
             code, code.integer(self.low), lambda s: code.compare("lt", s, top), lambda s: code.add(s, step)
         ) as shift:
-            unsigned = code.bitcast(vary, dtypes.uint64)
-            digit = code.and_(code.shr(unsigned, code.bitcast(shift, dtypes.uint64)), code.like(unsigned, _DIGITS - 1))
+            digit = code.and_(code.shr(vary, code.bitcast(shift, dtypes.uint64)), code.like(vary, _DIGITS - 1))
             with code.when(code.compare("ne", digit, code.like(digit, 0))):
-                code.store(self.field(code, args, "shift"), shift)
-                self._call(code, count, args)
-                code.line(f"call void @{sums}(ptr {args})")
-                self._call(code, spread, args)
-                for k in range(len(size)):
-                    a, b = self.pointer(code, args, f"from{k}"), self.pointer(code, args, f"to{k}")
-                    code.line(f"store ptr {b}, ptr {self.field(code, args, f'from{k}')}")
-                    code.line(f"store ptr {a}, ptr {self.field(code, args, f'to{k}')}")
-        self._run(code, printer, "finish", args, finish)
-        return args
+                yield shift
 
-    def _call(self, code: Code, name: str, args: str) -> None:
-        if self.parts == 1:
-            code.line(f"call void @{name}(ptr {args}, i64 0, i64 1)")
-            return
-        code.declare("declare void @nnc_parallel_for(ptr, ptr, i64, i64)")
-        code.line(f"call void @nnc_parallel_for(ptr @{name}, ptr {args}, i64 {self.parts}, i64 1)")
+    def _passes(self, code: Code, vary: Value) -> Value:
+        """In how many digits keys differ."""
+        count = code.slot(code.integer(0))
+        with self._digits(code, vary):
+            code.write(count, code.add(code.read(count), code.integer(1)))
+        return code.read(count)
 
     def _run(self, code: Code, printer: Printer, name: str, args: str, body: Filler) -> None:
-        with self._part(printer, name) as (inner, _, begin, end):
+        with self.shared.part(printer, name) as (inner, _, begin, end):
             body(inner, "%args", begin, end)
-        self._call(code, f"KERNEL.{name}", args)
-
-    @contextmanager
-    def _part(self, printer: Printer, name: str) -> Iterator[tuple[Code, Value, Value, Value]]:
-        """A function for parts: yields its code, the number of a part, and the positions where it begins and ends."""
-        code = Code(f"KERNEL.{name}", [("ptr", "args"), ("i64", "first"), ("i64", "stop")], "internal void")
-        with code.loop(Value("%first", dtypes.int64), Value("%stop", dtypes.int64)) as number:
-            begin = code.intrinsic("smin", code.mul(number, code.integer(self.chunk)), code.integer(self.n))
-            end = code.intrinsic("smin", code.add(begin, code.integer(self.chunk)), code.integer(self.n))
-            yield code, number, begin, end
-        code.ret()
-        printer.add(code)
+        self.shared.call(code, f"KERNEL.{name}", args)
 
     def _functions(self, printer: Printer) -> tuple[str, str, str]:
         keys, kinds = self.layout.kinds[0], self.layout.kinds
@@ -136,26 +132,26 @@ class Radix:
             return code.convert(code.and_(moved, code.like(moved, _DIGITS - 1)), dtypes.int64)
 
         def table(code: Code, number: Value) -> str:
-            counts = self.pointer(code, "%args", "counts")
+            counts = self.shared.pointer(code, "%args", "counts")
             return code.offset(counts, code.mul(number, code.integer(4 * _DIGITS)))
 
         def at(code: Code, array: str, i: Value, size: int) -> str:
             return code.offset(array, code.mul(i, code.integer(size)))
 
-        with self._part(printer, "count") as (code, number, begin, end):
-            counts, source = table(code, number), self.pointer(code, "%args", "from0")
-            shift = code.convert(self.integer(code, "%args", "shift"), keys)
+        with self.shared.part(printer, "count") as (code, number, begin, end):
+            counts, source = table(code, number), self.shared.pointer(code, "%args", "from0")
+            shift = code.convert(self.shared.integer(code, "%args", "shift"), keys)
             code.declare("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
             code.line(f"call void @llvm.memset.p0.i64(ptr {counts}, i8 0, i64 {4 * _DIGITS}, i1 false)")
             with code.loop(begin, end) as i:
                 d = digit(code, code.load(at(code, source, i, keys.itemsize), keys), shift)
                 place = at(code, counts, d, 4)
                 code.store(place, code.add(code.load(place, dtypes.int32), code.constant(1, dtypes.int32)))
-        with self._part(printer, "spread") as (code, number, begin, end):
+        with self.shared.part(printer, "spread") as (code, number, begin, end):
             counts = table(code, number)
-            shift = code.convert(self.integer(code, "%args", "shift"), keys)
-            sources = [self.pointer(code, "%args", f"from{k}") for k in range(len(kinds))]
-            targets = [self.pointer(code, "%args", f"to{k}") for k in range(len(kinds))]
+            shift = code.convert(self.shared.integer(code, "%args", "shift"), keys)
+            sources = [self.shared.pointer(code, "%args", f"from{k}") for k in range(len(kinds))]
+            targets = [self.shared.pointer(code, "%args", f"to{k}") for k in range(len(kinds))]
             with code.loop(begin, end) as i:
                 element = [
                     code.load(at(code, s, i, kind.itemsize), kind) for s, kind in zip(sources, kinds, strict=True)
@@ -167,10 +163,10 @@ class Radix:
                 for target, kind, value in zip(targets, kinds, element, strict=True):
                     code.store(at(code, target, wide, kind.itemsize), value)
         code = Code("KERNEL.sums", [("ptr", "args")], "internal void")
-        counts, total = self.pointer(code, "%args", "counts"), code.slot(code.constant(0, dtypes.int32))
+        counts, total = self.shared.pointer(code, "%args", "counts"), code.slot(code.constant(0, dtypes.int32))
         with code.loop(0, _DIGITS) as d:
             first = at(code, counts, d, 4)
-            with code.loop(0, self.parts) as number:
+            with code.loop(0, self.shared.parts) as number:
                 place = at(code, first, number, 4 * _DIGITS)
                 before = code.read(total)
                 code.write(total, code.add(before, code.load(place, dtypes.int32)))

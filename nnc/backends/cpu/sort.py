@@ -88,10 +88,13 @@ def by_radix(code: Code, printer: Printer, rows: Rows, x: str, out: str, work: s
     """Sorts a long row; threads share it where the caller is not one of several itself."""
     keys, layout = rows.keys, rows.keys.layout
     radix = Radix(layout, rows.n, keys.low)
+    shared = radix.shared
+    if can_split(layout, rows.n):
+        printer.add(sort_function("KERNEL.sort", layout))
 
     def fill(code: Code, args: str, begin: Value, end: Value) -> None:
-        source = radix.pointer(code, args, "x")
-        arrays = [radix.pointer(code, args, f"from{k}") for k in range(len(layout.kinds))]
+        source = shared.pointer(code, args, "x")
+        arrays = [shared.pointer(code, args, f"from{k}") for k in range(len(layout.kinds))]
         found = Noted(code, layout.lanes) if keys.restores else None
         first = keys.element(code, code.load(source, keys.dtype), code.integer(0))[0]
         many = code.slot(code.constant(0, first.dtype, layout.lanes))
@@ -107,20 +110,27 @@ def by_radix(code: Code, printer: Printer, rows: Rows, x: str, out: str, work: s
 
         rows.read(code, source, begin, end, put)
         differs = code.convert(code.or_(code.reduce("or", code.read(many)), code.read(one)), dtypes.int64)
-        code.line(f"atomicrmw or ptr {radix.field(code, args, 'vary')}, {differs.typed} monotonic")
+        code.line(f"atomicrmw or ptr {shared.field(code, args, 'vary')}, {differs.typed} monotonic")
         if found is not None:
             special = code.convert(found.any(code), dtypes.int64)
-            code.line(f"atomicrmw or ptr {radix.field(code, args, 'special')}, {special.typed} monotonic")
+            code.line(f"atomicrmw or ptr {shared.field(code, args, 'special')}, {special.typed} monotonic")
 
     def finish(code: Code, args: str, begin: Value, end: Value) -> None:
-        arrays = [radix.pointer(code, args, f"from{k}") for k in range(len(layout.kinds))]
+        arrays = [shared.pointer(code, args, f"from{k}") for k in range(len(layout.kinds))]
         if rows.kept < rows.n:
             begin, end = (code.intrinsic("smin", i, code.integer(rows.kept)) for i in (begin, end))
-        rows.write(code, radix.pointer(code, args, "out0"), begin, end, arrays)
+        rows.write(code, shared.pointer(code, args, "out0"), begin, end, arrays)
 
-    args = radix.print(printer, code, work, {"x": x, "out0": out}, fill, finish)
+    def place(code: Code, args: str, first: Value, count: Value, array: str) -> None:
+        target = code.offset(shared.pointer(code, args, "out0"), code.mul(first, code.integer(rows.out_step)))
+        if rows.kept < rows.n:
+            left = code.intrinsic("smax", code.sub(code.integer(rows.kept), first), code.integer(0))
+            count = code.intrinsic("smin", count, left)
+        rows.write(code, target, 0, count, [array])
+
+    args = radix.print(printer, code, work, {"x": x, "out0": out}, fill, finish, place)
     if keys.restores:
-        special = radix.integer(code, args, "special")
+        special = shared.integer(code, args, "special")
         _restore_if(code, code.compare("ne", special, code.integer(0)), x, out)
 
 

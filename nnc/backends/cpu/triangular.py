@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnc import dtypes
-from nnc.backends.cpu.gemm import TILE_ROWS, advance, cases, masks_of, read_row, split, vector_bytes, write_row
 from nnc.backends.cpu.printer import Bound, Printer, add_native, times
+from nnc.backends.cpu.vectors import TILE_ROWS, advance, cases, masks_of, read_row, split, vector_bytes, write_row
 from nnc.backends.products import Axis, merge_axes
 from nnc.dtypes import DType
 from nnc.graph import TensorSpec

@@ -276,7 +276,7 @@ class _Rebuilt:
         for i, node in enumerate(self.old.nodes):
             group = grouping.group[i]
             if group is not None:
-                if group.last == i:
+                if group.last == i and grouping.outputs(group):
                     self._append(self._fused(group))
             elif not grouping.is_free(node):
                 self._append(grouping.fuser.inner(node))

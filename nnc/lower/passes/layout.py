@@ -35,9 +35,10 @@ _REDUCTIONS = frozenset(
     {"reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "logsumexp"}
 )
 _BY_AXES: Mapping[str, tuple[str, ...]] = MappingProxyType({
-    # parameters that hold axes, or a value for each axis
+    # parameters that hold axes, or one or several values for each axis
     "concatenate": ("axis",), "flip": ("axes",), "softmax": ("axes",), "log_softmax": ("axes",),
     "slice": ("start", "limit", "stride"), "pad": ("low", "high", "interior"),
+    "assemble": ("shape", "starts"),
 })  # fmt: skip
 _HOLDS_AXES = frozenset({"axis", "axes"})
 
@@ -102,7 +103,9 @@ def _turned_params(params: Params, names: tuple[str, ...], order: Axes) -> Param
     where, changed = invert_permutation(order), dict(params)
     for name in names:
         value = params[name]
-        if name not in _HOLDS_AXES:
+        if name == "starts":
+            changed[name] = tuple(_turned(start, order) for start in value)
+        elif name not in _HOLDS_AXES:
             changed[name] = _turned(value, order)
         elif isinstance(value, tuple):
             changed[name] = tuple(sorted(where[axis % len(order)] for axis in value))
@@ -150,6 +153,21 @@ class _Layouts(OncePerGraph):
         return _Turned(graph, {node: ways[node] for node in chosen}, lambda node: self.renew(node, {})).result()
 
 
+def _turns(node: Node, order: Callable[[int], Axes]) -> bool:
+    """Whether a node is a transpose to that order."""
+    return node.command.name == "transpose" and tuple(node.params["permutation"]) == order(node.inputs[0].spec.ndim)
+
+
+def _first_order(ndim: int) -> Axes:
+    """The permutation that undoes `last_order`."""
+    return invert_permutation(last_order(ndim))
+
+
+def _is_lazy(node: Node) -> bool:
+    """Whether a node is a view that is made anew in the order that is asked for."""
+    return node.command.name == "broadcast_to" or _turns(node, _first_order)
+
+
 def _choose(graph: Graph, ways: Mapping[Node, _Way]) -> set[Node]:
     """The nodes that run with their channels last, so that the least is moved."""
     number = {node: i for i, node in enumerate(ways)}
@@ -160,8 +178,8 @@ def _choose(graph: Graph, ways: Mapping[Node, _Way]) -> set[Node]:
         way = ways.get(node)
         if way is not None:
             cut.cost_of_first(number[node], _first_cost(node))
-        elif node.command.name == "broadcast_to":
-            continue  # is made anew in the order that is asked for
+        elif _is_lazy(node) or _turns(node, last_order):
+            continue  # shows either order
         for position, symbol in enumerate(node.inputs):
             able, others = readers.get(symbol, ([], False))
             if way is not None and way.inputs[position]:
@@ -170,7 +188,7 @@ def _choose(graph: Graph, ways: Mapping[Node, _Way]) -> set[Node]:
                 readers[symbol] = able, True
     for symbol in graph.outputs:
         readers[symbol] = readers.get(symbol, ([], False))[0], True
-    made = {node.outputs[0] for node in graph.nodes if node.command.name == "broadcast_to"}
+    made = {node.outputs[0] for node in graph.nodes if _is_lazy(node)}
     for symbol, (able, others) in readers.items():
         if symbol.spec.ndim < 3 or symbol in made or _is_free(symbol.spec):
             continue
@@ -200,7 +218,7 @@ class _Turned:
     def __init__(self, graph: Graph, ways: Mapping[Node, _Way], renew: Callable[[Node], Node]) -> None:
         self.old, self.ways, self.renew = graph, ways, renew
         self.nodes: list[Node] = []
-        self.broadcasts = {node.outputs[0]: node for node in graph.nodes if node.command.name == "broadcast_to"}
+        self.lazy = {node.outputs[0]: node for node in graph.nodes if _is_lazy(node)}
         self.places: dict[tuple[Symbol, bool], Symbol] = {
             (symbol, False): symbol for symbol in (*graph.inputs, *graph.constants)
         }
@@ -209,9 +227,11 @@ class _Turned:
         """The new graph."""
         for node in self.old.nodes:
             way = self.ways.get(node)
-            if node.command.name == "broadcast_to" and len(node.outputs) == 1:
+            if node.outputs and node.outputs[0] in self.lazy:
                 continue  # made where it is read
-            if way is None:
+            if _turns(node, last_order) and (node.inputs[0], True) in self.places:
+                self.places[node.outputs[0], False] = self.places[node.inputs[0], True]
+            elif way is None:
                 inputs = tuple(self._get(symbol, False, node) for symbol in node.inputs)
                 renewed = self.renew(node)
                 self.nodes.append(renewed if inputs == node.inputs else renewed.update(inputs=inputs))
@@ -233,8 +253,8 @@ class _Turned:
         last = last and symbol.spec.ndim > 2
         found = self.places.get((symbol, last))
         if found is None:
-            broadcast = self.broadcasts.get(symbol)
-            found = self._convert(symbol, last, reader) if broadcast is None else self._broadcast(broadcast, last)
+            view = self.lazy.get(symbol)
+            found = self._convert(symbol, last, reader) if view is None else self._show(view, last)
             self.places[symbol, last] = found
         return found
 
@@ -249,9 +269,11 @@ class _Turned:
             return self._append("reorder", source, _turned_spec(symbol.spec), {"permutation": order}, reader)
         return self._append("transpose", source, symbol.spec, {"permutation": invert_permutation(order)}, reader)
 
-    def _broadcast(self, node: Node, last: bool) -> Symbol:
-        """A broadcast in the order that is asked for."""
+    def _show(self, node: Node, last: bool) -> Symbol:
+        """A view in the order that is asked for."""
         out, x = node.outputs[0], node.inputs[0]
+        if last and node.command.name == "transpose":
+            return self._get(x, False, node)
         if not last:
             self.nodes.append(node.update(inputs=(self._get(x, False, node),)))
             return out

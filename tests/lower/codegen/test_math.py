@@ -118,6 +118,53 @@ def test_error_functions_err_by_less_than_two_units_in_the_last_place(name: str)
         check(name, [x], computed(name, dtype, [x], 8), wanted, bound)
 
 
+def test_the_inverse_error_function_errs_by_less_than_two_units() -> None:
+    special = pytest.importorskip("scipy.special")
+    rng = np.random.default_rng(7)
+    for dtype, bound in ((dtypes.float32, 1.0), (dtypes.float64, 4.0)):  # SciPy's own has an error of about two units
+        x = np.concatenate([rng.uniform(-1, 1, 2048), 1 - 10.0 ** rng.uniform(-15, -1, 2032), patterns(dtype, 0)[:16]])
+        x = x.astype(dtype)
+        with np.errstate(invalid="ignore"):
+            wanted = special.erfinv(x.astype(np.float64))
+        check("erfinv", [x], computed("erfinv", dtype, [x], 8), wanted, bound)
+
+
+def test_log_gamma_errs_by_less_than_four_units_above_0() -> None:
+    rng = np.random.default_rng(8)
+    for dtype, bound in ((dtypes.float32, 1.0), (dtypes.float64, 4.0)):
+        x = np.concatenate(
+            [rng.uniform(3, 40, 2048), 10.0 ** rng.uniform(2, 30, 1024), 10.0 ** rng.uniform(-30, -2, 1024)]
+        )
+        x = x.astype(dtype)
+        wanted = np.array([math.lgamma(each) for each in x.astype(np.float64)])
+        check("lgamma", [x], computed("lgamma", dtype, [x], 8), wanted, bound + 2)  # math's own has an error, too
+
+
+def test_log_gamma_is_as_good_next_to_its_zeros() -> None:
+    """log Γ(1 + t) is a series in t with zeta functions, of which seven terms are enough here."""
+    zeta = (1.6449340668482264, 1.2020569031595942, 1.0823232337111382, 1.03692775514337, 1.0173430619844492)
+    t = np.random.default_rng(8).normal(size=4096) * 1e-4
+    one, two = (t + 1) - 1, (t + 2) - 2
+
+    def series(t: NDArray) -> NDArray:
+        terms = [(-t) ** k * z / k for k, z in enumerate(zeta, 2)]
+        return sum(terms[::-1]) - np.longdouble(0.57721566490153286061) * t
+
+    around_one, around_two = one.astype(np.longdouble), two.astype(np.longdouble)
+    for x, wanted in ((1 + one, series(around_one)), (2 + two, series(around_two) + np.log1p(around_two))):
+        got = computed("lgamma", dtypes.float64, [x], 8)
+        assert np.max(np.abs(got - wanted) / np.maximum(np.abs(wanted), 1e-300)) < 4 * np.finfo(np.float64).eps
+
+
+def test_log_gamma_below_0_is_as_good_as_its_largest_term() -> None:
+    x = -np.random.default_rng(9).uniform(0, 40, 4096)
+    got = computed("lgamma", dtypes.float64, [x], 8)
+    wanted = np.array([math.lgamma(each) for each in x])
+    assert np.max(np.abs(got - wanted) / np.maximum(1, np.abs(wanted))) < 16 * np.finfo(np.float64).eps
+    poles = np.repeat(-np.arange(8.0), 2)
+    assert np.all(computed("lgamma", dtypes.float64, [poles], 8) == np.inf)
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_scalars_and_vectors_give_the_same_bits(name: str) -> None:
     arity = (

@@ -53,10 +53,10 @@ def _power(shifted: Term) -> _Power:
     return _Power(first.as_float(), second.as_float(), inverse.as_float())
 
 
-def _reduced(x: Term) -> tuple[Term, Term]:
-    """r, and the sum that shows n; `x` is within the limits."""
-    shifted = fma(x, 1 / LN2[52][0], _shift(x))
-    n = shifted - _shift(x)
+def _reduced(x: Term, shift: float) -> tuple[Term, Term]:
+    """r, and x / ln 2 + shift, which shows n; `x` is within the limits."""
+    shifted = fma(x, 1 / LN2[52][0], shift)
+    n = shifted - shift
     high, low = LN2[format_of(x).mantissa]
     return fma(n, -low, fma(n, -high, x)), shifted
 
@@ -78,7 +78,7 @@ class Parts:
 
 def exp_parts(x: Term, tail: Term | None = None) -> Parts:
     """The parts of e^x, or of e^(x + tail) with a tail below the last place of x."""
-    r, shifted = _reduced(clamp(x, *_LIMITS[format_of(x).mantissa]))
+    r, shifted = _reduced(clamp(x, *_LIMITS[format_of(x).mantissa]), _shift(x))
     if tail is not None:
         r, tail = two_sum(r, tail)
     power = _power(shifted)
@@ -88,13 +88,22 @@ def exp_parts(x: Term, tail: Term | None = None) -> Parts:
 def exp(x: Term, tail: Term | None = None) -> Term:
     """e^x, or e^(x + tail) with a tail below the last place of x."""
     parts = exp_parts(x, tail)
-    return (parts.rest + 1) * parts.first * parts.second
+    return fma(parts.rest, parts.first, parts.first) * parts.second
+
+
+def bounded_exp(x: Term) -> Term:
+    """e^x for |x| < 80, where one power of two is enough."""
+    form = format_of(x)
+    r, shifted = _reduced(x, form.magic + form.bias)
+    scale = (shifted.bits() << form.mantissa).as_float()
+    return fma(near_one(r), scale, scale)
 
 
 def half_exp(x: Term) -> Term:
     """½ e^x, which overflows later than e^x."""
     parts = exp_parts(x)
-    return fma(parts.rest, 0.5, 0.5) * parts.first * parts.second
+    first = parts.first * 0.5
+    return fma(parts.rest, first, first) * parts.second
 
 
 def exp2(x: Term) -> Term:
@@ -107,13 +116,13 @@ def exp2(x: Term) -> Term:
     r = rest * high
     tail = fma(rest, low, fma(rest, high, -r))
     power = _power(shifted)
-    return (near_one(r) + tail + 1) * power.first * power.second
+    return fma(near_one(r) + tail, power.first, power.first) * power.second
 
 
 def expm1(x: Term) -> Term:
     """e^x - 1, as ((e^r - 1) s + (s - 1/s')) s'."""
     mantissa = format_of(x).mantissa
-    r, shifted = _reduced(clamp(x, _MINUS_ONE[mantissa], _LIMITS[mantissa][1]))
+    r, shifted = _reduced(clamp(x, _MINUS_ONE[mantissa], _LIMITS[mantissa][1]), _shift(x))
     power = _power(shifted)
     out = fma(near_one(r), power.first, power.first - power.inverse) * power.second
     return where(x.equals(0), x, out)

@@ -50,7 +50,7 @@ def erfinv(x: Term) -> Term:
         error = where(inside < 0.75, erf_near(y) - inside, (1 - inside) - complement(y))
         step = error * exp(y * y) * (math.sqrt(math.pi) / 2)
         y = y - step / fma(y, step, 1.0)
-    y = where(size < 1, y, where(size.equals(1), math.inf, math.nan))
+    y = where(size < 1, y, where(size.equals(1), math.inf, y.constant(math.nan)))
     return with_sign(sign, y).to(x.dtype)
 
 
@@ -71,16 +71,16 @@ def lgamma(x: Term) -> Term:
 
 def _lgamma_positive(x: Term) -> Term:
     """log Γ(x) for x >= ½."""
-    large = x >= _LARGE
-    y = where(x < 1.5, x + 1, where(large, 2, x))
-    product = where(x < 1.5, 1 / x, x.constant(1))
+    small, large = x < 1.5, x >= _LARGE
+    y = where(large, 2, x)
+    product = x.constant(1)
     for _ in range(_LARGE - 2):  # down to 5/2
         high = y > 2.5
         y = where(high, y - 1, y)
         product = where(high, product * y, product)
-    logarithm = log(where(large, x, product))
-    t = y - 2
-    near = fma(t, horner(t, _NEAR_TWO), logarithm)
+    logarithm = log(where(small | large, x, product))
+    t = where(small, x - 1, y - 2)
+    near = fma(t, horner(t, _NEAR_TWO), where(small, -logarithm, logarithm))
     inverse = 1 / x
     series = fma(inverse, horner(inverse * inverse, _STIRLING), 0.5 * math.log(2 * math.pi) - 0.5)
     far = fma(x - 0.5, logarithm - 1, series)

@@ -1,0 +1,88 @@
+"""Prints products of matrices with few columns, whose terms are neighbours in both operands, as dot products of vectors."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from nnc import dtypes
+from nnc.backends.cpu.printer import Bound, Printer, times
+from nnc.backends.cpu.vectors import add_product, advance, masks_of, split, vector_bytes
+from nnc.backends.products import Product
+from nnc.dtypes import DType
+from nnc.lower.codegen.builder import Code, Slot, Value
+
+# Rows of a tile by its columns, less one.
+_DOT_ROWS = {64: (8, 8, 6, 6, 4, 4, 3, 3), 32: (6, 4, 3, 2, 2, 1, 1, 1)}
+_PART_VOLUME = 1 << 17  # multiplications that a thread must have; it is memory that limits
+_FEW = 8  # columns up to which sums along neighbours are dot products
+
+
+def along_terms(product: Product) -> bool:
+    """Whether sums run along neighbours, and too few columns share what packing them would cost."""
+    unit, inner = product.dtype.itemsize, product.depth[-1]
+    if inner.x != unit or inner.y != unit:
+        return False
+    n = product.columns.size
+    return n == 1 or (product.columns.y != unit and n <= _FEW and (n <= 3 or inner.size * unit >= 8 * vector_bytes()))
+
+
+def print_dots(printer: Printer, product: Product, wide: DType) -> None:
+    """For each row and the few columns, vectors of partial sums along the terms."""
+    left, right = product.operands
+    rows, columns, (*outer, inner) = product.rows, product.columns, product.depth
+    lanes = vector_bytes() // wide.itemsize
+    while lanes > 2 and lanes // 2 >= inner.size:
+        lanes //= 2
+    tile = min(rows.size, _DOT_ROWS[vector_bytes()][columns.size - 1])
+    tiles = -(-rows.size // tile)
+    total = product.count * tiles
+    grain = max(1, _PART_VOLUME // max(1, product.volume * product.count // total))
+
+    def body(code: Code, begin: Bound, end: Bound) -> None:
+        with code.loop(begin, end) as part:
+            rest, at = split(code, part, tiles)
+            a, b, c = advance(code, product.loops, rest, (left, right, "%out0"))
+            first = times(code, at, tile)
+            if rows.size % tile:  # the last tile lies over its neighbour
+                first = code.intrinsic("smin", code.integer(first), code.integer(rows.size - tile))
+            a, c = code.offset(a, times(code, first, rows.x)), code.offset(c, times(code, first, rows.out))
+            sums = [[code.slot(code.constant(0, wide, lanes)) for _ in range(columns.size)] for _ in range(tile)]
+            with ExitStack() as stack:
+                for axis in outer:
+                    p = stack.enter_context(code.loop(0, axis.size))
+                    a, b = code.offset(a, times(code, p, axis.x)), code.offset(b, times(code, p, axis.y))
+                whole = inner.size // lanes * lanes
+                if whole:
+                    with code.loop(0, whole, lanes) as p:
+                        _add_terms(code, product, wide, (a, b), p, lanes, None, sums)
+                if inner.size % lanes:
+                    (mask,) = masks_of(code, lanes, inner.size % lanes)
+                    _add_terms(code, product, wide, (a, b), code.integer(whole), lanes, mask, sums)
+            for i, row in enumerate(sums):
+                for j, slot in enumerate(row):
+                    target = code.offset(c, i * rows.out + j * columns.out)
+                    code.store(target, code.convert(_lanes_sum(code, code.read(slot)), product.dtype))
+
+    printer.parts(total, grain, body)
+
+
+def _add_terms(
+    code: Code, product: Product, wide: DType, pointers: tuple[str, str], p: Value, lanes: int, mask: Value | None,
+    sums: list[list[Slot]],
+) -> None:  # fmt: skip
+    unit = product.dtype.itemsize
+    a, b = (code.offset(pointer, times(code, p, unit)) for pointer in pointers)
+    ys = [
+        code.convert(code.load(code.offset(b, j * product.columns.y), product.dtype, lanes, mask), wide)
+        for j in range(product.columns.size)
+    ]
+    for i, row in enumerate(sums):
+        x = code.convert(code.load(code.offset(a, i * product.rows.x), product.dtype, lanes, mask), wide)
+        for y, slot in zip(ys, row, strict=True):
+            code.write(slot, add_product(code, x, y, code.read(slot)))
+
+
+def _lanes_sum(code: Code, x: Value) -> Value:
+    if dtypes.is_float(x.dtype):
+        return code.reduce("fadd", x, code.constant(-0.0, x.dtype))
+    return code.reduce("add", x)

@@ -1,0 +1,86 @@
+"""What printed kernels that compute with tiles of vectors share: how long vectors are, masks, rows at any distance, loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from nnc import dtypes
+from nnc.backends.cpu.printer import Bound, times
+from nnc.backends.products import Axis
+from nnc.dtypes import DType
+from nnc.lower.codegen.builder import Code, Value
+from nnc.machine import processor
+
+# Rows of a tile by its vectors: as many sums as registers can hold beside what is multiplied.
+TILE_ROWS = {64: {1: 14, 2: 12, 3: 8, 4: 6, 5: 5, 6: 4, 8: 3}, 32: {1: 8, 2: 5, 3: 4, 4: 2, 8: 1}}
+
+
+@cache
+def vector_bytes() -> int:
+    """Bytes of this machine's longest vectors."""
+    return 64 if "avx512f" in processor(Path("/proc/cpuinfo"))["vector units"] else 32
+
+
+def cases(full: int, last: int, count: int) -> list[tuple[int, bool | None]]:
+    """The sizes that occur, and whether only the last round has it (None: all rounds)."""
+    if count == 1:
+        return [(last, None)]
+    return [(full, None)] if full == last else [(full, False), (last, True)]
+
+
+def split(code: Code, i: Bound, n: int) -> tuple[Bound, Bound]:
+    """i // n and i % n."""
+    if n == 1:
+        return i, 0
+    if isinstance(i, int):
+        return i // n, i % n
+    size = code.integer(n)
+    quotient = Value(code.let(f"udiv i64 {i.text}, {n}"), dtypes.int64)
+    return quotient, code.sub(i, code.mul(quotient, size))
+
+
+def advance(code: Code, loops: Sequence[Axis], index: Bound, pointers: Sequence[str]) -> list[str]:
+    """The pointers in one round of all loops."""
+    moved = list(pointers)
+    for axis in reversed(loops):
+        index, i = split(code, index, axis.size)
+        for k, step in enumerate(axis.strides):
+            moved[k] = code.offset(moved[k], times(code, i, step))
+    return moved
+
+
+def masks_of(code: Code, lanes: int, width: int) -> list[Value | None]:
+    """For each vector of a row of `width` elements, which lanes are used; None for all."""
+    masks: list[Value | None] = [None] * (width // lanes)
+    if width % lanes:
+        bits = ", ".join(f"i1 {'true' if lane < width % lanes else 'false'}" for lane in range(lanes))
+        masks.append(Value(f"<{bits}>", dtypes.bool_, lanes))
+    return masks
+
+
+def read_row(code: Code, row: str, first: int, step: int, dtype: DType, lanes: int, mask: Value | None) -> Value:
+    """A vector of elements that lie `step` bytes apart, from the one with index `first` on."""
+    at = code.offset(row, first * step)
+    if step == dtype.itemsize:
+        return code.load(at, dtype, lanes, mask)
+    return code.gather(at, _steps(lanes, step), dtype, mask)
+
+
+def write_row(code: Code, row: str, first: int, step: int, value: Value, mask: Value | None, unit: int) -> None:
+    """Writes a vector to elements that lie `step` bytes apart; `unit` is the size of one."""
+    at = code.offset(row, first * step)
+    if step == unit:
+        code.store(at, value, mask)
+    else:
+        code.scatter(at, _steps(value.lanes, step), value, mask)
+
+
+def _steps(lanes: int, step: int) -> Value:
+    return Value("<" + ", ".join(f"i64 {lane * step}" for lane in range(lanes)) + ">", dtypes.int64, lanes)
+
+
+def add_product(code: Code, x: Value, y: Value, z: Value) -> Value:
+    """x · y + z."""
+    return code.fma(x, y, z) if dtypes.is_float(x.dtype) else code.add(code.mul(x, y), z)

@@ -1,0 +1,114 @@
+"""What becomes one kernel, and what stays apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc import nn
+from nnc.graph import Graph, run_passes
+from nnc.lower.pipeline import REWRITES
+from nnc.options import Options
+
+X = np.linspace(-2, 2, 48, dtype=np.float32).reshape(6, 8)
+
+
+def fused(function: Any, *args: Any) -> Graph:
+    """The graph of a function after fusion."""
+    return run_passes(nnc.make_graph(function)(*args), (*REWRITES, "order", "fuse"), Options(), verify=True)
+
+
+def commands(graph: Graph) -> list[str]:
+    """The commands of a graph that do something."""
+    return [node.command.name for node in graph.nodes if node.command.name not in ("broadcast_to", "reshape", "transpose")]
+
+
+def test_a_chain_of_elementwise_commands_is_one_kernel() -> None:
+    assert commands(fused(lambda x: nnp.tanh(x * 2 + 1) - x, X)) == ["fused"]
+
+
+def test_layer_norm_gelu_and_softmax_are_one_kernel() -> None:
+    graph = fused(lambda x, g, b: nn.softmax(nn.gelu(nn.layer_norm(x, g, b))), X, X[0], X[0])
+    assert commands(graph) == ["fused"]
+
+
+def test_sums_over_one_tensor_share_a_kernel_if_they_remove_the_same_axes() -> None:
+    assert commands(fused(lambda x: (nnp.sum(x, 0), nnp.max(x, 0), nnp.sum(x * x, 0)), X)) == ["fused"]
+    assert commands(fused(lambda x: (nnp.sum(x, 0), nnp.sum(x, 1)), X)) == ["fused", "fused"]
+
+
+def test_a_tensor_and_its_transpose_are_one_kernel_that_reads_it_twice() -> None:
+    graph = fused(lambda x: x + x.T, np.eye(5, dtype=np.float32))
+    assert commands(graph) == ["fused"]
+    (node,) = (node for node in graph.nodes if node.command.name == "fused")
+    assert len(node.inputs) == 2
+
+
+def test_a_transposed_result_is_not_mixed_with_the_original() -> None:
+    """y and its transpose would need the same loop for both axes."""
+    graph = fused(lambda x: nnp.tanh(x) + nnp.tanh(x).T, np.eye(5, dtype=np.float32))
+    assert commands(graph) == ["fused", "fused"]
+
+
+def test_an_optimizer_step_is_one_kernel_for_each_parameter() -> None:
+    optimizer = nnc.optim.adam(1e-3)
+    params = {"w": X, "b": X[0]}
+
+    def step(params: Any, state: Any, grads: Any) -> Any:
+        updates, state = optimizer.update(grads, state, params)
+        return nnc.optim.apply_updates(params, updates), state
+
+    graph = fused(step, params, optimizer.init(params), params)
+    assert commands(graph).count("fused") <= 3  # and one for the bias corrections
+
+
+def test_long_rows_are_not_gone_through_again_in_one_kernel() -> None:
+    """The sum of a million elements is known before they are divided by it; two kernels can use all threads."""
+    graph = fused(lambda x: x / nnp.sum(x), np.ones(1 << 20, np.float32))
+    assert commands(graph) == ["fused", "fused"]
+    assert commands(fused(lambda x: x / nnp.sum(x), np.ones(64, np.float32))) == ["fused"]
+
+
+def test_what_others_read_in_between_stays_in_memory() -> None:
+    graph = fused(lambda x: nnp.tanh((y := nnp.exp(x)) @ y.T) @ y, X)
+    assert commands(graph) == ["fused", "dot", "fused", "dot"]
+
+
+def test_rounds_of_loops_are_fused_and_nothing_crosses_the_test() -> None:
+    def f(x: Any) -> Any:
+        return nnc.while_loop(lambda c: nnp.sum(c) < 100, lambda c: nnp.exp(c) * 2 + 1, x)
+
+    graph = fused(f, X)
+    (loop,) = (node for node in graph.nodes if node.command.name == "while")
+    assert commands(loop.graphs[0]) == ["fused", "fused"]
+    assert loop.params["before"] == 1
+
+
+def test_softmax_without_elements_is_left_to_the_reference() -> None:
+    assert commands(fused(lambda x: nn.softmax(x, axis=1), np.ones((0, 3), np.float32))) == ["softmax"]
+
+
+def test_complex_numbers_are_not_fused() -> None:
+    assert commands(fused(lambda x: nnp.exp(x) * x, np.ones(3, np.complex64))) == ["exp", "mul"]
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_without_compiled_programs_nothing_is_fused(native: bool) -> None:
+    graph = nnc.make_graph(lambda x: nnp.exp(x) * x)(X)
+    assert ("fused" in commands(run_passes(graph, ("fuse",), Options(native=native)))) is native
+
+
+def test_inputs_may_be_written_over_only_where_they_are_read_for_the_last_time() -> None:
+    """Softmax reads x in its first two phases and writes in the third."""
+
+    def pairs(function: Any, *args: Any) -> Any:
+        (node,) = (node for node in fused(function, *args).nodes if node.command.name == "fused")
+        return node.params["overwrite"]
+
+    assert pairs(lambda x: nn.softmax(x), X) == ((0, 0),)
+    assert pairs(lambda x: (nnp.exp(x), x - nnp.sum(x, 1, keepdims=True)), X) == ((0, 1),)
+    assert pairs(lambda x: nnp.sum(x, 0), X) == ()
