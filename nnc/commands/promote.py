@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -135,12 +136,16 @@ def _walk(x: Any) -> Any:
 
 def is_weak(x: Operand) -> bool:
     """Whether `x` takes the dtype of the array it meets: Python scalars and what was made of them alone."""
-    return dtypes.is_scalar(x) or bool(getattr(x, "weak", False))
+    weak: bool | None = getattr(x, "weak", None)
+    return dtypes.is_scalar(x) if weak is None else weak
 
 
 def dtype_of(x: Operand) -> dtypes.DType:
     """The dtype of an operand; that of a Python scalar is its default."""
-    return dtypes.scalar_dtype(x) if dtypes.is_scalar(x) else spec_of(x).dtype
+    if dtypes.is_scalar(x):
+        return dtypes.scalar_dtype(x)
+    dtype: dtypes.DType | None = getattr(x, "dtype", None)
+    return spec_of(x).dtype if dtype is None else dtype
 
 
 _WITNESS = {0: True, 1: 1, 2: 1.0, 3: 1j}
@@ -151,22 +156,26 @@ def result_dtype(*xs: Operand, where: str = "promotion") -> dtypes.DType:
 
     Raises:   DTypeError: no dtype holds them all.
     """
-    strong = [dtype_of(x) for x in xs if not is_weak(x)]
-    weak = [dtype_of(x) for x in xs if is_weak(x)]
     try:
-        if not strong:
-            result = weak[0]
-            for dtype in weak[1:]:
-                result = dtypes.promote_types(result, dtype)
-            return result
-        result = strong[0]
-        for dtype in strong[1:]:
-            result = dtypes.promote_types(result, dtype)
+        return _promoted(tuple([(dtype_of(x), is_weak(x)) for x in xs]))
     except TypeError as error:
         raise user_error(
             DTypeError, where, f"{error}.", operands={f"operand {i}": _describe(x) for i, x in enumerate(xs)},
             fix="convert one operand with .astype(...).",
         ) from None  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _promoted(operands: tuple[tuple[dtypes.DType, bool], ...]) -> dtypes.DType:
+    """The dtype that operands of these dtypes, weak or not, promote to.
+
+    Raises:   TypeError: no dtype holds them all.
+    """
+    strong = [dtype for dtype, weak in operands if not weak]
+    weak = [dtype for dtype, weak in operands if weak]
+    if not strong:
+        return reduce(dtypes.promote_types, weak)
+    result = reduce(dtypes.promote_types, strong)
     for dtype in weak:
         kind = 0 if dtypes.is_bool(dtype) else 1 if dtypes.is_integer(dtype) else 2 if dtypes.is_float(dtype) else 3
         result = dtypes.promote_weak(result, _WITNESS[kind])

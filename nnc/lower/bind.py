@@ -14,7 +14,7 @@ from nnc.graph import Graph, Node, Symbol
 from nnc.lower.coalesce import Classes, place_views, rewrite
 from nnc.lower.emit import COPIES, Body, Emitter, Workspace
 from nnc.lower.liveness import walk
-from nnc.lower.stages import Bound, Buffer, Kind
+from nnc.lower.stages import Bound, Buffer, Kind, Loop, Step, View
 from nnc.options import Options
 
 
@@ -46,7 +46,7 @@ def bind_buffers(graph: Graph, options: Options, *, join: bool = True, workspace
     ranges = classes.ranges()
     intervals = [tuple((when[a], when[b]) for a, b in ranges[root] if when[a] < when[b]) for root in numbers]
     placed = [replace(view, buffer=numbers[view.buffer]) for view in map(classes.place, results)]
-    written = {view.buffer for step in walk(steps) for view in step.outputs}
+    written = {view.buffer for step in walk(steps) for view in _written(step)}
     values = dict(graph.constants) | {
         s: v for inner in graph.walk() for g in inner.graphs for s, v in g.constants.items()
     }
@@ -61,6 +61,12 @@ def bind_buffers(graph: Graph, options: Options, *, join: bool = True, workspace
         donated=tuple(i for i in range(len(inputs)) if numbers[classes.find(i)] in written),
         joins=classes.has_parts(),
     )
+
+
+def _written(step: Step) -> tuple[View, ...]:
+    """What a step writes by itself: its outputs, and a loop the number of its round."""
+    counter = step.region.counter if isinstance(step.region, Loop) else None
+    return step.outputs if counter is None else (*step.outputs, counter)
 
 
 def _number(emitter: Emitter, classes: Classes, inputs: int) -> tuple[dict[int, int], list[Buffer], list[Symbol]]:

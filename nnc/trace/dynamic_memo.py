@@ -97,10 +97,8 @@ class Memo:
 
 def _content(x: Array) -> bytes:
     """The elements, if there are few of them or only one, repeated; else nothing."""
-    data = x.data
-    if data.nbytes > _BY_CONTENT and any(data.strides):
-        return b""
-    if data.dtype == TAPE:
+    data = x.memory
+    if (data.nbytes > _BY_CONTENT and any(data.strides)) or x.spec.dtype == TAPE:
         return b""
     return data.tobytes() if data.nbytes <= _BY_CONTENT else data[(0,) * data.ndim].tobytes()
 

@@ -123,6 +123,8 @@ def exact_params(params: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
 
 def _exact(value: Any) -> Any:
     kind = type(value)
+    if kind is int or kind is str:
+        return value
     if kind is tuple:
         return tuple([_exact(x) for x in value])
     if kind is float or kind is complex or isinstance(value, np.generic):

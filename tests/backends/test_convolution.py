@@ -10,7 +10,7 @@ import pytest
 
 import nnc
 from nnc import dtypes
-from nnc.backends.cpu.jit import compiler
+from nnc.backends.cpu.jit import compiler, run_native
 from nnc.backends.numpy_ref import choose_kernel
 from nnc.backends.onednn import convolution
 from nnc.backends.onednn.library import library
@@ -38,6 +38,8 @@ GEOMETRIES: dict[str, tuple[Any, ...]] = {
     "dilated": ((1, 16, 12, 12), (16, 16, 3, 3), (1, 1), ((2, 2), (2, 2)), (2, 2), 1),
     "1 axis": ((3, 12, 11), (6, 4, 3), (2,), ((1, 1),), (1,), 3),
     "3 axes": ((2, 4, 5, 6, 7), (8, 4, 2, 3, 3), (1, 2, 1), ((1, 1), (0, 0), (2, 1)), (1, 1, 1), 1),
+    "1x1 of many images": ((9, 8, 12, 12), (24, 8, 1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
+    "rows of 4": ((2, 16, 4, 4), (16, 16, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
     "1 channel": ((2, 1, 8, 8), (1, 1, 3, 3), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
     "1 place": ((4, 8, 3, 3), (8, 8, 3, 3), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
 }
@@ -121,6 +123,21 @@ def test_operands_and_results_may_lie_in_any_way(geometry: str, name: str, layou
     operands, params = problem(geometry, name)
     expected = reference[command(name)](*operands, **params)
     check_close(run(name, [layout(a) for a in operands], params, layout(np.full_like(expected, 77))), expected)
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["channels first", "channels last"])
+@pytest.mark.parametrize("layout", [gaps, turned, misaligned])
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("geometry", ["3x3", "1x1", "1x1 of a large image", "depthwise", "rows of 4"])
+def test_compiled_code_takes_all_views_but_backward_ones(geometry: str, name: str, layout: Any, last: bool) -> None:
+    """With the workspace of dense operands, as it is planned before anybody knows how operands will lie."""
+    operands, params = problem(geometry, name, last=last)
+    expected = reference[command(name)](*operands, **params)
+    nbytes = convolution._workspace(name, tuple(map(spec_of, operands)), params)
+    compiled = run_native(convolution._native, name)
+    out = layout(np.full_like(expected, 77))
+    compiled([layout(a) for a in operands], [out, *[np.empty(nbytes, np.uint8)] * (nbytes > 0)], params)
+    check_close(out, expected)
 
 
 @pytest.mark.parametrize("geometry", ["3x3", "1x1", "1x1 of a large image", "groups", "depthwise", "1 axis"])

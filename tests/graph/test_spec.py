@@ -21,7 +21,12 @@ def test_equal_specs_are_one_object_however_they_are_written() -> None:
 
 def test_specs_that_differ_in_one_field_are_others() -> None:
     spec = TensorSpec((2, 3), "float32")
-    others = [spec.update(shape=(3, 2)), spec.update(dtype="float64"), spec.update(layout="blocked"), spec.update(device="x")]
+    others = [
+        spec.update(shape=(3, 2)),
+        spec.update(dtype="float64"),
+        spec.update(layout="blocked"),
+        spec.update(device="x"),
+    ]
     assert all(other != spec for other in others)
     assert len({spec, *others}) == 5
 

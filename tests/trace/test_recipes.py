@@ -31,14 +31,16 @@ W = nnp.exp(0.5)  # weak
 CALLS: list[Callable[[], Any]] = [
     lambda: F + F, lambda: F * 2.5, lambda: 3 - F, lambda: D * 2.1, lambda: B * 0.1, lambda: F + I, lambda: I + 1, lambda: I / 2,
     lambda: U + 1, lambda: U == 300, lambda: U < -1, lambda: M + 1, lambda: M & M, lambda: F * 1j, lambda: F + V, lambda: F + S,
-    lambda: V[:, None] + V, lambda: F + W, lambda: W * 2.0, lambda: S * 2.0, lambda: F**2, lambda: I**2, lambda: F**0.5, lambda: F**F,
-    lambda: -F, lambda: ~M, lambda: abs(I), lambda: F > 0, lambda: F != D, lambda: F // 0.3, lambda: F % 0.3, lambda: U // 3,
+    lambda: V[:, None] + V, lambda: F + W, lambda: W * 2.0, lambda: S * 2.0, lambda: F**2, lambda: I**2, lambda: F**0.5,
+    lambda: F**F, lambda: -F, lambda: ~M, lambda: abs(I), lambda: F > 0, lambda: F != D, lambda: F // 0.3, lambda: F % 0.3,
+    lambda: U // 3,
     lambda: nnp.exp(F), lambda: nnp.exp(I), lambda: nnp.sin(B), lambda: nnp.maximum(F, 0), lambda: nnp.maximum(M, M),
     lambda: nnp.where(M, F, 0.0), lambda: nnp.where(M, 1, I), lambda: nnp.where(F, F, D), lambda: nnp.logical_and(F, M),
     lambda: F.sum(), lambda: F.sum(0), lambda: U.sum(axis=1, keepdims=True), lambda: M.sum(), lambda: B.sum(), lambda: F.mean(),
     lambda: I.mean(0), lambda: F.max(1), lambda: I.prod(), lambda: F.var(), lambda: F.argmax(0), lambda: F.any(), lambda: I.all(1),
     lambda: F @ F.T, lambda: V @ V, lambda: F @ V, lambda: I @ I.T, lambda: B @ B.T, lambda: F.T, lambda: F.reshape(4, 3),
-    lambda: F.reshape((2, -1)), lambda: F[1], lambda: F[1, 2], lambda: F[1:, ::2], lambda: F[..., -1], lambda: F[::-1], lambda: F[None],
+    lambda: F.reshape((2, -1)), lambda: F[1], lambda: F[1, 2], lambda: F[1:, ::2], lambda: F[..., -1], lambda: F[::-1],
+    lambda: F[None],
     lambda: F[nnp.asarray([0, -1])], lambda: F[:, nnp.asarray([0, 2])], lambda: F[M], lambda: S[()], lambda: F[:],
     lambda: nnp.concatenate([F, F]), lambda: nnp.stack([F, F], axis=-1), lambda: nnp.zeros((2, 3)), lambda: nnp.ones(3, "int8"),
     lambda: nnp.zeros_like(F), lambda: F.astype("int32"), lambda: F.astype("float32"), lambda: F.round(), lambda: F.clip(-1, 1),
@@ -57,7 +59,7 @@ def test_later_calls_give_what_the_first_one_gave(call: Callable[[], Any]) -> No
 
 
 def test_numbers_are_operands_not_settings() -> None:
-    results = [float((S * n)) for n in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)]
+    results = [float(S * n) for n in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)]
     assert results == [1.5, 3.0, 4.5, 6.0, 7.5, 9.0]
 
 

@@ -25,9 +25,9 @@ _SHORTEST, _LONGEST = 2 * _SAMPLE, COUNT * _LARGEST * 2 // 3  # rows
 Place = Callable[[Code, str, Value, Value, str], None]  # (code, shared fields, first position, count, sorted keys)
 
 
-def can_split(layout: Layout, n: int) -> bool:
-    """Whether rows of n elements are sorted this way: keys alone."""
-    return len(layout.kinds) == 1 and _SHORTEST <= n <= _LONGEST
+def can_split(layout: Layout, n: int, low: int) -> bool:
+    """Whether rows of n elements are sorted this way: those of long keys without positions."""
+    return layout.kinds == (dtypes.uint64,) and not low and _SHORTEST <= n <= _LONGEST
 
 
 def extra_bytes(layout: Layout, n: int) -> int:
@@ -63,14 +63,17 @@ class Buckets:
             key = code.load(code.offset(source, code.mul(i, code.integer(step * size))), kind)
             code.store(code.offset(sample, code.mul(i, code.integer(size))), key)
         code.line(f"call void @KERNEL.sort(ptr {sample}, i64 {_SAMPLE})")
-        # The first row of the table splits groups, row g + 1 splits the buckets of group g; none is greater than the last.
-        most = code.constant((1 << 8 * size) - 1, kind)
-        for row, spacing in ((0, _GROUPS), *((g + 1, 1) for g in range(_GROUPS))):
-            for k in range(_GROUPS):
-                bucket = (k + 1) * spacing + max(row - 1, 0) * _GROUPS
-                at = bucket * (_SAMPLE // COUNT)
-                key = code.load(code.offset(sample, at * size), kind) if k < _GROUPS - 1 else most
-                code.store(code.offset(table, (row * _GROUPS + k) * size), key)
+        # The first row of the table splits groups, row g + 1 the buckets of group g; no key is greater than the last of a row.
+        most, row = code.constant((1 << 8 * size) - 1, kind), _GROUPS * size
+        with code.loop(0, COUNT - 1) as bucket:
+            at = code.mul(code.add(bucket, code.integer(1)), code.integer(_SAMPLE // COUNT * size))
+            end = code.load(code.offset(sample, at), kind)
+            code.store(code.offset(table, code.add(code.mul(bucket, code.integer(size)), code.integer(row))), end)
+        with code.loop(0, _GROUPS) as group:
+            last = code.offset(table, code.add(code.mul(group, code.integer(row)), code.integer(2 * row - size)))
+            code.store(code.offset(table, code.mul(group, code.integer(size))), code.load(last, kind))
+            code.store(last, most)
+        code.store(code.offset(table, row - size), most)
 
     def _rank(self, printer: Printer) -> str:
         kind, shared = self.layout.kinds[0], self.shared

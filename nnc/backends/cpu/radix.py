@@ -20,7 +20,7 @@ from nnc.lower.codegen.builder import Code, Value
 
 DIGIT_BITS = 11
 _DIGITS = 1 << DIGIT_BITS
-_FEW_PASSES = 2
+_FEW_PASSES = 3
 _LIMIT = 1 << 31  # counts and positions have 32 bits
 
 
@@ -40,7 +40,7 @@ class Radix:
     @property
     def nbytes(self) -> int:
         """Memory that a row needs: both arrays, and counts."""
-        extra = extra_bytes(self.layout, self.n) if can_split(self.layout, self.n) else 0
+        extra = extra_bytes(self.layout, self.n) if can_split(self.layout, self.n, self.low) else 0
         return 2 * sum(self._arrays) + 4 * _DIGITS * self.shared.parts + extra
 
     @property
@@ -71,7 +71,7 @@ class Radix:
         self._run(code, printer, "fill", args, fill)
         vary = code.bitcast(shared.integer(code, args, "vary"), dtypes.uint64)
         todo = code.slot(code.constant(True, dtypes.bool_))
-        if can_split(self.layout, self.n):
+        if can_split(self.layout, self.n, self.low):
             with code.when(code.compare("gt", self._passes(code, vary), code.integer(_FEW_PASSES))):
                 done = Buckets(shared, self.layout).print(code, printer, args, place)
                 code.write(todo, code.not_(done))
@@ -93,7 +93,7 @@ class Radix:
         """Where everything lies in the memory of a row."""
         sizes = {f"{name}{k}": nbytes for k, nbytes in enumerate(self._arrays) for name in ("from", "to")}
         sizes["counts"] = 4 * _DIGITS * self.shared.parts
-        if can_split(self.layout, self.n):
+        if can_split(self.layout, self.n, self.low):
             sizes |= {"ids": -(-self.n // 64) * 64, "splitters": 0}
         places, at = {}, 0
         for name, nbytes in sizes.items():

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnc import dtypes
+from nnc.backends.cpu.buckets import can_split
 from nnc.backends.cpu.order import has_keys, is_ambiguous, sort_function, sort_registers
 from nnc.backends.cpu.printer import Printer, add_native, grain_of, longest, over
 from nnc.backends.cpu.radix import Radix, can_sort
@@ -19,9 +20,15 @@ from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step
 
-_IN_MEMORY = {1: 4096, 2: 1024}  # the longest rows that networks sort, by the number of arrays
 _MOST_AT_ONCE = 16  # rows that are sorted side by side
 _LONG = 1 << 17  # rows that threads share
+
+
+def is_short(keys: Keys, n: int) -> bool:
+    """Whether networks sort a row faster than digits do."""
+    if len(keys.layout.kinds) == 2:
+        return n <= 1024
+    return n <= (4096 if keys.low else 16384)
 
 
 def in_registers(code: Code, rows: Rows, x: str, out: str) -> None:
@@ -89,7 +96,7 @@ def by_radix(code: Code, printer: Printer, rows: Rows, x: str, out: str, work: s
     keys, layout = rows.keys, rows.keys.layout
     radix = Radix(layout, rows.n, keys.low)
     shared = radix.shared
-    if can_split(layout, rows.n):
+    if can_split(layout, rows.n, keys.low):
         printer.add(sort_function("KERNEL.sort", layout))
 
     def fill(code: Code, args: str, begin: Value, end: Value) -> None:
@@ -141,7 +148,7 @@ def _at_once(rows: int, n: int) -> int:
 
 def workspace_of(keys: Keys, n: int, rows: int) -> int:
     """Bytes that sorts of so many rows need."""
-    if n <= _IN_MEMORY[len(keys.layout.kinds)] or not rows:
+    if is_short(keys, n) or not rows:
         return 0
     return Radix(keys.layout, n, keys.low).nbytes * _at_once(rows, n)
 
@@ -156,7 +163,7 @@ def print_sorts(printer: Printer, rows: Rows, x: str, out: str) -> None:
         return
     if keys.restores:
         rows.restore(printer)
-    if n > _IN_MEMORY[len(keys.layout.kinds)]:
+    if not is_short(keys, n):
         _sort_long(printer, rows, x, out)
         return
     if n > keys.layout.block:

@@ -16,7 +16,7 @@ _ALIGNMENT = 64
 @dataclass(frozen=True)
 class Operand:
     """A tensor of a call: its role, its layout, and the parameter of the compiled function (such as "in0", "out0", "workspace")
-    that points to it, so many bytes further. Without a name, the state owns the memory: a scratchpad of modest size."""
+    that points to it, so many bytes further. Without a name it lies in memory of the state's own, which all calls share."""
 
     role: int
     desc: MemoryDesc
@@ -41,16 +41,16 @@ class CallState:
     def __init__(self, calls: Sequence[Call]) -> None:
         stream = Stream()
         memories = [[Memory(operand.desc) for operand in call.operands] for call in calls]
-        own = []
+        ends = [o.offset + o.desc.nbytes for call in calls for o in call.operands if not o.pointer]
+        own = np.empty(max(ends, default=0) + _ALIGNMENT, np.uint8)
+        start = -(-own.ctypes.data // _ALIGNMENT) * _ALIGNMENT
         words = [stream.handle]
         for call, row in zip(calls, memories, strict=True):
             words += [call.primitive.handle, *(memory.handle for memory in row)]
             for operand, memory in zip(call.operands, row, strict=True):
                 words += [operand.role, memory.handle]
                 if not operand.pointer:
-                    scratchpad = np.empty(operand.desc.nbytes + _ALIGNMENT, np.uint8)
-                    memory.point(-(-scratchpad.ctypes.data // _ALIGNMENT) * _ALIGNMENT)
-                    own.append(scratchpad)
+                    memory.point(start + operand.offset)
         self.words = np.array(words, np.uint64)
         self.held = (stream, memories, own, tuple(calls))
 

@@ -1,4 +1,7 @@
-"""Scalar functions of integers and bools, by NumPy's rules: a division by 0 gives 0, what does not fit wraps around."""
+"""Scalar functions of integers and bools, by NumPy's rules: a division by 0 gives 0, what does not fit wraps around.
+
+Powers with a static integer exponent stand here, too, also those of floats.
+"""
 
 from __future__ import annotations
 

@@ -89,8 +89,8 @@ def run(name: str, inputs: Sequence[NDArray], params: Mapping[str, Any], layout:
         outputs.append(layout(other))
     nbytes = chosen.workspace(specs, params)
     room = [np.empty(nbytes, np.uint8)] if nbytes else []
-    views = [tuple(View(0, spec_of(x), 0, x.strides) for x in group) for group in (inputs, [*outputs, *room])]
-    assert chosen.native(Step(command(name), *views, params)) is not None
+    x, y = (tuple(View(0, spec_of(a), 0, a.strides) for a in group) for group in (inputs, [*outputs, *room]))
+    assert chosen.native(Step(command(name), x, y, params)) is not None
     chosen.run(list(inputs), [*outputs, *room], params)
     return outputs
 

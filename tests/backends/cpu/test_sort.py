@@ -12,7 +12,7 @@ PLAIN = {"axis": 1, "descending": False}
 @pytest.mark.parametrize("kind", REAL)
 def test_rows_of_every_length_are_sorted_to_the_bit(kind: str) -> None:
     """NaN last, zeros and NaN of either sign in the order in which they came; by registers, by networks, by digits."""
-    for n in (0, 1, 33, 200, 5000):
+    for n in (0, 1, 33, 200, 17_000):
         x = values(kind, (3, n))
         for descending in (False, True):
             check("sort", [x], {"axis": 1, "descending": descending})
@@ -21,7 +21,7 @@ def test_rows_of_every_length_are_sorted_to_the_bit(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["float32", "int64", "uint8"])
 def test_other_axes_and_layouts_are_sorted_as_well(kind: str) -> None:
-    for n in (5, 100, 5000):
+    for n in (5, 100, 17_000):
         x = values(kind, (n, 3))
         check("sort", [x], {"axis": 0, "descending": False}, backwards)
         check("argsort", [x[:, ::-1]], {"axis": 0, "descending": True, "stable": True})
@@ -61,3 +61,17 @@ def test_places_in_sorted_rows_are_found(kind: str) -> None:
         for side in ("left", "right"):
             check("searchsorted", [rows, values(kind, (3, 21), 1)], {"side": side})
             check("searchsorted", [rows[0], values(kind, (5, 7), 1).T], {"side": side})
+
+
+@pytest.mark.parametrize("kind", ["int64", "float64"])
+def test_rows_of_many_digits_are_split_by_samples(kind: str) -> None:
+    """Unless most keys are equal, or the sample misleads: then they are sorted digit by digit."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=70_000).view(kind)
+    crowded = np.where(rng.random(x.shape) < 0.8, x[0], x)
+    misled = np.sort(x)
+    misled[:: x.size // 8192] = x[0]
+    for row in (x, -np.sort(x), crowded, misled):
+        check("sort", [row], {"axis": 0, "descending": False})
+        check("argsort", [row], {"axis": 0, "descending": True, "stable": True})
+    check("top_k", [x], {"k": 300})

@@ -102,7 +102,9 @@ def counting(rounds: int, **params: Any) -> Graph:
     """A loop of so many rounds, whose steps all have compiled kernels."""
 
     def function(x: Any) -> Any:
-        return nnc.while_loop(lambda c: c[0] < rounds, lambda c: (c[0] + 1, c[1] * 0.5 + 1.0), (nnp.asarray(0), x), **params)
+        return nnc.while_loop(
+            lambda c: c[0] < rounds, lambda c: (c[0] + 1, c[1] * 0.5 + 1.0), (nnp.asarray(0), x), **params
+        )
 
     return nnc.make_graph(function)(ONE)
 
@@ -113,7 +115,7 @@ def test_a_million_rounds_run_without_python() -> None:
     with calls() as found:
         count, x = program.run([ONE])
     assert (count, x) == (10**6, 2)
-    assert found == ["run", "run"]  # of the program and of its frame
+    assert found[:2] == ["run", "run"] and len(found) == 4  # of the program and of its frame; the end of the block
 
 
 def test_a_loop_that_takes_long_lets_python_look_for_interrupts() -> None:
@@ -280,7 +282,9 @@ def test_arrays_of_any_layout_are_taken_as_they_are_from_python(donated: tuple[i
         expected = oracle.run(before if not donated else [x.copy() for x in before])
         for result, wanted in zip(program.run(given), expected, strict=True):
             np.testing.assert_array_equal(result, wanted)
-        may_change = [i in donated and x.flags.writeable and not np.may_share_memory(*given) for i, x in enumerate(given)]
+        may_change = [
+            i in donated and x.flags.writeable and not np.may_share_memory(*given) for i, x in enumerate(given)
+        ]
         for x, y, changes in zip(given, before, may_change, strict=True):
             assert changes or np.array_equal(x, y)
             if changes:
@@ -289,7 +293,15 @@ def test_arrays_of_any_layout_are_taken_as_they_are_from_python(donated: tuple[i
 
 def test_inputs_that_do_not_fit_are_refused_as_they_are_from_python() -> None:
     x = np.ones(4, np.float32)
-    for given in ([x], [x, x, x], [x, x[:3]], [x, x.reshape(2, 2)], [x.astype(np.float64), x], [x, x.astype(">f4")], []):
+    for given in (
+        [x],
+        [x, x, x],
+        [x, x[:3]],
+        [x, x.reshape(2, 2)],
+        [x.astype(np.float64), x],
+        [x, x.astype(">f4")],
+        [],
+    ):
         messages = []
         for each in pair():
             with pytest.raises((ValueError, TypeError)) as caught:

@@ -206,7 +206,7 @@ def test_the_table_of_two_over_pi_holds_its_bits() -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_remainders_are_exact_however_far_apart_the_operands_are(dtype: dtypes.DType) -> None:
-    x, y = patterns(dtype, 5)[:4096], patterns(dtype, 6)[:4096]
+    x, y = patterns(dtype, 5), patterns(dtype, 6)
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(computed("fmod", dtype, [x, y], 8), np.fmod(x, y))
         np.testing.assert_array_equal(computed("remainder", dtype, [x, y], 8), np.remainder(x, y))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from nnc import dtypes
-from nnc.lower.codegen.math.terms import Term, absolute, any_lane, fma, where
+from nnc.lower.codegen.math.terms import Term, absolute, any_lane, fma, format_of, where
 
 
 def maximum(x: Term, y: Term) -> Term:
@@ -70,31 +70,27 @@ def fmod(x: Term, y: Term) -> Term:
     Rounds take off the multiple q · y whose q has the leading bits of the quotient, half as many as a float has, so that what is
     left is a float. Most arguments need one round; the loop goes on while a lane does.
     """
-    code = x.code
+    code, form = x.code, format_of(x)
     size = absolute(y)
-    left = code.slot(absolute(x).value)
-    again, done = code.label("again"), code.label("done")
-    step = code.label("step")
     usable = (size > 0) & (absolute(x) < math.inf)
-    half = 12 if x.dtype.itemsize == 4 else 27
-    mask = -(1 << half)
-    code.jump(again)
-    code.place(again)
+    left = code.slot(absolute(x).value)
+    test, step, done = (code.label(stem) for stem in ("test", "step", "done"))
+    code.jump(test)
+    code.place(test)
     rest = x.of(code.read(left))
     larger = usable & (rest >= size)
     code.branch(any_lane(larger).value, step, done)
     code.place(step)
-    # the quotient may overflow: both are made smaller then
-    huge = rest * 0.25 > size * (2.0 ** (100 if half == 12 else 1000))
-    scaled = where(huge, size * 2.0 ** (100 if half == 12 else 1000), size)
-    q = rest / scaled
-    q = x.of(code.bitcast((q.bits() & (mask & ((1 << (8 * x.dtype.itemsize)) - 1))).value, x.dtype))
-    q = where(q < 1, q, q.intrinsic("trunc"))
-    q = where(q < 1, 1, q)
-    taken = fma(-q, scaled, rest)
-    taken = where(taken < 0, taken + scaled, taken)
+    reach = 2.0 ** (form.bias - 27)  # where the quotient might overflow, larger multiples are taken off first
+    multiple = size
+    for _ in range(2):
+        multiple = where(rest * 0.25 > multiple * reach, multiple * reach, multiple)
+    leading = -(1 << (form.mantissa + 3) // 2) & (2 * form.sign - 1)
+    q = (((rest / multiple).bits() - 1) & leading).as_float()  # the float below is not above the exact quotient
+    q = where(q < 1, 1, q.intrinsic("trunc"))
+    taken = fma(-q, multiple, rest)
     code.write(left, where(larger, taken, rest).value)
-    code.jump(again)
+    code.jump(test)
     code.place(done)
     return where(usable, copysign(x.of(code.read(left)), x), math.nan)
 

@@ -1,0 +1,88 @@
+"""Products of elements of sequences with captured tensors: one product before the loop instead of a small one in each round."""
+
+from __future__ import annotations
+
+from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.graph.graph import NDArray
+from nnc.lower.passes.all_rounds import ROUNDS, AllRounds, fits, is_thin_product, is_view, may_stack
+from nnc.lower.passes.dce import has_effect
+from nnc.lower.passes.loops import Loop, Read, take_apart
+from nnc.lower.passes.once import OncePerGraph
+from nnc.options import Options
+
+
+@register_pass("hoist_products")
+def hoist_products(graph: Graph, options: Options) -> Graph:
+    """Multiplies whole sequences before a `scan` whose rounds multiply their elements by a captured tensor.
+
+    The product of each round has few rows, so it reads the captured tensor for little work. What leads from elements to a product
+    by elementwise commands, views and other products goes with it. The results are a sequence more that the loop reads; where that
+    takes several times the bytes that the loop reads and yields already, or under a memory budget, the loop stays as it is.
+
+    Requires: `licm`, which takes out what is the same in every round; dead code elimination must follow.
+    Ensures:  the same values up to the order in which a product of another size sums.
+    Example:  scan(x, w) … {a = dot(x[t], w); c = carried + a}  →  a = dot(x, w); scan(a) … {c = carried + a[t]}
+    """
+    return _Hoister(options).graph(graph)
+
+
+class _Hoister(OncePerGraph):
+    def __init__(self, options: Options) -> None:
+        super().__init__()
+        self.options = options
+
+    def rewrite(self, graph: Graph) -> Graph:
+        constants = dict(graph.constants)
+        nodes: list[Node] = []
+        for old in graph.nodes:
+            node = self.renew(old, {})
+            if node.command.name == "scan" and (node.params["length"] or 0) >= ROUNDS:
+                before, node = self._hoist(node, constants)
+                nodes += before
+            nodes.append(node)
+        if len(nodes) == len(graph.nodes) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
+            return graph
+        return graph.update(nodes=tuple(nodes), constants=constants)
+
+    def _hoist(self, node: Node, constants: dict[Symbol, NDArray]) -> tuple[tuple[Node, ...], Node]:
+        """The nodes to run before the loop, and the loop that reads their results."""
+        loop = take_apart(node)
+        assert loop is not None
+        (body,) = loop.graphs
+        elements = {x.inner[0]: x.operand for x in loop.sequences}
+        same = {x.inner[0]: x.operand for x in loop.captured}
+        varying, known = set(elements), {*elements, *same, *body.constants}
+        products: set[Node] = set()
+        for inner in body.nodes:
+            if known.issuperset(inner.inputs) and may_stack(inner):
+                if is_thin_product(inner, varying):
+                    products.add(inner)
+                known.update(inner.outputs)
+                if not varying.isdisjoint(inner.inputs):
+                    varying.update(inner.outputs)
+        leaving = _read_without(body, products)
+        moved = body.restrict(tuple(leaving)).nodes
+        made = [s for inner in moved if not is_view(inner) for s in inner.outputs if s in varying]
+        if not leaving or not fits(loop, node.params["length"] * sum(s.spec.nbytes for s in made), self.options):
+            return (), node
+        rounds = AllRounds(node.params["length"], elements, same, body.constants)
+        for inner in moved:
+            rounds.run(inner)
+        sequences = (*loop.sequences, *(Read(rounds.rows(symbol), (symbol,)) for symbol in leaving))
+        return rounds.nodes(constants), _reading(loop, sequences, set(leaving)).join()
+
+
+def _read_without(body: Graph, products: set[Node]) -> list[Symbol]:
+    """The results of products that the round still needs, if it computes none of them, in order."""
+    needed = set(body.outputs)
+    for node in reversed(body.nodes):
+        if node not in products and (not needed.isdisjoint(node.outputs) or has_effect(node)):
+            needed.update(node.inputs)
+    return [symbol for node in body.nodes if node in products for symbol in node.outputs if symbol in needed]
+
+
+def _reading(loop: Loop, sequences: tuple[Read, ...], read: set[Symbol]) -> Loop:
+    """The loop that reads symbols of its rounds from sequences instead of computing them."""
+    (body,) = loop.graphs
+    nodes = tuple(node for node in body.nodes if read.isdisjoint(node.outputs))
+    return loop.update(sequences=sequences, graphs=(body.update(nodes=nodes),))

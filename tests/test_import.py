@@ -1,0 +1,43 @@
+"""What `import nnc` loads, and what waits until it is asked for."""
+
+import subprocess
+import sys
+
+import pytest
+
+import nnc
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_import_leaves_models_lowering_and_backends_for_later() -> None:
+    loaded = run("import sys, nnc; print(*(name for name in sys.modules if name.startswith('nnc.')))").split()
+    assert "nnc.numpy" in loaded
+    late = [
+        name
+        for name in loaded
+        if name.split(".")[1] in ("nn", "optim", "io", "data", "view", "lower", "backends", "jit")
+    ]
+    assert late == []
+
+
+def test_every_public_name_can_be_asked_for_in_a_fresh_process() -> None:
+    assert run("import nnc; print(all(getattr(nnc, name) is not None for name in nnc.__all__))").strip() == "True"
+    assert set(nnc.__all__) <= set(dir(nnc))
+
+
+def test_a_name_that_does_not_exist_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="compiel"):
+        nnc.compiel  # noqa: B018
+
+
+def test_view_is_a_function_also_where_its_modules_came_first() -> None:
+    code = "import nnc.view.layout, nnc; print(nnc.view(lambda x: x + 1, nnc.numpy.ones(2)), nnc.view.memory.__name__)"
+    assert run(code).strip() == "Picture(name='graph <lambda>') memory"
+
+
+def test_the_first_command_finds_the_kernels_of_the_backends() -> None:
+    code = "import nnc.numpy as nnp, sys; nnp.ones(2) + 1; print('nnc.backends.loaded' in sys.modules)"
+    assert run(code).strip() == "True"
