@@ -1,10 +1,12 @@
-"""How doctests are read, the names they use without importing them, and registries that no test leaves changed."""
+"""How doctests are read, the names they use without importing them; the session's cache; registries that no test leaves changed."""
 
 from __future__ import annotations
 
 import dataclasses
 import doctest
+import os
 import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc.graph import ATTRIBUTES, COMMANDS, PASSES, GraphBuilder, TensorSpec, command
+from nnc.graph.registry import REGISTRY
 from nnc.graph.serialize import RECORDS
 
 _LABEL = re.compile(r"^ *Example: +(?=>>> )", re.MULTILINE)
@@ -29,12 +32,24 @@ def parse_house_form(self: doctest.DocTestParser, string: str, name: str = "<str
 doctest.DocTestParser.parse = parse_house_form  # type: ignore[method-assign]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Kernels that tests compile are kept in a folder of the session, not with the user's; processes that tests start share it."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # the workers of one session take the folder that it made
+        folder = tempfile.TemporaryDirectory(prefix="nnc-tests-")
+        config.add_cleanup(folder.cleanup)
+        os.environ["NNC_CACHE_DIR"] = folder.name
+
+
 @pytest.fixture(autouse=True, scope="session")
 def names_in_doctests(doctest_namespace: dict[str, Any]) -> None:
     doctest_namespace.update(
         nnc=nnc, nnp=nnp, np=np, dataclasses=dataclasses, command=command, make_graph=nnc.make_graph
     )
     doctest_namespace.update(GraphBuilder=GraphBuilder, TensorSpec=TensorSpec)
+
+
+for name in nnc.__all__:  # what registers something when it is imported does so outside the blocks below
+    getattr(nnc, name)
 
 
 @contextmanager
@@ -54,6 +69,7 @@ def restored_registries() -> Iterator[None]:
         for table, old in zip(tables, before, strict=True):
             table.clear()
             table.update(old)
+        REGISTRY.version += 1
 
 
 @pytest.fixture

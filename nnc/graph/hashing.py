@@ -13,6 +13,7 @@ import numpy as np
 from nnc.errors import GraphError, user_error
 from nnc.graph.graph import Graph, Node, Symbol
 from nnc.graph.serialize import encode_value
+from nnc.graph.spec import TensorSpec
 
 
 def structural_hash(graph: Graph) -> str:
@@ -32,11 +33,8 @@ def structural_hash(graph: Graph) -> str:
 
 def _digest(graph: Graph, known: dict[Graph, str]) -> str:
     if graph not in known:
-        digest = hashlib.sha256()
-        for token in _tokens(graph, _strict):
-            digest.update((_digest(token, known) if isinstance(token, Graph) else token).encode())
-            digest.update(b"\n")
-        known[graph] = digest.hexdigest()
+        lines = [_digest(token, known) if isinstance(token, Graph) else token for token in _tokens(graph, _strict)]
+        known[graph] = hashlib.sha256("\n".join([*lines, ""]).encode()).hexdigest()
     return known[graph]
 
 
@@ -84,16 +82,24 @@ def _tokens(graph: Graph, encode: Encode) -> Iterator[Any]:
     """The graph as a sequence in which symbols are numbered by first appearance; a sub-graph is one token."""
     numbers: dict[Symbol, int] = {}
     seen: set[Symbol] = set()
+    texts: dict[TensorSpec, str] = {}
+
+    def text(symbol: Symbol) -> str:
+        spec = symbol.spec
+        if spec not in texts:
+            texts[spec] = f"{spec.dtype.name}{list(map(int, spec.shape))}{spec.layout!r}{spec.device!r}"
+        return texts[spec]
+
     yield f"graph {len(graph.inputs)} {len(graph.constants)} {len(graph.nodes)} {len(graph.outputs)}"
     for symbol in graph.inputs:
         numbers[symbol] = len(numbers)
-        yield f"input {_spec(symbol)}"
+        yield f"input {text(symbol)}"
 
     def read(symbol: Symbol) -> str:
         if symbol in graph.constants and symbol not in seen:
             seen.add(symbol)
             content = hashlib.sha256(np.asarray(graph.constants[symbol]).tobytes()).hexdigest()
-            return f"{numbers.setdefault(symbol, len(numbers))} {_spec(symbol)} {content}"
+            return f"{numbers.setdefault(symbol, len(numbers))} {text(symbol)} {content}"
         return str(numbers.setdefault(symbol, len(numbers)))
 
     for node in graph.nodes:
@@ -104,7 +110,7 @@ def _tokens(graph: Graph, encode: Encode) -> Iterator[Any]:
             yield encode(node, name, node.params[name])
         yield from node.graphs
         for symbol in node.outputs:
-            yield f"write {numbers.setdefault(symbol, len(numbers))} {_spec(symbol)}"
+            yield f"write {numbers.setdefault(symbol, len(numbers))} {text(symbol)}"
     for symbol in graph.outputs:
         yield f"return {read(symbol)}"
     for symbol in graph.constants:

@@ -46,7 +46,12 @@ class TensorSpec:
         with _LOCK:
             known = _KNOWN.get(key)
             if known is None:
-                key = tuple(map(int, shape)), dtype, layout, device  # NumPy's integers are equal to Python's, but no JSON
+                key = (
+                    tuple(map(int, shape)),
+                    dtype,
+                    layout,
+                    device,
+                )  # NumPy's integers are equal to Python's, but no JSON
                 known = object.__new__(cls)
                 for name, value in zip(("shape", "dtype", "layout", "device"), key, strict=True):
                     object.__setattr__(known, name, value)

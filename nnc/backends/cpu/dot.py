@@ -20,7 +20,7 @@ from nnc.backends.cpu.printer import Printer
 from nnc.backends.products import Product, product_of
 from nnc.graph import Kernel, TensorSpec, add_kernel
 from nnc.lower.codegen.builder import has_code
-from nnc.lower.codegen.native import Native
+from nnc.lower.codegen.native import Native, Remembered
 from nnc.lower.stages import NDArray, Step
 
 _ROWS_BY_COLUMNS = ((1,), (0,))
@@ -79,4 +79,4 @@ def _run(inputs: Sequence[NDArray], outputs: Sequence[NDArray], params: Mapping[
         _compiled(inputs, outputs, params)
 
 
-add_kernel("dot", Kernel("cpu", _run, _supports, native=_native))
+add_kernel("dot", Kernel("cpu", _run, _supports, native=Remembered(_native)))

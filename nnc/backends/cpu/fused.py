@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from nnc.backends.cpu.vectors import vector_bytes
 from nnc.errors import InternalError
 from nnc.graph import Kernel, add_kernel
-from nnc.lower.codegen.llvm import print_fused
+from nnc.lower.codegen.llvm import KernelPrinter
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step
 
 
+@cache
+def _printer() -> KernelPrinter:
+    return KernelPrinter(vector_bytes())
+
+
 def _native(step: Step) -> Native:
-    return print_fused(step, vector_bytes())
+    return _printer().native(step)
 
 
 def _run(inputs: Any, outputs: Any, params: Mapping[str, Any]) -> None:

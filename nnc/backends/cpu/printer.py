@@ -15,7 +15,7 @@ from nnc.backends.cpu.jit import run_native
 from nnc.dtypes import DType
 from nnc.graph import Kernel, TensorSpec, add_kernel
 from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.codegen.native import Native
+from nnc.lower.codegen.native import Native, Remembered
 from nnc.lower.stages import Step
 
 Shape = tuple[int, ...]
@@ -34,7 +34,7 @@ def add_native(
     workspace: Callable[..., int] = lambda specs, params: 0,
 ) -> None:
     """Registers a printed kernel."""
-    add_kernel(name, Kernel("cpu", run_native(native, name), supports, workspace=workspace, native=native))
+    add_kernel(name, Kernel("cpu", run_native(native, name), supports, workspace=workspace, native=Remembered(native)))
 
 
 class Printer:

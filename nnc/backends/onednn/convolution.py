@@ -172,11 +172,13 @@ def _choose(problem: _Problem, strides: _AllStrides) -> PrimitiveDesc | None:
         found = _primitive_desc(problem, rows)
         if found is not None:
             return found
-    kept = [lying[i] if lying[i] != rows[i] else None for i in (X, Y)]
     free = _primitive_desc(problem, (None, None, None))
-    if problem.command == "conv_weight_grad" and free is not None and "avx512" not in free.implementation:
-        kept = [_dense_channels_last(specs[i]) for i in (X, Y)]
+    if free is not None and problem.command == "conv_weight_grad" and "avx512" not in free.implementation:
+        found = _primitive_desc(problem, (_dense_channels_last(specs[X]), None, _dense_channels_last(specs[Y])))
+        if found is not None and "avx512" in found.implementation:
+            return found
     short = problem.shapes[Y][-1] <= _SHORT_ROW and problem.command != "conv_weight_grad" and not problem.is_product
+    kept = [lying[i] if lying[i] != rows[i] else None for i in (X, Y)]
     if any(kept) and not (short and free is not None):
         found = _primitive_desc(problem, (kept[0], None, kept[1]))
         if found is not None and (free is None or "gemm" not in found.implementation):

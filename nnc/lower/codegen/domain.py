@@ -53,7 +53,7 @@ class Domain:
         self._parent: list[int] = []
         self._axes: dict[Symbol, Labels] = {}
         self._removed: list[Labels] = []  # for each reduction
-        self._tied = False  # whether labels have been made one since the last check
+        self._tied = False  # whether labels have been made one, or removed, since the last check
 
     def copy(self) -> Domain:
         """A copy that grows by itself."""
@@ -65,10 +65,16 @@ class Domain:
     @classmethod
     def of(cls, graph: Graph) -> Domain:
         """The domain of a fused graph."""
-        domain = cls()
+        domain = cls.of_nodes(graph.nodes)
         for symbol in graph.inputs:
             domain.axes(symbol)
-        for node in graph.nodes:
+        return domain
+
+    @classmethod
+    def of_nodes(cls, nodes: Iterable[Node]) -> Domain:
+        """The domain of nodes that are known to fit."""
+        domain = cls()
+        for node in nodes:
             domain._extend(node)
         return domain
 
@@ -145,6 +151,7 @@ class Domain:
             axes = known(x)
             self._tie([label for i, label in enumerate(axes) if i not in gone], known(out))
             self._removed.append(tuple(axes[i] for i in sorted(gone) if axes[i] != UNIT))
+            self._tied = True
         elif name == "transpose":
             axes = known(node.inputs[0])
             self._tie([axes[axis] for axis in params["permutation"]], known(out))
@@ -177,7 +184,7 @@ class Domain:
     def fits(self, nodes: Sequence[Node], outputs: Iterable[Symbol]) -> bool:
         """Whether the nodes, of which others read `outputs`, are one loop nest: each output has an element for each round of all
         loops, or one for each row."""
-        if not self.is_sound():
+        if self._tied and not self.is_sound():
             return False
         reduced = self.reduced
         every = frozenset(map(self._find, range(len(self.sizes))))
@@ -229,10 +236,9 @@ class Phases:
         return not domain.reduced.isdisjoint(domain.axes(symbol))
 
 
-def overwrites(graph: Graph) -> InPlace:
+def overwrites(graph: Graph, domain: Domain) -> InPlace:
     """Which inputs of a fused graph may share memory with which outputs: those whose elements are read for the last time where the
     output's element of the same place is written."""
-    domain = Domain.of(graph)
     phases = Phases.of(graph, domain)
     last = dict.fromkeys(graph.inputs, 0)
     needed = _phase_reads(graph, domain, phases)

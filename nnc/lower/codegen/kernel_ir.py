@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from nnc.dtypes import DType, accumulator
 from nnc.graph import Graph, Node, Symbol
-from nnc.lower.codegen.domain import REDUCTIONS, UNIT, Domain, Phases, is_view
+from nnc.lower.codegen.domain import REDUCTIONS, UNIT, Domain, Phases, is_reduction, is_view
 from nnc.lower.stages import View
 
 Loops = tuple[int, ...]
@@ -162,3 +163,46 @@ def _vector_loop(
         return gathered / min(sizes[loop], 16), loop not in row, -sizes[loop]
 
     return min(range(len(sizes)), key=badness)
+
+
+# -- kernels that are the same -----------------------------------------------------------------------------------------
+
+
+def flat_length(graph: Graph, views: Sequence[View]) -> int | None:
+    """How many elements there are, if all operands are gone through from the first byte to the last, or are one value."""
+    shape: tuple[int, ...] | None = None
+    for view in views:
+        if any(step for n, step in zip(view.spec.shape, view.strides, strict=True) if n > 1):
+            if not view.is_dense or shape not in (None, view.spec.shape):
+                return None
+            shape = view.spec.shape
+    if shape is None or any(view.spec.shape != shape for view in views[len(graph.inputs) :]):
+        return None
+    plain = all(
+        node.outputs[0].shape == shape or node.outputs[0].spec.size == 1
+        for node in graph.nodes
+        if node.command.name not in ("iota", "transpose") and not is_reduction(node)
+    )
+    others = any(node.command.name in ("iota", "transpose") or is_reduction(node) for node in graph.nodes)
+    return math.prod(shape) if plain and not others else None
+
+
+def graph_key(graph: Graph, with_shapes: bool) -> Any:
+    """What a fused graph computes, apart from its symbols; without shapes for flat ones, that do it with every element."""
+    number: dict[Symbol, int] = {}
+    for symbol in graph.symbols():
+        number[symbol] = len(number)
+    constants = tuple((number[s], value.dtype, value.tobytes()) for s, value in graph.constants.items())
+    nodes = []
+    for node in graph.nodes:
+        out = node.outputs[0]
+        params = tuple(node.params.items()) if with_shapes or not is_view(node) and node.command.name != "full" else ()
+        value = repr(node.params.get("value"))
+        shape = out.shape if with_shapes else out.spec.size == 1
+        nodes.append((node.command.name, tuple(number[s] for s in node.inputs), params, value, out.dtype, shape))
+    return (
+        tuple(symbol.dtype for symbol in graph.inputs),
+        constants,
+        tuple(nodes),
+        tuple(number[s] for s in graph.outputs),
+    )

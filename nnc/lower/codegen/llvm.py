@@ -8,9 +8,10 @@ under a mask. Outer loops run in threads (`nnc_parallel_for`) where they are wor
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from nnc.dtypes import DType, accumulator
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.codegen.builder import Code, Slot, Value
 from nnc.lower.codegen.domain import is_reduction, is_view
-from nnc.lower.codegen.kernel_ir import Nest, make_nest, weight
+from nnc.lower.codegen.kernel_ir import Nest, flat_length, graph_key, make_nest, weight
 from nnc.lower.codegen.native import Native
 from nnc.lower.codegen.scalars import scalar
 from nnc.lower.stages import Step, View
@@ -31,20 +32,44 @@ _SAVED = 8  # instructions; a dearer value of a row is kept for the next phase
 _ROOM = 1 << 16  # bytes on the stack for values of a row
 _UNROLLED = 24  # instructions of a vector loop's body, by which several steps are done at once
 _GENERIC = 1024  # elements; flat kernels from here on are printed for any length
+_KEPT = 4096  # kernels that a printer remembers
 _PARTS = 16  # of a long row that is summed in threads; a fixed number, so that sums do not depend on the threads
 _COLUMNS = 1024  # rows at once that may be summed so
 
 _PART = "@KERNEL.part"
 
 
-def print_fused(step: Step, vector_bytes: int) -> Native:
-    """The kernel of a `fused` step for a machine whose vectors have so many bytes."""
-    return print_graph(step.graphs[0], step.inputs, step.outputs, vector_bytes)
-
-
 def print_graph(graph: Graph, inputs: Sequence[View], outputs: Sequence[View], vector_bytes: int) -> Native:
     """The kernel that computes a fused graph on operands that lie in these views."""
     return _Printer(make_nest(graph, inputs, outputs), vector_bytes).native()
+
+
+class KernelPrinter:
+    """Prints each kernel once: steps that compute the same on operands that lie alike share it, and flat ones of any length."""
+
+    def __init__(self, vector_bytes: int) -> None:
+        self._vector_bytes = vector_bytes
+        self._known: OrderedDict[Any, Native] = OrderedDict()
+
+    def native(self, step: Step) -> Native:
+        """The kernel of a `fused` step."""
+        graph, views = step.graphs[0], (*step.inputs, *step.outputs)
+        length = flat_length(graph, views)
+        if length is not None and length >= _GENERIC:
+            native = self._find(step, (graph_key(graph, with_shapes=False), tuple(any(v.strides) for v in views)))
+            if native.numbers:
+                return replace(native, numbers=(length,))
+        places = tuple((view.spec.shape, view.strides) for view in views)
+        return self._find(step, (graph_key(graph, with_shapes=True), places))
+
+    def _find(self, step: Step, key: Any) -> Native:
+        known = self._known.pop(key, None)
+        if known is None:
+            known = print_graph(step.graphs[0], step.inputs, step.outputs, self._vector_bytes)
+            while len(self._known) >= _KEPT:
+                self._known.popitem(last=False)
+        self._known[key] = known
+        return known
 
 
 @dataclass(slots=True)
@@ -149,7 +174,9 @@ class _Printer:
 
     @staticmethod
     def _part_function(pointers: int) -> tuple[Code, list[str]]:
-        part = Code("KERNEL.part", [("ptr", "fields"), ("i64", "first"), ("i64", "end")], "void", "nounwind", "internal")
+        part = Code(
+            "KERNEL.part", [("ptr", "fields"), ("i64", "first"), ("i64", "end")], "void", "nounwind", "internal"
+        )
         return part, [part.let(f"load ptr, ptr {part.offset('%fields', 8 * i)}") for i in range(pointers)]
 
     @staticmethod

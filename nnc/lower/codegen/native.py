@@ -6,12 +6,14 @@ of the step's inputs, outputs and workspace; nothing of Python runs in between.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, Protocol
 
+_KEPT = 1024  # kernels of a command that are remembered
 KERNEL = "@KERNEL"  # stands for the kernel's own name in its text
 
 
@@ -43,6 +45,24 @@ class Native:
     def code(self) -> str:
         """The text with its names filled in."""
         return self.text.replace(KERNEL, f"@{self.name}")
+
+
+class Remembered:
+    """The `native` of a command's kernel, which prints once for all steps with the same parameters, shapes and strides."""
+
+    def __init__(self, make: Callable[[Any], Native | None]) -> None:
+        self._make = make
+        self._known: OrderedDict[Any, Native | None] = OrderedDict()
+
+    def __call__(self, step: Any) -> Native | None:
+        """The kernel of a step."""
+        views = (*step.inputs, *step.outputs)
+        key = repr(tuple(step.params.items())), tuple((v.spec, v.strides) for v in views)  # repr tells 0.0 from -0.0
+        if key not in self._known:
+            while len(self._known) >= _KEPT:
+                self._known.popitem(last=False)
+            self._known[key] = self._make(step)
+        return self._known[key]
 
 
 class State(Protocol):

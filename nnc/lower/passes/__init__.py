@@ -5,6 +5,7 @@ from nnc.lower.passes.cse import cse
 from nnc.lower.passes.dce import dce
 from nnc.lower.passes.fold import fold
 from nnc.lower.passes.fuse import fuse
+from nnc.lower.passes.hoist_products import hoist_products
 from nnc.lower.passes.inline_calls import inline_barriers, inline_calls
 from nnc.lower.passes.interleave import interleave
 from nnc.lower.passes.join_sums import join_sums
@@ -14,8 +15,11 @@ from nnc.lower.passes.order import order
 from nnc.lower.passes.parts import parts
 from nnc.lower.passes.recompute import recompute
 from nnc.lower.passes.simplify import simplify
+from nnc.lower.passes.sink_products import sink_products
+from nnc.lower.passes.sink_sums import sink_sums
 
 __all__ = [
-    "combine", "cse", "dce", "fold", "fuse", "inline_barriers", "inline_calls", "interleave",
+    "combine", "cse", "dce", "fold", "fuse", "hoist_products", "inline_barriers", "inline_calls", "interleave",
     "join_sums", "layout", "licm", "order", "parts", "recompute", "simplify",
+    "sink_products", "sink_sums",
 ]  # fmt: skip

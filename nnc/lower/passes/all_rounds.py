@@ -6,18 +6,20 @@ The column `batch` says how: the axis of time is one more leading axis.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import nnc.commands.contract  # noqa: F401  (registers the products)
 from nnc.commands.rules import alias, batch, effect, lead, scalar
 from nnc.context import set_context
 from nnc.dtypes import TAPE
-from nnc.graph import GraphBuilder, Node, Symbol
+from nnc.graph import Command, GraphBuilder, Node, Symbol, command
 from nnc.graph.graph import NDArray
 from nnc.lower.passes.licm import cannot_fail
-from nnc.lower.passes.loops import Loop
+from nnc.lower.passes.loops import Loop, Yield
 from nnc.options import Options
+from nnc.source import SourceLine
 
 ROUNDS = 2  # a loop of fewer is left alone
 _GROWTH = 4  # times the bytes that a loop reads and yields may be added for rows of all rounds
@@ -27,24 +29,22 @@ _ROWS = 256  # a product with so many rows in a round is not much faster in one 
 class AllRounds:
     """Copies of nodes of a round, for all rounds at once, on symbols of the graph around the loop.
 
-    Args:     length: the number of rounds. rows: for symbols of the round, the tensor of what they are in each round.
-              same: for symbols of the round that are the same in all, what they are. constants: those of the round.
+    Args:     loop: a `scan` of known length. tensors: for symbols of the round, what they are in all rounds.
     """
 
-    def __init__(
-        self, length: int, rows: Mapping[Symbol, Symbol], same: Mapping[Symbol, Symbol], constants: Mapping[Symbol, NDArray]
-    ) -> None:
-        self.length = length
+    def __init__(self, loop: Loop, tensors: Mapping[Symbol, Symbol]) -> None:
+        self.length: int = loop.node.params["length"]
         self.builder = GraphBuilder("all rounds")
-        self._values: dict[Symbol, tuple[Any, bool]] = {}
-        for known, varies in ((rows, True), (same, False)):
-            for inner, outer in known.items():
-                self.builder.adopt(outer)
-                self._values[inner] = outer, varies
-        self._inner_constants = constants
+        self._constants = loop.graphs[0].constants
+        self._values: dict[Symbol, tuple[Any, bool]] = {inner: (outer, True) for inner, outer in tensors.items()}
+        self._values.update((x.inner[0], (x.operand, False)) for x in loop.captured)
+        for symbol in (*loop.node.inputs, *tensors.values()):
+            self.builder.adopt(symbol)
 
     def run(self, node: Node) -> None:
-        """Appends what a node of the round computes in all rounds."""
+        """Appends what a node of the round computes in all rounds, once."""
+        if node.outputs[0] in self._values:
+            return
         pairs = [self._value(symbol) for symbol in node.inputs]
         operands, varying = tuple(x for x, _ in pairs), tuple(on for _, on in pairs)
         with self.builder, set_context(source=node.source):
@@ -57,21 +57,92 @@ class AllRounds:
         self._values.update(zip(node.outputs, zip(outputs, on, strict=True), strict=True))
 
     def rows(self, symbol: Symbol) -> Symbol:
-        """The tensor of what a symbol of the round is in each round."""
+        """The tensor of what a symbol of the round, the output of a copied node or known from the start, is in each round."""
         value, varies = self._value(symbol)
         with self.builder:
             stacked: Symbol = lead(self.length, value, varies)
         return stacked
 
+    def append(self, command: Command, inputs: tuple[Symbol, ...], source: SourceLine | None, **params: Any) -> Symbol:
+        """Appends a node with one result on tensors of the graph around the loop."""
+        result: Symbol = self.builder.add(command, *inputs, source=source, **params)
+        return result
+
+    def total(self, summands: tuple[Symbol, ...], source: SourceLine | None) -> Symbol:
+        """Appends the sum of tensors."""
+        total = summands[0]
+        for x in summands[1:]:
+            total = self.append(command("add"), (total, x), source)
+        return total
+
     def _value(self, symbol: Symbol) -> tuple[Any, bool]:
-        if symbol not in self._values and symbol in self._inner_constants:
-            self._values[symbol] = self.builder.constant(self._inner_constants[symbol], name=symbol.name), False
+        if symbol not in self._values and symbol in self._constants:
+            self._values[symbol] = self.builder.constant(self._constants[symbol], name=symbol.name), False
         return self._values[symbol]
 
     def nodes(self, constants: dict[Symbol, NDArray]) -> tuple[Node, ...]:
         """The nodes so far; their constants are added to those given."""
         constants.update(self.builder.build().constants)
         return self.builder.nodes
+
+
+class KnownRows:
+    """What a symbol of a round is in all rounds: elements of sequences and rows lie in tensors already, and rows can be added.
+
+    Args:     loop: a `scan`. leaving: rows of it that are not to be read.
+    """
+
+    def __init__(self, loop: Loop, leaving: Collection[Yield] = ()) -> None:
+        (body,) = loop.graphs
+        self.loop = loop
+        self.writers = {symbol: node for node in body.nodes for symbol in node.outputs}
+        self.readers = Counter(symbol for node in body.nodes for symbol in node.inputs) + Counter(body.outputs)
+        self.tensors = {x.inner[0]: x.operand for x in loop.sequences}
+        self.tensors.update((x.inner[0], x.result) for x in loop.rows if x not in leaving)
+        self.same = {x.inner[0]: x.operand for x in loop.captured}
+        self.added: list[Yield] = []
+
+    def chain(self, symbol: Symbol) -> list[Node]:
+        """The views that lead to a symbol from what is to be kept for it: from a known tensor, or else from the smaller end."""
+        nodes: list[Node] = []
+        at = symbol
+        while (
+            at not in self.tensors and (node := self.writers.get(at)) is not None and is_view(node) and may_stack(node)
+        ):
+            nodes.append(node)
+            at = node.inputs[0]
+        return nodes[::-1] if at in self.tensors or at.spec.nbytes <= symbol.spec.nbytes else []
+
+    def base(self, symbol: Symbol) -> Symbol:
+        """What is to be kept of each round, so that the symbol follows."""
+        chain = self.chain(symbol)
+        return chain[0].inputs[0] if chain else symbol
+
+    def varies(self, symbol: Symbol) -> bool:
+        """Whether a symbol is computed in the rounds, and no view of what is the same in all."""
+        base = self.base(symbol)
+        return base not in self.same and base not in self.loop.graphs[0].constants
+
+    def missing(self, symbols: Iterable[Symbol]) -> list[Symbol]:
+        """What is to become rows, so that these symbols are known."""
+        return [base for base in dict.fromkeys(map(self.base, symbols)) if base not in self.tensors]
+
+    def add(self, symbols: Iterable[Symbol]) -> None:
+        """Adds rows."""
+        length = self.loop.node.params["length"]
+        for symbol in symbols:
+            row = Yield((symbol,), Symbol(symbol.spec.update(shape=(length, *symbol.shape)), symbol.name))
+            self.tensors[symbol] = row.result
+            self.added.append(row)
+
+    def fits(self, symbols: Iterable[Symbol], options: Options) -> bool:
+        """Whether there is memory for these rows beside those that were added already."""
+        rows = [*symbols, *(x.inner[0] for x in self.added)]
+        return fits(self.loop, self.loop.node.params["length"] * total_bytes(rows), options)
+
+    def all_rounds(self) -> AllRounds:
+        """Copies of nodes on the tensors that are known."""
+        return AllRounds(self.loop, self.tensors)
 
 
 def may_stack(node: Node) -> bool:
@@ -96,17 +167,15 @@ def is_thin_product(node: Node, varying: Collection[Symbol]) -> bool:
     if on[0] == on[1]:
         return False
     rows, axes = node.inputs[on.index(True)], node.params["contract"][on.index(True)]
-    return rows.spec.size < _ROWS * math.prod(rows.shape[axis] for axis in axes)
+    depth: int = math.prod(rows.shape[axis] for axis in axes)
+    return rows.spec.size < _ROWS * depth
 
 
 def fits(loop: Loop, added: int, options: Options) -> bool:
     """Whether `added` bytes may be held beside what a loop reads and yields; under a budget of memory none are."""
-    if options.memory_budget is not None:
-        return False
-    held = {*loop.node.inputs, *loop.node.outputs}
-    return added <= _GROWTH * sum(symbol.spec.nbytes for symbol in held)
+    return options.memory_budget is None and added <= _GROWTH * total_bytes({*loop.node.inputs, *loop.node.outputs})
 
 
-def rows_bytes(symbols: Collection[Symbol]) -> int:
-    """What symbols of a round take in one round."""
+def total_bytes(symbols: Iterable[Symbol]) -> int:
+    """What tensors take."""
     return sum(symbol.spec.nbytes for symbol in symbols)

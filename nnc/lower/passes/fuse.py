@@ -298,17 +298,19 @@ class _Rebuilt:
             return
         node = self.grouping.writer[symbol]
         stays = node.command.name in _AS_THEY_ARE
-        self._append(node if stays else _fused_node((node,), {}, node.outputs))
+        self._append(node if stays else _fused_node((node,), {}, node.outputs, Domain.of_nodes((node,))))
 
     def _fused(self, group: _Group) -> Node:
         grouping = self.grouping
         inside = [self.old.nodes[j] for j in group.nodes]
         nodes = sorted((*inside, *group.taken), key=grouping.position.__getitem__)
         constants = {s: self.old.constants[s] for node in nodes for s in node.inputs if s in grouping.small}
-        return _fused_node(nodes, constants, grouping.outputs(group))
+        return _fused_node(nodes, constants, grouping.outputs(group), group.domain)
 
 
-def _fused_node(nodes: Sequence[Node], constants: dict[Symbol, NDArray], outputs: Sequence[Symbol]) -> Node:
+def _fused_node(
+    nodes: Sequence[Node], constants: dict[Symbol, NDArray], outputs: Sequence[Symbol], domain: Domain
+) -> Node:
     """A node that runs all of these, with copies of them in a graph of its own."""
     needed, kept = set(outputs), []
     for node in reversed(nodes):
@@ -318,17 +320,20 @@ def _fused_node(nodes: Sequence[Node], constants: dict[Symbol, NDArray], outputs
     kept.reverse()
     own = {node.outputs[0] for node in kept}
     inputs = tuple(dict.fromkeys(s for node in kept for s in node.inputs if s not in own and s not in constants))
-    renamed = {s: Symbol(s.spec, s.name) for s in (*inputs, *constants, *own)}
+    held = {s: value for s, value in constants.items() if s in needed}
+    facts = overwrites(Graph(inputs, tuple(outputs), tuple(kept), held), domain)
+    renamed = {s: Symbol(s.spec, s.name) for s in (*inputs, *held, *own)}
     inner = tuple(
-        node.update(inputs=tuple(renamed[s] for s in node.inputs), outputs=(renamed[node.outputs[0]],)) for node in kept
+        Node(n.command, tuple(renamed[s] for s in n.inputs), (renamed[n.outputs[0]],), n.params, source=n.source)
+        for n in kept
     )
     graph = Graph(
         tuple(renamed[s] for s in inputs),
         tuple(renamed[s] for s in outputs),
         inner,
-        {renamed[s]: value for s, value in constants.items() if s in needed},
+        {renamed[s]: value for s, value in held.items()},
         name="fused",
     )
-    params = MappingProxyType({"overwrite": overwrites(graph).overwrite})
+    params = MappingProxyType({"overwrite": facts.overwrite})
     heavy = next((node for node in reversed(kept) if is_reduction(node)), kept[-1])
     return Node(fused, inputs, tuple(outputs), params, (graph,), heavy.source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.all_rounds import ROUNDS, AllRounds, fits, is_thin_product, is_view, may_stack
+from nnc.lower.passes.all_rounds import ROUNDS, AllRounds, fits, is_thin_product, is_view, may_stack, total_bytes
 from nnc.lower.passes.dce import has_effect
 from nnc.lower.passes.loops import Loop, Read, take_apart
 from nnc.lower.passes.once import OncePerGraph
@@ -50,8 +50,7 @@ class _Hoister(OncePerGraph):
         assert loop is not None
         (body,) = loop.graphs
         elements = {x.inner[0]: x.operand for x in loop.sequences}
-        same = {x.inner[0]: x.operand for x in loop.captured}
-        varying, known = set(elements), {*elements, *same, *body.constants}
+        varying, known = set(elements), {*elements, *(x.inner[0] for x in loop.captured), *body.constants}
         products: set[Node] = set()
         for inner in body.nodes:
             if known.issuperset(inner.inputs) and may_stack(inner):
@@ -63,9 +62,9 @@ class _Hoister(OncePerGraph):
         leaving = _read_without(body, products)
         moved = body.restrict(tuple(leaving)).nodes
         made = [s for inner in moved if not is_view(inner) for s in inner.outputs if s in varying]
-        if not leaving or not fits(loop, node.params["length"] * sum(s.spec.nbytes for s in made), self.options):
+        if not leaving or not fits(loop, node.params["length"] * total_bytes(made), self.options):
             return (), node
-        rounds = AllRounds(node.params["length"], elements, same, body.constants)
+        rounds = AllRounds(loop, elements)
         for inner in moved:
             rounds.run(inner)
         sequences = (*loop.sequences, *(Read(rounds.rows(symbol), (symbol,)) for symbol in leaving))

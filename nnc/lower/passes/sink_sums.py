@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
-import numpy as np
-
-from nnc.commands.rules import lead
+from nnc.dtypes import TAPE
 from nnc.graph import Graph, Node, Symbol, command, register_pass
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.all_rounds import ROUNDS, AllRounds, fits, is_view, may_stack, rows_bytes
-from nnc.lower.passes.loops import Carry, Loop, Yield, take_apart
+from nnc.lower.passes.all_rounds import ROUNDS, AllRounds, KnownRows, is_view, total_bytes
+from nnc.lower.passes.loops import Carry, take_apart
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
+from nnc.source import SourceLine
 
-_SUMMED = {"dot": 2, "reduce_sum": 1}  # commands that can sum over time as well, and how many rows they read
+_SUMMED = ("dot", "reduce_sum")  # commands that can sum over time as well
+_LINEAR = ("neg", "assemble")  # which yield of a sum, beside views, the sum of what they yield
 
 
 @register_pass("sink_sums")
@@ -40,6 +39,7 @@ class _Term:
     rows: tuple[Symbol, ...]
     core: Node | None
     views: tuple[Node, ...]
+    source: SourceLine | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,17 @@ class _Sinker(OncePerGraph):
 
     def rewrite(self, graph: Graph) -> Graph:
         constants = dict(graph.constants)
+        zeros = {symbol for symbol, value in constants.items() if value.ndim == 0 and value == 0}
         renamed: dict[Symbol, Symbol] = {}
         nodes: list[Node] = []
         for old in graph.nodes:
             node = self.renew(old, renamed)
-            nodes.append(node)
+            if node.command.name == "broadcast_to" and node.inputs[0] in zeros:
+                zeros.add(node.outputs[0])
             if node.command.name == "scan" and (node.params["length"] or 0) >= ROUNDS:
-                nodes[-1:] = self._sink(node, _zeros(nodes, constants), constants, renamed)
+                nodes += self._sink(node, zeros, constants, renamed)
+            else:
+                nodes.append(node)
         if len(nodes) == len(graph.nodes) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
             return graph
         outputs = tuple(renamed.get(symbol, symbol) for symbol in graph.outputs)
@@ -78,25 +82,95 @@ class _Sinker(OncePerGraph):
         """The loop without the sums that leave it, and the nodes after it that yield them."""
         loop = take_apart(node)
         assert loop is not None
-        length = node.params["length"]
         known = KnownRows(loop)
-        sums = [x for carry in loop.carries if (x := _find_sum(loop, carry, known)) is not None]
-        taken: list[_Sum] = []
-        for x in sorted(sums, key=lambda x: -x.carry.inner.spec.nbytes):
-            new = known.missing(s for term in x.terms for s in term.rows)
-            before = known.added
-            if rows_bytes(new) <= x.carry.inner.spec.nbytes and fits(loop, length * rows_bytes([*before, *new]), self.options):
-                known.add(new)
-                taken.append(x)
+        taken = self._choose(known)
         if not taken:
             return [node]
-        rounds = known.all_rounds(length)
+        rounds = known.all_rounds()
         for x in taken:
-            total = None if x.carry.operand in zeros else x.carry.operand
-            for term in x.terms:
-                value = _total(rounds, term)
-                with rounds.builder:
-                    total = value if total is None else command("add")(total, value)
-            assert total is not None
-            renamed[x.carry.result] = total
-        return [known.without(taken).join(), *rounds.nodes(constants)]
+            start = () if x.carry.operand in zeros else (x.carry.operand,)
+            renamed[x.carry.result] = rounds.total(
+                (*start, *(_over_time(rounds, known, term) for term in x.terms)), x.adds[-1].source
+            )
+        (body,) = loop.graphs
+        gone = {add for x in taken for add in x.adds}
+        kept = tuple(carry for carry in loop.carries if all(carry is not x.carry for x in taken))
+        graphs = (body.update(nodes=tuple(node for node in body.nodes if node not in gone)),)
+        return [
+            loop.update(graphs=graphs, carries=kept, rows=(*loop.rows, *known.added)).join(),
+            *rounds.nodes(constants),
+        ]
+
+    def _choose(self, known: KnownRows) -> list[_Sum]:
+        """The sums that leave the loop; the rows that they need are added, large sums first, so that small ones find them there."""
+        sums = [x for carry in known.loop.carries if (x := _find_sum(known, carry)) is not None]
+        taken: list[_Sum] = []
+        for x in sorted(sums, key=lambda x: -x.carry.inner.spec.nbytes):
+            new = known.missing(symbol for term in x.terms for symbol in term.rows)
+            if total_bytes(new) <= x.carry.inner.spec.nbytes and known.fits(new, self.options):
+                known.add(new)
+                taken.append(x)
+        return taken
+
+
+def _find_sum(known: KnownRows, carry: Carry) -> _Sum | None:
+    """What the rounds add to a carried value; None where they do more with it, or add what would have to be kept for that alone."""
+    if known.readers[carry.inner] != 1 or carry.following is carry.inner or carry.inner.spec.dtype == TAPE:
+        return None
+    terms: list[_Term] = []
+    adds: list[Node] = []
+    found = False
+    todo = [carry.following]
+    while todo:
+        symbol = todo.pop()
+        node = known.writers.get(symbol)
+        if symbol is carry.inner:
+            found = True
+        elif node is not None and node.command.name == "add" and known.readers[symbol] == 1:
+            adds.append(node)
+            todo += reversed(node.inputs)
+        elif (term := _find_term(known, symbol)) is not None:
+            terms.append(term)
+        else:
+            return None
+    return _Sum(carry, tuple(terms), tuple(adds)) if found else None
+
+
+def _find_term(known: KnownRows, symbol: Symbol) -> _Term | None:
+    """A summand that can be summed over time without being made in each round."""
+    if not known.missing([symbol]):
+        return _Term((symbol,), None, (), None)
+    views: list[Node] = []
+    at = symbol
+    while known.readers[at] == 1 and (node := known.writers.get(at)) is not None:
+        if node.command.name in _SUMMED:
+            return _Term(node.inputs, node, tuple(reversed(views)), node.source) if all(map(known.varies, node.inputs)) else None
+        if len(node.inputs) != 1 or not (is_view(node) or node.command.name in _LINEAR):
+            return None
+        views.append(node)
+        at = node.inputs[0]
+    return None
+
+
+def _over_time(rounds: AllRounds, known: KnownRows, term: _Term) -> Symbol:
+    """The sum of a summand over all rounds."""
+    for symbol in term.rows:
+        for node in known.chain(symbol):
+            rounds.run(node)
+    rows = tuple(map(rounds.rows, term.rows))
+    core, source = term.core, term.source
+    if core is None:
+        total = rounds.append(command("reduce_sum"), rows, source, axes=(0,))
+    elif core.command.name == "reduce_sum":
+        total = rounds.append(core.command, rows, source, axes=(0, *_behind_time(core.params["axes"])))
+    else:
+        contract = tuple((0, *_behind_time(axes)) for axes in core.params["contract"])
+        batch = tuple(map(_behind_time, core.params["batch"]))
+        total = rounds.append(core.command, rows, source, contract=contract, batch=batch)
+    for node in term.views:
+        total = rounds.append(node.command, (total,), node.source, **node.params)
+    return total
+
+
+def _behind_time(axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(axis + 1 for axis in axes)

@@ -87,6 +87,6 @@ def chooser(
 
 def lower_twice(graph: Graph, names: Collection[str] = tuple(ELEMENTWISE), **changes: Any) -> tuple[Program, Program]:
     """A graph's program as machine code, with compiled kernels of the commands `names`, and the one that runs from Python."""
-    choose = chooser({name: elementwise for name in names})
+    choose = chooser(dict.fromkeys(names, elementwise))
     options = Options(verify_passes=True, **changes)
     return lower(graph, options, choose, jit()), lower(graph, options, choose)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import sys
 import weakref
@@ -17,8 +18,9 @@ from hypothesis import strategies as st
 
 import nnc
 import nnc.numpy as nnp
+from nnc.backends.numpy_ref import choose_kernel
 from nnc.errors import ArgumentError, InternalError, OutOfBoundsError, user_error
-from nnc.graph import Graph, GraphBuilder, register
+from nnc.graph import Graph, GraphBuilder, Kernel, add_kernel, register
 from nnc.lower.codegen.native import Native
 from nnc.lower.pipeline import lower
 from nnc.lower.program import Program
@@ -183,7 +185,7 @@ def picky(limit: float, lenient: bool = False) -> tuple[Graph, Callable[..., Any
 
     register("test_picky", 1, infer=lambda x, limit: x, reference=fail)
     inner = GraphBuilder("round")
-    count, x = inner.input((), "int64"), inner.input((), "float64")
+    _, x = inner.input((), "int64"), inner.input((), "float64")
     y = inner.add("test_picky", inner.add("add", x, x), limit=limit)  # the line to be named
     b = GraphBuilder("picky")
     (total,) = b.add("scan", b.input((), "float64"), graphs=(inner.build(y),), xs=0, carries=1, length=20)
@@ -274,18 +276,18 @@ def test_arrays_of_any_layout_are_taken_as_they_are_from_python(donated: tuple[i
     own_dtype = x.view(np.dtype(np.float32, metadata={"unit": "m"}))
     wide = np.zeros(6, np.float32)
     program, oracle = pair(donated=donated)
-    for given in (
+    for arrays in (
         (x, x + 1), (x, x), (np.repeat(x, 2)[::2], x), (odd, x), (frozen, x), (x, x.view(Mine)), (own_dtype, x), (x[::-1], x),
         (wide[:4], wide[2:]), (wide[2:], wide[:4]), (wide[:4], wide[:4]),
     ):  # fmt: skip
-        before = [np.array(x) for x in given]
+        before = [np.array(x) for x in arrays]
         expected = oracle.run(before if not donated else [x.copy() for x in before])
-        for result, wanted in zip(program.run(given), expected, strict=True):
+        for result, wanted in zip(program.run(arrays), expected, strict=True):
             np.testing.assert_array_equal(result, wanted)
         may_change = [
-            i in donated and x.flags.writeable and not np.may_share_memory(*given) for i, x in enumerate(given)
+            i in donated and x.flags.writeable and not np.may_share_memory(*arrays) for i, x in enumerate(arrays)
         ]
-        for x, y, changes in zip(given, before, may_change, strict=True):
+        for x, y, changes in zip(arrays, before, may_change, strict=True):
             assert changes or np.array_equal(x, y)
             if changes:
                 x[...] = y
@@ -293,7 +295,7 @@ def test_arrays_of_any_layout_are_taken_as_they_are_from_python(donated: tuple[i
 
 def test_inputs_that_do_not_fit_are_refused_as_they_are_from_python() -> None:
     x = np.ones(4, np.float32)
-    for given in (
+    for arrays in (
         [x],
         [x, x, x],
         [x, x[:3]],
@@ -305,7 +307,7 @@ def test_inputs_that_do_not_fit_are_refused_as_they_are_from_python() -> None:
         messages = []
         for each in pair():
             with pytest.raises((ValueError, TypeError)) as caught:
-                each.run(given)
+                each.run(arrays)
             messages.append(str(caught.value).splitlines()[0])
         assert messages[0] == messages[1]
 
@@ -330,6 +332,56 @@ def test_eight_threads_call_one_program() -> None:
     assert len(program._idle) <= 8
 
 
+# -- what kernels ask for ------------------------------------------------------------------------------------------------
+
+
+class Held:
+    """A state: one number, and who holds it."""
+
+    made: list[weakref.ref[Held]] = []
+
+    def __init__(self) -> None:
+        self.number = ctypes.c_double(len(self.made))
+        self.made.append(weakref.ref(self))
+
+    @property
+    def address(self) -> int:
+        return ctypes.addressof(self.number)
+
+
+def needy(step: Any) -> Native:
+    """x + state · number, by way of the workspace."""
+    text = """define i64 @KERNEL(ptr %in0, ptr %out0, ptr %workspace, ptr %state, i64 %number) {
+  %x = load double, ptr %in0
+  %kept = load double, ptr %state
+  %factor = sitofp i64 %number to double
+  %more = fmul double %kept, %factor
+  store double %more, ptr %workspace
+  %again = load double, ptr %workspace
+  %y = fadd double %x, %again
+  store double %y, ptr %out0
+  ret i64 0
+}
+"""
+    return Native(text, state=Held, numbers=(step.params["number"],))
+
+
+@pytest.mark.usefixtures("own_registries")
+def test_kernels_get_workspace_states_of_their_frame_and_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Held, "made", [])
+    command = register("test_needy", 1, infer=lambda x, number: x, reference=lambda x, number: x)
+    add_kernel(command, Kernel("mine", lambda *_: None, workspace=lambda specs, params: 8, native=needy))
+    b = GraphBuilder()
+    x = b.input((), "float64")
+    y = b.add("test_needy", b.add("test_needy", x, number=10), number=100)
+    program = lower(b.build(y), Options(verify_passes=True), choose_kernel, jit())
+    assert [float(program.run([ONE])[0]) for _ in range(2)] == [101, 101]  # states 0 and 1 of the one frame
+    assert [ref() is not None for ref in Held.made] == [True, True]
+    program._idle.clear()
+    gc.collect()
+    assert [ref() for ref in Held.made] == [None, None]
+
+
 # -- how it is switched --------------------------------------------------------------------------------------------------
 
 
@@ -350,3 +402,10 @@ def test_seconds_of_printing_and_compiling_are_counted() -> None:
 def test_reports_name_the_backend_of_each_step() -> None:
     program, _ = pair()
     assert program.as_text().count("[test]") == len(program.bound.steps)
+
+
+def test_where_arrays_lie_otherwise_in_memory_all_steps_run_from_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nnc.lower.native_program.is_layout_known", lambda: False)
+    program, oracle = pair()
+    assert program.code is None
+    same(program, oracle, np.ones(4, np.float32), np.ones(4, np.float32))
