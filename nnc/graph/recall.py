@@ -81,7 +81,7 @@ def recalled(operands: int) -> Callable[[F], F]:
                 if kind is array:
                     key.append(arg.spec)
                     if arg.weak:
-                        key.append("weak")
+                        key.append(True)  # no setting: those of bools are pairs
                     values.append(arg)
                 elif left > 0:
                     if kind in _NUMBERS:

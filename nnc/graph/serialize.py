@@ -11,8 +11,8 @@ import base64
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
@@ -165,11 +165,14 @@ def to_json(graph: Graph) -> str:
         >>> from_json(to_json(graph))(nnp.ones(2))
         Array([2., 2.], dtype=float32)
     """
-    return _Writer().document(verify(graph))
+    writer = GraphWriter()
+    writer.graph(verify(graph))
+    document = {"format": FORMAT, "version": VERSION, **writer.tables()}
+    return json.dumps(document, allow_nan=False, separators=(",", ":"))
 
 
-class _Writer:
-    """Collects the tables of one document."""
+class GraphWriter:
+    """Collects the tables of one document; others may number their own specs, source lines and graphs in them."""
 
     def __init__(self) -> None:
         self.specs: dict[TensorSpec, int] = {}
@@ -177,69 +180,83 @@ class _Writer:
         self.positions: dict[Graph, int] = {}
         self.graphs: list[dict[str, Any]] = []
 
-    def document(self, graph: Graph) -> str:
-        self.graph(graph)
-        document = {
-            "format": FORMAT,
-            "version": VERSION,
+    def tables(self) -> dict[str, Any]:
+        """What `read_tables` reads."""
+        return {
             "specs": [_spec_tree(spec) for spec in self.specs],
             "sources": [[source.file, source.line, source.function] for source in self.sources],
             "graphs": self.graphs,
         }
-        return json.dumps(document, allow_nan=False, separators=(",", ":"))
+
+    def spec(self, spec: TensorSpec) -> int:
+        """The position of a spec in its table."""
+        return self.specs.setdefault(spec, len(self.specs))
+
+    def source(self, source: SourceLine) -> int:
+        """The position of a source line in its table."""
+        return self.sources.setdefault(source, len(self.sources))
 
     def graph(self, graph: Graph) -> int:
+        """The position of a graph in its table."""
         if graph in self.positions:
             return self.positions[graph]
         symbols = {symbol: i for i, symbol in enumerate(graph.symbols())}
         tree = {
             "name": graph.name,
-            "symbols": [[self.specs.setdefault(symbol.spec, len(self.specs)), symbol.name] for symbol in symbols],
+            "symbols": [[self.spec(symbol.spec), symbol.name] for symbol in symbols],
             "inputs": [symbols[symbol] for symbol in graph.inputs],
             "constants": [
                 [symbols[symbol], encode_array(np.asarray(value))] for symbol, value in graph.constants.items()
             ],
-            "nodes": [self.node(node, symbols) for node in graph.nodes],
+            "nodes": [self._node(node, symbols) for node in graph.nodes],
             "outputs": [symbols[symbol] for symbol in graph.outputs],
-            "attrs": self.values(graph.attrs, f"attribute {{}} of graph {graph.name!r}", symbols),
+            "attrs": _values(graph.attrs, f"attribute {{}} of graph {graph.name!r}", symbols),
         }
         self.graphs.append(tree)
         return self.positions.setdefault(graph, len(self.graphs) - 1)
 
-    def node(self, node: Node, symbols: Mapping[Symbol, int]) -> dict[str, Any]:
+    def _node(self, node: Node, symbols: Mapping[Symbol, int]) -> dict[str, Any]:
         tree: dict[str, Any] = {
             "command": node.command.name,
             "inputs": [symbols[symbol] for symbol in node.inputs],
             "outputs": [symbols[symbol] for symbol in node.outputs],
         }
         if node.params:
-            tree["params"] = self.values(
-                node.params, f"parameter {{}} of a {node.command.name} node", None, node.source
-            )
+            tree["params"] = encode_params(node.command, node.params, node.source)
         if node.graphs:
             tree["graphs"] = [self.graph(graph) for graph in node.graphs]
         if node.source is not None:
-            tree["source"] = self.sources.setdefault(node.source, len(self.sources))
+            tree["source"] = self.source(node.source)
         return tree
 
-    def values(
-        self,
-        values: Mapping[str, Any],
-        what: str,
-        symbols: Mapping[Symbol, int] | None,
-        source: SourceLine | None = None,
-    ) -> dict[str, Any]:
-        trees = {}
-        for name, value in values.items():
-            try:
-                trees[name] = encode_value(value, symbols)
-            except TypeError as error:
-                raise user_error(
-                    GraphError, "to_json", f"{what.format(repr(name))} cannot be stored: {error}.",
-                    fix="use plain values, tuples, dtypes, arrays or dataclasses marked with storable, or drop it first.",
-                    source=source,
-                ) from error  # fmt: skip
-        return trees
+
+def encode_params(command: Command, params: Mapping[str, Any], source: SourceLine | None = None) -> dict[str, Any]:
+    """A node's parameters as trees that JSON can hold.
+
+    Raises:   GraphError: a parameter has a value without a JSON form.
+    """
+    return _values(params, f"parameter {{}} of a {command.name} node", None, source)
+
+
+def decode_params(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The parameters that `encode_params` made `tree` of."""
+    return MappingProxyType({name: decode_value(value) for name, value in tree.items()})
+
+
+def _values(
+    values: Mapping[str, Any], what: str, symbols: Mapping[Symbol, int] | None, source: SourceLine | None = None
+) -> dict[str, Any]:
+    trees = {}
+    for name, value in values.items():
+        try:
+            trees[name] = encode_value(value, symbols)
+        except TypeError as error:
+            raise user_error(
+                GraphError, "to_json", f"{what.format(repr(name))} cannot be stored: {error}.",
+                fix="use plain values, tuples, dtypes, arrays or dataclasses marked with storable, or drop it first.",
+                source=source,
+            ) from error  # fmt: skip
+    return trees
 
 
 def _spec_tree(spec: TensorSpec) -> dict[str, Any]:
@@ -265,7 +282,7 @@ def from_json(text: str | bytes) -> Graph:
     if document.get("version") != VERSION:
         _refuse(f"version {document.get('version')!r} of the format is unknown; this nnc reads version {VERSION}")
     try:
-        return verify(_read_document(document))
+        return verify(read_tables(document).graphs[-1])
     except NncError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
@@ -276,9 +293,22 @@ def _refuse(problem: str, cause: BaseException | None = None) -> NoReturn:
     raise user_error(GraphError, "from_json", f"{problem}.", fix="pass a text that to_json wrote.") from cause
 
 
-def _read_document(document: Mapping[str, Any]) -> Graph:
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables of a document, read."""
+
+    specs: list[TensorSpec]
+    sources: list[SourceLine]
+    graphs: list[Graph]
+
+
+def read_tables(document: Mapping[str, Any], sources: Sequence[SourceLine] = ()) -> Tables:
+    """The tables that a `GraphWriter` made; nothing is verified.
+
+    Args:     sources: stand for the first source lines of the table.
+    """
     specs = [TensorSpec(tuple(tree["shape"]), _DTYPES[tree["dtype"]], **_extras(tree)) for tree in document["specs"]]
-    sources = [SourceLine(*source) for source in document["sources"]]
+    lines = [*sources, *(SourceLine(*source) for source in document["sources"][len(sources) :])]
     graphs: list[Graph] = []
     for tree in document["graphs"]:
         symbols = [Symbol(specs[spec], name) for spec, name in tree["symbols"]]
@@ -288,16 +318,16 @@ def _read_document(document: Mapping[str, Any]) -> Graph:
                 command(node["command"]),
                 pick(node["inputs"]),
                 pick(node["outputs"]),
-                MappingProxyType({name: decode_value(value) for name, value in node.get("params", {}).items()}),
+                decode_params(node.get("params", {})),
                 tuple(graphs[i] for i in node.get("graphs", ())),
-                sources[node["source"]] if "source" in node else None,
+                lines[node["source"]] if "source" in node else None,
             )
             for node in tree["nodes"]
         )
         constants = {symbols[i]: decode_array(value) for i, value in tree["constants"]}
         attrs = {name: decode_value(value, symbols) for name, value in tree["attrs"].items()}
         graphs.append(Graph(pick(tree["inputs"]), pick(tree["outputs"]), nodes, constants, attrs, tree["name"]))
-    return graphs[-1]
+    return Tables(specs, lines, graphs)
 
 
 def _extras(tree: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,6 +31,7 @@ ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any]], Ke
 # from being merged with the original. Sub-graphs are rewritten along with their graph.
 REWRITES = (
     "inline_calls", "dce", "fold", "simplify", "parts", "cse", "licm", "combine", "join_sums", "dce",
+    "hoist_products", "sink_sums", "sink_products", "dce", "fewer_residuals", "dce",
     "fold", "simplify", "parts", "cse", "dce", "inline_barriers",
 )  # fmt: skip
 PIPELINE = (*REWRITES, "layout", "order", "recompute")

@@ -58,18 +58,26 @@ def make_recipe(
         return None
     if any(node.graphs or node.command in effect for node in graph.nodes):
         return None
-    casts = [
-        None if type(x) is Array else _cast(symbol, graph) for x, symbol in zip(operands, graph.inputs, strict=True)
-    ]
+    numbers = {
+        symbol: _dtypes_of(symbol, graph)
+        for x, symbol in zip(operands, graph.inputs, strict=True)
+        if type(x) is not Array
+    }
+    if any(len(found) > 1 for found in numbers.values()):
+        return None
+    casts = [_cast(*numbers[symbol]) if symbol in numbers else None for symbol in graph.inputs]
     return _Steps(graph, casts).recipe(results[0].weak)
 
 
-def _cast(number: Symbol, graph: Graph) -> Cast:
-    """How a function converts a number that it is given: the graph converts a wider one."""
-    dtype = number.spec.dtype
-    for node in graph.nodes:
-        if number in node.inputs and node.command is convert:
-            dtype = node.outputs[0].spec.dtype
+def _dtypes_of(number: Symbol, graph: Graph) -> set[dtypes.DType]:
+    """The dtypes in which a number is read: the graph converts a wider one."""
+    readers = [node for node in graph.nodes if number in node.inputs]
+    found = {node.outputs[0].spec.dtype if node.command is convert else number.spec.dtype for node in readers}
+    return found or {number.spec.dtype}
+
+
+def _cast(dtype: dtypes.DType) -> Cast:
+    """How a number becomes an array of a dtype."""
     if dtypes.is_integer(dtype) or dtypes.is_bool(dtype):
         return lambda x: np.array(x, dtype)
     return lambda x: silently(np.array, x, dtype)

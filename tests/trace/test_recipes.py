@@ -73,6 +73,26 @@ def test_settings_that_are_equal_but_not_the_same_have_recipes_of_their_own() ->
         assert (I**2).dtype == nnp.int64
 
 
+def test_a_number_that_is_read_in_two_dtypes_keeps_both() -> None:
+    @recalled(2)
+    def both(x: Any, n: Any) -> Any:
+        return x * n + (U * n).sum()
+
+    for n in (1.5, 2.5, 3.25, 4.75, 5.125):
+        np.testing.assert_allclose(both(D, n), np.asarray(D) * n + float((U * n).sum()), rtol=1e-15)
+
+
+def test_a_weak_array_is_not_taken_for_a_setting() -> None:
+    @recalled(1)
+    def scaled(x: Any, mode: Any = None) -> Any:
+        return x * S if mode is None else x * D
+
+    for _ in range(TIMES):
+        assert scaled(W + 0.0).shape == ()
+        assert scaled(S, "weak").shape == D.shape
+        assert scaled(S, True).shape == D.shape
+
+
 def test_a_number_that_does_not_fit_raises_however_often_one_fitted() -> None:
     for n in range(TIMES):
         assert (U + n).dtype == nnp.uint8

@@ -17,6 +17,7 @@ class Layers:
         self.batch = batch
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.flops: list[float] = []
+        self.scales: dict[str, float] = {}
 
     def conv(
         self, name: str, m: int, n: int, width: int, size: int, *, stride: int = 1, padding: int = 0, bias: bool = False
@@ -29,8 +30,9 @@ class Layers:
         self.flops.append(2 * self.batch * size**2 * n * m * width**2)
         return size
 
-    def norm(self, name: str, n: int, *, statistics: bool = True) -> None:
-        """A batch norm, or a layer norm, which has no statistics."""
+    def norm(self, name: str, n: int, *, statistics: bool = True, scale: float = 1.0) -> None:
+        """A batch norm, or a layer norm, which has no statistics, and what its weights start from."""
+        self.scales[f"{name}.weight"] = scale
         for field in ("weight", "bias", *(("running_mean", "running_var") if statistics else ())):
             self.shapes[f"{name}.{field}"] = (n,)
 
@@ -69,12 +71,12 @@ class Layers:
         return 3 * sum(self.flops) - self.flops[0]
 
     def draw(self) -> dict[str, NDArray]:
-        """Weights: normal with the variance that keeps sizes as they are, norms that start as the identity."""
+        """Weights: normal with the variance that keeps sizes as they are, norms as they start."""
         values = {}
         for name, shape in self.shapes.items():
             rng = draw(zlib.crc32(name.encode()))
-            if name.endswith("running_var") or (len(shape) == 1 and name.endswith("weight")):
-                values[name] = np.ones(shape, np.float32)
+            if name in self.scales or name.endswith("running_var"):
+                values[name] = np.full(shape, self.scales.get(name, 1.0), np.float32)
             elif name.endswith("running_mean"):
                 values[name] = np.zeros(shape, np.float32)
             else:

@@ -7,10 +7,13 @@ from functools import cache
 from typing import Any
 
 from nnc.backends.cpu.vectors import vector_bytes
+from nnc.backends.numpy_ref import reference_kernel
+from nnc.dtypes import TAPE, as_dtype
 from nnc.errors import InternalError
-from nnc.graph import Kernel, add_kernel
-from nnc.lower.codegen.llvm import KernelPrinter
-from nnc.lower.codegen.native import Native
+from nnc.graph import Graph, Kernel, Node, Symbol, TensorSpec, add_kernel, command
+from nnc.lower.codegen.builder import has_code
+from nnc.lower.codegen.llvm import KernelPrinter, print_graph
+from nnc.lower.codegen.native import Native, Remembered
 from nnc.lower.stages import Step
 
 
@@ -27,4 +30,16 @@ def _run(inputs: Any, outputs: Any, params: Mapping[str, Any]) -> None:
     raise InternalError("a fused step is run by its graph where it is not compiled")
 
 
+def _fill(step: Step) -> Native:
+    """A tensor of one value is the smallest graph that there is."""
+    out = Symbol(step.outputs[0].spec)
+    graph = Graph((), (out,), (Node(step.command, (), (out,), step.params),))
+    return print_graph(graph, (), step.outputs, vector_bytes())
+
+
+def _can_fill(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    return params["dtype"] != TAPE and has_code(as_dtype(params["dtype"])) and 0 not in params["shape"]
+
+
+add_kernel("full", Kernel("cpu", reference_kernel(command("full"), (), {}).run, _can_fill, native=Remembered(_fill)))
 add_kernel("fused", Kernel("cpu", _run, native=_native))

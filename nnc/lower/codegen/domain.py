@@ -136,6 +136,7 @@ class Domain:
             else:
                 self._tie(mine, moved(labels))
         self._removed += map(moved, other._removed)
+        self._tied = self._tied or bool(other._removed)
 
     def add(self, node: Node) -> bool:
         """Adds a node that `can_fuse`; False where its axes do not fit, and the domain is of no use any more."""

@@ -117,9 +117,9 @@ def make_nest(graph: Graph, inputs: Sequence[View], outputs: Sequence[View]) -> 
 
     merged: dict[int, list[int]] = {}
     groups = []
-    for labels in (used - reduced, used & reduced):
+    for chosen in (used - reduced, used & reduced):
         group: list[int] = []
-        for label in sorted(labels, key=farness):
+        for label in sorted(chosen, key=farness):
             last = group[-1] if group else None
             if last is not None and last not in indexed and label not in indexed:
                 n = domain.sizes[label]
@@ -196,7 +196,9 @@ def graph_key(graph: Graph, with_shapes: bool) -> Any:
     nodes = []
     for node in graph.nodes:
         out = node.outputs[0]
-        params = tuple(node.params.items()) if with_shapes or not is_view(node) and node.command.name != "full" else ()
+        params = (
+            tuple(node.params.items()) if with_shapes or (not is_view(node) and node.command.name != "full") else ()
+        )
         value = repr(node.params.get("value"))
         shape = out.shape if with_shapes else out.spec.size == 1
         nodes.append((node.command.name, tuple(number[s] for s in node.inputs), params, value, out.dtype, shape))

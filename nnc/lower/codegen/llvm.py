@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from nnc import dtypes
-from nnc.dtypes import DType, accumulator
+from nnc.dtypes import DType
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.codegen.builder import Code, Slot, Value
 from nnc.lower.codegen.domain import is_reduction, is_view
 from nnc.lower.codegen.kernel_ir import Nest, flat_length, graph_key, make_nest, weight
 from nnc.lower.codegen.native import Native
+from nnc.lower.codegen.reductions import across, combine, identity, rounded
 from nnc.lower.codegen.scalars import scalar
 from nnc.lower.stages import Step, View
 
@@ -239,11 +238,11 @@ class _Printer:
         for r, node in enumerate(self.reductions):
             for block in columns:
                 width = 0 if self.nest.in_row else self.lanes
-                total = code.slot(self._identity(node, width))
+                total = code.slot(identity(code, node, width))
                 with code.loop(0, _PARTS) as part:
                     found = code.load(self._sum_at(part, r, block), total.dtype, width)
-                    code.write(total, self._combine(node, code.read(total), found))
-                block.values[node.outputs[0]] = self._rounded(node, code.read(total))
+                    code.write(total, combine(code, node, code.read(total), found))
+                block.values[node.outputs[0]] = rounded(code, node, code.read(total))
 
     def _row_range(self, loop: int) -> tuple[Value | int, Value | int]:
         """The rounds of a loop of the row that are gone through here."""
@@ -391,7 +390,7 @@ class _Printer:
         ]
         width = self.lanes
         sums = [
-            [code.slot(self._identity(node, width)) for _ in range(self.copies)] for node in reduced
+            [code.slot(identity(code, node, width)) for _ in range(self.copies)] for node in reduced
         ]  # for each reduction and copy
         with ExitStack() as stack:
             rounds: dict[int, Value] = {}
@@ -408,13 +407,13 @@ class _Printer:
             if nest.in_row:
                 total = values[0]
                 for other in values[1:]:
-                    total = self._combine(node, total, other)
-                values = [self._across(node, total)]
+                    total = combine(code, node, total, other)
+                values = [across(code, node, total)]
             for block, value in zip(columns, values, strict=True):
                 if self.part is not None:
                     code.store(self._sum_at(self.part, self.reductions.index(node), block), value)
                 else:
-                    block.values[node.outputs[0]] = self._rounded(node, value)
+                    block.values[node.outputs[0]] = rounded(code, node, value)
 
     def _along_row(
         self, row: _Block, rounds: dict[int, Value], reduced: Sequence[Node], sums: Sequence[Sequence[Slot]],
@@ -451,15 +450,15 @@ class _Printer:
                 value = code.convert(self._value(node.inputs[0], block), slot.dtype)
                 value = code.splat(value, self.lanes) if self.lanes else value
                 if block.mask is not None and self.nest.in_row:
-                    value = code.select(block.mask, value, self._identity(node, self.lanes))
-                code.write(slot, self._combine(node, code.read(slot), value))
+                    value = code.select(block.mask, value, identity(code, node, self.lanes))
+                code.write(slot, combine(code, node, code.read(slot), value))
         self._compute(blocks, full)
         for symbol, room in self.saved.items():
             if self.phases.rank[symbol] == phase:
                 for block in blocks:
-                    value = block.find(symbol)
-                    if value is not None:
-                        code.store(self._saved_at(symbol, room, block), self._spread(value), block.mask)
+                    known = block.find(symbol)
+                    if known is not None:
+                        code.store(self._saved_at(symbol, room, block), self._spread(known), block.mask)
 
     def _compute(self, blocks: Sequence[_Block], outputs: Sequence[tuple[Symbol, int]]) -> None:
         """Values first, then the stores, since an output may lie where an input does."""
@@ -596,86 +595,3 @@ class _Printer:
 
     def _spread(self, value: Value) -> Value:
         return self.code.splat(value, self.lanes)
-
-    # -- reductions ----------------------------------------------------------------------------------------------------
-
-    def _identity(self, node: Node, lanes: int) -> Value:
-        dtype = accumulator(node.inputs[0].dtype)
-        return self.code.constant(_IDENTITIES[node.command.name](dtype), dtype, lanes)
-
-    def _combine(self, node: Node, x: Value, y: Value) -> Value:
-        return _COMBINE[node.command.name](self.code, x, y)
-
-    def _across(self, node: Node, x: Value) -> Value:
-        """All lanes of a vector as one value."""
-        if not x.lanes:
-            return x
-        code, name, is_float = self.code, node.command.name, dtypes.is_float(x.dtype)
-        if name == "reduce_sum":
-            if dtypes.is_bool(x.dtype):
-                return code.reduce("or", x)
-            return code.reduce("fadd", x, code.constant(-0.0, x.dtype)) if is_float else code.reduce("add", x)
-        if name == "reduce_prod":
-            if dtypes.is_bool(x.dtype):
-                return code.reduce("and", x)
-            return code.reduce("fmul", x, code.constant(1, x.dtype)) if is_float else code.reduce("mul", x)
-        if name in ("reduce_and", "reduce_or"):
-            return code.reduce(name.removeprefix("reduce_"), x)
-        largest = name == "reduce_max"
-        if is_float:
-            return code.reduce("fmaximum" if largest else "fminimum", x)
-        if dtypes.is_bool(x.dtype):
-            return code.reduce("or" if largest else "and", x)
-        sign = "u" if x.dtype in dtypes.UNSIGNED else "s"
-        return code.reduce(sign + ("max" if largest else "min"), x)
-
-    def _rounded(self, node: Node, x: Value) -> Value:
-        return self.code.convert(x, node.outputs[0].dtype)
-
-
-def _extreme(dtype: DType, largest: bool) -> Any:
-    if dtypes.is_bool(dtype):
-        return largest
-    if dtypes.is_float(dtype):
-        return np.inf if largest else -np.inf
-    info = np.iinfo(dtype)
-    return info.max if largest else info.min
-
-
-_IDENTITIES: dict[str, Callable[[DType], Any]] = {
-    "reduce_sum": lambda dtype: 0,
-    "reduce_prod": lambda dtype: 1,
-    "reduce_max": lambda dtype: _extreme(dtype, largest=False),
-    "reduce_min": lambda dtype: _extreme(dtype, largest=True),
-    "reduce_and": lambda dtype: True if dtypes.is_bool(dtype) else -1,
-    "reduce_or": lambda dtype: 0,
-}
-
-
-def _sum(code: Code, x: Value, y: Value) -> Value:
-    return code.or_(x, y) if dtypes.is_bool(x.dtype) else code.add(x, y)
-
-
-def _product(code: Code, x: Value, y: Value) -> Value:
-    return code.and_(x, y) if dtypes.is_bool(x.dtype) else code.mul(x, y)
-
-
-def _extremum(name: str) -> Callable[[Code, Value, Value], Value]:
-    def combine(code: Code, x: Value, y: Value) -> Value:
-        if dtypes.is_bool(x.dtype):
-            return code.or_(x, y) if name == "max" else code.and_(x, y)
-        if dtypes.is_float(x.dtype):
-            return code.intrinsic(f"{name}imum", x, y)
-        return code.intrinsic(("u" if x.dtype in dtypes.UNSIGNED else "s") + name, x, y)
-
-    return combine
-
-
-_COMBINE: dict[str, Callable[[Code, Value, Value], Value]] = {
-    "reduce_sum": _sum,
-    "reduce_prod": _product,
-    "reduce_max": _extremum("max"),
-    "reduce_min": _extremum("min"),
-    "reduce_and": lambda code, x, y: code.and_(x, y),
-    "reduce_or": lambda code, x, y: code.or_(x, y),
-}

@@ -3,6 +3,7 @@
 from nnc.lower.passes.combine import combine
 from nnc.lower.passes.cse import cse
 from nnc.lower.passes.dce import dce
+from nnc.lower.passes.fewer_residuals import fewer_residuals
 from nnc.lower.passes.fold import fold
 from nnc.lower.passes.fuse import fuse
 from nnc.lower.passes.hoist_products import hoist_products
@@ -19,7 +20,7 @@ from nnc.lower.passes.sink_products import sink_products
 from nnc.lower.passes.sink_sums import sink_sums
 
 __all__ = [
-    "combine", "cse", "dce", "fold", "fuse", "hoist_products", "inline_barriers", "inline_calls", "interleave",
+    "combine", "cse", "dce", "fewer_residuals", "fold", "fuse", "hoist_products", "inline_barriers", "inline_calls", "interleave",
     "join_sums", "layout", "licm", "order", "parts", "recompute", "simplify",
     "sink_products", "sink_sums",
 ]  # fmt: skip

@@ -139,12 +139,16 @@ def _find_sum(known: KnownRows, carry: Carry) -> _Sum | None:
 def _find_term(known: KnownRows, symbol: Symbol) -> _Term | None:
     """A summand that can be summed over time without being made in each round."""
     if not known.missing([symbol]):
-        return _Term((symbol,), None, (), None)
+        return _Term((symbol,), None, (), known.loop.node.source)
     views: list[Node] = []
     at = symbol
     while known.readers[at] == 1 and (node := known.writers.get(at)) is not None:
         if node.command.name in _SUMMED:
-            return _Term(node.inputs, node, tuple(reversed(views)), node.source) if all(map(known.varies, node.inputs)) else None
+            return (
+                _Term(node.inputs, node, tuple(reversed(views)), node.source)
+                if all(map(known.varies, node.inputs))
+                else None
+            )
         if len(node.inputs) != 1 or not (is_view(node) or node.command.name in _LINEAR):
             return None
         views.append(node)

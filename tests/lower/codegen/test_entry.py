@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -338,7 +338,7 @@ def test_eight_threads_call_one_program() -> None:
 class Held:
     """A state: one number, and who holds it."""
 
-    made: list[weakref.ref[Held]] = []
+    made: ClassVar[list[weakref.ref[Held]]] = []
 
     def __init__(self) -> None:
         self.number = ctypes.c_double(len(self.made))
