@@ -76,6 +76,7 @@ _SHAPE = [
     Sample("reshape", (_X[:1, :1],), {"shape": ()}),
     Sample("transpose", (_X,), {"permutation": (1, 0)}),
     Sample("transpose", (_RNG.standard_normal((2, 3, 4)),), {"permutation": (2, 0, 1)}),
+    Sample("reorder", (_RNG.standard_normal((2, 3, 4)),), {"permutation": (0, 2, 1)}),
     Sample("slice", (_X,), {"start": (1, 0), "limit": (3, 4), "stride": (1, 2)}),
     Sample("slice", (_X,), {"start": (1, 1), "limit": (1, 4), "stride": (1, 1)}),
     Sample("flip", (_X,), {"axes": (0, 1)}),

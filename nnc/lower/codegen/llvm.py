@@ -9,26 +9,22 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from nnc import dtypes
-from nnc.dtypes import DType
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.codegen.builder import Code, Slot, Value
-from nnc.lower.codegen.domain import is_reduction, is_view
-from nnc.lower.codegen.kernel_ir import Nest, flat_length, graph_key, make_nest, weight
+from nnc.lower.codegen.kernel_ir import Nest, flat_length, graph_key, make_nest
 from nnc.lower.codegen.native import Native
 from nnc.lower.codegen.reductions import across, combine, identity, rounded
-from nnc.lower.codegen.scalars import scalar
+from nnc.lower.codegen.values import Block, Values
 from nnc.lower.stages import Step, View
 
 _GRAIN = 16_000  # instructions of a part that a thread is woken for
 _INLINE = 256  # instructions of a kernel that a loop takes in
-_SAVED = 8  # instructions; a dearer value of a row is kept for the next phase
-_ROOM = 1 << 16  # bytes on the stack for values of a row
 _UNROLLED = 24  # instructions of a vector loop's body, by which several steps are done at once
 _GENERIC = 1024  # elements; flat kernels from here on are printed for any length
 _KEPT = 4096  # kernels that a printer remembers
@@ -71,58 +67,18 @@ class KernelPrinter:
         return known
 
 
-@dataclass(slots=True)
-class _Block:
-    """What is known at some place of the code: values of symbols, the round of each loop, and which lanes count."""
-
-    values: dict[Symbol, Value]
-    rounds: dict[int, Value]
-    mask: Value | None = None
-    upper: _Block | None = None
-    stores: list[tuple[int, Value]] = field(default_factory=list)
-
-    def find(self, symbol: Symbol) -> Value | None:
-        """The value of a symbol here."""
-        block: _Block | None = self
-        while block is not None:
-            if symbol in block.values:
-                return block.values[symbol]
-            block = block.upper
-        return None
-
-
-class _Printer:
+class _Printer(Values):
     """Prints one nest."""
 
     def __init__(self, nest: Nest, vector_bytes: int) -> None:
-        self.nest, self.graph, self.phases = nest, nest.graph, nest.phases
-        self.writer = {node.outputs[0]: node for node in nest.graph.nodes}
-        self.place = {symbol: i for i, symbol in enumerate(nest.operands)}
-        self.reductions = [node for node in nest.graph.nodes if is_reduction(node)]
-        self.lanes, self.copies = self._choose_lanes(vector_bytes)
+        lanes, self.copies = _choose_lanes(nest, vector_bytes)
+        super().__init__(nest, lanes)
         self.is_inline = nest.size * nest.work <= _INLINE * max(self.lanes, 1)
         self.is_generic = nest.is_flat and nest.size >= _GENERIC
         self.is_split = self._sums_in_parts()
-        self.code: Code
-        self.pointers: list[str] = []
-        self.saved: dict[Symbol, str] = {}  # where values of a row are kept
         self.size_of_vector_loop: Value | None = None
         self.part: Value | None = None  # which part of the rows is summed
         self.partial = ""  # where the sums of parts lie
-
-    def _choose_lanes(self, vector_bytes: int) -> tuple[int, int]:
-        """How many lanes a vector has, and how many vectors are worked on at once."""
-        nest = self.nest
-        if nest.vector is None:
-            return 0, 1
-        n, most = nest.sizes[nest.vector], max(vector_bytes // nest.widest, 2)
-        lanes = most
-        while lanes >= 2 * n and lanes > 2:
-            lanes //= 2
-        copies = 4 if nest.work <= _UNROLLED // 4 else 2 if nest.work <= _UNROLLED // 2 else 1
-        while copies > 1 and copies * lanes > n:
-            copies //= 2
-        return lanes, copies
 
     # -- the function --------------------------------------------------------------------------------------------------
 
@@ -222,7 +178,7 @@ class _Printer:
     def _columns(self) -> int:
         return math.prod(count * (self._step if loop == self.nest.vector else 1) for loop, count in self._steps())
 
-    def _sum_at(self, part: Value, reduction: int, block: _Block) -> str:
+    def _sum_at(self, part: Value, reduction: int, block: Block) -> str:
         """Where the sum of a part lies."""
         code, at = self.code, self.code.integer(0)
         for loop, count in self._steps():
@@ -232,7 +188,7 @@ class _Printer:
         at = code.add(code.mul(region, code.integer(self._columns())), at)
         return code.offset(self.partial, code.mul(at, code.integer(8)))
 
-    def _fold(self, columns: Sequence[_Block]) -> None:
+    def _fold(self, columns: Sequence[Block]) -> None:
         """Puts the sums of parts together."""
         code = self.code
         for r, node in enumerate(self.reductions):
@@ -301,7 +257,7 @@ class _Printer:
         """All rounds of the outer loops whose number as one lies in a range."""
         code, steps, split = self.code, self._steps(), self._split()
         if not steps:
-            self._row(_Block({}, {}))
+            self._row(Block({}, {}))
             return
         with code.loop(first, end) as unit:
             rounds: dict[int, Value] = {}
@@ -316,18 +272,18 @@ class _Printer:
                 if self.nest.vector in rounds:
                     number = rounds[self.nest.vector]
                     rounds[self.nest.vector] = code.mul(number, code.integer(self._step))
-                self._row(_Block({}, rounds))
+                self._row(Block({}, rounds))
 
     # -- one row -------------------------------------------------------------------------------------------------------
 
-    def _row(self, outer: _Block) -> None:
+    def _row(self, outer: Block) -> None:
         nest, vector = self.nest, self.nest.vector
         if not nest.row:
             blocks = self._copies(outer, outer.rounds.get(vector) if vector is not None else None)
             self._compute(blocks, [(symbol, i) for i, symbol in enumerate(nest.graph.outputs)])
             return
         columns = [outer] if nest.in_row else self._copies(outer, outer.rounds[vector])  # type: ignore[index]
-        self.saved = self._room_for_values()
+        self.saved = self.room_for_values()
         if self.is_split and self.part is None:
             self._fold(columns)
         else:
@@ -340,16 +296,16 @@ class _Printer:
         for block in columns:
             for i, symbol in enumerate(nest.graph.outputs):
                 if not nest.is_full(symbol):
-                    self._store(len(nest.graph.inputs) + i, self._value(symbol, block), block)
+                    self.store(len(nest.graph.inputs) + i, self.value(symbol, block), block)
 
-    def _know_rows(self, columns: Sequence[_Block], phase: int) -> None:
+    def _know_rows(self, columns: Sequence[Block], phase: int) -> None:
         """Computes what is the same all along the row and known before this phase."""
         for block in columns:
             for symbol in (*self.graph.inputs, *self.writer):
                 if self.phases.rank[symbol] == phase and not self.phases.varies[symbol]:
-                    self._value(symbol, block)
+                    self.value(symbol, block)
 
-    def _copies(self, outer: _Block, start: Value | None) -> list[_Block]:
+    def _copies(self, outer: Block, start: Value | None) -> list[Block]:
         """The vectors that are worked on at once, from element `start` of the vector loop on."""
         if start is None:
             return [outer]
@@ -358,7 +314,7 @@ class _Printer:
         blocks = []
         for c in range(self.copies):
             at = code.add(start, code.integer(c * self.lanes)) if c else start
-            blocks.append(_Block({}, {**outer.rounds, vector: at}, self._mask(at), outer))
+            blocks.append(Block({}, {**outer.rounds, vector: at}, self._mask(at), outer))
         return blocks
 
     def _mask(self, start: Value, even: bool | None = None) -> Value | None:
@@ -371,15 +327,11 @@ class _Printer:
             size = self.size_of_vector_loop or Value("%n", dtypes.int64)
         left = code.intrinsic("smin", code.sub(size, start), code.integer(self.lanes))
         left = code.convert(code.intrinsic("smax", left, code.integer(0)), dtypes.int32)
-        return code.compare("lt", self._ramp(dtypes.int32), left)
-
-    def _ramp(self, dtype: DType) -> Value:
-        kind = "i32" if dtype == dtypes.int32 else "i64"
-        return Value(f"<{', '.join(f'{kind} {i}' for i in range(self.lanes))}>", dtype, self.lanes)
+        return code.compare("lt", self.ramp(dtypes.int32), left)
 
     # -- phases --------------------------------------------------------------------------------------------------------
 
-    def _phase(self, columns: Sequence[_Block], phase: int) -> None:
+    def _phase(self, columns: Sequence[Block], phase: int) -> None:
         """One loop over the row: reduces, and writes the outputs that vary along it."""
         nest, code = self.nest, self.code
         reduced = [node for node in self.reductions if self.phases.rank[node.outputs[0]] == phase + 1]
@@ -400,7 +352,7 @@ class _Printer:
             if nest.in_row:
                 self._along_row(columns[0], rounds, reduced, sums, full, phase)
             else:
-                blocks = [_Block({}, {**b.rounds, **rounds}, b.mask, b) for b in columns]
+                blocks = [Block({}, {**b.rounds, **rounds}, b.mask, b) for b in columns]
                 self._body(blocks, reduced, sums, full, phase)
         for node, slots in zip(reduced, sums, strict=True):
             values = [code.read(slot) for slot in slots]
@@ -416,7 +368,7 @@ class _Printer:
                     block.values[node.outputs[0]] = rounded(code, node, value)
 
     def _along_row(
-        self, row: _Block, rounds: dict[int, Value], reduced: Sequence[Node], sums: Sequence[Sequence[Slot]],
+        self, row: Block, rounds: dict[int, Value], reduced: Sequence[Node], sums: Sequence[Sequence[Slot]],
         full: Sequence[tuple[Symbol, int]], phase: int,
     ) -> None:  # fmt: skip
         """The vector loop of a row: whole steps, then what is left."""
@@ -426,8 +378,8 @@ class _Printer:
         first, end = self._row_range(vector)
         whole = n - n % self._step
 
-        def at(start: Value, mask: Value | None) -> _Block:
-            return _Block({}, {**row.rounds, **rounds, vector: start}, mask, row)
+        def at(start: Value, mask: Value | None) -> Block:
+            return Block({}, {**row.rounds, **rounds, vector: start}, mask, row)
 
         if whole:
             until = whole if isinstance(end, int) else code.intrinsic("smin", end, code.integer(whole))
@@ -441,13 +393,13 @@ class _Printer:
                 self._body([at(start, mask)], reduced, sums, full, phase)
 
     def _body(
-        self, blocks: Sequence[_Block], reduced: Sequence[Node], sums: Sequence[Sequence[Slot]],
+        self, blocks: Sequence[Block], reduced: Sequence[Node], sums: Sequence[Sequence[Slot]],
         full: Sequence[tuple[Symbol, int]], phase: int,
     ) -> None:  # fmt: skip
         code = self.code
         for node, slots in zip(reduced, sums, strict=True):
             for block, slot in zip(blocks, slots, strict=False):
-                value = code.convert(self._value(node.inputs[0], block), slot.dtype)
+                value = code.convert(self.value(node.inputs[0], block), slot.dtype)
                 value = code.splat(value, self.lanes) if self.lanes else value
                 if block.mask is not None and self.nest.in_row:
                     value = code.select(block.mask, value, identity(code, node, self.lanes))
@@ -458,140 +410,25 @@ class _Printer:
                 for block in blocks:
                     known = block.find(symbol)
                     if known is not None:
-                        code.store(self._saved_at(symbol, room, block), self._spread(known), block.mask)
+                        code.store(self.saved_at(symbol, room, block), self.spread(known), block.mask)
 
-    def _compute(self, blocks: Sequence[_Block], outputs: Sequence[tuple[Symbol, int]]) -> None:
+    def _compute(self, blocks: Sequence[Block], outputs: Sequence[tuple[Symbol, int]]) -> None:
         """Values first, then the stores, since an output may lie where an input does."""
         first = len(self.graph.inputs)
-        found = [(first + i, self._value(symbol, block), block) for block in blocks for symbol, i in outputs]
+        found = [(first + i, self.value(symbol, block), block) for block in blocks for symbol, i in outputs]
         for operand, value, block in found:
-            self._store(operand, value, block)
+            self.store(operand, value, block)
 
-    # -- values that are kept for the next phase -----------------------------------------------------------------------
 
-    def _room_for_values(self) -> dict[Symbol, str]:
-        """Room on the stack for dear values that a later phase reads again."""
-        nest, phases = self.nest, self.phases
-        if phases.count < 2 or not nest.in_row or len(nest.row) != 1:
-            return {}
-        n = nest.sizes[nest.row[0]] + self.lanes
-        rooms: dict[Symbol, str] = {}
-        left = _ROOM
-        early = self._computed_early()
-        for node in self.graph.nodes:
-            symbol = node.outputs[0]
-            if symbol not in early or is_view(node) or weight(node) < _SAVED:
-                continue
-            nbytes = n * symbol.dtype.itemsize
-            if nbytes <= left and any(phases.rank[other] > phases.rank[symbol] for other in self._users(symbol)):
-                rooms[symbol] = self.code.room(nbytes)
-                left -= nbytes
-        return rooms
-
-    def _computed_early(self) -> set[Symbol]:
-        """What varies along the row and is computed in the first phase that can do so."""
-        rank, varies = self.phases.rank, self.phases.varies
-        stack = [(node.inputs[0], rank[node.outputs[0]] - 1) for node in self.reductions]
-        stack += [(symbol, rank[symbol]) for symbol in self.graph.outputs if self.nest.is_full(symbol)]
-        found: set[tuple[Symbol, int]] = set()
-        while stack:
-            symbol, phase = stack.pop()
-            node = self.writer.get(symbol)
-            if (symbol, phase) not in found and varies[symbol] and node is not None and not is_reduction(node):
-                found.add((symbol, phase))
-                stack += [(x, phase) for x in node.inputs]
-        return {symbol for symbol, phase in found if rank[symbol] == phase}
-
-    def _users(self, symbol: Symbol) -> Iterator[Symbol]:
-        """What is computed from a symbol, step by step."""
-        known = {symbol}
-        for node in self.graph.nodes:
-            if not is_reduction(node) and not known.isdisjoint(node.inputs):
-                known.add(node.outputs[0])
-                yield node.outputs[0]
-
-    def _saved_at(self, symbol: Symbol, room: str, block: _Block) -> str:
-        size = self.code.integer(symbol.dtype.itemsize)
-        return self.code.offset(room, self.code.mul(block.rounds[self.nest.row[0]], size))
-
-    # -- values --------------------------------------------------------------------------------------------------------
-
-    def _value(self, symbol: Symbol, block: _Block) -> Value:
-        """The value of a symbol for the present rounds."""
-        known = block.find(symbol)
-        if known is None:
-            known = block.values[symbol] = self._make(symbol, block)
-        return known
-
-    def _make(self, symbol: Symbol, block: _Block) -> Value:
-        code = self.code
-        if symbol in self.graph.constants:
-            return code.constant(self.graph.constants[symbol].reshape(-1)[0], symbol.dtype)
-        if symbol in self.saved and self.nest.vector in block.rounds and self._is_past(symbol, block):
-            return code.load(self._saved_at(symbol, self.saved[symbol], block), symbol.dtype, self.lanes)
-        node = self.writer.get(symbol)
-        if node is None:
-            return self._load(self.place[symbol], block)
-        if is_view(node):
-            return self._value(node.inputs[0], block)
-        if node.command.name == "iota":
-            return self._iota(node, block)
-        operands = [self._value(x, block) for x in node.inputs]
-        if operands:
-            operands = code.match(*operands)
-        return scalar(code, node.command, operands, symbol.dtype, node.params)
-
-    def _is_past(self, symbol: Symbol, block: _Block) -> bool:
-        """Whether an earlier phase has kept a value: its reductions' results are known."""
-        following = [n for n in self.reductions if self.phases.rank[n.outputs[0]] == self.phases.rank[symbol] + 1]
-        return all(block.find(node.outputs[0]) is not None for node in following)
-
-    def _iota(self, node: Node, block: _Block) -> Value:
-        code, out = self.code, node.outputs[0]
-        label = self.nest.domain.axes(out)[node.params["axis"]]
-        if label < 0:
-            return code.constant(0, out.dtype)
-        loop = self.nest.loop_of[label]
-        number = block.rounds[loop]
-        if loop == self.nest.vector:
-            number = code.add(code.splat(number, self.lanes), self._ramp(dtypes.int64))
-        return code.convert(number, out.dtype)
-
-    # -- memory --------------------------------------------------------------------------------------------------------
-
-    def _pointer(self, operand: int, block: _Block) -> str:
-        code, at = self.code, None
-        for loop, step in enumerate(self.nest.strides[operand]):
-            if step and loop in block.rounds:
-                moved = code.mul(block.rounds[loop], code.integer(step))
-                at = moved if at is None else code.add(at, moved)
-        return code.offset(self.pointers[operand], at) if at is not None else self.pointers[operand]
-
-    def _vector_step(self, operand: int) -> int:
-        return self.nest.strides[operand][self.nest.vector] if self.nest.vector is not None else 0
-
-    def _load(self, operand: int, block: _Block) -> Value:
-        code, symbol, step = self.code, self.nest.operands[operand], self._vector_step(operand)
-        pointer = self._pointer(operand, block)
-        if step == 0 or self.nest.vector not in block.rounds:
-            return code.load(pointer, symbol.dtype)
-        if step == symbol.dtype.itemsize:
-            return code.load(pointer, symbol.dtype, self.lanes, block.mask)
-        return code.gather(pointer, self._strides(step), symbol.dtype, block.mask)
-
-    def _store(self, operand: int, value: Value, block: _Block) -> None:
-        code, symbol, step = self.code, self.nest.operands[operand], self._vector_step(operand)
-        value = code.convert(value, symbol.dtype)
-        pointer = self._pointer(operand, block)
-        if step == 0 or self.nest.vector not in block.rounds:
-            code.store(pointer, value)
-        elif step == symbol.dtype.itemsize:
-            code.store(pointer, self._spread(value), block.mask)
-        else:
-            code.scatter(pointer, self._strides(step), self._spread(value), block.mask)
-
-    def _strides(self, step: int) -> Value:
-        return self.code.mul(self._ramp(dtypes.int64), self.code.constant(step, dtypes.int64, self.lanes))
-
-    def _spread(self, value: Value) -> Value:
-        return self.code.splat(value, self.lanes)
+def _choose_lanes(nest: Nest, vector_bytes: int) -> tuple[int, int]:
+    """How many lanes a vector has, and how many vectors are worked on at once."""
+    if nest.vector is None:
+        return 0, 1
+    n, most = nest.sizes[nest.vector], max(vector_bytes // nest.widest, 2)
+    lanes = most
+    while lanes >= 2 * n and lanes > 2:
+        lanes //= 2
+    copies = 4 if nest.work <= _UNROLLED // 4 else 2 if nest.work <= _UNROLLED // 2 else 1
+    while copies > 1 and copies * lanes > n:
+        copies //= 2
+    return lanes, copies

@@ -113,6 +113,7 @@ class _Grouping:
         self.fusable = [can_fuse(node) for node in graph.nodes]
         self.small = {s for s, value in graph.constants.items() if value.size == 1 and has_code(s.dtype)}
         self.group: list[_Group | None] = [None] * len(graph.nodes)
+        self.single: _Group | None = None  # the last that computes a single value
         self.readers: dict[Symbol, list[int]] = {}  # the nodes that compute with a symbol, directly or through views
         self.lasting = {self.root(symbol) for symbol in graph.outputs}
         for i, node in enumerate(graph.nodes):
@@ -160,34 +161,36 @@ class _Grouping:
         return _Rebuilt(self).graph()
 
     def _place(self, i: int, node: Node) -> None:
-        domain = Domain()
-        group = _Group(domain, [i])
-        self._take_along(group, node)
-        if not (domain.add(node) and domain.fits([node], [node.outputs[0]])):
-            group = _Group(Domain(), [i])
-            if not (group.domain.add(node) and group.domain.fits([node], [node.outputs[0]])):
-                self.fusable[i] = False
-                return
+        group = self._alone(i, node, with_free=True) or self._alone(i, node, with_free=False)
+        if group is None:
+            self.fusable[i] = False
+            return
         self.group[i] = group
         tried: list[_Group] = []
         for other in self._candidates(i, node):
             if not any(other is x for x in (*tried, self.group[i])):
                 tried.append(other)
                 self._merge(other, i)
+        if node.outputs[0].spec.size == 1:
+            self.single = self.group[i]
 
-    def _take_along(self, group: _Group, node: Node) -> None:
-        """Takes along what a node reads of small constants and of what is made from nothing."""
-        for symbol in node.inputs:
+    def _alone(self, i: int, node: Node, with_free: bool) -> _Group | None:
+        """A group of one node and, `with_free`, what it reads of small constants and of what is made from nothing; None where that
+        does not fit."""
+        group = _Group(Domain(), [i])
+        for symbol in node.inputs if with_free else ():
             chain = self.chain(symbol)
-            root = self.root(symbol)
-            if root in self.small or (chain and not chain[0].inputs):
-                for free in chain:
-                    group.domain.add(free)
-                    group.taken.add(free)
+            if self.root(symbol) in self.small or (chain and not chain[0].inputs):
+                if not all(group.domain.add(free) for free in chain):
+                    return None
+                group.taken.update(chain)
+        return group if group.domain.add(node) and group.domain.fits([node], [node.outputs[0]]) else None
 
     def _candidates(self, i: int, node: Node) -> Iterable[_Group]:
         groups = [self.group_of(symbol) for symbol in node.inputs]
         yield from sorted((g for g in groups if g is not None), key=lambda g: -g.last)
+        if self.single is not None and node.outputs[0].spec.size == 1:
+            yield self.single
         for symbol in dict.fromkeys(map(self.root, node.inputs)):
             if symbol.spec.size > 1:
                 earlier = [j for j in self.readers.get(symbol, ()) if j < i][-_SIBLINGS:]

@@ -20,7 +20,8 @@ def test_copies_move_every_word_between_any_two_layouts(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("permutation", [(2, 1, 0), (1, 0, 2), (2, 0, 1)])
 def test_transposes_are_turned_tile_by_tile(kind: str, permutation: tuple[int, ...]) -> None:
-    check("transpose", [values(kind, (4, 35, 21))], {"permutation": permutation})
+    for name in ("transpose", "reorder"):
+        check(name, [values(kind, (4, 35, 21))], {"permutation": permutation})
 
 
 def test_large_transposes_and_copies_are_shared_by_threads() -> None:

@@ -112,3 +112,22 @@ def test_inputs_may_be_written_over_only_where_they_are_read_for_the_last_time()
     assert pairs(lambda x: nn.softmax(x), X) == ((0, 0),)
     assert pairs(lambda x: (nnp.exp(x), x - nnp.sum(x, 1, keepdims=True)), X) == ((0, 1),)
     assert pairs(lambda x: nnp.sum(x, 0), X) == ()
+
+
+def test_sums_over_axes_that_nothing_ties_together_are_kernels_of_their_own() -> None:
+    """One nest of both would go through each tensor once for every element of the other."""
+    w, b = np.full((4, 3), 2, np.float32), np.ones(5, np.float32)
+    graph = fused(lambda w, b: nnp.sum(w * w) + nnp.sum(b * b), w, b)
+    assert commands(graph) == ["fused", "fused"]
+    assert nnc.compile(lambda w, b: nnp.sum(w * w) + nnp.sum(b * b))(w, b) == 53
+
+
+def test_single_values_that_have_nothing_to_do_with_each_other_share_a_kernel() -> None:
+    x, y = np.float32(2), np.float64(3)
+    assert commands(fused(lambda x, y: (nnp.exp(x), nnp.sin(y)), x, y)) == ["fused"]
+
+
+def test_counted_numbers_in_another_shape_are_right() -> None:
+    """The loop of a counter must be the one that counts."""
+    x = np.ones((4, 6), np.float32)
+    np.testing.assert_array_equal(nnc.compile(lambda x: x + nnp.arange(24.0).reshape(4, 6))(x), x + np.arange(24.0).reshape(4, 6))

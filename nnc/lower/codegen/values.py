@@ -1,0 +1,188 @@
+"""What a printed kernel computes at some place of its code: the values of symbols, made when they are first wanted, and where in
+memory operands lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nnc import dtypes
+from nnc.dtypes import DType
+from nnc.graph import Node, Symbol
+from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.codegen.domain import is_reduction, is_view
+from nnc.lower.codegen.kernel_ir import Nest, weight
+from nnc.lower.codegen.scalars import scalar
+
+_SAVED = 8  # instructions; a dearer value of a row is kept for the next phase
+_ROOM = 1 << 16  # bytes on the stack for values of a row
+
+
+@dataclass(slots=True)
+class Block:
+    """What is known at some place of the code: values of symbols, the round of each loop, and which lanes count."""
+
+    values: dict[Symbol, Value]
+    rounds: dict[int, Value]
+    mask: Value | None = None
+    upper: Block | None = None
+
+    def find(self, symbol: Symbol) -> Value | None:
+        """The value of a symbol here."""
+        block: Block | None = self
+        while block is not None:
+            if symbol in block.values:
+                return block.values[symbol]
+            block = block.upper
+        return None
+
+
+class Values:
+    """The values of a nest. `code` is the function that is being printed, `pointers` where its operands are given."""
+
+    def __init__(self, nest: Nest, lanes: int) -> None:
+        self.nest, self.graph, self.phases, self.lanes = nest, nest.graph, nest.phases, lanes
+        self.writer = {node.outputs[0]: node for node in nest.graph.nodes}
+        self.place = {symbol: i for i, symbol in enumerate(nest.operands)}
+        self.reductions = [node for node in nest.graph.nodes if is_reduction(node)]
+        self.code: Code
+        self.pointers: list[str] = []
+        self.saved: dict[Symbol, str] = {}  # where values of a row are kept
+
+    def ramp(self, dtype: DType) -> Value:
+        """0, 1, 2 … in the lanes of a vector."""
+        kind = "i32" if dtype == dtypes.int32 else "i64"
+        return Value(f"<{', '.join(f'{kind} {i}' for i in range(self.lanes))}>", dtype, self.lanes)
+
+    # -- values that are kept for the next phase -----------------------------------------------------------------------
+
+    def room_for_values(self) -> dict[Symbol, str]:
+        """Room on the stack for dear values that a later phase reads again."""
+        nest, phases = self.nest, self.phases
+        if phases.count < 2 or not nest.in_row or len(nest.row) != 1:
+            return {}
+        n = nest.sizes[nest.row[0]] + self.lanes
+        rooms: dict[Symbol, str] = {}
+        left = _ROOM
+        early = self._computed_early()
+        for node in self.graph.nodes:
+            symbol = node.outputs[0]
+            if symbol not in early or is_view(node) or weight(node) < _SAVED:
+                continue
+            nbytes = n * symbol.dtype.itemsize
+            if nbytes <= left and any(phases.rank[other] > phases.rank[symbol] for other in self._users(symbol)):
+                rooms[symbol] = self.code.room(nbytes)
+                left -= nbytes
+        return rooms
+
+    def _computed_early(self) -> set[Symbol]:
+        """What varies along the row and is computed in the first phase that can do so."""
+        rank, varies = self.phases.rank, self.phases.varies
+        stack = [(node.inputs[0], rank[node.outputs[0]] - 1) for node in self.reductions]
+        stack += [(symbol, rank[symbol]) for symbol in self.graph.outputs if self.nest.is_full(symbol)]
+        found: set[tuple[Symbol, int]] = set()
+        while stack:
+            symbol, phase = stack.pop()
+            node = self.writer.get(symbol)
+            if (symbol, phase) not in found and varies[symbol] and node is not None and not is_reduction(node):
+                found.add((symbol, phase))
+                stack += [(x, phase) for x in node.inputs]
+        return {symbol for symbol, phase in found if rank[symbol] == phase}
+
+    def _users(self, symbol: Symbol) -> Iterator[Symbol]:
+        """What is computed from a symbol, step by step."""
+        known = {symbol}
+        for node in self.graph.nodes:
+            if not is_reduction(node) and not known.isdisjoint(node.inputs):
+                known.add(node.outputs[0])
+                yield node.outputs[0]
+
+    def saved_at(self, symbol: Symbol, room: str, block: Block) -> str:
+        """Where the present elements of a value are kept."""
+        size = self.code.integer(symbol.dtype.itemsize)
+        return self.code.offset(room, self.code.mul(block.rounds[self.nest.row[0]], size))
+
+    # -- values --------------------------------------------------------------------------------------------------------
+
+    def value(self, symbol: Symbol, block: Block) -> Value:
+        """The value of a symbol for the present rounds."""
+        known = block.find(symbol)
+        if known is None:
+            known = block.values[symbol] = self._make(symbol, block)
+        return known
+
+    def _make(self, symbol: Symbol, block: Block) -> Value:
+        code = self.code
+        if symbol in self.graph.constants:
+            return code.constant(self.graph.constants[symbol].reshape(-1)[0], symbol.dtype)
+        if symbol in self.saved and self.nest.vector in block.rounds and self._is_past(symbol, block):
+            return code.load(self.saved_at(symbol, self.saved[symbol], block), symbol.dtype, self.lanes)
+        node = self.writer.get(symbol)
+        if node is None:
+            return self.load(self.place[symbol], block)
+        if is_view(node):
+            return self.value(node.inputs[0], block)
+        if node.command.name == "iota":
+            return self._iota(node, block)
+        operands = [self.value(x, block) for x in node.inputs]
+        if operands:
+            operands = code.match(*operands)
+        return scalar(code, node.command, operands, symbol.dtype, node.params)
+
+    def _is_past(self, symbol: Symbol, block: Block) -> bool:
+        """Whether an earlier phase has kept a value: its reductions' results are known."""
+        following = [n for n in self.reductions if self.phases.rank[n.outputs[0]] == self.phases.rank[symbol] + 1]
+        return all(block.find(node.outputs[0]) is not None for node in following)
+
+    def _iota(self, node: Node, block: Block) -> Value:
+        code, out = self.code, node.outputs[0]
+        label = self.nest.domain.axes(out)[node.params["axis"]]
+        if label < 0:
+            return code.constant(0, out.dtype)
+        loop = self.nest.loop_of[label]
+        number = block.rounds[loop]
+        if loop == self.nest.vector:
+            number = code.add(code.splat(number, self.lanes), self.ramp(dtypes.int64))
+        return code.convert(number, out.dtype)
+
+    # -- memory --------------------------------------------------------------------------------------------------------
+
+    def _pointer(self, operand: int, block: Block) -> str:
+        code, at = self.code, None
+        for loop, step in enumerate(self.nest.strides[operand]):
+            if step and loop in block.rounds:
+                moved = code.mul(block.rounds[loop], code.integer(step))
+                at = moved if at is None else code.add(at, moved)
+        return code.offset(self.pointers[operand], at) if at is not None else self.pointers[operand]
+
+    def _vector_step(self, operand: int) -> int:
+        return self.nest.strides[operand][self.nest.vector] if self.nest.vector is not None else 0
+
+    def load(self, operand: int, block: Block) -> Value:
+        """Reads an input."""
+        code, symbol, step = self.code, self.nest.operands[operand], self._vector_step(operand)
+        pointer = self._pointer(operand, block)
+        if step == 0 or self.nest.vector not in block.rounds:
+            return code.load(pointer, symbol.dtype)
+        if step == symbol.dtype.itemsize:
+            return code.load(pointer, symbol.dtype, self.lanes, block.mask)
+        return code.gather(pointer, self._strides(step), symbol.dtype, block.mask)
+
+    def store(self, operand: int, value: Value, block: Block) -> None:
+        """Writes an output."""
+        code, symbol, step = self.code, self.nest.operands[operand], self._vector_step(operand)
+        value = code.convert(value, symbol.dtype)
+        pointer = self._pointer(operand, block)
+        if step == 0 or self.nest.vector not in block.rounds:
+            code.store(pointer, value)
+        elif step == symbol.dtype.itemsize:
+            code.store(pointer, self.spread(value), block.mask)
+        else:
+            code.scatter(pointer, self._strides(step), self.spread(value), block.mask)
+
+    def _strides(self, step: int) -> Value:
+        return self.code.mul(self.ramp(dtypes.int64), self.code.constant(step, dtypes.int64, self.lanes))
+
+    def spread(self, value: Value) -> Value:
+        """The value in all lanes."""
+        return self.code.splat(value, self.lanes)
