@@ -111,7 +111,7 @@ class Lowered:
     def _make_program(self) -> tuple[Graph, Program, list[int]]:
         """The graph of what is wanted, its program, and which inputs they read."""
         wanted = ("dce", "check_finite") if self._options.check_finite else ("dce",)
-        graph = run_passes(self._staged.graph, wanted, self._options)
+        graph = run_passes(self._staged.graph, wanted, self._options, verify=self._options.verify_passes)
         read = graph.reads
         used = [i for i, symbol in enumerate(graph.inputs) if symbol in read]  # the program never sees the others
         graph = graph.update(inputs=tuple(graph.inputs[i] for i in used))

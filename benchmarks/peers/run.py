@@ -68,6 +68,13 @@ class Outcome:
         """The fastest figure of a framework."""
         return min((f for f in self.figures if f.framework == framework), key=lambda f: f.step, default=None)
 
+    @property
+    def least_ratio(self) -> float | None:
+        """The least time of any peer by that of nnc, if both ran."""
+        nnc = [figure.least for figure in self.figures if figure.framework == "nnc"]
+        peers = [figure.least for figure in self.figures if figure.framework != "nnc"]
+        return min(peers) / min(nnc) if nnc and peers else None
+
     def best_peer(self) -> Figure | None:
         """The fastest figure of another framework than nnc."""
         return min((f for f in self.figures if f.framework != "nnc"), key=lambda f: f.step, default=None)

@@ -11,10 +11,15 @@ from benchmarks.tables import Cell, print_table
 
 FRAMEWORKS = ("nnc", "jax", "torch", "torch.compile", "numpy")
 NONE = "-"
+SECTIONS = {
+    "Step times": ("networks", "programs"),
+    "Calls": ("calls",),
+    "Products and convolutions": ("sweeps",),
+}
 
 
 def step_rows(outcomes: Sequence[Outcome], machine: Machine) -> list[list[Cell]]:
-    """For each row its times, how many times as long as nnc the best peer takes, and what part of nnc's time is the floor."""
+    """For each row its times, how many times as long as nnc the best peer takes (medians, and least times), and what part of nnc's time is the floor."""
     rows: list[list[Cell]] = []
     for outcome in outcomes:
         floor, bound = outcome.row.work.floor(machine)
@@ -24,6 +29,7 @@ def step_rows(outcomes: Sequence[Outcome], machine: Machine) -> list[list[Cell]]
                 outcome.row.title,
                 *(_time(outcome.best(name)) for name in FRAMEWORKS),
                 f"{peer.step / nnc.step:.2f}" if nnc and peer else NONE,
+                f"{outcome.least_ratio:.2f}" if outcome.least_ratio is not None else NONE,
                 peer.way if peer else NONE,
                 f"{format_seconds(floor)} {bound}" if floor else NONE,
                 f"{100 * floor / nnc.step:.0f} %" if floor and nnc else NONE,
@@ -70,17 +76,15 @@ def print_outcomes(outcomes: Sequence[Outcome], machine: Machine, imports: dict[
     """Prints all tables, and what could not run or disagreed."""
     print(
         f"\nA product of 1024² float32 runs at {machine.flops / 1e9:.0f} Gflop/s, a copy of 256 MiB at "
-        f"{machine.bandwidth / 1e9:.1f} GB/s read and written, a dependent multiplication takes {machine.latency * 1e9:.2f} ns."
+        f"{machine.bandwidth / 1e9:.1f} GB/s read and written, a dependent multiplication takes {machine.latency * 1e9:.2f} ns. "
+        "Floors are worked out from these; what stays in a cache can be faster than the copy. Least times stand in for an idle machine."
     )
-    header = ("row", *FRAMEWORKS, "best peer / nnc", "best peer", "floor", "floor / nnc")
-    print_table("Step times", header, step_rows(outcomes, machine))
-    ratios = [(o.best("nnc"), o.best_peer()) for o in outcomes]
-    logs = [math.log(peer.step / nnc.step) for nnc, peer in ratios if nnc and peer]
-    if logs:
-        met = sum(value >= 0 for value in logs)
-        print(
-            f"\nGeometric mean of best peer / nnc: {math.exp(sum(logs) / len(logs)):.2f}; at least 1 in {met} of {len(logs)} rows."
-        )
+    header = ("row", *FRAMEWORKS, "best peer / nnc", "by least", "best peer", "floor", "floor / nnc")
+    for title, families in SECTIONS.items():
+        part = [outcome for outcome in outcomes if outcome.row.case.partition(".")[0] in families]
+        if part:
+            print_table(title, header, step_rows(part, machine))
+            print_ratios(part)
     alone = [outcome for outcome in outcomes if outcome.is_alone]
     if alone:
         header = ("row", *FRAMEWORKS[:-1], "nnc, warm cache", "nnc / jax", "warm / jax")
@@ -105,6 +109,19 @@ def print_outcomes(outcomes: Sequence[Outcome], machine: Machine, imports: dict[
             print(f"\nDISAGREE: {outcome.row.name}: {text}")
 
 
+def print_ratios(outcomes: Sequence[Outcome]) -> None:
+    """Prints the mean of the ratios, and how much more than NumPy an eager command takes at most."""
+    pairs = [(outcome.row, outcome.best("nnc"), outcome.best_peer()) for outcome in outcomes]
+    logs = [math.log(peer.step / nnc.step) for _, nnc, peer in pairs if nnc and peer]
+    if logs:
+        mean, met = math.exp(sum(logs) / len(logs)), sum(value >= 0 for value in logs)
+        print(f"\nGeometric mean of best peer / nnc: {mean:.2f}; at least 1 in {met} of {len(logs)} rows.")
+    eager = [(nnc.step - peer.step, row.title) for row, nnc, peer in pairs if row.group == "eager" and nnc and peer]
+    if eager:
+        more, title = max(eager)
+        print(f"\nAn eager command of nnc takes at most {format_seconds(more)} more than the best peer ({title}).")
+
+
 def describe(outcome: Outcome) -> str:
     """A row's figures in a line, while the others still run."""
     figures = [f"{f.way} {format_seconds(f.step)} (first {format_seconds(f.first)})" for f in outcome.figures]
@@ -115,7 +132,7 @@ def describe(outcome: Outcome) -> str:
 def format_seconds(seconds: float) -> str:
     """Three digits with the unit that fits."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
+        if abs(seconds) >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 1e-9:.3g} ns"
 

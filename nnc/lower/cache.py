@@ -57,6 +57,21 @@ class Cache:
         except OSError as error:
             warnings.warn(f"nnc keeps nothing in {self.folder}: {error}", RuntimeWarning, stacklevel=2)
 
+    def shrink(self, kind: str, most: int) -> None:
+        """Removes the oldest entries of a kind until the others take at most so many bytes."""
+        found = []
+        for path in (self._root / kind).glob(f"*{_SUFFIX}"):
+            with contextlib.suppress(OSError):  # another process removed it
+                facts = path.stat()
+                found.append((facts.st_mtime, facts.st_size, path))
+        left = sum(size for _, size, _ in found)
+        for _, size, path in sorted(found):
+            if left <= most:
+                break
+            with contextlib.suppress(OSError):
+                path.unlink()
+            left -= size
+
     def sizes(self) -> list[int]:
         """The bytes of each entry that this version reads."""
         sizes = []

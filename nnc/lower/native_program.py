@@ -55,12 +55,19 @@ class Entry:
 
 class NativeCode:
     """The compiled kernels of a program, by identity of the step, and the entries made of them: one that runs in one go, one that
-    runs step by step. Each is made when it is first wanted."""
+    runs step by step. Each is made when it is first wanted; `texts` are those that were printed, by whether they run step by step.
+    """
 
     def __init__(
-        self, planned: Planned, kernels: Mapping[int, Kernel], natives: Mapping[int, Native], compiler: Compiler
+        self,
+        planned: Planned,
+        kernels: Mapping[int, Kernel],
+        natives: Mapping[int, Native],
+        compiler: Compiler,
+        texts: Mapping[bool, EntryText] | None = None,
     ) -> None:
         self.planned, self.kernels, self.natives = planned, kernels, natives
+        self.texts = dict(texts or {})
         self._compiler = compiler
         self._entries: dict[bool, Entry] = {}
         self._lock = threading.Lock()
@@ -92,7 +99,9 @@ class NativeCode:
             with_state = [step for step in walk(bound.steps) if self._has_state(step)]
             states = {id(step): i for i, step in enumerate(with_state)}
             words = Words.of(bound, _loops(bound.steps), len(states))
-            printed = print_entry(self.planned, words, self.natives, states, apart)
+            printed = self.texts.get(apart)
+            if printed is None:
+                printed = self.texts[apart] = print_entry(self.planned, words, self.natives, states, apart)
         with timed("compiling kernels"):
             functions = self._compiler.load(printed.called)
             function = self._compiler.load_entry(printed.text, _symbols(printed, functions), functions)

@@ -23,6 +23,7 @@ from nnc.lower.report import check_budget
 from nnc.lower.schedule.make import concurrent_lives, make_schedule
 from nnc.lower.schedule.races import check_schedule
 from nnc.lower.stages import Bound, Kind, Planned, Step
+from nnc.lower.stored import find_place
 from nnc.options import Options
 
 ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any]], Kernel]
@@ -83,9 +84,16 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel, compiler:
             chosen = Program.of(planned, schedule, step_kernel)
         return chosen.compiled(compiler) if compiler is not None and options.native else chosen
 
-    planned = plan(graph, options, workspace)
-    check_budget(planned, options.memory_budget)
-    return program(planned, options)
+    place = find_place(graph, options, native=compiler is not None and options.native)
+    known = place.read() if place is not None else None
+    made = known.program(step_kernel, compiler if options.native else None) if known is not None else None
+    if made is None:
+        planned = plan(graph, options, workspace)
+        check_budget(planned, options.memory_budget)
+        made = program(planned, options)
+        if place is not None:
+            place.write(made)
+    return made
 
 
 def plan(graph: Graph, options: Options, workspace: Workspace = no_workspace) -> Planned:

@@ -44,8 +44,11 @@ class Program:
     def compiled(self, compiler: Compiler) -> Program:
         """The same program as machine code, if it has kernels for that."""
         code = NativeCode.of(self.planned, self.kernels, compiler)
-        if code is not None:
-            code.entry(self._is_apart)
+        return self if code is None else self.with_code(code)
+
+    def with_code(self, code: NativeCode) -> Program:
+        """The same program as this machine code, which is compiled now."""
+        code.entry(self._is_apart)
         return replace(self, code=code, _idle=[])
 
     def watched(self, around: Around) -> Program:

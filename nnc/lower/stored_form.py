@@ -7,7 +7,7 @@ anew, and those with addresses or a state are made anew, by which a stored progr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -183,8 +183,12 @@ class StoredProgram:
         for apart, text, called, held, blocks in self.entries:
             if not known.keys() >= {*called, *held}:
                 return None
-            groups = [tuple(known[name] for name in names) for names in (called, held)]
-            texts[apart] = EntryText(text, *groups, tuple(tuple(self.steps[i] for i in block) for block in blocks))
+            texts[apart] = EntryText(
+                text=text,
+                called=tuple(known[name] for name in called),
+                held=tuple(known[name] for name in held),
+                blocks=tuple(tuple(self.steps[i] for i in block) for block in blocks),
+            )
         return program.with_code(NativeCode(self.planned, program.kernels, natives, compiler, texts))
 
     def _natives(self, rows: Sequence[Any], kernels: Mapping[int, Kernel]) -> dict[int, Native] | None:
@@ -194,7 +198,8 @@ class StoredProgram:
                 continue
             if len(row) == 2:
                 position, numbers = row
-                natives[id(step)] = self.texts[position].with_numbers(tuple(numbers))
+                text = self.texts[position]
+                natives[id(step)] = replace(text, numbers=tuple(numbers)) if numbers else text
                 continue
             make = kernels[id(step)].native
             made: Native | None = make(step) if make is not None else None
@@ -221,6 +226,7 @@ def decode_program(tree: Tree, sources: Sequence[SourceLine]) -> StoredProgram:
         donated=tuple(tree["donated"]),
         joins=tree["joins"],
     )
+    arena_bytes, lower_bound = tree["arena"]
     recomputed = tuple(graphs[i].nodes[0] for i in tree["recomputed"])
     schedule = Schedule(
         streams=tuple(map(tuple, tree["streams"])),
@@ -228,7 +234,7 @@ def decode_program(tree: Tree, sources: Sequence[SourceLine]) -> StoredProgram:
         planned=_pairs(tree["planned"]),
     )
     return StoredProgram(
-        planned=Planned(bound, tuple(tree["offsets"]), *tree["arena"], recomputed),
+        planned=Planned(bound, tuple(tree["offsets"]), arena_bytes, lower_bound, recomputed),
         schedule=schedule,
         steps=tuple(reader.steps),
         backends=tuple(tree["backends"]),

@@ -43,10 +43,9 @@ def make_pattern(value: Any) -> Take | None:
         return _take_parts(kind, [value[key] for key in keys], _each(itemgetter, keys))
     if kind is tuple or kind is list or (isinstance(value, tuple) and optree.is_namedtuple(value)):
         return _take_parts(kind, list(value), None)
-    try:
-        children, metadata, *_ = optree.tree_flatten_one_level(value, namespace=tree.NAMESPACE)
-    except ValueError:
+    if optree.tree_is_leaf(value, namespace=tree.NAMESPACE):
         return _take_leaf
+    children, metadata, *_ = optree.tree_flatten_one_level(value, namespace=tree.NAMESPACE)
     match metadata:
         case (tuple() as names, tree.Settings() as settings):
             return _take_fields(value, list(children), names, settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -205,3 +206,14 @@ def test_the_workspace_is_part_of_the_plan() -> None:
     needed = kernel.workspace(tuple(map(spec_of, (x, w))), params)
     assert needed >= w.nbytes
     assert lowered.compile().memory_plan.peak >= needed + 2 * 32 * math.prod(x.shape[2:]) * 4
+
+
+def test_threads_share_an_executable() -> None:
+    (x, w), params = problem("3x3", "conv")
+    compiled = nnc.compile(lambda x, w: conv_input_grad(conv(x, w, **params), w, spatial=x.shape[2:], **params))
+    inputs = [x * (i + 1) for i in range(8)]
+    expected = [np.asarray(compiled(each, w)) for each in inputs]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda each: np.asarray(compiled(each, w)), inputs * 5))
+    for one, other in zip(found, expected * 5, strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -149,11 +149,11 @@ ROWS = (
     _training("lenet", "LeNet, batch 64, SGD", _lenet, (64, 1, 28, 28), "sgd"),
     _training(
         "resnet-18", "ResNet-18, 32², batch 16, SGD", partial(_resnet, 16, 32, classes=10, **_RESNET18), (16, 3, 32, 32), "sgd",
-        rtol=2e-3, **_RESNET18,
+        **_RESNET18,
     ),
     _training(
         "resnet-50", "ResNet-50, 160², batch 4, SGD", partial(_resnet, 4, 160, classes=1000, **_RESNET50), (4, 3, 160, 160), "sgd",
-        classes=1000, rate=DEEP_RATE, rtol=2e-3, **_RESNET50,
+        classes=1000, rate=DEEP_RATE, **_RESNET50,
     ),
     _training(
         "densenet", "DenseNet-121, 64², batch 8, SGD", partial(_densenet, 8, 64, 10), (8, 3, 64, 64), "sgd", rate=DEEP_RATE,

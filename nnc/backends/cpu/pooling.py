@@ -191,31 +191,35 @@ class _Sum:
 
 
 class _Maximum:
-    """The greatest element; NaN stays."""
+    """The greatest element; NaN, which processors' own maximum drops, is noted apart."""
 
     def __init__(self, code: Code, dtype: DType, lanes: int, first: Bound) -> None:
         wide = dtypes.accumulator(dtype)
         self.code, self.best = code, code.slot(code.constant(_lowest(wide), wide, lanes))
+        self.lost = code.slot(code.constant(False, dtypes.bool_, lanes))
 
     def take(self, x: Value, place: Bound) -> None:
         """Looks at one element."""
         code, best = self.code, self.code.read(self.best)
         x = code.convert(x, best.dtype)
-        wins = code.compare("gt", x, best)
+        code.write(self.best, code.select(code.compare("gt", best, x), best, x))
         if dtypes.is_float(x.dtype):
-            wins = code.or_(wins, code.compare("uno", x, x))
-        code.write(self.best, code.select(wins, x, best))
+            code.write(self.lost, code.or_(code.read(self.lost), code.compare("uno", x, x)))
 
     def result(self, dtype: DType) -> Value:
         """What was found."""
-        return self.code.convert(self.code.read(self.best), dtype)
+        code, best = self.code, self.code.read(self.best)
+        if dtypes.is_float(best.dtype):
+            best = code.select(code.read(self.lost), code.like(best, math.nan), best)
+        return code.convert(best, dtype)
 
 
-class _Place(_Maximum):
+class _Place:
     """The place of the greatest element, the first of equal ones and of NaN."""
 
     def __init__(self, code: Code, dtype: DType, lanes: int, first: Bound) -> None:
-        super().__init__(code, dtype, lanes, first)
+        wide = dtypes.accumulator(dtype)
+        self.code, self.best = code, code.slot(code.constant(_lowest(wide), wide, lanes))
         place = code.convert(code.integer(first), dtypes.int32)
         self.place: Slot = code.slot(code.splat(place, lanes) if lanes else place)
 
@@ -239,7 +243,7 @@ def _lowest(dtype: DType) -> float | int:
     return int(np.iinfo(dtype).min) if dtypes.is_integer(dtype) else -math.inf
 
 
-_Finder = Callable[[Code, DType, int, Bound], _Sum | _Maximum]
+_Finder = Callable[[Code, DType, int, Bound], _Sum | _Maximum | _Place]
 
 
 # -- forward -----------------------------------------------------------------------------------------------------------

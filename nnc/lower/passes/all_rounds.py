@@ -14,7 +14,7 @@ import nnc.commands.contract  # noqa: F401  (registers the products)
 from nnc.commands.rules import alias, batch, effect, lead, scalar
 from nnc.context import set_context
 from nnc.dtypes import TAPE
-from nnc.graph import Command, GraphBuilder, Node, Symbol, command
+from nnc.graph import Command, GraphBuilder, Node, Symbol
 from nnc.graph.graph import NDArray
 from nnc.lower.passes.licm import cannot_fail
 from nnc.lower.passes.loops import Loop, Yield
@@ -67,13 +67,6 @@ class AllRounds:
         """Appends a node with one result on tensors of the graph around the loop."""
         result: Symbol = self.builder.add(command, *inputs, source=source, **params)
         return result
-
-    def total(self, summands: tuple[Symbol, ...], source: SourceLine | None) -> Symbol:
-        """Appends the sum of tensors."""
-        total = summands[0]
-        for x in summands[1:]:
-            total = self.append(command("add"), (total, x), source)
-        return total
 
     def _value(self, symbol: Symbol) -> tuple[Any, bool]:
         if symbol not in self._values and symbol in self._constants:

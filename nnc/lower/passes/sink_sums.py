@@ -44,10 +44,10 @@ class _Term:
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """A carried value that rounds only add to; `adds` are the nodes that do."""
+    """A carried value that rounds only add to; `adds` are the nodes that do. Terms are added, or taken away."""
 
     carry: Carry
-    terms: tuple[_Term, ...]
+    terms: tuple[tuple[_Term, bool], ...]
     adds: tuple[Node, ...]
 
 
@@ -88,10 +88,8 @@ class _Sinker(OncePerGraph):
             return [node]
         rounds = known.all_rounds()
         for x in taken:
-            start = () if x.carry.operand in zeros else (x.carry.operand,)
-            renamed[x.carry.result] = rounds.total(
-                (*start, *(_over_time(rounds, known, term) for term in x.terms)), x.adds[-1].source
-            )
+            start = None if x.carry.operand in zeros else x.carry.operand
+            renamed[x.carry.result] = _total(rounds, known, x, start)
         (body,) = loop.graphs
         gone = {add for x in taken for add in x.adds}
         kept = tuple(carry for carry in loop.carries if all(carry is not x.carry for x in taken))
@@ -106,7 +104,7 @@ class _Sinker(OncePerGraph):
         sums = [x for carry in known.loop.carries if (x := _find_sum(known, carry)) is not None]
         taken: list[_Sum] = []
         for x in sorted(sums, key=lambda x: -x.carry.inner.spec.nbytes):
-            new = known.missing(symbol for term in x.terms for symbol in term.rows)
+            new = known.missing(symbol for term, _ in x.terms for symbol in term.rows)
             if total_bytes(new) <= x.carry.inner.spec.nbytes and known.fits(new, self.options):
                 known.add(new)
                 taken.append(x)
@@ -117,20 +115,21 @@ def _find_sum(known: KnownRows, carry: Carry) -> _Sum | None:
     """What the rounds add to a carried value; None where they do more with it, or add what would have to be kept for that alone."""
     if known.readers[carry.inner] != 1 or carry.following is carry.inner or carry.inner.spec.dtype == TAPE:
         return None
-    terms: list[_Term] = []
+    terms: list[tuple[_Term, bool]] = []
     adds: list[Node] = []
     found = False
-    todo = [carry.following]
+    todo = [(carry.following, True)]
     while todo:
-        symbol = todo.pop()
+        symbol, added = todo.pop()
         node = known.writers.get(symbol)
-        if symbol is carry.inner:
+        if symbol is carry.inner and added:
             found = True
-        elif node is not None and node.command.name == "add" and known.readers[symbol] == 1:
+        elif node is not None and node.command.name in ("add", "sub") and known.readers[symbol] == 1:
             adds.append(node)
-            todo += reversed(node.inputs)
+            left, right = node.inputs
+            todo += [(right, added == (node.command.name == "add")), (left, added)]
         elif (term := _find_term(known, symbol)) is not None:
-            terms.append(term)
+            terms.append((term, added))
         else:
             return None
     return _Sum(carry, tuple(terms), tuple(adds)) if found else None
@@ -154,6 +153,19 @@ def _find_term(known: KnownRows, symbol: Symbol) -> _Term | None:
         views.append(node)
         at = node.inputs[0]
     return None
+
+
+def _total(rounds: AllRounds, known: KnownRows, x: _Sum, total: Symbol | None) -> Symbol:
+    """What the rounds add to `total`, and that."""
+    source = x.adds[-1].source
+    for term, added in x.terms:
+        value = _over_time(rounds, known, term)
+        if total is not None:
+            total = rounds.append(command("add" if added else "sub"), (total, value), source)
+        else:
+            total = value if added else rounds.append(command("neg"), (value,), source)
+    assert total is not None
+    return total
 
 
 def _over_time(rounds: AllRounds, known: KnownRows, term: _Term) -> Symbol:

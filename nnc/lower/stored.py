@@ -1,0 +1,165 @@
+"""Lowered programs in files, so that the next process that compiles the same function skips passes, planning and printing.
+
+A program is found by all that it depends on: what the traced graph says, options, the files of nnc, versions of libraries and the
+processor. Source lines are not among it: the stored program names them by their positions in the graph, so it points to the lines
+of the present trace, wherever these moved.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import platform
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from nnc.context import timed
+from nnc.errors import GraphError, NncError
+from nnc.graph import ATTRIBUTES, Graph, Kernel, structural_hash
+from nnc.graph.registry import REGISTRY
+from nnc.lower.cache import Cache
+from nnc.lower.liveness import walk
+from nnc.lower.program import Program
+from nnc.lower.stored_form import StoredProgram, decode_program, encode_program
+from nnc.machine import processor, version_of
+from nnc.options import Options
+from nnc.source import SourceLine
+
+_KIND = "programs"
+_LIBRARIES = ("nnc", "numpy", "ml_dtypes", "llvmlite", "onednn-cpu-gomp")
+_FOLDER = Path(__file__).parents[1]
+_STARTED = time.time()
+_SETTLED = 2.0  # seconds; files that changed later may be others than those that this process runs
+_APART = frozenset({"cache_folder", "verify_passes"})  # options that programs do not depend on
+_MOST_CONSTANTS = 1 << 20  # bytes of constants that are kept with a program
+_MOST_BYTES = 1 << 29  # of all programs
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the program of a graph is kept."""
+
+    cache: Cache
+    key: dict[str, Any]
+    sources: tuple[SourceLine, ...]
+    foreign: frozenset[str]
+
+    def read(self) -> StoredProgram | None:
+        """The program, without kernels; None where there is none, or no sound one."""
+        with timed("reading the program"):
+            value = self.cache.read(_KIND, self.key)
+            if not isinstance(value, str):
+                return None
+            try:
+                tree = json.loads(zlib.decompress(base64.b64decode(value, validate=True)))
+                return decode_program(tree, self.sources)
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, zlib.error, NncError):
+                return None  # of another form, though whole
+
+    def write(self, program: Program) -> None:
+        """Keeps a program, if it has a stored form."""
+        with timed("keeping the program"):
+            bound = program.bound
+            commands = {step.command.name for step in walk(bound.steps)}
+            if sum(value.nbytes for value in bound.constants) > _MOST_CONSTANTS or commands & self.foreign:
+                return
+            try:
+                tree = encode_program(program, self.sources)
+            except GraphError:  # a parameter is a function, or the like
+                return
+            if tree is not None:
+                content = json.dumps(tree, allow_nan=False, separators=(",", ":")).encode()
+                self.cache.write(_KIND, self.key, base64.b64encode(zlib.compress(content, 1)).decode())
+                self.cache.shrink(_KIND, _MOST_BYTES)
+
+
+def find_place(graph: Graph, options: Options, *, native: bool) -> Place | None:
+    """Where the program of `graph` is kept; None where it is not: a parameter has no stable form, somebody else's package says what
+    a command means, passes are to be verified, there is no folder.
+
+    Args:     native: whether the program is compiled.
+    """
+    files = files_digest()
+    if options.cache_folder is None or options.verify_passes or files is None:
+        return None
+    foreign = foreign_commands(REGISTRY.version)
+    if any(node.command.name in foreign for node in graph.walk()):
+        return None
+    with timed("reading the program"):
+        try:
+            digest = structural_hash(graph)
+        except GraphError:
+            return None
+        sources: dict[SourceLine, int] = {}
+        names = hashlib.sha256(json.dumps(list(_labels(graph, sources))).encode()).hexdigest()
+        chosen = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in _APART}
+        chosen["donated"] = list(options.donated)
+        key = {"graph": digest, "names": names, "options": chosen, "native": native, "files": files, "here": _here()}
+    return Place(Cache(options.cache_folder), key, tuple(sources), foreign)
+
+
+def _labels(graph: Graph, sources: dict[SourceLine, int]) -> Iterator[Any]:
+    """What `structural_hash` leaves out: names, and which nodes have the same source line. Notes the lines by first appearance."""
+    yield graph.name
+    yield [symbol.name for symbol in graph.symbols()]
+    for node in graph.nodes:
+        for inner in node.graphs:
+            yield from _labels(inner, sources)
+        yield None if node.source is None else sources.setdefault(node.source, len(sources))
+
+
+@cache
+def files_digest() -> str | None:
+    """What tells these files of nnc from others: names, sizes and times; None where a file changed after this process read it."""
+    digest, newest = hashlib.sha256(), 0.0
+    for folder, folders, names in os.walk(_FOLDER):
+        folders.sort()
+        for name in sorted(names):
+            if name.endswith(".py"):
+                path = os.path.join(folder, name)
+                found = os.stat(path)
+                newest = max(newest, found.st_mtime)
+                digest.update(f"{os.path.relpath(path, _FOLDER)} {found.st_size} {found.st_mtime_ns}\n".encode())
+    return digest.hexdigest() if newest < _STARTED - _SETTLED else None
+
+
+@cache
+def _here() -> dict[str, str]:
+    """The versions and the processor that programs are made for."""
+    facts = processor(Path("/proc/cpuinfo"))
+    versions = {name: version_of(name) for name in _LIBRARIES}
+    return {**facts, "python": platform.python_version(), **versions}
+
+
+@cache
+def foreign_commands(version: int) -> frozenset[str]:
+    """The commands of which another package says something, in this version of the registry: its files may change unnoticed."""
+    return frozenset(
+        command.name
+        for column in ATTRIBUTES.values()
+        for command in column
+        if not all(map(_is_own, _functions(column[command])))
+    )
+
+
+def _functions(value: Any) -> Iterator[Any]:
+    """The functions within a cell of the registry."""
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _functions(item)
+    elif isinstance(value, Kernel):
+        yield from (value.run, value.supports, value.workspace, value.native)
+    else:
+        yield value
+
+
+def _is_own(value: Any) -> bool:
+    module = getattr(value, "__module__", None)
+    return module is None or module.partition(".")[0] in ("nnc", "builtins", "numpy", "functools")

@@ -1,0 +1,225 @@
+"""Printed loop nests give what the references give: every command that they run, in every dtype, on operands wherever they lie.
+
+The cases are generated: commands are those with a scalar expression (`test_scalars` has their dtypes, parameters and tolerances),
+reductions, and what is taken apart into both. A nest is printed for the very strides of its operands and called at their addresses;
+whole programs, in which views, memory and kernels are chosen by lowering, stand at the end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from nnc import dtypes
+from nnc.backends.cpu.jit import compiler
+from nnc.backends.cpu.vectors import vector_bytes
+from nnc.backends.loaded import choose_kernel
+from nnc.graph import Graph, GraphBuilder, Symbol, reference, spec_of
+from nnc.graph import command as command_of
+from nnc.lower.codegen.domain import REDUCTIONS
+from nnc.lower.codegen.llvm import print_graph
+from nnc.lower.codegen.native import Native
+from nnc.lower.pipeline import lower
+from nnc.lower.stages import View
+from nnc.options import Options
+from tests.backends.cpu.against_reference import LAYOUTS, REAL, dense
+from tests.lower.codegen.test_scalars import TARGETS, Case, cases, fitting, samples
+
+NDArray = np.ndarray[Any, Any]
+SHAPES = ((), (1,), (2,), (3,), (15,), (16,), (17,), (33,), (1025,), (3, 17), (17, 2), (2, 3, 5), (5, 1, 16))
+ROWS = ((1,), (2,), (15,), (17,), (1025,), (3, 17), (17, 3), (33, 16), (2, 3, 15), (16, 1, 33))
+FLOATS = [name for name in REAL if dtypes.is_float(dtypes.BY_NAME[name])]
+_EVERY = 13  # of so many triples of layouts one is tried in each dtype
+PARALLEL = ((300_007,), (3, 100_003), (100_003, 3), (40, 5000))
+
+
+def stretched(x: NDArray) -> NDArray:
+    """An array of that shape, each row of which is the first element of a row (stride 0)."""
+    return np.broadcast_to(x[..., :1], x.shape) if x.ndim else x
+
+
+SOURCES = (*LAYOUTS, stretched)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A fused graph on arrays."""
+
+    graph: Graph
+    inputs: Sequence[NDArray]
+    outputs: Sequence[NDArray]
+
+    def native(self) -> Native:
+        inputs, outputs = (tuple(View(0, spec_of(x), 0, x.strides) for x in group) for group in (self.inputs, self.outputs))
+        return print_graph(self.graph, inputs, outputs, vector_bytes())
+
+
+def run(calls: Sequence[Call]) -> None:
+    """Runs kernels, which are compiled together."""
+    jit = compiler()
+    if jit is None:
+        pytest.skip("there is no compiler")
+    natives = [call.native() for call in calls]
+    for call, native, function in zip(calls, natives, jit.load(natives), strict=True):
+        operands = [x.ctypes.data for x in (*call.inputs, *call.outputs)]
+        kinds = [ctypes.c_void_p] * len(operands) + [ctypes.c_int64] * len(native.numbers)
+        assert ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)(function.address)(*operands, *native.numbers) == 0
+
+
+def graph_of(inputs: Sequence[NDArray], body: Callable[..., Symbol | Sequence[Symbol]]) -> Graph:
+    builder = GraphBuilder("conformance")
+    out = body(builder, *(builder.input(x.shape, x.dtype) for x in inputs))
+    return builder.build(*(out if isinstance(out, Sequence) else [out]))
+
+
+def operands_of(case: Case, shape: tuple[int, ...]) -> list[NDArray]:
+    drawn = (np.resize(samples(dtype, seed), shape) for seed, dtype in enumerate(case.inputs))
+    return [fitting(x, case.target, case.params) for x in drawn]
+
+
+def shaped(case: Case, shape: tuple[int, ...]) -> Case:
+    """The case for operands of a shape."""
+    return replace(case, params={**case.params, "shape": shape}) if "shape" in case.params else case
+
+
+def check(case: Case, operands: Sequence[NDArray], out: NDArray) -> None:
+    """The result is what `Case` allows."""
+    shaped(case, (out.size,)).check([x.reshape(-1) for x in operands], out.reshape(-1))
+
+
+# -- elementwise commands ------------------------------------------------------------------------------------------------
+
+
+def test_the_table_holds_the_commands_that_matter() -> None:
+    names = {target.name for target in TARGETS}
+    assert len(names) > 70
+    assert names >= {"add", "div", "pow", "exp", "tanh", "erf", "select", "convert", "shift_left", "remainder", "nextafter"}
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+def test_an_elementwise_command_wherever_its_operands_lie(target: int) -> None:
+    calls, checks = [], []
+    start = TARGETS.index(target)  # shapes and layouts take turns, so that all meet within each dtype
+    for turn, found in enumerate(cases(target), start):
+        shape = SHAPES[turn % len(SHAPES)]
+        case = shaped(found, shape)
+        operands = [SOURCES[(turn + i) % len(SOURCES)](x) for i, x in enumerate(operands_of(case, shape))]
+        given = [x.copy() for x in operands]
+        like = [x for x in operands if x.dtype == case.output and (0 not in x.strides or x.size == 1)]
+        if like and turn % 3 == 0:  # in place
+            out = like[-1]
+        else:
+            out = LAYOUTS[turn // 2 % len(LAYOUTS)](np.full(shape, 1, case.output))
+        graph = graph_of(operands, lambda b, *x, case=case: b.add(case.target, *x, **case.params))
+        calls.append(Call(graph, operands, [out]))
+        checks.append((case, given, out))
+    run(calls)
+    for case, given, out in checks:
+        check(case, given, out)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_operands_of_all_layouts_meet(name: str) -> None:
+    dtype = dtypes.BY_NAME[name]
+    target = command_of("bitwise_or" if dtypes.is_bool(dtype) else "maximum")
+    calls, checks = [], []
+    places = list(itertools.product(SOURCES, SOURCES, LAYOUTS))[REAL.index(name) % _EVERY :: _EVERY]
+    for turn, (first, second, third) in enumerate(places):
+        shape = ((3, 17), (33,), (2, 3, 5))[turn % 3]
+        case = Case(target, (dtype, dtype), dtype, {})
+        x, y = operands_of(case, shape)
+        operands, out = [first(x), second(y)], third(np.zeros(shape, dtype))
+        calls.append(Call(graph_of(operands, lambda b, x, y: b.add(target, x, y)), operands, [out]))
+        checks.append((case, operands, out))
+    run(calls)
+    for case, operands, out in checks:
+        check(case, operands, out)
+
+
+# -- reductions ----------------------------------------------------------------------------------------------------------
+
+
+def terms(name: str, shape: tuple[int, ...], seed: int = 0) -> NDArray:
+    """What sums and products stay finite for; the last of several rows hold NaN, an infinity, and nothing but -0."""
+    dtype, rng = dtypes.BY_NAME[name], np.random.default_rng(seed)
+    if not dtypes.is_float(dtype):
+        low, high = (0, 2) if dtypes.is_bool(dtype) else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        return rng.integers(low, high, shape, np.uint64 if name == "uint64" else np.int64).astype(dtype)
+    x = (rng.uniform(0.9, 1.1, shape) * rng.choice([-1, 1], shape)).astype(dtype)
+    for i, special in enumerate((np.nan, np.inf, -np.inf)[: len(x) - 1] if x.ndim > 1 else ()):
+        x[-1 - i].reshape(-1)[-1] = special
+    if x.ndim > 1 and len(x) > 3:
+        x[-4] = -0.0
+    return x
+
+
+def allowed(name: str, x: NDArray, axes: tuple[int, ...], wanted: NDArray) -> NDArray | float:
+    """How far a result may be from the reference's: 0, but for the order in which floats are summed."""
+    if not dtypes.is_float(x.dtype) or name in ("reduce_max", "reduce_min"):
+        return 0.0
+    wide = np.nan_to_num(np.abs(x.astype(np.float64)), posinf=0)
+    size = wide.sum(axes) if name == "reduce_sum" else np.nan_to_num(np.abs(wanted.astype(np.float64)), posinf=0)
+    several = np.finfo(dtypes.accumulator(x.dtype)).eps * x.size ** 0.5 * size
+    once = float(ml_dtypes.finfo(x.dtype).eps) * np.nan_to_num(np.abs(wanted.astype(np.float64)), posinf=0)
+    return 2 * several + once
+
+
+def reductions_of(name: str) -> list[str]:
+    kind = dtypes.BY_NAME[name]
+    out = []
+    for command in REDUCTIONS:
+        bits = command in ("reduce_and", "reduce_or")
+        if not (bits and dtypes.is_float(kind)) and not (dtypes.is_bool(kind) and not bits and command in ("reduce_sum", "reduce_prod")):
+            out.append(command)
+    return out
+
+
+def axes_of(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    every = range(len(shape))
+    return [axes for k in range(1, len(shape) + 1) for axes in itertools.combinations(every, k)]
+
+
+def check_reductions(name: str, shapes: Sequence[tuple[int, ...]]) -> None:
+    calls, checks = [], []
+    for turn, (shape, reduced) in enumerate((s, axes) for s in shapes for axes in axes_of(s)):
+        x = SOURCES[turn % len(SOURCES)](terms(name, shape, turn))
+        commands = reductions_of(name)  # all in one nest
+        graph = graph_of([x], lambda b, x, reduced=reduced: [b.add(c, x, axes=reduced) for c in commands])
+        layout = LAYOUTS[turn // 2 % len(LAYOUTS)]
+        outputs = [layout(np.full(s.shape, 1, s.dtype)) for s in graph.output_specs]
+        calls.append(Call(graph, [x], outputs))
+        checks.append((commands, x, reduced, outputs))
+    run(calls)
+    for commands, x, reduced, outputs in checks:
+        for command, out in zip(commands, outputs, strict=True):
+            with np.errstate(all="ignore"):
+                wanted = np.asarray(reference[command_of(command)](x, axes=reduced))
+            assert (out.dtype, out.shape) == (wanted.dtype, wanted.shape)
+            close(out, wanted, allowed(command, x, reduced, wanted), f"{command} of {x.dtype}{list(x.shape)} over {reduced}")
+
+
+def close(out: NDArray, wanted: NDArray, bound: Any, what: str) -> None:
+    if dtypes.is_float(out.dtype):
+        out, wanted = out.astype(np.float64), wanted.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            good = (out == wanted) | (np.isnan(out) & np.isnan(wanted)) | (np.abs(out - wanted) <= bound)
+        assert good.all(), f"{what}: {out[~good][:3]}, the reference {wanted[~good][:3]}"
+    else:
+        np.testing.assert_array_equal(out, wanted, err_msg=what)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_reductions_over_all_choices_of_axes(name: str) -> None:
+    check_reductions(name, ROWS)
+
+
+@pytest.mark.parametrize("name", ["float32", "float64", "int64", "bool", "float16"])
+def test_reductions_that_threads_share(name: str) -> None:
+    check_reductions(name, PARALLEL)

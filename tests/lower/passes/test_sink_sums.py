@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc.graph import Graph, Node, command
+from tests.lower.passes.tools import evaluate, names, run
+
+PASSES = ("dce", "fold", "simplify", "cse", "licm", "dce", "sink_sums", "dce")
+RNG = np.random.default_rng(2)
+X, Y = RNG.normal(size=(5, 2, 3)), RNG.normal(size=(5, 2, 4))
+C, H = RNG.normal(size=(3, 4)), RNG.normal(size=(2, 4))
+
+
+def sunk(function: Any, *inputs: Any) -> tuple[Graph, Node]:
+    """The graph after the pass, and its only loop."""
+    graph = nnc.make_graph(function)(*inputs)
+    after = run(graph, *PASSES)
+    for x, y in zip(evaluate(graph, inputs), evaluate(after, inputs), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-12)
+    (node,) = (node for node in after.nodes if node.graphs)
+    return after, node
+
+
+def rounds(h: Any, c: Any, x: Any, y: Any) -> Any:
+    """A loop that carries something of its own, and a sum of products."""
+
+    def round_(carried: Any, elements: Any) -> Any:
+        h, c = carried
+        x, y = elements
+        h = nnp.tanh(h + y)
+        return (h, c + x.T @ h), None
+
+    return nnc.scan(round_, (h, c), (x, y))[0]
+
+
+def test_a_sum_of_products_is_one_product_over_all_rounds() -> None:
+    after, node = sunk(rounds, H, C, X, Y)
+    assert sorted(names(after)) == ["add", "dot", "scan"]
+    assert names(node.graphs[0]) == ["add", "tanh"]
+    (dot,) = (x for x in after.nodes if x.command.name == "dot")
+    assert dot.params["contract"] == ((0, 1), (0, 1))
+    assert dot.inputs[0] is after.inputs[2]
+
+
+def test_a_sum_that_starts_at_zero_is_not_added_to_zero() -> None:
+    after, node = sunk(lambda h, x, y: rounds(h, nnp.zeros((3, 4), "float64"), x, y), H, X, Y)
+    assert sorted(name for name in names(after) if name != "broadcast_to") == ["dot", "scan"]
+
+
+def test_gradients_of_captured_weights_are_such_sums() -> None:
+    def loss(w: Any, b: Any, h: Any, x: Any) -> Any:
+        h, _ = nnc.scan(lambda h, x: (nnp.tanh(x @ w + h + b), None), h, x)
+        return (h * h).sum()
+
+    graph = nnc.make_graph(nnc.grad(loss, argnums=(0, 1)))(C, H[0], H, X)
+    after = run(graph, *PASSES)
+    for x, y in zip(evaluate(graph, (C, H[0], H, X)), evaluate(after, (C, H[0], H, X)), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-12)
+    backward = [node for node in after.nodes if node.graphs][-1]
+    assert backward.params["carries"] == 1
+    assert "dot" not in names(backward.graphs[0])
+    assert [x.inputs[0].shape for x in after.nodes if x.command.name == "reduce_sum"][-1][0] == len(X)
+
+
+def test_several_terms_views_and_parts_are_summed_by_themselves() -> None:
+    def f(h: Any, c: Any, x: Any, y: Any) -> Any:
+        def round_(carried: Any, elements: Any) -> Any:
+            h, c = carried
+            x, y = elements
+            h = nnp.tanh(h + y)
+            part = command("assemble")(x[:, :1].T @ h, shape=(3, 4), dtype=np.dtype("float64"), starts=((2, 0),))
+            return (h, c - x.T @ y + (h.T @ x).T + (part - (-x.T @ y - x.T @ h))), None
+
+        return nnc.scan(round_, (h, c), (x, y))[0]
+
+    after, node = sunk(f, H, C, X, Y)
+    assert node.params["carries"] == 1
+    assert names(after).count("dot") == 5 and "dot" not in names(node.graphs[0])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_elements_and_rows_are_added_up_after_the_loop(reverse: bool) -> None:
+    def f(h: Any, y: Any) -> Any:
+        def round_(carried: Any, y: Any) -> Any:
+            h, total, sums = carried
+            h = nnp.tanh(h * y)
+            return (h, total + y, sums + h.sum(0)), h
+
+        zeros = nnp.zeros((4,), "float64")
+        return nnc.scan(round_, (h, h, zeros), y, reverse=reverse)
+
+    after, node = sunk(f, H, Y)
+    assert node.params["carries"] == 1
+    assert sorted(names(node.graphs[0])) == ["mul", "tanh"]
+
+
+def test_a_sum_that_rounds_read_or_scale_stays() -> None:
+    def f(h: Any, x: Any, y: Any) -> Any:
+        def round_(carried: Any, elements: Any) -> Any:
+            read, yielded, scaled = carried
+            x, y = elements
+            product = x.T @ nnp.sin(y)
+            return (read + product * nnp.tanh(read[0, 0]), yielded + product, 0.5 * scaled + product), yielded
+
+        zeros = nnp.zeros((3, 4), "float64")
+        return nnc.scan(round_, (zeros, zeros, zeros), (x, y))
+
+    after, node = sunk(f, H, X, Y)
+    assert node.params["carries"] == 3
+
+
+def test_a_sum_that_is_smaller_than_what_it_is_made_of_stays() -> None:
+    def f(h: Any, y: Any) -> Any:
+        def round_(carried: Any, y: Any) -> Any:
+            h, total = carried
+            h = nnp.tanh(h * y)
+            return (h, total + (h * h).sum()), None
+
+        return nnc.scan(round_, (h, nnp.zeros((), "float64")), y)[0]
+
+    after, node = sunk(f, H, Y)
+    assert node.params["carries"] == 2
+
+
+def test_a_sum_over_an_inner_loop_is_one_over_the_outer_loop() -> None:
+    def f(c: Any, x: Any, y: Any) -> Any:
+        def outer(c: Any, elements: Any) -> Any:
+            return nnc.scan(lambda c, xy: (c + xy[0].T @ xy[1], None), c, elements)[0], None
+
+        return nnc.scan(outer, c, (x, y))[0]
+
+    x, y = RNG.normal(size=(3, 5, 2, 3)), RNG.normal(size=(3, 5, 2, 4))
+    graph = nnc.make_graph(f)(C, x, y)
+    after = run(graph, *PASSES)
+    np.testing.assert_allclose(evaluate(graph, (C, x, y))[0], evaluate(after, (C, x, y))[0], rtol=1e-12)
+    (dot,) = (node for node in after.nodes if node.command.name == "dot")
+    assert dot.params["contract"] == ((0, 1, 2), (0, 1, 2))
+    assert not any(symbol in after.outputs for node in after.nodes if node.graphs for symbol in node.outputs)
