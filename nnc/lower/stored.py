@@ -27,6 +27,7 @@ from nnc.graph.registry import REGISTRY
 from nnc.lower.cache import Cache
 from nnc.lower.liveness import walk
 from nnc.lower.program import Program
+from nnc.lower.stages import Bound
 from nnc.lower.stored_form import StoredProgram, decode_program, encode_program
 from nnc.machine import processor, version_of
 from nnc.options import Options
@@ -67,8 +68,7 @@ class Place:
         """Keeps a program, if it has a stored form."""
         with timed("keeping the program"):
             bound = program.bound
-            commands = {step.command.name for step in walk(bound.steps)}
-            if sum(value.nbytes for value in bound.constants) > _MOST_CONSTANTS or commands & self.foreign:
+            if sum(value.nbytes for value in bound.constants) > _MOST_CONSTANTS or _commands(bound) & self.foreign:
                 return
             try:
                 tree = encode_program(program, self.sources)
@@ -77,7 +77,7 @@ class Place:
             if tree is not None:
                 content = json.dumps(tree, allow_nan=False, separators=(",", ":")).encode()
                 self.cache.write(_KIND, self.key, base64.b64encode(zlib.compress(content, 1)).decode())
-                self.cache.shrink(_KIND, _MOST_BYTES)
+                _shrink_once(self.cache)
 
 
 def find_place(graph: Graph, options: Options, *, native: bool) -> Place | None:
@@ -101,8 +101,22 @@ def find_place(graph: Graph, options: Options, *, native: bool) -> Place | None:
         names = hashlib.sha256(json.dumps(list(_labels(graph, sources))).encode()).hexdigest()
         chosen = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in _APART}
         chosen["donated"] = list(options.donated)
-        key = {"graph": digest, "names": names, "options": chosen, "native": native, "files": files, "here": _here()}
+        key = {"graph": digest, "names": names, "options": chosen, "native": native, "files": files}
+        key |= {"here": _here(), "foreign": sorted(foreign)}
     return Place(Cache(options.cache_folder), key, tuple(sources), foreign)
+
+
+def _commands(bound: Bound) -> set[str]:
+    """The names of all commands of a program."""
+    steps = list(walk(bound.steps))
+    inner = (node for step in steps for graph in step.graphs for node in graph.walk())
+    return {step.command.name for step in steps} | {node.command.name for node in inner}
+
+
+@cache
+def _shrink_once(store: Cache) -> None:
+    """Makes room in a folder, once in a process."""
+    store.shrink(_KIND, _MOST_BYTES)
 
 
 def _labels(graph: Graph, sources: dict[SourceLine, int]) -> Iterator[Any]:

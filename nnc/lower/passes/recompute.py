@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from nnc.commands.rules import scalar
 from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.lower.codegen.domain import can_fuse, is_reduction
+from nnc.lower.min_cut import INFINITE, MinCut
 from nnc.lower.passes.order import Description
 from nnc.lower.views import runs
 from nnc.options import Options
@@ -11,6 +15,7 @@ from nnc.options import Options
 _WORTHWHILE = 1 << 20  # bytes; below, memory is not worth any work
 _GAIN = 0.9  # of the peak, or nothing is done
 _COMMANDS = 8  # elementwise commands for one value
+_NODES = 64  # where a kernel computes it for itself alone
 _SMALL = 64  # a value that takes this part of another's bytes may be kept for it
 _MINOR = 1000  # values that take a smaller part of the peak stay
 _PROGRESS = 0.99  # of the peak; a round that gains less is the last
@@ -24,19 +29,26 @@ def recompute(graph: Graph, options: Options) -> Graph:
     keeps for the normalisation. At most a few elementwise commands are run again for a value, and only where the largest live set
     falls by a tenth. Sub-graphs stay as they are.
 
+    Where programs are compiled, what only kernels of elementwise commands read after the peak is computed again in these kernels
+    whatever that takes, from the fewest bytes from which it can be (a minimum cut): reading and writing memory takes longer.
+    (PyTorch's compiler cuts its graphs for training so, too.)
+
     Requires: the order of the nodes is the one that will run; values that barriers keep apart have been parted.
     Ensures:  the same values bit for bit; the largest live set is no larger.
     Example:  y = exp(x); <peak>; z = mul(y, x)  →  y = exp(x); <peak>; y' = exp(x); z = mul(y', x)
     """
-    peak = first = Peak(graph, options)
-    if first.nbytes < _WORTHWHILE:
+    peak = Peak(graph, options)
+    if peak.nbytes < _WORTHWHILE:
         return graph
+    if options.native and (derived := peak.derived()) is not None:
+        peak = Peak(derived, options)
+    first = peak
     while (smaller := peak.lowered()) is not None:
         following = Peak(smaller, options)
         if following.nbytes > _PROGRESS * peak.nbytes:
             break
         peak = following
-    return peak.graph if peak.nbytes <= _GAIN * first.nbytes else graph
+    return peak.graph if peak.nbytes <= _GAIN * first.nbytes else first.graph
 
 
 class Peak:
@@ -55,11 +67,9 @@ class Peak:
 
     def lowered(self) -> Graph | None:
         """The graph in which what can be made anew is, after the peak; None where nothing can."""
-        views, nodes = self.views, self.graph.nodes
-        early = [s for node in nodes[: self.place + 1] if runs(node, views) for s in node.outputs if views[s].base is s]
-        late = {views[s].base for node in nodes[self.place + 1 :] if runs(node, views) for s in node.inputs}
+        early, late = self._early(), self._read_late()
         wanted = {s for s in early if s in late and s.spec.nbytes * _MINOR >= self.nbytes}
-        wanted -= {views[s].base for s in self.graph.outputs}
+        wanted -= {self.views[s].base for s in self.graph.outputs}
         at_hand = {*self.graph.inputs, *self.graph.constants, *late.intersection(early)}
         recipes: dict[Symbol, list[Node]] = {}
         for symbol in early:
@@ -72,7 +82,68 @@ class Peak:
                     recipes[symbol] = recipe
         return self._rewritten(recipes) if recipes else None
 
-    def _recipe(self, symbol: Symbol, at_hand: set[Symbol]) -> list[Node] | None:
+    def derived(self) -> Graph | None:
+        """The graph in which kernels of elementwise commands after the peak make anew what they read, from the fewest bytes; None
+        where they read nothing else already."""
+        early = self._early()
+        kept = {*self.graph.inputs, *self.graph.constants, *(self.views[s].base for s in self.graph.outputs)}
+        kept |= self._read_late(lambda node: not can_fuse(node))
+        kept.update(s for s in early if s.spec.nbytes * _MINOR < self.nbytes)
+        wanted = self._read_late().intersection(early) - kept
+        stored = self._cheapest(wanted, kept)
+        recipes: dict[Symbol, list[Node]] = {}
+        for symbol in early:
+            if symbol in wanted and symbol not in stored:
+                recipe = self._recipe(symbol, kept | stored, most=_NODES)
+                if recipe is not None:
+                    recipes[symbol] = recipe
+        return self._rewritten(recipes) if recipes else None
+
+    def _cheapest(self, wanted: set[Symbol], kept: set[Symbol]) -> set[Symbol]:
+        """The values of the fewest bytes from which, and from what is kept, elementwise commands make all that is wanted."""
+        found = self._sources(wanted, kept)
+        number = {symbol: i for i, symbol in enumerate(found)}
+        cut = MinCut(2 * len(found))  # each value is a pair: whether it can be made, and whether it is there
+        for symbol, sources in found.items():
+            made, there = 2 * number[symbol], 2 * number[symbol] + 1
+            cut.cost_if(made, there, symbol.spec.nbytes)
+            if symbol in wanted:
+                cut.cost_of_first(there, INFINITE)
+            if sources is None:
+                cut.cost_of_second(made, INFINITE)
+            for source in sources or ():
+                cut.cost_if(2 * number[source] + 1, made, INFINITE)
+        second = cut.second()
+        return {symbol for symbol, i in number.items() if second[2 * i + 1] and not second[2 * i]}
+
+    def _sources(self, wanted: set[Symbol], kept: set[Symbol]) -> dict[Symbol, list[Symbol] | None]:
+        """What the wanted values are made from, step by step: for each the values that its node reads and that are not kept; None
+        where it cannot be made anew."""
+        found: dict[Symbol, list[Symbol] | None] = {}
+        stack = list(wanted)
+        while stack:
+            symbol = stack.pop()
+            if symbol in found:
+                continue
+            node = self.writers.get(symbol)
+            if node is None or not can_fuse(node) or is_reduction(node):
+                found[symbol] = None
+                continue
+            found[symbol] = [base for base in (self.views[s].base for s in node.inputs) if base not in kept]
+            stack += found[symbol] or ()
+        return found
+
+    def _early(self) -> list[Symbol]:
+        """The values with memory of their own that are written up to the peak."""
+        nodes = (node for node in self.graph.nodes[: self.place + 1] if runs(node, self.views))
+        return [s for node in nodes for s in node.outputs if self.views[s].base is s]
+
+    def _read_late(self, accepts: Callable[[Node], bool] = lambda node: True) -> set[Symbol]:
+        """What nodes read after the peak."""
+        nodes = (node for node in self.graph.nodes[self.place + 1 :] if runs(node, self.views) and accepts(node))
+        return {self.views[s].base for node in nodes for s in node.inputs}
+
+    def _recipe(self, symbol: Symbol, at_hand: set[Symbol], most: int = _COMMANDS) -> list[Node] | None:
         """The nodes that make a symbol from what is at hand, in order; None where they are too many, or one is not cheap."""
         found: set[Symbol] = set()
         stack, work = [symbol], 0
@@ -89,7 +160,7 @@ class Peak:
             node = self.writers[output]
             if runs(node, self.views):
                 work += 1
-                if node.command not in scalar or len(node.outputs) > 1 or work > _COMMANDS:
+                if node.command not in scalar or len(node.outputs) > 1 or work > most:
                     return None
             stack += node.inputs
         return sorted((self.writers[s] for s in found), key=self.positions.__getitem__)
