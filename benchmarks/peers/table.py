@@ -19,7 +19,7 @@ SECTIONS = {
 
 
 def step_rows(outcomes: Sequence[Outcome], machine: Machine) -> list[list[Cell]]:
-    """For each row its times, how many times as long as nnc the best peer takes (medians, and least times), and what part of nnc's time is the floor."""
+    """For each row its times, those of the best peer by those of nnc (medians, least times), the floor's part of nnc's time."""
     rows: list[list[Cell]] = []
     for outcome in outcomes:
         floor, bound = outcome.row.work.floor(machine)
@@ -77,7 +77,8 @@ def print_outcomes(outcomes: Sequence[Outcome], machine: Machine, imports: dict[
     print(
         f"\nA product of 1024² float32 runs at {machine.flops / 1e9:.0f} Gflop/s, a copy of 256 MiB at "
         f"{machine.bandwidth / 1e9:.1f} GB/s read and written, a dependent multiplication takes {machine.latency * 1e9:.2f} ns. "
-        "Floors are worked out from these; what stays in a cache can be faster than the copy. Least times stand in for an idle machine."
+        "Floors are worked out from these; what stays in a cache can be faster than the copy. By least: the least times "
+        "instead of the medians, as on an idle machine."
     )
     header = ("row", *FRAMEWORKS, "best peer / nnc", "by least", "best peer", "floor", "floor / nnc")
     for title, families in SECTIONS.items():

@@ -1,6 +1,7 @@
 """The commands that come with nnc, one module a family. Importing the package registers them all."""
 
 from nnc.commands import (
+    attention,
     contract,
     control,
     conv,
@@ -24,6 +25,7 @@ from nnc.commands import (
 )
 
 __all__ = [
+    "attention",
     "contract",
     "control",
     "conv",

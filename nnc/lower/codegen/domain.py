@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nnc.commands.rules import InPlace
-from nnc.graph import Graph, Node, Symbol
+from nnc.graph import Graph, Node, Symbol, kernel
 from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.scalars import has_scalar
 
@@ -25,11 +25,25 @@ Labels = tuple[int, ...]
 def can_fuse(node: Node) -> bool:
     """Whether a node can be a part of a printed loop nest."""
     name, outputs = node.command.name, node.outputs
+    if has_better_kernel(node):
+        return False
     if node.graphs or len(outputs) != 1 or any(0 in s.shape or not has_code(s.dtype) for s in (*node.inputs, *outputs)):
         return False
     if name in REDUCTIONS or name in VIEWS or name == "iota":
         return True
     return has_scalar(node.command, tuple(s.dtype for s in node.inputs), outputs[0].dtype, node.params)
+
+
+def has_better_kernel(node: Node) -> bool:
+    """Whether a backend runs a node by itself, and that is to be preferred to a printed loop nest."""
+    known = kernel.get(node.command, ())
+    if not known:
+        return False
+    usual, specs = (
+        max((nest.priority for nest in kernel.get("fused", ())), default=0),
+        tuple(s.spec for s in node.inputs),
+    )
+    return any(each.priority > usual and each.supports(specs, node.params) for each in known)
 
 
 def is_reduction(node: Node) -> bool:

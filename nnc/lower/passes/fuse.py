@@ -13,7 +13,16 @@ from nnc.commands.rules import expansion
 from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.codegen.builder import has_code
-from nnc.lower.codegen.domain import VIEWS, Domain, Phases, can_fuse, is_reduction, is_view, overwrites
+from nnc.lower.codegen.domain import (
+    VIEWS,
+    Domain,
+    Phases,
+    can_fuse,
+    has_better_kernel,
+    is_reduction,
+    is_view,
+    overwrites,
+)
 from nnc.options import Options
 
 _NODES = 96  # in one kernel: a longer one spills registers and takes long to compile
@@ -71,7 +80,7 @@ def _expanded(graph: Graph, before: int) -> tuple[Graph, int]:
     for position, node in enumerate(graph.nodes):
         node = node.update(inputs=tuple(renamed.get(s, s) for s in node.inputs))
         start = len(nodes)
-        if node.command in expansion and all(has_code(s.dtype) and 0 not in s.shape for s in node.inputs):
+        if node.command in expansion and _is_taken_apart(node):
             builder = GraphBuilder()
             inputs = [builder.input(s.spec) for s in node.inputs]
             with builder:
@@ -87,6 +96,10 @@ def _expanded(graph: Graph, before: int) -> tuple[Graph, int]:
         if position < before:
             early += len(nodes) - start - 1
     return graph.update(nodes=tuple(nodes), constants=constants), early
+
+
+def _is_taken_apart(node: Node) -> bool:
+    return all(has_code(s.dtype) and 0 not in s.shape for s in node.inputs) and not has_better_kernel(node)
 
 
 @dataclass(eq=False)

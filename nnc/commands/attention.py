@@ -1,0 +1,386 @@
+"""Attention without its matrix of weights: the command, its tangent and its gradient, in memory linear in the number of tokens.
+
+    s[t, j] = scale · q[t] · k[j] + bias[t, j]    w = softmax over allowed j of s    out[t] = sum over j of w[t, j] · v[j]
+
+for each head. The second output holds log(sum over allowed j of exp(s[t, j])) of each row, -inf where nothing is allowed, of which
+the others compute weights anew, some rows at a time (Rabe and Staats, 2021; Dao et al., "FlashAttention", 2022).
+
+q, out: (…, T, heads, features); k, v: (…, S, heads or a divisor of it, features), of which neighbouring heads of q share one. A bias
+and masks have as many axes as the scores (…, heads, T, S), each of their size or 1. `reach`: how far an allowed key may stand
+before its query and behind it, None for any distance. 16-bit floats are computed in float32. Values at places that no query of
+the head may attend to need not be read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands import elementwise as ew
+from nnc.commands.attention_formulas import Moving, Reach, Weights, gradient_formula, narrow, tangent_formula
+from nnc.commands.rules import BatchRule, Derivative, Linear, Tangents, Value, check_dtype, lead
+from nnc.commands.shape import reshape
+from nnc.errors import ShapeError, user_error
+from nnc.graph import Command, TensorSpec, check_same_dtype, register
+from nnc.graph import command as get_command
+
+NDArray = np.ndarray[Any, Any]
+_ROWS = 64  # queries that the references take together
+BIAS = 3  # the number of this operand in `wrt`
+
+
+class Operands(NamedTuple):
+    """The operands of attention by what they are, whether they are specs, arrays or values."""
+
+    q: Any
+    k: Any
+    v: Any
+    bias: Any
+    masks: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, operands: Sequence[Any], biased: bool) -> Operands:
+        """From the list that the command takes."""
+        q, k, v, *rest = operands
+        return cls(q, k, v, rest[0] if biased else None, tuple(rest[1:] if biased else rest))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the scores."""
+        *batch, count, heads, _ = self.q.shape
+        return (*batch, heads, count, self.k.shape[-3])
+
+    @property
+    def listed(self) -> list[Any]:
+        """As the command takes them."""
+        return [self.q, self.k, self.v, *([] if self.bias is None else [self.bias]), *self.masks]
+
+
+# -- specs -------------------------------------------------------------------------------------------------------------
+
+
+def _infer(*specs: TensorSpec, scale: float, reach: Reach, biased: bool) -> tuple[TensorSpec, TensorSpec]:
+    x = Operands.of(specs, biased)
+    check_same_dtype("attention", [s for s in (x.q, x.k, x.v, x.bias) if s is not None])
+    check_dtype("attention", x.q, *ew.FLOAT, "q")
+    of_q, of_k, of_v = x.q.shape, x.k.shape, x.v.shape
+    fits = len(of_q) == len(of_k) >= 3 and of_k[:-1] == of_v[:-1] and of_q[-1] == of_k[-1] and of_q[:-3] == of_k[:-3]
+    if not fits or of_q[-2] % max(1, of_k[-2]) or (of_q[-2] and not of_k[-2]):
+        raise user_error(
+            ShapeError, "attention", "q, k and v do not fit together.", operands={"q": x.q, "k": x.k, "v": x.v},
+            fix="pass q (…, T, heads, features), k and v (…, S, heads or a divisor of it, features).",
+        )  # fmt: skip
+    for mask in x.masks:
+        check_dtype("attention", mask, dtypes.is_bool, "bools", "mask")
+    for name, extra in [("bias", x.bias)] * biased + [("mask", mask) for mask in x.masks]:
+        if extra.ndim != len(x.shape) or any(n not in (1, m) for n, m in zip(extra.shape, x.shape, strict=True)):
+            raise user_error(
+                ShapeError, "attention", f"{name} has shape {extra.shape}, which does not broadcast to the scores' shape {x.shape}.",
+                operands={name: extra}, fix=f"pass a {name} with as many axes as the scores, each of their size or 1.",
+            )  # fmt: skip
+    return _outputs(x)
+
+
+def _outputs(x: Operands) -> tuple[TensorSpec, TensorSpec]:
+    out = x.q.update(shape=(*x.q.shape[:-1], x.v.shape[-1]))
+    return out, x.q.update(shape=x.shape[:-1], dtype=dtypes.accumulator(x.q.dtype))
+
+
+def _check_results(name: str, x: Operands, given: dict[str, TensorSpec]) -> None:
+    """Operands that look like attention's two outputs."""
+    wanted = _outputs(x)
+    for (label, spec), expected in zip(given.items(), wanted * 2, strict=False):
+        if (spec.shape, spec.dtype) != (expected.shape, expected.dtype):
+            raise user_error(
+                ShapeError, name, f"{label} must be {expected}.", operands={label: spec}, fix="pass what attention gave."
+            )
+
+
+def _tangent_infer(*specs: TensorSpec, wrt: tuple[int, ...], biased: bool, **params: Any) -> tuple[TensorSpec, ...]:
+    tangents, rest = specs[: len(wrt)], specs[len(wrt) :]
+    x = Operands.of(rest[:-2], biased)
+    _infer(*rest[:-2], biased=biased, **params)
+    _check_results("attention_tangent", x, {"out": rest[-2], "logarithms": rest[-1]})
+    for i, t in zip(wrt, tangents, strict=True):
+        if (t.shape, t.dtype) != (rest[i].shape, rest[i].dtype):
+            raise user_error(
+                ShapeError, "attention_tangent", f"the tangent of operand {i} must be {rest[i]}.",
+                operands={"tangent": t}, fix="pass tangents that look like their primals.",
+            )  # fmt: skip
+    return _outputs(x)
+
+
+def _gradient_infer(*specs: TensorSpec, wrt: tuple[int, ...], biased: bool, **params: Any) -> tuple[TensorSpec, ...]:
+    ct, ct_sum, *rest = specs
+    _infer(*rest[:-2], biased=biased, **params)
+    results = {"ct": ct, "ct of the logarithms": ct_sum, "out": rest[-2], "logarithms": rest[-1]}
+    _check_results("attention_gradient", Operands.of(rest[:-2], biased), results)
+    return tuple(rest[i] for i in wrt)
+
+
+# -- references --------------------------------------------------------------------------------------------------------
+
+
+class _Blocks:
+    """Attention on NumPy arrays, some queries at a time; heads stand before tokens."""
+
+    def __init__(self, operands: Operands, scale: float, reach: Reach) -> None:
+        self.q, self.k, self.v = (_heads_first(x) for x in operands[:3])
+        self.operands, self.scale, self.reach = operands, scale, reach
+        self.heads = self.k.shape[-3]
+
+    def rows(self) -> Iterator[slice]:
+        """The blocks of queries."""
+        count = self.q.shape[-2]
+        return (slice(first, min(first + _ROWS, count)) for first in range(0, count, _ROWS))
+
+    def scores(self, rows: slice) -> NDArray:
+        """(…, heads, queries of the block, S); -inf where nothing is attended to."""
+        scores = self.by_group(self.q[..., rows, :] * self.q.dtype.type(self.scale), self.k.swapaxes(-1, -2))
+        if self.operands.bias is not None:
+            scores = scores + _cut(self.operands.bias, rows).astype(scores.dtype, copy=False)
+        return np.where(self.allowed(rows), scores, scores.dtype.type(-np.inf))
+
+    def allowed(self, rows: slice) -> NDArray:
+        """Where the block attends."""
+        query, key = np.arange(rows.start, rows.stop)[:, None], np.arange(self.k.shape[-2])
+        before, after = self.reach
+        found = np.ones((query.size, key.size), bool)
+        if before is not None:
+            found &= query - key <= before
+        if after is not None:
+            found &= key - query <= after
+        for mask in self.operands.masks:
+            found = found & _cut(mask, rows)
+        return found
+
+    def weights(self, rows: slice, logarithms: NDArray) -> NDArray:
+        """Made anew."""
+        logarithm = logarithms[..., rows, None]
+        return np.asarray(np.exp(self.scores(rows) - np.where(logarithm == -np.inf, 0, logarithm)))
+
+    def by_group(self, x: NDArray, y: NDArray) -> NDArray:
+        """x @ y, where neighbouring heads of x share one of y."""
+        *batch, heads, rows, n = x.shape
+        own = y.shape[-3]
+        grouped = x.reshape(*batch, own, heads // max(1, own) * rows, n)
+        return np.asarray((grouped @ y).reshape(*batch, heads, rows, y.shape[-1]))
+
+    def group_sum(self, x: NDArray) -> NDArray:
+        """Of what heads of q contribute to the head of k that they share; heads are behind tokens again."""
+        *batch, heads, tokens, n = x.shape
+        shape = (*batch, self.heads, heads // max(1, self.heads), tokens, n)
+        return np.asarray(x.reshape(shape).sum(-3).swapaxes(-2, -3))
+
+
+def _heads_first(x: NDArray) -> NDArray:
+    return x.astype(dtypes.accumulator(x.dtype), copy=False).swapaxes(-2, -3)
+
+
+def _cut(x: NDArray, rows: slice) -> NDArray:
+    return x if x.shape[-2] == 1 else x[..., rows, :]
+
+
+def _reference(*operands: NDArray, scale: float, reach: Reach, biased: bool) -> tuple[NDArray, NDArray]:
+    x = Operands.of(operands, biased)
+    with np.errstate(all="ignore"):
+        blocks = _Blocks(x, scale, reach)
+        out = np.empty((*x.q.shape[:-1], x.v.shape[-1]), x.q.dtype)
+        logarithms = np.empty(x.shape[:-1], blocks.q.dtype)
+        for rows in blocks.rows():
+            scores = blocks.scores(rows)
+            top = np.max(scores, -1, keepdims=True, initial=-np.inf)
+            top = np.where(top == -np.inf, top.dtype.type(0), top)
+            weights = np.exp(scores - top)
+            total = weights.sum(-1, keepdims=True)
+            mean = blocks.by_group(weights, blocks.v) / np.where(total == 0, total.dtype.type(1), total)
+            out[..., rows, :, :] = mean.swapaxes(-2, -3)
+            logarithms[..., rows] = (top + np.log(total))[..., 0]
+        return out, logarithms
+
+
+def _tangent_reference(
+    *operands: NDArray, wrt: tuple[int, ...], scale: float, reach: Reach, biased: bool
+) -> tuple[NDArray, NDArray]:
+    tangents = dict(zip(wrt, operands[: len(wrt)], strict=True))
+    *rest, out, logarithms = operands[len(wrt) :]
+    x = Operands.of(rest, biased)
+    moved = {i: _heads_first(t) for i, t in tangents.items() if i < BIAS}
+    with np.errstate(all="ignore"):
+        blocks, done = _Blocks(x, scale, reach), _heads_first(out)
+        found, sums = np.zeros_like(out), np.zeros_like(logarithms)
+        for rows in blocks.rows():
+            weights = blocks.weights(rows, logarithms)
+            scores: Any = 0
+            if 0 in moved:
+                scores = scores + blocks.by_group(moved[0][..., rows, :], blocks.k.swapaxes(-1, -2)) * scale
+            if 1 in moved:
+                scores = scores + blocks.by_group(blocks.q[..., rows, :], moved[1].swapaxes(-1, -2)) * scale
+            if BIAS in tangents:
+                scores = scores + _cut(tangents[BIAS], rows)
+            change = (weights * scores).astype(weights.dtype, copy=False)
+            total = change.sum(-1)
+            mean = blocks.by_group(change, blocks.v) - total[..., None] * done[..., rows, :]
+            if 2 in moved:
+                mean = mean + blocks.by_group(weights, moved[2])
+            found[..., rows, :, :] = mean.swapaxes(-2, -3)
+            sums[..., rows] = total
+        return found, sums
+
+
+def _gradient_reference(
+    *operands: NDArray, wrt: tuple[int, ...], scale: float, reach: Reach, biased: bool
+) -> tuple[NDArray, ...]:
+    ct, ct_sum, *rest, out, logarithms = operands
+    x = Operands.of(rest, biased)
+    with np.errstate(all="ignore"):
+        blocks, ct, out = _Blocks(x, scale, reach), _heads_first(ct), _heads_first(out)
+        kept = (*blocks.q.shape[:-2], x.shape[-1])
+        found = [np.zeros(blocks.q.shape, ct.dtype), *(np.zeros((*kept, y.shape[-1]), ct.dtype) for y in (x.k, x.v))]
+        of_bias = None if x.bias is None else np.zeros(x.bias.shape, ct.dtype)
+        for rows in blocks.rows():
+            weights, of_out = blocks.weights(rows, logarithms), ct[..., rows, :]
+            of_weights = blocks.by_group(of_out, blocks.v.swapaxes(-1, -2))
+            row = (of_out * out[..., rows, :]).sum(-1) - ct_sum[..., rows]
+            of_scores = weights * (of_weights - row[..., None])
+            if of_bias is not None:
+                part = _cut(of_bias, rows)
+                axes = tuple(i for i, (n, m) in enumerate(zip(part.shape, of_scores.shape, strict=True)) if n != m)
+                part += of_scores.sum(axes, keepdims=True)
+            of_scores = of_scores * of_scores.dtype.type(scale)
+            found[0][..., rows, :] = blocks.by_group(of_scores, blocks.k)
+            found[1] += of_scores.swapaxes(-1, -2) @ blocks.q[..., rows, :]
+            found[2] += weights.swapaxes(-1, -2) @ of_out
+        results = found[0].swapaxes(-2, -3), blocks.group_sum(found[1]), blocks.group_sum(found[2]), of_bias
+        return tuple(np.asarray(results[i]).astype(rest[i].dtype, copy=False) for i in wrt)
+
+
+# -- derivatives -------------------------------------------------------------------------------------------------------
+
+
+def _jvp(
+    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, biased: bool, **params: Any
+) -> Tangents:
+    wrt = tuple(i for i, t in enumerate(tangents) if t is not None and i < (BIAS + biased))
+    moving = [tangents[i] for i in wrt]
+    return tuple(attention_tangent(*moving, *primals, *outputs, wrt=wrt, biased=biased, **params))
+
+
+def _weights(rest: Sequence[Moving], *, scale: float, reach: Reach, biased: bool) -> tuple[Operands, Weights]:
+    x = Operands.of(rest[:-2], biased)
+    masks = [mask.value for mask in x.masks]
+    return x, Weights.of([*x[:3], *rest[-2:]], masks, x.bias, scale=scale, reach=reach)
+
+
+def _tangent_jvp(
+    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, wrt: tuple[int, ...], **params: Any
+) -> Tangents:
+    moving = [Moving(x, t) for x, t in zip(primals, tangents, strict=True)]
+    _, weights = _weights(moving[len(wrt) :], **params)
+    found, sums = tangent_formula(dict(zip(wrt, moving, strict=False)), weights)
+    return narrow(found, outputs[0].spec.dtype), narrow(sums, outputs[1].spec.dtype)
+
+
+def _tangent_transpose(
+    cotangents: tuple[Value, ...], operands: tuple[Value | Linear, ...], *, wrt: tuple[int, ...], **params: Any
+) -> Tangents:
+    wanted = tuple(i for i, x in zip(wrt, operands, strict=False) if isinstance(x, Linear))
+    found = attention_gradient(*cotangents, *operands[len(wrt) :], wrt=wanted, **params)
+    by_number = dict(zip(wanted, found, strict=True))
+    return tuple(by_number.get(i) for i in wrt) + (None,) * (len(operands) - len(wrt))
+
+
+def _gradient_jvp(
+    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, wrt: tuple[int, ...], **params: Any
+) -> Tangents:
+    ct, ct_sum, *rest = (Moving(x, t) for x, t in zip(primals, tangents, strict=True))
+    x, weights = _weights(rest, **params)
+    bias = None if x.bias is None else x.bias.value.spec
+    found = gradient_formula(ct, ct_sum, weights, bias, x.k.shape[-2])
+    return tuple(narrow(found[i], rest[i].value.spec.dtype) for i in wrt)
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+
+def _lead_all(
+    size: int, rest: Sequence[Value], batched: Sequence[bool], biased: bool, own_bias: bool
+) -> list[Value]:
+    """q, k, v and the extras with a leading axis; a bias or mask that is shared gets one of size 1, but for an `own_bias`."""
+    found = []
+    for i, (x, is_batched) in enumerate(zip(rest, batched, strict=True)):
+        shares = i > BIAS or (i == BIAS and not (biased and own_bias))
+        found.append(reshape(x, shape=(1, *x.spec.shape)) if shares and not is_batched else lead(size, x, is_batched))
+    return found
+
+
+def _batch(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], *, biased: bool, **params: Any) -> Any:
+    moved = _lead_all(size, operands, batched, biased, own_bias=False)
+    return attention(*moved, biased=biased, **params), (True, True)
+
+
+def _batch_around(name: str, first: Callable[[tuple[int, ...]], int]) -> BatchRule:
+    """The rule of a command with `first(wrt)` operands before attention's, and attention's two results behind them."""
+
+    def rule(
+        size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], *, wrt: tuple[int, ...], biased: bool,
+        **params: Any,
+    ) -> Any:  # fmt: skip
+        begin, end = first(wrt), len(operands) - 2
+        moved = [lead(size, x, is_batched) for x, is_batched in zip(operands, batched, strict=True)]
+        moved[begin:end] = _lead_all(size, operands[begin:end], batched[begin:end], biased, own_bias=BIAS in wrt)
+        found = get_command(name)(*moved, wrt=wrt, biased=biased, **params)
+        return found, (True,) * len(found)
+
+    return rule
+
+
+def _cost(*specs: TensorSpec, biased: bool, **params: Any) -> int:
+    x = Operands.of(specs, biased)
+    return math.prod(x.shape) * (2 * x.q.shape[-1] + 2 * x.v.shape[-1] + 4)
+
+
+def _cost_between(specs: Sequence[TensorSpec], biased: bool) -> int:
+    """Two and a half times the products of attention."""
+    x = Operands.of(specs, biased)
+    return 5 * math.prod(x.shape) * (x.q.shape[-1] + x.v.shape[-1])
+
+
+attention: Command = register(
+    "attention",
+    None,
+    2,
+    infer=_infer,
+    reference=_reference,
+    derivative=Derivative(_jvp),
+    batch=_batch,
+    cost=_cost,
+)
+
+# The tangents of attention's outputs, of the tangents of those operands whose numbers `wrt` holds: (*tangents, *operands, *outputs).
+attention_tangent: Command = register(
+    "attention_tangent",
+    None,
+    2,
+    infer=_tangent_infer,
+    reference=_tangent_reference,
+    derivative=Derivative(_tangent_jvp, _tangent_transpose),
+    batch=_batch_around("attention_tangent", len),
+    cost=lambda *specs, wrt, biased, **params: _cost_between(specs[len(wrt) : -2], biased),
+)
+
+# Its transpose, from the cotangents of attention's two outputs: (ct, ct_sum, *operands, *outputs).
+attention_gradient: Command = register(
+    "attention_gradient",
+    None,
+    None,
+    infer=_gradient_infer,
+    reference=_gradient_reference,
+    derivative=Derivative(_gradient_jvp),
+    batch=_batch_around("attention_gradient", lambda wrt: 2),
+    cost=lambda *specs, wrt, biased, **params: _cost_between(specs[2:-2], biased),
+)

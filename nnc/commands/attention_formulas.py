@@ -1,0 +1,227 @@
+"""Attention's tangent and gradient as formulas of ordinary commands, differentiated in forward mode: what higher derivatives are.
+
+A `Moving` is a value with its tangent. The formulas make the matrix of weights, so their memory is its size; the commands themselves,
+and so first derivatives, never do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nnc import dtypes
+from nnc.commands import elementwise as ew
+from nnc.commands.contract import matmul
+from nnc.commands.reduce import reduce_sum
+from nnc.commands.rules import Value, add_tangents
+from nnc.commands.shape import broadcast_to, reshape, transpose
+
+Reach = tuple[int | None, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """A value and its tangent, None where that is 0."""
+
+    value: Value
+    tangent: Value | None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of both."""
+        shape: tuple[int, ...] = self.value.spec.shape
+        return shape
+
+    def linear(self, function: Callable[[Value], Value]) -> Moving:
+        """A linear function of it."""
+        return Moving(function(self.value), None if self.tangent is None else function(self.tangent))
+
+    def __add__(self, y: Moving) -> Moving:
+        return Moving(self.value + y.value, add_tangents(self.tangent, y.tangent))
+
+    def __sub__(self, y: Moving) -> Moving:
+        return self + y.linear(ew.neg)
+
+    def __mul__(self, y: Moving) -> Moving:
+        return self._product(y, ew.mul)
+
+    def __matmul__(self, y: Moving) -> Moving:
+        return self._product(y, matmul)
+
+    def _product(self, y: Moving, product: Callable[[Value, Value], Value]) -> Moving:
+        left = None if self.tangent is None else product(self.tangent, y.value)
+        right = None if y.tangent is None else product(self.value, y.tangent)
+        return Moving(product(self.value, y.value), add_tangents(left, right))
+
+    @property
+    def turned(self) -> Moving:
+        """With the last two axes exchanged."""
+        return self.linear(lambda x: _swap(x, -1, -2))
+
+    def spread(self, shape: tuple[int, ...]) -> Moving:
+        """Broadcast."""
+        return self.linear(lambda x: broadcast_to(x, shape=shape))
+
+
+def _swap(x: Value, i: int, j: int) -> Value:
+    order = list(range(x.spec.ndim))
+    order[i], order[j] = order[j], order[i]
+    return transpose(x, permutation=tuple(order))
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What both formulas read: heads stand before tokens, all in the dtype of sums, keys and values repeated for each query's head.
+
+    `allowed` is None where every query attends to every key; `exp_scores` are the weights.
+    """
+
+    q: Moving
+    k: Moving
+    v: Moving
+    out: Moving
+    weights: Moving
+    scale: float
+
+    @classmethod
+    def of(
+        cls, operands: Sequence[Moving], masks: Sequence[Value], bias: Moving | None, *, scale: float, reach: Reach
+    ) -> Weights:
+        """From q, k, v, out and the logarithms of the sums, as the commands have them."""
+        heads = operands[0].shape[-2]
+        q, k, v, out = (forward(x, heads) for x in operands[:4])
+        logarithm = wide(operands[4])
+        scores = (q @ k.turned).linear(lambda x: x * scale)
+        shape = scores.shape
+        if bias is not None:
+            scores = scores + wide(bias).spread(shape)
+        logarithm = logarithm.linear(_as_column)
+        nothing = ew.equal(logarithm.value, ew.full_like(logarithm.value, -math.inf))
+        safe = Moving(ew.select(nothing, ew.full_like(logarithm.value, 0), logarithm.value), logarithm.tangent)
+        shifted = scores - safe.spread(shape)
+        weights = ew.exp(shifted.value)
+        for allowed in [*(broadcast_to(mask, shape=shape) for mask in masks), *_near(shape, reach)]:
+            weights = ew.select(allowed, weights, ew.full_like(weights, 0))
+        tangent = None if shifted.tangent is None else shifted.tangent * weights
+        return cls(q, k, v, out, Moving(weights, tangent), scale)
+
+
+def _near(shape: tuple[int, ...], reach: Reach) -> list[Value]:
+    """Where a key is within reach of a query, as bools of the scores' shape."""
+    query, key = (_iota(shape, axis) for axis in (len(shape) - 2, len(shape) - 1))
+    before, after = reach
+    found = []
+    if before is not None:
+        found.append(ew.less_equal(query - key, ew.full_like(key, before)))
+    if after is not None:
+        found.append(ew.less_equal(key - query, ew.full_like(key, after)))
+    return found
+
+
+def _iota(shape: tuple[int, ...], axis: int) -> Value:
+    return ew.iota(shape=shape, dtype=dtypes.int64, axis=axis)
+
+
+def wide(x: Moving) -> Moving:
+    """In the dtype of sums."""
+    dtype = dtypes.accumulator(x.value.spec.dtype)
+    return x if dtype == x.value.spec.dtype else x.linear(lambda y: ew.convert(y, dtype=dtype))
+
+
+def narrow(x: Moving | None, dtype: dtypes.DType) -> Value | None:
+    """The tangent in a dtype."""
+    if x is None or x.tangent is None or x.tangent.spec.dtype == dtype:
+        return None if x is None else x.tangent
+    return ew.convert(x.tangent, dtype=dtype)
+
+
+def forward(x: Moving, heads: int) -> Moving:
+    """(…, tokens, heads, features) as (…, heads, tokens, features), with as many heads as the queries have."""
+    shared = heads // max(1, x.shape[-2])
+
+    def move(y: Value) -> Value:
+        y = _swap(y, -2, -3)
+        if shared <= 1:
+            return y
+        *batch, own, tokens, features = y.spec.shape
+        y = broadcast_to(
+            reshape(y, shape=(*batch, own, 1, tokens, features)), shape=(*batch, own, shared, tokens, features)
+        )
+        return reshape(y, shape=(*batch, heads, tokens, features))
+
+    return wide(x).linear(move)
+
+
+def back(x: Moving, heads: int) -> Moving:
+    """The transpose of `forward`, but for the dtype."""
+
+    def move(y: Value) -> Value:
+        *batch, all_heads, tokens, features = y.spec.shape
+        if heads and all_heads != heads:
+            shape = (*batch, heads, all_heads // heads, tokens, features)
+            y = reduce_sum(reshape(y, shape=shape), axes=(len(batch) + 1,))
+        return _swap(y, -2, -3)
+
+    return x.linear(move)
+
+
+def tangent_formula(tangents: dict[int, Moving], w: Weights) -> tuple[Moving, Moving]:
+    """The tangents of the output and of the logarithms of the sums; `tangents` by number of the operand (3: of the bias)."""
+    heads = w.q.shape[-3]
+    scores: list[Moving] = []
+    moved = {i: forward(t, heads) for i, t in tangents.items() if i < 3}
+    if 0 in moved:
+        scores.append((moved[0] @ w.k.turned).linear(lambda x: x * w.scale))
+    if 1 in moved:
+        scores.append((w.q @ moved[1].turned).linear(lambda x: x * w.scale))
+    if 3 in tangents:
+        scores.append(wide(tangents[3]).spread(w.weights.shape))
+    parts = [w.weights @ moved[2]] if 2 in moved else []
+    if scores:
+        change = w.weights * sum_of(scores)
+        total = change.linear(_sum_rows)
+        parts += [change @ w.v, (total.linear(_as_column).spread(w.out.shape) * w.out).linear(ew.neg)]
+    else:
+        total = Moving(ew.full_like(_sum_rows(w.weights.value), 0), None)
+    return back(sum_of(parts), heads), total
+
+
+def gradient_formula(ct: Moving, ct_sum: Moving, w: Weights, bias: Any, own_heads: int) -> dict[int, Moving]:
+    """The cotangents of q, k, v and, where it has a spec, the bias, by number."""
+    heads = w.q.shape[-3]
+    ct = forward(ct, heads)
+    of_weights = ct @ w.v.turned
+    row = (ct * w.out).linear(_sum_rows) - wide(ct_sum)
+    of_scores = w.weights * (of_weights - row.linear(_as_column).spread(of_weights.shape))
+    scaled = of_scores.linear(lambda x: x * w.scale)
+    found = {
+        0: back(scaled @ w.k, heads),
+        1: back(scaled.turned @ w.q, own_heads),
+        2: back(w.weights.turned @ ct, own_heads),
+    }
+    if bias is not None:
+        found[3] = of_scores.linear(lambda x: _sum_to(x, bias.shape))
+    return found
+
+
+def _as_column(x: Value) -> Value:
+    return reshape(x, shape=(*x.spec.shape, 1))
+
+
+def _sum_rows(x: Value) -> Value:
+    return reduce_sum(x, axes=(x.spec.ndim - 1,))
+
+
+def _sum_to(x: Value, shape: tuple[int, ...]) -> Value:
+    axes = tuple(i for i, (n, m) in enumerate(zip(x.spec.shape, shape, strict=True)) if n != m)
+    return reshape(reduce_sum(x, axes=axes), shape=shape) if axes else x
+
+
+def sum_of(terms: Sequence[Moving]) -> Moving:
+    """The sum of at least one."""
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
