@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from nnc.commands.control import fused
 from nnc.commands.rules import InPlace
 from nnc.graph import Graph, Node, Symbol, kernel
 from nnc.lower.codegen.builder import has_code
@@ -35,15 +36,13 @@ def can_fuse(node: Node) -> bool:
 
 
 def has_better_kernel(node: Node) -> bool:
-    """Whether a backend runs a node by itself, and that is to be preferred to a printed loop nest."""
+    """Whether a backend runs the command of a node by itself, and is to be preferred to a printed loop nest."""
     known = kernel.get(node.command, ())
     if not known:
         return False
-    usual, specs = (
-        max((nest.priority for nest in kernel.get("fused", ())), default=0),
-        tuple(s.spec for s in node.inputs),
-    )
-    return any(each.priority > usual and each.supports(specs, node.params) for each in known)
+    nests = max((each.priority for each in kernel.get(fused, ())), default=0)
+    specs = tuple(s.spec for s in node.inputs)
+    return any(each.priority > nests and each.supports(specs, node.params) for each in known)
 
 
 def is_reduction(node: Node) -> bool:

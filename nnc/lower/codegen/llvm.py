@@ -29,6 +29,7 @@ _UNROLLED = 24  # instructions of a vector loop's body, by which several steps a
 _GENERIC = 1024  # elements; flat kernels from here on are printed for any length
 _KEPT = 4096  # kernels that a printer remembers
 _PARTS = 16  # of a long row that is summed in threads; a fixed number, so that sums do not depend on the threads
+_SUMMANDS = 256  # of one sum, before it is put aside
 _COLUMNS = 1024  # rows at once that may be summed so
 
 _PART = "@KERNEL.part"
@@ -340,20 +341,22 @@ class _Printer(Values):
             for i, symbol in enumerate(nest.graph.outputs)
             if nest.is_full(symbol) and self.phases.rank[symbol] == phase
         ]
-        width = self.lanes
-        sums = [
-            [code.slot(identity(code, node, width)) for _ in range(self.copies)] for node in reduced
-        ]  # for each reduction and copy
+        sums = self._sums(reduced)
+        loops = [(loop, *self._row_range(loop)) for loop in nest.row if loop != nest.vector]
+        piece = 0 if nest.in_row else self._piece(loops)
         with ExitStack() as stack:
-            rounds: dict[int, Value] = {}
-            loops = [loop for loop in nest.row if loop != nest.vector]
-            for loop in loops:
-                rounds[loop] = stack.enter_context(code.loop(*self._row_range(loop)))
-            if nest.in_row:
-                self._along_row(columns[0], rounds, reduced, sums, full, phase)
-            else:
-                blocks = [Block({}, {**b.rounds, **rounds}, b.mask, b) for b in columns]
-                self._body(blocks, reduced, sums, full, phase)
+            inner, totals = sums, sums
+            if piece:
+                loop, first, end = loops[0]
+                begin = stack.enter_context(code.loop(first, end, piece))
+                stop = code.intrinsic("smin", code.add(begin, code.integer(piece)), code.integer(end))
+                loops[0] = loop, begin, stop
+                inner = self._sums(reduced)
+            self._go_through(columns, loops, reduced, inner, full, phase)
+            if piece:
+                for node, slots, into in zip(reduced, inner, totals, strict=True):
+                    for slot, sum_ in zip(slots, into, strict=True):
+                        code.write(sum_, combine(code, node, code.read(sum_), code.read(slot)))
         for node, slots in zip(reduced, sums, strict=True):
             values = [code.read(slot) for slot in slots]
             if nest.in_row:
@@ -366,6 +369,30 @@ class _Printer(Values):
                     code.store(self._sum_at(self.part, self.reductions.index(node), block), value)
                 else:
                     block.values[node.outputs[0]] = rounded(code, node, value)
+
+    def _sums(self, reduced: Sequence[Node]) -> list[list[Slot]]:
+        """Variables for each reduction and each vector that is worked on at once."""
+        code = self.code
+        return [[code.slot(identity(code, node, self.lanes)) for _ in range(self.copies)] for node in reduced]
+
+    def _piece(self, loops: Sequence[tuple[int, Value | int, Value | int]]) -> int:
+        """Rounds of the outermost loop of a row after which sums of columns are put aside, so that they do not lose digits by
+        growing long before they end; 0 where rows are short."""
+        rounds = [self.nest.sizes[loop] for loop, _, _ in loops]
+        return max(1, _SUMMANDS // math.prod(rounds[1:])) if math.prod(rounds) > 2 * _SUMMANDS else 0
+
+    def _go_through(
+        self, columns: Sequence[Block], loops: Sequence[tuple[int, Value | int, Value | int]], reduced: Sequence[Node],
+        sums: Sequence[Sequence[Slot]], full: Sequence[tuple[Symbol, int]], phase: int,
+    ) -> None:  # fmt: skip
+        """The loops of a row, each in a range of its own, and the vector loop where that is one of them."""
+        with ExitStack() as stack:
+            rounds = {loop: stack.enter_context(self.code.loop(first, end)) for loop, first, end in loops}
+            if self.nest.in_row:
+                self._along_row(columns[0], rounds, reduced, sums, full, phase)
+            else:
+                blocks = [Block({}, {**b.rounds, **rounds}, b.mask, b) for b in columns]
+                self._body(blocks, reduced, sums, full, phase)
 
     def _along_row(
         self, row: Block, rounds: dict[int, Value], reduced: Sequence[Node], sums: Sequence[Sequence[Slot]],

@@ -85,3 +85,11 @@ def test_a_compiled_program_computes_what_its_graph_does(graph: Graph, seed: int
             np.testing.assert_allclose(result, wanted, rtol=eps, atol=eps * scale)
         else:
             np.testing.assert_array_equal(result, wanted)
+
+
+def test_long_sums_of_columns_keep_their_digits() -> None:
+    """A single float32 sum of 100,000 ones and a bit is off by 1e-5; those of pieces are not."""
+    x = np.random.default_rng(0).normal(1, 1, (100_000, 20)).astype(np.float32)
+    total = np.asarray(nnc.compile(lambda x: nnc.numpy.sum(x, axis=0))(x))
+    exact = np.sum(x, axis=0, dtype=np.float64)
+    assert np.max(np.abs(total - exact) / exact) < 1e-6
