@@ -87,7 +87,7 @@ def native_kernels() -> dict[str, str]:
     jit, found = compiler(), threads()
     facts = {
         "OpenMP": found.openmp.describe(),
-        "threads": f"{found.count.value}, and as many of NumPy's BLAS" if found.blas else f"{found.count.value}",
+        "threads": found.describe(),
     }
     if jit is None:
         return {"LLVM": f"{ABSENT}, so NumPy runs all commands: {why_absent()}", **facts}

@@ -96,7 +96,11 @@ def _check_results(name: str, x: Operands, given: dict[str, TensorSpec]) -> None
     for (label, spec), expected in zip(given.items(), wanted * 2, strict=False):
         if (spec.shape, spec.dtype) != (expected.shape, expected.dtype):
             raise user_error(
-                ShapeError, name, f"{label} must be {expected}.", operands={label: spec}, fix="pass what attention gave."
+                ShapeError,
+                name,
+                f"{label} must be {expected}.",
+                operands={label: spec},
+                fix="pass what attention gave.",
             )
 
 
@@ -307,9 +311,7 @@ def _gradient_jvp(
 # -- batches -----------------------------------------------------------------------------------------------------------
 
 
-def _lead_all(
-    size: int, rest: Sequence[Value], batched: Sequence[bool], biased: bool, own_bias: bool
-) -> list[Value]:
+def _lead_all(size: int, rest: Sequence[Value], batched: Sequence[bool], biased: bool, own_bias: bool) -> list[Value]:
     """q, k, v and the extras with a leading axis; a bias or mask that is shared gets one of size 1, but for an `own_bias`."""
     found = []
     for i, (x, is_batched) in enumerate(zip(rest, batched, strict=True)):

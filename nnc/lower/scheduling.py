@@ -7,9 +7,11 @@ better. Same graph, same order, in every process.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import add
+from typing import Any
 
 Order = list[int]
 Priority = Callable[[int, int, int], tuple[int, int]]  # (bytes added, bytes freed, operation)
@@ -86,17 +88,27 @@ class OperationGraph:
 
     def live_bytes(self, order: Sequence[int]) -> list[int]:
         """The bytes that are live while each operation of `order` runs."""
-        left, ending, effect = [len(readers) for readers in self.readers], self.ending, self.effect
-        live, result = 0, []
-        for i in order:
-            added, freed = effect(i, left)
-            result.append(live + added)
-            live += added - freed
-            for s in ending[i]:
-                left[s] -= 1
-        return result
+        before, added = self.run(order, list(map(len, self.readers)), 0)
+        return list(map(add, before, added))
 
-    def effect(self, i: int, left: Sequence[int]) -> tuple[int, int]:
+    def run(self, order: Sequence[int], left: Any, live: int) -> tuple[list[int], list[int]]:
+        """The bytes that are live before each of these operations, and those that it needs beside them.
+
+        Args:     left: as for `effect`; it is counted down. live: the bytes that are live before all of them.
+        """
+        ending, written, effect = self.ending, self.written, self.effect
+        before, needed = [], []
+        for i in order:
+            ends = ending[i]
+            added, freed = effect(i, left) if ends else written[i]
+            before.append(live)
+            needed.append(added)
+            live += added - freed
+            for s in ends:
+                left[s] -= 1
+        return before, needed
+
+    def effect(self, i: int, left: Sequence[int] | Mapping[int, int]) -> tuple[int, int]:
         """The bytes that operation i needs beside those that are live, and those that it leaves free.
 
         Args:     left: for each storage that can end, the number of readers that have not run yet, i among them.
@@ -250,31 +262,58 @@ def _depth_first(graph: OperationGraph) -> Order:
     return order
 
 
+class _Placed:
+    """An order and what is live in it, from which follows what a move changes: no more than the bytes within the moved part."""
+
+    def __init__(self, graph: OperationGraph, order: Order) -> None:
+        self.graph, self.order = graph, order
+        self.position = _positions(order)
+        self.before, added = graph.run(order, list(map(len, graph.readers)), 0)
+        self.live = list(map(add, self.before, added))
+
+    def moved(self, first: int, part: Sequence[int]) -> list[int]:
+        """The bytes that are live while each operation runs if those from place `first` on run in the order `part`."""
+        ending, readers, position = self.graph.ending, self.graph.readers, self.position
+        left: dict[int, int] = {}
+        for i in part:
+            for s in ending[i]:
+                if s not in left:
+                    left[s] = sum(position[j] >= first for j in readers[s])
+        live = map(add, *self.graph.run(part, left, self.before[first]))
+        return [*self.live[:first], *live, *self.live[first + len(part) :]]
+
+    def with_moved(self, first: int, part: Sequence[int]) -> _Placed:
+        """The order after that move."""
+        return _Placed(self.graph, [*self.order[:first], *part, *self.order[first + len(part) :]])
+
+
 def _refine(graph: OperationGraph, order: Order) -> Order:
     """Moves writers of what is live at the peak behind it, and readers before it, while that lowers the peak.
 
     The budget counts operations looked at, so it does not depend on the machine.
     """
-    live = graph.live_bytes(order)
+    placed = _Placed(graph, order)
     budget = _REFINEMENT // len(order)
     improved = True
     while improved and budget > 0:
         improved = False
-        least = max(live)
-        for candidate in _moves(graph, order, live.index(least)):
+        least = max(placed.live)
+        count = placed.live.count(least)
+        for first, part in _moves(placed, placed.live.index(least)):
             budget -= 1
-            moved = graph.live_bytes(candidate)
-            if (max(moved), moved.count(least)) < (least, live.count(least)):
-                order, live, improved = candidate, moved, True
+            moved = placed.moved(first, part)
+            if (max(moved), moved.count(least)) < (least, count):
+                placed, improved = placed.with_moved(first, part), True
                 break
             if budget <= 0:
                 break
-    return order
+    return placed.order
 
 
-def _moves(graph: OperationGraph, order: Order, peak: int) -> Iterator[Order]:
-    """Orders in which something that is live at place `peak`, though not used there, is no longer: largest first."""
-    position = _positions(order)
+def _moves(placed: _Placed, peak: int) -> Iterator[tuple[int, Order]]:
+    """Parts of an order, from a place on, in which something that is live at place `peak`, though not used there, is no longer:
+    largest first."""
+    graph, order, position = placed.graph, placed.order, placed.position
     at = order[peak]
     used = {*graph.reads[at], *graph.writes[at]}
     bystanders = []
@@ -284,35 +323,31 @@ def _moves(graph: OperationGraph, order: Order, peak: int) -> Iterator[Order]:
             if last > peak or s in graph.kept:
                 bystanders.append((-graph.nbytes[s], s, last))
     for _, s, last in sorted(bystanders):
-        writer = graph.writer[s]
-        group = _reached(writer, graph.following, lambda i: position[i] <= peak)
-        if at not in group:  # the writer and what follows from it go behind the peak
-            between = order[position[writer] : peak + 1]
-            yield [
-                *order[: position[writer]],
-                *(i for i in between if i not in group),
-                *(i for i in between if i in group),
-                *order[peak + 1 :],
-            ]
-        group = set()
-        for reader in graph.readers[s]:
-            if position[reader] > peak:
-                group |= _reached(reader, graph.before, lambda i: position[i] >= peak)
-        if s not in graph.kept and at not in group:  # the readers and what they need go before the peak
+        start = position[graph.writer[s]]
+        group = _reached([graph.writer[s]], graph.following, position, range(start, peak + 1), at)
+        if group is not None:  # the writer and what follows from it go behind the peak
+            between = order[start : peak + 1]
+            yield start, [*(i for i in between if i not in group), *(i for i in between if i in group)]
+        readers = [reader for reader in graph.readers[s] if position[reader] > peak]
+        group = None
+        if s not in graph.kept:
+            group = _reached(readers, graph.before, position, range(peak, last + 1), at)
+        if group is not None:  # the readers and what they need go before the peak
             between = order[peak : last + 1]
-            yield [
-                *order[:peak],
-                *(i for i in between if i in group),
-                *(i for i in between if i not in group),
-                *order[last + 1 :],
-            ]
+            yield peak, [*(i for i in between if i in group), *(i for i in between if i not in group)]
 
 
-def _reached(start: int, edges: Sequence[Sequence[int]], inside: Callable[[int], bool]) -> set[int]:
-    found, stack = {start}, [start]
+def _reached(
+    starts: Sequence[int], edges: Sequence[Sequence[int]], position: Sequence[int], inside: range, barred: int
+) -> set[int] | None:
+    """What edges lead to from `starts` at places `inside`; None where `barred` is among it."""
+    found, stack = set(starts), list(starts)
+    low, high = inside.start, inside.stop
     while stack:
         for j in edges[stack.pop()]:
-            if j not in found and inside(j):
+            if j not in found and low <= position[j] < high:
+                if j == barred:
+                    return None
                 found.add(j)
                 stack.append(j)
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ Strides = tuple[int, ...]
 Intervals = tuple[tuple[int, int], ...]
 
 
+@lru_cache(maxsize=1 << 14)
 def row_major(spec: TensorSpec) -> Strides:
     """The strides, in bytes, of a contiguous tensor of `spec`."""
     strides, step = [0] * spec.ndim, spec.dtype.itemsize
@@ -32,8 +34,11 @@ def row_major(spec: TensorSpec) -> Strides:
 
 def is_contiguous(spec: TensorSpec, strides: Strides) -> bool:
     """Whether a tensor with these strides lies in memory without gaps, in row-major order."""
-    rows = zip(spec.shape, strides, row_major(spec), strict=True)
-    return spec.size == 0 or all(n == 1 or stride == dense for n, stride, dense in rows)
+    expected = row_major(spec)
+    if strides == expected or 0 in spec.shape:
+        return True
+    rows = zip(spec.shape, strides, expected, strict=True)
+    return all(n == 1 or stride == dense for n, stride, dense in rows)
 
 
 @dataclass(frozen=True, slots=True)

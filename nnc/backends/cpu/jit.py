@@ -17,7 +17,7 @@ import numpy as np
 
 from nnc.backends.cpu.engine import CALLS, INLINED, Engine, Library
 from nnc.backends.cpu.object_cache import Objects
-from nnc.backends.cpu.runtime import EXPORTS, Runtime
+from nnc.backends.cpu.runtime import Runtime
 from nnc.backends.cpu.threads import threads
 from nnc.backends.numpy_ref import reference_kernel
 from nnc.errors import InternalError
@@ -56,8 +56,10 @@ class Jit:
         self._known: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
         self._symbols = runtime.symbols()
         self._callers: dict[tuple[int, bool, int], tuple[Loaded, Callable[..., int]]] = {}
-        self._runtime_code = engine.link([self.objects.compile(runtime.text)], self._symbols, EXPORTS)
+        self._runtime_code = engine.link([self.objects.compile(runtime.text)], self._symbols, runtime.exports)
         self._symbols |= self._runtime_code.addresses
+        if runtime.pool is not None:
+            runtime.pool.start(self._runtime_code)
 
     def load(self, natives: Sequence[Native]) -> list[Loaded]:
         """The functions of kernels; those that are not known yet are compiled together, in several threads.
@@ -158,7 +160,8 @@ def _start_once() -> Jit | str:
         engine = Engine()
     except (ImportError, OSError, RuntimeError) as error:
         return f"{type(error).__name__}: {error}"
-    runtime = Runtime(threads().openmp, threads().count)
+    found = threads()
+    runtime = Runtime(found.openmp, found.count, found.pool)
     objects = Objects(engine, Options.from_environment().cache_folder, min(usable_threads(), _COMPILING))
     return Jit(engine, objects, runtime)
 

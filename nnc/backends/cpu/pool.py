@@ -43,14 +43,18 @@ _WORKER_PAUSES = 1500  # 40 µs: within programs the next loop begins sooner; to
 
 @dataclass(frozen=True, slots=True)
 class _Processor:
-    """The number of the system call `futex`, and the instruction for loops that wait."""
+    """The number of the system call `futex`, and LLVM's name for what loops do that wait, with its operands."""
 
     futex: int
     pause: str
+    operands: str
 
 
 _PROCESSORS: Mapping[str, _Processor] = MappingProxyType(
-    {"x86_64": _Processor(202, "pause"), "aarch64": _Processor(98, "isb")}
+    {
+        "x86_64": _Processor(202, "llvm.x86.sse2.pause", ""),
+        "aarch64": _Processor(98, "llvm.aarch64.isb", "i32 15"),
+    }
 )
 
 
@@ -106,11 +110,15 @@ class Pool:
         return len(self._workers)
 
     def _hire(self) -> None:
-        # `Thread.start` would wait until the thread runs, and that may take a time slice of the scheduler for each.
-        missing = set(range(1, self.count.value)) - self._workers if self._work is not None else set()
-        for number in missing:
+        """Starts the workers that are missing; where the system gives no more threads, loops do without."""
+        if self._work is None:
+            return
+        for number in sorted(set(range(1, self.count.value)) - self._workers):
+            try:  # `Thread.start` would wait until the thread runs, which may take a time slice of the scheduler for each
+                _thread.start_new_thread(self._employ, (number,))
+            except RuntimeError:
+                return
             self._workers.add(number)
-            _thread.start_new_thread(self._employ, (number,))
 
     def _employ(self, number: int) -> None:
         """What a worker's thread does: the compiled function returns when there are too many workers."""
@@ -129,7 +137,8 @@ def pool_text(machine: str | None = None) -> str:
     processor = _PROCESSORS[machine or platform.machine()]
     text = _TEXT
     for name, value in {
-        "PAUSE": f'call void asm sideeffect "{processor.pause}", "~{{memory}}"()',
+        "DECLARE_PAUSE": f"declare void @{processor.pause}({processor.operands.partition(' ')[0]})",
+        "PAUSE": f"call void @{processor.pause}({processor.operands})",
         "FUTEX": processor.futex,
         "PARTS_OF_A_THREAD": _PARTS_OF_A_THREAD,
         "MOST_PARTS": _MOST_PARTS,
@@ -151,6 +160,7 @@ _TEXT = """\
 @nnc_num_threads = external global i32
 declare i64 @syscall(i64, ...)
 declare i32 @sched_yield()
+<DECLARE_PAUSE>
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.smax.i64(i64, i64)
 

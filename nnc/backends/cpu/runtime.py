@@ -1,6 +1,6 @@
 """What compiled code calls beside kernels: loops in threads, and the C functions that code generation itself asks for.
 
-Threads are those of GCC's OpenMP runtime, which oneDNN uses, too, so that there is one pool of them.
+Loops run in nnc's own threads (`pool.py`); where there are none for the system, in those of GCC's OpenMP runtime.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ import ctypes
 import sys
 from dataclasses import dataclass
 
+from nnc.backends.cpu import pool
 from nnc.backends.cpu.conversions import NAMES, conversions_text
 from nnc.backends.cpu.openmp import Openmp
+from nnc.backends.cpu.pool import Pool, pool_text
 
-_PARALLEL = """\
-declare void @omp_set_num_threads(i32)
+_OPENMP_LOOPS = """\
 @nnc_num_threads = external global i32
 declare void @GOMP_parallel(ptr, ptr, i32, i32)
 declare i32 @omp_get_thread_num()
@@ -84,15 +85,9 @@ run:
 done:
   ret void
 }
-
-define void @nnc_take_threads() nounwind {
-  %allowed = load i32, ptr @nnc_num_threads
-  call void @omp_set_num_threads(i32 %allowed)
-  ret void
-}
 """
 
-_SERIAL = """\
+_SERIAL_LOOPS = """\
 define void @nnc_parallel_for(ptr %fn, ptr %args, i64 %n, i64 %grain) nounwind {
   %some = icmp sgt i64 %n, 0
   br i1 %some, label %run, label %done
@@ -102,7 +97,19 @@ run:
 done:
   ret void
 }
+"""
 
+_TAKE_THREADS = """
+declare void @omp_set_num_threads(i32)
+
+define void @nnc_take_threads() nounwind {
+  %allowed = load i32, ptr @nnc_num_threads
+  call void @omp_set_num_threads(i32 %allowed)
+  ret void
+}
+"""
+
+_TAKE_NOTHING = """
 define void @nnc_take_threads() nounwind {
   ret void
 }
@@ -136,23 +143,36 @@ def address_of(library: ctypes.CDLL, name: str) -> int | None:
 class Runtime:
     """The text of the runtime and the addresses that it and all other texts may use.
 
-    `threads` holds how many threads a loop may take, where compiled code reads it.
+    `threads` holds how many threads a loop may take, where compiled code reads it. Loops run in the threads of `pool`, else in those
+    of `openmp`, else in the caller's alone.
     """
 
     openmp: Openmp
     threads: ctypes.c_int32
+    pool: Pool | None = None
 
     @property
     def text(self) -> str:
         """The functions that the runtime adds, as LLVM's text."""
-        return (_SERIAL if self.openmp.library is None else _PARALLEL) + conversions_text()
+        has_openmp = self.openmp.library is not None
+        if self.pool is not None:
+            loops = pool_text()
+        else:
+            loops = _OPENMP_LOOPS if has_openmp else _SERIAL_LOOPS
+        return loops + (_TAKE_THREADS if has_openmp else _TAKE_NOTHING) + conversions_text()
+
+    @property
+    def exports(self) -> tuple[str, ...]:
+        """The functions that are called from outside."""
+        return EXPORTS if self.pool is None else (*EXPORTS, *pool.EXPORTS)
 
     def symbols(self) -> dict[str, int]:
         """Addresses of C functions and of `nnc_num_threads`."""
         c = ctypes.CDLL(
             "msvcrt" if sys.platform == "win32" else None
         )  # Python is linked to the C and the maths library
-        found = {name: address_of(c, name) for name in (*_MEMORY, *_MATHS)}
+        names = (*_MEMORY, *_MATHS) if self.pool is None else (*_MEMORY, *_MATHS, *pool.C_FUNCTIONS)
+        found = {name: address_of(c, name) for name in names}
         if self.openmp.library is not None:
             found |= {name: address_of(self.openmp.library, name) for name in _OPENMP}
         return {"nnc_num_threads": ctypes.addressof(self.threads)} | {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import operator
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from nnc.backends.cpu.openmp import Openmp, find_openmp, loaded_libraries
+from nnc.backends.cpu.pool import Pool, is_supported
 from nnc.errors import ArgumentError, ArgumentTypeError, BackendError, user_error
 from nnc.machine import usable_threads
 from nnc.options import Options
@@ -31,19 +33,22 @@ _SETTERS = (
 
 @dataclass(eq=False)
 class Threads:
-    """The number, where compiled code reads it, and the libraries that it governs.
+    """The number, where compiled code reads it, and the libraries and threads that it governs.
 
-    `forked`: the process was forked off one whose OpenMP threads it does not have, so it must do without.
+    `forked`: the process was forked off one whose threads it does not have, so it must do without.
     """
 
     count: ctypes.c_int32
     openmp: Openmp
     blas: tuple[Callable[[int], object], ...]
+    pool: Pool | None = None
     forked: bool = False
 
     def set(self, number: int) -> int:
         """Sets the number, and returns the one before."""
         before, self.count.value = self.count.value, number
+        if self.pool is not None:
+            self.pool.resize(number)
         for set_blas in self.blas:
             set_blas(number)
         if self.openmp.library is not None:
@@ -51,10 +56,19 @@ class Threads:
         return before
 
     def after_fork(self) -> None:
-        """A forked process has none of OpenMP's threads and would wait for them for ever: it works alone."""
-        self.forked = self.openmp.library is not None
+        """A forked process has none of the threads, and would wait for those of OpenMP for ever: it works alone."""
+        self.forked = self.openmp.library is not None or self.pool is not None
+        if self.pool is not None:
+            self.pool.after_fork()
         if self.forked:
             self.set(1)
+
+    def describe(self) -> str:
+        """The number, and whose threads they are."""
+        if self.pool is None and self.openmp.library is None:
+            return "1: nnc has no threads of its own on this system, and OpenMP is absent"
+        whose = "OpenMP's" if self.pool is None else "nnc's own"
+        return f"{self.count.value}, {whose}" + (", and as many of NumPy's BLAS" if self.blas else "")
 
 
 _FINDING = threading.Lock()
@@ -68,7 +82,11 @@ def threads() -> Threads:
 
 @functools.cache
 def _find() -> Threads:
-    found = Threads(ctypes.c_int32(first_number()), find_openmp(), tuple(find_blas_setters()))
+    count = ctypes.c_int32(first_number())
+    pool = Pool(count) if is_supported() else None
+    found = Threads(count, find_openmp(), tuple(find_blas_setters()), pool)
+    if pool is not None:
+        atexit.register(pool.close)  # before compiled code is unloaded
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=found.after_fork)
     return found
@@ -93,7 +111,7 @@ def set_num_threads(n: int) -> int:
     found = threads()
     if found.forked and number > 1:
         raise user_error(
-            BackendError, WHERE, "this process was forked off another, so OpenMP's threads are missing in it.",
+            BackendError, WHERE, "this process was forked off another, so nnc's threads are missing in it.",
             fix='start processes with multiprocessing.get_context("spawn") to use threads in them.',
         )  # fmt: skip
     return found.set(number)

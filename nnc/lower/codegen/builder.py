@@ -39,7 +39,9 @@ def scalar_type(dtype: DType) -> str:
 
 
 def memory_type(dtype: DType) -> str:
-    """The LLVM type of one value in memory: a bool takes a byte."""
+    """The LLVM type of one value in memory: a bool takes a byte, a bfloat16 is its bits (processors flush small ones)."""
+    if dtype == dtypes.bfloat16:
+        return "i16"
     return "i8" if dtypes.is_bool(dtype) else scalar_type(dtype)
 
 
@@ -226,6 +228,8 @@ class Code:
             return x
         if x.lanes:
             raise InternalError(f"a value of {x.lanes} lanes cannot be spread to {lanes}")
+        if x.dtype == dtypes.bfloat16:
+            return self.bitcast(self.splat(self.bitcast(x, dtypes.uint16), lanes), x.dtype)
         kind = vector_type(scalar_type(x.dtype), lanes)
         one = self.let(f"insertelement {kind} poison, {x.typed}, i64 0")
         text = self.let(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
@@ -444,6 +448,8 @@ class Code:
         if dtypes.is_bool(dtype):
             byte = Value(text, dtypes.uint8, lanes)
             return self.compare("ne", byte, self.like(byte, 0))
+        if dtype == dtypes.bfloat16:
+            return self.bitcast(Value(text, dtypes.uint16, lanes), dtype)
         return Value(text, dtype, lanes)
 
     def store(self, pointer: str, value: Value, mask: Value | None = None) -> None:
@@ -470,6 +476,8 @@ class Code:
         )
 
     def _to_memory(self, value: Value) -> Value:
+        if value.dtype == dtypes.bfloat16:
+            return self.bitcast(value, dtypes.uint16)
         return self.convert(value, dtypes.uint8) if dtypes.is_bool(value.dtype) else value
 
     def reduce(self, name: str, x: Value, start: Value | None = None) -> Value:

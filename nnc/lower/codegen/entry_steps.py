@@ -12,7 +12,7 @@ from enum import IntEnum
 
 from nnc import dtypes
 from nnc.lower.codegen.arguments import Words
-from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.codegen.builder import Code, Slot, Value
 from nnc.lower.codegen.native import Native
 from nnc.lower.liveness import touched, walk
 from nnc.lower.report import step_bytes, step_flops
@@ -21,6 +21,7 @@ from nnc.lower.stages import Branches, Kind, Loop, Planned, Round, Step, Steps, 
 DONE = 0x646F6E65  # what a callback returns where all went well; one that Python broke off returns anything else
 POLL = -1  # the callback that only lets Python look for interrupts
 _CALL, _FLOPS, _BYTES = 2e-8, 2e10, 1e10  # seconds of a call; what a core does in a second
+_IN_REGISTERS = 64  # bytes of a buffer that a loop may keep there
 _POLL_SECONDS = 0.25
 _MOST_ROUNDS = 1 << 22  # between two looks for interrupts
 
@@ -94,6 +95,8 @@ class StepCode(Code):
         self._block = "start"
         self._failures: list[tuple[str, int]] = []
         self._at: dict[int, Value] = {}  # the present round of each loop around
+        self._local: dict[int, str] = {}  # buffers that lie on the stack
+        self._kept = True  # whether its number is kept in memory
 
     def place(self, label: str) -> None:
         """Begins a block."""
@@ -129,9 +132,8 @@ class StepCode(Code):
 
     def address(self, view: View) -> str:
         """Where a view begins in this round."""
-        offset = self.outline.planned.offsets[view.buffer]
-        base = "%arena" if offset is not None else f"%b{view.buffer}"
-        pointer = self.offset(base, (offset or 0) + view.offset)
+        base = self._local.get(view.buffer)
+        pointer = self.offset(self._memory(view.buffer) if base is None else base, view.offset)
         for number, nbytes in view.rounds:
             pointer = self.offset(pointer, self.mul(self._at[number], self.integer(nbytes)))
         return pointer
@@ -201,16 +203,26 @@ class StepCode(Code):
         labels = [self.label("round") for _ in region.copies]
         after = self.label("after")
         polls = self._rounds_between_polls(step, region)
-        self.jump(labels[0])
+        poll = self.slot(self.integer(polls)) if polls else None
+        # polls lie in a loop around the ring, which is then free of calls
+        begin = self.label("ring") if polls else labels[region.first]
+        self._kept = self._reads_rounds(step, region)
+        taken = {} if self._kept or self._local else self._take_in(step)
+        self.jump(begin if region.first == 0 else labels[0])
         for k, (label, c) in enumerate(zip(labels, region.copies, strict=True)):
+            if k == region.first and polls:
+                self.place(begin)
+                self.jump(label)
             self.place(label)
             done = self.read(count)
             if counted is not None:
-                self._leave(region, c, self.compare("ge", done, counted), after)
+                self._leave(
+                    region, c, self.compare("ge", done, counted), self.sub(done, self.integer(1)), length, after
+                )
             self._enter(region, done, length)
             self.steps(c.head)
             if c.test is not None:
-                self._leave(region, c, self.not_(self.load(self.address(c.test), dtypes.bool_)), after)
+                self._leave(region, c, self.not_(self.load(self.address(c.test), dtypes.bool_)), done, length, after)
             if region.limit is not None:
                 allowed = self.compare("lt", done, self.integer(region.limit))
                 self.fail_unless(allowed, Failure.LIMIT.code(self.outline.numbers[id(step)]))
@@ -221,34 +233,107 @@ class StepCode(Code):
                 turn = self.label("turn")
                 self.branch(self.compare("eq", now, self.integer(region.length)), after, turn)
                 self.place(turn)
-            if polls:
-                with self.when(self.compare("eq", self.and_(now, self.integer(polls - 1)), self.integer(0))):
-                    self._call_back(POLL, Failure.INTERRUPT.code(0))
             self.steps(c.turn)
-            self.jump(labels[k + 1] if k + 1 < len(labels) else labels[region.first])
+            if k + 1 < len(labels):
+                self.jump(begin if k + 1 == region.first else labels[k + 1])
+            elif poll is None:
+                self.jump(labels[region.first])
+            else:
+                self._poll(now, poll, polls, labels[region.first], begin)
         del self._at[region.number]
         self.place(after)
+        for number, (place, size, written) in taken.items():
+            del self._local[number]
+            if written:
+                self._copy(place, self._memory(number), size)
 
-    def _leave(self, region: Loop, c: Round, condition: Value, after: str) -> None:
-        """Ends the loop where a bool holds."""
+    def _take_in(self, step: Step) -> dict[int, tuple[str, int, bool]]:
+        """Small buffers that only a loop's own code touches, which it keeps on the stack, that is in registers: by number the place
+        there, the size, and whether the loop writes it. Their memory is up to date before and after."""
+        planned, outside = self.outline.planned, set[int]()
+        ranges: list[tuple[int, int, int]] = []
+        written: set[int] = set()
+        for inner in walk((step,)):
+            native = self.outline.natives.get(id(inner))
+            views = (*inner.inputs, *inner.outputs)
+            written.update(view.buffer for view in inner.outputs)
+            outside.update(v.buffer for v in views if v.rounds or native is None or not native.inline)
+            if isinstance(inner.region, Loop) and inner.region.counter is not None:
+                written.add(inner.region.counter.buffer)
+        numbers = sorted(touched((step,)))
+        for number in numbers:
+            buffer, offset = planned.bound.buffers[number], planned.offsets[number]
+            if buffer.nbytes > _IN_REGISTERS or buffer.kind is Kind.CONSTANT:
+                outside.add(number)
+            if offset is not None:
+                ranges.append((offset, offset + buffer.nbytes, number))
+        for first, end, number in ranges:  # buffers in the same bytes are not there at the same time
+            if any(a < end and first < b and other != number for a, b, other in ranges):
+                outside.add(number)
+        taken = {}
+        for number in numbers:
+            if number not in outside:
+                size = planned.bound.buffers[number].nbytes
+                place, memory = self.room(size), self._memory(number)
+                self._copy(memory, place, size)
+                taken[number] = place, size, number in written
+        self._local.update({number: place for number, (place, _, _) in taken.items()})
+        return taken
+
+    def _memory(self, number: int) -> str:
+        """Where a buffer begins."""
+        offset = self.outline.planned.offsets[number]
+        return self.offset("%arena", offset) if offset is not None else f"%b{number}"
+
+    def _copy(self, source: str, target: str, nbytes: int) -> None:
+        self.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+        self.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {nbytes}, i1 false)")
+
+    def _poll(self, now: Value, poll: Slot, polls: int, following: str, begin: str) -> None:
+        """Lets Python look for interrupts now and then, and goes on."""
+        asks = self.label("poll")
+        self.branch(self.compare("ge", now, self.read(poll)), asks, following)
+        self.place(asks)
+        self.write(poll, self.add(now, self.integer(polls)))
+        self._call_back(POLL, Failure.INTERRUPT.code(0))
+        self.jump(begin)
+
+    def _reads_rounds(self, step: Step, region: Loop) -> bool:
+        """Whether somebody may look which round of a loop is the present one: steps in Python, or who words an error."""
+        natives = (self.outline.natives.get(id(inner)) for inner in walk((step,)) if inner.region is None)
+        inner_regions = sum(inner.region is not None for inner in walk((step,)))
+        return (
+            inner_regions > 1
+            or region.limit is not None
+            or any(native is None or may_fail(native) for native in natives)
+        )
+
+    def _leave(
+        self, region: Loop, c: Round, condition: Value, done: Value, length: Value | None, after: str
+    ) -> None:  # fmt: skip
+        """Ends the loop where a bool holds; the last round that was entered is the one after `done`."""
         leave, stay = self.label("leave"), self.label("stay")
         self.branch(condition, leave, stay)
         self.place(leave)
         before = self._at.get(region.number)
-        self._at[region.number] = self.load(self.word(self.outline.words.round(region.number)), dtypes.int64)
+        self._at[region.number] = self._number(region, done, length)
         self.steps(c.leave)
         if before is not None:
             self._at[region.number] = before
         self.jump(after)
         self.place(stay)
 
+    def _number(self, region: Loop, done: Value, length: Value | None) -> Value:
+        """What a loop counts where so many rounds are done."""
+        if region.reverse and length is not None:
+            return self.sub(self.sub(length, self.integer(1)), done)
+        return done
+
     def _enter(self, region: Loop, done: Value, length: Value | None) -> None:
         """Notes the number of the round."""
-        at = done
-        if region.reverse and length is not None:
-            at = self.sub(self.sub(length, self.integer(1)), done)
-        self._at[region.number] = at
-        self.store(self.word(self.outline.words.round(region.number)), at)
+        at = self._at[region.number] = self._number(region, done, length)
+        if self._kept:
+            self.store(self.word(self.outline.words.round(region.number)), at)
         if region.counter is not None:
             self.store(self.address(region.counter), at)
 

@@ -36,7 +36,12 @@ def dce(graph: Graph, options: Options) -> Graph:
 
 def has_effect(node: Node) -> bool:
     """Whether a node does more than yield its outputs, by itself or within its sub-graphs."""
-    return _Sweeper().has_effect(node)
+    return _acts_itself(node) or (bool(node.graphs) and _Sweeper().has_effect(node))
+
+
+def _acts_itself(node: Node) -> bool:
+    kind = effect.get(node.command, None)
+    return kind is not None and kind not in REMOVABLE_EFFECTS
 
 
 class _Sweeper(OncePerGraph):
@@ -51,8 +56,7 @@ class _Sweeper(OncePerGraph):
 
     def has_effect(self, node: Node) -> bool:
         """As the function of this name, but looks into each sub-graph once."""
-        kind = effect.get(node.command, None)
-        return (kind is not None and kind not in REMOVABLE_EFFECTS) or any(map(self._acts, node.graphs))
+        return _acts_itself(node) or any(map(self._acts, node.graphs))
 
     def _acts(self, graph: Graph) -> bool:
         if graph not in self.effects:

@@ -81,17 +81,21 @@ class Description:
         self.views = find_views(graph)
         self.graph, self.donated, self.carried = graph, donated or set(), carried
         self.free = {self.views[symbol].base for symbol in free}
+        self.number = {s: i for i, s in enumerate(s for s in graph.symbols() if self.views[s].base is s)}  # of storages
         # an entry that is no node begins the round, another stands for the test
         self.entries: list[Node | None] = [None, *graph.nodes[:before], None, *graph.nodes[before:]]
         self.test = before + 1
 
     def operations(self) -> OperationGraph:
         """The entries as operations."""
-        views = self.views
-        number: dict[Symbol, int] = {}
-        for symbol in self.graph.symbols():
-            if views[symbol].base is symbol:
-                number[symbol] = len(number)
+        return self._operations(self._after())
+
+    def live_bytes(self) -> list[int]:
+        """The bytes that are live while each entry runs, in the given order."""
+        return self._operations([()] * len(self.entries)).live_bytes(range(len(self.entries)))
+
+    def _operations(self, after: list[tuple[int, ...]]) -> OperationGraph:
+        views, number = self.views, self.number
         nbytes = [
             0 if s in self.free or s.dtype == TAPE else -(-s.spec.nbytes // ALIGNMENT) * ALIGNMENT for s in number
         ]
@@ -103,16 +107,16 @@ class Description:
             reads.append(tuple(number[views[s].base] for s in node.inputs) if node is not None and touches else ())
             written = node.outputs if node is not None else self.carried if not writes else ()
             writes.append(tuple(number[s] for s in written if s in number))
-            overwrites.append(tuple(self._overwrites(node, number)) if node is not None else ())
+            overwrites.append(self._overwrites(node) if node is not None else ())
         kept = frozenset(number[views[s].base] for s in self.graph.outputs)
-        return OperationGraph(nbytes, reads, writes, self._after(), overwrites, kept)
+        return OperationGraph(nbytes, reads, writes, after, overwrites, kept)
 
-    def _overwrites(self, node: Node, number: dict[Symbol, int]) -> list[tuple[int, int]]:
-        return [
-            (number[view.base], number[output])
+    def _overwrites(self, node: Node) -> tuple[tuple[int, int], ...]:
+        return tuple(
+            (self.number[view.base], self.number[output])
             for view, output in overwritable(node, self.views)
             if (view.base in self.free) == (output in self.free)
-        ]
+        )
 
     def _after(self) -> list[tuple[int, ...]]:
         """For each entry those that it follows, beside the writers of the memory that it reads."""
@@ -134,7 +138,8 @@ class Description:
                 if base in self.donated:
                     readers.setdefault(base, []).append(i)
                     updater.pop(base, None)
-            updater |= {view.base: i for view, _ in overwritable(node, self.views) if view.base in self.donated}
+            if self.donated:
+                updater |= {view.base: i for view, _ in overwritable(node, self.views) if view.base in self.donated}
             writer |= dict.fromkeys(node.outputs, i)
             result.append(tuple(after))
         for base, i in updater.items():  # the last reader in the given order, so this makes no circle

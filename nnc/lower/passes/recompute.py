@@ -57,7 +57,7 @@ class Peak:
     def __init__(self, graph: Graph, options: Options) -> None:
         self.graph = graph
         description = Description(graph, donated={graph.inputs[i] for i in options.donated}, free=graph.outputs)
-        live = description.operations().live_bytes(range(len(description.entries)))
+        live = description.live_bytes()
         self.nbytes = max(live)
         at = description.entries[live.index(self.nbytes)]
         self.place = graph.nodes.index(at) if at is not None else -1

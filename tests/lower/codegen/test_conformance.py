@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -34,7 +35,7 @@ from nnc.lower.codegen.native import Native
 from nnc.lower.pipeline import lower
 from nnc.lower.stages import View
 from nnc.options import Options
-from tests.backends.cpu.against_reference import LAYOUTS, REAL, dense
+from tests.backends.cpu.against_reference import LAYOUTS, REAL
 from tests.lower.codegen.test_scalars import TARGETS, Case, cases, fitting, samples
 
 NDArray = np.ndarray[Any, Any]
@@ -62,7 +63,9 @@ class Call:
     outputs: Sequence[NDArray]
 
     def native(self) -> Native:
-        inputs, outputs = (tuple(View(0, spec_of(x), 0, x.strides) for x in group) for group in (self.inputs, self.outputs))
+        inputs, outputs = (
+            tuple(View(0, spec_of(x), 0, x.strides) for x in group) for group in (self.inputs, self.outputs)
+        )
         return print_graph(self.graph, inputs, outputs, vector_bytes())
 
 
@@ -82,6 +85,10 @@ def graph_of(inputs: Sequence[NDArray], body: Callable[..., Symbol | Sequence[Sy
     builder = GraphBuilder("conformance")
     out = body(builder, *(builder.input(x.shape, x.dtype) for x in inputs))
     return builder.build(*(out if isinstance(out, Sequence) else [out]))
+
+
+def apply(case: Case, b: GraphBuilder, *operands: Symbol) -> Symbol:
+    return b.add(case.target, *operands, **case.params)
 
 
 def operands_of(case: Case, shape: tuple[int, ...]) -> list[NDArray]:
@@ -108,7 +115,19 @@ def check(case: Case, operands: Sequence[NDArray], out: NDArray) -> None:
 def test_the_table_holds_the_commands_that_matter() -> None:
     names = {target.name for target in TARGETS}
     assert len(names) > 70
-    assert names >= {"add", "div", "pow", "exp", "tanh", "erf", "select", "convert", "shift_left", "remainder", "nextafter"}
+    assert names >= {
+        "add",
+        "div",
+        "pow",
+        "exp",
+        "tanh",
+        "erf",
+        "select",
+        "convert",
+        "shift_left",
+        "remainder",
+        "nextafter",
+    }
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=str)
@@ -121,11 +140,9 @@ def test_an_elementwise_command_wherever_its_operands_lie(target: Command) -> No
         operands = [SOURCES[(turn + i) % len(SOURCES)](x) for i, x in enumerate(operands_of(case, shape))]
         given = [x.copy() for x in operands]
         like = [x for x in operands if x.dtype == case.output and (0 not in x.strides or x.size == 1)]
-        if like and turn % 3 == 0:  # in place
-            out = like[-1]
-        else:
-            out = LAYOUTS[turn // 2 % len(LAYOUTS)](np.full(shape, 1, case.output))
-        graph = graph_of(operands, lambda b, *x, case=case: b.add(case.target, *x, **case.params))
+        other = LAYOUTS[turn // 2 % len(LAYOUTS)](np.full(shape, 1, case.output))
+        out = like[-1] if like and turn % 3 == 0 else other  # some in place
+        graph = graph_of(operands, partial(apply, case))
         calls.append(Call(graph, operands, [out]))
         checks.append((case, given, out))
     run(calls)
@@ -144,7 +161,7 @@ def test_operands_of_all_layouts_meet(name: str) -> None:
         case = Case(target, (dtype, dtype), dtype, {})
         x, y = operands_of(case, shape)
         operands, out = [first(x), second(y)], third(np.zeros(shape, dtype))
-        calls.append(Call(graph_of(operands, lambda b, x, y: b.add(target, x, y)), operands, [out]))
+        calls.append(Call(graph_of(operands, partial(apply, case)), operands, [out]))
         checks.append((case, operands, out))
     run(calls)
     for case, operands, out in checks:
@@ -175,7 +192,7 @@ def allowed(name: str, x: NDArray, axes: tuple[int, ...], wanted: NDArray) -> ND
         return 0.0
     wide = np.nan_to_num(np.abs(x.astype(np.float64)), posinf=0)
     size = wide.sum(axes) if name == "reduce_sum" else np.nan_to_num(np.abs(wanted.astype(np.float64)), posinf=0)
-    several = np.finfo(dtypes.accumulator(x.dtype)).eps * x.size ** 0.5 * size
+    several = np.finfo(dtypes.accumulator(x.dtype)).eps * x.size**0.5 * size
     once = float(ml_dtypes.finfo(x.dtype).eps) * np.nan_to_num(np.abs(wanted.astype(np.float64)), posinf=0)
     return 2 * several + once
 
@@ -198,12 +215,17 @@ def axes_of(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
     return [axes for k in range(1, len(shape) + 1) for axes in itertools.combinations(every, k)]
 
 
+def reduce_by(commands: Sequence[str], axes: tuple[int, ...], b: GraphBuilder, x: Symbol) -> list[Symbol]:
+    """All reductions in one nest."""
+    return [b.add(name, x, axes=axes) for name in commands]
+
+
 def check_reductions(name: str, shapes: Sequence[tuple[int, ...]]) -> None:
     calls, checks = [], []
     for turn, (shape, reduced) in enumerate((s, axes) for s in shapes for axes in axes_of(s)):
         x = SOURCES[turn % len(SOURCES)](terms(name, shape, turn))
-        commands = reductions_of(x)  # all in one nest
-        graph = graph_of([x], lambda b, x, reduced=reduced: [b.add(c, x, axes=reduced) for c in commands])
+        commands = reductions_of(x)
+        graph = graph_of([x], partial(reduce_by, commands, reduced))
         layout = LAYOUTS[turn // 2 % len(LAYOUTS)]
         outputs = [layout(np.full(s.shape, 1, s.dtype)) for s in graph.output_specs]
         calls.append(Call(graph, [x], outputs))
@@ -214,7 +236,12 @@ def check_reductions(name: str, shapes: Sequence[tuple[int, ...]]) -> None:
             with np.errstate(all="ignore"):
                 wanted = np.asarray(reference[command_of(command)](x, axes=reduced))
             assert (out.dtype, out.shape) == (wanted.dtype, wanted.shape)
-            close(out, wanted, allowed(command, x, reduced, wanted), f"{command} of {x.dtype}{list(x.shape)} over {reduced}")
+            close(
+                out,
+                wanted,
+                allowed(command, x, reduced, wanted),
+                f"{command} of {x.dtype}{list(x.shape)} over {reduced}",
+            )
 
 
 def close(out: NDArray, wanted: NDArray, bound: Any, what: str) -> None:
@@ -259,7 +286,7 @@ def normalised(*given: Any) -> list[Any]:
             axes = [(0,), (x.ndim - 1,), tuple(range(x.ndim))]
             for axis in dict.fromkeys(axes[i:] if i < 2 else axes[:1]):
                 results += [command_of(c)(view, axes=axis) for c in ("softmax", "log_softmax", "logsumexp")]
-        index = nnp.arange(math.prod(x.shape[:-1])).reshape(x.shape[:-1]) % x.shape[-1]
+        index = nnp.arange(2 * math.prod(x.shape[:-1])).reshape((*x.shape[:-1], 2)) % x.shape[-1]
         results.append(command_of("pick_log_softmax")(x, index, mode="clip"))
         if x.ndim > 1:
             results.append(nn.layer_norm(nnp.nan_to_num(x, posinf=1, neginf=0)))
@@ -284,6 +311,78 @@ def test_normalisations_of_rows_and_columns_on_views(name: str) -> None:
 # -- programs ------------------------------------------------------------------------------------------------------------
 
 
-def parts(x: Any) -> list[Any]:
+def views(x: Any) -> list[Any]:
     """Views of shape (6, 17) of an array of shape (34, 12): columns, with gaps, backwards, stretched."""
-    return [x[:17, :6].T, x[::2, 1::2].T, x[16::-1, 11:5:-1].T, nnp.broadcast_to(x[3, :6, None], (6, 17)), x[5:23:3, :].reshape(-1)[:17] * 1 + 0 * x[:6, :1]]
+    return [x[:17, :6].T, x[::2, 1::2].T, x[16::-1, 11:5:-1].T, nnp.broadcast_to(x[3, :6, None], (6, 17))]
+
+
+def rows(x: Any) -> list[Any]:
+    """Parts of a vector that begin at different addresses."""
+    return [x[i : i + 1025] for i in range(4)]
+
+
+def empty(x: Any) -> list[Any]:
+    """Views without elements."""
+    return [x[:0].T, x[3:3].T]
+
+
+def commands_of(name: str) -> list[Case]:
+    """The commands that compute with a dtype; what a float must fit into is left out."""
+    dtype, found = dtypes.BY_NAME[name], []
+    for case in itertools.chain.from_iterable(map(cases, TARGETS)):
+        if case.inputs and case.inputs[-1] == dtype:
+            given = samples(dtype, 0)
+            if fitting(given, case.target, case.params) is given:
+                found.append(case)
+    return found
+
+
+@pytest.mark.parametrize("split", [views, rows, empty])
+@pytest.mark.parametrize("name", REAL)
+def test_a_program_of_all_commands_on_views(name: str, split: Callable[[Any], list[Any]]) -> None:
+    chosen = commands_of(name)
+
+    def pick(turn: int, case: Case, x: Any, flags: Any) -> list[Any]:
+        """The operands of a case: views, in turns."""
+        parts, conditions = split(x), split(flags)
+        operands = [parts[(turn + i) % len(parts)] for i in range(len(case.inputs))]
+        return [conditions[0], *operands[1:]] if case.target.name == "select" else operands
+
+    def program(x: Any, flags: Any) -> list[Any]:
+        return [case.target(*pick(i, case, x, flags), **case.params) for i, case in enumerate(chosen)]
+
+    shape = (1030,) if split is rows else (34, 12)
+    x = np.resize(samples(dtypes.BY_NAME[name], 0), shape)
+    flags = np.resize(samples(dtypes.bool_, 1), shape)
+    compiled = lower(nnc.make_graph(program)(x, flags), Options(verify_passes=True), choose_kernel, compiler())
+    for given in (x, *(layout(x) for layout in LAYOUTS[1:])) if split is views else (x,):
+        results = compiled.run([given, flags])
+        assert len(results) == len(chosen)
+        for i, (case, out) in enumerate(zip(chosen, results, strict=True)):
+            operands = [np.asarray(part) for part in pick(i, case, x, flags)]
+            assert (out.shape, out.dtype) == (operands[0].shape, case.output)
+            if out.size:
+                check(case, operands, out)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: -x,
+        lambda x: x + x[::-1],
+        lambda x: x * 2 + x.T,
+        lambda x: x - nnp.mean(x, 0),
+        lambda x: x - nnp.mean(x, 1, keepdims=True),
+        lambda x: nn.softmax(x, 1) + nn.softmax(x, 0),
+        lambda x: (nnp.exp(x), x - nnp.sum(x), x[::-1]),
+        lambda x: x.at[3].add(x[4]) * x,
+    ],
+)
+@pytest.mark.parametrize("size", [17, 64])
+def test_donated_memory_is_written_over_only_behind_its_last_reader(function: Any, size: int) -> None:
+    x = np.random.default_rng(0).normal(size=(size, size)).astype(np.float32)
+    graph = nnc.make_graph(function)(x)
+    expected = lower(graph, Options(native=False), choose_kernel).run([x.copy()])
+    found = lower(graph, Options(donated=(0,), verify_passes=True), choose_kernel, compiler()).run([x.copy()])
+    for out, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(out, wanted, rtol=2e-6, atol=1e-5)

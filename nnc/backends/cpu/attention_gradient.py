@@ -1,0 +1,219 @@
+"""The printed kernel of attention's gradient: the weights are computed anew from the logarithms of their sums, block by block.
+
+Gradients of keys and values are added up by one thread for each head of the keys, so the order of the sums does not depend on the
+number of threads (Dao, "FlashAttention-2", 2023). With c the sum of an output's products with its cotangent, per query,
+
+    dv = wᵀ ct    ds = scale · w · (ct vᵀ - c)    dq = ds k    dk = dsᵀ q
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nnc.backends.cpu.attention import is_printed, key_blocks
+from nnc.backends.cpu.blocks import Matrix, print_product
+from nnc.backends.cpu.printer import Bound, Printer, add_native, times
+from nnc.backends.cpu.scores import KEYS, Block, Form, exponential, finite, rows_of
+from nnc.backends.cpu.vectors import masks_of, split, write_row
+from nnc.commands.attention import BIAS, Operands
+from nnc.graph import TensorSpec
+from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.codegen.native import Native
+from nnc.lower.stages import Step, View
+
+_PART_VOLUME = 1 << 19  # multiplications that a thread must have
+
+
+def _supports(specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> bool:
+    return BIAS not in params["wrt"] and is_printed(specs[2:-2], params["biased"])
+
+
+def _workspace(specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> int:
+    """Sums of gradients, where those are stored in a shorter dtype."""
+    wide = specs[1].dtype.itemsize
+    x = Operands.of(specs[2:-2], params["biased"])
+    return 0 if wide == x.k.dtype.itemsize else sum(wide * x[i].size for i in params["wrt"] if i)
+
+
+class _Gradient:
+    """The kernel of one step: its views, and what is wanted."""
+
+    def __init__(self, step: Step) -> None:
+        params, inputs = step.params, step.inputs
+        self.x = Operands.of(inputs[2:-2], params["biased"])
+        self.ct, self.ct_sum, self.out, self.logarithms = *inputs[:2], *inputs[-2:]
+        self.wrt: tuple[int, ...] = params["wrt"]
+        has_room = len(step.outputs) > len(self.wrt)
+        self.printer = Printer(step, workspace=has_room)
+        self.has_room = has_room
+        self.results: dict[int, View] = dict(zip(self.wrt, step.outputs, strict=False))
+        self.views = [*inputs, *self.results.values()]
+        self.names = [f"%in{i}" for i in range(len(inputs))] + [f"%out{i}" for i in range(len(self.wrt))]
+        self.form = Form.of(self.x, self.names[5 : len(inputs) - 2], params["scale"], params["reach"])
+        with_tokens = {0, 2, 3, 4, len(inputs) - 2, *range(len(inputs), len(self.views))}
+        self.loops = self.form.loops(self.views, [i in with_tokens for i in range(len(self.views))])
+
+    def native(self) -> Native:
+        """The finished kernel."""
+        form = self.form
+        parts = math.prod(form.lead)
+        volume = form.shared * form.blocks * form.volume * 5 // 2
+
+        def body(code: Code, begin: Bound, end: Bound) -> None:
+            with code.loop(begin, end) as part:
+                self._print_part(code, part)
+
+        self.printer.parts(parts, max(1, _PART_VOLUME // max(1, volume)), body)
+        return self.printer.native()
+
+    def _print_part(self, code: Code, part: Value) -> None:
+        """All queries that share one head of keys."""
+        form = self.form
+        first = code.mul(part, code.integer(form.shared))
+        outer = self.loops.at(code, self.names, first)
+        sums = {i: self._sums(code, i, part, outer) for i in self.wrt if i}
+        for i, matrix in sums.items():
+            self._fill(code, matrix, form.keys, self._columns(i))
+        with code.loop(0, form.shared) as head:
+            at = self.loops.at(code, self.names, code.add(first, head))
+            with code.loop(0, form.blocks) as number:
+                place = code.mul(number, code.integer(form.width))
+                form.each_width(
+                    code, number, lambda vectors: self._print_block(Block(code, form, place, vectors), at, sums)
+                )
+        if self.has_room:
+            for i, matrix in sums.items():
+                self._copy(code, matrix, rows_of(self.results[i], self._result(outer, i)), form.keys, self._columns(i))
+
+    def _result(self, pointers: Sequence[str], i: int) -> str:
+        return pointers[len(self.names) - len(self.wrt) + self.wrt.index(i)]
+
+    def _columns(self, i: int) -> int:
+        return self.form.value_features if i == 2 else self.form.features
+
+    def _sums(self, code: Code, i: int, part: Value, pointers: Sequence[str]) -> Matrix:
+        """Where the gradients of keys (1) or values (2) are added up."""
+        if not self.has_room:
+            return rows_of(self.results[i], self._result(pointers, i))
+        form, unit = self.form, self.form.tiling.wide.itemsize
+        begin = 0
+        if i == 2 and 1 in self.wrt:
+            begin = math.prod(form.lead) * form.keys * form.features * unit
+        own = times(code, part, form.keys * self._columns(i) * unit)
+        pointer = code.offset(code.offset("%workspace", begin), own)
+        return Matrix(pointer, self._columns(i) * unit, unit, form.tiling.wide)
+
+    def _fill(self, code: Code, target: Matrix, rows: Bound, columns: int) -> None:
+        zero = code.constant(0, target.dtype, self.form.tiling.lanes)
+        self._each_vector(code, target, rows, columns, lambda i, at, mask: zero)
+
+    def _copy(self, code: Code, source: Matrix, target: Matrix, rows: Bound, columns: int) -> None:
+        """Rows in another dtype."""
+
+        def read(i: Value, column: Bound, mask: Value | None) -> Value:
+            at = source.at(code, i, column)
+            return code.convert(code.load(at.pointer, source.dtype, self.form.tiling.lanes, mask), target.dtype)
+
+        self._each_vector(code, target, rows, columns, read)
+
+    def _each_vector(self, code: Code, target: Matrix, rows: Bound, columns: int, value: Any) -> None:
+        lanes = self.form.tiling.lanes
+
+        def write(i: Value, column: Bound, width: int) -> None:
+            (mask,) = masks_of(code, lanes, width)
+            at = target.at(code, i, column)
+            write_row(code, at.pointer, 0, target.column, value(i, column, mask), mask, target.dtype.itemsize)
+
+        with code.loop(0, rows) as i:
+            if columns >= lanes:
+                with code.loop(0, columns // lanes * lanes, lanes) as column:
+                    write(i, column, lanes)
+            if columns % lanes:
+                write(i, columns // lanes * lanes, columns % lanes)
+
+    # -- a block of queries --------------------------------------------------------------------------------------------
+
+    def _print_block(self, block: Block, at: Sequence[str], sums: Mapping[int, Matrix]) -> None:
+        code, form, tiling = block.code, block.form, block.tiling
+        q, k, v = (rows_of(view, pointer) for view, pointer in zip(self.x[:3], at[2:5], strict=True))
+        ct, extras = rows_of(self.ct, at[0]), at[5 : 5 + len(form.extras)]
+        packed = block.pack(q, form.features, form.scale)
+        shifts = [finite(code, block.column(at[6 + len(form.extras)], self.logarithms.strides[-1], tiling.wide, w))
+                  for w in range(block.vectors)]  # fmt: skip
+        weights, changes = (tiling.room(code, KEYS, block.vectors) for _ in range(2))
+        moves_scores = 0 in self.wrt or 1 in self.wrt
+        if moves_scores:
+            packed_ct = block.pack(ct, form.value_features)
+            products = self._row_sums(block, packed_ct, at)
+        of_q = self._start_q(block, at)
+
+        def keys(key: Value, n: Value) -> None:
+            block.print_scores(k, packed, weights, extras, key, n)
+            block.change(weights, n, lambda j, w, x: exponential(code, code.sub(x, shifts[w])))
+            if 2 in sums:
+                print_product(
+                    code, tiling, weights, ct.at(code, block.first), sums[2].at(code, key), n, block.size,
+                    form.value_features, adds=True,
+                )  # fmt: skip
+            if not moves_scores:
+                return
+            print_product(code, tiling, v.at(code, key), packed_ct, changes, n, form.value_features, block.width)
+
+            def change(j: Value, w: int, x: Value) -> Value:
+                scaled = code.mul(block.load(weights, j, w), code.like(x, form.scale))
+                return code.mul(scaled, code.sub(x, products[w]))
+
+            block.change(changes, n, change)
+            if of_q is not None:
+                print_product(
+                    code, tiling, changes.turned, k.at(code, key), of_q, block.size, n, form.features, adds=True
+                )
+            if 1 in sums:
+                print_product(
+                    code, tiling, changes, q.at(code, block.first), sums[1].at(code, key), n, block.size, form.features,
+                    adds=True,
+                )  # fmt: skip
+
+        key_blocks(block, keys)
+        if of_q is not None and of_q.dtype != form.dtype:
+            target = rows_of(self.results[0], self._result(at, 0)).at(code, block.first)
+            self._copy(code, of_q, target, block.size, form.features)
+
+    def _start_q(self, block: Block, at: Sequence[str]) -> Matrix | None:
+        """Where the gradients of the block's queries are added up: 0 at first."""
+        if 0 not in self.wrt:
+            return None
+        code, form = block.code, block.form
+        matrix = rows_of(self.results[0], self._result(at, 0)).at(code, block.first)
+        if matrix.dtype != form.tiling.wide:
+            vectors = -(-form.features // form.tiling.lanes)
+            matrix = form.tiling.room(code, block.width, vectors)
+        self._fill(code, matrix, block.size, form.features)
+        return matrix
+
+    def _row_sums(self, block: Block, packed_ct: Matrix, at: Sequence[str]) -> list[Value]:
+        """Each query's sum of the output's products with its cotangent, less the cotangent of its logarithm."""
+        code, form, tiling = block.code, block.form, block.tiling
+        found = tiling.room(code, 1, block.vectors)
+        zero = code.constant(0, tiling.wide, tiling.lanes)
+        for w in range(block.vectors):
+            block.store(found, 0, w, zero)
+
+        def add(w: Value, j: Bound, x: Value) -> None:
+            block.store(found, 0, w, code.fma(x, block.load(packed_ct, j, w), block.load(found, 0, w)))
+
+        out = rows_of(self.out, at[5 + len(form.extras)])
+        block.turn(out, form.value_features, add)
+        step = self.ct_sum.strides[-1]
+        return [
+            code.sub(block.load(found, 0, w), block.column(at[1], step, tiling.wide, w)) for w in range(block.vectors)
+        ]
+
+
+def _native(step: Step) -> Native | None:
+    return _Gradient(step).native()
+
+
+add_native("attention_gradient", _native, _supports, _workspace)

@@ -1,0 +1,313 @@
+"""What the printed kernels of attention share: where operands lie, blocks of queries, and the scores of a block.
+
+Scores stand with a key a row and queries in lanes. So the greatest score of a query, its sum and all that is computed of them are
+vectors, and keys and values are read element by element as they lie; only the queries of a block are turned. Lanes behind the last
+query do its work once more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nnc import dtypes
+from nnc.backends.cpu.blocks import Matrix, Tiling, print_product, print_turned, print_turned_back
+from nnc.backends.cpu.moves import turn
+from nnc.backends.cpu.printer import Axes, Bound, times
+from nnc.backends.cpu.vectors import cases, read_row
+from nnc.commands.attention import Operands, Reach
+from nnc.dtypes import DType
+from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.codegen.math.exponential import exp
+from nnc.lower.codegen.math.terms import Term
+from nnc.lower.stages import View
+
+KEYS = 64  # of a block
+
+
+@dataclass(frozen=True)
+class Extra:
+    """A bias or a mask: its name, bytes between what belongs to neighbouring queries and keys (0: shared), and its dtype."""
+
+    name: str
+    query: int
+    key: int
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Form:
+    """Sizes of an attention, and how many queries are taken together."""
+
+    tiling: Tiling
+    dtype: DType
+    count: int
+    keys: int
+    features: int
+    value_features: int
+    scale: float
+    reach: Reach
+    lead: tuple[int, ...]  # batches and heads of keys
+    shared: int
+    extras: tuple[Extra, ...]
+
+    @classmethod
+    def of(cls, x: Operands, names: Sequence[str], scale: float, reach: Reach) -> Form:
+        """The form of views; `names` are those of the pointers of the bias and the masks."""
+        spec = x.q.spec
+        *batch, count, heads, features = spec.shape
+        own = x.k.spec.shape[-2]
+        views = [*([] if x.bias is None else [x.bias]), *x.masks]
+        extras = tuple(
+            Extra(name, *(_stride(view, axis) for axis in (-2, -1)), view.spec.dtype)
+            for name, view in zip(names, views, strict=True)
+        )
+        tiling, far = Tiling.of(dtypes.accumulator(spec.dtype)), count + x.k.spec.shape[-3]
+        before, after = (None if n is None or n >= far else max(n, -far) for n in reach)
+        return cls(
+            tiling, spec.dtype, count, x.k.spec.shape[-3], features, x.v.spec.shape[-1], scale, (before, after),
+            (*batch, own), heads // max(own, 1), extras,
+        )  # fmt: skip
+
+    # -- blocks of queries ---------------------------------------------------------------------------------------------
+
+    @property
+    def width(self) -> int:
+        """Queries of a block: all blocks are nearly as long."""
+        most = self.tiling.lanes * self.tiling.vectors
+        return -(-self.count // -(-self.count // most) // self.tiling.lanes) * self.tiling.lanes if self.count else most
+
+    @property
+    def blocks(self) -> int:
+        """How many there are."""
+        return -(-self.count // self.width)
+
+    @property
+    def volume(self) -> int:
+        """Multiplications of a block."""
+        return self.width * self.keys * (self.features + self.value_features)
+
+    def each_width(self, code: Code, block: Bound, body: Callable[[int], None]) -> None:
+        """Runs `body(vectors)` with the number of vectors that hold the queries of a block."""
+        lanes = self.tiling.lanes
+        last = -(-(self.count - (self.blocks - 1) * self.width) // lanes)
+        for vectors, only_last in cases(self.width // lanes, last, self.blocks):
+            if only_last is None:
+                body(vectors)
+                continue
+            is_last = code.compare("eq", code.integer(block), code.integer(self.blocks - 1))
+            with code.when(is_last if only_last else code.not_(is_last)):
+                body(vectors)
+
+    def loops(self, views: Sequence[View], is_tokens: Sequence[bool]) -> Axes:
+        """Batches, heads of keys, and the queries' heads that share one, as the strides of operands with tokens before heads or not."""
+        strides = []
+        for view, tokens in zip(views, is_tokens, strict=True):
+            at = len(self.lead) if tokens else len(self.lead) - 1
+            head = _stride(view, at)
+            grouped = (head * self.shared, head) if view.spec.shape[at] == self.lead[-1] * self.shared else (head, 0)
+            batch = tuple(_stride(view, axis) for axis in range(len(self.lead) - 1))
+            strides.append((*batch, *grouped))
+        return Axes((*self.lead, self.shared), tuple(strides))
+
+
+def _stride(view: View, axis: int) -> int:
+    return 0 if view.spec.shape[axis] == 1 else view.strides[axis]
+
+
+def rows_of(view: View, pointer: str) -> Matrix:
+    """The tokens of one head, each a row of features."""
+    return Matrix(pointer, view.strides[-3], view.strides[-1], view.spec.dtype)
+
+
+def exponential(code: Code, x: Value) -> Value:
+    """e^x."""
+    return exp(Term(code, x)).value
+
+
+def finite(code: Code, x: Value) -> Value:
+    """x, but 0 for the greatest of no scores."""
+    return code.select(code.compare("eq", x, code.like(x, -math.inf)), code.like(x, 0), x)
+
+
+# -- a block of queries ------------------------------------------------------------------------------------------------
+
+
+class Block:
+    """A block of queries that is being printed: `vectors` of them from `first` on."""
+
+    def __init__(self, code: Code, form: Form, first: Bound, vectors: int) -> None:
+        self.code, self.form, self.tiling = code, form, form.tiling
+        self.first, self.vectors, self.width = code.integer(first), vectors, vectors * form.tiling.lanes
+        self.last = code.integer(form.count - 1)
+        end = code.add(self.first, code.integer(self.width))
+        self.end = code.intrinsic("smin", end, code.integer(form.count))
+
+    @property
+    def size(self) -> Value:
+        """How many queries there are."""
+        return self.code.sub(self.end, self.first)
+
+    def range(self) -> tuple[Value, Value]:
+        """The keys that some query of the block may attend to, from the first to behind the last."""
+        code, (before, after) = self.code, self.form.reach
+        begin, end = code.integer(0), code.integer(self.form.keys)
+        if before is not None:
+            begin = code.intrinsic("smax", begin, code.sub(self.first, code.integer(before)))
+        if after is not None:
+            end = code.intrinsic("smin", end, code.add(self.end, code.integer(after)))
+        return begin, end
+
+    def place(self, v: Bound, i: int) -> Value:
+        """The number of a query, at most the last one's."""
+        code = self.code
+        at = code.add(code.add(self.first, code.integer(times(code, v, self.tiling.lanes))), code.integer(i))
+        return code.intrinsic("smin", at, self.last)
+
+    def places(self, v: int, dtype: DType = dtypes.int64) -> Value:
+        """The numbers of the queries of a vector."""
+        code, lanes, kind = self.code, self.tiling.lanes, "i64" if dtype == dtypes.int64 else "i32"
+        steps = Value(f"<{', '.join(f'{kind} {v * lanes + i}' for i in range(lanes))}>", dtype, lanes)
+        return code.intrinsic("smin", code.add(code.convert(self.first, dtype), steps), code.convert(self.last, dtype))
+
+    def inside(self, v: int) -> Value:
+        """Which queries of a vector there are."""
+        code = self.code
+        steps = Value(
+            f"<{', '.join(f'i64 {v * self.tiling.lanes + i}' for i in range(self.tiling.lanes))}>",
+            dtypes.int64,
+            self.tiling.lanes,
+        )
+        return code.compare("lt", steps, self.size)
+
+    def pointers(self, source: Matrix, v: Bound) -> list[str]:
+        """Where the rows of a vector's queries lie."""
+        code = self.code
+        return [
+            code.offset(source.pointer, times(code, self.place(v, i), source.row)) for i in range(self.tiling.lanes)
+        ]
+
+    def column(self, pointer: str, step: int, dtype: DType, v: int) -> Value:
+        """A number of each query of a vector."""
+        code = self.code
+        if step == 0:
+            return code.splat(code.load(pointer, dtype), self.tiling.lanes)
+        return code.gather(pointer, code.mul(self.places(v), code.integer(step)), dtype)
+
+    def turn(self, source: Matrix, columns: int, body: Callable[[Value, Bound, Value], None]) -> None:
+        """Runs `body(v, j, vector)` for each column of the block's rows of a matrix."""
+        with self.code.loop(0, self.vectors) as v:
+            rows = self.pointers(source, v)
+            print_turned(self.code, self.tiling, rows, source, columns, lambda j, x: body(v, j, x))
+
+    def pack(self, source: Matrix, columns: int, scale: float = 1.0) -> Matrix:
+        """The block's rows of a matrix, turned and scaled."""
+        code, target = self.code, self.tiling.room(self.code, columns, self.vectors)
+
+        def store(v: Value, j: Bound, x: Value) -> None:
+            at = target.at(code, j, code.mul(v, code.integer(self.tiling.lanes)))
+            code.store(at.pointer, x if scale == 1.0 else code.mul(x, code.like(x, scale)))
+
+        self.turn(source, columns, store)
+        return target
+
+    def turn_back(self, source: Matrix, target: Matrix, columns: int) -> None:
+        """Writes a matrix with queries in lanes to the block's rows of another."""
+        with self.code.loop(0, self.vectors) as v:
+            rows = self.pointers(target, v)
+
+            def column(first: Bound, j: int) -> Value:
+                return self.load(source.at(self.code, j), first, v)
+
+            print_turned_back(self.code, self.tiling, rows, target, columns, column)
+
+    # -- rows of vectors -------------------------------------------------------------------------------------------------
+
+    def load(self, matrix: Matrix, row: Bound, v: Bound) -> Value:
+        """A vector of a matrix with queries in lanes."""
+        at = matrix.at(self.code, row, times(self.code, v, self.tiling.lanes))
+        return self.code.load(at.pointer, self.tiling.wide, self.tiling.lanes)
+
+    def store(self, matrix: Matrix, row: Bound, v: Bound, x: Value) -> None:
+        """Writes one."""
+        self.code.store(matrix.at(self.code, row, times(self.code, v, self.tiling.lanes)).pointer, x)
+
+    def change(self, matrix: Matrix, rows: Bound, body: Callable[[Value, int, Value], Value]) -> None:
+        """Replaces each vector x of the first rows by `body(row, v, x)`."""
+        with self.code.loop(0, rows) as j:
+            for v in range(self.vectors):
+                self.store(matrix, j, v, body(j, v, self.load(matrix, j, v)))
+
+    # -- scores ----------------------------------------------------------------------------------------------------------
+
+    def print_scores(
+        self, keys: Matrix, packed: Matrix, out: Matrix, extras: Sequence[str], at: Value, n: Value
+    ) -> None:
+        """The scores of keys from `at` on; -inf where a query does not attend."""
+        code = self.code
+        print_product(code, self.tiling, keys.at(code, at), packed, out, n, self.form.features, self.width)
+        for extra, pointer in zip(self.form.extras, extras, strict=True):
+            self._add_extra(extra, pointer, out, at, n)
+        self._limit(out, at, n)
+
+    def _add_extra(self, extra: Extra, pointer: str, out: Matrix, at: Value, n: Value) -> None:
+        code, lanes = self.code, self.tiling.lanes
+        if extra.key == 0:
+            columns = [self.column(pointer, extra.query, extra.dtype, v) for v in range(self.vectors)]
+            self.change(out, n, lambda j, v, x: self._with(x, columns[v]))
+        elif extra.query == 0:
+            with code.loop(0, n) as j:
+                one = code.load(code.offset(pointer, times(code, code.add(at, j), extra.key)), extra.dtype)
+                for v in range(self.vectors):
+                    self.store(out, j, v, self._with(self.load(out, j, v), code.splat(one, lanes)))
+        else:
+            with code.loop(0, self.vectors) as w:
+                self._add_squares(extra, pointer, out, at, n, w)
+
+    def _add_squares(self, extra: Extra, pointer: str, out: Matrix, at: Value, n: Value, v: Value) -> None:
+        """Squares of as many queries as keys, turned; rows behind the last key are room that nobody reads."""
+        code, lanes, wide = self.code, self.tiling.lanes, self.tiling.wide
+        rows = self.pointers(Matrix(pointer, extra.query, extra.key, extra.dtype), v)
+        steps = Value(f"<{', '.join(f'i64 {i}' for i in range(lanes))}>", dtypes.int64, lanes)
+        with code.loop(0, n, lanes) as j:
+            inside = code.compare("lt", steps, code.sub(n, j))
+            vectors = []
+            for row in rows:
+                first = code.offset(row, times(code, code.add(at, j), extra.key))
+                vectors.append(code.convert(read_row(code, first, 0, extra.key, extra.dtype, lanes, inside), wide))
+            for i, x in enumerate(turn(code, vectors)):
+                row_at = code.add(j, code.integer(i))
+                extra_value = code.compare("ne", x, code.like(x, 0)) if dtypes.is_bool(extra.dtype) else x
+                self.store(out, row_at, v, self._with(self.load(out, row_at, v), extra_value))
+
+    def _with(self, x: Value, extra: Value) -> Value:
+        code = self.code
+        if dtypes.is_bool(extra.dtype):
+            return code.select(extra, x, code.like(x, -math.inf))
+        return code.add(x, code.convert(extra, x.dtype))
+
+    def _limit(self, out: Matrix, at: Value, n: Value) -> None:
+        """What is out of reach, in blocks of which not all is within."""
+        code, (before, after) = self.code, self.form.reach
+        far = code.constant(False, dtypes.bool_)
+        if after is not None:
+            ahead = code.sub(code.sub(code.add(at, n), code.integer(1)), self.first)
+            far = code.or_(far, code.compare("gt", ahead, code.integer(after)))
+        if before is not None:
+            behind = code.sub(code.sub(self.end, code.integer(1)), at)
+            far = code.or_(far, code.compare("gt", behind, code.integer(before)))
+        if before is None and after is None:
+            return
+        with code.when(far):
+            queries = [self.places(v, dtypes.int32) for v in range(self.vectors)]
+
+            def cut(j: Value, v: int, x: Value) -> Value:
+                key = code.splat(code.convert(code.add(at, j), dtypes.int32), self.tiling.lanes)
+                for limit, distance in ((after, code.sub(key, queries[v])), (before, code.sub(queries[v], key))):
+                    if limit is not None:
+                        within = code.compare("le", distance, code.like(distance, limit))
+                        x = code.select(within, x, code.like(x, -math.inf))
+                return x
+
+            self.change(out, n, cut)
