@@ -5,10 +5,10 @@
 for each head. The second output holds log(sum over allowed j of exp(s[t, j])) of each row, -inf where nothing is allowed, of which
 the others compute weights anew, some rows at a time (Rabe and Staats, 2021; Dao et al., "FlashAttention", 2022).
 
-q, out: (…, T, heads, features); k, v: (…, S, heads or a divisor of it, features), of which neighbouring heads of q share one. A bias
-and masks have as many axes as the scores (…, heads, T, S), each of their size or 1. `reach`: how far an allowed key may stand
-before its query and behind it, None for any distance. 16-bit floats are computed in float32. Values at places that no query of
-the head may attend to need not be read.
+q, out: (…, T, heads, features); k, v: (…, S, heads or a divisor of it, features), of which neighbouring heads of q share one. A
+bias and masks have as many axes as the scores (…, heads, T, S), each of their size or 1. `reach`: how far an allowed key may
+stand before its query and behind it, None for any distance. 16-bit floats are computed in float32. A value that is not finite
+spoils the queries that may attend to it, and perhaps others.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _infer(*specs: TensorSpec, scale: float, reach: Reach, biased: bool) -> tupl
     for name, extra in [("bias", x.bias)] * biased + [("mask", mask) for mask in x.masks]:
         if extra.ndim != len(x.shape) or any(n not in (1, m) for n, m in zip(extra.shape, x.shape, strict=True)):
             raise user_error(
-                ShapeError, "attention", f"{name} has shape {extra.shape}, which does not broadcast to the scores' shape {x.shape}.",
+                ShapeError, "attention", f"{name} has shape {extra.shape}, which does not broadcast to the scores' {x.shape}.",
                 operands={name: extra}, fix=f"pass a {name} with as many axes as the scores, each of their size or 1.",
             )  # fmt: skip
     return _outputs(x)
@@ -343,13 +343,13 @@ def _batch_around(name: str, first: Callable[[tuple[int, ...]], int]) -> BatchRu
 
 def _cost(*specs: TensorSpec, biased: bool, **params: Any) -> int:
     x = Operands.of(specs, biased)
-    return math.prod(x.shape) * (2 * x.q.shape[-1] + 2 * x.v.shape[-1] + 4)
+    return int(math.prod(x.shape)) * int(2 * x.q.shape[-1] + 2 * x.v.shape[-1] + 4)
 
 
 def _cost_between(specs: Sequence[TensorSpec], biased: bool) -> int:
     """Two and a half times the products of attention."""
     x = Operands.of(specs, biased)
-    return 5 * math.prod(x.shape) * (x.q.shape[-1] + x.v.shape[-1])
+    return 5 * int(math.prod(x.shape)) * int(x.q.shape[-1] + x.v.shape[-1])
 
 
 attention: Command = register(
@@ -363,7 +363,7 @@ attention: Command = register(
     cost=_cost,
 )
 
-# The tangents of attention's outputs, of the tangents of those operands whose numbers `wrt` holds: (*tangents, *operands, *outputs).
+# The tangents of attention's outputs, from those of the operands whose numbers `wrt` holds: (*tangents, *operands, *outputs).
 attention_tangent: Command = register(
     "attention_tangent",
     None,

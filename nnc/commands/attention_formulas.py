@@ -1,7 +1,7 @@
-"""Attention's tangent and gradient as formulas of ordinary commands, differentiated in forward mode: what higher derivatives are.
+"""Attention's tangent and gradient as formulas of ordinary commands, differentiated in forward mode: its higher derivatives.
 
-A `Moving` is a value with its tangent. The formulas make the matrix of weights, so their memory is its size; the commands themselves,
-and so first derivatives, never do.
+A `Moving` is a value with its tangent. The formulas make the matrix of weights, so their memory is its size; the commands
+themselves, and so first derivatives, never do.
 """
 
 from __future__ import annotations

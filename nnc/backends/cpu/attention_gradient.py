@@ -16,7 +16,7 @@ from nnc.backends.cpu.attention import is_printed, key_blocks
 from nnc.backends.cpu.blocks import Matrix, print_product
 from nnc.backends.cpu.printer import Bound, Printer, add_native, times
 from nnc.backends.cpu.scores import KEYS, Block, Form, exponential, finite, rows_of
-from nnc.backends.cpu.vectors import masks_of, split, write_row
+from nnc.backends.cpu.vectors import masks_of, write_row
 from nnc.commands.attention import BIAS, Operands
 from nnc.graph import TensorSpec
 from nnc.lower.codegen.builder import Code, Value
@@ -34,7 +34,7 @@ def _workspace(specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> int:
     """Sums of gradients, where those are stored in a shorter dtype."""
     wide = specs[1].dtype.itemsize
     x = Operands.of(specs[2:-2], params["biased"])
-    return 0 if wide == x.k.dtype.itemsize else sum(wide * x[i].size for i in params["wrt"] if i)
+    return 0 if wide == x.k.dtype.itemsize else wide * sum((x.k, x.v)[i - 1].size for i in params["wrt"] if i)
 
 
 class _Gradient:

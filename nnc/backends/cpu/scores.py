@@ -16,7 +16,8 @@ from nnc.backends.cpu.blocks import Matrix, Tiling, print_product, print_turned,
 from nnc.backends.cpu.moves import turn
 from nnc.backends.cpu.printer import Axes, Bound, times
 from nnc.backends.cpu.vectors import cases, read_row
-from nnc.commands.attention import Operands, Reach
+from nnc.commands.attention import Operands
+from nnc.commands.attention_formulas import Reach
 from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.math.exponential import exp
@@ -60,7 +61,7 @@ class Form:
         own = x.k.spec.shape[-2]
         views = [*([] if x.bias is None else [x.bias]), *x.masks]
         extras = tuple(
-            Extra(name, *(_stride(view, axis) for axis in (-2, -1)), view.spec.dtype)
+            Extra(name, _stride(view, -2), _stride(view, -1), view.spec.dtype)
             for name, view in zip(names, views, strict=True)
         )
         tiling, far = Tiling.of(dtypes.accumulator(spec.dtype)), count + x.k.spec.shape[-3]
@@ -101,7 +102,7 @@ class Form:
                 body(vectors)
 
     def loops(self, views: Sequence[View], is_tokens: Sequence[bool]) -> Axes:
-        """Batches, heads of keys, and the queries' heads that share one, as the strides of operands with tokens before heads or not."""
+        """Batches, heads of keys, the queries' heads that share one; in operands where tokens stand before heads, or behind."""
         strides = []
         for view, tokens in zip(views, is_tokens, strict=True):
             at = len(self.lead) if tokens else len(self.lead) - 1
