@@ -1,6 +1,6 @@
 """What a compilation may do, in one frozen value: the cache key of every compiled function beside its specs.
 
-Only this module reads the environment, once, when `Options.from_environment` is called.
+Only this module reads the environment, once, when `Options.from_environment` is called, and changes it, while a library is loaded.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -80,6 +81,24 @@ class Options:
     def update(self, **changes: Any) -> Options:
         """These options with some fields replaced."""
         return replace(self, **changes)
+
+
+@contextmanager
+def variable_set(name: str, value: str, unless: Collection[str] = ()) -> Iterator[None]:
+    """Sets a variable for a library that reads it while it is loaded; not where it, or one of others, is set already.
+
+    Example:
+        >>> with variable_set("GOMP_SPINCOUNT", "1000", unless=("OMP_WAIT_POLICY",)):
+        ...     pass
+    """
+    if any(known in os.environ for known in (name, *unless)):
+        yield
+        return
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        del os.environ[name]
 
 
 def parse_bytes(value: int | str, where: str = "memory_budget") -> int:

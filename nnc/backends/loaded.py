@@ -5,6 +5,7 @@ import nnc.backends.cpu.arg_reduce
 import nnc.backends.cpu.attention
 import nnc.backends.cpu.attention_gradient
 import nnc.backends.cpu.dot
+import nnc.backends.cpu.epilogue
 import nnc.backends.cpu.fused
 import nnc.backends.cpu.gather
 import nnc.backends.cpu.pooling

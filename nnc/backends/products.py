@@ -7,26 +7,29 @@ of matrices, or a loop over such products, without a copy.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from nnc.dtypes import DType
-from nnc.lower.stages import Step
+from nnc.lower.stages import Step, Strides, View
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A loop: its length, and how many bytes further each round lies in the left operand, the right one and the result."""
+    """A loop: its length, and how many bytes further each round lies in the left operand, the right one, the result, and in
+    `more` tensors that are gone through along with the result."""
 
     size: int
     x: int = 0
     y: int = 0
     out: int = 0
+    more: tuple[int, ...] = ()
 
     @property
-    def strides(self) -> tuple[int, int, int]:
-        """The three distances."""
-        return self.x, self.y, self.out
+    def strides(self) -> tuple[int, ...]:
+        """All distances."""
+        return self.x, self.y, self.out, *self.more
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,29 +75,34 @@ class Product:
 
 
 def _turn(axis: Axis) -> Axis:
-    return Axis(axis.size, axis.y, axis.x, axis.out)
+    return replace(axis, x=axis.y, y=axis.x)
 
 
 def product_of(step: Step) -> Product:
     """The matrix products of a step whose first two inputs are the operands of a `dot`, and whose result has elements."""
-    x, y, out = (view.strides for view in (*step.inputs[:2], step.outputs[0]))
-    shape_x, shape_y = (view.spec.shape for view in step.inputs[:2])
-    contract, batch = step.params["contract"], step.params.get("batch", ((), ()))
-    loops = [Axis(shape_x[a], x[a], y[b], out[i]) for i, (a, b) in enumerate(zip(*batch, strict=True))]
+    return make_product(step.params, step.inputs[0], step.inputs[1], (step.outputs[0].strides,))
+
+
+def make_product(params: Mapping[str, Any], left: View, right: View, results: Sequence[Strides]) -> Product:
+    """The matrix products of a `dot` with these parameters. `results` are the strides, along the axes of the result, of the result
+    itself and of the `more` tensors that are gone through with it."""
+    (x, shape_x), (y, shape_y) = ((view.strides, view.spec.shape) for view in (left, right))
+    contract, batch = params["contract"], params.get("batch", ((), ()))
+    axes = [(out, tuple(more)) for out, *more in zip(*results, strict=True)]  # those of the result
+    loops = [Axis(shape_x[a], x[a], y[b], *axes[i]) for i, (a, b) in enumerate(zip(*batch, strict=True))]
     free_x = [a for a in range(len(x)) if a not in (*batch[0], *contract[0])]
     free_y = [b for b in range(len(y)) if b not in (*batch[1], *contract[1])]
     at = len(loops)
-    rows = [Axis(shape_x[a], x=x[a], out=out[at + i]) for i, a in enumerate(free_x)]
+    rows = [Axis(shape_x[a], x[a], 0, *axes[at + i]) for i, a in enumerate(free_x)]
     at += len(rows)
-    columns = [Axis(shape_y[b], y=y[b], out=out[at + i]) for i, b in enumerate(free_y)]
+    columns = [Axis(shape_y[b], 0, y[b], *axes[at + i]) for i, b in enumerate(free_y)]
     depth = [Axis(shape_x[a], x[a], y[b]) for a, b in zip(*contract, strict=True)]
-    row, more_rows = _largest(merge_axes(rows))
-    column, more_columns = _largest(merge_axes(columns))
+    none = Axis(1, more=(0,) * (len(results) - 1))
+    row, more_rows = _largest(merge_axes(rows), none)
+    column, more_columns = _largest(merge_axes(columns), none)
     merged = merge_axes(depth)
-    inner, outer = _largest(merged)
-    return Product(
-        step.inputs[0].spec.dtype, (*merge_axes(loops), *more_rows, *more_columns), row, column, (*outer, inner)
-    )
+    inner, outer = _largest(merged, Axis(1))
+    return Product(left.spec.dtype, (*merge_axes(loops), *more_rows, *more_columns), row, column, (*outer, inner))
 
 
 def merge_axes(axes: Sequence[Axis]) -> list[Axis]:
@@ -103,16 +111,17 @@ def merge_axes(axes: Sequence[Axis]) -> list[Axis]:
     merged: list[Axis] = []
     for axis in ordered:
         if merged and all(a == axis.size * b for a, b in zip(merged[-1].strides, axis.strides, strict=True)):
-            merged[-1] = Axis(merged[-1].size * axis.size, *axis.strides)
+            merged[-1] = replace(axis, size=merged[-1].size * axis.size)
         else:
             merged.append(axis)
     return merged
 
 
-def _largest(axes: list[Axis]) -> tuple[Axis, list[Axis]]:
-    """The axis that stays with the matrices, and those around them: it is the longest, of equal ones the innermost."""
+def _largest(axes: list[Axis], none: Axis) -> tuple[Axis, list[Axis]]:
+    """The axis that stays with the matrices (`none` if there is no axis), and those around them: it is the longest, of equal ones
+    the innermost."""
     if not axes:
-        return Axis(1), []
+        return none, []
     at = max(range(len(axes)), key=lambda i: (axes[i].size, i))
     return axes[at], axes[:at] + axes[at + 1 :]
 

@@ -6,6 +6,7 @@ they differ in how they are differentiated.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nnc.commands.loop import Run, check_inputs
@@ -49,6 +50,40 @@ def _fused_cost(*specs: TensorSpec, graphs: tuple[Graph, ...] = (), **params: An
 # What one printed kernel computes; made by the pass `fuse`. overwrite: pairs (input, output) that may share memory.
 fused = register(
     "fused", None, None, infer=_infer("fused"), reference=_reference, cost=_fused_cost,
+    inplace=lambda params: InPlace(params["overwrite"]),
+)  # fmt: skip
+
+
+def _members(values: Sequence[Any], graphs: tuple[Graph, ...]) -> Iterator[tuple[Graph, Sequence[Any]]]:
+    """Each sub-graph with its own operands; what is left over goes to the last."""
+    at = 0
+    for graph in graphs:
+        end = at + len(graph.inputs) if graph is not graphs[-1] else len(values)
+        yield graph, values[at:end]
+        at = end
+
+
+def _infer_many(*specs: TensorSpec, graphs: tuple[Graph, ...], **params: Any) -> tuple[TensorSpec, ...]:
+    for i, (graph, own) in enumerate(_members(specs, graphs)):
+        check_inputs("fused_many", own, graph, f"its graph {i}")
+    return tuple(spec for graph in graphs for spec in graph.output_specs)
+
+
+def _reference_many(*arrays: Any, graphs: tuple[Graph, ...], run: Run, **params: Any) -> list[Any]:
+    return [out for graph, own in _members(arrays, graphs) for out in run(graph, own)]
+
+
+# What several kernels of one form compute, on tensors of any length, each with a sub-graph of its own; made by the pass
+# `join_kernels`. Operands and results of one sub-graph follow those of the other; overwrite: as for `fused`.
+fused_many = register(
+    "fused_many", None, None, infer=_infer_many, reference=_reference_many, cost=_fused_cost,
+    inplace=lambda params: InPlace(params["overwrite"]),
+)  # fmt: skip
+
+# A product (the first node of the sub-graph, of its first two inputs) with what is computed of each of its elements before that is
+# written; made by the pass `epilogue`. overwrite: as above.
+with_epilogue = register(
+    "with_epilogue", None, None, infer=_infer("with_epilogue"), reference=_reference, cost=_fused_cost,
     inplace=lambda params: InPlace(params["overwrite"]),
 )  # fmt: skip
 

@@ -156,7 +156,7 @@ def _safe_product(x: Any, y: Any) -> Any:
 safe_mul: Command = elementwise(
     "safe_mul",
     _safe_product,
-    "select(isnan(x * y) and (x == 0 or y == 0), 0, x * y)",
+    "select(x == 0 or y == 0, 0, x * y)",  # as exact, but for the sign of 0
     arity=2,
     derivative=linear_in("safe_mul", {0: lambda ct, x, y: safe_mul(ct, y), 1: lambda ct, x, y: safe_mul(ct, x)}),
 )

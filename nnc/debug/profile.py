@@ -19,7 +19,7 @@ def profile(compiled: Any, /, *args: Any, **kwargs: Any) -> ScheduleReport:
     Example:  >>> f = nnc.compile(lambda x: nnp.sum(nnp.sin(x) @ x))
               >>> run = nnc.debug.profile(f, nnp.ones((8, 8)))
               >>> [row.command for row in run.rows], run.measured, run.duration > 0
-              (['sin', 'dot', 'reduce_sum'], True, True)
+              (['fused', 'dot', 'fused'], True, True)
     """
     if isinstance(compiled, BoundMethod):
         return profile(compiled.compiled, compiled.instance, *args, **kwargs)

@@ -53,7 +53,19 @@ def _equal(a: Graph, b: Graph, known: dict[tuple[Graph, Graph], bool]) -> bool:
 
 def same_params(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     """Whether two nodes' parameters are equal in value and type, so that 1, 1.0 and True differ, and 0.0 and -0.0."""
-    return a.keys() == b.keys() and all(_lenient(None, name, a[name]) == _lenient(None, name, b[name]) for name in a)
+    return a.keys() == b.keys() and all(_same(value, b[name]) for name, value in a.items())
+
+
+_PLAIN = frozenset({int, str, bool, type(None)})  # equal values of one type are the same
+
+
+def _same(a: Any, b: Any) -> bool:
+    if type(a) is type(b):
+        if type(a) in _PLAIN:
+            return bool(a == b)
+        if type(a) is tuple:
+            return len(a) == len(b) and all(map(_same, a, b))
+    return bool(_lenient(None, "", a) == _lenient(None, "", b))
 
 
 Encode = Callable[[Node | None, str, Any], Any]

@@ -74,6 +74,15 @@ class Pattern:
         kinds = _kinds(self.equation.root, self.equation.writers, self.equation.constants)
         return tuple((i, kind) for i, kind in enumerate(kinds) if kind is not _ANYTHING)
 
+    @cached_property
+    def depth(self) -> int:
+        """How many nodes stand on the longest way up from the root, the root itself not counted."""
+        equation, depths = self.equation, dict[Node, int]()
+        for node in equation.nodes:
+            above = [depths[equation.writers[symbol]] for symbol in node.inputs if symbol in equation.writers]
+            depths[node] = 1 + max(above, default=-1)
+        return depths[equation.root]
+
 
 @dataclass(frozen=True, eq=False)
 class Rule:
@@ -261,11 +270,12 @@ def _match(
 
 
 def _agree(wanted: Node, node: Node, exactly: bool) -> bool:
-    counts = (len(wanted.inputs), len(wanted.outputs), len(wanted.graphs))
-    if wanted.command is not node.command or counts != (len(node.inputs), len(node.outputs), len(node.graphs)):
+    if wanted.command is not node.command or len(wanted.inputs) != len(node.inputs):
+        return False
+    if len(wanted.outputs) != len(node.outputs) or len(wanted.graphs) != len(node.graphs):
         return False
     return not exactly or (
-        all(a.spec == b.spec for a, b in zip(wanted.outputs, node.outputs, strict=True))
+        [a.spec for a in wanted.outputs] == [b.spec for b in node.outputs]
         and same_params(wanted.params, node.params)
         and all(structurally_equal(a, b) for a, b in zip(wanted.graphs, node.graphs, strict=True))
     )
@@ -315,6 +325,10 @@ class _Rewriter:
         for rule in rules:
             for pattern in rule.patterns:
                 self.candidates.setdefault(pattern.equation.root.command.name, []).append((rule, pattern))
+        patterns = [pattern for found in self.candidates.values() for _, pattern in found]
+        self.depth = max((pattern.depth for pattern in patterns), default=0)
+        self.fitting: dict[tuple[str, tuple[Command | None, ...]], list[tuple[Rule, Pattern]]] = {}
+        self.tried: set[Node] = set()  # nodes at which nothing was found
         self.limit, self.count = limit, 0
         self.finished: dict[Graph, Graph] = {}
         self.equations: dict[tuple[Rule, tuple[TensorSpec, ...], str], Equation | None] = {}
@@ -333,13 +347,11 @@ class _Rewriter:
         self, node: Node, writers: Mapping[Symbol, Node], constants: Mapping[Symbol, NDArray]
     ) -> tuple[Equation, _Match] | None:
         """The first rule whose left side is the graph that ends in `node`."""
-        candidates = self.candidates.get(node.command.name, ())
-        if not candidates:
+        name = node.command.name
+        if name not in self.candidates:
+            self.tried.add(node)
             return None
-        kinds = _kinds(node, writers, constants)
-        for rule, pattern in candidates:
-            if any(i >= len(kinds) or kinds[i] != kind for i, kind in pattern.wanted):
-                continue
+        for rule, pattern in self._fitting(name, _kinds(node, writers, constants)):
             rough = _match(pattern.equation, node, writers, constants)
             if rough is None:
                 continue
@@ -360,7 +372,19 @@ class _Rewriter:
                         "remove the rule that undoes another, or pass a larger max_rewrites.",
                     )
                 return equation, match
+        self.tried.add(node)
         return None
+
+    def _fitting(self, name: str, kinds: tuple[Command | None, ...]) -> list[tuple[Rule, Pattern]]:
+        """The candidates for a node with operands of these kinds."""
+        key = name, kinds
+        if key not in self.fitting:
+            self.fitting[key] = [
+                (rule, pattern)
+                for rule, pattern in self.candidates[name]
+                if all(i < len(kinds) and kinds[i] == kind for i, kind in pattern.wanted)
+            ]
+        return self.fitting[key]
 
     def instantiate(self, rule: Rule, specs: Sequence[TensorSpec], statics: Mapping[str, Any]) -> Equation | None:
         """Both sides for these specs, made once; None where the rule's commands do not take them."""
@@ -376,7 +400,10 @@ class _Rewriter:
 
 
 class _Sweep:
-    """One pass over the nodes of a graph, which replaces left sides as it meets their last node."""
+    """One pass over the nodes of a graph, which replaces left sides as it meets their last node.
+
+    Where an earlier sweep found nothing, nothing is looked for again until something changes that a left side could reach.
+    """
 
     def __init__(self, rewriter: _Rewriter, graph: Graph) -> None:
         self.rewriter, self.source = rewriter, graph
@@ -385,15 +412,18 @@ class _Sweep:
         self.constants = dict(graph.constants)
         self.renamed: dict[Symbol, Symbol] = {}
         self.replaced: set[Node | Symbol] = set()  # inner nodes and constants of left sides
+        self.levels: dict[Symbol, int] = {}  # how many levels of nodes above a symbol are as they were
         self.changed = False
 
     def run(self) -> Graph:
         """The graph after the sweep; the same object where nothing changed."""
         for old in self.source.nodes:
             node = self.renew(old)
-            found = self.rewriter.find(node, self.writers, self.constants)
+            level = self.level(node)
+            known = level > self.rewriter.depth
+            found = None if known else self.rewriter.find(node, self.writers, self.constants)
             if found is None:
-                self.append(node)
+                self.append(node, level)
             else:
                 self.changed = True
                 for new in self.right_side(node, *found):
@@ -405,10 +435,19 @@ class _Sweep:
         constants = {s: value for s, value in self.constants.items() if s in read or s not in self.replaced}
         return self.source.update(nodes=nodes, constants=constants, outputs=outputs)
 
-    def append(self, node: Node) -> None:
+    def append(self, node: Node, level: int = 0) -> None:
         """Adds a node to the result."""
         self.nodes.append(node)
-        self.writers.update(dict.fromkeys(node.outputs, node))
+        for symbol in node.outputs:
+            self.writers[symbol] = node
+            self.levels[symbol] = level
+
+    def level(self, node: Node) -> int:
+        """How many levels of nodes, from this one up, are those that an earlier sweep found nothing in."""
+        if node not in self.rewriter.tried:
+            return 0
+        most, levels = self.rewriter.depth + 1, self.levels
+        return min(most, 1 + min((levels.get(symbol, most) for symbol in node.inputs), default=most))
 
     def renew(self, node: Node) -> Node:
         """The node with the inputs that it has by now and its sub-graphs rewritten; itself where neither changed."""

@@ -51,6 +51,24 @@ class _Part:
     place: View
 
 
+@dataclass(frozen=True, slots=True)
+class _Operands:
+    """Which inputs and outputs of a step are of a tensor, and the pairs (input, output) that may share memory."""
+
+    reads: dict[int, list[int]]
+    writes: dict[int, list[int]]
+    overwrite: frozenset[tuple[int, int]]
+
+    @classmethod
+    def of(cls, step: Step) -> _Operands:
+        """Those of a step."""
+        found = cls({}, {}, frozenset(in_place_facts(step.command, step.params).overwrite))
+        for places, views in ((found.reads, step.inputs), (found.writes, step.outputs)):
+            for i, view in enumerate(views):
+                places.setdefault(view.buffer, []).append(i)
+        return found
+
+
 class Classes:
     """Which tensors share memory."""
 
@@ -67,6 +85,7 @@ class Classes:
         self._donated = {i for i in donated if self.kinds[i] is Kind.INPUT}
         self._parts: dict[int, _Part] = {}
         self._joined: set[int] = set()  # classes that parts lie in
+        self._known: dict[int, _Operands] = {}  # of steps that may write over an input, by their point
         self._views: list[set[View]] = [set() for _ in tensors]  # what steps read and write of each, and join into it
         for step in self.live.points:
             if step is None:
@@ -167,18 +186,24 @@ class Classes:
         step = self.live.points[at]
         if step is None or step.region is not None:
             return False
-        written = [view for view in step.outputs if self.find(view.buffer) in (a, b)]
+        operands = self._operands(at, step)
+        written = [j for tensor in (*self._members[a], *self._members[b]) for j in operands.writes.get(tensor, ())]
         if len(written) != 1:
             return False
-        out, j = written[0], step.outputs.index(written[0])
+        j = written[0]
+        out = step.outputs[j]
         other = a if self.find(out.buffer) == b else b
-        read = [(i, view) for i, view in enumerate(step.inputs) if self.find(view.buffer) == other]
+        read = [(i, step.inputs[i]) for tensor in self._members[other] for i in operands.reads.get(tensor, ())]
         if is_move(step):
             fits = all(self._whole(view) for _, view in (*read, (j, out))) and not self._goes_around(step, a, b)
         else:
-            allowed = {i for i, k in in_place_facts(step.command, step.params).overwrite if k == j}
-            fits = all(i in allowed and self._alike(view, out) for i, view in read)
+            fits = all((i, j) in operands.overwrite and self._alike(view, out) for i, view in read)
         return bool(read) and fits and self._ends(other, at)
+
+    def _operands(self, at: int, step: Step) -> _Operands:
+        if at not in self._known:
+            self._known[at] = _Operands.of(step)
+        return self._known[at]
 
     def _goes_around(self, step: Step, a: int, b: int) -> bool:
         """Whether moves, if two classes were one, would wait for one another: each for the one that reads what it writes over."""

@@ -11,7 +11,7 @@ from nnc.commands.loop import run_graph
 from nnc.context import set_context, timed
 from nnc.dtypes import TAPE
 from nnc.errors import InternalError
-from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, kernel, run_passes
+from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, find_kernel, run_passes
 from nnc.lower.alloc import Block, find_block_overlap, plan_blocks
 from nnc.lower.bind import bind_buffers, no_workspace
 from nnc.lower.codegen.native import Compiler
@@ -32,11 +32,12 @@ ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any]], Ke
 # from being merged with the original. Sub-graphs are rewritten along with their graph.
 REWRITES = (
     "inline_calls", "dce", "fold", "simplify", "parts", "cse", "licm", "combine", "join_sums", "dce",
-    "hoist_products", "sink_sums", "sink_products", "dce", "fewer_residuals", "dce",
+    "hoist_products", "sink_sums", "sink_products", "dce", "fewer_residuals",
     "fold", "simplify", "parts", "cse", "dce", "inline_barriers",
 )  # fmt: skip
 PIPELINE = (*REWRITES, "layout", "order", "recompute")
-GROUPING = ("fuse", "interleave")  # last, since what is computed again to save memory is chosen command by command
+# last, since what is computed again to save memory is chosen command by command
+GROUPING = ("fuse", "epilogue", "join_kernels", "interleave")
 
 
 def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel, compiler: Compiler | None = None) -> Program:
@@ -48,9 +49,11 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel, compiler:
     """
 
     def workspace(node: Node) -> int:
-        if node.graphs:
-            return 0
         specs = tuple(symbol.spec for symbol in node.inputs)
+        if node.graphs:
+            params = {**node.params, "graphs": node.graphs}
+            printed = find_kernel(node.command, specs, params)
+            return printed.workspace(specs, params) if printed is not None else 0
         with set_context(source=node.source):
             return choose_kernel(node.command, specs, node.params).workspace(specs, node.params)
 
@@ -68,10 +71,10 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel, compiler:
 
     def step_kernel(step: Step) -> Kernel:
         if step.graphs:
-            compiled = kernel.get(step.command, ())
-            if not compiled:
+            printed = find_kernel(step.command, step.input_specs, {**step.params, "graphs": step.graphs})
+            if printed is None:
                 return sub_graph_kernel(step, lower_inner)
-            return replace(compiled[0], run=sub_graph_kernel(step, lower_fused).run)
+            return replace(printed, run=sub_graph_kernel(step, lower_fused).run)
         with set_context(source=step.source):
             return choose_kernel(step.command, step.input_specs, step.params)
 

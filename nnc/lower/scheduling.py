@@ -77,14 +77,18 @@ class OperationGraph:
             n > 0 and i != _NEVER and s not in self.kept
             for s, (n, i) in enumerate(zip(self.nbytes, self.writer, strict=True))
         ]
-        return [[s for s in dict.fromkeys(read) if ends[s]] for read in self.reads]
+        return [list(dict.fromkeys(s for s in read if ends[s])) for read in self.reads]
 
     @cached_property
     def written(self) -> list[tuple[int, int]]:
         """The bytes that each operation writes, and those among them that nothing reads."""
         nbytes, readers, kept = self.nbytes, self.readers, self.kept
         unread = [0 if read or s in kept else n for s, (n, read) in enumerate(zip(nbytes, readers, strict=True))]
-        return [(sum(nbytes[s] for s in wrote), sum(unread[s] for s in wrote)) for wrote in self.writes]
+        return [
+            (nbytes[wrote[0]], unread[wrote[0]])
+            if len(wrote) == 1 else (sum(nbytes[s] for s in wrote), sum(unread[s] for s in wrote))
+            for wrote in self.writes
+        ]  # fmt: skip
 
     def live_bytes(self, order: Sequence[int]) -> list[int]:
         """The bytes that are live while each operation of `order` runs."""
@@ -278,7 +282,7 @@ class _Placed:
         for i in part:
             for s in ending[i]:
                 if s not in left:
-                    left[s] = sum(position[j] >= first for j in readers[s])
+                    left[s] = sum([position[j] >= first for j in readers[s]])
         live = map(add, *self.graph.run(part, left, self.before[first]))
         return [*self.live[:first], *live, *self.live[first + len(part) :]]
 
@@ -322,32 +326,31 @@ def _moves(placed: _Placed, peak: int) -> Iterator[tuple[int, Order]]:
             last = max((position[i] for i in graph.readers[s]), default=-1)
             if last > peak or s in graph.kept:
                 bystanders.append((-graph.nbytes[s], s, last))
+    first = min((position[graph.writer[s]] for _, s, _ in bystanders), default=peak)
+    end = max((last for _, _, last in bystanders), default=peak)
+    needed = _reached([at], graph.before, position, range(first, peak))
+    following = _reached([at], graph.following, position, range(peak, end + 1))
     for _, s, last in sorted(bystanders):
-        start = position[graph.writer[s]]
-        group = _reached([graph.writer[s]], graph.following, position, range(start, peak + 1), at)
-        if group is not None:  # the writer and what follows from it go behind the peak
+        writer = graph.writer[s]
+        start = position[writer]
+        if writer not in needed:  # it and what follows from it go behind the peak
+            group = _reached([writer], graph.following, position, range(start, peak))
             between = order[start : peak + 1]
             yield start, [*(i for i in between if i not in group), *(i for i in between if i in group)]
         readers = [reader for reader in graph.readers[s] if position[reader] > peak]
-        group = None
-        if s not in graph.kept:
-            group = _reached(readers, graph.before, position, range(peak, last + 1), at)
-        if group is not None:  # the readers and what they need go before the peak
+        if s not in graph.kept and following.isdisjoint(readers):  # they and what they need go before the peak
+            group = _reached(readers, graph.before, position, range(peak, last + 1))
             between = order[peak : last + 1]
             yield peak, [*(i for i in between if i in group), *(i for i in between if i not in group)]
 
 
-def _reached(
-    starts: Sequence[int], edges: Sequence[Sequence[int]], position: Sequence[int], inside: range, barred: int
-) -> set[int] | None:
-    """What edges lead to from `starts` at places `inside`; None where `barred` is among it."""
+def _reached(starts: Sequence[int], edges: Sequence[Sequence[int]], position: Sequence[int], inside: range) -> set[int]:
+    """What edges lead to from `starts`, these included, at places `inside`."""
     found, stack = set(starts), list(starts)
     low, high = inside.start, inside.stop
     while stack:
         for j in edges[stack.pop()]:
             if j not in found and low <= position[j] < high:
-                if j == barred:
-                    return None
                 found.add(j)
                 stack.append(j)
     return found

@@ -58,8 +58,9 @@ class SymbolView:
     @property
     def is_whole(self) -> bool:
         """Whether it is all of the base's memory, in row-major order."""
-        same_bytes = self.offset == 0 and self.spec.nbytes == self.base.spec.nbytes
-        return same_bytes and is_contiguous(self.spec, self.strides)
+        if self.offset or (self.spec is not self.base.spec and self.spec.nbytes != self.base.spec.nbytes):
+            return False
+        return is_contiguous(self.spec, self.strides)
 
 
 class Kind(Enum):

@@ -138,7 +138,7 @@ class _Writer:
 
     def natives(self, natives: Mapping[int, Native]) -> tuple[list[Any], list[Any]]:
         """For each step the text and the numbers of its compiled kernel, the name alone where it is made anew, or None."""
-        texts: dict[tuple[str, bool], int] = {}
+        texts: dict[tuple[str, bool, bool], int] = {}
         rows: list[Any] = []
         for key in self.steps:
             native = natives.get(key)
@@ -147,7 +147,8 @@ class _Writer:
             elif native.symbols or native.state is not None:
                 rows.append([native.name])
             else:
-                rows.append([texts.setdefault((native.text, native.inline), len(texts)), native.numbers])
+                text = native.text, native.inline, native.packed
+                rows.append([texts.setdefault(text, len(texts)), native.numbers])
         return rows, list(texts)
 
     def entry(self, apart: bool, text: EntryText) -> list[Any]:
@@ -239,7 +240,7 @@ def decode_program(tree: Tree, sources: Sequence[SourceLine]) -> StoredProgram:
         steps=tuple(reader.steps),
         backends=tuple(tree["backends"]),
         natives=tree.get("natives"),
-        texts=tuple(Native(text, inline=inline) for text, inline in tree.get("texts", ())),
+        texts=tuple(Native(text, inline=inline, packed=packed) for text, inline, packed in tree.get("texts", ())),
         entries=tree.get("entries", ()),
     )
 

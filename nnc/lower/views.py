@@ -41,7 +41,10 @@ def find_views(graph: Graph) -> dict[Symbol, SymbolView]:
 
 def runs(node: Node, views: Mapping[Symbol, SymbolView]) -> bool:
     """Whether a node does something at run time: it is more than a view."""
-    return not node.outputs or any(views[symbol].base is symbol for symbol in node.outputs)
+    for symbol in node.outputs:
+        if views[symbol].base is symbol:
+            return True
+    return not node.outputs
 
 
 def shared_view(node: Node, sources: Sequence[View]) -> View | None:

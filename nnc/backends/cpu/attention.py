@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nnc.backends.cpu.blocks import Matrix, print_product
+from nnc.backends.cpu.blocks import Matrix, Squares, print_product
 from nnc.backends.cpu.printer import Bound, Printer, add_native, times
 from nnc.backends.cpu.scores import KEYS, Block, Form, exponential, finite, rows_of
 from nnc.backends.cpu.vectors import split, write_row
@@ -50,7 +50,7 @@ def _native(step: Step) -> Native | None:
     views = (*step.inputs, out, logarithms)
     loops = form.loops(views, [i < 3 or i == len(step.inputs) for i in range(len(views))])
     total = math.prod(loops.shape) * form.blocks
-    loops = loops.merged()
+    loops, squares = loops.merged(), Squares(printer, form.tiling)
 
     def body(code: Code, begin: Bound, end: Bound) -> None:
         with code.loop(begin, end) as part:
@@ -60,9 +60,10 @@ def _native(step: Step) -> Native | None:
             first = times(code, number, form.width)
 
             def print_block(vectors: int) -> None:
-                block = Block(code, form, first, vectors)
+                block = Block(code, form, squares, first, vectors)
                 state = _State.start(block)
-                packed = block.pack(q, form.features, form.scale)
+                packed = block.pack(q, form.features)
+                block.scale(packed, form.features)
                 room = form.tiling.room(code, KEYS, vectors)
 
                 def keys(at_key: Value, n: Value) -> None:
@@ -91,7 +92,7 @@ class _State:
         """Before all keys."""
         code, tiling, rows = block.code, block.tiling, block.form.value_features
         zero = code.constant(0, tiling.wide, tiling.lanes)
-        total = tiling.room(code, rows, block.vectors)
+        total = block.room(rows)
         with code.loop(0, rows) as j:
             for v in range(block.vectors):
                 block.store(total, j, v, zero)
@@ -122,8 +123,17 @@ class _State:
         block.change(scores, n, weigh)
         rows = block.form.value_features
         print_product(
-            code, block.tiling, values.turned, scores, self.total, rows, n, block.width, factors=factors
-        )  # fmt: skip
+            code,
+            block.tiling,
+            values.turned,
+            scores,
+            self.total,
+            rows,
+            n,
+            block.width,
+            factors=factors,
+            rests=rows % block.tiling.rows != 0,
+        )
 
     def finish(self, block: Block, out: Matrix, logarithms: str, step: int) -> None:
         """Writes the means and the logarithms of the sums."""
@@ -141,7 +151,7 @@ class _State:
             return code.mul(x, code.read(self.sums[v]))
 
         block.change(self.total, block.form.value_features, scale)
-        block.turn_back(self.total, out, block.form.value_features)
+        block.unpack(self.total, out, block.form.value_features)
 
 
 add_native("attention", _native, lambda specs, params: is_printed(specs, params["biased"]))

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nnc.backends.cpu.attention import is_printed, key_blocks
-from nnc.backends.cpu.blocks import Matrix, print_product
+from nnc.backends.cpu.blocks import Matrix, Squares, print_product
 from nnc.backends.cpu.printer import Bound, Printer, add_native, times
 from nnc.backends.cpu.scores import KEYS, Block, Form, exponential, finite, rows_of
 from nnc.backends.cpu.vectors import masks_of, write_row
@@ -52,6 +52,7 @@ class _Gradient:
         self.views = [*inputs, *self.results.values()]
         self.names = [f"%in{i}" for i in range(len(inputs))] + [f"%out{i}" for i in range(len(self.wrt))]
         self.form = Form.of(self.x, self.names[5 : len(inputs) - 2], params["scale"], params["reach"])
+        self.squares = Squares(self.printer, self.form.tiling)
         with_tokens = {0, 2, 3, 4, len(inputs) - 2, *range(len(inputs), len(self.views))}
         self.loops = self.form.loops(self.views, [i in with_tokens for i in range(len(self.views))])
 
@@ -81,7 +82,9 @@ class _Gradient:
             with code.loop(0, form.blocks) as number:
                 place = code.mul(number, code.integer(form.width))
                 form.each_width(
-                    code, number, lambda vectors: self._print_block(Block(code, form, place, vectors), at, sums)
+                    code,
+                    number,
+                    lambda vectors: self._print_block(Block(code, form, self.squares, place, vectors), at, sums),
                 )
         if self.has_room:
             for i, matrix in sums.items():
@@ -139,7 +142,8 @@ class _Gradient:
         code, form, tiling = block.code, block.form, block.tiling
         q, k, v = (rows_of(view, pointer) for view, pointer in zip(self.x[:3], at[2:5], strict=True))
         ct, extras = rows_of(self.ct, at[0]), at[5 : 5 + len(form.extras)]
-        packed = block.pack(q, form.features, form.scale)
+        packed = block.pack(q, form.features)
+        block.scale(packed, form.features)
         shifts = [finite(code, block.column(at[6 + len(form.extras)], self.logarithms.strides[-1], tiling.wide, w))
                   for w in range(block.vectors)]  # fmt: skip
         weights, changes = (tiling.room(code, KEYS, block.vectors) for _ in range(2))
@@ -155,11 +159,21 @@ class _Gradient:
             if 2 in sums:
                 print_product(
                     code, tiling, weights, ct.at(code, block.first), sums[2].at(code, key), n, block.size,
-                    form.value_features, adds=True,
+                    form.value_features, adds=True, rests=form.has_rests,
                 )  # fmt: skip
             if not moves_scores:
                 return
-            print_product(code, tiling, v.at(code, key), packed_ct, changes, n, form.value_features, block.width)
+            print_product(
+                code,
+                tiling,
+                v.at(code, key),
+                packed_ct,
+                changes,
+                n,
+                form.value_features,
+                block.width,
+                rests=form.has_rests,
+            )
 
             def change(j: Value, w: int, x: Value) -> Value:
                 scaled = code.mul(block.load(weights, j, w), code.like(x, form.scale))
@@ -168,12 +182,21 @@ class _Gradient:
             block.change(changes, n, change)
             if of_q is not None:
                 print_product(
-                    code, tiling, changes.turned, k.at(code, key), of_q, block.size, n, form.features, adds=True
+                    code,
+                    tiling,
+                    changes.turned,
+                    k.at(code, key),
+                    of_q,
+                    block.size,
+                    n,
+                    form.features,
+                    adds=True,
+                    rests=form.count % tiling.rows != 0,
                 )
             if 1 in sums:
                 print_product(
                     code, tiling, changes, q.at(code, block.first), sums[1].at(code, key), n, block.size, form.features,
-                    adds=True,
+                    adds=True, rests=form.has_rests,
                 )  # fmt: skip
 
         key_blocks(block, keys)
@@ -196,20 +219,14 @@ class _Gradient:
     def _row_sums(self, block: Block, packed_ct: Matrix, at: Sequence[str]) -> list[Value]:
         """Each query's sum of the output's products with its cotangent, less the cotangent of its logarithm."""
         code, form, tiling = block.code, block.form, block.tiling
-        found = tiling.room(code, 1, block.vectors)
-        zero = code.constant(0, tiling.wide, tiling.lanes)
-        for w in range(block.vectors):
-            block.store(found, 0, w, zero)
-
-        def add(w: Value, j: Bound, x: Value) -> None:
-            block.store(found, 0, w, code.fma(x, block.load(packed_ct, j, w), block.load(found, 0, w)))
-
-        out = rows_of(self.out, at[5 + len(form.extras)])
-        block.turn(out, form.value_features, add)
+        packed = block.pack(rows_of(self.out, at[5 + len(form.extras)]), form.value_features)
+        found = [code.slot(code.constant(0, tiling.wide, tiling.lanes)) for _ in range(block.vectors)]
+        with code.loop(0, form.value_features) as j:
+            for w, slot in enumerate(found):
+                x, y = block.load(packed, j, w), block.load(packed_ct, j, w)
+                code.write(slot, code.fma(x, y, code.read(slot)))
         step = self.ct_sum.strides[-1]
-        return [
-            code.sub(block.load(found, 0, w), block.column(at[1], step, tiling.wide, w)) for w in range(block.vectors)
-        ]
+        return [code.sub(code.read(slot), block.column(at[1], step, tiling.wide, w)) for w, slot in enumerate(found)]
 
 
 def _native(step: Step) -> Native | None:

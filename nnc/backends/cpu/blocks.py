@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nnc import dtypes
 from nnc.backends.cpu.moves import turn
-from nnc.backends.cpu.printer import Bound, minus, times
+from nnc.backends.cpu.printer import Bound, Printer, times
 from nnc.backends.cpu.vectors import masks_of, read_row, vector_bytes, write_row
 from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Slot, Value
@@ -57,9 +58,12 @@ class Tiling:
 
 def print_product(
     code: Code, tiling: Tiling, a: Matrix, b: Matrix, c: Matrix, rows: Bound, terms: Bound, columns: int,
-    *, adds: bool = False, factors: Sequence[Value] = (),
+    *, adds: bool = False, factors: Sequence[Value] = (), rests: bool = True,
 ) -> None:  # fmt: skip
-    """c = a @ b; or c + a @ b; or c · factors + a @ b, with a factor for each column."""
+    """c = a @ b; or c + a @ b; or c · factors + a @ b, with a factor for each column.
+
+    Args:     rests: whether `rows` may be no multiple of a tile's.
+    """
     panel = tiling.lanes * tiling.vectors
     whole = columns // panel * panel
 
@@ -70,7 +74,12 @@ def print_product(
         def tile(i: Bound, count: int) -> None:
             _print_tile(code, tiling, a.at(code, i), y, z.at(code, i), count, terms, masks, adds, factors)
 
-        blocks(code, 0, rows, tiling.rows, tile)
+        whole_rows = code.and_(code.integer(rows), code.integer(-tiling.rows)) if rests else rows
+        with code.loop(0, whole_rows, tiling.rows) as i:
+            tile(i, tiling.rows)
+        if rests:
+            with code.loop(whole_rows, rows) as i:
+                tile(i, 1)
 
     if whole == panel:
         panels(0, panel)
@@ -79,21 +88,6 @@ def print_product(
             panels(first, panel)
     if columns > whole:
         panels(whole, columns - whole)
-
-
-def blocks(code: Code, begin: Bound, end: Bound, size: int, body: Callable[[Bound, int], None]) -> None:
-    """Runs `body(i, size)` for as many whole blocks as there are, then `body(i, 1)` for what is left."""
-    if isinstance(begin, int) and isinstance(end, int):
-        middle: Bound = begin + (end - begin) // size * size
-    else:
-        count = code.integer(minus(code, end, begin))
-        middle = code.add(code.integer(begin), code.and_(count, code.integer(-size)))
-    if middle != begin:
-        with code.loop(begin, middle, size) as i:
-            body(i, size)
-    if middle != end:
-        with code.loop(middle, end) as i:
-            body(i, 1)
 
 
 def _print_tile(
@@ -131,43 +125,60 @@ def _print_tile(
 # -- rows that become columns ------------------------------------------------------------------------------------------
 
 
-def print_turned(
-    code: Code, tiling: Tiling, rows: Sequence[str], source: Matrix, columns: int, body: Callable[[Bound, Value], None]
-) -> None:
-    """Runs `body(j, vector)` for the columns of as many rows as a vector has lanes; `rows` are their pointers."""
+class Squares:
+    """Functions that turn squares of numbers, printed once for all that a kernel turns.
 
-    def square(first: Bound, width: int) -> None:
-        (mask,) = masks_of(code, tiling.lanes, width)
-        vectors = []
-        for row in rows:
-            at = code.offset(row, times(code, first, source.column))
-            x = read_row(code, at, 0, source.column, source.dtype, tiling.lanes, mask)
-            vectors.append(code.convert(x, tiling.wide))
-        for j, vector in enumerate(turn(code, vectors)[:width]):
-            body(first + j if isinstance(first, int) else code.add(first, code.integer(j)), vector)
+    They are functions because loops around so many addresses take LLVM longer than all the rest.
+    """
 
-    _squares(code, columns, tiling.lanes, square)
+    def __init__(self, printer: Printer, tiling: Tiling) -> None:
+        self._printer, self._tiling = printer, tiling
+        self._names: dict[tuple[DType, int, bool], str] = {}
 
+    def room(self, code: Code, columns: int, vectors: int) -> Matrix:
+        """A matrix on the stack for what `read` turns: it has whole squares."""
+        lanes = self._tiling.lanes
+        return self._tiling.room(code, -(-columns // lanes) * lanes, vectors)
 
-def print_turned_back(
-    code: Code, tiling: Tiling, rows: Sequence[str], target: Matrix, columns: int, column: Callable[[Bound, int], Value]
-) -> None:
-    """Writes rows of which the vectors `column(first, j)` are the columns first + j."""
+    def read(self, code: Code, rows: str, source: Matrix, columns: Bound, target: Matrix) -> None:
+        """Writes the columns of rows, as many as a vector has lanes, to rows of vectors; `rows` holds the pointers to the former."""
+        self._call(code, rows, source, columns, target, writes=False)
 
-    def square(first: Bound, width: int) -> None:
-        (mask,) = masks_of(code, tiling.lanes, width)
-        vectors = [column(first, min(j, width - 1)) for j in range(tiling.lanes)]
-        for row, vector in zip(rows, turn(code, vectors), strict=True):
-            at = code.offset(row, times(code, first, target.column))
-            write_row(code, at, 0, target.column, code.convert(vector, target.dtype), mask, target.dtype.itemsize)
+    def write(self, code: Code, rows: str, target: Matrix, columns: Bound, source: Matrix) -> None:
+        """Writes such vectors back to rows."""
+        self._call(code, rows, target, columns, source, writes=True)
 
-    _squares(code, columns, tiling.lanes, square)
+    def _call(self, code: Code, rows: str, lying: Matrix, columns: Bound, turned: Matrix, *, writes: bool) -> None:
+        key = lying.dtype, lying.column, writes
+        if key not in self._names:
+            self._names[key] = f"KERNEL.square{len(self._names)}"
+            self._print(*key)
+        with code.loop(0, columns, self._tiling.lanes) as first:
+            left = code.sub(code.integer(columns), first)
+            offset = code.integer(times(code, first, lying.column))
+            at = turned.at(code, first).pointer
+            code.line(
+                f"call void @{self._names[key]}(ptr {rows}, {offset.typed}, ptr {at}, i64 {turned.row}, {left.typed})"
+            )
 
-
-def _squares(code: Code, columns: int, lanes: int, square: Callable[[Bound, int], None]) -> None:
-    whole = columns // lanes * lanes
-    if whole:
-        with code.loop(0, whole, lanes) as first:
-            square(first, lanes)
-    if columns > whole:
-        square(whole, columns - whole)
+    def _print(self, dtype: DType, column: int, writes: bool) -> None:
+        """`(pointers of rows, bytes to the first column, vectors, bytes between vectors, columns that there are)`."""
+        kinds = [("ptr", "rows"), ("i64", "offset"), ("ptr", "vectors"), ("i64", "step"), ("i64", "left")]
+        code = Code(self._names[dtype, column, writes], kinds, "internal void", "nounwind noinline")
+        lanes, wide = self._tiling.lanes, self._tiling.wide
+        steps = Value(f"<{', '.join(f'i64 {i}' for i in range(lanes))}>", dtypes.int64, lanes)
+        mask = code.compare("lt", steps, Value("%left", dtypes.int64))
+        offset, step = Value("%offset", dtypes.int64), Value("%step", dtypes.int64)
+        rows = [
+            code.offset(code.let(f"load ptr, ptr {code.offset('%rows', 8 * i)}, align 8"), offset) for i in range(lanes)
+        ]
+        places = [code.offset("%vectors", code.mul(step, code.integer(i))) for i in range(lanes)]
+        if writes:
+            for row, vector in zip(rows, turn(code, [code.load(at, wide, lanes) for at in places]), strict=True):
+                write_row(code, row, 0, column, code.convert(vector, dtype), mask, dtype.itemsize)
+        else:
+            vectors = [code.convert(read_row(code, row, 0, column, dtype, lanes, mask), wide) for row in rows]
+            for at, vector in zip(places, turn(code, vectors), strict=True):
+                code.store(at, vector)
+        code.ret()
+        self._printer.add(code)

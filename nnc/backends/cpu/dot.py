@@ -14,7 +14,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.backends.cpu.dot_products import along_terms, print_dots
-from nnc.backends.cpu.gemm import print_tiles, shape_of
+from nnc.backends.cpu.gemm import oriented_for_tiles, print_tiles, shape_of
 from nnc.backends.cpu.jit import run_native
 from nnc.backends.cpu.printer import Printer
 from nnc.backends.products import Product, product_of
@@ -50,16 +50,10 @@ def _native(step: Step) -> Native | None:
 
 def _oriented(product: Product) -> Product:
     """The product, or its transpose, so that neighbours in the result are neighbours in a vector."""
-    unit, turned = product.dtype.itemsize, product.turned()
+    turned = product.turned()
     if along_terms(turned) and not (along_terms(product) and product.columns.size <= turned.columns.size):
         return turned
-    if along_terms(product):
-        return product
-
-    def cost(p: Product) -> tuple[bool, bool, int]:
-        return p.columns.size > 1 and p.columns.out != unit, p.columns.y != unit, -p.columns.size
-
-    return min(product, turned, key=cost)
+    return product if along_terms(product) else oriented_for_tiles(product)
 
 
 _compiled = run_native(_native, "dot")

@@ -13,6 +13,7 @@ from nnc.errors import InternalError
 from nnc.graph import Graph, Kernel, Node, Symbol, TensorSpec, add_kernel, command
 from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.llvm import KernelPrinter, print_graph
+from nnc.lower.codegen.many import print_many
 from nnc.lower.codegen.native import Native, Remembered
 from nnc.lower.stages import Step
 
@@ -24,6 +25,10 @@ def _printer() -> KernelPrinter:
 
 def _native(step: Step) -> Native:
     return _printer().native(step)
+
+
+def _native_many(step: Step) -> Native:
+    return print_many(step, _printer(), vector_bytes())
 
 
 def _run(inputs: Any, outputs: Any, params: Mapping[str, Any]) -> None:
@@ -43,3 +48,4 @@ def _can_fill(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
 
 add_kernel("full", Kernel("cpu", reference_kernel(command("full"), (), {}).run, _can_fill, native=Remembered(_fill)))
 add_kernel("fused", Kernel("cpu", _run, native=_native))
+add_kernel("fused_many", Kernel("cpu", _run, native=_native_many))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from nnc import dtypes
 from nnc.backends.cpu.moves import turn
@@ -29,8 +30,8 @@ from nnc.backends.products import Axis, Product
 from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Slot, Value
 
-_PANEL_TERMS = 256  # terms that a packed panel has at most, so that it stays in the second-level cache
-_PANEL_TERMS_SHORT = 1024  # of 16-bit floats, whose sums cannot go on from the rounded result
+_PANEL_TERMS = 1024  # terms that a packed panel has at most, so that it stays in the second-level cache
+_SUMS = 1 << 18  # bytes on the stack for the sums of a part, where panels follow one another and an epilogue waits for the last
 _PART_VOLUME = 1 << 19  # multiplications that a thread must have, some ten microseconds
 _PARTS = 16
 _LEAST_ROWS = 64  # rows of a part, which packs its own panel
@@ -53,8 +54,42 @@ class Shape:
         return self.lanes * self.vectors
 
 
-def shape_of(product: Product, wide: DType) -> Shape | None:
-    """How to cut a product whose sums are of dtype `wide`; None where they are too long to go on from a rounded result."""
+class Finish(Protocol):
+    """What is done with sums, rather than writing them as the result."""
+
+    @property
+    def pointers(self) -> Sequence[str]:
+        """The tensors that it goes through; `Axis.more` says how far they move."""
+        ...
+
+    def rows(self, code: Code, sums: Target, pointers: Sequence[str], first: Bound, end: Bound, width: int) -> None:
+        """Finishes the rows first..end of some sums, `width` columns wide. Pointers are those of row 0."""
+        ...
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where sums are written: a pointer, and how many bytes further the next row and the next column lie."""
+
+    pointer: str
+    row: int
+    column: int
+    dtype: DType
+
+
+def oriented_for_tiles(product: Product) -> Product:
+    """The product, or its transpose, so that neighbours in the result are neighbours in a vector."""
+
+    def cost(p: Product) -> tuple[bool, bool, int]:
+        unit = p.dtype.itemsize
+        return p.columns.size > 1 and p.columns.out != unit, p.columns.y != unit, -p.columns.size
+
+    return min(product, product.turned(), key=cost)
+
+
+def shape_of(product: Product, wide: DType, *, finished: bool = False) -> Shape | None:
+    """How to cut a product whose sums are of dtype `wide`; None where they are too long to go on from a rounded result, unless they
+    are `finished` from memory of their own."""
     unit, m, n = product.dtype.itemsize, product.rows.size, product.columns.size
     lanes = vector_bytes() // wide.itemsize
     while lanes > 2 and lanes // 2 >= n:
@@ -74,46 +109,46 @@ def shape_of(product: Product, wide: DType) -> Shape | None:
     direct = product.columns.y == unit or n == 1
     nbytes = product.k * n * unit
     packed = not direct or (m >= 48 and nbytes > 1 << 17)
-    if packed and wide != product.dtype and product.k > _PANEL_TERMS_SHORT:
+    if packed and wide != product.dtype and product.k > _PANEL_TERMS and not finished:
         return None
     panels = -(-needed // vectors) * product.count
     chunk = m
     if panels < _PARTS and product.volume > _PART_VOLUME:
         chunk = max(_LEAST_ROWS, -(-m // -(-_PARTS // panels)))
         chunk = min(m, -(-chunk // rows) * rows)
+    if finished and packed and product.k > _PANEL_TERMS:
+        room = _SUMS // (lanes * vectors * wide.itemsize)
+        chunk = min(chunk, max(room // rows, 1) * rows)
     return Shape(lanes, rows, vectors, chunk, packed, wide)
 
 
 # -- tiles -------------------------------------------------------------------------------------------------------------
 
 
-def print_tiles(printer: Printer, product: Product, shape: Shape) -> None:
+def print_tiles(printer: Printer, product: Product, shape: Shape, finish: Finish | None = None) -> None:
     """The whole product: parts of one panel and some rows, which threads share."""
-    left, right = product.operands
     panels = -(-product.columns.size // shape.width)
     chunks = -(-product.rows.size // shape.chunk)
     total = product.count * panels * chunks
     volume = product.volume * product.count // total
     grain = max(1, _PART_VOLUME // max(volume, 1))
+    tensors = (*product.operands, "%out0", *(finish.pointers if finish is not None else ()))
 
     def body(code: Code, begin: Bound, end: Bound) -> None:
         buffer = ""
         if shape.packed:
-            terms = min(product.k, _limit(product, shape))
-            buffer = code.room(terms * shape.width * shape.wide.itemsize)
+            buffer = code.room(min(product.k, _PANEL_TERMS) * shape.width * shape.wide.itemsize)
+        sums = _room_for_sums(code, product, shape) if finish is not None else None
         with code.loop(begin, end) as part:
             rest, panel = split(code, part, panels)
             rest, chunk = split(code, rest, chunks)
-            pointers = advance(code, product.loops, rest, (left, right, "%out0"))
-            columns = product.columns
-            at = times(code, panel, shape.width)
-            b = code.offset(pointers[1], times(code, at, columns.y))
-            c = code.offset(pointers[2], times(code, at, columns.out))
-            row = times(code, chunk, shape.chunk)
-            a = code.offset(pointers[0], times(code, row, product.rows.x))
-            c = code.offset(c, times(code, row, product.rows.out))
+            pointers = advance(code, product.loops, rest, tensors)
+            column, row = times(code, panel, shape.width), times(code, chunk, shape.chunk)
+            for k, steps in enumerate(zip(product.columns.strides, product.rows.strides, strict=True)):
+                for at, step in zip((column, row), steps, strict=True):
+                    pointers[k] = code.offset(pointers[k], times(code, at, step))
             last_rows = product.rows.size - (chunks - 1) * shape.chunk
-            last_width = columns.size - (panels - 1) * shape.width
+            last_width = product.columns.size - (panels - 1) * shape.width
             for width, only_last in cases(shape.width, last_width, panels):
                 for rows, only_last_rows in cases(shape.chunk, last_rows, chunks):
                     with ExitStack() as stack:
@@ -123,130 +158,152 @@ def print_tiles(printer: Printer, product: Product, shape: Shape) -> None:
                         if only_last_rows is not None:
                             last = code.compare("eq", code.integer(chunk), code.integer(chunks - 1))
                             stack.enter_context(code.when(last if only_last_rows else code.not_(last)))
-                        _print_part(code, product, shape, (a, b, c), buffer, rows, width)
+                        _Part(code, product, shape, pointers, buffer, rows, width, finish, sums).print()
 
     printer.parts(total, grain, body)
 
 
-def _limit(product: Product, shape: Shape) -> int:
-    return _PANEL_TERMS if product.dtype == shape.wide else _PANEL_TERMS_SHORT
+def _room_for_sums(code: Code, product: Product, shape: Shape) -> Target:
+    """Memory for the sums that an epilogue reads: of a tile, or of a whole part where panels follow one another."""
+    rows = shape.chunk if shape.packed and product.k > _PANEL_TERMS else shape.rows
+    step = shape.width * shape.wide.itemsize
+    return Target(code.room(rows * step), step, shape.wide.itemsize, shape.wide)
 
 
-def _print_part(
-    code: Code, product: Product, shape: Shape, pointers: tuple[str, str, str], buffer: str, rows: int, width: int
-) -> None:
-    """One panel of `width` columns and some rows: all at once, or some terms at a time."""
-    a, b, c = pointers
-    if not shape.packed:
-        depth = [(axis.size, axis.x, axis.y) for axis in product.depth]
-        _print_rows(code, product, shape, (a, b, c), depth, rows, width, packed=False, more=False)
-        return
-    limit = _limit(product, shape)
-    if product.k <= limit:
-        _print_pack(code, product, shape, b, buffer, product.depth, width)
-        step, depth = shape.width * shape.wide.itemsize, []
-        for axis in reversed(product.depth):
-            depth.insert(0, (axis.size, axis.x, step))
-            step *= axis.size
-        _print_rows(code, product, shape, (a, buffer, c), depth, rows, width, packed=True, more=False)
-        return
-    _print_zeros(code, product, shape, c, rows, width)
-    *outer, inner = product.depth
-    with ExitStack() as stack:
-        for axis in outer:
-            i = stack.enter_context(code.loop(0, axis.size))
-            a, b = code.offset(a, times(code, i, axis.x)), code.offset(b, times(code, i, axis.y))
+@dataclass(frozen=True)
+class _Part:
+    """One panel of `width` columns and some rows, at these pointers: to the operands, the result and what `finish` goes through.
+    `sums` is where that finds them."""
+
+    code: Code
+    product: Product
+    shape: Shape
+    pointers: Sequence[str]
+    buffer: str
+    rows: int
+    width: int
+    finish: Finish | None
+    sums: Target | None
+
+    def print(self) -> None:
+        """All terms at once, or some at a time."""
+        code, product, shape = self.code, self.product, self.shape
+        x, y = self.pointers[:2]
         step = shape.width * shape.wide.itemsize
+        if not shape.packed:
+            self._tiles(x, y, [(axis.size, axis.x, axis.y) for axis in product.depth], more=False)
+            return
+        if product.k <= _PANEL_TERMS:
+            _print_pack(code, product, shape, y, self.buffer, product.depth, self.width)
+            depth: list[tuple[int, int, int]] = []
+            for axis in reversed(product.depth):
+                depth.insert(0, (axis.size, axis.x, step))
+                step *= axis.size
+            self._tiles(x, self.buffer, depth, more=False)
+            return
+        self._zeros()
+        *outer, inner = product.depth
+        with ExitStack() as stack:
+            for axis in outer:
+                i = stack.enter_context(code.loop(0, axis.size))
+                x, y = code.offset(x, times(code, i, axis.x)), code.offset(y, times(code, i, axis.y))
 
-        def block(first: Bound, terms: int) -> None:
-            x, y = code.offset(a, times(code, first, inner.x)), code.offset(b, times(code, first, inner.y))
-            _print_pack(code, product, shape, y, buffer, [replace(inner, size=terms)], width)
-            _print_rows(
-                code, product, shape, (x, buffer, c), [(terms, inner.x, step)], rows, width, packed=True, more=True
-            )
+            def block(first: Bound, terms: int) -> None:
+                a, b = code.offset(x, times(code, first, inner.x)), code.offset(y, times(code, first, inner.y))
+                _print_pack(code, product, shape, b, self.buffer, [replace(inner, size=terms)], self.width)
+                self._tiles(a, self.buffer, [(terms, inner.x, step)], more=True)
 
-        whole = inner.size // limit
-        if whole:
-            with code.loop(0, whole * limit, limit) as first:
-                block(first, limit)
-        if inner.size % limit:
-            block(whole * limit, inner.size % limit)
+            whole = inner.size // _PANEL_TERMS * _PANEL_TERMS
+            if whole:
+                with code.loop(0, whole, _PANEL_TERMS) as first:
+                    block(first, _PANEL_TERMS)
+            if inner.size % _PANEL_TERMS:
+                block(whole, inner.size % _PANEL_TERMS)
+        if self.finish is not None and self.sums is not None:
+            self.finish.rows(code, self.sums, self.pointers[3:], 0, self.rows, self.width)
 
+    @property
+    def target(self) -> Target:
+        """Where sums are written."""
+        rows, columns = self.product.rows, self.product.columns
+        return self.sums or Target(self.pointers[2], rows.out, columns.out, self.product.dtype)
 
-def _print_rows(
-    code: Code, product: Product, shape: Shape, pointers: tuple[str, str, str], depth: Sequence[tuple[int, int, int]],
-    rows: int, width: int, *, packed: bool, more: bool,
-) -> None:  # fmt: skip
-    """All tiles below each other; `more`: the result has the sums of earlier terms."""
-    a, b, c = pointers
-    shape = replace(shape, rows=min(rows, shape.rows))
-    whole = rows // shape.rows
+    def _tiles(self, x: str, y: str, depth: Sequence[tuple[int, int, int]], *, more: bool) -> None:
+        """All tiles below each other; `more`: the result has the sums of earlier terms."""
+        code, rows = self.code, self.rows
+        high = min(rows, self.shape.rows)
+        if rows % high and not more:  # the last tile lies over its neighbour, and writes the same once more
+            with code.loop(0, -(-rows // high)) as i:
+                wanted = code.mul(i, code.integer(high))
+                at = code.intrinsic("smin", wanted, code.integer(rows - high))
+                self._tile(x, y, depth, at, high, more=False, done=code.sub(wanted, at))
+            return
+        whole = rows // high
+        if whole == 1:
+            self._tile(x, y, depth, 0, high, more=more)
+        elif whole:
+            with code.loop(0, whole * high, high) as i:
+                self._tile(x, y, depth, i, high, more=more)
+        if rows % high:
+            self._tile(x, y, depth, whole * high, rows % high, more=more)
 
-    def tile(at: Bound, count: int) -> None:
-        x = code.offset(a, times(code, at, product.rows.x))
-        z = code.offset(c, times(code, at, product.rows.out))
-        _print_tile(code, product, shape, (x, b, z), depth, count, width, packed=packed, more=more)
+    def _tile(
+        self, x: str, y: str, depth: Sequence[tuple[int, int, int]], at: Bound, rows: int, *, more: bool, done: Bound = 0
+    ) -> None:  # fmt: skip
+        """The rows from `at` on, the first `done` of which are finished."""
+        code, target, finish = self.code, self.target, self.finish
+        x = code.offset(x, times(code, at, self.product.rows.x))
+        if finish is None or more:
+            target = replace(target, pointer=code.offset(target.pointer, times(code, at, target.row)))
+        self._sums(x, y, target, depth, rows, more=more)
+        if finish is not None and not more:
+            steps = self.product.rows.more
+            moved = [code.offset(p, times(code, at, k)) for p, k in zip(self.pointers[3:], steps, strict=True)]
+            finish.rows(code, target, moved, done, rows, self.width)
 
-    if rows % shape.rows and not more:  # the last tile lies over its neighbour, and writes the same once more
-        with code.loop(0, -(-rows // shape.rows)) as i:
-            tile(
-                code.intrinsic("smin", code.mul(i, code.integer(shape.rows)), code.integer(rows - shape.rows)),
-                shape.rows,
-            )
-        return
-    if whole == 1:
-        tile(0, shape.rows)
-    elif whole:
-        with code.loop(0, whole * shape.rows, shape.rows) as i:
-            tile(i, shape.rows)
-    if rows % shape.rows:
-        tile(whole * shape.rows, rows % shape.rows)
-
-
-def _print_tile(
-    code: Code, product: Product, shape: Shape, pointers: tuple[str, str, str], depth: Sequence[tuple[int, int, int]],
-    rows: int, width: int, *, packed: bool, more: bool,
-) -> None:  # fmt: skip
-    a, b, c = pointers
-    lanes, wide, unit = shape.lanes, shape.wide, product.dtype.itemsize
-    masks = masks_of(code, lanes, width)
-    sums: list[list[Slot]] = []
-    for i in range(rows):
-        row = code.offset(c, i * product.rows.out)
-        zero = code.constant(0, wide, lanes)
-        sums.append([
-            code.slot(read_row(code, row, v * lanes, product.columns.out, product.dtype, lanes, mask) if more else zero)
-            for v, mask in enumerate(masks)
-        ])  # fmt: skip
-    with ExitStack() as stack:
-        for size, step_a, step_b in depth:
-            if size != 1:
-                p = stack.enter_context(code.loop(0, size))
-                a, b = code.offset(a, times(code, p, step_a)), code.offset(b, times(code, p, step_b))
-        terms = [
-            code.load(code.offset(b, v * lanes * wide.itemsize), wide, lanes)
-            if packed
-            else code.convert(read_row(code, b, v * lanes, product.columns.y, product.dtype, lanes, mask), wide)
-            for v, mask in enumerate(masks)
-        ]
+    def _sums(
+        self, x: str, y: str, target: Target, depth: Sequence[tuple[int, int, int]], rows: int, *, more: bool
+    ) -> None:
+        code, product, shape = self.code, self.product, self.shape
+        lanes, wide = shape.lanes, shape.wide
+        masks = masks_of(code, lanes, self.width)
+        sums: list[list[Slot]] = []
         for i in range(rows):
-            x = code.convert(code.load(code.offset(a, i * product.rows.x), product.dtype), wide)
-            x = code.splat(x, lanes)
-            for v, term in enumerate(terms):
-                code.write(sums[i][v], add_product(code, x, term, code.read(sums[i][v])))
-    for i in range(rows):
-        row = code.offset(c, i * product.rows.out)
-        for v, mask in enumerate(masks):
-            value = code.convert(code.read(sums[i][v]), product.dtype)
-            write_row(code, row, v * lanes, product.columns.out, value, mask, unit)
+            row = code.offset(target.pointer, i * target.row)
+            zero = code.constant(0, wide, lanes)
+            sums.append([
+                code.slot(read_row(code, row, v * lanes, target.column, target.dtype, lanes, mask) if more else zero)
+                for v, mask in enumerate(masks)
+            ])  # fmt: skip
+        with ExitStack() as stack:
+            for size, step_x, step_y in depth:
+                if size != 1:
+                    p = stack.enter_context(code.loop(0, size))
+                    x, y = code.offset(x, times(code, p, step_x)), code.offset(y, times(code, p, step_y))
+            terms = [
+                code.load(code.offset(y, v * lanes * wide.itemsize), wide, lanes)
+                if shape.packed
+                else code.convert(read_row(code, y, v * lanes, product.columns.y, product.dtype, lanes, mask), wide)
+                for v, mask in enumerate(masks)
+            ]
+            for i in range(rows):
+                factor = code.convert(code.load(code.offset(x, i * product.rows.x), product.dtype), wide)
+                factor = code.splat(factor, lanes)
+                for v, term in enumerate(terms):
+                    code.write(sums[i][v], add_product(code, factor, term, code.read(sums[i][v])))
+        for i in range(rows):
+            row = code.offset(target.pointer, i * target.row)
+            for v, mask in enumerate(masks):
+                value = code.convert(code.read(sums[i][v]), target.dtype)
+                write_row(code, row, v * lanes, target.column, value, mask, target.dtype.itemsize)
 
-
-def _print_zeros(code: Code, product: Product, shape: Shape, c: str, rows: int, width: int) -> None:
-    with code.loop(0, rows) as i:
-        row = code.offset(c, times(code, i, product.rows.out))
-        for v, mask in enumerate(masks_of(code, shape.lanes, width)):
-            zero = code.constant(0, product.dtype, shape.lanes)
-            write_row(code, row, v * shape.lanes, product.columns.out, zero, mask, product.dtype.itemsize)
+    def _zeros(self) -> None:
+        code, target, lanes = self.code, self.target, self.shape.lanes
+        with code.loop(0, self.rows) as i:
+            row = code.offset(target.pointer, times(code, i, target.row))
+            for v, mask in enumerate(masks_of(code, lanes, self.width)):
+                zero = code.constant(0, target.dtype, lanes)
+                write_row(code, row, v * lanes, target.column, zero, mask, target.dtype.itemsize)
 
 
 # -- panels ------------------------------------------------------------------------------------------------------------

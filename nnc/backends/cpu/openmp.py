@@ -1,4 +1,8 @@
-"""GCC's OpenMP runtime, whose threads nnc's kernels and oneDNN share."""
+"""GCC's OpenMP runtime, in whose threads oneDNN works, and nnc's kernels where nnc has none of its own (`pool.py`).
+
+After a loop its threads look out for the next one, for milliseconds by default, on processors that nnc's own threads could use by
+then. So they are told to look only for some microseconds, if the user has not said how long.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnc.machine import ABSENT, read_text
+from nnc.options import variable_set
 
 LIBRARY = "libgomp.so.1"
 MAPS = Path("/proc/self/maps")
+_SPINS = ("GOMP_SPINCOUNT", "2000")
+_WAIT_POLICY = "OMP_WAIT_POLICY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +28,8 @@ class Openmp:
     origin: str
 
     def describe(self) -> str:
-        """Where it was found, or why not, and what follows from that."""
-        return self.origin if self.library is not None else f"{ABSENT}, so kernels run in one thread: {self.origin}"
+        """Where it was found, or why not."""
+        return self.origin if self.library is not None else f"{ABSENT}: {self.origin}"
 
 
 def find_openmp(name: str = LIBRARY, maps: Path = MAPS) -> Openmp:
@@ -32,7 +39,8 @@ def find_openmp(name: str = LIBRARY, maps: Path = MAPS) -> Openmp:
     would have two pools of threads.
     """
     try:
-        return Openmp(ctypes.CDLL(name), name)
+        with variable_set(*_SPINS, unless=[_WAIT_POLICY]):
+            return Openmp(ctypes.CDLL(name), name)
     except OSError as error:
         reason = str(error)
     for path in loaded_libraries("libgomp", maps):

@@ -12,10 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nnc import dtypes
-from nnc.backends.cpu.blocks import Matrix, Tiling, print_product, print_turned, print_turned_back
-from nnc.backends.cpu.moves import turn
+from nnc.backends.cpu.blocks import Matrix, Squares, Tiling, print_product
 from nnc.backends.cpu.printer import Axes, Bound, times
-from nnc.backends.cpu.vectors import cases, read_row
+from nnc.backends.cpu.vectors import cases
 from nnc.commands.attention import Operands
 from nnc.commands.attention_formulas import Reach
 from nnc.dtypes import DType
@@ -85,6 +84,11 @@ class Form:
         return -(-self.count // self.width)
 
     @property
+    def has_rests(self) -> bool:
+        """Whether the keys are no whole tiles."""
+        return self.keys % self.tiling.rows != 0
+
+    @property
     def volume(self) -> int:
         """Multiplications of a block."""
         return self.width * self.keys * (self.features + self.value_features)
@@ -138,12 +142,13 @@ def finite(code: Code, x: Value) -> Value:
 class Block:
     """A block of queries that is being printed: `vectors` of them from `first` on."""
 
-    def __init__(self, code: Code, form: Form, first: Bound, vectors: int) -> None:
-        self.code, self.form, self.tiling = code, form, form.tiling
+    def __init__(self, code: Code, form: Form, squares: Squares, first: Bound, vectors: int) -> None:
+        self.code, self.form, self.tiling, self._squares = code, form, form.tiling, squares
         self.first, self.vectors, self.width = code.integer(first), vectors, vectors * form.tiling.lanes
         self.last = code.integer(form.count - 1)
         end = code.add(self.first, code.integer(self.width))
         self.end = code.intrinsic("smin", end, code.integer(form.count))
+        self._pointers = code.room(8 * form.tiling.lanes)
 
     @property
     def size(self) -> Value:
@@ -151,20 +156,16 @@ class Block:
         return self.code.sub(self.end, self.first)
 
     def range(self) -> tuple[Value, Value]:
-        """The keys that some query of the block may attend to, from the first to behind the last."""
+        """The keys that some query of the block may attend to, from the first to behind the last, in whole tiles where there are such."""
         code, (before, after) = self.code, self.form.reach
         begin, end = code.integer(0), code.integer(self.form.keys)
         if before is not None:
             begin = code.intrinsic("smax", begin, code.sub(self.first, code.integer(before)))
+            begin = code.and_(begin, code.integer(-self.tiling.rows))
         if after is not None:
-            end = code.intrinsic("smin", end, code.add(self.end, code.integer(after)))
+            behind = code.add(self.end, code.integer(after + self.tiling.rows - 1))
+            end = code.intrinsic("smin", end, code.and_(behind, code.integer(-self.tiling.rows)))
         return begin, end
-
-    def place(self, v: Bound, i: int) -> Value:
-        """The number of a query, at most the last one's."""
-        code = self.code
-        at = code.add(code.add(self.first, code.integer(times(code, v, self.tiling.lanes))), code.integer(i))
-        return code.intrinsic("smin", at, self.last)
 
     def places(self, v: int, dtype: DType = dtypes.int64) -> Value:
         """The numbers of the queries of a vector."""
@@ -182,12 +183,14 @@ class Block:
         )
         return code.compare("lt", steps, self.size)
 
-    def pointers(self, source: Matrix, v: Bound) -> list[str]:
-        """Where the rows of a vector's queries lie."""
-        code = self.code
-        return [
-            code.offset(source.pointer, times(code, self.place(v, i), source.row)) for i in range(self.tiling.lanes)
-        ]
+    def pointers(self, source: Matrix, v: Value) -> str:
+        """Where pointers to the rows of a vector's queries stand; behind the last query, to its row."""
+        code, lanes = self.code, self.tiling.lanes
+        with code.loop(0, lanes) as i:
+            at = code.add(code.add(self.first, code.mul(v, code.integer(lanes))), i)
+            row = source.at(code, code.intrinsic("smin", at, self.last)).pointer
+            code.line(f"store ptr {row}, ptr {code.offset(self._pointers, times(code, i, 8))}, align 8")
+        return self._pointers
 
     def column(self, pointer: str, step: int, dtype: DType, v: int) -> Value:
         """A number of each query of a vector."""
@@ -196,32 +199,24 @@ class Block:
             return code.splat(code.load(pointer, dtype), self.tiling.lanes)
         return code.gather(pointer, code.mul(self.places(v), code.integer(step)), dtype)
 
-    def turn(self, source: Matrix, columns: int, body: Callable[[Value, Bound, Value], None]) -> None:
-        """Runs `body(v, j, vector)` for each column of the block's rows of a matrix."""
-        with self.code.loop(0, self.vectors) as v:
-            rows = self.pointers(source, v)
-            print_turned(self.code, self.tiling, rows, source, columns, lambda j, x: body(v, j, x))
+    def room(self, rows: int) -> Matrix:
+        """A matrix on the stack with queries in lanes, which `unpack` takes."""
+        return self._squares.room(self.code, rows, self.vectors)
 
-    def pack(self, source: Matrix, columns: int, scale: float = 1.0) -> Matrix:
-        """The block's rows of a matrix, turned and scaled."""
-        code, target = self.code, self.tiling.room(self.code, columns, self.vectors)
-
-        def store(v: Value, j: Bound, x: Value) -> None:
-            at = target.at(code, j, code.mul(v, code.integer(self.tiling.lanes)))
-            code.store(at.pointer, x if scale == 1.0 else code.mul(x, code.like(x, scale)))
-
-        self.turn(source, columns, store)
+    def pack(self, source: Matrix, columns: int) -> Matrix:
+        """The block's rows of a matrix, turned."""
+        code, target = self.code, self.room(columns)
+        with code.loop(0, self.vectors) as v:
+            to = target.at(code, 0, times(code, v, self.tiling.lanes))
+            self._squares.read(code, self.pointers(source, v), source, columns, to)
         return target
 
-    def turn_back(self, source: Matrix, target: Matrix, columns: int) -> None:
-        """Writes a matrix with queries in lanes to the block's rows of another."""
-        with self.code.loop(0, self.vectors) as v:
-            rows = self.pointers(target, v)
-
-            def column(first: Bound, j: int) -> Value:
-                return self.load(source.at(self.code, j), first, v)
-
-            print_turned_back(self.code, self.tiling, rows, target, columns, column)
+    def unpack(self, source: Matrix, target: Matrix, columns: int) -> None:
+        """Writes such a matrix to the block's rows of another."""
+        code = self.code
+        with code.loop(0, self.vectors) as v:
+            of = source.at(code, 0, times(code, v, self.tiling.lanes))
+            self._squares.write(code, self.pointers(target, v), target, columns, of)
 
     # -- rows of vectors -------------------------------------------------------------------------------------------------
 
@@ -240,6 +235,10 @@ class Block:
             for v in range(self.vectors):
                 self.store(matrix, j, v, body(j, v, self.load(matrix, j, v)))
 
+    def scale(self, packed: Matrix, rows: int) -> None:
+        """Multiplies by what scores are multiplied by."""
+        self.change(packed, rows, lambda j, v, x: self.code.mul(x, self.code.like(x, self.form.scale)))
+
     # -- scores ----------------------------------------------------------------------------------------------------------
 
     def print_scores(
@@ -247,7 +246,10 @@ class Block:
     ) -> None:
         """The scores of keys from `at` on; -inf where a query does not attend."""
         code = self.code
-        print_product(code, self.tiling, keys.at(code, at), packed, out, n, self.form.features, self.width)
+        print_product(
+            code, self.tiling, keys.at(code, at), packed, out, n, self.form.features, self.width,
+            rests=self.form.has_rests,
+        )  # fmt: skip
         for extra, pointer in zip(self.form.extras, extras, strict=True):
             self._add_extra(extra, pointer, out, at, n)
         self._limit(out, at, n)
@@ -263,24 +265,19 @@ class Block:
                 for v in range(self.vectors):
                     self.store(out, j, v, self._with(self.load(out, j, v), code.splat(one, lanes)))
         else:
-            with code.loop(0, self.vectors) as w:
-                self._add_squares(extra, pointer, out, at, n, w)
+            self._add_turned(extra, pointer, out, at, n)
 
-    def _add_squares(self, extra: Extra, pointer: str, out: Matrix, at: Value, n: Value, v: Value) -> None:
-        """Squares of as many queries as keys, turned; rows behind the last key are room that nobody reads."""
-        code, lanes, wide = self.code, self.tiling.lanes, self.tiling.wide
-        rows = self.pointers(Matrix(pointer, extra.query, extra.key, extra.dtype), v)
-        steps = Value(f"<{', '.join(f'i64 {i}' for i in range(lanes))}>", dtypes.int64, lanes)
-        with code.loop(0, n, lanes) as j:
-            inside = code.compare("lt", steps, code.sub(n, j))
-            vectors = []
-            for row in rows:
-                first = code.offset(row, times(code, code.add(at, j), extra.key))
-                vectors.append(code.convert(read_row(code, first, 0, extra.key, extra.dtype, lanes, inside), wide))
-            for i, x in enumerate(turn(code, vectors)):
-                row_at = code.add(j, code.integer(i))
-                extra_value = code.compare("ne", x, code.like(x, 0)) if dtypes.is_bool(extra.dtype) else x
-                self.store(out, row_at, v, self._with(self.load(out, row_at, v), extra_value))
+    def _add_turned(self, extra: Extra, pointer: str, out: Matrix, at: Value, n: Value) -> None:
+        """What differs from query to query and from key to key: neighbours are keys, so it is turned."""
+        code, wide = self.code, self.tiling.wide
+        room = self._squares.room(code, KEYS, 1)
+        source = Matrix(pointer, extra.query, extra.key, extra.dtype)
+        with code.loop(0, self.vectors) as v:
+            self._squares.read(code, self.pointers(source.at(code, 0, at), v), source, n, room)
+            with code.loop(0, n) as j:
+                x = self.load(room, j, 0)
+                value = code.compare("ne", x, code.constant(0, wide)) if dtypes.is_bool(extra.dtype) else x
+                self.store(out, j, v, self._with(self.load(out, j, v), value))
 
     def _with(self, x: Value, extra: Value) -> Value:
         code = self.code

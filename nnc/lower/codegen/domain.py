@@ -203,8 +203,8 @@ class Domain:
         reduced = self.reduced
         every = frozenset(map(self._find, range(len(self.sizes))))
         rows = every - reduced
-        for node in nodes:
-            if is_reduction(node) and not reduced.isdisjoint(self.axes(node.outputs[0])):
+        for node in nodes:  # a sum that does not belong to every row would be computed again for each
+            if is_reduction(node) and frozenset(self.axes(node.outputs[0])) - {UNIT} != rows:
                 return False
         shapes = (every, rows) if reduced else (every,)
         return all(frozenset(self.axes(symbol)) - {UNIT} in shapes for symbol in outputs)

@@ -158,16 +158,26 @@ class StepCode(Code):
     def _kernel(self, step: Step) -> None:
         native = self.outline.natives[id(step)]
         operands = [f"ptr {self.address(view)}" for view in (*step.inputs, *step.outputs)]
+        sizes = [f"i64 {number}" for number in native.numbers]
+        if native.packed:
+            operands, sizes = [f"ptr {self._table((*sizes, *operands))}"], []
         state = self.outline.states.get(id(step))
         if state is not None:
             operands.append(f"ptr {self.let(f'load ptr, ptr {self.word(self.outline.words.state(state))}')}")
-        operands += [f"i64 {number}" for number in native.numbers]
+        operands += sizes
         self.called[native.name] = native
         self.signatures[native.name] = f"declare i64 @{native.name}({', '.join(text.split()[0] for text in operands)})"
         returned = Value(self.let(f"call i64 @{native.name}({', '.join(operands)})"), dtypes.int64)
         if may_fail(native):
             success = self.compare("eq", returned, self.integer(0))
             self.fail_unless(success, Failure.KERNEL.code(self.outline.numbers[id(step)]))
+
+    def _table(self, words: Sequence[str]) -> str:
+        """Words in a row, on the stack."""
+        room = self.room(8 * len(words))
+        for i, word in enumerate(words):
+            self.line(f"store {word}, ptr {self.offset(room, 8 * i)}")
+        return room
 
     def _python(self, steps: list[Step]) -> None:
         if steps:

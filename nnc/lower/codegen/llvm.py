@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -29,6 +29,8 @@ _UNROLLED = 24  # instructions of a vector loop's body, by which several steps a
 _GENERIC = 1024  # elements; flat kernels from here on are printed for any length
 _KEPT = 4096  # kernels that a printer remembers
 _PARTS = 16  # of a long row that is summed in threads; a fixed number, so that sums do not depend on the threads
+_WIDTH = 16  # vectors of columns that are summed at once where rows are wide
+_FAR = 1024  # bytes from one row to the next, which is then on another page soon
 _SUMMANDS = 256  # of one sum, before it is put aside
 _COLUMNS = 1024  # rows at once that may be summed so
 
@@ -38,6 +40,19 @@ _PART = "@KERNEL.part"
 def print_graph(graph: Graph, inputs: Sequence[View], outputs: Sequence[View], vector_bytes: int) -> Native:
     """The kernel that computes a fused graph on operands that lie in these views."""
     return _Printer(make_nest(graph, inputs, outputs), vector_bytes).native()
+
+
+def print_table(
+    graph: Graph, inputs: Sequence[View], outputs: Sequence[View], vector_bytes: int
+) -> tuple[str, int]:  # fmt: skip
+    """A kernel that computes a flat graph for all rows of a table, and how many elements are one unit of a row.
+
+    The table's words: the number of rows, the units of all, for each row its length and its first unit, for each row the pointers
+    of its inputs, for each row those of its outputs.
+    """
+    nest = make_nest(graph, inputs, outputs)
+    printer = _Printer(replace(nest, sizes=(_GENERIC,)), vector_bytes)
+    return printer.table(), printer._step
 
 
 class KernelPrinter:
@@ -77,6 +92,9 @@ class _Printer(Values):
         self.is_inline = nest.size * nest.work <= _INLINE * max(self.lanes, 1)
         self.is_generic = nest.is_flat and nest.size >= _GENERIC
         self.is_split = self._sums_in_parts()
+        self.is_wide = self._sums_wide_rows()
+        if self.is_wide:
+            self.copies = min(_WIDTH, -(-nest.sizes[nest.outer[-1]] // lanes))
         self.size_of_vector_loop: Value | None = None
         self.part: Value | None = None  # which part of the rows is summed
         self.partial = ""  # where the sums of parts lie
@@ -118,6 +136,36 @@ class _Printer(Values):
         self._rows(Value("%first", dtypes.int64), Value("%end", dtypes.int64))
         part.ret()
         return Native(self._text([main, part]), numbers=numbers)
+
+    def table(self) -> str:
+        """The text of the kernel for the rows of a table; see `print_table`."""
+        main = Code("KERNEL", [("ptr", "table")])
+        main.declare("declare void @nnc_parallel_for(ptr, ptr, i64, i64)")
+        units = main.load(main.offset("%table", 8), dtypes.int64)
+        main.line(f"call void @nnc_parallel_for(ptr {_PART}, ptr %table, {units.typed}, i64 {self._grain()})")
+        main.ret(main.integer(0))
+        part = Code("KERNEL.part", [("ptr", "table"), ("i64", "first"), ("i64", "end")], "void", "nounwind", "internal")
+        rows = part.load("%table", dtypes.int64)
+        first, end = Value("%first", dtypes.int64), Value("%end", dtypes.int64)
+        inputs, outputs = len(self.graph.inputs), len(self.graph.outputs)
+        pointers = part.offset(part.offset("%table", 16), part.mul(rows, part.integer(16)))
+        results = part.offset(pointers, part.mul(rows, part.integer(8 * inputs)))
+        with part.loop(0, rows) as row:
+            sizes = part.offset(part.offset("%table", 16), part.mul(row, part.integer(16)))
+            self.size_of_vector_loop = part.load(sizes, dtypes.int64)
+            begin = part.load(part.offset(sizes, 8), dtypes.int64)
+            mine = [
+                part.let(
+                    f"load ptr, ptr {part.offset(part.offset(base, part.mul(row, part.integer(8 * count))), 8 * i)}"
+                )
+                for base, count in ((pointers, inputs), (results, outputs))
+                for i in range(count)
+            ]
+            self._begin(part, mine)
+            until = part.intrinsic("smin", part.sub(end, begin), self._unit_count(part, self.size_of_vector_loop))
+            self._rows(part.intrinsic("smax", part.sub(first, begin), part.integer(0)), until)
+        part.ret()
+        return self._text([main, part])
 
     @staticmethod
     def _call_parts(main: Code, fields: Sequence[str], count: Value, grain: int) -> None:
@@ -275,6 +323,71 @@ class _Printer(Values):
                     rounds[self.nest.vector] = code.mul(number, code.integer(self._step))
                 self._row(Block({}, rounds))
 
+    # -- wide rows -----------------------------------------------------------------------------------------------------
+
+    def _sums_wide_rows(self) -> bool:
+        """Whether columns are summed that are so many that going down a few of them at a time would touch a page for each element.
+
+        Then many columns are summed at once, with their sums in memory near the processor.
+        """
+        nest = self.nest
+        if nest.in_row or not nest.row or self.is_split or self.phases.count != 1 or nest.vector is None:
+            return False
+        far = max(abs(steps[loop]) for steps in nest.strides for loop in nest.row)
+        return far >= _FAR and nest.sizes[nest.vector] >= 4 * self.lanes * self.copies
+
+    def _wide_row(self, outer: Block) -> None:
+        nest, code, vector = self.nest, self.code, self.nest.vector
+        assert vector is not None
+        kinds = [identity(code, node, self.lanes) for node in self.reductions]
+        totals = [code.room(self._step * kind.dtype.itemsize) for kind in kinds]
+        pieces = [code.room(self._step * kind.dtype.itemsize) for kind in kinds]
+
+        def columns(rounds: dict[int, Value], body: Callable[[Block, list[str], list[str]], None]) -> None:
+            """Runs `body` for each vector of columns, with the places of its sums."""
+            with code.loop(0, self.copies) as c:
+                start = code.add(outer.rounds[vector], code.mul(c, code.integer(self.lanes)))
+                at = [code.mul(c, code.integer(self.lanes * kind.dtype.itemsize)) for kind in kinds]
+                block = Block({}, {**outer.rounds, **rounds, vector: start}, self._mask(start))
+                places = (
+                    [code.offset(room, x) for room, x in zip(rooms, at, strict=True)] for rooms in (totals, pieces)
+                )
+                body(block, *places)
+
+        def begin(places: list[str]) -> None:
+            for kind, place in zip(kinds, places, strict=True):
+                code.store(place, kind)
+
+        def add(block: Block, total: list[str], piece: list[str]) -> None:
+            for node, kind, place in zip(self.reductions, kinds, piece, strict=True):
+                value = code.splat(code.convert(self.value(node.inputs[0], block), kind.dtype), self.lanes)
+                code.store(place, combine(code, node, code.load(place, kind.dtype, self.lanes), value))
+            self._compute([block], [(s, i) for i, s in enumerate(nest.graph.outputs) if nest.is_full(s)])
+
+        def put_aside(block: Block, total: list[str], piece: list[str]) -> None:
+            for node, kind, into, place in zip(self.reductions, kinds, total, piece, strict=True):
+                sums = (code.load(x, kind.dtype, self.lanes) for x in (into, place))
+                code.store(into, combine(code, node, *sums))
+
+        def finish(block: Block, total: list[str], piece: list[str]) -> None:
+            for node, kind, place in zip(self.reductions, kinds, total, strict=True):
+                block.values[node.outputs[0]] = rounded(code, node, code.load(place, kind.dtype, self.lanes))
+            rows = [(s, i) for i, s in enumerate(nest.graph.outputs) if not nest.is_full(s)]
+            self._compute([block], rows)
+
+        columns({}, lambda block, total, piece: begin(total))
+        n, others = nest.sizes[nest.row[0]], math.prod(nest.sizes[loop] for loop in nest.row[1:])
+        step = max(1, _SUMMANDS // others)
+        with code.loop(0, n, step) as first:
+            columns({}, lambda block, total, piece: begin(piece))
+            with ExitStack() as stack:
+                end = code.intrinsic("smin", code.add(first, code.integer(step)), code.integer(n))
+                rounds = {nest.row[0]: stack.enter_context(code.loop(first, end))}
+                rounds |= {loop: stack.enter_context(code.loop(0, nest.sizes[loop])) for loop in nest.row[1:]}
+                columns(rounds, add)
+            columns({}, put_aside)
+        columns({}, finish)
+
     # -- one row -------------------------------------------------------------------------------------------------------
 
     def _row(self, outer: Block) -> None:
@@ -282,6 +395,9 @@ class _Printer(Values):
         if not nest.row:
             blocks = self._copies(outer, outer.rounds.get(vector) if vector is not None else None)
             self._compute(blocks, [(symbol, i) for i, symbol in enumerate(nest.graph.outputs)])
+            return
+        if self.is_wide:
+            self._wide_row(outer)
             return
         columns = [outer] if nest.in_row else self._copies(outer, outer.rounds[vector])  # type: ignore[index]
         self.saved = self.room_for_values()

@@ -3,12 +3,14 @@
 from nnc.lower.passes.combine import combine
 from nnc.lower.passes.cse import cse
 from nnc.lower.passes.dce import dce
+from nnc.lower.passes.epilogue import epilogue
 from nnc.lower.passes.fewer_residuals import fewer_residuals
 from nnc.lower.passes.fold import fold
 from nnc.lower.passes.fuse import fuse
 from nnc.lower.passes.hoist_products import hoist_products
 from nnc.lower.passes.inline_calls import inline_barriers, inline_calls
 from nnc.lower.passes.interleave import interleave
+from nnc.lower.passes.join_kernels import join_kernels
 from nnc.lower.passes.join_sums import join_sums
 from nnc.lower.passes.layout import layout
 from nnc.lower.passes.licm import licm
@@ -20,7 +22,7 @@ from nnc.lower.passes.sink_products import sink_products
 from nnc.lower.passes.sink_sums import sink_sums
 
 __all__ = [
-    "combine", "cse", "dce", "fewer_residuals", "fold", "fuse", "hoist_products", "inline_barriers", "inline_calls", "interleave",
-    "join_sums", "layout", "licm", "order", "parts", "recompute", "simplify",
+    "combine", "cse", "dce", "epilogue", "fewer_residuals", "fold", "fuse", "hoist_products", "inline_barriers", "inline_calls", "interleave",
+    "join_kernels", "join_sums", "layout", "licm", "order", "parts", "recompute", "simplify",
     "sink_products", "sink_sums",
 ]  # fmt: skip

@@ -22,8 +22,8 @@ from nnc.options import Options
 from nnc.source import SourceLine
 
 ROUNDS = 2  # a loop of fewer is left alone
-_GROWTH = 4  # times the bytes that a loop reads and yields may be added for rows of all rounds
-_ROWS = 256  # a product with so many rows in a round is not much faster in one piece
+_GROWTH = 2  # times the bytes that a loop reads and yields may be added for rows of all rounds
+_ROWS = 64  # a product with so many rows, or a sum over so many, gains little in one piece (measured: 1 row 4x, 16 rows a third)
 
 
 class AllRounds:
@@ -159,9 +159,18 @@ def is_thin_product(node: Node, varying: Collection[Symbol]) -> bool:
     on = [symbol in varying for symbol in node.inputs]
     if on[0] == on[1]:
         return False
-    rows, axes = node.inputs[on.index(True)], node.params["contract"][on.index(True)]
-    depth: int = math.prod(rows.shape[axis] for axis in axes)
-    return rows.spec.size < _ROWS * depth
+    return node.inputs[on.index(True)].spec.size < _ROWS * _depth(node)
+
+
+def is_short_sum(node: Node) -> bool:
+    """Whether a node sums over few rows, as the products do that make a weight's gradient from a batch."""
+    return node.command.name == "reduce_sum" or (node.command.name == "dot" and _depth(node) < _ROWS)
+
+
+def _depth(product: Node) -> int:
+    """How many products of numbers each element of a product is a sum of."""
+    depth: int = math.prod(product.inputs[0].shape[axis] for axis in product.params["contract"][0])
+    return depth
 
 
 def fits(loop: Loop, added: int, options: Options) -> bool:

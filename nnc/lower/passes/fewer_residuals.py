@@ -45,6 +45,8 @@ def fewer_residuals(graph: Graph, options: Options) -> Graph:
 
 class _Chooser(OncePerGraph):
     def rewrite(self, graph: Graph) -> Graph:
+        if not any(node.graphs for node in graph.nodes):
+            return graph
         nodes = [self.renew(node, {}) for node in graph.nodes]
         uses = _Uses(graph, nodes)
         for position, node in enumerate(nodes):
@@ -64,7 +66,7 @@ class _Uses:
     """Who reads what in a graph, and until when."""
 
     def __init__(self, graph: Graph, nodes: list[Node]) -> None:
-        self.graph, self.nodes = graph, nodes
+        self.nodes = nodes
         self.places: dict[Symbol, list[int]] = {}
         bases: dict[Symbol, Symbol] = {}
         self.last: dict[Symbol, int] = dict.fromkeys((*graph.inputs, *graph.constants), len(nodes))
@@ -86,11 +88,7 @@ class _Uses:
         loops: dict[int, Loop] = {}
         for place in self.places.get(symbol, ()):
             loop = take_apart(self.nodes[place]) if self.nodes[place].command.name == "scan" else None
-            if loop is None or symbol in {
-                *loop.lead,
-                *(x.operand for x in loop.carries),
-                *(x.operand for x in loop.captured),
-            }:
+            if loop is None or symbol in _read_whole(loop):
                 return None
             loops[place] = loop
         return loops
@@ -98,6 +96,11 @@ class _Uses:
     def lives_until(self, symbol: Symbol, place: int) -> bool:
         """Whether the memory that shows a tensor is read at a place or after it."""
         return self.last.get(self.bases.get(symbol, symbol), -1) >= place
+
+
+def _read_whole(loop: Loop) -> list[Symbol]:
+    """The operands of a loop that are no sequences."""
+    return [*loop.lead, *(x.operand for x in loop.carries), *(x.operand for x in loop.captured)]
 
 
 @dataclass(frozen=True, slots=True)

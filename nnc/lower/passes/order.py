@@ -149,13 +149,13 @@ class Description:
 
 def overwritable(node: Node, views: dict[Symbol, SymbolView]) -> list[tuple[SymbolView, Symbol]]:
     """The inputs of `node` whose whole memory may become that of an output, and that output."""
+    found: list[tuple[SymbolView, Symbol]] = []
     pairs = in_place_facts(node.command, node.params).overwrite
-    found = []
     for i, j in pairs:
         if i < len(node.inputs) and j < len(node.outputs):
             view, output = views[node.inputs[i]], node.outputs[j]
-            fits = view.is_whole and view.spec.shape == output.spec.shape
-            if fits and view.spec.dtype.itemsize == output.dtype.itemsize and views[output].base is output:
+            fits = view.spec.shape == output.spec.shape and view.spec.dtype.itemsize == output.spec.dtype.itemsize
+            if fits and views[output].base is output and view.is_whole:
                 found.append((view, output))
     return found
 

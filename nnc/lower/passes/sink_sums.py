@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from nnc.dtypes import TAPE
 from nnc.graph import Graph, Node, Symbol, command, register_pass
 from nnc.graph.graph import NDArray
-from nnc.lower.passes.all_rounds import ROUNDS, AllRounds, KnownRows, is_view, total_bytes
+from nnc.lower.passes.all_rounds import ROUNDS, AllRounds, KnownRows, is_short_sum, is_view, total_bytes
 from nnc.lower.passes.loops import Carry, take_apart
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 from nnc.source import SourceLine
 
-_SUMMED = ("dot", "reduce_sum")  # commands that can sum over time as well
 _LINEAR = ("neg", "assemble")  # which yield of a sum, beside views, the sum of what they yield
 
 
@@ -21,9 +20,9 @@ _LINEAR = ("neg", "assemble")  # which yield of a sum, beside views, the sum of 
 def sink_sums(graph: Graph, options: Options) -> Graph:
     """Sums after a `scan` what its rounds only add up: gradients of captured tensors are the case in point.
 
-    A carried value that each round replaces by its sum with products (or sums, or rows) and reads nowhere else leaves the loop. The
-    operands of the products are elements or rows already, or become rows; that is done where a round writes fewer bytes of new rows
-    than it would read of the sum, and where `all_rounds.fits` allows the memory: never under a memory budget.
+    A carried value that each round replaces by its sum with products (or sums, or rows) and reads nowhere else leaves the loop, if
+    the products sum over few rows each. What they multiply are elements or rows already, or becomes rows; that is done if a round
+    writes fewer bytes of new rows than it would read of the sum, and `all_rounds.fits` allows it: never under a memory budget.
 
     Requires: `cse` and `dce`, so that each value is there once; dead code elimination must follow.
     Ensures:  values differ by rounding, since the sums are taken in another order, and in the sign of zero.
@@ -142,12 +141,8 @@ def _find_term(known: KnownRows, symbol: Symbol) -> _Term | None:
     views: list[Node] = []
     at = symbol
     while known.readers[at] == 1 and (node := known.writers.get(at)) is not None:
-        if node.command.name in _SUMMED:
-            return (
-                _Term(node.inputs, node, tuple(reversed(views)), node.source)
-                if all(map(known.varies, node.inputs))
-                else None
-            )
+        if is_short_sum(node) and all(map(known.varies, node.inputs)):
+            return _Term(node.inputs, node, tuple(reversed(views)), node.source)
         if len(node.inputs) != 1 or not (is_view(node) or node.command.name in _LINEAR):
             return None
         views.append(node)

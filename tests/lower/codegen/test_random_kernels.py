@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import nnc  # noqa: F401  (registers every command)
+import nnc
+import nnc.numpy as nnp
 from nnc.array import Array
 from nnc.backends.loaded import choose_kernel, compiler
 from nnc.graph import Graph, GraphBuilder, Symbol
@@ -93,3 +95,17 @@ def test_long_sums_of_columns_keep_their_digits() -> None:
     total = np.asarray(nnc.compile(lambda x: nnc.numpy.sum(x, axis=0))(x))
     exact = np.sum(x, axis=0, dtype=np.float64)
     assert np.max(np.abs(total - exact) / exact) < 1e-6
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32"])
+@pytest.mark.parametrize("shape", [(300, 1003), (2, 70, 517), (520, 1024)])
+def test_columns_of_wide_rows_are_summed_with_what_else_the_kernel_yields(shape: tuple[int, ...], dtype: str) -> None:
+    x = np.random.default_rng(0).integers(-9, 9, shape).astype(dtype)
+    axes = tuple(range(len(shape) - 1))
+
+    def f(x: Any) -> Any:
+        y = x * 2
+        return nnp.sum(y, axis=axes), nnp.max(x, axis=axes), y, nnp.sum(x * x, axis=axes) + 1
+
+    for result, wanted in zip(nnc.compile(f)(x), f(x), strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=2e-2 if dtype == "float16" else 1e-6)

@@ -45,14 +45,14 @@ def square_loss(cell: Any) -> Any:
 def test_a_derivative_is_made_from_the_value_that_is_kept() -> None:
     """tanh(z) and 1 - tanh(z)^2."""
     loss = square_loss(lambda h, x, w: nnp.tanh(h @ w) * x)
-    after, (forward, backward), saved = fewer(nnc.grad(loss), H, X, W)
+    _after, (forward, backward), _saved = fewer(nnc.grad(loss), H, X, W)
     assert "tanh" in names(forward.graphs[0])
     assert "tanh" not in names(backward.graphs[0])
 
 
 def test_values_that_follow_from_one_are_made_anew_though_they_are_dear() -> None:
     loss = square_loss(lambda h, x, w: nnp.tanh(h @ w) * nnc.nn.sigmoid(h @ w))
-    after, (forward, backward), saved = fewer(nnc.grad(loss), H, X, W)
+    _after, (forward, backward), saved = fewer(nnc.grad(loss), H, X, W)
     assert saved > 0
     assert len(forward.graphs[0].outputs) == forward.params["carries"] + 1
     assert {"tanh", "sigmoid"} <= set(names(backward.graphs[0]))
@@ -70,7 +70,7 @@ def test_an_lstm_keeps_its_gates_and_what_it_carries() -> None:
         return (nnc.scan(cell, (h, c), x)[1] ** 2).sum()
 
     u, x = RNG.normal(size=(3, 12)), RNG.normal(size=(5, 2, 12))
-    after, (forward, backward), saved = fewer(nnc.grad(loss), u, H, H, x)
+    _after, (forward, backward), saved = fewer(nnc.grad(loss), u, H, H, x)
     written = forward.graphs[0].outputs[forward.params["carries"] :]
     assert len(written) == 7  # four gates, h and c before the round, and what the network yields
     assert all(symbol.spec == written[0].spec for symbol in written)
@@ -88,7 +88,7 @@ def test_rows_that_something_else_reads_stay_and_serve_to_compute_others() -> No
         out, _ = nnc.scan(lambda c, xs: (c * xs[0] + xs[1] + xs[2], None), h, (s, rest, square))
         return out, s
 
-    after, (writer, reader), saved = fewer(f, H, X)
+    _after, (writer, reader), saved = fewer(f, H, X)
     assert len(writer.graphs[0].outputs) == 2
     assert reader.params["xs"] == 1
     assert saved == 2 * H.nbytes
@@ -106,7 +106,7 @@ def test_a_row_that_is_cheaper_than_what_it_is_made_of_is_kept() -> None:
         (_, _), ys = nnc.scan(write, (h, h), x)
         return nnc.scan(lambda c, y: (c * y, None), h, ys)[0]
 
-    after, (writer, reader), saved = fewer(f, H, X)
+    _after, (_writer, reader), saved = fewer(f, H, X)
     assert saved == 0
     assert names(reader.graphs[0]) == ["mul"]
 
@@ -121,7 +121,7 @@ def test_many_dear_commands_for_one_row_are_not_run_again() -> None:
         _, (y, z) = nnc.scan(write, h, x)
         return nnc.scan(lambda c, yz: (c * yz[0] + yz[1], None), h, (y, z))[0]
 
-    after, (writer, reader), saved = fewer(f, H, X)
+    _after, (_writer, _reader), saved = fewer(f, H, X)
     assert saved == 0
 
 
@@ -143,7 +143,7 @@ def test_the_number_of_the_round_and_captured_values_are_at_hand() -> None:
         _, ys = nnc.scan(lambda h, i: write(i, h), h, nnp.arange(4.0, dtype="float64"), reverse=True)
         return nnc.scan(lambda c, y: (c * y, None), h, ys)[0]
 
-    after, loops, saved = fewer(f, H, H)
+    _after, _loops, saved = fewer(f, H, H)
     assert saved == H.nbytes
 
 
@@ -206,16 +206,19 @@ def chained_loops(draw: Any) -> Graph:
     """Loops that read elements of the sequences and rows of those before them; some rows are read elsewhere, too."""
     b = GraphBuilder("chained loops")
     length = draw(st.integers(0, 3))
-    stacks, squares = [b.input((length, 2, 2), "float64") for _ in range(2)], [b.input((2, 2), "float64") for _ in range(2)]
+    stacks, squares = (
+        [b.input((length, 2, 2), "float64") for _ in range(2)],
+        [b.input((2, 2), "float64") for _ in range(2)],
+    )
     results: list[Symbol] = []
     for _ in range(draw(st.integers(2, 3))):
         read = draw(st.lists(st.sampled_from(stacks), min_size=1, max_size=4))
         carried = draw(st.lists(st.sampled_from(squares), min_size=1, max_size=2))
         captured = draw(st.lists(st.sampled_from(squares), max_size=1))
         body = GraphBuilder("round")
-        body.input((), "int64")
+        number = body.add("convert", body.input((), "int64"), dtype=np.dtype("float64"))
         known = [body.input((2, 2), "float64") for _ in (*read, *carried, *captured)]
-        known.append(body.constant(np.full((2, 2), 0.5)))
+        known += [body.constant(np.full((2, 2), 0.5)), body.add("broadcast_to", number, shape=(2, 2))]
         append(draw, body, known, draw(st.integers(2, 8)))
         following = [draw(st.sampled_from(known)) for _ in carried]
         yielded = draw(st.lists(st.sampled_from(known), min_size=1, max_size=4))

@@ -131,3 +131,10 @@ def test_counted_numbers_in_another_shape_are_right() -> None:
     """The loop of a counter must be the one that counts."""
     x = np.ones((4, 6), np.float32)
     np.testing.assert_array_equal(nnc.compile(lambda x: x + nnp.arange(24.0).reshape(4, 6))(x), x + np.arange(24.0).reshape(4, 6))
+
+
+def test_a_sum_is_not_computed_again_for_each_element_that_reads_it() -> None:
+    """The sums go over x alone; what is multiplied by them has columns of its own."""
+    graph = fused(lambda x, y: nnp.sum(x, 1, keepdims=True) * y, X, X)
+    assert commands(graph) == ["fused", "fused"]
+    assert commands(fused(lambda x: nnp.sum(x, 1, keepdims=True) * x, X)) == ["fused"]

@@ -70,7 +70,7 @@ def test_products_of_what_is_carried_and_of_two_elements_stay() -> None:
 
 def test_a_product_of_many_rows_is_fast_in_its_round() -> None:
     x, h = RNG.normal(size=(2, 300, 3)), RNG.normal(size=(300, 4))
-    after, body = hoisted(lambda x, w, h: nnc.scan(lambda h, x: (nnp.tanh(x @ w + h), h), h, x), x, W, h)
+    _after, body = hoisted(lambda x, w, h: nnc.scan(lambda h, x: (nnp.tanh(x @ w + h), h), h, x), x, W, h)
     assert "dot" in names(body)
 
 

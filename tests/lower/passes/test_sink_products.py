@@ -47,7 +47,7 @@ def test_a_product_that_the_next_round_needs_stays() -> None:
 
         return nnc.scan(round_, h, x)
 
-    after, node = sunk(f, H, V, X)
+    after, _node = sunk(f, H, V, X)
     assert "dot" not in names(after)
 
 
@@ -93,6 +93,6 @@ def test_an_effect_in_the_round_keeps_what_it_reads() -> None:
 
         return nnc.scan(round_, h, x)
 
-    after, node = sunk(f, H, V, X)
+    _after, node = sunk(f, H, V, X)
     assert "dot" in names(node.graphs[0])
     assert len(seen) == 2 * len(X)

@@ -48,7 +48,7 @@ def test_a_sum_of_products_is_one_product_over_all_rounds() -> None:
 
 
 def test_a_sum_that_starts_at_zero_is_not_added_to_zero() -> None:
-    after, node = sunk(lambda h, x, y: rounds(h, nnp.zeros((3, 4), "float64"), x, y), H, X, Y)
+    after, _node = sunk(lambda h, x, y: rounds(h, nnp.zeros((3, 4), "float64"), x, y), H, X, Y)
     assert sorted(name for name in names(after) if name != "broadcast_to") == ["dot", "scan"]
 
 
@@ -94,7 +94,7 @@ def test_elements_and_rows_are_added_up_after_the_loop(reverse: bool) -> None:
         zeros = nnp.zeros((4,), "float64")
         return nnc.scan(round_, (h, h, zeros), y, reverse=reverse)
 
-    after, node = sunk(f, H, Y)
+    _after, node = sunk(f, H, Y)
     assert node.params["carries"] == 1
     assert sorted(names(node.graphs[0])) == ["mul", "tanh"]
 
@@ -110,7 +110,7 @@ def test_a_sum_that_rounds_read_or_scale_stays() -> None:
         zeros = nnp.zeros((3, 4), "float64")
         return nnc.scan(round_, (zeros, zeros, zeros), (x, y))
 
-    after, node = sunk(f, H, X, Y)
+    _after, node = sunk(f, H, X, Y)
     assert node.params["carries"] == 3
 
 
@@ -123,7 +123,12 @@ def test_a_sum_that_is_smaller_than_what_it_is_made_of_stays() -> None:
 
         return nnc.scan(round_, (h, nnp.zeros((), "float64")), y)[0]
 
-    after, node = sunk(f, H, Y)
+    _after, node = sunk(f, H, Y)
+    assert node.params["carries"] == 2
+
+
+def test_a_product_that_sums_over_many_rows_in_each_round_stays() -> None:
+    _after, node = sunk(rounds, np.ones((70, 4)), C, RNG.normal(size=(2, 70, 3)), RNG.normal(size=(2, 70, 4)))
     assert node.params["carries"] == 2
 
 

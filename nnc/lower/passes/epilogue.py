@@ -1,0 +1,173 @@
+"""Attaches what is computed of a product's elements to the product, so that these need not go through memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
+
+from nnc.commands.control import fused, with_epilogue
+from nnc.graph import Graph, Node, Symbol, find_kernel, register_pass
+from nnc.lower.codegen.epilogue import PRODUCTS, Epilogue
+from nnc.lower.passes.order import Description
+from nnc.options import Options
+
+_PRINTED = ("fused", "fused_many", "with_epilogue")  # their sub-graphs are done
+
+
+@register_pass("epilogue")
+def epilogue(graph: Graph, options: Options) -> Graph:
+    """Makes one `with_epilogue` node of a product and the `fused` node that reads it, in sub-graphs, too.
+
+    The product runs where the fused node stood: nobody reads it before, and the operands that are kept until then are no more than
+    memory has room for. That the fused node goes over the elements of the product, and that the backend of the product takes such
+    an epilogue, are asked for; if others read the product later, it is one more result.
+
+    Requires: `fuse` ran; later passes keep the order of what shares memory.
+    Ensures:  the same values, up to roundings of the product; the largest live set does not grow.
+    Example:  p = dot(x, w); y = fused(p, b) {exp(%0 + %1)}  →  y = with_epilogue(x, w, b) {%3 = dot(%0, %1); exp(%3 + %2)}
+    """
+    return _Attacher().top(graph, options.donated) if options.native else graph
+
+
+class _Attacher:
+    """One run of the pass; remembers each sub-graph's form, since many nodes may share a sub-graph."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Graph, tuple[Symbol, ...], int], Graph] = {}
+
+    def top(self, graph: Graph, donated: Sequence[int]) -> Graph:
+        """The new form of the graph that is called."""
+
+        def description() -> Description:
+            return Description(graph, donated={graph.inputs[i] for i in donated}, free=graph.outputs)
+
+        return _Attached(graph, 0, description).result(self._inner)
+
+    def _round(self, graph: Graph, carried: tuple[Symbol, ...], before: int) -> Graph:
+        """The new form of a sub-graph, some inputs of which are carried and the first nodes of which precede the test."""
+        key = graph, carried, before
+        if key not in self._known:
+            attached = _Attached(graph, before, lambda: Description(graph, carried=carried, before=before))
+            self._known[key] = attached.result(self._inner)
+        return self._known[key]
+
+    def _inner(self, node: Node) -> Node:
+        """A node with the products of its sub-graphs joined."""
+        if not node.graphs or node.command.name in _PRINTED:
+            return node
+        first = 1 + node.params["xs"] if "xs" in node.params else 0  # a round of a scan begins with its number and the elements
+        carried = slice(first, first + node.params.get("carries", 0))
+        before = node.params.get("before", 0)
+        return node.update(graphs=tuple(self._round(graph, graph.inputs[carried], before) for graph in node.graphs))
+
+
+class _Attached:
+    """One graph, in which products are joined one after the other."""
+
+    def __init__(self, graph: Graph, before: int, description: Callable[[], Description]) -> None:
+        self.graph, self.before, self.description = graph, before, description
+        self.nodes: list[Node | None] = list(graph.nodes)
+        self.writer = {symbol: i for i, node in enumerate(graph.nodes) for symbol in node.outputs}
+        self.readers: dict[Symbol, list[int]] = {}
+        for i, node in enumerate(graph.nodes):
+            for symbol in set(node.inputs):
+                self.readers.setdefault(symbol, []).append(i)
+        self._memory: _Memory | None = None
+
+    @property
+    def memory(self) -> _Memory:
+        """What is live when; found out when it is first asked."""
+        if self._memory is None:
+            self._memory = _Memory(self.description())
+        return self._memory
+
+    def result(self, inner: Callable[[Node], Node]) -> Graph:
+        """The graph with what could be joined."""
+        for at, node in enumerate(self.graph.nodes):
+            if node.command is fused:
+                self._attach(at, node)
+        return self.graph.update(nodes=tuple(inner(node) for node in self.nodes if node is not None))
+
+    def _attach(self, at: int, node: Node) -> None:
+        """Joins a fused node with the last product that it reads, if one can be."""
+        products = [(self.writer[s], i) for i, s in enumerate(node.inputs) if s in self.writer]
+        for place, operand in sorted(products, reverse=True):
+            product = self.nodes[place]
+            if product is None or product.command.name not in PRODUCTS or (place < self.before) != (at < self.before):
+                continue
+            readers = self.readers[product.outputs[0]]
+            if readers[0] != at:
+                continue
+            stays = len(readers) > 1 or product.outputs[0] in self.graph.outputs
+            joined = _joined(product, node, operand, stays)
+            if joined is not None and self.memory.move(product, node, operand, stays):
+                self.nodes[place], self.nodes[at] = None, joined
+                return
+
+
+def _joined(product: Node, node: Node, operand: int, stays: bool) -> Node | None:
+    """The node that computes a product and the fused node that reads it as this operand; None where no backend takes that."""
+    alone = find_kernel(product.command, tuple(s.spec for s in product.inputs), product.params)
+    if alone is None:
+        return None
+    (graph,) = node.graphs
+    operands = tuple(Symbol(symbol.spec, symbol.name) for symbol in product.inputs)
+    inner = Node(product.command, operands, (graph.inputs[operand],), product.params, source=product.source)
+    added = len(operands)
+
+    def without(symbols: Sequence[Symbol]) -> tuple[Symbol, ...]:
+        return (*symbols[:operand], *symbols[operand + 1 :])
+
+    whole = graph.update(
+        inputs=(*operands, *without(graph.inputs)),
+        outputs=(*graph.outputs, *inner.outputs) if stays else graph.outputs,
+        nodes=(inner, *graph.nodes),
+        name="with_epilogue",
+    )
+    if Epilogue.of(whole) is None:
+        return None
+    pairs = tuple(
+        (added + i - (i > operand), j) for i, j in node.params["overwrite"] if i != operand
+    )
+    joined = Node(
+        with_epilogue,
+        (*product.inputs, *without(node.inputs)),
+        (*node.outputs, *product.outputs) if stays else node.outputs,
+        MappingProxyType({"overwrite": pairs}),
+        (whole,),
+        product.source,
+    )
+    taken = find_kernel(with_epilogue, tuple(s.spec for s in joined.inputs), {**joined.params, "graphs": joined.graphs})
+    return joined if taken is not None and taken.backend == alone.backend else None
+
+
+class _Memory:
+    """The bytes that are live at each node of a graph, and how they change where a product is moved."""
+
+    def __init__(self, description: Description) -> None:
+        self._views, self._number = description.views, description.number
+        self._entry = {node: i for i, node in enumerate(description.entries) if node is not None}
+        self._operations = description.operations()
+        self._live = self._operations.live_bytes(range(len(description.entries)))
+        self._limit = max(self._live)
+        self._last = [readers[-1] if readers else -1 for readers in self._operations.readers]
+
+    def move(self, product: Node, node: Node, operand: int, stays: bool) -> bool:
+        """Computes a product together with a fused node that reads it as this operand, unless the largest live set would grow."""
+        first, at = self._entry[product], self._entry[node]
+        operations, last = self._operations, self._last
+        live = self._live[first : at + 1]
+        kept = [s for s in operations.ending[first] if last[s] < at]
+        for s in kept:
+            for i in range(last[s] + 1, at + 1):
+                live[i - first] += operations.nbytes[s]
+        nbytes = operations.nbytes[self._number[self._views[product.outputs[0]].base]]
+        taken_over = any(i == operand for i, _ in node.params["overwrite"])
+        live[:-1] = [n - nbytes for n in live[:-1]]
+        live[-1] -= 0 if stays or taken_over else nbytes
+        if max(live[1:]) > self._limit:
+            return False
+        self._live[first : at + 1] = live
+        for s in kept:
+            last[s] = at
+        return True

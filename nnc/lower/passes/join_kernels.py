@@ -1,0 +1,169 @@
+"""Makes one launch of many small kernels that compute the same: an optimizer's step over all parameters of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from nnc.commands.control import fused, fused_many
+from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.lower.alloc import ALIGNMENT
+from nnc.lower.codegen.many import flat_key
+from nnc.lower.passes.order import Description
+from nnc.lower.stages import SymbolView, View
+from nnc.lower.views import runs
+from nnc.options import Options
+
+_KEPT = 1 << 16  # bytes that one kernel may keep from being free until the last one runs
+_PEAK = 100  # all that wait may keep the peak of memory divided by this
+_MEMBERS = 512  # kernels of a node; a table of their operands lies on the stack
+
+
+@register_pass("join_kernels")
+def join_kernels(graph: Graph, options: Options) -> Graph:
+    """Makes one `fused_many` node of `fused` nodes that do the same to every element of tensors of any length, in sub-graphs, too.
+
+    A kernel waits for others like it until a node reads one of its results, or what it reads. What waiting keeps from being free
+    is little: operands of large kernels would stay too long, so these run where they are.
+
+    Requires: the order of the nodes is the one that will run.
+    Ensures:  the same values, bit for bit; at any time at most a hundredth of the peak of memory is kept longer.
+    Example:  p = fused(a) {sgd}; x = dot(b, c); q = fused(x) {sgd}  →  x = dot(b, c); p, q = fused_many(a, x) {sgd, sgd}
+    """
+    return _Joiner().graph(graph) if options.native else graph
+
+
+class _Joiner:
+    """One run of the pass; remembers each sub-graph's form, since many nodes may share a sub-graph."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Graph, int], Graph] = {}
+
+    def graph(self, graph: Graph, before: int = 0) -> Graph:
+        """The form of a graph, the first nodes of which stay in front of the others."""
+        key = graph, before
+        if key not in self._known:
+            nodes = tuple(map(self._inner, graph.nodes))
+            graph = graph if nodes == graph.nodes else graph.update(nodes=nodes)
+            self._known[key] = _Waiting(graph).result(before)
+        return self._known[key]
+
+    def _inner(self, node: Node) -> Node:
+        if node.command is fused or not node.graphs:
+            return node
+        graphs = tuple(self.graph(graph, node.params.get("before", 0)) for graph in node.graphs)
+        return node if graphs == node.graphs else node.update(graphs=graphs)
+
+
+@dataclass(eq=False)
+class _Group:
+    """Kernels that wait for others like them: the memory that they read, and what of it would be free by now."""
+
+    members: list[Node] = field(default_factory=list)
+    reads: set[Symbol] = field(default_factory=set)
+    kept: set[Symbol] = field(default_factory=set)
+
+
+class _Waiting:
+    """Goes through the nodes of a graph and puts kernels off."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph, self.description = graph, Description(graph)
+        self.views = self.description.views
+        self.free = {
+            *graph.inputs,
+            *graph.constants,
+            *(self.views[s].base for s in graph.outputs),
+        }  # nobody waits for it
+        self.groups: dict[Any, _Group] = {}
+        self.nodes: list[Node] = []
+
+    def result(self, before: int) -> Graph:
+        """The graph of the joined kernels."""
+        keys = [self._key(node) for node in self.graph.nodes]
+        if len(set(keys) - {None}) > len([key for key in keys if key is not None]) - 1:
+            return self.graph  # no two are alike
+        entries = self.description.entries
+        most = self.description.operations().peak(range(len(entries))) // _PEAK
+        for position, (node, key) in enumerate(zip(self.graph.nodes, keys, strict=True)):
+            if position == before:
+                self._run(self.groups)
+            self._meet(node, key)
+            if key is None:
+                self.nodes.append(node)
+            else:
+                self._add(node, key, most)
+        self._run(self.groups)
+        return self.graph.update(nodes=tuple(self.nodes))
+
+    def _key(self, node: Node) -> Any:
+        """What kernels have in common that can be joined; None where a node is none of them."""
+        if node.command is not fused:
+            return None
+        views = [_place(self.views[symbol]) for symbol in (*node.inputs, *node.outputs)]
+        return flat_key(node.graphs[0], views)
+
+    def _meet(self, node: Node, key: Any) -> None:
+        """Runs what waits no longer: a node reads its results, or memory that it reads, which the last reader may write over."""
+        if not runs(node, self.views):
+            return
+        bases = {self.views[s].base for s in node.inputs if not _is_single(self.views[s])}
+        results = {self.views[s].base for s in node.inputs}
+        done = []
+        for other, group in self.groups.items():
+            written = (s for member in group.members for s in member.outputs)
+            if not results.isdisjoint(written) or not group.reads.isdisjoint(bases):
+                done.append(other)
+        self._run(done)
+
+    def _add(self, node: Node, key: Any, most: int) -> None:
+        """Lets a kernel wait, if it keeps little memory from being free."""
+        bases = {self.views[s].base for s in node.inputs}
+        kept = bases - self.free
+        waiting: set[Symbol] = set().union(*(group.kept for group in self.groups.values()))
+        if _bytes(kept) > min(_KEPT, most):
+            self.nodes.append(node)
+            return
+        if _bytes(waiting | kept) > most:
+            self._run(self.groups)
+        group = self.groups.setdefault(key, _Group())
+        group.members.append(node)
+        group.reads |= {self.views[s].base for s in node.inputs if not _is_single(self.views[s])}
+        group.kept |= kept
+        if len(group.members) == _MEMBERS:
+            self._run([key])
+
+    def _run(self, keys: Iterable[Any]) -> None:
+        """Appends the nodes of groups."""
+        for key in list(keys):
+            self.nodes.append(_joined(self.groups.pop(key).members))
+
+
+def _place(view: SymbolView) -> View:
+    return View(0, view.spec, view.offset, view.strides)
+
+
+def _is_single(view: SymbolView) -> bool:
+    return view.base.spec.size == 1
+
+
+def _bytes(symbols: Iterable[Symbol]) -> int:
+    return sum(-(-symbol.spec.nbytes // ALIGNMENT) * ALIGNMENT for symbol in symbols)
+
+
+def _joined(members: Sequence[Node]) -> Node:
+    """One node for kernels that have nothing to do with one another."""
+    if len(members) == 1:
+        return members[0]
+    pairs: list[tuple[int, int]] = []
+    inputs: list[Symbol] = []
+    outputs: list[Symbol] = []
+    for member in members:
+        pairs += ((len(inputs) + i, len(outputs) + j) for i, j in member.params["overwrite"])
+        inputs += member.inputs
+        outputs += member.outputs
+    params = MappingProxyType({"overwrite": tuple(pairs)})
+    graphs = tuple(member.graphs[0] for member in members)
+    return Node(fused_many, tuple(inputs), tuple(outputs), params, graphs, members[-1].source)
