@@ -688,6 +688,14 @@ def test_a_shape_in_place_of_an_array_is_refused_when_called() -> None:
         nnc.compile(lambda x: x + 1)(nnc.ShapeDtypeStruct((2,), "float32"))
 
 
+@pytest.mark.parametrize("streams", [1, 2])
+def test_kernels_that_run_in_python_warn_of_no_nan(streams: int) -> None:
+    x = np.full((16, 16), np.inf, np.complex64)
+    x[0] = np.nan
+    products = nnc.compile(lambda x: [nnp.matmul(x * i, x) for i in range(4)], streams=streams)
+    assert all(np.isnan(y).all() for y in products(x))
+
+
 def test_a_memory_budget_is_held_before_anything_runs() -> None:
     f = nnc.compile(lambda x: nnp.sum(nnp.sort(x[:, None] + x)), memory_budget="10 kB")
     assert f(nnp.ones(10)) > 0

@@ -32,7 +32,7 @@ def sub_graph_kernel(step: Step, lower_graph: Callable[[Graph], RunProgram]) -> 
     def run(inputs: Sequence[NDArray], outputs: Sequence[NDArray], params: Mapping[str, Any]) -> None:
         with set_context(staging=None):  # a program runs, also while some function is being traced
             results = function(*inputs, graphs=graphs, run=run_inner, **params)
-        store(command, results, outputs)
+        store(command, results, outputs[: len(results)])  # behind them may lie a workspace, which is not needed here
 
     return Kernel("reference", run)
 

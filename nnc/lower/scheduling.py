@@ -100,16 +100,19 @@ class OperationGraph:
 
         Args:     left: as for `effect`; it is counted down. live: the bytes that are live before all of them.
         """
-        ending, written, effect = self.ending, self.written, self.effect
+        ending, written = self.ending, self.written
         before, needed = [], []
         for i in order:
-            ends = ending[i]
-            added, freed = effect(i, left) if ends else written[i]
+            added, freed = written[i]
+            if ending[i]:
+                dying = [s for s in ending[i] if left[s] == 1]
+                if dying:
+                    added, freed = self._after_ending(i, dying)
+                for s in ending[i]:
+                    left[s] -= 1
             before.append(live)
             needed.append(added)
             live += added - freed
-            for s in ends:
-                left[s] -= 1
         return before, needed
 
     def effect(self, i: int, left: Sequence[int] | Mapping[int, int]) -> tuple[int, int]:
@@ -117,11 +120,13 @@ class OperationGraph:
 
         Args:     left: for each storage that can end, the number of readers that have not run yet, i among them.
         """
+        dying = [s for s in self.ending[i] if left[s] == 1]
+        return self._after_ending(i, dying) if dying else self.written[i]
+
+    def _after_ending(self, i: int, dying: list[int]) -> tuple[int, int]:
+        """As `effect`, for the storages that end with operation i."""
         nbytes = self.nbytes
         added, freed = self.written[i]
-        dying = [s for s in self.ending[i] if left[s] == 1]
-        if not dying:
-            return added, freed
         for s in dying:
             freed += nbytes[s]
         if self.overwrites[i]:
@@ -266,29 +271,42 @@ def _depth_first(graph: OperationGraph) -> Order:
     return order
 
 
+@dataclass(frozen=True)
 class _Placed:
-    """An order and what is live in it, from which follows what a move changes: no more than the bytes within the moved part."""
+    """An order, the bytes that are live before each place, and while the operation there runs."""
 
-    def __init__(self, graph: OperationGraph, order: Order) -> None:
-        self.graph, self.order = graph, order
-        self.position = _positions(order)
-        self.before, added = graph.run(order, list(map(len, graph.readers)), 0)
-        self.live = list(map(add, self.before, added))
+    graph: OperationGraph
+    order: Order
+    before: list[int]
+    live: list[int]
 
-    def moved(self, first: int, part: Sequence[int]) -> list[int]:
-        """The bytes that are live while each operation runs if those from place `first` on run in the order `part`."""
+    @classmethod
+    def of(cls, graph: OperationGraph, order: Order) -> _Placed:
+        """The form of an order."""
+        before, added = graph.run(order, list(map(len, graph.readers)), 0)
+        return cls(graph, order, before, list(map(add, before, added)))
+
+    @cached_property
+    def position(self) -> list[int]:
+        """The place of each operation."""
+        return _positions(self.order)
+
+    def moved(self, first: int, part: Sequence[int]) -> _Placed:
+        """The order in which those from place `first` on stand as in `part`; nothing changes before and behind them."""
         ending, readers, position = self.graph.ending, self.graph.readers, self.position
         left: dict[int, int] = {}
         for i in part:
             for s in ending[i]:
                 if s not in left:
                     left[s] = sum([position[j] >= first for j in readers[s]])
-        live = map(add, *self.graph.run(part, left, self.before[first]))
-        return [*self.live[:first], *live, *self.live[first + len(part) :]]
-
-    def with_moved(self, first: int, part: Sequence[int]) -> _Placed:
-        """The order after that move."""
-        return _Placed(self.graph, [*self.order[:first], *part, *self.order[first + len(part) :]])
+        before, added = self.graph.run(part, left, self.before[first])
+        end = first + len(part)
+        return _Placed(
+            self.graph,
+            [*self.order[:first], *part, *self.order[end:]],
+            [*self.before[:first], *before, *self.before[end:]],
+            [*self.live[:first], *map(add, before, added), *self.live[end:]],
+        )
 
 
 def _refine(graph: OperationGraph, order: Order) -> Order:
@@ -296,7 +314,7 @@ def _refine(graph: OperationGraph, order: Order) -> Order:
 
     The budget counts operations looked at, so it does not depend on the machine.
     """
-    placed = _Placed(graph, order)
+    placed = _Placed.of(graph, order)
     budget = _REFINEMENT // len(order)
     improved = True
     while improved and budget > 0:
@@ -305,9 +323,9 @@ def _refine(graph: OperationGraph, order: Order) -> Order:
         count = placed.live.count(least)
         for first, part in _moves(placed, placed.live.index(least)):
             budget -= 1
-            moved = placed.moved(first, part)
-            if (max(moved), moved.count(least)) < (least, count):
-                placed, improved = placed.with_moved(first, part), True
+            candidate = placed.moved(first, part)
+            if (max(candidate.live), candidate.live.count(least)) < (least, count):
+                placed, improved = candidate, True
                 break
             if budget <= 0:
                 break

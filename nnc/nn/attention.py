@@ -1,9 +1,10 @@
 """Attention, in memory that grows with the number of queries plus the number of keys, not with their product.
 
-Keys are taken in chunks. A first pass over them finds each query's greatest score, which is a constant for the derivative; a
-second one adds up exp(score - greatest) and its product with the values. Sums keep nothing for the reverse pass, and what a
-chunk needs is computed again there, so memory is linear in every order of derivative and in either mode (the idea of Rabe &
-Staats, "Self-attention does not need O(n²) memory", 2021). The price is one more product of queries and keys.
+The command `attention` does it, forwards and backwards. Where weights are dropped, or queries are too few for its kernel, it is
+made of ordinary commands: keys are taken in chunks. A first pass over them finds each query's greatest score, which is a constant
+for the derivative; a second one adds up exp(score - greatest) and its product with the values. Sums keep nothing for the reverse
+pass, and what a chunk needs is computed again there, so memory is linear in every order of derivative and in either mode (the idea
+of Rabe & Staats, "Self-attention does not need O(n²) memory", 2021). The price is one more product of queries and keys.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc import dtypes, random
 from nnc.commands import elementwise as ew
+from nnc.commands.attention import attention
 from nnc.commands.promote import astype, dtype_of, promote
 from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
@@ -25,6 +27,7 @@ from nnc.spelling import spelled
 from nnc.trace.control_flow import scan
 from nnc.trace.subgraphs import checkpoint
 
+FEW = 8  # queries that share keys: so many fill half of the command's vectors
 CHUNK = 1024  # keys taken together where the caller does not say; up to so many are taken at once
 WHERE = "dot_product_attention"
 
@@ -55,8 +58,8 @@ def dot_product_attention(
               False nothing is attended to. scale: 1 / sqrt(features) by default. is_causal: s > t is masked.
               query_seq_lengths, key_value_seq_lengths: (...), how many queries and keys of each example are no padding.
               local_window_size: how far s may be before t and after it, as a number or a pair. dropout_rate: the share of the
-              weights to drop, drawn with dropout_key. chunk_size: how many keys are taken together, 1024 by default; memory
-              is proportional to T · chunk_size.
+              weights to drop, drawn with dropout_key. chunk_size: how many keys are taken together where weights are dropped,
+              1024 by default; memory is proportional to T · chunk_size.
     Returns:  (..., T, heads, features); 0 where everything is masked.
     Raises:   ShapeError: the operands do not fit together. DTypeError: the mask holds no bools. ArgumentError: chunk_size is
               not positive, or there is a dropout_rate but no key.
@@ -70,14 +73,10 @@ def dot_product_attention(
     dtype, (count, keys) = dtype_of(q), (spec_of(q).shape[-3], spec_of(k).shape[-3])
     size = _chunk_size(chunk_size, keys)
     wide = dtypes.accumulator(dtype)
-    q, k, v = (nnp.swapaxes(astype(x, wide), -3, -2) for x in (q, k, v))  # (..., heads, T, features)
-    factor = 1 / math.sqrt(max(1, q.shape[-1])) if scale is None else scale
-    full = (*q.shape[:-1], keys)
-    rows = {}
-    if rest:
-        rows["bias"] = _read_scores("bias", astype(rest[0], wide), full)
-    if mask is not None:
-        rows["mask"] = _read_mask(mask, full)
+    factor = 1 / math.sqrt(max(1, spec_of(q).shape[-1])) if scale is None else scale
+    full = (*spec_of(q).shape[:-3], spec_of(q).shape[-2], count, keys)
+    bias = [_read_scores("bias", rest[0], full)] if rest else []
+    masks = [] if mask is None else [_read_mask(mask, full)]
     window = (local_window_size,) * 2 if isinstance(local_window_size, int) else local_window_size
     lengths = [
         None if x is None else _read_lengths(name, x, full[:-3], longest)
@@ -86,6 +85,22 @@ def dot_product_attention(
             ("key_value_seq_lengths", key_value_seq_lengths, keys),
         )
     ]
+    if not dropout_rate and count * shared >= FEW:
+        before, after = (None, None) if window is None else window
+        if is_causal:
+            after = 0 if after is None else min(after, 0)
+        masks += [
+            place < n for n, place in zip(lengths, (nnp.arange(count)[:, None], nnp.arange(keys)), strict=True)
+            if n is not None
+        ]  # fmt: skip
+        if not isinstance(factor, (int, float)):
+            q, factor = astype(astype(q, wide) * factor, dtype), 1.0
+        params = {"scale": float(factor), "reach": (before, after), "biased": bool(bias)}
+        out: Value = attention(*map(nnp.asarray, (q, k, v)), *bias, *masks, **params)[0]
+        return out
+    rows = {name: x for name, found in (("bias", bias), ("mask", masks)) for x in found}
+    rows = {name: astype(x, wide) if name == "bias" else x for name, x in rows.items()}
+    q, k, v = (nnp.swapaxes(astype(x, wide), -3, -2) for x in (q, k, v))  # (..., heads, T, features)
     # the queries' heads that share a key's stand with the queries: no key is repeated
     grouped = nnp.reshape(q * factor, (*k.shape[:-2], shared * count, q.shape[-1]))
     attend = _Attend(full[:-1], keys, is_causal, lengths[0], lengths[1], window, dropout_rate, dropout_key)

@@ -23,7 +23,7 @@ from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step
 
 _PART_VOLUME = 1 << 19  # multiplications that a thread must have, some ten microseconds
-_MOST_FEATURES = 1024  # a block of queries then takes 256 KB of stack
+_MOST_FEATURES = 256  # a block then takes a megabyte of stack
 
 
 def is_printed(specs: Sequence[TensorSpec], biased: bool) -> bool:
@@ -67,8 +67,9 @@ def _native(step: Step) -> Native | None:
                 room = form.tiling.room(code, KEYS, vectors)
 
                 def keys(at_key: Value, n: Value) -> None:
-                    block.print_scores(k, packed, room, at[3:-2], at_key, n)
-                    state.take(block, room, v.at(code, at_key), n)
+                    near = block.near(k.at(code, at_key), n, KEYS, form.features)
+                    block.print_scores(near, packed, room, at[3:-2], at_key, n)
+                    state.take(block, room, block.near(v.at(code, at_key), n, KEYS, form.value_features), n)
 
                 key_blocks(block, keys)
                 state.finish(block, rows_of(out, at[-2]), at[-1], logarithms.strides[-1])
@@ -132,7 +133,7 @@ class _State:
             n,
             block.width,
             factors=factors,
-            rests=rows % block.tiling.rows != 0,
+            divisor=rows,
         )
 
     def finish(self, block: Block, out: Matrix, logarithms: str, step: int) -> None:

@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nnc.backends.cpu.attention import is_printed, key_blocks
-from nnc.backends.cpu.blocks import Matrix, Squares, print_product
+from nnc.backends.cpu.blocks import Matrix, Squares, copy_rows, print_product
 from nnc.backends.cpu.printer import Bound, Printer, add_native, times
 from nnc.backends.cpu.scores import KEYS, Block, Form, exponential, finite, rows_of
-from nnc.backends.cpu.vectors import masks_of, write_row
 from nnc.commands.attention import BIAS, Operands
 from nnc.graph import TensorSpec
 from nnc.lower.codegen.builder import Code, Value
@@ -76,7 +75,7 @@ class _Gradient:
         outer = self.loops.at(code, self.names, first)
         sums = {i: self._sums(code, i, part, outer) for i in self.wrt if i}
         for i, matrix in sums.items():
-            self._fill(code, matrix, form.keys, self._columns(i))
+            copy_rows(code, form.tiling, None, matrix, form.keys, self._columns(i))
         with code.loop(0, form.shared) as head:
             at = self.loops.at(code, self.names, code.add(first, head))
             with code.loop(0, form.blocks) as number:
@@ -88,7 +87,8 @@ class _Gradient:
                 )
         if self.has_room:
             for i, matrix in sums.items():
-                self._copy(code, matrix, rows_of(self.results[i], self._result(outer, i)), form.keys, self._columns(i))
+                target = rows_of(self.results[i], self._result(outer, i))
+                copy_rows(code, form.tiling, matrix, target, form.keys, self._columns(i))
 
     def _result(self, pointers: Sequence[str], i: int) -> str:
         return pointers[len(self.names) - len(self.wrt) + self.wrt.index(i)]
@@ -108,113 +108,68 @@ class _Gradient:
         pointer = code.offset(code.offset("%workspace", begin), own)
         return Matrix(pointer, self._columns(i) * unit, unit, form.tiling.wide)
 
-    def _fill(self, code: Code, target: Matrix, rows: Bound, columns: int) -> None:
-        zero = code.constant(0, target.dtype, self.form.tiling.lanes)
-        self._each_vector(code, target, rows, columns, lambda i, at, mask: zero)
-
-    def _copy(self, code: Code, source: Matrix, target: Matrix, rows: Bound, columns: int) -> None:
-        """Rows in another dtype."""
-
-        def read(i: Value, column: Bound, mask: Value | None) -> Value:
-            at = source.at(code, i, column)
-            return code.convert(code.load(at.pointer, source.dtype, self.form.tiling.lanes, mask), target.dtype)
-
-        self._each_vector(code, target, rows, columns, read)
-
-    def _each_vector(self, code: Code, target: Matrix, rows: Bound, columns: int, value: Any) -> None:
-        lanes = self.form.tiling.lanes
-
-        def write(i: Value, column: Bound, width: int) -> None:
-            (mask,) = masks_of(code, lanes, width)
-            at = target.at(code, i, column)
-            write_row(code, at.pointer, 0, target.column, value(i, column, mask), mask, target.dtype.itemsize)
-
-        with code.loop(0, rows) as i:
-            if columns >= lanes:
-                with code.loop(0, columns // lanes * lanes, lanes) as column:
-                    write(i, column, lanes)
-            if columns % lanes:
-                write(i, columns // lanes * lanes, columns % lanes)
-
     # -- a block of queries --------------------------------------------------------------------------------------------
 
     def _print_block(self, block: Block, at: Sequence[str], sums: Mapping[int, Matrix]) -> None:
         code, form, tiling = block.code, block.form, block.tiling
-        q, k, v = (rows_of(view, pointer) for view, pointer in zip(self.x[:3], at[2:5], strict=True))
-        ct, extras = rows_of(self.ct, at[0]), at[5 : 5 + len(form.extras)]
+        q, k, v, ct = (
+            rows_of(x, p) for x, p in ((self.x.q, at[2]), (self.x.k, at[3]), (self.x.v, at[4]), (self.ct, at[0]))
+        )
+        extras = at[5 : 5 + len(form.extras)]
         packed = block.pack(q, form.features)
         block.scale(packed, form.features)
-        shifts = [finite(code, block.column(at[6 + len(form.extras)], self.logarithms.strides[-1], tiling.wide, w))
-                  for w in range(block.vectors)]  # fmt: skip
+        logarithms, step = at[6 + len(form.extras)], self.logarithms.strides[-1]
+        shifts = [finite(code, block.column(logarithms, step, tiling.wide, w)) for w in range(block.vectors)]
         weights, changes = (tiling.room(code, KEYS, block.vectors) for _ in range(2))
         moves_scores = 0 in self.wrt or 1 in self.wrt
         if moves_scores:
             packed_ct = block.pack(ct, form.value_features)
             products = self._row_sums(block, packed_ct, at)
-        of_q = self._start_q(block, at)
+        if 1 in sums:
+            near_q = block.near(q.at(code, block.first), block.size, block.width, form.features, dense=True)
+        if 2 in sums:
+            near_ct = block.near(ct.at(code, block.first), block.size, block.width, form.value_features, dense=True)
+        of_q = tiling.rows_room(code, block.width, form.features)
+        if 0 in self.wrt:
+            copy_rows(code, tiling, None, of_q, block.size, form.features)
+
+        def change(j: Value, w: int, x: Value) -> Value:
+            scaled = code.mul(block.load(weights, j, w), code.like(x, form.scale))
+            return code.mul(scaled, code.sub(x, products[w]))
 
         def keys(key: Value, n: Value) -> None:
-            block.print_scores(k, packed, weights, extras, key, n)
+            near_k = block.near(k.at(code, key), n, KEYS, form.features, dense=True)
+            block.print_scores(near_k, packed, weights, extras, key, n)
             block.change(weights, n, lambda j, w, x: exponential(code, code.sub(x, shifts[w])))
             if 2 in sums:
-                print_product(
-                    code, tiling, weights, ct.at(code, block.first), sums[2].at(code, key), n, block.size,
-                    form.value_features, adds=True, rests=form.has_rests,
-                )  # fmt: skip
+                self._add(block, weights, near_ct, sums[2].at(code, key), n, form.value_features)
             if not moves_scores:
                 return
+            near_v = block.near(v.at(code, key), n, KEYS, form.value_features, dense=True)
             print_product(
-                code,
-                tiling,
-                v.at(code, key),
-                packed_ct,
-                changes,
-                n,
-                form.value_features,
-                block.width,
-                rests=form.has_rests,
+                code, tiling, near_v, packed_ct, changes, n, form.value_features, block.width, divisor=form.keys_divisor
             )
-
-            def change(j: Value, w: int, x: Value) -> Value:
-                scaled = code.mul(block.load(weights, j, w), code.like(x, form.scale))
-                return code.mul(scaled, code.sub(x, products[w]))
-
             block.change(changes, n, change)
-            if of_q is not None:
+            if 0 in self.wrt:
+                divisor = math.gcd(form.count, tiling.lanes)
                 print_product(
-                    code,
-                    tiling,
-                    changes.turned,
-                    k.at(code, key),
-                    of_q,
-                    block.size,
-                    n,
-                    form.features,
-                    adds=True,
-                    rests=form.count % tiling.rows != 0,
+                    code, tiling, changes.turned, near_k, of_q, block.size, n, form.features, adds=True, divisor=divisor
                 )
             if 1 in sums:
-                print_product(
-                    code, tiling, changes, q.at(code, block.first), sums[1].at(code, key), n, block.size, form.features,
-                    adds=True, rests=form.has_rests,
-                )  # fmt: skip
+                self._add(block, changes, near_q, sums[1].at(code, key), n, form.features)
 
         key_blocks(block, keys)
-        if of_q is not None and of_q.dtype != form.dtype:
+        if 0 in self.wrt:
             target = rows_of(self.results[0], self._result(at, 0)).at(code, block.first)
-            self._copy(code, of_q, target, block.size, form.features)
+            copy_rows(code, tiling, of_q, target, block.size, form.features)
 
-    def _start_q(self, block: Block, at: Sequence[str]) -> Matrix | None:
-        """Where the gradients of the block's queries are added up: 0 at first."""
-        if 0 not in self.wrt:
-            return None
-        code, form = block.code, block.form
-        matrix = rows_of(self.results[0], self._result(at, 0)).at(code, block.first)
-        if matrix.dtype != form.tiling.wide:
-            vectors = -(-form.features // form.tiling.lanes)
-            matrix = form.tiling.room(code, block.width, vectors)
-        self._fill(code, matrix, block.size, form.features)
-        return matrix
+    def _add(self, block: Block, factors: Matrix, rows: Matrix, sums: Matrix, n: Value, columns: int) -> None:
+        """Adds to the rows of some keys those of the block's queries, by factors."""
+        code, form, tiling = block.code, block.form, block.tiling
+        near = block.near(sums, n, KEYS, columns, dense=True)
+        print_product(code, tiling, factors, rows, near, n, block.size, columns, adds=True, divisor=form.keys_divisor)
+        if near is not sums:
+            copy_rows(code, tiling, near, sums, n, columns)
 
     def _row_sums(self, block: Block, packed_ct: Matrix, at: Sequence[str]) -> list[Value]:
         """Each query's sum of the output's products with its cotangent, less the cotangent of its logarithm."""

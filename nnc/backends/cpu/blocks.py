@@ -12,8 +12,9 @@ from nnc.backends.cpu.vectors import masks_of, read_row, vector_bytes, write_row
 from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Slot, Value
 
-# Rows of a tile by vectors: a divisor of all blocks of rows, and sums in half of the registers or more.
-_TILES = {64: (4, 4), 32: (4, 2)}
+# Rows of a tile by its vectors, so that sums take half of the registers or more where there are enough vectors.
+_ROWS = {64: {1: 8, 2: 8, 3: 4, 4: 4}, 32: {1: 8, 2: 4}}
+MOST_ROWS = 8
 
 
 @dataclass(frozen=True)
@@ -38,17 +39,20 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Tiling:
-    """The dtype of sums, and how blocks are cut: tiles of `rows` by `vectors` of so many lanes."""
+    """The dtype of sums, and how blocks are cut: into tiles of a few rows by at most `vectors` of so many lanes."""
 
     wide: DType
     lanes: int
-    rows: int
     vectors: int
 
     @classmethod
     def of(cls, wide: DType) -> Tiling:
         """The one for this machine."""
-        return cls(wide, vector_bytes() // wide.itemsize, *_TILES[vector_bytes()])
+        return cls(wide, vector_bytes() // wide.itemsize, max(_ROWS[vector_bytes()]))
+
+    def rows_room(self, code: Code, rows: int, columns: int) -> Matrix:
+        """A matrix on the stack, whose rows end with whole vectors."""
+        return self.room(code, rows, -(-columns // self.lanes))
 
     def room(self, code: Code, rows: int, vectors: int) -> Matrix:
         """A matrix of whole vectors on the stack."""
@@ -58,11 +62,11 @@ class Tiling:
 
 def print_product(
     code: Code, tiling: Tiling, a: Matrix, b: Matrix, c: Matrix, rows: Bound, terms: Bound, columns: int,
-    *, adds: bool = False, factors: Sequence[Value] = (), rests: bool = True,
+    *, adds: bool = False, factors: Sequence[Value] = (), divisor: int = 1,
 ) -> None:  # fmt: skip
     """c = a @ b; or c + a @ b; or c · factors + a @ b, with a factor for each column.
 
-    Args:     rests: whether `rows` may be no multiple of a tile's.
+    Args:     divisor: a number of which `rows` is a multiple.
     """
     panel = tiling.lanes * tiling.vectors
     whole = columns // panel * panel
@@ -70,14 +74,15 @@ def print_product(
     def panels(first: Bound, width: int) -> None:
         y, z = b.at(code, 0, first), c.at(code, 0, first)
         masks = masks_of(code, tiling.lanes, width)
+        most = _ROWS[vector_bytes()][len(masks)]
 
         def tile(i: Bound, count: int) -> None:
             _print_tile(code, tiling, a.at(code, i), y, z.at(code, i), count, terms, masks, adds, factors)
 
-        whole_rows = code.and_(code.integer(rows), code.integer(-tiling.rows)) if rests else rows
-        with code.loop(0, whole_rows, tiling.rows) as i:
-            tile(i, tiling.rows)
-        if rests:
+        whole_rows = code.and_(code.integer(rows), code.integer(-most)) if divisor % most else rows
+        with code.loop(0, whole_rows, most) as i:
+            tile(i, most)
+        if divisor % most:
             with code.loop(whole_rows, rows) as i:
                 tile(i, 1)
 
@@ -122,6 +127,30 @@ def _print_tile(
             write_row(code, target, v * lanes, c.column, value, mask, c.dtype.itemsize)
 
 
+# -- rows of numbers -----------------------------------------------------------------------------------------------------
+
+
+def copy_rows(code: Code, tiling: Tiling, source: Matrix | None, target: Matrix, rows: Bound, columns: int) -> None:
+    """Copies the first rows of a matrix, perhaps in another dtype; None: zeros."""
+    lanes = tiling.lanes
+
+    def copy(i: Value, first: Bound, width: int) -> None:
+        (mask,) = masks_of(code, lanes, width)
+        to = target.at(code, i, first)
+        value = code.constant(0, target.dtype, lanes)
+        if source is not None:
+            read = read_row(code, source.at(code, i, first).pointer, 0, source.column, source.dtype, lanes, mask)
+            value = code.convert(read, target.dtype)
+        write_row(code, to.pointer, 0, target.column, value, mask, target.dtype.itemsize)
+
+    with code.loop(0, rows) as i:
+        if columns >= lanes:
+            with code.loop(0, columns // lanes * lanes, lanes) as first:
+                copy(i, first, lanes)
+        if columns % lanes:
+            copy(i, columns // lanes * lanes, columns % lanes)
+
+
 # -- rows that become columns ------------------------------------------------------------------------------------------
 
 
@@ -141,7 +170,7 @@ class Squares:
         return self._tiling.room(code, -(-columns // lanes) * lanes, vectors)
 
     def read(self, code: Code, rows: str, source: Matrix, columns: Bound, target: Matrix) -> None:
-        """Writes the columns of rows, as many as a vector has lanes, to rows of vectors; `rows` holds the pointers to the former."""
+        """Writes the columns of as many rows as a vector has lanes to rows of vectors; at `rows` stand pointers to the former."""
         self._call(code, rows, source, columns, target, writes=False)
 
     def write(self, code: Code, rows: str, target: Matrix, columns: Bound, source: Matrix) -> None:

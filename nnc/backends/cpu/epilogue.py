@@ -25,6 +25,7 @@ from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step, View, row_major
 
 _KEPT = 1024  # kernels that are remembered
+_LINE = 64  # bytes of a cache line
 _FEW = 8  # rows or columns up to which products without an epilogue are better: sums of dot products
 
 
@@ -36,6 +37,24 @@ class _Finish:
     product: Product
     shape: Shape
     pointers: tuple[str, ...]
+
+    def fetch(self, code: Code, pointers: Sequence[str], rows: int, width: int) -> None:
+        """See `gemm.Finish`. Rows of a tile lie in as many pages, too short and too far apart for the processor to foresee them."""
+        operands = self.epilogue.operands
+        inputs = len(operands) - len(self.epilogue.graph.outputs)
+        far = [
+            (k, pointers[k], self.product.rows.more[k])
+            for k, symbol in enumerate(operands)
+            if self.product.rows.more[k] and self.product.columns.more[k] == symbol.dtype.itemsize
+        ]
+        if not far:
+            return
+        code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        with code.loop(0, rows) as i:
+            for k, pointer, step in far:
+                row = code.offset(pointer, times(code, i, step))
+                for at in (*range(0, width * operands[k].dtype.itemsize - 1, _LINE), width * operands[k].dtype.itemsize - 1):
+                    code.line(f"call void @llvm.prefetch.p0(ptr {code.offset(row, at)}, i32 {int(k >= inputs)}, i32 3, i32 1)")
 
     def rows(self, code: Code, sums: Target, pointers: Sequence[str], first: Bound, end: Bound, width: int) -> None:
         """See `gemm.Finish`."""

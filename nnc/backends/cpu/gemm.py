@@ -62,6 +62,10 @@ class Finish(Protocol):
         """The tensors that it goes through; `Axis.more` says how far they move."""
         ...
 
+    def fetch(self, code: Code, pointers: Sequence[str], rows: int, width: int) -> None:
+        """Asks memory for what so many rows will need, which lies in as many places."""
+        ...
+
     def rows(self, code: Code, sums: Target, pointers: Sequence[str], first: Bound, end: Bound, width: int) -> None:
         """Finishes the rows first..end of some sums, `width` columns wide. Pointers are those of row 0."""
         ...
@@ -255,11 +259,13 @@ class _Part:
         x = code.offset(x, times(code, at, self.product.rows.x))
         if finish is None or more:
             target = replace(target, pointer=code.offset(target.pointer, times(code, at, target.row)))
+            self._sums(x, y, target, depth, rows, more=more)
+            return
+        steps = self.product.rows.more
+        moved = [code.offset(p, times(code, at, k)) for p, k in zip(self.pointers[3:], steps, strict=True)]
+        finish.fetch(code, moved, rows, self.width)
         self._sums(x, y, target, depth, rows, more=more)
-        if finish is not None and not more:
-            steps = self.product.rows.more
-            moved = [code.offset(p, times(code, at, k)) for p, k in zip(self.pointers[3:], steps, strict=True)]
-            finish.rows(code, target, moved, done, rows, self.width)
+        finish.rows(code, target, moved, done, rows, self.width)
 
     def _sums(
         self, x: str, y: str, target: Target, depth: Sequence[tuple[int, int, int]], rows: int, *, more: bool

@@ -17,6 +17,7 @@ There is one job at a time. Who finds the pool taken, as a loop within a part do
     sleepers  workers that sleep, or are about to, until `generation` changes. A worker counts itself and then looks at `word`, the
               caller changes `word` and then looks at `sleepers`; all four are sequentially consistent, so one sees the other. In
               between the kernel compares the generation once more.
+    waiting   whether the caller sleeps, or is about to, until `done` changes; the same game, the other way round.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from nnc.backends.cpu.engine import Library
 
 WORK, WAKE = "nnc_work", "nnc_wake"
 EXPORTS = (WORK, WAKE)
-C_FUNCTIONS = ("syscall", "sched_yield")
+C_FUNCTIONS = ("syscall",)
 _PARTS_OF_A_THREAD = 4
 _MOST_PARTS = 1 << 14
-_CALLER_PAUSES = 200  # 5 µs with 26 ns for a pause; then the caller lets others have the processor that a worker may need
+_CALLER_PAUSES = 4000  # 100 µs with 26 ns for a pause: a worker that has not finished by then has lost its processor
 _WORKER_PAUSES = 1500  # 40 µs: within programs the next loop begins sooner; to be woken up takes longer
 
 
@@ -155,11 +156,11 @@ _TEXT = """\
 %nnc.job = type { i64, ptr, ptr, i64, i64 }
 @nnc.job = internal global %nnc.job zeroinitializer, align 128
 @nnc.done = internal global [16 x i64] zeroinitializer, align 128
+@nnc.waiting = internal global [32 x i32] zeroinitializer, align 128
 @nnc.sleepers = internal global [32 x i32] zeroinitializer, align 128
 @nnc.taken = internal global [32 x i32] zeroinitializer, align 128
 @nnc_num_threads = external global i32
 declare i64 @syscall(i64, ...)
-declare i32 @sched_yield()
 <DECLARE_PAUSE>
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.smax.i64(i64, i64)
@@ -229,19 +230,27 @@ others:
   %theirs = sub i64 %parts, %mine
   br label %wait
 wait:
-  %pauses = phi i64 [ 0, %others ], [ %pauses.now, %spin ], [ %pauses, %yield ]
+  %pauses = phi i64 [ 0, %others ], [ %pauses.now, %spin ], [ 0, %awake ]
   %done = load atomic i64, ptr @nnc.done acquire, align 8
   %all.done = icmp eq i64 %done, %theirs
   br i1 %all.done, label %release, label %wait.more
 wait.more:
   %soon = icmp ult i64 %pauses, <CALLER_PAUSES>
-  br i1 %soon, label %spin, label %yield
+  br i1 %soon, label %spin, label %sleep
 spin:
   <PAUSE>
   %pauses.now = add i64 %pauses, 1
   br label %wait
-yield:
-  %yielded = call i32 @sched_yield()
+sleep:
+  store atomic i32 1, ptr @nnc.waiting seq_cst, align 4
+  %done.again = load atomic i64, ptr @nnc.done seq_cst, align 8
+  %still = icmp ne i64 %done.again, %theirs
+  br i1 %still, label %rest.now, label %awake
+rest.now:
+  %slept = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr @nnc.done, i64 128, i64 %done.again, ptr null)
+  br label %awake
+awake:
+  store atomic i32 0, ptr @nnc.waiting monotonic, align 4
   br label %wait
 release:
   store atomic i32 0, ptr @nnc.taken release, align 4
@@ -272,7 +281,7 @@ define void @nnc_work(i32 %number) nounwind {
 entry:
   br label %look
 look:
-  %pauses = phi i64 [ 0, %entry ], [ %pauses.now, %spin ], [ 0, %run ], [ %pauses, %again ], [ 0, %awake ]
+  %pauses = phi i64 [ 0, %entry ], [ %pauses.now, %spin ], [ 0, %run ], [ 0, %tell ], [ %pauses, %again ], [ 0, %awake ]
   %word = load atomic i64, ptr @nnc.job acquire, align 8
   %allowed = load atomic i32, ptr @nnc_num_threads monotonic, align 4
   %wanted = icmp slt i32 %number, %allowed
@@ -299,7 +308,12 @@ run:
   %behind = add i64 %first, %left.high
   %p = sub i64 %behind, 1
   call void @nnc.part(ptr %fn, ptr %args, i64 %share, i64 %rest, i64 %p)
-  %counted = atomicrmw add ptr @nnc.done, i64 1 acq_rel
+  %counted = atomicrmw add ptr @nnc.done, i64 1 seq_cst
+  %waiting = load atomic i32, ptr @nnc.waiting seq_cst, align 4
+  %is.waiting = icmp ne i32 %waiting, 0
+  br i1 %is.waiting, label %tell, label %look
+tell:
+  %told = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr @nnc.done, i64 129, i64 1)
   br label %look
 idle:
   %soon = icmp ult i64 %pauses, <WORKER_PAUSES>

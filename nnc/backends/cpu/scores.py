@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nnc import dtypes
-from nnc.backends.cpu.blocks import Matrix, Squares, Tiling, print_product
+from nnc.backends.cpu.blocks import MOST_ROWS, Matrix, Squares, Tiling, copy_rows, print_product
 from nnc.backends.cpu.printer import Axes, Bound, times
 from nnc.backends.cpu.vectors import cases
 from nnc.commands.attention import Operands
@@ -84,9 +84,9 @@ class Form:
         return -(-self.count // self.width)
 
     @property
-    def has_rests(self) -> bool:
-        """Whether the keys are no whole tiles."""
-        return self.keys % self.tiling.rows != 0
+    def keys_divisor(self) -> int:
+        """What the number of keys of each block is a multiple of."""
+        return math.gcd(self.keys, MOST_ROWS)
 
     @property
     def volume(self) -> int:
@@ -156,15 +156,15 @@ class Block:
         return self.code.sub(self.end, self.first)
 
     def range(self) -> tuple[Value, Value]:
-        """The keys that some query of the block may attend to, from the first to behind the last, in whole tiles where there are such."""
+        """The keys that some query of the block may attend to, from the first to behind the last; whole tiles, if all keys are."""
         code, (before, after) = self.code, self.form.reach
         begin, end = code.integer(0), code.integer(self.form.keys)
         if before is not None:
             begin = code.intrinsic("smax", begin, code.sub(self.first, code.integer(before)))
-            begin = code.and_(begin, code.integer(-self.tiling.rows))
+            begin = code.and_(begin, code.integer(-MOST_ROWS))
         if after is not None:
-            behind = code.add(self.end, code.integer(after + self.tiling.rows - 1))
-            end = code.intrinsic("smin", end, code.and_(behind, code.integer(-self.tiling.rows)))
+            behind = code.add(self.end, code.integer(after + MOST_ROWS - 1))
+            end = code.intrinsic("smin", end, code.and_(behind, code.integer(-MOST_ROWS)))
         return begin, end
 
     def places(self, v: int, dtype: DType = dtypes.int64) -> Value:
@@ -218,6 +218,19 @@ class Block:
             of = source.at(code, 0, times(code, v, self.tiling.lanes))
             self._squares.write(code, self.pointers(target, v), target, columns, of)
 
+    def near(self, source: Matrix, rows: Bound, most: int, columns: int, *, dense: bool = False) -> Matrix:
+        """The same numbers in the dtype of sums, neighbours side by side.
+
+        Args:     dense: rows, too. At distances of a power of two they would share few places of the first cache, which shows
+                  where many matrices are in use.
+        """
+        unit = source.dtype.itemsize
+        if source.dtype == self.tiling.wide and source.column == unit and not (dense and source.row != columns * unit):
+            return source
+        room = self.tiling.rows_room(self.code, most, columns)
+        copy_rows(self.code, self.tiling, source, room, rows, columns)
+        return room
+
     # -- rows of vectors -------------------------------------------------------------------------------------------------
 
     def load(self, matrix: Matrix, row: Bound, v: Bound) -> Value:
@@ -244,11 +257,11 @@ class Block:
     def print_scores(
         self, keys: Matrix, packed: Matrix, out: Matrix, extras: Sequence[str], at: Value, n: Value
     ) -> None:
-        """The scores of keys from `at` on; -inf where a query does not attend."""
+        """The scores of `n` keys from number `at` on, which `keys` begins with; -inf where a query does not attend."""
         code = self.code
         print_product(
-            code, self.tiling, keys.at(code, at), packed, out, n, self.form.features, self.width,
-            rests=self.form.has_rests,
+            code, self.tiling, keys, packed, out, n, self.form.features, self.width,
+            divisor=self.form.keys_divisor,
         )  # fmt: skip
         for extra, pointer in zip(self.form.extras, extras, strict=True):
             self._add_extra(extra, pointer, out, at, n)

@@ -6,7 +6,8 @@ steps without a compiled kernel          one call back into Python for all that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -109,8 +110,9 @@ class StepCode(Code):
 
     def load_bases(self, bases: Iterable[tuple[str, int]]) -> None:
         """Loads the addresses of memory."""
-        for name, position in bases:
-            self.line(f"%{name} = load ptr, ptr {self.word(position)}")
+        with self._early():
+            for name, position in bases:
+                self.line(f"%{name} = load ptr, ptr {self.word(position)}")
 
     def finish(self) -> None:
         """Returns: 0 at the end of the steps, else why they stopped."""
@@ -157,10 +159,12 @@ class StepCode(Code):
 
     def _kernel(self, step: Step) -> None:
         native = self.outline.natives[id(step)]
-        operands = [f"ptr {self.address(view)}" for view in (*step.inputs, *step.outputs)]
+        views = (*step.inputs, *step.outputs)
         sizes = [f"i64 {number}" for number in native.numbers]
         if native.packed:
-            operands, sizes = [f"ptr {self._table((*sizes, *operands))}"], []
+            operands, sizes = [f"ptr {self._table(sizes, views)}"], []
+        else:
+            operands = [f"ptr {self.address(view)}" for view in views]
         state = self.outline.states.get(id(step))
         if state is not None:
             operands.append(f"ptr {self.let(f'load ptr, ptr {self.word(self.outline.words.state(state))}')}")
@@ -172,12 +176,23 @@ class StepCode(Code):
             success = self.compare("eq", returned, self.integer(0))
             self.fail_unless(success, Failure.KERNEL.code(self.outline.numbers[id(step)]))
 
-    def _table(self, words: Sequence[str]) -> str:
-        """Words in a row, on the stack."""
-        room = self.room(8 * len(words))
-        for i, word in enumerate(words):
-            self.line(f"store {word}, ptr {self.offset(room, 8 * i)}")
+    def _table(self, sizes: Sequence[str], views: Sequence[View]) -> str:
+        """Numbers and where views begin, in a row on the stack; only what moves with the rounds of loops is written there again."""
+        room = self.room(8 * (len(sizes) + len(views)))
+        with self._early():
+            for i, size in enumerate(sizes):
+                self.line(f"store {size}, ptr {self.offset(room, 8 * i)}")
+        for i, view in enumerate(views, len(sizes)):
+            with nullcontext() if view.rounds else self._early():
+                self.line(f"store ptr {self.address(view)}, ptr {self.offset(room, 8 * i)}")
         return room
+
+    @contextmanager
+    def _early(self) -> Iterator[None]:
+        """What is written in the block stands where the function begins."""
+        lines, self._lines = self._lines, self._slots
+        yield
+        self._lines = lines
 
     def _python(self, steps: list[Step]) -> None:
         if steps:

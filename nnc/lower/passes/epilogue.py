@@ -99,39 +99,53 @@ class _Attached:
             if readers[0] != at:
                 continue
             stays = len(readers) > 1 or product.outputs[0] in self.graph.outputs
-            joined = _joined(product, node, operand, stays)
+            joined = _joined(product, node, operand, stays, [self._view(symbol) for symbol in node.inputs])
             if joined is not None and self.memory.move(product, node, operand, stays):
                 self.nodes[place], self.nodes[at] = None, joined
                 return
 
+    def _view(self, symbol: Symbol) -> Node | None:
+        """The node that stretches another symbol to this one."""
+        node = self.graph.nodes[self.writer[symbol]] if symbol in self.writer else None
+        return node if node is not None and node.command.name == "broadcast_to" else None
 
-def _joined(product: Node, node: Node, operand: int, stays: bool) -> Node | None:
-    """The node that computes a product and the fused node that reads it as this operand; None where no backend takes that."""
+
+def _joined(product: Node, node: Node, operand: int, stays: bool, views: Sequence[Node | None]) -> Node | None:
+    """The node that computes a product and the fused node that reads it as this operand; None where no backend takes that.
+
+    Args:     views: for each operand of the fused node, the `broadcast_to` node that makes it. It is taken along, so that backends
+              see along which axes the operand varies.
+    """
     alone = find_kernel(product.command, tuple(s.spec for s in product.inputs), product.params)
     if alone is None:
         return None
     (graph,) = node.graphs
-    operands = tuple(Symbol(symbol.spec, symbol.name) for symbol in product.inputs)
-    inner = Node(product.command, operands, (graph.inputs[operand],), product.params, source=product.source)
-    added = len(operands)
-
-    def without(symbols: Sequence[Symbol]) -> tuple[Symbol, ...]:
-        return (*symbols[:operand], *symbols[operand + 1 :])
-
+    inner_inputs = [Symbol(symbol.spec, symbol.name) for symbol in product.inputs]
+    inputs = list(product.inputs)
+    nodes = [Node(product.command, tuple(inner_inputs), (graph.inputs[operand],), product.params, source=product.source)]
+    number: dict[int, int] = {}
+    for i, (symbol, inner, view) in enumerate(zip(node.inputs, graph.inputs, views, strict=True)):
+        if i == operand:
+            continue
+        number[i] = len(inputs)
+        if view is not None:
+            (symbol,), stretched = view.inputs, inner
+            inner = Symbol(symbol.spec, symbol.name)
+            nodes.append(Node(view.command, (inner,), (stretched,), view.params, source=view.source))
+        inputs.append(symbol)
+        inner_inputs.append(inner)
     whole = graph.update(
-        inputs=(*operands, *without(graph.inputs)),
-        outputs=(*graph.outputs, *inner.outputs) if stays else graph.outputs,
-        nodes=(inner, *graph.nodes),
+        inputs=tuple(inner_inputs),
+        outputs=(*graph.outputs, *nodes[0].outputs) if stays else graph.outputs,
+        nodes=(*nodes, *graph.nodes),
         name="with_epilogue",
     )
     if Epilogue.of(whole) is None:
         return None
-    pairs = tuple(
-        (added + i - (i > operand), j) for i, j in node.params["overwrite"] if i != operand
-    )
+    pairs = tuple((number[i], j) for i, j in node.params["overwrite"] if i in number and views[i] is None)
     joined = Node(
         with_epilogue,
-        (*product.inputs, *without(node.inputs)),
+        tuple(inputs),
         (*node.outputs, *product.outputs) if stays else node.outputs,
         MappingProxyType({"overwrite": pairs}),
         (whole,),

@@ -14,6 +14,7 @@ from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.domain import (
+    UNIT,
     VIEWS,
     Domain,
     Phases,
@@ -28,6 +29,7 @@ from nnc.options import Options
 _NODES = 96  # in one kernel: a longer one spills registers and takes long to compile
 _OPERANDS = 32
 _ROW = 1 << 15  # elements of a row that is gone through in several phases: more would not stay in the cache
+_COLUMN = 1 << 10  # the same for rows across memory, many of which are gone through at once
 _AS_THEY_ARE = (*VIEWS, "full")  # outside of kernels
 _SIBLINGS = 4  # how many earlier readers of an operand are tried
 
@@ -89,8 +91,9 @@ def _expanded(graph: Graph, before: int) -> tuple[Graph, int]:
             stands = dict(zip(part.inputs, node.inputs, strict=True)) | {part.outputs[0]: node.outputs[0]}
             constants.update(part.constants)
             for inner in part.nodes:
-                ends = (tuple(stands.get(s, s) for s in symbols) for symbols in (inner.inputs, inner.outputs))
-                nodes.append(Node(inner.command, *ends, inner.params, source=node.source))
+                reads = tuple(stands.get(s, s) for s in inner.inputs)
+                writes = tuple(stands.get(s, s) for s in inner.outputs)
+                nodes.append(Node(inner.command, reads, writes, inner.params, source=node.source))
         else:
             nodes.append(node)
         if position < before:
@@ -126,7 +129,7 @@ class _Grouping:
         self.fusable = [can_fuse(node) for node in graph.nodes]
         self.small = {s for s, value in graph.constants.items() if value.size == 1 and has_code(s.dtype)}
         self.group: list[_Group | None] = [None] * len(graph.nodes)
-        self.single: _Group | None = None  # the last that computes a single value
+        self.single: int | None = None  # the last node that computes a single value
         self.readers: dict[Symbol, list[int]] = {}  # the nodes that compute with a symbol, directly or through views
         self.lasting = {self.root(symbol) for symbol in graph.outputs}
         for i, node in enumerate(graph.nodes):
@@ -185,7 +188,7 @@ class _Grouping:
                 tried.append(other)
                 self._merge(other, i)
         if node.outputs[0].spec.size == 1:
-            self.single = self.group[i]
+            self.single = i
 
     def _alone(self, i: int, node: Node, with_free: bool) -> _Group | None:
         """A group of one node and, `with_free`, what it reads of small constants and of what is made from nothing; None where that
@@ -202,8 +205,12 @@ class _Grouping:
     def _candidates(self, i: int, node: Node) -> Iterable[_Group]:
         groups = [self.group_of(symbol) for symbol in node.inputs]
         yield from sorted((g for g in groups if g is not None), key=lambda g: -g.last)
-        if self.single is not None and node.outputs[0].spec.size == 1:
-            yield self.single
+        if (
+            self.single is not None
+            and node.outputs[0].spec.size == 1
+            and (group := self.group[self.single]) is not None
+        ):
+            yield group
         for symbol in dict.fromkeys(map(self.root, node.inputs)):
             if symbol.spec.size > 1:
                 earlier = [j for j in self.readers.get(symbol, ()) if j < i][-_SIBLINGS:]
@@ -270,8 +277,13 @@ class _Grouping:
 
     def _is_worthwhile(self, group: _Group, nodes: Sequence[Node], outputs: Sequence[Symbol]) -> bool:
         """Whether one kernel is no slower than two: rows that are gone through again must stay in the cache."""
-        reduced = group.domain.reduced
-        if not reduced or math.prod(group.domain.sizes[label] for label in reduced) <= _ROW:
+        domain = group.domain
+        reduced = domain.reduced
+        if not reduced:
+            return True
+        full = max((s for node in nodes for s in (*node.inputs, *node.outputs)), key=lambda s: s.spec.size)
+        last = next((label for label in reversed(domain.axes(full)) if label != UNIT), UNIT)
+        if math.prod(domain.sizes[label] for label in reduced) <= (_ROW if last in reduced else _COLUMN):
             return True
         graph = Graph((), tuple(outputs), tuple(sorted((*nodes, *group.taken), key=self.position.__getitem__)))
         given = {s for node in graph.nodes for s in node.inputs}.difference(n.outputs[0] for n in graph.nodes)

@@ -21,7 +21,7 @@ def sink_sums(graph: Graph, options: Options) -> Graph:
     """Sums after a `scan` what its rounds only add up: gradients of captured tensors are the case in point.
 
     A carried value that each round replaces by its sum with products (or sums, or rows) and reads nowhere else leaves the loop, if
-    the products sum over few rows each. What they multiply are elements or rows already, or becomes rows; that is done if a round
+    the products sum over few rows each. What they multiply are elements or rows already, or become rows; that is done if a round
     writes fewer bytes of new rows than it would read of the sum, and `all_rounds.fits` allows it: never under a memory budget.
 
     Requires: `cse` and `dce`, so that each value is there once; dead code elimination must follow.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from nnc.backends.cpu.engine import Engine
 from nnc.backends.cpu.jit import Jit
 from nnc.backends.cpu.object_cache import Objects
 from nnc.backends.cpu.openmp import Openmp, find_openmp, loaded_libraries
+from nnc.backends.cpu.pool import Pool, is_supported
 from nnc.backends.cpu.runtime import Runtime
 from nnc.backends.cpu.threads import Threads, find_blas_setters, most_threads, threads
 from nnc.errors import ArgumentError, ArgumentTypeError, BackendError
@@ -239,6 +241,14 @@ def test_without_openmp_and_openblas_the_number_is_kept_alone() -> None:
     assert alone.set(2) == 4
     alone.after_fork()
     assert (alone.count.value, alone.forked) == (2, False)  # nothing is missing in the fork
+    assert alone.describe() == "1: nnc has no threads of its own on this system, and OpenMP is absent"
+
+
+def test_whose_threads_loops_take_is_told() -> None:
+    count, openmp = ctypes.c_int32(4), find_openmp()
+    assert Threads(count, openmp, ()).describe() == "4, OpenMP's"
+    assert Threads(count, MISSING, (), Pool(count)).describe() == "4, nnc's own"
+    assert Threads(count, openmp, (lambda n: None,), Pool(count)).describe() == "4, nnc's own, and as many of NumPy's BLAS"
 
 
 def test_files_that_are_no_libraries_have_no_setters(tmp_path: Path) -> None:
@@ -284,9 +294,10 @@ print(parts(), flush=True)
 """
 
 
+@pytest.mark.skipif(not is_supported(), reason="loops have other parts in OpenMP's threads")
 def test_a_forked_process_works_alone() -> None:
     run = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, check=True, timeout=60)
-    assert run.stdout.split() == ["2", "1", "refused", "2"]
+    assert run.stdout.split() == ["8", "1", "refused", "8"]
 
 
 def test_threads_are_refused_in_a_forked_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,4 +326,21 @@ def test_a_missing_or_damaged_runtime_is_told(tmp_path: Path) -> None:
     maps.write_text(f"7f00-7f01 r-xp 00000000 00:00 1    {damaged}\n")
     for found in (find_openmp("libabsent.so.9", maps), find_openmp("libabsent.so.9", tmp_path / "nothing")):
         assert found.library is None
-        assert found.describe().startswith("absent, so kernels run in one thread: ")
+        assert found.describe().startswith("absent: ")
+
+
+SPINNING = """
+import ctypes, os
+os.environ.pop("OMP_WAIT_POLICY", None)
+from nnc.backends.cpu.openmp import find_openmp
+print(find_openmp("libgomp.so.1").library is not None, os.environ.get("GOMP_SPINCOUNT"))
+"""
+
+
+@pytest.mark.parametrize(("variables", "spins"), [({}, "2000"), ({"GOMP_SPINCOUNT": "7"}, "7")])
+def test_openmps_threads_look_out_for_work_for_a_short_time_only(variables: dict[str, str], spins: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"} | variables
+    environment["OMP_DISPLAY_ENV"] = "verbose"
+    run = subprocess.run([sys.executable, "-c", SPINNING], capture_output=True, text=True, env=environment, check=True)
+    assert f"GOMP_SPINCOUNT = '{spins}'" in run.stderr
+    assert run.stdout.split() == ["True", variables.get("GOMP_SPINCOUNT", "None")]  # other processes are not told

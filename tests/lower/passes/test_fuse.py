@@ -138,3 +138,17 @@ def test_a_sum_is_not_computed_again_for_each_element_that_reads_it() -> None:
     graph = fused(lambda x, y: nnp.sum(x, 1, keepdims=True) * y, X, X)
     assert commands(graph) == ["fused", "fused"]
     assert commands(fused(lambda x: nnp.sum(x, 1, keepdims=True) * x, X)) == ["fused"]
+
+
+def test_a_group_that_has_been_merged_is_not_found_again_by_the_next_single_value() -> None:
+    """exp joins the sum; the product reads exp, so that the last sum must not join them both behind the product."""
+
+    def f(x: Any) -> Any:
+        mean_square = nnp.sum(x * x) * 2
+        narrow = nnp.exp(x)
+        return mean_square, narrow @ narrow.T, mean_square + 1
+
+    graph = fused(f, X)
+    written = [symbol for node in graph.nodes for symbol in node.outputs]
+    assert len(written) == len(set(written))
+    assert commands(graph) == ["fused", "dot", "fused"]
