@@ -27,7 +27,8 @@ from nnc.spelling import spelled
 from nnc.trace.control_flow import scan
 from nnc.trace.subgraphs import checkpoint
 
-FEW = 8  # queries that share keys: so many fill half of the command's vectors
+FEW = 16  # queries that share keys, below which the command's vectors are not full
+WIDE = 256  # features up to which its blocks stay in the caches
 CHUNK = 1024  # keys taken together where the caller does not say; up to so many are taken at once
 WHERE = "dot_product_attention"
 
@@ -85,7 +86,7 @@ def dot_product_attention(
             ("key_value_seq_lengths", key_value_seq_lengths, keys),
         )
     ]
-    if not dropout_rate and count * shared >= FEW:
+    if not dropout_rate and count * shared >= FEW and max(spec_of(q).shape[-1], spec_of(v).shape[-1]) <= WIDE:
         before, after = (None, None) if window is None else window
         if is_causal:
             after = 0 if after is None else min(after, 0)
@@ -95,9 +96,8 @@ def dot_product_attention(
         ]  # fmt: skip
         if not isinstance(factor, (int, float)):
             q, factor = astype(astype(q, wide) * factor, dtype), 1.0
-        params = {"scale": float(factor), "reach": (before, after), "biased": bool(bias)}
-        out: Value = attention(*map(nnp.asarray, (q, k, v)), *bias, *masks, **params)[0]
-        return out
+        operands = *map(nnp.asarray, (q, k, v)), *bias, *masks
+        return attention(*operands, scale=float(factor), reach=(before, after), biased=bool(bias))[0]
     rows = {name: x for name, found in (("bias", bias), ("mask", masks)) for x in found}
     rows = {name: astype(x, wide) if name == "bias" else x for name, x in rows.items()}
     q, k, v = (nnp.swapaxes(astype(x, wide), -3, -2) for x in (q, k, v))  # (..., heads, T, features)

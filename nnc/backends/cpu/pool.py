@@ -38,7 +38,7 @@ EXPORTS = (WORK, WAKE)
 C_FUNCTIONS = ("syscall",)
 _PARTS_OF_A_THREAD = 4
 _MOST_PARTS = 1 << 14
-_CALLER_PAUSES = 4000  # 100 µs with 26 ns for a pause: a worker that has not finished by then has lost its processor
+_CALLER_PAUSES = 1000  # 26 µs with 26 ns for a pause: a worker that takes much longer may have lost its processor
 _WORKER_PAUSES = 1500  # 40 µs: within programs the next loop begins sooner; to be woken up takes longer
 
 

@@ -20,6 +20,7 @@ import nnc.commands.conv  # noqa: F401  (registers the commands)
 from nnc import dtypes
 from nnc.backends.cpu.jit import compiler, run_native
 from nnc.backends.onednn.calls import Call, Operand, calls_native
+from nnc.backends.onednn.epilogue import Combine, post_ops_of
 from nnc.backends.onednn.library import (
     CONVOLUTION_DIRECT,
     DIFF_DST,
@@ -31,16 +32,21 @@ from nnc.backends.onednn.library import (
     SRC,
     WEIGHTS,
     Attributes,
+    Binary,
+    Eltwise,
     MemoryDesc,
+    PostOp,
     Primitive,
     PrimitiveDesc,
     library,
+    post_op_argument,
 )
 from nnc.commands.windows import Padding, Shape
 from nnc.dtypes import DType
-from nnc.errors import BackendError
-from nnc.graph import Kernel, TensorSpec, add_kernel, infer_specs
+from nnc.errors import BackendError, InternalError
+from nnc.graph import Graph, Kernel, TensorSpec, add_kernel, infer_specs
 from nnc.graph import command as get_command
+from nnc.lower.codegen.epilogue import Epilogue
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import NDArray, Step, Strides, row_major
 
@@ -83,6 +89,7 @@ class _Problem:
     padding: Padding
     dilation: Shape
     channels_last: bool = False  # how activations without gaps lie
+    post_ops: tuple[Eltwise | Combine, ...] = ()
 
     @property
     def form(self) -> _Form:
@@ -117,14 +124,17 @@ def _first(axes: tuple[int, ...]) -> tuple[int, ...]:
     return (axes[0], axes[-1], *axes[1:-1])
 
 
-def _problem(name: str, specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> _Problem:
+def _problem(
+    name: str, specs: Sequence[TensorSpec], params: Mapping[str, Any], post_ops: Sequence[Eltwise | Combine] = ()
+) -> _Problem:
     (out,) = infer_specs(get_command(name), tuple(specs), params)
     shapes = dict(zip(_FORMS[name].operands, (spec.shape for spec in (*specs, out)), strict=True))
     w, groups, last = shapes[W], params["groups"], params.get("channels_last", False)
     if groups > 1:
         w = (groups, w[0] // groups, *w[1:])
     x, y = (_first(shapes[i]) if last else shapes[i] for i in (X, Y))
-    return _Problem(name, (x, w, y), specs[0].dtype, params["stride"], params["padding"], params["dilation"], last)
+    windows = params["stride"], params["padding"], params["dilation"]
+    return _Problem(name, (x, w, y), specs[0].dtype, *windows, last, tuple(post_ops))
 
 
 # -- layouts -----------------------------------------------------------------------------------------------------------
@@ -141,14 +151,17 @@ def _dense_in(spec: TensorSpec, strides: Strides) -> Strides | None:
 
 
 def _primitive_desc(problem: _Problem, fixed: Sequence[Strides | None]) -> PrimitiveDesc | None:
-    """The primitive for these strides (None: its own choice), if the library has a fast one."""
+    """The primitive for these strides (None: its own choice), if the library has a fast one. A tensor that is combined with the
+    result must lie as that does, so that it has to be known how."""
+    if fixed[Y] is None and any(isinstance(op, Combine) and op.axes == "all" for op in problem.post_ops):
+        return None
     x, w, y = (
         MemoryDesc.any(shape, problem.dtype) if strides is None else MemoryDesc.strided(shape, problem.dtype, strides)
         for shape, strides in zip(problem.shapes, fixed, strict=True)
     )
     low, high = zip(*problem.padding, strict=True)
     windows = (problem.stride, tuple(d - 1 for d in problem.dilation), low, high)
-    attributes = Attributes()
+    attributes = Attributes([_post_op(problem, op, fixed[Y]) for op in problem.post_ops])
     forward = "convolution_forward"
     try:
         desc = PrimitiveDesc.create(forward, FORWARD_TRAINING, CONVOLUTION_DIRECT, x, w, None, y, *windows, attributes)
@@ -159,6 +172,20 @@ def _primitive_desc(problem: _Problem, fixed: Sequence[Strides | None]) -> Primi
     except BackendError:  # the library has none for these layouts
         return None
     return None if desc.implementation.startswith("ref") else desc
+
+
+def _post_op(problem: _Problem, op: Eltwise | Combine, strides: Strides | None) -> PostOp:
+    return op if isinstance(op, Eltwise) else Binary(op.name, _combined(problem, op, strides or ()))
+
+
+def _combined(problem: _Problem, op: Combine, strides: Strides) -> MemoryDesc:
+    """A tensor that is combined with the result, which has these strides: of its shape, one value for each channel, or one."""
+    shape, unit = problem.shapes[Y], problem.dtype.itemsize
+    if op.axes == "all":
+        return MemoryDesc.strided(shape, problem.dtype, strides)
+    channels = shape[1] if op.axes == "channels" else 1
+    ones = (1,) * (len(shape) - 2)
+    return MemoryDesc.strided((1, channels, *ones), problem.dtype, (channels * unit, unit, *(unit for _ in ones)))
 
 
 @lru_cache(maxsize=1024)
@@ -213,12 +240,13 @@ class _Plan:
     drafts: tuple[_Draft, ...]
     scratchpad: int  # where it begins
     nbytes: int  # of the workspace
+    inputs: int = 2
 
     def native(self, room: int) -> Native:
         """The compiled function of inputs, output and a workspace of `room` bytes, if that is not 0. Where it is too small, since
         it was planned for tensors without gaps, the function has memory of its own."""
         calls = [draft.call(self.scratchpad, "workspace" if self.nbytes <= room else "") for draft in self.drafts]
-        return calls_native(calls, 2, workspace=room > 0)
+        return calls_native(calls, self.inputs, workspace=room > 0)
 
 
 def _plan(problem: _Problem, strides: _AllStrides, inside: PrimitiveDesc) -> _Plan:
@@ -244,8 +272,13 @@ def _plan(problem: _Problem, strides: _AllStrides, inside: PrimitiveDesc) -> _Pl
         source, target = (inner, outer) if pointer == "out0" else (outer, inner)
         reorder = PrimitiveDesc.reorder(source[0], target[0])
         (after if pointer == "out0" else before).append(_Draft(reorder, ((SRC, *source), (DST, *target))))
+    given = _dense_in(problem.spec(Y), strides[Y]) or strides[Y]
+    for index, op in enumerate(problem.post_ops):
+        if isinstance(op, Combine):
+            operands.append((post_op_argument(index), _combined(problem, op, given), f"in{op.operand}", 0))
     drafts = (*before, _Draft(inside, tuple(operands)), *after)
-    return _Plan(drafts, used, used + max(draft.desc.scratchpad_bytes for draft in drafts))
+    inputs = 2 + sum(isinstance(op, Combine) for op in problem.post_ops)
+    return _Plan(drafts, used, used + max(draft.desc.scratchpad_bytes for draft in drafts), inputs)
 
 
 def _plan_for(problem: _Problem, strides: _AllStrides) -> _Plan | None:
@@ -265,7 +298,7 @@ def _product(problem: _Problem, strides: _AllStrides) -> _Plan | None:
     faster, or it is none."""
     x, w, y = specs = tuple(map(problem.spec, (X, W, Y)))
     dense = (_dense_channels_last(x), row_major(w), _dense_channels_last(y))
-    if not problem.is_product or not all(map(_is_dense, specs, strides, dense)):
+    if not problem.is_product or problem.post_ops or not all(map(_is_dense, specs, strides, dense)):
         return None
     ins, outs, rows, size = x.shape[1], y.shape[1], y.size // y.shape[1], problem.dtype.itemsize
     few = rows < _FEW_ROWS
@@ -289,10 +322,14 @@ def _product(problem: _Problem, strides: _AllStrides) -> _Plan | None:
 
 
 def _supports(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
-    x = specs[0]
-    if x.dtype not in _FLOATS or not 3 <= x.ndim <= 5 or library() is None or compiler() is None:
-        return False
-    problem = _problem(name, specs, params)
+    return _is_possible(specs[0]) and _is_fast(_problem(name, specs, params))
+
+
+def _is_possible(x: TensorSpec) -> bool:
+    return x.dtype in _FLOATS and 3 <= x.ndim <= 5 and library() is not None and compiler() is not None
+
+
+def _is_fast(problem: _Problem) -> bool:
     if any(problem.spec(tensor).size == 0 for tensor in (X, W, Y)):
         return False
     return _choose(problem, problem.dense()) is not None
@@ -311,12 +348,15 @@ def _dense_workspace(problem: _Problem) -> int:
 
 def _native(step: Step) -> Native | None:
     """The calls for a step's strides."""
-    problem = _problem(step.command.name, step.input_specs, step.params)
-    views = (*step.inputs, step.outputs[0])
+    return _calls(_problem(step.command.name, step.input_specs, step.params), step, step.params["groups"])
+
+
+def _calls(problem: _Problem, step: Step, groups: int) -> Native | None:
+    views = (*step.inputs[:2], step.outputs[0])
     given = {tensor: view.strides for tensor, view in zip(problem.form.operands, views, strict=True)}
     if problem.channels_last:
         given |= {tensor: _first(given[tensor]) for tensor in (X, Y)}
-    if step.params["groups"] > 1:
+    if groups > 1:
         given[W] = (problem.shapes[W][1] * given[W][0], *given[W])
     strides = (given[X], given[W], given[Y])
     room = step.outputs[1].spec.nbytes if len(step.outputs) > 1 else 0
@@ -353,3 +393,52 @@ for _name in _FORMS:
         native=_native,
     )
     add_kernel(_name, _kernel)
+
+
+# -- with an epilogue --------------------------------------------------------------------------------------------------
+
+
+def _joined_problem(specs: Sequence[TensorSpec], graph: Graph) -> _Problem | None:
+    """The convolution of a `with_epilogue` node with its post-ops; None where it is none, or the library has no such post-ops."""
+    epilogue = Epilogue.of(graph)
+    if epilogue is None or epilogue.product.command.name != "conv" or not _is_possible(specs[0]):
+        return None
+    params = epilogue.product.params
+    channels = specs[0].ndim - 1 if params.get("channels_last", False) else 1
+    post_ops = post_ops_of(epilogue, channels)
+    return _problem("conv", specs[:2], params, post_ops) if post_ops is not None else None
+
+
+def _supports_joined(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+    problem = _joined_problem(specs, params["graphs"][0])
+    return problem is not None and _is_fast(problem)
+
+
+def _workspace_joined(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
+    problem = _joined_problem(specs, params["graphs"][0])
+    return _dense_workspace(problem) if problem is not None else 0
+
+
+def _native_joined(step: Step) -> Native | None:
+    """The calls for a step's strides; None where what is combined with the result lies in another way."""
+    (graph,) = step.graphs
+    problem = _joined_problem(step.input_specs, graph)
+    if problem is None:
+        return None
+    for op in problem.post_ops:
+        if isinstance(op, Combine):
+            view = step.inputs[op.operand]
+            wanted = step.outputs[0].strides if op.axes == "all" else row_major(view.spec)
+            if not _is_dense(view.spec, view.strides, wanted):
+                return None
+    return _calls(problem, step, graph.nodes[0].params["groups"])
+
+
+def _run_joined(inputs: Arrays, outputs: Arrays, params: Params) -> None:
+    raise InternalError("a convolution with an epilogue is run by its graph where it is not compiled")
+
+
+add_kernel(
+    "with_epilogue",
+    Kernel("onednn", _run_joined, _supports_joined, priority=20, workspace=_workspace_joined, native=_native_joined),
+)

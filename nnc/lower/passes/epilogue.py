@@ -86,7 +86,9 @@ class _Attached:
         for at, node in enumerate(self.graph.nodes):
             if node.command is fused:
                 self._attach(at, node)
-        return self.graph.update(nodes=tuple(inner(node) for node in self.nodes if node is not None))
+        read = {*self.graph.outputs}.union(*(node.inputs for node in self.nodes if node is not None))
+        kept = (node for node in self.nodes if node is not None and (not _is_view(node) or node.outputs[0] in read))
+        return self.graph.update(nodes=tuple(map(inner, kept)))
 
     def _attach(self, at: int, node: Node) -> None:
         """Joins a fused node with the last product that it reads, if one can be."""
@@ -107,7 +109,11 @@ class _Attached:
     def _view(self, symbol: Symbol) -> Node | None:
         """The node that stretches another symbol to this one."""
         node = self.graph.nodes[self.writer[symbol]] if symbol in self.writer else None
-        return node if node is not None and node.command.name == "broadcast_to" else None
+        return node if node is not None and _is_view(node) else None
+
+
+def _is_view(node: Node) -> bool:
+    return node.command.name == "broadcast_to"
 
 
 def _joined(product: Node, node: Node, operand: int, stays: bool, views: Sequence[Node | None]) -> Node | None:

@@ -106,10 +106,9 @@ class _Waiting:
         return flat_key(node.graphs[0], views)
 
     def _meet(self, node: Node, key: Any) -> None:
-        """Runs what waits no longer: a node reads its results, or memory that it reads, which the last reader may write over."""
-        if not runs(node, self.views):
-            return
-        bases = {self.views[s].base for s in node.inputs if not _is_single(self.views[s])}
+        """Runs what waits no longer: a node reads or views its results, or reads memory that it reads, which the last reader may write over."""
+        acts = runs(node, self.views)
+        bases = {self.views[s].base for s in node.inputs if acts and not _is_single(self.views[s])}
         results = {self.views[s].base for s in node.inputs}
         done = []
         for other, group in self.groups.items():

@@ -115,7 +115,7 @@ def check(case: Case, operands: Sequence[NDArray], out: NDArray) -> None:
 def test_the_table_holds_the_commands_that_matter() -> None:
     names = {target.name for target in TARGETS}
     assert len(names) > 70
-    assert names >= set("add div pow exp tanh erf select convert shift_left remainder nextafter lgamma".split())
+    assert names >= {"add", "div", "pow", "exp", "tanh", "select", "convert", "shift_left", "remainder", "nextafter"}
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=str)

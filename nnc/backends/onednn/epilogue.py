@@ -1,0 +1,97 @@
+"""Epilogues as oneDNN's post-ops: chains of functions and of combinations with other tensors that begin at the product."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from nnc.backends.onednn.library import Eltwise
+from nnc.graph import Node, Symbol
+from nnc.lower.codegen.domain import UNIT, is_view
+from nnc.lower.codegen.epilogue import Epilogue
+
+_FUNCTIONS: Mapping[str, str] = MappingProxyType({"abs": "abs", "square": "square", "sqrt": "sqrt", "tanh": "tanh"})
+_COMBINED: Mapping[str, str] = MappingProxyType({"add": "add", "mul": "mul", "safe_mul": "mul", "sub": "sub", "div": "div"})
+_EITHER_SIDE = ("add", "mul")
+
+
+@dataclass(frozen=True)
+class Combine:
+    """Combines the result, by an operation of `library.BINARY`, with the input `operand` of the step. It varies along `axes` of the
+    result: "all", only "channels", or "none"."""
+
+    name: str
+    operand: int
+    axes: str
+
+
+def post_ops_of(epilogue: Epilogue, channels: int) -> list[Eltwise | Combine] | None:
+    """The post-ops of a convolution whose result has its channels at that axis; None where they say not all of it."""
+    chain = _Chain(epilogue, channels)
+    for node in epilogue.nodes:
+        if not chain.take(node):
+            return None
+    return chain.found if epilogue.graph.outputs == (chain.present,) and not chain.waiting else None
+
+
+class _Chain:
+    """Post-ops found so far. `present` is what they compute; `waiting` is where that is at most 0."""
+
+    def __init__(self, epilogue: Epilogue, channels: int) -> None:
+        self.epilogue, self.channels = epilogue, channels
+        self.found: list[Eltwise | Combine] = []
+        self.present = epilogue.product.outputs[0]
+        self.waiting: Symbol | None = None
+        self.same: dict[Symbol, Symbol] = {}  # what views show
+
+    def take(self, node: Node) -> bool:
+        """Goes on by a node; False where there is no such post-op."""
+        name, out = node.command.name, node.outputs[0]
+        inputs = [self.same.get(symbol, symbol) for symbol in node.inputs]
+        if is_view(node):
+            self.same[out] = inputs[0]
+            return inputs[0] is not self.present
+        if self.waiting is not None:
+            if name != "select" or inputs != [self.waiting, inputs[1], self.present] or self._number(inputs[1]) != 0:
+                return False
+            self.waiting = None
+            return self._add(Eltwise("relu"), out)
+        if name == "less_equal" and inputs[0] is self.present and self._number(inputs[1]) == 0:
+            self.waiting = out
+            return True
+        if out.dtype != self.present.dtype or inputs.count(self.present) != 1:
+            return False
+        if name in _FUNCTIONS:
+            return self._add(Eltwise(_FUNCTIONS[name]), out)
+        if name not in _COMBINED or (inputs[0] is not self.present and name not in _EITHER_SIDE):
+            return False
+        other = inputs[1] if inputs[0] is self.present else inputs[0]
+        axes = self._axes(other)
+        if axes is None or other.dtype != out.dtype:
+            return False
+        return self._add(Combine(_COMBINED[name], self.epilogue.graph.inputs.index(other), axes), out)
+
+    def _add(self, op: Eltwise | Combine, out: Symbol) -> bool:
+        self.found.append(op)
+        self.present = out
+        return True
+
+    def _number(self, symbol: Symbol) -> float | None:
+        """The value of a constant."""
+        value = self.epilogue.graph.constants.get(symbol)
+        return None if value is None else float(np.reshape(value, -1)[0])
+
+    def _axes(self, symbol: Symbol) -> str | None:
+        """Along which axes of the result an input varies; None for others, and for what is no input."""
+        if symbol not in self.epilogue.graph.inputs[2:]:
+            return None
+        axes = self.epilogue.domain.axes(self.epilogue.product.outputs[0])
+        mine = tuple(label for label in self.epilogue.domain.axes(symbol) if label != UNIT)
+        if not mine:
+            return "none"
+        if mine == (axes[self.channels],):
+            return "channels"
+        return "all" if self.epilogue.domain.axes(symbol) == axes else None
