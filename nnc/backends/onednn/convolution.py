@@ -240,13 +240,12 @@ class _Plan:
     drafts: tuple[_Draft, ...]
     scratchpad: int  # where it begins
     nbytes: int  # of the workspace
-    inputs: int = 2
 
-    def native(self, room: int) -> Native:
-        """The compiled function of inputs, output and a workspace of `room` bytes, if that is not 0. Where it is too small, since
+    def native(self, room: int, inputs: int) -> Native:
+        """The compiled function of so many inputs, an output and a workspace of `room` bytes, if that is not 0. Where it is too small, since
         it was planned for tensors without gaps, the function has memory of its own."""
         calls = [draft.call(self.scratchpad, "workspace" if self.nbytes <= room else "") for draft in self.drafts]
-        return calls_native(calls, self.inputs, workspace=room > 0)
+        return calls_native(calls, inputs, workspace=room > 0)
 
 
 def _plan(problem: _Problem, strides: _AllStrides, inside: PrimitiveDesc) -> _Plan:
@@ -277,8 +276,7 @@ def _plan(problem: _Problem, strides: _AllStrides, inside: PrimitiveDesc) -> _Pl
         if isinstance(op, Combine):
             operands.append((post_op_argument(index), _combined(problem, op, given), f"in{op.operand}", 0))
     drafts = (*before, _Draft(inside, tuple(operands)), *after)
-    inputs = 2 + sum(isinstance(op, Combine) for op in problem.post_ops)
-    return _Plan(drafts, used, used + max(draft.desc.scratchpad_bytes for draft in drafts), inputs)
+    return _Plan(drafts, used, used + max(draft.desc.scratchpad_bytes for draft in drafts))
 
 
 def _plan_for(problem: _Problem, strides: _AllStrides) -> _Plan | None:
@@ -364,7 +362,7 @@ def _calls(problem: _Problem, step: Step, groups: int) -> Native | None:
         plan = _plan_for(problem, strides)
     except BackendError:  # negative strides are one kind that the library does not know
         return None
-    return plan.native(room) if plan is not None else None
+    return plan.native(room, len(step.inputs)) if plan is not None else None
 
 
 def _run(name: str) -> Callable[[Arrays, Arrays, Params], None]:

@@ -1,12 +1,13 @@
-"""Epilogues as oneDNN's post-ops: chains of functions and of combinations with other tensors that begin at the product."""
+"""Epilogues as oneDNN's post-ops: chains of functions and of combinations with other tensors that begin at the product.
+
+`relu`, and the maximum of two tensors, are none of them: the library makes NaN a 0 there (3.2, on x86), which commands do not.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-
-import numpy as np
 
 from nnc.backends.onednn.library import Eltwise
 from nnc.graph import Node, Symbol
@@ -34,17 +35,16 @@ def post_ops_of(epilogue: Epilogue, channels: int) -> list[Eltwise | Combine] | 
     for node in epilogue.nodes:
         if not chain.take(node):
             return None
-    return chain.found if epilogue.graph.outputs == (chain.present,) and not chain.waiting else None
+    return chain.found if epilogue.graph.outputs == (chain.present,) else None
 
 
 class _Chain:
-    """Post-ops found so far. `present` is what they compute; `waiting` is where that is at most 0."""
+    """Post-ops found so far; `present` is what they compute."""
 
     def __init__(self, epilogue: Epilogue, channels: int) -> None:
         self.epilogue, self.channels = epilogue, channels
         self.found: list[Eltwise | Combine] = []
         self.present = epilogue.product.outputs[0]
-        self.waiting: Symbol | None = None
         self.same: dict[Symbol, Symbol] = {}  # what views show
 
     def take(self, node: Node) -> bool:
@@ -54,14 +54,6 @@ class _Chain:
         if is_view(node):
             self.same[out] = inputs[0]
             return inputs[0] is not self.present
-        if self.waiting is not None:
-            if name != "select" or inputs != [self.waiting, inputs[1], self.present] or self._number(inputs[1]) != 0:
-                return False
-            self.waiting = None
-            return self._add(Eltwise("relu"), out)
-        if name == "less_equal" and inputs[0] is self.present and self._number(inputs[1]) == 0:
-            self.waiting = out
-            return True
         if out.dtype != self.present.dtype or inputs.count(self.present) != 1:
             return False
         if name in _FUNCTIONS:
@@ -78,11 +70,6 @@ class _Chain:
         self.found.append(op)
         self.present = out
         return True
-
-    def _number(self, symbol: Symbol) -> float | None:
-        """The value of a constant."""
-        value = self.epilogue.graph.constants.get(symbol)
-        return None if value is None else float(np.reshape(value, -1)[0])
 
     def _axes(self, symbol: Symbol) -> str | None:
         """Along which axes of the result an input varies; None for others, and for what is no input."""

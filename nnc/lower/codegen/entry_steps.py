@@ -177,14 +177,17 @@ class StepCode(Code):
             self.fail_unless(success, Failure.KERNEL.code(self.outline.numbers[id(step)]))
 
     def _table(self, sizes: Sequence[str], views: Sequence[View]) -> str:
-        """Numbers and where views begin, in a row on the stack; only what moves with the rounds of loops is written there again."""
+        """Numbers and where views begin, in a row on the stack; only what moves with the rounds of loops is written there again.
+
+        The stores are volatile: LLVM takes ten times as long where it tries to join thousands of them.
+        """
         room = self.room(8 * (len(sizes) + len(views)))
         with self._early():
             for i, size in enumerate(sizes):
-                self.line(f"store {size}, ptr {self.offset(room, 8 * i)}")
+                self.line(f"store volatile {size}, ptr {self.offset(room, 8 * i)}")
         for i, view in enumerate(views, len(sizes)):
             with nullcontext() if view.rounds else self._early():
-                self.line(f"store ptr {self.address(view)}, ptr {self.offset(room, 8 * i)}")
+                self.line(f"store volatile ptr {self.address(view)}, ptr {self.offset(room, 8 * i)}")
         return room
 
     @contextmanager

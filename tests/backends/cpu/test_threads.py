@@ -248,7 +248,9 @@ def test_whose_threads_loops_take_is_told() -> None:
     count, openmp = ctypes.c_int32(4), find_openmp()
     assert Threads(count, openmp, ()).describe() == "4, OpenMP's"
     assert Threads(count, MISSING, (), Pool(count)).describe() == "4, nnc's own"
-    assert Threads(count, openmp, (lambda n: None,), Pool(count)).describe() == "4, nnc's own, and as many of NumPy's BLAS"
+    assert (
+        Threads(count, openmp, (lambda n: None,), Pool(count)).describe() == "4, nnc's own, and as many of NumPy's BLAS"
+    )
 
 
 def test_files_that_are_no_libraries_have_no_setters(tmp_path: Path) -> None:
