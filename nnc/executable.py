@@ -14,6 +14,7 @@ import nnc.lower.passes.check_finite  # noqa: F401  (registers the pass)
 from nnc import dtypes
 from nnc.array import Array, new_array
 from nnc.backends.loaded import candidate_kernels, choose_kernel, compiler
+from nnc.collection import collection_paused
 from nnc.commands.promote import astype, is_weak
 from nnc.context import activity, set_context
 from nnc.errors import ArgumentTypeError, TraceError, user_error
@@ -86,7 +87,7 @@ class Lowered:
                 fix="pass the value as an argument.",
             )  # fmt: skip
         clock = {"tracing": self._seconds}
-        with set_context(clock=clock):
+        with set_context(clock=clock), collection_paused():
             graph, program, used = self._make_program()
         explicit = self._staged.num_explicit
         arguments = tuple((i, self._staged.graph.input_specs[i]) for i in used if i < explicit)

@@ -21,7 +21,16 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.commands import elementwise as ew
-from nnc.commands.attention_formulas import Moving, Reach, Weights, gradient_formula, narrow, tangent_formula
+from nnc.commands.attention_formulas import (
+    Moving,
+    Reach,
+    Weights,
+    gradient_formula,
+    gradient_of_scores,
+    narrow,
+    sum_to,
+    tangent_formula,
+)
 from nnc.commands.rules import BatchRule, Derivative, Linear, Tangents, Value, check_dtype, lead
 from nnc.commands.shape import reshape
 from nnc.errors import ShapeError, user_error
@@ -55,9 +64,9 @@ class Operands(NamedTuple):
         return (*batch, heads, count, self.k.shape[-3])
 
     @property
-    def listed(self) -> list[Any]:
-        """As the command takes them."""
-        return [self.q, self.k, self.v, *([] if self.bias is None else [self.bias]), *self.masks]
+    def is_bias_full(self) -> bool:
+        """Whether the bias tells all queries and all keys apart."""
+        return self.bias is not None and self.bias.shape[-2:] == self.shape[-2:]
 
 
 # -- specs -------------------------------------------------------------------------------------------------------------
@@ -293,9 +302,22 @@ def _tangent_transpose(
     cotangents: tuple[Value, ...], operands: tuple[Value | Linear, ...], *, wrt: tuple[int, ...], **params: Any
 ) -> Tangents:
     wanted = tuple(i for i, x in zip(wrt, operands, strict=False) if isinstance(x, Linear))
-    found = attention_gradient(*cotangents, *operands[len(wrt) :], wrt=wanted, **params)
-    by_number = dict(zip(wanted, found, strict=True))
-    return tuple(by_number.get(i) for i in wrt) + (None,) * (len(operands) - len(wrt))
+    rest, found = operands[len(wrt) :], {}
+    if BIAS in wanted and Operands.of(rest[:-2], biased=True).is_bias_full:
+        wanted = tuple(i for i in wanted if i != BIAS)
+        found[BIAS] = _bias_gradient(cotangents, rest, **params)
+    if wanted:
+        found |= dict(zip(wanted, attention_gradient(*cotangents, *rest, wrt=wanted, **params), strict=True))
+    return tuple(found.get(i) for i in wrt) + (None,) * (len(operands) - len(wrt))
+
+
+def _bias_gradient(cotangents: Sequence[Value], rest: Sequence[Value], **params: Any) -> Value:
+    """By ordinary commands: it is as large as the matrix of weights itself."""
+    x, weights = _weights([Moving(operand, None) for operand in rest], **params)
+    ct, ct_sum = (Moving(value, None) for value in cotangents)
+    spec = x.bias.value.spec
+    total = sum_to(gradient_of_scores(ct, ct_sum, weights).value, spec.shape)
+    return total if total.spec.dtype == spec.dtype else ew.convert(total, dtype=spec.dtype)
 
 
 def _gradient_jvp(
@@ -304,7 +326,8 @@ def _gradient_jvp(
     ct, ct_sum, *rest = (Moving(x, t) for x, t in zip(primals, tangents, strict=True))
     x, weights = _weights(rest, **params)
     bias = None if x.bias is None else x.bias.value.spec
-    found = gradient_formula(ct, ct_sum, weights, bias, x.k.shape[-2])
+    of_scores = gradient_of_scores(ct, ct_sum, weights)
+    found = gradient_formula(ct, of_scores, weights, bias, x.k.shape[-2])
     return tuple(narrow(found[i], rest[i].value.spec.dtype) for i in wrt)
 
 

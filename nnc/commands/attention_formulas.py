@@ -188,21 +188,25 @@ def tangent_formula(tangents: dict[int, Moving], w: Weights) -> tuple[Moving, Mo
     return back(sum_of(parts), heads), total
 
 
-def gradient_formula(ct: Moving, ct_sum: Moving, w: Weights, bias: Any, own_heads: int) -> dict[int, Moving]:
-    """The cotangents of q, k, v and, where it has a spec, the bias, by number."""
-    heads = w.q.shape[-3]
-    ct = forward(ct, heads)
+def gradient_of_scores(ct: Moving, ct_sum: Moving, w: Weights) -> Moving:
+    """The cotangent of the scores, from those of the output and of the logarithms of the sums."""
+    ct = forward(ct, w.q.shape[-3])
     of_weights = ct @ w.v.turned
     row = (ct * w.out).linear(_sum_rows) - wide(ct_sum)
-    of_scores = w.weights * (of_weights - row.linear(_as_column).spread(of_weights.shape))
+    return w.weights * (of_weights - row.linear(_as_column).spread(of_weights.shape))
+
+
+def gradient_formula(ct: Moving, of_scores: Moving, w: Weights, bias: Any, own_heads: int) -> dict[int, Moving]:
+    """The cotangents of q, k, v and, where it has a spec, the bias, by number."""
+    heads = w.q.shape[-3]
     scaled = of_scores.linear(lambda x: x * w.scale)
     found = {
         0: back(scaled @ w.k, heads),
         1: back(scaled.turned @ w.q, own_heads),
-        2: back(w.weights.turned @ ct, own_heads),
+        2: back(w.weights.turned @ forward(ct, heads), own_heads),
     }
     if bias is not None:
-        found[3] = of_scores.linear(lambda x: _sum_to(x, bias.shape))
+        found[3] = of_scores.linear(lambda x: sum_to(x, bias.shape))
     return found
 
 
@@ -214,7 +218,8 @@ def _sum_rows(x: Value) -> Value:
     return reduce_sum(x, axes=(x.spec.ndim - 1,))
 
 
-def _sum_to(x: Value, shape: tuple[int, ...]) -> Value:
+def sum_to(x: Value, shape: tuple[int, ...]) -> Value:
+    """Sums over the axes in which `shape` has size 1."""
     axes = tuple(i for i, (n, m) in enumerate(zip(x.spec.shape, shape, strict=True)) if n != m)
     return reshape(reduce_sum(x, axes=axes), shape=shape) if axes else x
 

@@ -198,7 +198,8 @@ class Kernel:
     says whether it takes these inputs. Among the kernels that accept, the highest priority wins; the reference has 0.
     `workspace(specs, params)` is how many bytes of memory it needs while it runs: where that is not 0, the memory plan has a place
     for them, and `run` gets them as one more output, an array of uint8. `native(step)` is the kernel for compiled programs
-    (nnc.lower.codegen.native), where there is one for the step's strides; the others are called through Python.
+    (nnc.lower.codegen.native), where there is one for the step's strides; the others are called through Python. Of a command with
+    sub-graphs, `supports` and `workspace` find them among the params, as `graphs`.
     """
 
     backend: str

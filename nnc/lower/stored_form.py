@@ -124,17 +124,17 @@ class _Writer:
             self.step_rows.append(row)
         return self.steps[id(step)]
 
-    def region(self, region: Loop | Branches | None) -> list[Any] | None:
+    def region(self, region: Loop | Branches | None) -> Tree | None:
         if region is None:
             return None
         if isinstance(region, Branches):
-            return [self.view(region.index), [self.all(branch) for branch in region.branches]]
+            return {"branches": [self.view(region.index), [self.all(branch) for branch in region.branches]]}
         copies = [
             [self.all(c.head), self.view(c.test), self.all(c.leave), self.all(c.tail), self.all(c.turn)]
             for c in region.copies
         ]
-        views = self.view(region.counter), self.view(region.count)
-        return [region.number, copies, region.first, region.length, region.reverse, region.limit, region.begins, *views]
+        facts = [region.number, copies, region.first, region.length, region.reverse, region.limit, region.begins]
+        return {"loop": [*facts, self.view(region.counter), self.view(region.count)]}
 
     def natives(self, natives: Mapping[int, Native]) -> tuple[list[Any], list[Any]]:
         """For each step the text and the numbers of its compiled kernel, the name alone where it is made anew, or None."""
@@ -145,10 +145,10 @@ class _Writer:
             if native is None:
                 rows.append(None)
             elif native.symbols or native.state is not None:
-                rows.append([native.name])
+                rows.append({"anew": native.name})
             else:
                 text = native.text, native.inline, native.packed
-                rows.append([texts.setdefault(text, len(texts)), native.numbers])
+                rows.append({"text": texts.setdefault(text, len(texts)), "numbers": native.numbers})
         return rows, list(texts)
 
     def entry(self, apart: bool, text: EntryText) -> list[Any]:
@@ -174,8 +174,10 @@ class StoredProgram:
         found = [program.kernels[id(step)].backend if id(step) in program.kernels else None for step in self.steps]
         if tuple(found) != self.backends:
             return None
-        if self.natives is None or compiler is None:
-            return program if self.natives is None and compiler is None else None
+        if self.natives is None:
+            return program
+        if compiler is None:
+            return None
         natives = self._natives(self.natives, program.kernels)
         if natives is None:
             return None
@@ -197,14 +199,13 @@ class StoredProgram:
         for step, row in zip(self.steps, rows, strict=True):
             if row is None:
                 continue
-            if len(row) == 2:
-                position, numbers = row
-                text = self.texts[position]
-                natives[id(step)] = replace(text, numbers=tuple(numbers)) if numbers else text
+            if "text" in row:
+                text, numbers = self.texts[row["text"]], tuple(row["numbers"])
+                natives[id(step)] = replace(text, numbers=numbers) if numbers else text
                 continue
             make = kernels[id(step)].native
             made: Native | None = make(step) if make is not None else None
-            if made is None or made.name != row[0]:
+            if made is None or made.name != row["anew"]:
                 return None
             natives[id(step)] = made
         return natives
@@ -288,7 +289,7 @@ class _Reader:
         params: Tree,
         graphs: Sequence[int],
         source: int | None,
-        region: list[Any] | None,
+        region: Tree | None,
     ) -> Step:
         return Step(
             command(name),
@@ -297,8 +298,13 @@ class _Reader:
             decode_params(params),
             tuple(self.tables.graphs[i] for i in graphs),
             self.source(source),
-            None if region is None else self._branches(*region) if len(region) == 2 else self._loop(*region),
+            self.region(region),
         )
+
+    def region(self, tree: Tree | None) -> Loop | Branches | None:
+        if tree is None:
+            return None
+        return self._loop(*tree["loop"]) if "loop" in tree else self._branches(*tree["branches"])
 
     def _branches(self, index: int, branches: Sequence[Sequence[int]]) -> Branches:
         return Branches(self.views[index], tuple(map(self.all, branches)))

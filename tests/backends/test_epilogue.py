@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -79,7 +78,10 @@ def assert_close(found: NDArray, wanted: NDArray, terms: int, computed_in: str) 
 
 
 def check(
-    inputs: Sequence[NDArray], body: Body, params: dict[str, Any] | None = None, outputs: Sequence[NDArray] | None = None
+    inputs: Sequence[NDArray],
+    body: Body,
+    params: dict[str, Any] | None = None,
+    outputs: Sequence[NDArray] | None = None,
 ) -> None:
     params = params or MATRICES
     graph = graph_of(inputs, params, body)

@@ -216,6 +216,33 @@ def test_the_first_rule_of_the_list_wins() -> None:
     assert names(apply_rules(graph, [twice_by_negation, twice])) == ["neg", "sub"]
 
 
+@pytest.mark.parametrize("between", [1, 2, 3])
+def test_a_change_far_above_a_node_lets_its_rule_apply_later(between: int) -> None:
+    """What the second rule replaces is what the first one made, so that the third finds its left side two sweeps late."""
+    tanh, sin, cos = map(command, ("tanh", "sin", "cos"))
+
+    def above(x: Any) -> Any:
+        for _ in range(between):
+            x = exp(x)
+        return x
+
+    @rewrite_rule()
+    def first(x: Any) -> Any:
+        return tanh(x), sin(x)
+
+    @rewrite_rule()
+    def second(x: Any) -> Any:
+        return sin(x), cos(x)
+
+    @rewrite_rule()
+    def third(x: Any) -> Any:
+        return above(cos(x)), x
+
+    graph = record(lambda x: neg(above(tanh(x))), MATRIX)
+    assert names(apply_rules(graph, [first, second, third])) == ["neg"]
+    assert names(apply_rules(graph, [first, second])) == ["cos", *["exp"] * between, "neg"]
+
+
 def test_only_exact_rules_are_used_where_that_is_asked() -> None:
     graph = record(lambda x: neg(neg(add(x, full(shape=(2, 3), dtype=x.dtype, value=0)))), MATRIX)
     assert names(apply_rules(graph, [add_zero, double_negation], exact=True)) == ["full", "add"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnc.lower.scheduling import OperationGraph, improve_order
+from nnc.lower.scheduling import OperationGraph, _Placed, improve_order
 
 INSTANCES = Path(__file__).parent / "alloc" / "instances"
 
@@ -152,6 +152,26 @@ def test_an_order_is_valid_and_never_worse_than_the_given_one(graph: OperationGr
         assert all(place[j] < place[i] for j in before)
     assert simulated_peak(graph, order) == graph.peak(order)
     assert graph.peak(order) <= graph.peak(range(len(order)))
+
+
+@given(operation_graphs(), st.data())
+def test_a_moved_part_of_an_order_changes_what_is_live_as_the_whole_order_says(
+    graph: OperationGraph, data: Any
+) -> None:
+    n = len(graph.reads)
+    placed = _Placed.of(graph, list(range(n)))
+    for _ in range(2):  # the second move starts from what the first one found
+        first = data.draw(st.integers(0, n - 1))
+        later = data.draw(st.integers(first + 1, n))
+        part = placed.order[first:later]
+        chosen = set(data.draw(st.lists(st.sampled_from(part), max_size=4)))
+        part = [*(i for i in part if i not in chosen), *(i for i in part if i in chosen)]
+        moved = placed.moved(first, part)
+        place = {i: k for k, i in enumerate(moved.order)}
+        if any(place[j] > place[i] for i, before in enumerate(graph.before) for j in before):
+            continue  # no order of this graph
+        assert moved == _Placed.of(graph, moved.order)
+        placed = moved
 
 
 def test_an_update_runs_as_soon_as_its_gradient_is_there_and_all_readers_of_the_parameter_are_done() -> None:

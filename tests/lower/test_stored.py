@@ -114,6 +114,17 @@ def test_a_stored_program_is_the_one_that_was_lowered(
         np.testing.assert_array_equal(one, other)
 
 
+def test_a_program_without_compiled_kernels_is_stored(bench: Workbench) -> None:
+    b = GraphBuilder("square")
+    x = b.input((3,), "complex64")
+    graph = b.build(b.add("mul", x, x))
+    assert bench.lower(graph).code is None
+    bench.pipelines.clear()
+    again = bench.lower(graph)
+    assert not bench.pipelines
+    np.testing.assert_array_equal(again.run([np.array([1j, 2, 1 + 1j], np.complex64)])[0], [-1, 4, 2j])
+
+
 def test_what_was_computed_again_for_a_budget_is_in_the_stored_plan(bench: Workbench) -> None:
     def there_and_back(x: Any) -> Any:
         values = [nnp.tanh(x)]

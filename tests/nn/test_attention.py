@@ -1,4 +1,4 @@
-"""Attention in chunks: the same values as at once, memory linear in the number of keys, dropout; and its mistakes."""
+"""Attention: its command, and in chunks: the same values as at once, memory linear in the number of keys, dropout; mistakes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc import nn
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, OutOfBoundsError, ShapeError
+from nnc.nn import attention
 
 RNG = np.random.default_rng(0)
 Q, K, V = RNG.normal(size=(2, 7, 4, 5)), RNG.normal(size=(2, 11, 2, 5)), RNG.normal(size=(2, 11, 2, 5))
@@ -62,16 +63,18 @@ def test_a_bias_gets_its_gradient_through_chunks() -> None:
         )
 
 
-def _arena(keys: int) -> int:
+def _arena(keys: int, dropout_rate: float) -> int:
     """Bytes that the compiled gradient of attention among `keys` tokens plans for."""
-    x = np.zeros((keys, 2, 8), np.float32)
-    loss = lambda q, k, v: nnp.sum(nn.dot_product_attention(q, k, v, is_causal=True, chunk_size=64))
+    x, draw = np.zeros((keys, 2, 8), np.float32), nnc.random.key(0)
+    options: dict[str, Any] = {"dropout_rate": dropout_rate, "dropout_key": draw, "chunk_size": 64}
+    loss = lambda q, k, v: nnp.sum(nn.dot_product_attention(q, k, v, is_causal=True, **options))
     return int(nnc.compile(nnc.grad(loss, argnums=(0, 1, 2))).lower(x, x, x).compile().memory_plan.peak)
 
 
-def test_the_memory_of_its_gradient_is_linear_in_the_number_of_tokens() -> None:
-    small, large = _arena(512), _arena(4096)
-    assert large <= 8.2 * small
+@pytest.mark.parametrize("dropout_rate", [0.0, 0.1])
+def test_the_memory_of_its_gradient_is_linear_in_the_number_of_tokens(dropout_rate: float) -> None:
+    small, double, large = (_arena(keys, dropout_rate) for keys in (512, 1024, 4096))
+    assert double <= 2.02 * small and large <= 8.2 * small
     assert large < 4096 * 4096 * 4  # one array of scores for one head
 
 
@@ -107,6 +110,106 @@ def test_dropout_drops_weights_and_keeps_their_mean(chunk_size: int | None) -> N
 def test_dropout_in_chunks_is_drawn_once_for_value_and_gradient() -> None:
     options = {"dropout_rate": 0.3, "dropout_key": nnc.random.key(3), "chunk_size": 4}
     nnc.testing.check_grads(lambda q, k, v: nn.dot_product_attention(q, k, v, **options), (Q, K, V), order=1)
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+MANY = RNG.normal(size=(2, 18, 4, 5)), RNG.normal(size=(2, 21, 2, 5)), RNG.normal(size=(2, 21, 2, 3))
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"is_causal": True},
+    {"mask": RNG.random((2, 1, 18, 21)) > 0.4, "scale": 0.7},
+    {"mask": RNG.random((18, 21)) > 0.9, "is_causal": True},
+    {"bias": RNG.normal(size=(4, 18, 1)), "local_window_size": (2, 5)},
+    {"key_value_seq_lengths": np.array([5, 21]), "query_seq_lengths": np.array([18, 3]), "local_window_size": 4},
+]
+
+
+def _plain(q: Any, k: Any, v: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Attention of ordinary commands."""
+    with monkeypatch.context() as patch:
+        patch.setattr(attention, "FEW", 10**9)
+        return nn.dot_product_attention(q, k, v, **options)
+
+
+def _names(function: Any, *args: Any) -> list[str]:
+    return [node.command.name for node in nnc.make_graph(function)(*args).nodes]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_the_command_gives_what_ordinary_commands_give(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = lambda q, k, v: nn.dot_product_attention(q, k, v, **options)
+    plain = lambda q, k, v: _plain(q, k, v, options, monkeypatch)
+    results = []
+    for f in (plain, call):
+        loss = lambda q, k, v, f=f: nnp.sum(f(q, k, v) ** 2)
+        tangent = lambda q, k, v, f=f: nnc.jvp(f, (q, k, v), (v[:, :18].sum() + q, 0.5 * k, 2 * v))
+        for way in (lambda g: g, nnc.compile):
+            functions = (f, nnc.grad(loss, argnums=(0, 1, 2)), tangent)
+            results.append(nnc.tree.leaves([way(g)(*MANY) for g in functions]))
+    for found in results[1:]:
+        for got, want in zip(found, results[0], strict=True):
+            np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-9, atol=1e-11)
+    assert "attention" in _names(call, *MANY) and "attention" not in _names(plain, *MANY)
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 9), (1, 16, 9)])
+def test_derivatives_of_both_orders_are_those_of_finite_differences(shape: tuple[int, ...]) -> None:
+    q, k, v = RNG.normal(size=(16, 2, 3)), RNG.normal(size=(9, 1, 3)), RNG.normal(size=(9, 1, 2))
+    bias, mask = RNG.normal(size=shape), RNG.random((16, 9)) > 0.3
+    f = lambda q, k, v, bias: nn.dot_product_attention(q, k, v, bias, mask, local_window_size=(12, 6))
+    nnc.testing.check_grads(f, (q, k, v, bias), order=2)
+
+
+def test_rows_of_a_batch_are_calls() -> None:
+    q, k, v = (RNG.normal(size=(3, 17, 2, 4)) for _ in range(3))
+    mask, bias = RNG.random((3, 1, 17, 17)) > 0.3, RNG.normal(size=(2, 17, 17))
+
+    def loss(q: Any, k: Any, v: Any, mask: Any, bias: Any) -> Any:
+        return nnp.sum(nn.dot_product_attention(q, k, v, bias, mask, is_causal=True) ** 2)
+
+    gradient = nnc.value_and_grad(loss, argnums=(0, 1, 2, 4))
+    rows = [gradient(q[i], k[0], v[i], mask[i], bias) for i in range(3)]
+    batched = nnc.vmap(gradient, in_axes=(0, None, 0, 0, None))(q, k[0], v, mask, bias)
+    for i, row in enumerate(rows):
+        for got, want in zip(nnc.tree.leaves(batched), nnc.tree.leaves(row), strict=True):
+            np.testing.assert_allclose(np.asarray(got)[i], np.asarray(want), rtol=1e-10, atol=1e-12)
+
+
+def test_a_dynamic_graph_differentiates_it() -> None:
+    g = nnc.DynamicGraph()
+    q, k, v = (g.variable(x) for x in MANY)
+    g.backward(nnp.sum(nn.dot_product_attention(q, k, v, is_causal=True) ** 2))
+    wanted = nnc.grad(
+        lambda q, k, v: nnp.sum(nn.dot_product_attention(q, k, v, is_causal=True) ** 2), argnums=(0, 1, 2)
+    )(*MANY)
+    for variable, want in zip((q, k, v), wanted, strict=True):
+        np.testing.assert_allclose(np.asarray(variable.grad), np.asarray(want), rtol=1e-10)
+
+
+def test_the_scale_may_be_learned() -> None:
+    f = lambda scale: nnp.sum(nn.dot_product_attention(*MANY, scale=scale) ** 2)
+    nnc.testing.check_grads(f, (np.float64(0.6),), order=1)
+    np.testing.assert_allclose(float(f(np.float64(0.6))), float(f(0.6)), rtol=1e-12)
+
+
+def test_the_gradient_of_a_compiled_model_is_one_command_and_keeps_no_scores() -> None:
+    x = np.zeros((2, 128, 4, 16), np.float32)
+    f = lambda x: nnp.sum(nn.dot_product_attention(x, x, x))
+    assert _names(nnc.grad(f), x).count("attention_gradient") == 1
+    assert nnc.compile(nnc.grad(f)).lower(x).compile().memory_plan.peak < 2 * 4 * 128 * 128 * 4
+
+
+def test_a_transformer_has_the_values_and_gradients_of_ordinary_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = nn.TransformerEncoderLayer(16, 2, key=nnc.random.key(1), dropout_rate=0.0)
+    x = RNG.normal(size=(2, 24, 16)).astype(np.float32)
+    run = lambda: nnc.value_and_grad(lambda m, x: nnp.sum(m(x) ** 2), argnums=(0, 1))(layer, x)
+    fused = run()
+    monkeypatch.setattr(attention, "FEW", 10**9)
+    for got, want in zip(nnc.tree.leaves(fused), nnc.tree.leaves(run()), strict=True):
+        np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=2e-4, atol=2e-4)
 
 
 def test_no_keys_and_no_queries_are_ordinary() -> None:

@@ -53,8 +53,13 @@ class _Finish:
         with code.loop(0, rows) as i:
             for k, pointer, step in far:
                 row = code.offset(pointer, times(code, i, step))
-                for at in (*range(0, width * operands[k].dtype.itemsize - 1, _LINE), width * operands[k].dtype.itemsize - 1):
-                    code.line(f"call void @llvm.prefetch.p0(ptr {code.offset(row, at)}, i32 {int(k >= inputs)}, i32 3, i32 1)")
+                for at in (
+                    *range(0, width * operands[k].dtype.itemsize - 1, _LINE),
+                    width * operands[k].dtype.itemsize - 1,
+                ):
+                    code.line(
+                        f"call void @llvm.prefetch.p0(ptr {code.offset(row, at)}, i32 {int(k >= inputs)}, i32 3, i32 1)"
+                    )
 
     def rows(self, code: Code, sums: Target, pointers: Sequence[str], first: Bound, end: Bound, width: int) -> None:
         """See `gemm.Finish`."""
@@ -128,7 +133,7 @@ def print_epilogue(step: Step) -> Native:
         raise InternalError("with_epilogue: the sub-graph is no product with elementwise commands")
     more = epilogue.all_strides(step.inputs, step.outputs)
     first = more[len(step.inputs) - 2]
-    product = oriented_for_tiles(make_product(epilogue.product.params, *step.inputs[:2], (first, *more)))
+    product = oriented_for_tiles(make_product(epilogue.product.params, step.inputs[0], step.inputs[1], (first, *more)))
     wide = product.dtype if dtypes.is_integer(product.dtype) else dtypes.accumulator(product.dtype)
     shape = shape_of(product, wide, finished=True)
     if shape is None:

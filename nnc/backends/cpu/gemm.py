@@ -31,7 +31,9 @@ from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Slot, Value
 
 _PANEL_TERMS = 1024  # terms that a packed panel has at most, so that it stays in the second-level cache
-_SUMS = 1 << 18  # bytes on the stack for the sums of a part, where panels follow one another and an epilogue waits for the last
+_SUMS = (
+    1 << 18
+)  # bytes on the stack for the sums of a part, where panels follow one another and an epilogue waits for the last
 _PART_VOLUME = 1 << 19  # multiplications that a thread must have, some ten microseconds
 _PARTS = 16
 _LEAST_ROWS = 64  # rows of a part, which packs its own panel

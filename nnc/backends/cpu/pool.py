@@ -1,23 +1,23 @@
 """nnc's own threads for the loops of printed kernels. Who starts a loop never waits for work that nobody has begun.
 
-OpenMP's loops end when every thread of the team has come by. Where other processes keep the processors busy, that is a time slice of
-the scheduler for each loop, and a program has hundreds. Here a loop is cut into parts, which the caller and the workers claim one by
-one: a worker that comes late finds nothing left, and the caller waits only for parts that workers are at.
+OpenMP's loops end when every thread of the team has come by. Where other processes keep the processors busy, that is a time slice
+of the scheduler for each loop, and a program has hundreds. Here a loop is cut into parts, which the caller and the workers claim
+one by one: a worker that comes late finds nothing left, and the caller waits only for parts that workers are at.
 
 There is one job at a time. Who finds the pool taken, as a loop within a part does, runs its loop alone.
 
-    word      [generation: 32 | left: 16 | first: 16], changed by read-modify-write operations only. Parts first ... first + left - 1
-              are to be claimed. The caller takes the first of them and workers take the last, so that in loops that follow each
-              other the same processor sees the same elements.
-    function, arguments, share, rest
-              the job, written before its parts appear in `word`. Nobody writes them while a claimed part is not counted in `done`,
-              and nobody reads them without having claimed a part.
-    done      how many parts workers have finished. Every change of it and of `word` releases what the thread did before, and every
+    job       begins with the word [generation: 32 | left: 16 | first: 16], which is changed by read-modify-write operations only.
+              Parts first ... first + left - 1 are to be claimed. The caller takes the first of them and workers take the last, so
+              that in loops that follow each other the same processor sees the same elements.
+              Function, arguments, share and rest follow, written before the parts appear in the word. Nobody writes them while a
+              claimed part is not counted in `done`, and nobody reads them without having claimed a part.
+    done      how many parts workers have finished. Every change of it and of the word releases what the thread did before; every
               claim acquires it, as does the caller's last look at `done`.
-    sleepers  workers that sleep, or are about to, until `generation` changes. A worker counts itself and then looks at `word`, the
-              caller changes `word` and then looks at `sleepers`; all four are sequentially consistent, so one sees the other. In
-              between the kernel compares the generation once more.
-    waiting   whether the caller sleeps, or is about to, until `done` changes; the same game, the other way round.
+    sleepers  workers that sleep, or are about to, until the generation changes. A worker counts itself and then looks at the word,
+              the caller changes the word and then looks at `sleepers`; all four are sequentially consistent, so one sees the other.
+              In between the kernel compares the generation once more.
+    waiting   whether the caller sleeps, or is about to, until `done` changes: the same, the other way round.
+    taken     whether somebody's loop has the pool.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ from types import MappingProxyType
 from nnc.backends.cpu.engine import Library
 
 WORK, WAKE = "nnc_work", "nnc_wake"
-EXPORTS = (WORK, WAKE)
-C_FUNCTIONS = ("syscall",)
+POOL_EXPORTS = (WORK, WAKE)
+POOL_CALLS = ("syscall", "sched_yield")
 _PARTS_OF_A_THREAD = 4
 _MOST_PARTS = 1 << 14
 _CALLER_PAUSES = 1000  # 26 µs with 26 ns for a pause: a worker that takes much longer may have lost its processor
-_WORKER_PAUSES = 1500  # 40 µs: within programs the next loop begins sooner; to be woken up takes longer
+_WORKER_PAUSES = 4000  # 130 µs: the next loop of a program begins sooner as a rule, and to be woken up takes 40
+_PAUSES_OF_A_TURN = 64  # 2 µs; then a worker that waits offers its processor to others, of whom one may be its caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,7 @@ def pool_text(machine: str | None = None) -> str:
         "MOST_PARTS": _MOST_PARTS,
         "CALLER_PAUSES": _CALLER_PAUSES,
         "WORKER_PAUSES": _WORKER_PAUSES,
+        "PAUSES_OF_A_TURN": _PAUSES_OF_A_TURN,
     }.items():
         text = text.replace(f"<{name}>", str(value))
     return text
@@ -161,6 +163,7 @@ _TEXT = """\
 @nnc.taken = internal global [32 x i32] zeroinitializer, align 128
 @nnc_num_threads = external global i32
 declare i64 @syscall(i64, ...)
+declare i32 @sched_yield()
 <DECLARE_PAUSE>
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.smax.i64(i64, i64)
@@ -279,9 +282,11 @@ define internal void @nnc.part(ptr %fn, ptr %args, i64 %share, i64 %rest, i64 %p
 
 define void @nnc_work(i32 %number) nounwind {
 entry:
+  br label %busy
+busy:
   br label %look
 look:
-  %pauses = phi i64 [ 0, %entry ], [ %pauses.now, %spin ], [ 0, %run ], [ 0, %tell ], [ %pauses, %again ], [ 0, %awake ]
+  %pauses = phi i64 [ 0, %busy ], [ %pauses.now, %spin ], [ %pauses.now, %offer ], [ %pauses, %again ]
   %word = load atomic i64, ptr @nnc.job acquire, align 8
   %allowed = load atomic i32, ptr @nnc_num_threads monotonic, align 4
   %wanted = icmp slt i32 %number, %allowed
@@ -311,16 +316,21 @@ run:
   %counted = atomicrmw add ptr @nnc.done, i64 1 seq_cst
   %waiting = load atomic i32, ptr @nnc.waiting seq_cst, align 4
   %is.waiting = icmp ne i32 %waiting, 0
-  br i1 %is.waiting, label %tell, label %look
+  br i1 %is.waiting, label %tell, label %busy
 tell:
   %told = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr @nnc.done, i64 129, i64 1)
-  br label %look
+  br label %busy
 idle:
   %soon = icmp ult i64 %pauses, <WORKER_PAUSES>
   br i1 %soon, label %spin, label %sleep
 spin:
   <PAUSE>
   %pauses.now = add i64 %pauses, 1
+  %some.pauses = urem i64 %pauses.now, <PAUSES_OF_A_TURN>
+  %offers = icmp eq i64 %some.pauses, 0
+  br i1 %offers, label %offer, label %look
+offer:
+  %offered = call i32 @sched_yield()
   br label %look
 sleep:
   %slept.before = atomicrmw add ptr @nnc.sleepers, i32 1 seq_cst
@@ -329,11 +339,12 @@ sleep:
   br i1 %unchanged, label %rest.now, label %awake
 rest.now:
   %generation.high = lshr i64 %word, 32
-  %slept = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr getelementptr (i8, ptr @nnc.job, i64 4), i64 128, i64 %generation.high, ptr null)
+  %generation = getelementptr i8, ptr @nnc.job, i64 4
+  %slept = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr %generation, i64 128, i64 %generation.high, ptr null)
   br label %awake
 awake:
   %slept.after = atomicrmw sub ptr @nnc.sleepers, i32 1 monotonic
-  br label %look
+  br label %busy
 leave:
   ret void
 }

@@ -9,10 +9,9 @@ import ctypes
 import sys
 from dataclasses import dataclass
 
-from nnc.backends.cpu import pool
 from nnc.backends.cpu.conversions import NAMES, conversions_text
 from nnc.backends.cpu.openmp import Openmp
-from nnc.backends.cpu.pool import Pool, pool_text
+from nnc.backends.cpu.pool import POOL_CALLS, POOL_EXPORTS, Pool, pool_text
 
 _OPENMP_LOOPS = """\
 @nnc_num_threads = external global i32
@@ -143,8 +142,8 @@ def address_of(library: ctypes.CDLL, name: str) -> int | None:
 class Runtime:
     """The text of the runtime and the addresses that it and all other texts may use.
 
-    `threads` holds how many threads a loop may take, where compiled code reads it. Loops run in the threads of `pool`, else in those
-    of `openmp`, else in the caller's alone.
+    `threads` holds how many threads a loop may take, where compiled code reads it. Loops run in the threads of `pool`, else of
+    `openmp`, else in the caller's alone.
     """
 
     openmp: Openmp
@@ -155,23 +154,21 @@ class Runtime:
     def text(self) -> str:
         """The functions that the runtime adds, as LLVM's text."""
         has_openmp = self.openmp.library is not None
-        if self.pool is not None:
-            loops = pool_text()
-        else:
-            loops = _OPENMP_LOOPS if has_openmp else _SERIAL_LOOPS
+        alternative = _OPENMP_LOOPS if has_openmp else _SERIAL_LOOPS
+        loops = alternative if self.pool is None else pool_text()
         return loops + (_TAKE_THREADS if has_openmp else _TAKE_NOTHING) + conversions_text()
 
     @property
     def exports(self) -> tuple[str, ...]:
         """The functions that are called from outside."""
-        return EXPORTS if self.pool is None else (*EXPORTS, *pool.EXPORTS)
+        return EXPORTS if self.pool is None else (*EXPORTS, *POOL_EXPORTS)
 
     def symbols(self) -> dict[str, int]:
         """Addresses of C functions and of `nnc_num_threads`."""
         c = ctypes.CDLL(
             "msvcrt" if sys.platform == "win32" else None
         )  # Python is linked to the C and the maths library
-        names = (*_MEMORY, *_MATHS) if self.pool is None else (*_MEMORY, *_MATHS, *pool.C_FUNCTIONS)
+        names = (*_MEMORY, *_MATHS) if self.pool is None else (*_MEMORY, *_MATHS, *POOL_CALLS)
         found = {name: address_of(c, name) for name in names}
         if self.openmp.library is not None:
             found |= {name: address_of(self.openmp.library, name) for name in _OPENMP}

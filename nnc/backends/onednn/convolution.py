@@ -242,8 +242,8 @@ class _Plan:
     nbytes: int  # of the workspace
 
     def native(self, room: int, inputs: int) -> Native:
-        """The compiled function of so many inputs, an output and a workspace of `room` bytes, if that is not 0. Where it is too small, since
-        it was planned for tensors without gaps, the function has memory of its own."""
+        """The compiled function of so many inputs, an output and a workspace of `room` bytes, if that is not 0. Where it is too
+        small, since it was planned for tensors without gaps, the function has memory of its own."""
         calls = [draft.call(self.scratchpad, "workspace" if self.nbytes <= room else "") for draft in self.drafts]
         return calls_native(calls, inputs, workspace=room > 0)
 
@@ -257,10 +257,10 @@ def _plan(problem: _Problem, strides: _AllStrides, inside: PrimitiveDesc) -> _Pl
     before: list[_Draft] = []
     after: list[_Draft] = []
     operands = []
+    lying = [_dense_in(problem.spec(tensor), strides[tensor]) or strides[tensor] for tensor in (X, W, Y)]
     for tensor, pointer in zip(problem.form.operands, ("in0", "in1", "out0"), strict=True):
         role, spec = problem.form.roles[tensor], problem.spec(tensor)
-        lying = _dense_in(spec, strides[tensor]) or strides[tensor]
-        given = MemoryDesc.strided(spec.shape, spec.dtype, lying)
+        given = MemoryDesc.strided(spec.shape, spec.dtype, lying[tensor])
         wanted = inside.desc(role)
         if wanted.same_as(given):
             operands.append((role, given, pointer, 0))
@@ -271,10 +271,9 @@ def _plan(problem: _Problem, strides: _AllStrides, inside: PrimitiveDesc) -> _Pl
         source, target = (inner, outer) if pointer == "out0" else (outer, inner)
         reorder = PrimitiveDesc.reorder(source[0], target[0])
         (after if pointer == "out0" else before).append(_Draft(reorder, ((SRC, *source), (DST, *target))))
-    given = _dense_in(problem.spec(Y), strides[Y]) or strides[Y]
     for index, op in enumerate(problem.post_ops):
         if isinstance(op, Combine):
-            operands.append((post_op_argument(index), _combined(problem, op, given), f"in{op.operand}", 0))
+            operands.append((post_op_argument(index), _combined(problem, op, lying[Y]), f"in{op.operand}", 0))
     drafts = (*before, _Draft(inside, tuple(operands)), *after)
     return _Plan(drafts, used, used + max(draft.desc.scratchpad_bytes for draft in drafts))
 

@@ -15,7 +15,9 @@ from nnc.lower.codegen.domain import UNIT, is_view
 from nnc.lower.codegen.epilogue import Epilogue
 
 _FUNCTIONS: Mapping[str, str] = MappingProxyType({"abs": "abs", "square": "square", "sqrt": "sqrt", "tanh": "tanh"})
-_COMBINED: Mapping[str, str] = MappingProxyType({"add": "add", "mul": "mul", "safe_mul": "mul", "sub": "sub", "div": "div"})
+_COMBINED: Mapping[str, str] = MappingProxyType(
+    {"add": "add", "mul": "mul", "safe_mul": "mul", "sub": "sub", "div": "div"}
+)
 _EITHER_SIDE = ("add", "mul")
 
 

@@ -456,7 +456,12 @@ class Code:
         """Writes neighbouring values at a pointer."""
         value = self._to_memory(value)
         size = value.dtype.itemsize
-        if mask is None:
+        if mask is not None and mask.text.startswith("<") and mask.text.count("true") == 1:
+            # LLVM 22 forgets that such a store cuts numbers off: a bfloat16 made of 32 bits would take 4 bytes.
+            lane = next(i for i, bit in enumerate(mask.text.split(", ")) if "true" in bit)
+            one = Value(self.let(f"extractelement {value.typed}, i64 {lane}"), value.dtype)
+            self.store(self.offset(pointer, lane * size), one)
+        elif mask is None:
             self.line(f"store {value.typed}, ptr {pointer}, align {size}")
         else:
             full = f"llvm.masked.store.v{value.lanes}{_short(scalar_type(value.dtype))}.p0"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nnc.dtypes import DType, accumulator
@@ -30,6 +30,7 @@ _LIGHT = frozenset(
      "stop_gradient", "full", "iota")
 )  # fmt: skip
 _TRANSCENDENTAL = 16
+_TILES = (64, 32, 16)  # rounds
 _STRIDED = 8  # what an element costs that does not lie next to the last one
 
 
@@ -141,7 +142,30 @@ def make_nest(graph: Graph, inputs: Sequence[View], outputs: Sequence[View]) -> 
         outer = (*(loop for loop in outer if loop != vector), vector)
     else:
         row = (*(loop for loop in row if loop != vector), *((vector,) if vector is not None else ()))
-    return Nest(graph, domain, Phases.of(graph, domain), sizes, outer, row, vector, strides, loop_of)
+    nest = Nest(graph, domain, Phases.of(graph, domain), sizes, outer, row, vector, strides, loop_of)
+    return nest if row or indexed else _tiled(nest)
+
+
+def _tiled(nest: Nest) -> Nest:
+    """A nest in which operands lie in one another's transposed order, cut so that the lines of the cache that a vector of strided
+    elements touches are used up by the next rounds: a loop along which such an operand is dense is cut into tiles, within which it
+    runs inside of the vector loop."""
+    vector = nest.vector
+    sizes = [symbol.dtype.itemsize for symbol in nest.operands]
+    across = [
+        s for s, unit in zip(nest.strides, sizes, strict=True) if vector is not None and s[vector] not in (0, unit)
+    ]
+    for loop in nest.outer:
+        dense = any(s[loop] == unit for s, unit in zip(nest.strides, sizes, strict=True) if s in across)
+        tile = next((tile for tile in _TILES if nest.sizes[loop] % tile == 0), None)
+        if loop != vector and dense and tile is not None and vector is not None:
+            inner = len(nest.sizes)
+            counts = [*nest.sizes, tile]
+            counts[loop] //= tile
+            strides = tuple((*(x * tile if i == loop else x for i, x in enumerate(s)), s[loop]) for s in nest.strides)
+            outer = (*(x for x in nest.outer if x not in (loop, vector)), loop, vector, inner)
+            return replace(nest, sizes=tuple(counts), strides=strides, outer=outer)
+    return nest
 
 
 def _symbols(graph: Graph) -> Sequence[Symbol]:
@@ -185,6 +209,14 @@ def flat_length(graph: Graph, views: Sequence[View]) -> int | None:
     )
     others = any(node.command.name in ("iota", "transpose") or is_reduction(node) for node in graph.nodes)
     return math.prod(shape) if plain and not others else None
+
+
+def flat_key(graph: Graph, views: Sequence[View]) -> Any:
+    """What a fused graph does with each element, at any length; None where `flat_length` is None."""
+    if flat_length(graph, views) is None:
+        return None
+    single = tuple(not any(step for n, step in zip(v.spec.shape, v.strides, strict=True) if n > 1) for v in views)
+    return graph_key(graph, with_shapes=False), single
 
 
 def graph_key(graph: Graph, with_shapes: bool) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 from nnc import dtypes
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.codegen.builder import Code, Slot, Value
-from nnc.lower.codegen.kernel_ir import Nest, flat_length, graph_key, make_nest
+from nnc.lower.codegen.kernel_ir import Nest, flat_key, flat_length, graph_key, make_nest
 from nnc.lower.codegen.native import Native
 from nnc.lower.codegen.reductions import across, combine, identity, rounded
 from nnc.lower.codegen.values import Block, Values
@@ -67,7 +67,7 @@ class KernelPrinter:
         graph, views = step.graphs[0], (*step.inputs, *step.outputs)
         length = flat_length(graph, views)
         if length is not None and length >= _GENERIC:
-            native = self._find(step, (graph_key(graph, with_shapes=False), tuple(any(v.strides) for v in views)))
+            native = self._find(step, flat_key(graph, views))
             if native.numbers:
                 return replace(native, numbers=(length,))
         places = tuple((view.spec.shape, view.strides) for view in views)

@@ -7,29 +7,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nnc.graph import Graph
 from nnc.lower.codegen.builder import Code
-from nnc.lower.codegen.kernel_ir import flat_length, graph_key
+from nnc.lower.codegen.kernel_ir import flat_key
 from nnc.lower.codegen.llvm import KernelPrinter, print_table
 from nnc.lower.codegen.native import KERNEL, Native
-from nnc.lower.stages import Step, View
-
-
-def flat_key(graph: Graph, views: Sequence[View]) -> Any:
-    """What a fused graph on operands that lie in these views computes with each element, which is the same at any length; None
-    where not all operands are gone through from the first byte to the last (or are one value)."""
-    if flat_length(graph, views) is None:
-        return None
-    return graph_key(graph, with_shapes=False), tuple(_is_single(view) for view in views)
+from nnc.lower.stages import Step
 
 
 def print_many(step: Step, printer: KernelPrinter, vector_bytes: int) -> Native:
     """The kernel of a `fused_many` step: one text for any number of members, of any lengths."""
     members = list(_members(step))
     first = members[0]
-    if _key(first) is None or any(
-        _key(member) != _key(first) for member in members
-    ):  # results lie in parts of other tensors
+    key = _key(first)
+    if key is None or any(_key(member) != key for member in members):  # results lie within other tensors, with gaps
         return _one_by_one(members, [printer.native(member) for member in members])
     text, unit = print_table(first.graphs[0], first.inputs, first.outputs, vector_bytes)
     numbers, units = [], 0
@@ -51,10 +41,6 @@ def _members(step: Step) -> Iterator[Step]:
 
 def _key(member: Step) -> Any:
     return flat_key(member.graphs[0], (*member.inputs, *member.outputs))
-
-
-def _is_single(view: View) -> bool:
-    return not any(step for n, step in zip(view.spec.shape, view.strides, strict=True) if n > 1)
 
 
 def _one_by_one(members: Sequence[Step], natives: Sequence[Native]) -> Native:

@@ -22,7 +22,7 @@ from nnc.lower.passes.sink_products import sink_products
 from nnc.lower.passes.sink_sums import sink_sums
 
 __all__ = [
-    "combine", "cse", "dce", "epilogue", "fewer_residuals", "fold", "fuse", "hoist_products", "inline_barriers", "inline_calls", "interleave",
-    "join_kernels", "join_sums", "layout", "licm", "order", "parts", "recompute", "simplify",
+    "combine", "cse", "dce", "epilogue", "fewer_residuals", "fold", "fuse", "hoist_products", "inline_barriers", "inline_calls",
+    "interleave", "join_kernels", "join_sums", "layout", "licm", "order", "parts", "recompute", "simplify",
     "sink_products", "sink_sums",
 ]  # fmt: skip

@@ -55,7 +55,9 @@ class _Attacher:
         """A node with the products of its sub-graphs joined."""
         if not node.graphs or node.command.name in _PRINTED:
             return node
-        first = 1 + node.params["xs"] if "xs" in node.params else 0  # a round of a scan begins with its number and the elements
+        first = (
+            1 + node.params["xs"] if "xs" in node.params else 0
+        )  # a round of a scan begins with its number and the elements
         carried = slice(first, first + node.params.get("carries", 0))
         before = node.params.get("before", 0)
         return node.update(graphs=tuple(self._round(graph, graph.inputs[carried], before) for graph in node.graphs))
@@ -128,7 +130,9 @@ def _joined(product: Node, node: Node, operand: int, stays: bool, views: Sequenc
     (graph,) = node.graphs
     inner_inputs = [Symbol(symbol.spec, symbol.name) for symbol in product.inputs]
     inputs = list(product.inputs)
-    nodes = [Node(product.command, tuple(inner_inputs), (graph.inputs[operand],), product.params, source=product.source)]
+    nodes = [
+        Node(product.command, tuple(inner_inputs), (graph.inputs[operand],), product.params, source=product.source)
+    ]
     number: dict[int, int] = {}
     for i, (symbol, inner, view) in enumerate(zip(node.inputs, graph.inputs, views, strict=True)):
         if i == operand:

@@ -10,9 +10,9 @@ from typing import Any
 from nnc.commands.control import fused, fused_many
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.alloc import ALIGNMENT
-from nnc.lower.codegen.many import flat_key
+from nnc.lower.codegen.kernel_ir import flat_key
 from nnc.lower.passes.order import Description
-from nnc.lower.stages import SymbolView, View
+from nnc.lower.stages import View
 from nnc.lower.views import runs
 from nnc.options import Options
 
@@ -25,8 +25,8 @@ _MEMBERS = 512  # kernels of a node; a table of their operands lies on the stack
 def join_kernels(graph: Graph, options: Options) -> Graph:
     """Makes one `fused_many` node of `fused` nodes that do the same to every element of tensors of any length, in sub-graphs, too.
 
-    A kernel waits for others like it until a node reads one of its results, or what it reads. What waiting keeps from being free
-    is little: operands of large kernels would stay too long, so these run where they are.
+    A kernel waits for others like it until a node reads one of its results, or what it reads (the last reader may write over it).
+    Waiting keeps operands from being free; where that are many bytes, kernels run where they are.
 
     Requires: the order of the nodes is the one that will run.
     Ensures:  the same values, bit for bit; at any time at most a hundredth of the peak of memory is kept longer.
@@ -59,11 +59,11 @@ class _Joiner:
 
 @dataclass(eq=False)
 class _Group:
-    """Kernels that wait for others like them: the memory that they read, and what of it would be free by now."""
+    """Kernels that wait for others like them: the memory that they touch, single values apart, and the bytes kept for them."""
 
     members: list[Node] = field(default_factory=list)
-    reads: set[Symbol] = field(default_factory=set)
-    kept: set[Symbol] = field(default_factory=set)
+    touches: set[Symbol] = field(default_factory=set)
+    nbytes: int = 0
 
 
 class _Waiting:
@@ -72,29 +72,34 @@ class _Waiting:
     def __init__(self, graph: Graph) -> None:
         self.graph, self.description = graph, Description(graph)
         self.views = self.description.views
-        self.free = {
-            *graph.inputs,
-            *graph.constants,
-            *(self.views[s].base for s in graph.outputs),
-        }  # nobody waits for it
+        # what is there all the time, so that it does not matter when it is read
+        self.lasting = {*graph.inputs, *graph.constants, *(self.views[s].base for s in graph.outputs)}
         self.groups: dict[Any, _Group] = {}
+        self.touched: dict[Symbol, Any] = {}  # the key of the group that touches it
+        self.results: set[Symbol] = set()  # of kernels that were put off
         self.nodes: list[Node] = []
 
     def result(self, before: int) -> Graph:
         """The graph of the joined kernels."""
         keys = [self._key(node) for node in self.graph.nodes]
-        if len(set(keys) - {None}) > len([key for key in keys if key is not None]) - 1:
-            return self.graph  # no two are alike
-        entries = self.description.entries
-        most = self.description.operations().peak(range(len(entries))) // _PEAK
+        joinable = [key for key in keys if key is not None]
+        if len(set(joinable)) == len(joinable):
+            return self.graph
+        most = self.description.operations().peak(range(len(self.description.entries))) // _PEAK
         for position, (node, key) in enumerate(zip(self.graph.nodes, keys, strict=True)):
             if position == before:
                 self._run(self.groups)
-            self._meet(node, key)
-            if key is None:
+            bases = self._bases(node.inputs)
+            if not runs(node, self.views):  # a view of what is known by then
+                bases &= self.results
+            self._run({self.touched[base] for base in bases if base in self.touched})
+            nbytes = _bytes(bases - self.lasting)
+            if key is None or nbytes > min(_KEPT, most):
                 self.nodes.append(node)
             else:
-                self._add(node, key, most)
+                if nbytes + sum(group.nbytes for group in self.groups.values()) > most:
+                    self._run(self.groups)
+                self._put_off(node, key, bases, nbytes)
         self._run(self.groups)
         return self.graph.update(nodes=tuple(self.nodes))
 
@@ -102,50 +107,30 @@ class _Waiting:
         """What kernels have in common that can be joined; None where a node is none of them."""
         if node.command is not fused:
             return None
-        views = [_place(self.views[symbol]) for symbol in (*node.inputs, *node.outputs)]
-        return flat_key(node.graphs[0], views)
+        views = [self.views[symbol] for symbol in (*node.inputs, *node.outputs)]
+        return flat_key(node.graphs[0], [View(0, view.spec, view.offset, view.strides) for view in views])
 
-    def _meet(self, node: Node, key: Any) -> None:
-        """Runs what waits no longer: a node reads or views its results, or reads memory that it reads, which the last reader may write over."""
-        acts = runs(node, self.views)
-        bases = {self.views[s].base for s in node.inputs if acts and not _is_single(self.views[s])}
-        results = {self.views[s].base for s in node.inputs}
-        done = []
-        for other, group in self.groups.items():
-            written = (s for member in group.members for s in member.outputs)
-            if not results.isdisjoint(written) or not group.reads.isdisjoint(bases):
-                done.append(other)
-        self._run(done)
+    def _bases(self, symbols: Iterable[Symbol]) -> set[Symbol]:
+        """The memory that symbols lie in, single values apart, which kernels share."""
+        return {base for s in symbols if (base := self.views[s].base).spec.size > 1}
 
-    def _add(self, node: Node, key: Any, most: int) -> None:
-        """Lets a kernel wait, if it keeps little memory from being free."""
-        bases = {self.views[s].base for s in node.inputs}
-        kept = bases - self.free
-        waiting: set[Symbol] = set().union(*(group.kept for group in self.groups.values()))
-        if _bytes(kept) > min(_KEPT, most):
-            self.nodes.append(node)
-            return
-        if _bytes(waiting | kept) > most:
-            self._run(self.groups)
+    def _put_off(self, node: Node, key: Any, bases: set[Symbol], nbytes: int) -> None:
         group = self.groups.setdefault(key, _Group())
         group.members.append(node)
-        group.reads |= {self.views[s].base for s in node.inputs if not _is_single(self.views[s])}
-        group.kept |= kept
+        group.touches |= {*bases, *node.outputs}
+        self.results.update(node.outputs)
+        group.nbytes += nbytes
+        self.touched |= dict.fromkeys(group.touches, key)
         if len(group.members) == _MEMBERS:
             self._run([key])
 
     def _run(self, keys: Iterable[Any]) -> None:
-        """Appends the nodes of groups."""
+        """Lets groups wait no longer."""
         for key in list(keys):
-            self.nodes.append(_joined(self.groups.pop(key).members))
-
-
-def _place(view: SymbolView) -> View:
-    return View(0, view.spec, view.offset, view.strides)
-
-
-def _is_single(view: SymbolView) -> bool:
-    return view.base.spec.size == 1
+            group = self.groups.pop(key)
+            for base in group.touches:
+                del self.touched[base]
+            self.nodes.append(_joined(group.members))
 
 
 def _bytes(symbols: Iterable[Symbol]) -> int:

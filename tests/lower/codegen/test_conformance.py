@@ -366,6 +366,7 @@ def test_a_program_of_all_commands_on_views(name: str, split: Callable[[Any], li
         lambda x: x - nnp.mean(x, 1, keepdims=True),
         lambda x: nn.softmax(x, 1) + nn.softmax(x, 0),
         lambda x: (nnp.exp(x), x - nnp.sum(x), x[::-1]),
+        lambda x: (nnp.exp(x), x >= nnp.max(x, 1, keepdims=True)),
         lambda x: x.at[3].add(x[4]) * x,
     ],
 )

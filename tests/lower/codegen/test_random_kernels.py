@@ -109,3 +109,11 @@ def test_columns_of_wide_rows_are_summed_with_what_else_the_kernel_yields(shape:
 
     for result, wanted in zip(nnc.compile(f)(x), f(x), strict=True):
         np.testing.assert_allclose(result, wanted, rtol=2e-2 if dtype == "float16" else 1e-6)
+
+
+@pytest.mark.parametrize("shape", [(128, 96), (64, 48), (33, 64), (5, 32, 64)])
+def test_a_tensor_and_another_ones_transpose_are_gone_through_in_tiles(shape: tuple[int, ...]) -> None:
+    x, y = np.random.default_rng(0).normal(size=(2, *shape)).astype(np.float32)
+    y = np.ascontiguousarray(np.swapaxes(y, -1, -2))
+    result = nnc.compile(lambda x, y: x + nnp.swapaxes(y, -1, -2) * 2)(x, y)
+    np.testing.assert_allclose(result, x + np.swapaxes(y, -1, -2) * 2, rtol=1e-6, atol=1e-6)

@@ -30,7 +30,9 @@ def attached(function: Callable[..., Any], *args: Any, **options: Any) -> Graph:
 
 def commands(graph: Graph) -> list[str]:
     """The commands of a graph that do something."""
-    return [node.command.name for node in graph.nodes if node.command.name not in ("broadcast_to", "reshape", "transpose")]
+    return [
+        node.command.name for node in graph.nodes if node.command.name not in ("broadcast_to", "reshape", "transpose")
+    ]
 
 
 def joined(graph: Graph) -> Node:

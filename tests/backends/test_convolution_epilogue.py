@@ -1,0 +1,159 @@
+"""Convolutions with post-ops of oneDNN give what the reference of their sub-graph gives; what the library has not stays apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc import dtypes, nn
+from nnc.backends.cpu.jit import compiler
+from nnc.backends.loaded import choose_kernel
+from nnc.backends.onednn.convolution import _native_joined, _supports_joined, _workspace_joined
+from nnc.backends.onednn.library import library
+from nnc.commands.control import with_epilogue
+from nnc.graph import Graph, GraphBuilder, Symbol, TensorSpec, reference
+from nnc.lower.pipeline import lower
+from nnc.lower.stages import Step, View
+from nnc.options import Options
+
+pytestmark = pytest.mark.skipif(
+    library() is None or compiler() is None, reason="oneDNN or the compiler is not installed"
+)
+
+NDArray = np.ndarray[Any, Any]
+Body = Callable[..., Symbol]
+WINDOWS: dict[str, Any] = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1), "groups": 1}
+LAST: dict[str, Any] = {**WINDOWS, "channels_last": True}
+TOLERANCE = {"float32": 1e-4, "bfloat16": 1e-1}
+IMAGE, KERNEL, CHANNELS = (2, 6, 7, 16), (24, 16, 3, 3), 24
+
+
+def numbers(shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> NDArray:
+    return np.random.default_rng(seed).normal(size=shape).astype(dtypes.BY_NAME[dtype])
+
+
+def graph_of(inputs: Sequence[NDArray], params: dict[str, Any], body: Body) -> Graph:
+    builder = GraphBuilder("with_epilogue")
+    x, w, *others = (builder.input(array.shape, array.dtype) for array in inputs)
+    return builder.build(body(builder, builder.add("conv", x, w, **params), *others))
+
+
+def by_channel(b: GraphBuilder, x: Symbol, like: Symbol, axis: int) -> Symbol:
+    return b.add("broadcast_to", x, shape=like.shape, axes=(axis,))
+
+
+def by_reference(graph: Graph, inputs: Sequence[NDArray]) -> NDArray:
+    def run(target: Any, operands: Sequence[Any], params: dict[str, Any], graphs: Any) -> list[Any]:
+        return [reference[target](*operands, **params)]
+
+    return np.asarray(graph.evaluate(inputs, run)[0])
+
+
+def check(inputs: Sequence[NDArray], params: dict[str, Any], body: Body, out: NDArray | None = None) -> None:
+    graph = graph_of(inputs, params, body)
+    wanted = by_reference(graph, inputs)
+    out = np.empty(wanted.shape, wanted.dtype) if out is None else out
+    specs = tuple(TensorSpec(x.shape, x.dtype) for x in inputs)
+    facts = MappingProxyType({"overwrite": ()})
+    assert _supports_joined(specs, {**facts, "graphs": (graph,)})
+    assert _workspace_joined(specs, {**facts, "graphs": (graph,)}) >= 0
+    views = [View(0, TensorSpec(x.shape, x.dtype), 0, x.strides) for x in (*inputs, out)]
+    native = _native_joined(Step(with_epilogue, tuple(views[:-1]), (views[-1],), facts, (graph,)))
+    jit = compiler()
+    assert native is not None and native.state is not None and jit is not None
+    (function,) = jit.load([native])
+    state = native.state()
+    assert jit.caller(len(views), True, 0)(function.address, state.address, *inputs, out) == 0
+    tolerance = TOLERANCE[wanted.dtype.name]
+    np.testing.assert_allclose(out.astype(np.float64), wanted.astype(np.float64), tolerance, tolerance)
+
+
+def scale_bias_residual(b: GraphBuilder, y: Symbol, scale: Symbol, bias: Symbol, residual: Symbol) -> Symbol:
+    scaled = b.add("add", b.add("mul", y, by_channel(b, scale, y, 3)), by_channel(b, bias, y, 3))
+    return b.add("add", residual, scaled)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_scale_bias_and_residual_where_channels_are_last(dtype: str) -> None:
+    residual = numbers((2, 6, 7, CHANNELS), dtype, 3)
+    vectors = [numbers((CHANNELS,), dtype, seed) for seed in (1, 2)]
+    check([numbers(IMAGE, dtype), numbers(KERNEL, dtype), *vectors, residual], LAST, scale_bias_residual)
+
+
+def test_a_residual_may_be_written_over() -> None:
+    residual = numbers((2, 6, 7, CHANNELS), seed=3)
+    vectors = [numbers((CHANNELS,), seed=seed) for seed in (1, 2)]
+    inputs = [numbers(IMAGE), numbers(KERNEL), *vectors, residual]
+    check(inputs, LAST, scale_bias_residual, out=residual)
+
+
+@pytest.mark.parametrize("name", ["tanh", "abs", "sqrt", "square"])
+def test_functions_keep_nan_where_channels_are_first(name: str) -> None:
+    bias = numbers((CHANNELS,))
+    bias[:2] = np.nan, np.inf
+
+    def body(b: GraphBuilder, y: Symbol, bias: Symbol) -> Symbol:
+        return b.add(name, b.add("sub", b.add("abs", y), by_channel(b, bias, y, 1)))
+
+    with np.errstate(invalid="ignore"):
+        check([numbers((2, 16, 6, 7)), numbers(KERNEL), bias], WINDOWS, body)
+
+
+def test_an_operand_that_is_read_twice_is_one_input() -> None:
+    def body(b: GraphBuilder, y: Symbol, bias: Symbol) -> Symbol:
+        stretched = by_channel(b, bias, y, 1)
+        return b.add("sub", b.add("mul", y, stretched), stretched)
+
+    check([numbers((2, 16, 6, 7)), numbers(KERNEL), numbers((CHANNELS,))], WINDOWS, body)
+
+
+def test_groups_and_strides() -> None:
+    params = {"stride": (2, 1), "padding": ((1, 0), (0, 2)), "dilation": (1, 2), "groups": 4}
+
+    def body(b: GraphBuilder, y: Symbol, bias: Symbol) -> Symbol:
+        return b.add("add", by_channel(b, bias, y, 1), y)
+
+    check([numbers((2, 32, 9, 11)), numbers((24, 8, 3, 3)), numbers((CHANNELS,))], params, body)
+
+
+@pytest.mark.parametrize("function", ["relu", "scale", "rows", "both"])
+def test_what_is_no_chain_of_post_ops_stays_apart(function: str) -> None:
+    """A maximum makes NaN 0; no post-op takes an operand that varies along rows, or the product on the right of a difference."""
+    bodies: dict[str, Body] = {
+        "relu": lambda b, y, v: b.add("maximum", y, by_channel(b, v, y, 1)),
+        "scale": lambda b, y, v: b.add("sub", by_channel(b, v, y, 1), y),
+        "rows": lambda b, y, v: b.add("add", y, by_channel(b, v, y, 2)),
+        "both": lambda b, y, v: b.add("mul", y, b.add("tanh", y)),
+    }
+    size = 6 if function == "rows" else CHANNELS
+    inputs = [numbers((2, 16, 6, 7)), numbers(KERNEL), numbers((size,))]
+    graph = graph_of(inputs, WINDOWS, bodies[function])
+    specs = tuple(TensorSpec(x.shape, x.dtype) for x in inputs)
+    assert not _supports_joined(specs, {"graphs": (graph,), "overwrite": ()})
+
+
+def test_a_program_runs_them_and_agrees_with_the_steps_one_by_one() -> None:
+    def f(x: Any, w: Any, v: Any, scale: Any, bias: Any) -> Any:
+        y = nnp.tanh(nn.conv(x, w, padding="SAME") + bias[:, None, None])
+        return nnp.square(nn.conv(y, v, padding="SAME") * scale[:, None, None])
+
+    args = [
+        numbers((2, 16, 6, 7)),
+        numbers((16, 16, 3, 3)),
+        numbers(KERNEL),
+        numbers((CHANNELS,)),
+        numbers((16,), seed=1),
+    ]
+    graph = nnc.make_graph(f)(*args)
+    made = lower(graph, Options(), choose_kernel, compiler())
+    assert [step.command.name for step in made.bound.steps] == ["with_epilogue"] * 2
+    assert [made.kernel_of(step).backend for step in made.bound.steps] == ["onednn"] * 2
+    wanted = graph.evaluate(args, lambda target, xs, params, graphs: [np.asarray(reference[target](*xs, **params))])
+    for program in (made, lower(graph, Options(), choose_kernel)):  # without a compiler, the sub-graphs run from Python
+        np.testing.assert_allclose(program.run(args)[0], wanted[0], 1e-3, 1e-3)

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc.collection import collection_paused
+
+
+def test_collection_goes_on_after_the_last_of_nested_blocks() -> None:
+    with collection_paused():
+        with collection_paused():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_collection_goes_on_after_an_error() -> None:
+    with pytest.raises(ValueError, match="wrong"), collection_paused():
+        raise ValueError("wrong")
+    assert gc.isenabled()
+
+
+def test_what_the_program_switched_off_stays_off() -> None:
+    gc.disable()
+    try:
+        with collection_paused():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_blocks_of_several_threads_pause_together() -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def pause() -> None:
+        with collection_paused():
+            inside.set()
+            leave.wait(10)
+
+    thread = threading.Thread(target=pause)
+    with collection_paused():
+        thread.start()
+        assert inside.wait(10)
+    assert not gc.isenabled()
+    leave.set()
+    thread.join()
+    assert gc.isenabled()
+
+
+def test_no_garbage_is_collected_while_a_function_is_compiled() -> None:
+    runs: list[str] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        runs.append(phase)
+
+    lowered = nnc.compile(lambda x: nnp.sum(nnp.tanh(x @ x) * 2)).lower(np.ones((4, 4), np.float32))
+    threshold = gc.get_threshold()
+    gc.set_threshold(10)
+    gc.callbacks.append(note)
+    try:
+        lowered.compile()
+        compiled = len(runs)
+        made = [[i] for i in range(1000)]
+    finally:
+        gc.callbacks.remove(note)
+        gc.set_threshold(*threshold)
+    assert len(runs) > compiled + len(made) // 100
+    assert compiled < 10  # of what stands around it
