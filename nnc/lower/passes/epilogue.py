@@ -55,9 +55,8 @@ class _Attacher:
         """A node with the products of its sub-graphs joined."""
         if not node.graphs or node.command.name in _PRINTED:
             return node
-        first = (
-            1 + node.params["xs"] if "xs" in node.params else 0
-        )  # a round of a scan begins with its number and the elements
+        # a round of a scan begins with its number and the elements
+        first = 1 + node.params["xs"] if "xs" in node.params else 0
         carried = slice(first, first + node.params.get("carries", 0))
         before = node.params.get("before", 0)
         return node.update(graphs=tuple(self._round(graph, graph.inputs[carried], before) for graph in node.graphs))
@@ -177,9 +176,14 @@ class _Memory:
         self._last = [readers[-1] if readers else -1 for readers in self._operations.readers]
 
     def move(self, product: Node, node: Node, operand: int, stays: bool) -> bool:
-        """Computes a product together with a fused node that reads it as this operand, unless the largest live set would grow."""
+        """Computes a product together with a fused node that reads it as this operand, unless the largest live set would grow, or
+        what the product reads would be written over before.
+        """
         first, at = self._entry[product], self._entry[node]
         operations, last = self._operations, self._last
+        read = {*operations.reads[first]} - {*operations.writes[first]}
+        if any(s in read for i in range(first + 1, at + 1) for s, _ in operations.overwrites[i]):
+            return False
         live = self._live[first : at + 1]
         kept = [s for s in operations.ending[first] if last[s] < at]
         for s in kept:

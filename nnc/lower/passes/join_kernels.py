@@ -17,7 +17,7 @@ from nnc.lower.views import runs
 from nnc.options import Options
 
 _KEPT = 1 << 16  # bytes that one kernel may keep from being free until the last one runs
-_PEAK = 100  # all that wait may keep the peak of memory divided by this
+_PEAK = 100  # of the peak of memory, the part by which what waits may raise it
 _MEMBERS = 512  # kernels of a node; a table of their operands lies on the stack
 
 
@@ -26,13 +26,13 @@ def join_kernels(graph: Graph, options: Options) -> Graph:
     """Makes one `fused_many` node of `fused` nodes that do the same to every element of tensors of any length, in sub-graphs, too.
 
     A kernel waits for others like it until a node reads one of its results, or what it reads (the last reader may write over it).
-    Waiting keeps operands from being free; where that are many bytes, kernels run where they are.
+    Waiting keeps operands from being free: that may hardly raise the peak, and large ones should still be in the cache.
 
     Requires: the order of the nodes is the one that will run.
-    Ensures:  the same values, bit for bit; at any time at most a hundredth of the peak of memory is kept longer.
+    Ensures:  the same values, bit for bit; the largest live set grows by a hundredth at most.
     Example:  p = fused(a) {sgd}; x = dot(b, c); q = fused(x) {sgd}  →  x = dot(b, c); p, q = fused_many(a, x) {sgd, sgd}
     """
-    return _Joiner().graph(graph) if options.native else graph
+    return _Joiner().graph(graph, free=graph.outputs) if options.native else graph
 
 
 class _Joiner:
@@ -41,13 +41,13 @@ class _Joiner:
     def __init__(self) -> None:
         self._known: dict[tuple[Graph, int], Graph] = {}
 
-    def graph(self, graph: Graph, before: int = 0) -> Graph:
-        """The form of a graph, the first nodes of which stay in front of the others."""
+    def graph(self, graph: Graph, before: int = 0, free: Sequence[Symbol] = ()) -> Graph:
+        """The form of a graph, the first nodes of which stay in front of the others; `free` have memory outside the arena."""
         key = graph, before
         if key not in self._known:
             nodes = tuple(map(self._inner, graph.nodes))
             graph = graph if nodes == graph.nodes else graph.update(nodes=nodes)
-            self._known[key] = _Waiting(graph).result(before)
+            self._known[key] = _Waiting(graph, free).result(before)
         return self._known[key]
 
     def _inner(self, node: Node) -> Node:
@@ -69,8 +69,8 @@ class _Group:
 class _Waiting:
     """Goes through the nodes of a graph and puts kernels off."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph, self.description = graph, Description(graph)
+    def __init__(self, graph: Graph, free: Sequence[Symbol]) -> None:
+        self.graph, self.description = graph, Description(graph, free=free)
         self.views = self.description.views
         # what is there all the time, so that it does not matter when it is read
         self.lasting = {*graph.inputs, *graph.constants, *(self.views[s].base for s in graph.outputs)}
@@ -85,20 +85,21 @@ class _Waiting:
         joinable = [key for key in keys if key is not None]
         if len(set(joinable)) == len(joinable):
             return self.graph
-        most = self.description.operations().peak(range(len(self.description.entries))) // _PEAK
+        entries = len(self.description.entries)
+        live = self.description.operations().live_bytes(range(entries))
+        most = max(live) + max(live) // _PEAK
         for position, (node, key) in enumerate(zip(self.graph.nodes, keys, strict=True)):
-            if position == before:
+            there = live[entries - len(keys) + position] + sum(group.nbytes for group in self.groups.values())
+            if position == before or there > most:
                 self._run(self.groups)
             bases = self._bases(node.inputs)
             if not runs(node, self.views):  # a view of what is known by then
                 bases &= self.results
             self._run({self.touched[base] for base in bases if base in self.touched})
             nbytes = _bytes(bases - self.lasting)
-            if key is None or nbytes > min(_KEPT, most):
+            if key is None or nbytes > _KEPT:
                 self.nodes.append(node)
             else:
-                if nbytes + sum(group.nbytes for group in self.groups.values()) > most:
-                    self._run(self.groups)
                 self._put_off(node, key, bases, nbytes)
         self._run(self.groups)
         return self.graph.update(nodes=tuple(self.nodes))

@@ -41,12 +41,6 @@ def joined(graph: Graph) -> Node:
     return node
 
 
-def program(graph: Graph, passes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A graph as a program of its own."""
-    monkeypatch.setattr(pipeline, "GROUPING", passes)
-    return lower(graph, Options(), choose_kernel, compiler())
-
-
 def test_bias_and_activation_are_computed_along_with_a_product() -> None:
     graph = attached(lambda x, w, b: nn.gelu(x @ w + b), X, W, B)
     assert commands(graph) == ["with_epilogue"]
@@ -131,6 +125,25 @@ def test_an_optimizer_step_needs_no_memory_for_the_gradient() -> None:
     graph = nnc.make_graph(step)(*args)
     assert commands(attached(step, *args)) == ["with_epilogue"]
     assert plan(graph, Options(donated=(2, 3))).arena_bytes == 0
+
+
+def test_given_weights_are_updated_in_place_and_not_read_after_that() -> None:
+    """The cotangent that is sent back stays a product of its own where the weights change before it is used."""
+
+    def step(w: Any, ct: Any, x: Any, mask: Any) -> Any:
+        back = ct @ w.T
+        w = nnp.tanh(w) * 0.9
+        return w, back * mask + nnp.sum(w)
+
+    args = (np.eye(20, 36, dtype=np.float32), R, X, X)
+    graph = nnc.make_graph(step)(*args)
+    made = lower(graph, Options(donated=(0,)), choose_kernel, compiler())
+    assert made.planned.peak <= lower(graph, Options(donated=(0,), native=False), choose_kernel).planned.peak
+    w = args[0].copy()
+    wanted = np.tanh(w) * np.float32(0.9)
+    out, back = made.run([w, *args[1:]])
+    np.testing.assert_allclose(out, wanted, 1e-6)
+    np.testing.assert_allclose(back, R @ args[0].T * X + wanted.sum(), 1e-4, 1e-4)
 
 
 def test_operands_are_not_kept_where_that_would_raise_the_peak(monkeypatch: pytest.MonkeyPatch) -> None:

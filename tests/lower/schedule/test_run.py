@@ -87,7 +87,7 @@ def test_several_threads_call_one_program_on_streams() -> None:
 
 def test_no_thread_is_left_when_the_executable_is_gone() -> None:
     x = nnp.asarray(square(0))
-    f = nnc.compile(lambda x, y: nnp.tanh(x @ x) + nnp.tanh(y @ y), streams=2)
+    f = nnc.compile(lambda x, y: (nnp.tanh(x @ x), nnp.tanh(y @ y)), streams=2)
     f(x, x + 1)
     assert workers()
     del f
