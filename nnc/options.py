@@ -34,10 +34,11 @@ class Options:
     streams the schedule may use, "auto" or a number; `donated` names the inputs that the program may overwrite; `check_finite`
     looks at every result for NaN and infinities (`nnc.debug.check_finite`); `allocator` is how memory is planned (NNC_ALLOCATOR):
     "portfolio" is best, "article" and "article-size" are the published algorithm of libnnc and its variant that takes large tensors
-    first, for comparisons; `autotune` measures which of several kernels is the fastest; `cache_folder` is where such findings are
-    kept (NNC_CACHE_DIR, else a folder in the user's cache), None: nowhere; `kernel_threads` is how many threads a kernel takes by
-    itself (OPENBLAS_NUM_THREADS, MKL_NUM_THREADS or OMP_NUM_THREADS, which tell NumPy's BLAS), None: all; `native` is whether
-    programs become machine code (NNC_NATIVE=0: they run step by step from Python, with the same results).
+    first, for comparisons; `autotune` measures which of several kernels is the fastest; `cache_folder` is where such
+    findings, compiled kernels and lowered programs are kept (NNC_CACHE_DIR, else a folder in the user's cache), None:
+    nowhere; `kernel_threads` is how many threads a kernel takes by itself (OPENBLAS_NUM_THREADS, MKL_NUM_THREADS or
+    OMP_NUM_THREADS, which tell NumPy's BLAS), None: all; `native` is whether programs become machine code (NNC_NATIVE=0: they
+    run step by step from Python, with the same results).
 
     Example:
         >>> Options(memory_budget=parse_bytes("2GiB")).memory_budget

@@ -87,6 +87,8 @@ with_epilogue = register(
     inplace=lambda params: InPlace(params["overwrite"]),
 )  # fmt: skip
 
+PRINTED = (fused, fused_many, with_epilogue)  # sub-graphs that become kernels: nothing runs them node by node
+
 # A linear map that is known only by its transpose: `pull(cotangents) -> cotangents of the operands`, or the sub-graph of that
 # function, which takes captured values too: the last operands. It lives in the linear graph that reverse mode transposes;
 # nnc.trace.backward runs it, in both directions.

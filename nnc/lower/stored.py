@@ -16,7 +16,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ class Place:
             except GraphError:  # a parameter is a function, or the like
                 return
             if tree is not None:
-                content = json.dumps(tree, allow_nan=False, separators=(",", ":")).encode()
+                content = json.dumps(tree, separators=(",", ":")).encode()
                 self.cache.write(_KIND, self.key, base64.b64encode(zlib.compress(content, 1)).decode())
                 _shrink_once(self.cache)
 
@@ -86,8 +86,10 @@ def find_place(graph: Graph, options: Options, *, native: bool) -> Place | None:
 
     Args:     native: whether the program is compiled.
     """
+    if options.cache_folder is None or options.verify_passes:
+        return None
     files = files_digest()
-    if options.cache_folder is None or options.verify_passes or files is None:
+    if files is None:
         return None
     foreign = foreign_commands(REGISTRY.version)
     if any(node.command.name in foreign for node in graph.walk()):
@@ -99,8 +101,7 @@ def find_place(graph: Graph, options: Options, *, native: bool) -> Place | None:
             return None
         sources: dict[SourceLine, int] = {}
         names = hashlib.sha256(json.dumps(list(_labels(graph, sources))).encode()).hexdigest()
-        chosen = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in _APART}
-        chosen["donated"] = list(options.donated)
+        chosen = {f.name: repr(getattr(options, f.name)) for f in fields(options) if f.name not in _APART}
         key = {"graph": digest, "names": names, "options": chosen, "native": native, "files": files}
         key |= {"here": _here(), "foreign": sorted(foreign)}
     return Place(Cache(options.cache_folder), key, tuple(sources), foreign)
@@ -152,7 +153,7 @@ def _here() -> dict[str, str]:
     return {**facts, "python": platform.python_version(), **versions}
 
 
-@cache
+@lru_cache(maxsize=1)
 def foreign_commands(version: int) -> frozenset[str]:
     """The commands of which another package says something, in this version of the registry: its files may change unnoticed."""
     return frozenset(

@@ -123,18 +123,8 @@ class _State:
 
         block.change(scores, n, weigh)
         rows = block.form.value_features
-        print_product(
-            code,
-            block.tiling,
-            values.turned,
-            scores,
-            self.total,
-            rows,
-            n,
-            block.width,
-            factors=factors,
-            divisor=rows,
-        )
+        tiling, total = block.tiling, self.total
+        print_product(code, tiling, values.turned, scores, total, rows, n, block.width, factors=factors, divisor=rows)
 
     def finish(self, block: Block, out: Matrix, logarithms: str, step: int) -> None:
         """Writes the means and the logarithms of the sums."""

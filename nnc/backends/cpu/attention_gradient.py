@@ -44,9 +44,8 @@ class _Gradient:
         self.x = Operands.of(inputs[2:-2], params["biased"])
         self.ct, self.ct_sum, self.out, self.logarithms = *inputs[:2], *inputs[-2:]
         self.wrt: tuple[int, ...] = params["wrt"]
-        has_room = len(step.outputs) > len(self.wrt)
-        self.printer = Printer(step, workspace=has_room)
-        self.has_room = has_room
+        self.has_room = len(step.outputs) > len(self.wrt)
+        self.printer = Printer(step, workspace=self.has_room)
         self.results: dict[int, View] = dict(zip(self.wrt, step.outputs, strict=False))
         self.views = [*inputs, *self.results.values()]
         self.names = [f"%in{i}" for i in range(len(inputs))] + [f"%out{i}" for i in range(len(self.wrt))]
@@ -80,11 +79,11 @@ class _Gradient:
             at = self.loops.at(code, self.names, code.add(first, head))
             with code.loop(0, form.blocks) as number:
                 place = code.mul(number, code.integer(form.width))
-                form.each_width(
-                    code,
-                    number,
-                    lambda vectors: self._print_block(Block(code, form, self.squares, place, vectors), at, sums),
-                )
+
+                def print_block(vectors: int) -> None:
+                    self._print_block(Block(code, form, self.squares, place, vectors), at, sums)
+
+                form.each_width(code, number, print_block)
         if self.has_room:
             for i, matrix in sums.items():
                 target = rows_of(self.results[i], self._result(outer, i))

@@ -40,26 +40,23 @@ class _Finish:
 
     def fetch(self, code: Code, pointers: Sequence[str], rows: int, width: int) -> None:
         """See `gemm.Finish`. Rows of a tile lie in as many pages, too short and too far apart for the processor to foresee them."""
-        operands = self.epilogue.operands
-        inputs = len(operands) - len(self.epilogue.graph.outputs)
+        first_output = len(self.epilogue.operands) - len(self.epilogue.graph.outputs)
+        steps = zip(self.product.rows.more, self.product.columns.more, strict=True)
         far = [
-            (k, pointers[k], self.product.rows.more[k])
-            for k, symbol in enumerate(operands)
-            if self.product.rows.more[k] and self.product.columns.more[k] == symbol.dtype.itemsize
+            (pointer, step, symbol.dtype.itemsize * width - 1, int(k >= first_output))
+            for k, (symbol, pointer, (step, column)) in enumerate(
+                zip(self.epilogue.operands, pointers, steps, strict=True)
+            )
+            if step and column == symbol.dtype.itemsize
         ]
         if not far:
             return
         code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         with code.loop(0, rows) as i:
-            for k, pointer, step in far:
+            for pointer, step, last, writes in far:
                 row = code.offset(pointer, times(code, i, step))
-                for at in (
-                    *range(0, width * operands[k].dtype.itemsize - 1, _LINE),
-                    width * operands[k].dtype.itemsize - 1,
-                ):
-                    code.line(
-                        f"call void @llvm.prefetch.p0(ptr {code.offset(row, at)}, i32 {int(k >= inputs)}, i32 3, i32 1)"
-                    )
+                for at in (*range(0, last, _LINE), last):
+                    code.line(f"call void @llvm.prefetch.p0(ptr {code.offset(row, at)}, i32 {writes}, i32 3, i32 1)")
 
     def rows(self, code: Code, sums: Target, pointers: Sequence[str], first: Bound, end: Bound, width: int) -> None:
         """See `gemm.Finish`."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
 
-from nnc.commands.control import fused, with_epilogue
+from nnc.commands.control import PRINTED, fused, with_epilogue
 from nnc.graph import Graph, Node, Symbol, find_kernel, register_pass
 from nnc.lower.codegen.epilogue import PRODUCTS, Epilogue
-from nnc.lower.passes.order import Description
+from nnc.lower.passes.order import Description, overwritable
 from nnc.options import Options
-
-_PRINTED = ("fused", "fused_many", "with_epilogue")  # their sub-graphs are done
 
 
 @register_pass("epilogue")
@@ -53,7 +51,7 @@ class _Attacher:
 
     def _inner(self, node: Node) -> Node:
         """A node with the products of its sub-graphs joined."""
-        if not node.graphs or node.command.name in _PRINTED:
+        if not node.graphs or node.command in PRINTED:
             return node
         # a round of a scan begins with its number and the elements
         first = 1 + node.params["xs"] if "xs" in node.params else 0
@@ -169,7 +167,10 @@ class _Memory:
 
     def __init__(self, description: Description) -> None:
         self._views, self._number = description.views, description.number
+        self._entries = description.entries
         self._entry = {node: i for i, node in enumerate(description.entries) if node is not None}
+        graph = description.graph
+        self._given = {*graph.inputs, *graph.constants}.difference(description.donated, description.carried)
         self._operations = description.operations()
         self._live = self._operations.live_bytes(range(len(description.entries)))
         self._limit = max(self._live)
@@ -181,8 +182,7 @@ class _Memory:
         """
         first, at = self._entry[product], self._entry[node]
         operations, last = self._operations, self._last
-        read = {*operations.reads[first]} - {*operations.writes[first]}
-        if any(s in read for i in range(first + 1, at + 1) for s, _ in operations.overwrites[i]):
+        if self._is_written_over(product, first + 1, at + 1):
             return False
         live = self._live[first : at + 1]
         kept = [s for s in operations.ending[first] if last[s] < at]
@@ -199,3 +199,9 @@ class _Memory:
         for s in kept:
             last[s] = at
         return True
+
+    def _is_written_over(self, product: Node, first: int, end: int) -> bool:
+        """Whether entries first..end may write over what a product reads; then it must not run after them."""
+        read = {self._views[symbol].base for symbol in product.inputs} - self._given
+        nodes = (node for node in self._entries[first:end] if node is not None)
+        return bool(read) and any(view.base in read for node in nodes for view, _ in overwritable(node, self._views))

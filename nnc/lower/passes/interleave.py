@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nnc.commands.control import PRINTED
 from nnc.graph import Graph, register_pass
 from nnc.lower.passes.order import Description
 from nnc.lower.report import node_cost
@@ -32,7 +33,8 @@ def interleave(graph: Graph, options: Options) -> Graph:
         return [[j - begin for j in before if j >= begin] for before in operations.before[begin:]]
 
     seconds = [node_cost(node).seconds if runs(node, description.views) else 0.0 for node in graph.nodes]
-    schedule = choose_streams(find_before, seconds, [bool(node.graphs) for node in graph.nodes], options)
+    must_stay = [bool(node.graphs) and node.command not in PRINTED for node in graph.nodes]
+    schedule = choose_streams(find_before, seconds, must_stay, options)
     if len(schedule.streams) == 1:
         return graph
     order = sorted(range(len(graph.nodes)), key=lambda i: schedule.planned[i][0])

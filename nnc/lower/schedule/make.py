@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
 
+from nnc.commands.control import PRINTED
 from nnc.lower.alloc import max_live
 from nnc.lower.liveness import Timeline, join, walk
 from nnc.lower.report import step_bytes, step_flops
@@ -64,6 +65,8 @@ def is_pinned(step: Step) -> bool:
     The caller can be interrupted while it runs; other threads cannot.
     """
     return any(
-        has_effect(inner) or inner.graphs or (isinstance(inner.region, Loop) and inner.region.length is None)
+        has_effect(inner)
+        or (inner.graphs and inner.command not in PRINTED)
+        or (isinstance(inner.region, Loop) and inner.region.length is None)
         for inner in walk((step,))
     )

@@ -19,7 +19,19 @@ from nnc.options import Options
 
 SIZES = (1, 2, 3, 7, 17, 40, 130)
 DTYPES = ("float32", "float64", "int32", "bool", "float16", "uint8")
-COMMANDS = ("unary", "binary", "reduce", "broadcast", "transpose", "unit", "convert", "select", "iota", "softmax", "flip")
+COMMANDS = (
+    "unary",
+    "binary",
+    "reduce",
+    "broadcast",
+    "transpose",
+    "unit",
+    "convert",
+    "select",
+    "iota",
+    "softmax",
+    "flip",
+)
 
 
 def append(draw: Any, b: GraphBuilder, x: Symbol, pool: list[Symbol]) -> Symbol | None:
@@ -29,7 +41,9 @@ def append(draw: Any, b: GraphBuilder, x: Symbol, pool: list[Symbol]) -> Symbol 
     if name == "unary" and kind == "f":
         return b.add(draw(st.sampled_from(["neg", "abs", "sigmoid", "square", "tanh"])), x)
     if name == "binary" and kind != "b":
-        return b.add(draw(st.sampled_from(["add", "mul", "sub", "maximum", "minimum"])), x, draw(st.sampled_from(alike)))
+        return b.add(
+            draw(st.sampled_from(["add", "mul", "sub", "maximum", "minimum"])), x, draw(st.sampled_from(alike))
+        )
     if name == "reduce" and ndim:
         axes = tuple(sorted(draw(st.sets(st.integers(0, ndim - 1), min_size=1))))
         commands = ["reduce_max", "reduce_min"] if kind == "b" else ["reduce_sum", "reduce_max", "reduce_min"]

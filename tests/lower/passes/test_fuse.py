@@ -24,7 +24,9 @@ def fused(function: Any, *args: Any) -> Graph:
 
 def commands(graph: Graph) -> list[str]:
     """The commands of a graph that do something."""
-    return [node.command.name for node in graph.nodes if node.command.name not in ("broadcast_to", "reshape", "transpose")]
+    return [
+        node.command.name for node in graph.nodes if node.command.name not in ("broadcast_to", "reshape", "transpose")
+    ]
 
 
 def test_a_chain_of_elementwise_commands_is_one_kernel() -> None:
@@ -130,7 +132,9 @@ def test_single_values_that_have_nothing_to_do_with_each_other_share_a_kernel() 
 def test_counted_numbers_in_another_shape_are_right() -> None:
     """The loop of a counter must be the one that counts."""
     x = np.ones((4, 6), np.float32)
-    np.testing.assert_array_equal(nnc.compile(lambda x: x + nnp.arange(24.0).reshape(4, 6))(x), x + np.arange(24.0).reshape(4, 6))
+    np.testing.assert_array_equal(
+        nnc.compile(lambda x: x + nnp.arange(24.0).reshape(4, 6))(x), x + np.arange(24.0).reshape(4, 6)
+    )
 
 
 def test_a_sum_is_not_computed_again_for_each_element_that_reads_it() -> None:

@@ -20,6 +20,7 @@ from nnc.backends.loaded import choose_kernel, compiler
 from nnc.commands.control import fused_many
 from nnc.errors import NncError
 from nnc.graph import Graph, GraphBuilder, Node, Symbol, TensorSpec, infer_specs, run_passes
+from nnc.lower.liveness import walk
 from nnc.lower.pipeline import PIPELINE, lower
 from nnc.lower.program import Program
 from nnc.lower.stages import Step, View
@@ -137,6 +138,18 @@ def test_a_step_in_the_rounds_of_a_loop_is_one_launch_of_each_round() -> None:
     check_programs(graph, [np.array(x) for x in nnc.tree.flatten(arguments)[0]])
 
 
+def test_rows_are_read_and_written_where_they_lie() -> None:
+    def f(xs: Any, ys: Any) -> Any:
+        return nnc.scan(lambda carried, row: (carried, (nnp.exp(row[0]), nnp.exp(row[1]))), nnp.zeros(()), (xs, ys))[1]
+
+    arguments = [np.linspace(0, 1, 5 * n, dtype=np.float32).reshape(5, n) for n in (3, 40)]
+    graph = nnc.make_graph(f)(*arguments)
+    made = program(graph)
+    (step,) = (step for step in walk(made.bound.steps) if step.command is fused_many)
+    assert all(view.rounds for view in (*step.inputs, *step.outputs))
+    check_programs(graph, arguments)
+
+
 def test_nothing_is_joined_across_the_test_of_a_loop() -> None:
     def f(x: Any, y: Any) -> Any:
         return nnc.while_loop(
@@ -215,17 +228,15 @@ def test_operands_that_would_be_kept_too_long_are_not() -> None:
     assert program(mixed).planned.peak <= 1.01 * apart(mixed).planned.peak
 
 
-def test_what_waits_raises_the_peak_by_a_hundredth_at_most() -> None:
-    """The first node of the second graph is the one with the largest live set, of the first graph the last."""
+def test_what_waits_may_not_raise_the_peak() -> None:
+    """60 kB wait before and behind the largest node, whose 2 MB are the peak, but not while it runs."""
 
     def f(*xs: Any) -> Any:
         return tuple(turned(exp(turned(x))) if x.spec.size > 2000 else exp(turned(x)) for x in xs)
 
-    first, last = (record(f, *vectors(*lengths)) for lengths in ([*[1500] * 20, 500_000], [500_000, *[1500] * 20]))
-    assert [len(node.graphs) for node in joined(run(last, "fuse", "join_kernels"))] == [20]
-    assert [len(node.graphs) for node in joined(run(first, "fuse", "join_kernels"))] == [20]
-    for graph in first, last:
-        assert program(graph).planned.peak <= 1.01 * apart(graph).planned.peak
+    graph = record(f, *vectors(*[1500] * 10, 500_000, *[1500] * 10))
+    assert [len(node.graphs) for node in joined(run(graph, "fuse", "join_kernels"))] == [10, 10]
+    assert program(graph).planned.peak <= 1.01 * apart(graph).planned.peak
 
 
 def test_without_compiled_programs_nothing_is_joined() -> None:
@@ -289,7 +300,12 @@ def test_work_of_many_members_is_dealt_out_to_threads() -> None:
     lengths = [3000 + 7 * i for i in range(150)]
     graph = record(lambda *xs: tuple(map(exp, xs)), *vectors(*lengths))
     inputs = [np.linspace(-1, 1, n, dtype=np.float32) for n in lengths]
-    check_programs(graph, inputs)
+    number = nnc.set_num_threads(3)  # their parts begin and end within members
+    try:
+        check_programs(graph, inputs)
+        check_programs(graph, inputs, streams=2)
+    finally:
+        nnc.set_num_threads(number)
 
 
 def test_results_that_lie_in_columns_of_another_tensor_are_written_there() -> None:

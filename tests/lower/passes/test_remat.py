@@ -37,7 +37,9 @@ def there_and_back(length: int = 12, first: str = "tanh") -> Graph:
 
 
 def compile_for(graph: Graph, budget: int | None, **changes: Any) -> Program:
-    return lower(graph, Options(verify_passes=True, memory_budget=budget, streams=1, native=False, **changes), choose_kernel)
+    return lower(
+        graph, Options(verify_passes=True, memory_budget=budget, streams=1, native=False, **changes), choose_kernel
+    )
 
 
 def image() -> Any:

@@ -85,6 +85,14 @@ def test_several_threads_call_one_program_on_streams() -> None:
     check_no_workers()
 
 
+def test_compiled_kernels_may_run_on_any_stream() -> None:
+    """They own sub-graphs, which is why other commands stay with the caller."""
+    x = nnp.asarray(square(0))
+    f = nnc.compile(lambda x, y: (nnp.exp(x @ x), nnp.exp(nnp.sort(y)), nnp.sum(nnp.tanh(x))), streams=2)
+    schedule = f.lower(x, x + 1).compile().schedule
+    assert schedule.streams == 2
+
+
 def test_no_thread_is_left_when_the_executable_is_gone() -> None:
     x = nnp.asarray(square(0))
     f = nnc.compile(lambda x, y: (nnp.tanh(x @ x), nnp.tanh(y @ y)), streams=2)
