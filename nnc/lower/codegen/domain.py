@@ -18,7 +18,10 @@ from nnc.lower.codegen.scalars import has_scalar
 
 REDUCTIONS = ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or")
 VIEWS = ("broadcast_to", "reshape", "transpose")
+GATHER = "gather"
 UNIT = -1  # the label of an axis of size 1
+
+_INDICES = 1 << 16
 
 Labels = tuple[int, ...]
 
@@ -32,6 +35,8 @@ def can_fuse(node: Node) -> bool:
         return False
     if name in REDUCTIONS or name in VIEWS or name == "iota":
         return True
+    if name == GATHER:  # many indices are looked at by several threads in a kernel of their own
+        return node.params["mode"] != "error" or node.inputs[1].spec.size <= _INDICES
     return has_scalar(node.command, tuple(s.dtype for s in node.inputs), outputs[0].dtype, node.params)
 
 
@@ -66,6 +71,8 @@ class Domain:
         self._parent: list[int] = []
         self._axes: dict[Symbol, Labels] = {}
         self._removed: list[Labels] = []  # for each reduction
+        self._gathered: dict[Symbol, Labels] = {}  # what is read at computed places, and along which axes
+        self._mixed = False  # whether something is read both so and element by element
         self._tied = False  # whether labels have been made one, or removed, since the last check
 
     def copy(self) -> Domain:
@@ -73,6 +80,7 @@ class Domain:
         other = Domain()
         other.sizes, other._parent = list(self.sizes), list(self._parent)
         other._axes, other._removed = dict(self._axes), list(self._removed)
+        other._gathered = dict(self._gathered)
         return other
 
     @classmethod
@@ -148,6 +156,8 @@ class Domain:
                 self._axes[symbol] = moved(labels)
             else:
                 self._tie(mine, moved(labels))
+                self._mixed |= self._gathered.get(symbol) != other._gathered.get(symbol)
+        self._gathered |= other._gathered
         self._removed += map(moved, other._removed)
         self._tied = self._tied or bool(other._removed)
 
@@ -159,6 +169,10 @@ class Domain:
         """Adds a node without a look at the others."""
         name, params, out = node.command.name, node.params, node.outputs[0]
         known = self._known
+        if any(x in self._gathered for x in node.inputs[name == GATHER :]):
+            return False
+        if name == GATHER:
+            return self._extend_by_gather(node)
         if name in REDUCTIONS:
             x = node.inputs[0]
             gone = {axis % x.spec.ndim for axis in params["axes"]}
@@ -185,9 +199,26 @@ class Domain:
                 self._tie(known(x), known(out))
         return True
 
+    def _extend_by_gather(self, node: Node) -> bool:
+        """Indexed axes are no loops: the loops of the indices take their place."""
+        (x, *indices), (out,) = node.inputs, node.outputs
+        axes, batch = tuple(node.params["axes"]), node.params["batch"]
+        if self._gathered.get(x, axes) != axes or (x in self._axes and x not in self._gathered):
+            return False
+        self._gathered[x] = axes
+        labels = self._axes[x] = tuple(UNIT if i in axes else label for i, label in enumerate(self._known(x)))
+        found, depth = self._known(out), indices[0].spec.ndim
+        self._tie(labels[:batch], found[:batch])
+        self._tie([label for i, label in enumerate(labels) if i >= batch and i not in axes], found[depth:])
+        for index in indices:
+            self._tie(self._known(index), found[:depth])
+        return True
+
     def is_sound(self) -> bool:
         """Whether no symbol has a label twice, and reductions remove the same labels and leave none of them."""
         self._tied = False
+        if self._mixed:
+            return False
         for labels in self._axes.values():
             found = [self._find(label) for label in labels if label != UNIT]
             if len(set(found)) < len(found):
@@ -201,7 +232,9 @@ class Domain:
         if self._tied and not self.is_sound():
             return False
         reduced = self.reduced
-        every = frozenset(map(self._find, range(len(self.sizes))))
+        if self._mixed:
+            return False
+        every = frozenset(self._find(label) for labels in self._axes.values() for label in labels) - {UNIT}
         rows = every - reduced
         for node in nodes:  # a sum that does not belong to every row would be computed again for each
             if is_reduction(node) and frozenset(self.axes(node.outputs[0])) - {UNIT} != rows:
@@ -260,13 +293,14 @@ def overwrites(graph: Graph, domain: Domain) -> InPlace:
         for symbol in symbols:
             if symbol in last:
                 last[symbol] = max(last[symbol], phase)
+    anywhere = {node.inputs[0] for node in graph.nodes if node.command.name == GATHER}
     pairs = []
     for j, out in enumerate(graph.outputs):
         axes = domain.axes(out)
         full = not domain.reduced or not domain.reduced.isdisjoint(axes)
         written = phases.rank[out] if full else phases.count
         for i, x in enumerate(graph.inputs):
-            if x.shape == out.shape and domain.axes(x) == axes and last[x] <= written:
+            if x.shape == out.shape and domain.axes(x) == axes and last[x] <= written and x not in anywhere:
                 pairs.append((i, j))
     return InPlace(tuple(pairs))
 

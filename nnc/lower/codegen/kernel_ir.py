@@ -14,14 +14,14 @@ from typing import Any
 
 from nnc.dtypes import DType, accumulator
 from nnc.graph import Graph, Node, Symbol
-from nnc.lower.codegen.domain import REDUCTIONS, UNIT, Domain, Phases, is_reduction, is_view
+from nnc.lower.codegen.domain import GATHER, REDUCTIONS, UNIT, Domain, Phases, is_reduction, is_view
 from nnc.lower.stages import View
 
 Loops = tuple[int, ...]
 
 _HEAVY = {
     "div": 4, "sqrt": 4, "rsqrt": 6, "reciprocal": 4, "convert": 1, "select": 1, "square": 1, "remainder": 8,
-    "floor_divide": 8, "fmod": 8,
+    "floor_divide": 8, "fmod": 8, "gather": 4,
 }  # fmt: skip
 _LIGHT = frozenset(
     ("neg", "add", "sub", "mul", "safe_mul", "abs", "sign", "maximum", "minimum", "floor", "ceil", "trunc", "round", "copysign",
@@ -30,6 +30,7 @@ _LIGHT = frozenset(
      "stop_gradient", "full", "iota")
 )  # fmt: skip
 _TRANSCENDENTAL = 16
+_PLACED = ("iota", "transpose", GATHER)  # commands for which it matters where an element stands
 _TILES = (64, 32, 16)  # rounds
 _STRIDED = 8  # what an element costs that does not lie next to the last one
 
@@ -47,8 +48,8 @@ class Nest:
     """A fused graph with its loops.
 
     `sizes[l]` is how often loop l runs; `outer` and `row` list loops from the outside in, `vector` is one of them (None: there is
-    no loop at all). `strides[i][l]` are the bytes by which operand i (inputs, then outputs) moves with loop l. `loop_of` gives the
-    loop of a label.
+    no loop at all). `strides[i][l]` are the bytes by which operand i (inputs, then outputs) moves with loop l, `axis_strides[i]`
+    those of its axes. `loop_of` gives the loop of a label.
     """
 
     graph: Graph
@@ -60,6 +61,7 @@ class Nest:
     vector: int | None
     strides: tuple[tuple[int, ...], ...]
     loop_of: dict[int, int]
+    axis_strides: tuple[tuple[int, ...], ...]
 
     @property
     def operands(self) -> tuple[Symbol, ...]:
@@ -95,7 +97,7 @@ class Nest:
     def is_flat(self) -> bool:
         """Whether all operands are gone through from the first byte to the last (or are one value), so that only the length
         tells such nests apart."""
-        if self.row or len(self.outer) != 1 or any(node.command.name == "iota" for node in self.graph.nodes):
+        if self.row or len(self.outer) != 1 or any(node.command.name in _PLACED for node in self.graph.nodes):
             return False
         return all(s[0] in (0, x.dtype.itemsize) for s, x in zip(self.strides, self.operands, strict=True))
 
@@ -142,7 +144,18 @@ def make_nest(graph: Graph, inputs: Sequence[View], outputs: Sequence[View]) -> 
         outer = (*(loop for loop in outer if loop != vector), vector)
     else:
         row = (*(loop for loop in row if loop != vector), *((vector,) if vector is not None else ()))
-    nest = Nest(graph, domain, Phases.of(graph, domain), sizes, outer, row, vector, strides, loop_of)
+    nest = Nest(
+        graph,
+        domain,
+        Phases.of(graph, domain),
+        sizes,
+        outer,
+        row,
+        vector,
+        strides,
+        loop_of,
+        tuple(v.strides for v in views),
+    )
     return nest if row or indexed else _tiled(nest)
 
 
@@ -205,9 +218,9 @@ def flat_length(graph: Graph, views: Sequence[View]) -> int | None:
     plain = all(
         node.outputs[0].shape == shape or node.outputs[0].spec.size == 1
         for node in graph.nodes
-        if node.command.name not in ("iota", "transpose") and not is_reduction(node)
+        if node.command.name not in _PLACED and not is_reduction(node)
     )
-    others = any(node.command.name in ("iota", "transpose") or is_reduction(node) for node in graph.nodes)
+    others = any(node.command.name in _PLACED or is_reduction(node) for node in graph.nodes)
     return math.prod(shape) if plain and not others else None
 
 

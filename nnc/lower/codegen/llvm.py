@@ -17,6 +17,7 @@ from typing import Any
 from nnc import dtypes
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.codegen.builder import Code, Slot, Value
+from nnc.lower.codegen.domain import GATHER
 from nnc.lower.codegen.kernel_ir import Nest, flat_key, flat_length, graph_key, make_nest
 from nnc.lower.codegen.native import Native
 from nnc.lower.codegen.reductions import across, combine, identity, rounded
@@ -108,6 +109,7 @@ class _Printer(Values):
         numbers = (nest.sizes[nest.vector],) if self.is_generic and nest.vector is not None else ()
         parameters = [("ptr", name) for name in names] + [("i64", "n")] * len(numbers)
         main = Code("KERNEL", parameters)
+        self._look_at_indices(main)
         units, grain = self._units(), self._grain()
         if self.is_split:
             return self._in_parts(main, names)
@@ -190,6 +192,38 @@ class _Printer(Values):
 
     def _begin(self, code: Code, pointers: list[str]) -> None:
         self.code, self.pointers = code, pointers
+
+    def _look_at_indices(self, main: Code) -> None:
+        """Refuses indices out of range, before anything is written."""
+        looked: set[tuple[Symbol, int]] = set()
+        for node in self.graph.nodes:
+            if node.command.name == GATHER and node.params["mode"] == "error":
+                sizes = [node.inputs[0].shape[axis] for axis in node.params["axes"]]
+                looked.update(zip(node.inputs[1:], sizes, strict=True))
+        if not looked:
+            return
+        known = {
+            s: int(value.reshape(-1)[0]) for s, value in self.graph.constants.items() if dtypes.is_integer(s.dtype)
+        }
+        outside = any(not 0 <= known[index] < size for index, size in looked if index in known)
+        bad = main.slot(main.constant(outside, dtypes.bool_))
+        given = [pair for pair in looked if pair[0] not in known]
+        for index, size in sorted(given, key=lambda pair: (self.place[pair[0]], pair[1])):
+            operand = self.place[index]
+            with ExitStack() as stack:
+                pointer = f"%p{operand}"
+                for n, step in zip(index.shape, self.nest.axis_strides[operand], strict=True):
+                    if n > 1 and step:
+                        i = stack.enter_context(main.loop(0, n))
+                        pointer = main.offset(pointer, main.mul(i, main.integer(step)))
+                at = main.convert(main.load(pointer, index.dtype), dtypes.int64)
+                beyond = main.or_(main.compare("lt", at, main.integer(0)), main.compare("ge", at, main.integer(size)))
+                main.write(bad, main.or_(main.read(bad), beyond))
+        refuse, go_on = main.label("refuse"), main.label("go")
+        main.branch(main.read(bad), refuse, go_on)
+        main.place(refuse)
+        main.ret(main.integer(1))
+        main.place(go_on)
 
     # -- long rows -----------------------------------------------------------------------------------------------------
 

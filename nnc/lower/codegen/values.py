@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nnc import dtypes
+from nnc.commands.index import fill_value
 from nnc.dtypes import DType
 from nnc.graph import Node, Symbol
 from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.codegen.domain import is_reduction, is_view
+from nnc.lower.codegen.domain import GATHER, is_reduction, is_view
 from nnc.lower.codegen.kernel_ir import Nest, weight
 from nnc.lower.codegen.scalars import scalar
 
@@ -124,6 +125,8 @@ class Values:
             return self.value(node.inputs[0], block)
         if node.command.name == "iota":
             return self._iota(node, block)
+        if node.command.name == GATHER:
+            return self._gather(node, block)
         operands = [self.value(x, block) for x in node.inputs]
         if operands:
             operands = code.match(*operands)
@@ -145,6 +148,37 @@ class Values:
             number = code.add(code.splat(number, self.lanes), self.ramp(dtypes.int64))
         return code.convert(number, out.dtype)
 
+    def _gather(self, node: Node, block: Block) -> Value:
+        """An element at a computed place. Indices that raise where they are out of range have been looked at before."""
+        code, dtype, mode = self.code, node.outputs[0].dtype, node.params["mode"]
+        x, *indices = node.inputs
+        operand = self.place[x]
+        place, inside = code.integer(0), Value("true", dtypes.bool_)
+        for axis, index in zip(node.params["axes"], indices, strict=True):
+            at = code.convert(self.value(index, block), dtypes.int64)
+            last = code.like(at, x.shape[axis] - 1)
+            if mode == "clip":
+                at = code.intrinsic("smax", code.intrinsic("smin", at, last), code.like(at, 0))
+            elif mode == "wrap":
+                at = code.rem(at, code.like(at, x.shape[axis]))
+                at = code.select(
+                    code.compare("lt", at, code.like(at, 0)), code.add(at, code.like(at, x.shape[axis])), at
+                )
+            elif mode != "error":
+                there = code.and_(code.compare("ge", at, code.like(at, 0)), code.compare("le", at, last))
+                inside, at = code.and_(inside, there), code.select(there, at, code.like(at, 0))
+            place = code.add(place, code.mul(at, code.like(at, self.nest.axis_strides[operand][axis])))
+        pointer = self._pointer(operand, block)
+        if not place.lanes:
+            found = self._read(operand, code.offset(pointer, place), block)
+        else:
+            step = self._vector_step(operand)
+            found = code.gather(pointer, code.add(place, self._strides(step)) if step else place, dtype, block.mask)
+        if mode in ("drop", "fill"):
+            outside = fill_value(dtype) if mode == "fill" else 0
+            found = code.select(inside, found, code.constant(outside, dtype, max(found.lanes, inside.lanes)))
+        return found
+
     # -- memory --------------------------------------------------------------------------------------------------------
 
     def _pointer(self, operand: int, block: Block) -> str:
@@ -160,8 +194,10 @@ class Values:
 
     def load(self, operand: int, block: Block) -> Value:
         """Reads an input."""
+        return self._read(operand, self._pointer(operand, block), block)
+
+    def _read(self, operand: int, pointer: str, block: Block) -> Value:
         code, symbol, step = self.code, self.nest.operands[operand], self._vector_step(operand)
-        pointer = self._pointer(operand, block)
         if step == 0 or self.nest.vector not in block.rounds:
             return code.load(pointer, symbol.dtype)
         if step == symbol.dtype.itemsize:

@@ -9,11 +9,12 @@ from types import MappingProxyType
 
 import nnc.commands.normalize  # noqa: F401  (its commands have expansions)
 from nnc.commands.control import fused
-from nnc.commands.rules import expansion
+from nnc.commands.rules import effect, expansion
 from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.domain import (
+    GATHER,
     UNIT,
     VIEWS,
     Domain,
@@ -200,6 +201,8 @@ class _Grouping:
                 if not all(group.domain.add(free) for free in chain):
                     return None
                 group.taken.update(chain)
+        if self._gathers_from_itself([node], group.taken):
+            return None
         return group if group.domain.add(node) and group.domain.fits([node], [node.outputs[0]]) else None
 
     def _candidates(self, i: int, node: Node) -> Iterable[_Group]:
@@ -226,7 +229,7 @@ class _Grouping:
         written = {self.graph.nodes[j].outputs[0] for j in other.nodes}
         if any(j not in members and j < i for symbol in written for j in self.readers.get(symbol, ())):
             return False
-        if not self._saves_memory(other, i, members, written):
+        if not self._saves_memory(other, i, members, written) or self._fails_late(other, i):
             return False
         domain = other.domain.copy()
         taken = set(other.taken)
@@ -242,6 +245,8 @@ class _Grouping:
         nodes = [self.graph.nodes[j] for j in group.nodes]
         reads = {symbol for node in nodes for symbol in node.inputs}
         outputs = self.outputs(group)
+        if self._gathers_from_itself(nodes, taken | mine.taken):
+            return False
         if len(reads) + len(outputs) > _OPERANDS + len(nodes) or not domain.fits(nodes, outputs):
             return False
         if not self._is_worthwhile(group, nodes, outputs):
@@ -275,6 +280,21 @@ class _Grouping:
                 gone += symbol.spec.nbytes
         return longer <= gone
 
+    def _fails_late(self, other: _Group, i: int) -> bool:
+        """Whether a node that may raise would come behind an effect that it stands before."""
+        if not any(_may_raise(self.graph.nodes[j]) for j in other.nodes):
+            return False
+        return any(node.command in effect for node in self.graph.nodes[other.nodes[0] : i])
+
+    def _gathers_from_itself(self, nodes: Sequence[Node], taken: set[Node]) -> bool:
+        """Whether a kernel would read at computed places what it makes itself, or could not look at indices beforehand."""
+        made = {symbol for node in (*nodes, *taken) for symbol in node.outputs}
+        return any(
+            node.inputs[0] in self.small or not made.isdisjoint(node.inputs if _may_raise(node) else node.inputs[:1])
+            for node in nodes
+            if node.command.name == GATHER
+        )
+
     def _is_worthwhile(self, group: _Group, nodes: Sequence[Node], outputs: Sequence[Symbol]) -> bool:
         """Whether one kernel is no slower than two: rows that are gone through again must stay in the cache."""
         domain = group.domain
@@ -288,6 +308,11 @@ class _Grouping:
         graph = Graph((), tuple(outputs), tuple(sorted((*nodes, *group.taken), key=self.position.__getitem__)))
         given = {s for node in graph.nodes for s in node.inputs}.difference(n.outputs[0] for n in graph.nodes)
         return Phases.of(graph.update(inputs=tuple(given)), group.domain).count <= 1
+
+
+def _may_raise(node: Node) -> bool:
+    """Whether a node that can be fused refuses some values."""
+    return node.command.name == GATHER and node.params["mode"] == "error"
 
 
 class _Rebuilt:
@@ -304,7 +329,9 @@ class _Rebuilt:
         for i, node in enumerate(self.old.nodes):
             group = grouping.group[i]
             if group is not None:
-                if group.last == i and grouping.outputs(group):
+                if len(group.nodes) == 1 and node.command.name == GATHER:
+                    self._append(node)  # its own kernel is as good
+                elif group.last == i and grouping.outputs(group):
                     self._append(self._fused(group))
             elif not grouping.is_free(node):
                 self._append(grouping.fuser.inner(node))

@@ -1,0 +1,87 @@
+"""Elements at computed places within fused kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc import nn
+from nnc.errors import OutOfBoundsError
+from nnc.graph import run_passes
+from nnc.lower.pipeline import REWRITES
+from nnc.options import Options
+
+TABLE = np.random.default_rng(0).normal(size=(50, 37)).astype(np.float32)
+IDS = np.random.default_rng(1).integers(0, 50, (3, 5))
+
+
+def commands(function: Any, *args: Any) -> list[str]:
+    graph = run_passes(nnc.make_graph(function)(*args), (*REWRITES, "order", "fuse"), Options(), verify=True)
+    views = ("broadcast_to", "reshape", "transpose")
+    return [node.command.name for node in graph.nodes if node.command.name not in views]
+
+
+def check(function: Any, *args: Any) -> None:
+    """Compiled and eager give the same."""
+    results, expected = nnc.compile(function)(*args), function(*args)
+    for result, wanted in zip(nnc.tree.leaves(results), nnc.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
+
+
+def embed(table: Any, ids: Any) -> Any:
+    return nn.layer_norm(table[ids] * 2 + 1)
+
+
+def test_rows_of_a_table_are_read_by_the_kernel_that_normalises_them() -> None:
+    assert commands(embed, TABLE, IDS) == ["fused", "fused"]  # the first counts negative indices from the end
+    check(embed, TABLE, IDS)
+
+
+def test_a_gather_alone_keeps_its_own_kernel() -> None:
+    assert commands(lambda t, i: t[i], TABLE, IDS) == ["fused", "gather"]
+
+
+@pytest.mark.parametrize("mode", ["clip", "wrap", "drop", "fill"])
+@pytest.mark.parametrize("dtype", ["float32", "int16", "float64"])
+def test_indices_out_of_range_mean_what_the_mode_says(mode: str, dtype: str) -> None:
+    x, ids = (TABLE * 9).astype(dtype), IDS * 3 - 40
+    check(lambda x, i: nnp.take(x, i, axis=0, mode=mode) + 1, x, ids)
+    check(lambda x, i: nnp.take(x, i, axis=1, mode=mode) + 1, x, ids)
+
+
+def test_elements_along_any_axis_are_read_at_vectors_of_places() -> None:
+    places = np.random.default_rng(2).integers(0, 37, (50, 20))
+    check(lambda x, i: nnp.take_along_axis(x, i, axis=1) * 2, TABLE, places)
+    check(lambda x, i: nnp.take_along_axis(x, i, axis=0) * 2, TABLE.T.copy(), places.T % 37)
+    check(lambda x, i, j: x[i, j] * 2 + x[j % 50, i % 37], TABLE, IDS, IDS % 37)
+
+
+@pytest.mark.parametrize("bad", [50, -51])
+def test_an_index_out_of_range_raises_before_anything_is_written(bad: int) -> None:
+    ids = IDS.copy()
+    ids[2, 4] = bad
+    f = nnc.compile(embed)
+    with pytest.raises(OutOfBoundsError, match="out of range for axis 0, which has size 50"):
+        f(TABLE, ids)
+    np.testing.assert_allclose(f(TABLE, IDS), embed(TABLE, IDS), rtol=1e-5, atol=1e-6)
+
+
+def test_what_a_kernel_makes_is_not_read_at_computed_places_by_the_same_kernel() -> None:
+    def f(x: Any, i: Any) -> Any:
+        y = nnp.exp(x)
+        return y[i] + 1
+
+    assert len(commands(f, TABLE, IDS)) == 3
+    check(f, TABLE, IDS)
+    check(lambda x, i: x[i] + x[:3, None, :] if x.ndim == 2 else x, TABLE, IDS)
+
+
+def test_a_loop_reads_elements_by_its_counter() -> None:
+    def f(x: Any) -> Any:
+        return nnc.fori_loop(0, 50, lambda i, total: total + x[i] * x[49 - i], nnp.zeros(37))
+
+    check(f, nnc.asarray(TABLE))
