@@ -45,7 +45,7 @@ class System:
 def _system(step: Step, *, lower: bool, transpose_a: bool = False, unit_diagonal: bool = False) -> System:
     (a, b), out = step.inputs, step.outputs[0]
     loops = merge_axes([
-        Axis(size, *steps) for size, *steps in zip(b.spec.shape[:-2], a.strides, b.strides, out.strides, strict=False)
+        Axis(size, x, y, z) for size, x, y, z in zip(b.spec.shape[:-2], a.strides, b.strides, out.strides, strict=False)
     ])  # fmt: skip
     n, width = b.spec.shape[-2:]
     a_steps, b_steps, out_steps = ((view.strides[-2], view.strides[-1]) for view in (a, b, out))
