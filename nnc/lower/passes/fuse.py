@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import nnc.commands.normalize  # noqa: F401  (its commands have expansions)
-from nnc.commands.control import fused
+from nnc.commands.control import PRINTED, fused
 from nnc.commands.rules import effect, expansion
 from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
@@ -66,7 +66,7 @@ class _Fuser:
 
     def inner(self, node: Node) -> Node:
         """A node with its sub-graphs fused."""
-        if not node.graphs or node.command is fused:
+        if not node.graphs or node.command in PRINTED:
             return node
         before = node.params.get("before", 0) if node.command.name == "while" else 0
         return node.update(graphs=tuple(self.graph(graph, before) for graph in node.graphs))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from nnc.commands.control import fused, fused_many
+from nnc.commands.control import PRINTED, fused, fused_many
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.alloc import ALIGNMENT
 from nnc.lower.codegen.kernel_ir import flat_key
@@ -51,7 +51,7 @@ class _Joiner:
         return self._known[key]
 
     def _inner(self, node: Node) -> Node:
-        if node.command is fused or not node.graphs:
+        if not node.graphs or node.command in PRINTED:
             return node
         graphs = tuple(self.graph(graph, node.params.get("before", 0)) for graph in node.graphs)
         return node if graphs == node.graphs else node.update(graphs=graphs)
