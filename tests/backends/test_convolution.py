@@ -12,6 +12,7 @@ import pytest
 import nnc
 from nnc import dtypes
 from nnc.backends.cpu.jit import compiler, run_native
+from nnc.backends.cpu.openmp import find_openmp
 from nnc.backends.numpy_ref import choose_kernel
 from nnc.backends.onednn import convolution
 from nnc.backends.onednn.library import library
@@ -217,3 +218,21 @@ def test_threads_share_an_executable() -> None:
         found = list(pool.map(lambda each: np.asarray(compiled(each, w)), inputs * 5))
     for one, other in zip(found, expected * 5, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_every_thread_obeys_the_number_of_threads() -> None:
+    """OpenMP keeps the number for each thread; a convolution called from another one takes nnc's all the same."""
+    openmp = find_openmp().library
+    if openmp is None:
+        pytest.skip("no OpenMP here")
+    x, w = np.ones((2, 8, 16, 16), np.float32), np.ones((8, 8, 3, 3), np.float32)
+    f = nnc.compile(lambda x, w: nn_conv(x, w, padding=1))
+    f(x, w)
+    before = nnc.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(openmp.omp_set_num_threads, 3).result()
+            pool.submit(f, x, w).result()
+            assert pool.submit(openmp.omp_get_max_threads).result() == 1
+    finally:
+        nnc.set_num_threads(before)

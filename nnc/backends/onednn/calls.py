@@ -88,7 +88,8 @@ def calls_native(calls: Sequence[Call], inputs: int, outputs: int = 1, *, worksp
     lines += [f"  %result = zext i32 %failed{len(calls) - 1} to i64", "  ret i64 %result"]
     text = "\n".join([
         "declare i32 @dnnl_memory_set_data_handle(ptr, ptr)", "declare i32 @dnnl_primitive_execute(ptr, ptr, i32, ptr)",
-        f"define i64 @KERNEL({parameters}) nounwind {{", *lines, "}", "",
+        "declare void @nnc_take_threads()", f"define i64 @KERNEL({parameters}) nounwind {{",
+        "  call void @nnc_take_threads()", *lines, "}", "",  # OpenMP's number is one of each thread
     ])  # fmt: skip
     kept = tuple(calls)
     symbols = {name: loaded().address(name) for name in ("dnnl_memory_set_data_handle", "dnnl_primitive_execute")}
