@@ -107,11 +107,16 @@ def plan(graph: Graph, options: Options, workspace: Workspace = no_workspace) ->
     Args:     workspace: bytes that the kernel of a node needs while it runs.
     """
     rewritten = run_passes(graph, PIPELINE, options, verify=options.verify_passes)
+    budget = options.memory_budget
     planned = _plan_rewritten(rewritten, options, workspace)
-    if options.memory_budget is None or planned.peak <= options.memory_budget:
+    if budget is None or planned.peak <= budget:
         return planned
-    remat = Remat(rewritten, options, workspace)
-    return remat.fit(planned, options.memory_budget, lambda graph: _plan_rewritten(graph, options, workspace))
+    compact = options.update(compact=True)
+    planned = _plan_rewritten(rewritten, compact, workspace)
+    if planned.peak <= budget:
+        return planned
+    remat = Remat(rewritten, compact, workspace)
+    return remat.fit(planned, budget, lambda graph: _plan_rewritten(graph, compact, workspace))
 
 
 def _plan_rewritten(graph: Graph, options: Options, workspace: Workspace) -> Planned:

@@ -47,13 +47,14 @@ def fuse(graph: Graph, options: Options) -> Graph:
     Ensures:  the same values up to rounding of sums; every command that a printed kernel can run stands in a `fused` node.
     Example:  y = exp(x); z = mul(y, y)  →  z = fused(x) {fused(%0): …}
     """
-    return _Fuser().graph(graph) if options.native else graph
+    return _Fuser(options.compact).graph(graph) if options.native else graph
 
 
 class _Fuser:
     """One run of the pass; remembers each sub-graph's form, since many nodes may share a sub-graph."""
 
-    def __init__(self) -> None:
+    def __init__(self, compact: bool) -> None:
+        self.compact = compact
         self._known: dict[tuple[Graph, int], Graph] = {}
 
     def graph(self, graph: Graph, before: int = 0) -> Graph:
@@ -270,6 +271,8 @@ class _Grouping:
         first = other.last + 1
         if all(j in members or self.is_free(self.graph.nodes[j]) for j in range(first, i)):
             return True
+        if self.fuser.compact:
+            return False
         longer = gone = 0
         for root in {self.root(s) for j in other.nodes for s in self.graph.nodes[j].inputs}:
             writer = self.writer.get(root)

@@ -156,3 +156,18 @@ def test_a_group_that_has_been_merged_is_not_found_again_by_the_next_single_valu
     written = [symbol for node in graph.nodes for symbol in node.outputs]
     assert len(written) == len(set(written))
     assert commands(graph) == ["fused", "dot", "fused"]
+
+
+def test_compact_kernels_keep_nothing_in_memory_for_longer() -> None:
+    """Run late, the first kernel would keep x while the product runs; that is the price of one kernel less."""
+
+    def f(x: Any, w: Any) -> Any:
+        y = nnp.exp(x)
+        return nnp.cumsum(w @ w, axis=0) + y
+
+    x = np.ones((8, 8), np.float32)
+    graph = run_passes(nnc.make_graph(f)(x, x), REWRITES, Options())
+    order = {"exp": 0, "dot": 1, "cumsum": 2, "add": 3}
+    graph = graph.update(nodes=tuple(sorted(graph.nodes, key=lambda node: order[node.command.name])))
+    assert commands(run_passes(graph, ("fuse",), Options())) == ["dot", "cumsum", "fused"]
+    assert commands(run_passes(graph, ("fuse",), Options(compact=True))) == ["fused", "dot", "cumsum", "fused"]
