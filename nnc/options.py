@@ -38,8 +38,8 @@ class Options:
     findings, compiled kernels and lowered programs are kept (NNC_CACHE_DIR, else a folder in the user's cache), None:
     nowhere; `kernel_threads` is how many threads a kernel takes by itself (OPENBLAS_NUM_THREADS, MKL_NUM_THREADS or
     OMP_NUM_THREADS, which tell NumPy's BLAS), None: all; `native` is whether programs become machine code (NNC_NATIVE=0: they
-    run step by step from Python, with the same results); `compact` fuses kernels only where that keeps nothing in memory for longer,
-    as plans do by themselves where a budget demands it.
+    run step by step from Python, with the same results); `compact` fuses kernels only where that keeps nothing in memory for
+    longer, as plans do by themselves where a budget demands it.
 
     Example:
         >>> Options(memory_budget=parse_bytes("2GiB")).memory_budget
