@@ -154,7 +154,20 @@ def pool_text(machine: str | None = None) -> str:
 
 # Both processors are little-endian: the generation lies 4 bytes after the word's begin. 128 is FUTEX_WAIT and 129 FUTEX_WAKE, for
 # threads of one process. What different threads write at the same time lies 128 bytes apart.
-_TEXT = """\
+# The end of `nnc_parallel_for` where this thread does everything itself.
+ALONE = """\
+  %some = icmp sgt i64 %n, 0
+  br i1 %some, label %run, label %finished
+run:
+  call void %fn(ptr %args, i64 0, i64 %n)
+  br label %finished
+finished:
+  ret void
+}
+"""
+
+_TEXT = (
+    """\
 %nnc.job = type { i64, ptr, ptr, i64, i64 }
 @nnc.job = internal global %nnc.job zeroinitializer, align 128
 @nnc.done = internal global [16 x i64] zeroinitializer, align 128
@@ -259,15 +272,9 @@ release:
   store atomic i32 0, ptr @nnc.taken release, align 4
   ret void
 alone:
-  %some = icmp sgt i64 %n, 0
-  br i1 %some, label %run, label %finished
-run:
-  call void %fn(ptr %args, i64 0, i64 %n)
-  br label %finished
-finished:
-  ret void
-}
-
+"""
+    + ALONE
+    + """
 define internal void @nnc.part(ptr %fn, ptr %args, i64 %share, i64 %rest, i64 %p) nounwind {
   %before = mul i64 %share, %p
   %extra = call i64 @llvm.smin.i64(i64 %p, i64 %rest)
@@ -356,3 +363,4 @@ define void @nnc_wake() nounwind {
   ret void
 }
 """
+)

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from nnc.backends.cpu.conversions import NAMES, conversions_text
 from nnc.backends.cpu.openmp import Openmp
-from nnc.backends.cpu.pool import POOL_CALLS, POOL_EXPORTS, Pool, pool_text
+from nnc.backends.cpu.pool import ALONE, POOL_CALLS, POOL_EXPORTS, Pool, pool_text
 
-_OPENMP_LOOPS = """\
+_OPENMP_LOOPS = (
+    """\
 @nnc_num_threads = external global i32
 declare void @GOMP_parallel(ptr, ptr, i32, i32)
 declare i32 @omp_get_thread_num()
@@ -76,27 +77,16 @@ share:
   call void @GOMP_parallel(ptr @part, ptr %work, i32 %team.i32, i32 0)
   ret void
 alone:
-  %some = icmp sgt i64 %n, 0
-  br i1 %some, label %run, label %done
-run:
-  call void %fn(ptr %args, i64 0, i64 %n)
-  br label %done
-done:
-  ret void
-}
 """
+    + ALONE
+)
 
-_SERIAL_LOOPS = """\
+_SERIAL_LOOPS = (
+    """\
 define void @nnc_parallel_for(ptr %fn, ptr %args, i64 %n, i64 %grain) nounwind {
-  %some = icmp sgt i64 %n, 0
-  br i1 %some, label %run, label %done
-run:
-  call void %fn(ptr %args, i64 0, i64 %n)
-  br label %done
-done:
-  ret void
-}
 """
+    + ALONE
+)
 
 _TAKE_THREADS = """
 declare void @omp_set_num_threads(i32)
