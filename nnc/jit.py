@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -209,6 +210,14 @@ class Compiled:
 
     def __repr__(self) -> str:
         return f"<compiled {name_of(self._signature.fun)}: {len(self._entries)} programs>"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """What goes to another process, or makes a copy: the function, without programs; of a decorated function its name."""
+        found: Any = sys.modules.get(getattr(self, "__module__", ""))
+        name = getattr(self, "__qualname__", "")
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        return name if found is self else (Compiled, (self._signature, self._options, self._max_traces))
 
     def _find(self, call: Call) -> Executable | None:
         """The program for a call, which is made where there is none; None where it captures values of an enclosing trace."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import gc
 import inspect
+import pickle
 import threading
 import time
 import traceback
@@ -724,6 +726,25 @@ def test_a_memory_budget_is_held_before_anything_runs() -> None:
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error):
         nnc.compile(lambda x, y: x, **options)
+
+
+@nnc.compile
+def doubled(x: Any) -> Any:
+    return 2 * x
+
+
+def cubed(x: Any, n: int = 3) -> Any:
+    return x**n
+
+
+def test_a_compiled_function_goes_to_another_process_as_its_function() -> None:
+    assert pickle.loads(pickle.dumps(doubled)) is doubled
+    f = nnc.compile(cubed, static_argnums=1, max_traces=1)
+    assert f(2.0) == 8
+    for g in (pickle.loads(pickle.dumps(f)), copy.deepcopy(f), copy.copy(f)):
+        assert g is not f and g(3.0, 2) == 9
+        with pytest.raises(TraceError, match="max_traces=1"):
+            g(3.0, 3)
 
 
 def test_the_overhead_of_a_cached_call() -> None:

@@ -419,21 +419,21 @@ bitwise_or: Command = elementwise("bitwise_or", np.bitwise_or, "x | y", arity=2,
 bitwise_xor: Command = elementwise("bitwise_xor", np.bitwise_xor, "x ^ y", arity=2, accepts=BITS)
 
 
-def _bits(x: Any) -> int:
-    return int(x.dtype.itemsize * 8)
+def _shift(function: Any) -> Any:
+    """A shift; by too many bits, or by a negative number, all go out, and the sign comes in from the left."""
+
+    def shifted(x: Any, y: Any) -> Any:
+        bits = x.dtype.itemsize * 8
+        fits = (y >= 0) & (y < bits)
+        if function is np.right_shift and x.dtype in dtypes.SIGNED:
+            return x >> np.where(fits, y, bits - 1)
+        return np.where(fits, function(x, np.where(fits, y, 0)), 0)
+
+    return shifted
 
 
-shift_left: Command = elementwise(
-    "shift_left", lambda x, y: np.where((y >= 0) & (y < _bits(x)), x << np.clip(y, 0, _bits(x) - 1), 0), "x << y", arity=2,
-    accepts=INTEGER,
-)  # fmt: skip
-shift_right: Command = elementwise(
-    "shift_right",
-    lambda x, y: x >> np.where((y >= 0) & (y < _bits(x)), y, _bits(x) - 1),
-    "x >> y",
-    arity=2,
-    accepts=INTEGER,
-)
+shift_left: Command = elementwise("shift_left", _shift(np.left_shift), "x << y", arity=2, accepts=INTEGER)
+shift_right: Command = elementwise("shift_right", _shift(np.right_shift), "x >> y", arity=2, accepts=INTEGER)
 
 
 def _select_infer(condition: TensorSpec, x: TensorSpec, y: TensorSpec) -> TensorSpec:

@@ -7,7 +7,7 @@ where they stay in place, for each call where they lie in its arguments, for eac
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from nnc.errors import InternalError, NncError
 from nnc.graph import reference
 from nnc.lower.codegen.arguments import Words, as_plain
 from nnc.lower.codegen.entry import BIND
-from nnc.lower.codegen.entry_steps import DONE, POLL, Failure
+from nnc.lower.codegen.entry_steps import CALLS, POLL, Failure
 from nnc.lower.frame import Arrays, Run, aligned_bytes, as_bytes, check_inputs, explain, make_view, result_of, tape_view
 from nnc.lower.native_program import Entry
 from nnc.lower.schedule.run import StreamRunner
@@ -27,7 +27,7 @@ from nnc.lower.schedule.types import Around, Schedule
 from nnc.lower.stages import Branches, Kind, Loop, NDArray, Step, Steps, View
 
 _NOTHING: tuple[NDArray, ...] = ()
-_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 
 
 class _Memory:
@@ -148,18 +148,35 @@ class _Callbacks:
     blocks: list[_Block]
     errors: dict[int, BaseException] = field(default_factory=dict)
 
-    def __call__(self, frame: int | None, number: int) -> int:
-        """Runs a block, or lets Python look for interrupts, as it does where a function begins."""
+    def __call__(self, call: int) -> int:
+        """Runs a block; an interrupt before that breaks the call off."""
+        number = call % CALLS
         try:
-            (_look if number == POLL else self.blocks[number])()
-            return DONE
+            self._run(number)
+            return call
         except BaseException as error:
             self.errors[number] = error
             return 0
 
+    def serve(self) -> Generator[int, int, None]:
+        """Runs block after block, for one thread. It catches interrupts found as it goes on, which no function could."""
+        done, number = 0, POLL
+        while True:
+            try:
+                while True:
+                    call = yield done
+                    number = call % CALLS
+                    self._run(number)
+                    done, number = call, POLL
+            except GeneratorExit:
+                return
+            except BaseException as error:
+                self.errors[number] = error
+                done, number = 0, POLL
 
-def _look() -> None:
-    """Does nothing."""
+    def _run(self, number: int) -> None:
+        if number != POLL:
+            self.blocks[number]()
 
 
 class NativeFrame:
@@ -169,11 +186,12 @@ class NativeFrame:
         self.entry = entry
         self._memory = _Memory(entry)
         self._callbacks = _Callbacks([_Block(self._memory, steps) for steps in entry.blocks])
-        self._function = _CALLBACK(self._callbacks)
+        self._function = _CALLBACK(self._called())
         self._states = [native.state() for native in entry.states if native.state is not None]
         words = self._memory.words
         self._at = ctypes.addressof(words)
         words[Words.callback_at] = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+        words[Words.next_call] = self._at * CALLS  # other frames number their calls otherwise
         for i, state in enumerate(self._states):
             words[entry.words.state(i)] = state.address
         self._runner: StreamRunner | None = None
@@ -182,6 +200,14 @@ class NativeFrame:
             self._runner = StreamRunner(schedule, [partial(self._part, i) for i in steps], around)
         self._bind = (BIND,) if entry.apart else ()
         self._is_plain = not entry.blocks and not entry.apart
+
+    def _called(self) -> Callable[[int], int]:
+        """What compiled code calls."""
+        if self.entry.apart:  # from several threads
+            return self._callbacks
+        generator = self._callbacks.serve()
+        next(generator)
+        return generator.send
 
     @property
     def arena(self) -> NDArray:
@@ -250,12 +276,13 @@ class NativeFrame:
         """Raises the error for which the entry stopped: the one that Python would have raised."""
         kind, number = Failure.of(code)
         if kind in (Failure.PYTHON, Failure.INTERRUPT):
-            found = self._callbacks.errors.pop(number if kind is Failure.PYTHON else POLL, None)
+            errors = self._callbacks.errors
+            found = errors.pop(number if kind is Failure.PYTHON else POLL, errors.pop(POLL, None))
             error = found if found is not None else KeyboardInterrupt()  # it came before the callback could catch it
             try:
                 raise error
             finally:
-                del found, error  # they hold this frame
+                del found, error, errors  # they hold this frame
         step = self.entry.steps[number]
         if kind is Failure.LIMIT and isinstance(step.region, Loop):
             check_steps(step.region.limit or 0, step.region.limit)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nnc
 import nnc.numpy as nnp
 from nnc.errors import ArgumentTypeError, DTypeError, ShapeError
 
@@ -143,6 +144,15 @@ def test_a_function_of_two_arrays_broadcasts_and_promotes_as_numpy_does(name, sa
             same(getattr(nnp, name)(x, y), getattr(np, name)(x, y), 1e-10)
             if np.ndim(y) == 2:
                 same(getattr(nnp, name)(x[:, :1], y[0]), getattr(np, name)(x[:, :1], y[0]), 1e-10)
+
+
+@pytest.mark.parametrize("name", ["int8", "uint8", "int32", "uint32", "int64", "uint64"])
+def test_shifts_by_more_bits_than_there_are_shift_all_out(name, same):
+    x = np.array([0, 1, 7, np.iinfo(name).max, np.iinfo(name).min], name)[:, None]
+    by = np.array([0, 1, 7, 8, 31, 32, 63, 64, 127], name)
+    for shift in ("left_shift", "right_shift"):
+        same(getattr(nnp, shift)(x, by), getattr(np, shift)(x, by))
+        same(nnc.compile(getattr(nnp, shift))(x, by), getattr(np, shift)(x, by))
 
 
 def test_numbers_do_not_widen_the_arrays_they_meet():

@@ -17,6 +17,7 @@ from nnc.backends.cpu.dot_products import along_terms, print_dots
 from nnc.backends.cpu.gemm import oriented_for_tiles, print_tiles, shape_of
 from nnc.backends.cpu.jit import run_native
 from nnc.backends.cpu.printer import Printer
+from nnc.backends.cpu.row_products import is_row_by_rows, print_row
 from nnc.backends.products import Product, product_of
 from nnc.graph import Kernel, TensorSpec, add_kernel
 from nnc.lower.codegen.builder import has_code
@@ -40,6 +41,8 @@ def _native(step: Step) -> Native | None:
     printer = Printer(step)
     if along_terms(product):
         print_dots(printer, product, wide)
+    elif is_row_by_rows(product):
+        print_row(printer, product, wide)
     else:
         shape = shape_of(product, wide)
         if shape is None:

@@ -19,8 +19,8 @@ from nnc.lower.liveness import touched, walk
 from nnc.lower.report import step_bytes, step_flops
 from nnc.lower.stages import Branches, Kind, Loop, Planned, Round, Step, Steps, View
 
-DONE = 0x646F6E65  # what a callback returns where all went well; one that Python broke off returns anything else
-POLL = -1  # the callback that only lets Python look for interrupts
+CALLS = 1 << 20  # a call back is numbered: a multiple of this, that is new each time, and what is to be run
+POLL = CALLS - 1  # nothing: Python only looks for interrupts
 _CALL, _FLOPS, _BYTES = 2e-8, 2e10, 1e10  # seconds of a call; what a core does in a second
 _IN_REGISTERS = 64  # bytes of a buffer that a loop may keep there
 _POLL_SECONDS = 0.25
@@ -204,9 +204,12 @@ class StepCode(Code):
             self._call_back(number, Failure.PYTHON.code(number))
 
     def _call_back(self, number: int, failure: int) -> None:
+        """Calls Python, which returns the number of the call; where it breaks off, the result is left over from another call."""
         function = self.let(f"load ptr, ptr {self.word(Words.callback_at)}")
-        returned = Value(self.let(f"call i64 {function}(ptr %frame, i64 {number})"), dtypes.int64)
-        self.fail_unless(self.compare("eq", returned, self.integer(DONE)), failure)
+        new = self.let(f"atomicrmw add ptr {self.word(Words.next_call)}, i64 {CALLS} monotonic")
+        call = Value(self.let(f"add i64 {new}, {number}"), dtypes.int64)
+        returned = Value(self.let(f"call i64 {function}({call.typed})"), dtypes.int64)
+        self.fail_unless(self.compare("eq", returned, call), failure)
 
     # -- regions -------------------------------------------------------------------------------------------------------
 

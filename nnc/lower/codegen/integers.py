@@ -54,14 +54,15 @@ def floor_divide(x: Term, y: Term) -> Term:
 
 
 def shift(x: Term, y: Term, *, left: bool) -> Term:
-    """x shifted by y bits, or by all of them where y is negative or too large."""
+    """x shifted by y bits, or by all of them where y is negative or too large; the sign comes in from the left."""
     bits = x.dtype.itemsize * 8
     fits = y < bits
     if x.dtype in dtypes.SIGNED:
         fits = fits & (y >= 0)
-    if left:
-        return where(fits, x << where(fits, y, 0), 0)
-    return x >> where(fits, y, bits - 1)
+        if not left:
+            return x >> where(fits, y, bits - 1)
+    by = where(fits, y, 0)
+    return where(fits, x << by if left else x >> by, 0)
 
 
 def integer_pow(x: Term, exponent: int, pow_: Callable[[Term, Term], Term]) -> Term:

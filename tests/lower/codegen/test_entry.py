@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import signal
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -124,7 +125,7 @@ def test_a_loop_that_takes_long_lets_python_look_for_interrupts() -> None:
     program, _ = lower_twice(counting(10**7))
     with calls() as found:
         program.run([ONE])
-    assert 1 <= found.count("_look") < 100
+    assert 1 <= found.count("serve") < 100
 
 
 def test_a_loop_that_is_too_long_fails_as_it_does_from_python() -> None:
@@ -239,6 +240,35 @@ def test_an_interrupt_within_a_callback_ends_the_call(streams: int) -> None:
         program.run([ONE])
     assert seen == [2, 6]
     assert program.run([ONE * 0])[0] == 0
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends a signal")
+@pytest.mark.parametrize("calls_python", [False, True])
+def test_what_a_signal_raises_during_a_long_loop_ends_the_call(calls_python: bool) -> None:
+    seen: list[float] = []
+
+    def body(state: tuple[Any, Any]) -> tuple[Any, Any]:
+        i, x = state
+        if calls_python:
+            nnc.cond(i % 5000 == 0, lambda: nnc.debug.callback(lambda i: seen.append(i.item()), i), lambda: None)
+        return i + 1, nnp.sin(x) + 1
+
+    def ring(number: int, frame: Any) -> None:
+        raise TimeoutError(f"after {number}")
+
+    run = nnc.compile(lambda n: nnc.while_loop(lambda state: state[0] < n, body, (0, 0.5))[0])
+    assert run(3) == 3
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        for _ in range(3):
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            with pytest.raises(TimeoutError, match="after"):
+                run(10**10)
+            assert run(4) == 4
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert bool(seen) == calls_python
 
 
 def test_a_failed_call_holds_none_of_its_arrays() -> None:

@@ -1,0 +1,128 @@
+"""Prints products of one row with a matrix whose rows lie one after the other: a vector times a matrix.
+
+What limits them is the matrix, each element of which is read once. So it is read in the order of memory, which the processor
+foresees, rather than in panels of columns: one row after the other is added to sums that stay in the nearest cache. Threads share
+the terms where there are too few columns to share; how many parts there are depends on the sizes alone, and so does the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from nnc.backends.cpu.printer import Bound, Printer, times
+from nnc.backends.cpu.vectors import add_product, advance, cases, masks_of, split, vector_bytes
+from nnc.backends.products import Product
+from nnc.dtypes import DType
+from nnc.lower.codegen.builder import Code, Value
+
+_LEAST_BYTES = 1 << 16  # of the matrix; below, the nearest cache serves panels as well
+_PANEL_BYTES = 1 << 13  # of sums: a part of the nearest cache, and rows of two pages
+_PART_VOLUME = 1 << 17  # multiplications of a part, some five microseconds
+_PARTS = 8
+_ROWS = 2  # of the matrix that are added at once, so that the sums are read and written half as often
+
+
+def is_row_by_rows(product: Product) -> bool:
+    """Whether this is how to compute a product."""
+    unit, columns = product.dtype.itemsize, product.columns
+    lies_so = product.rows.size == 1 and len(product.depth) == 1 and columns.y == columns.out == unit
+    return lies_so and columns.size * unit >= vector_bytes() and product.k * columns.size * unit > _LEAST_BYTES
+
+
+def print_row(printer: Printer, product: Product, wide: DType) -> None:
+    """Parts of some terms by some columns; where there is more than one part for a column, their sums are added in the end."""
+    size, k, (depth,) = product.columns.size, product.k, product.depth
+    width = min(_PANEL_BYTES // wide.itemsize, size)
+    panels = -(-size // width)
+    chunks = max(1, min(_PARTS // (panels * product.count), product.volume // (_PART_VOLUME * panels)))
+    terms = -(-k // chunks)
+    chunks = -(-k // terms)
+    total = product.count * panels * chunks
+    grain = max(1, _PART_VOLUME // max(1, product.volume * product.count // total))
+    pointers = [*product.operands, "%out0"]
+    target = product.dtype
+    if chunks > 1:
+        target = wide
+        pointers[2] = printer.share("sums", printer.main.room(chunks * size * wide.itemsize))
+
+    def body(code: Code, begin: Bound, end: Bound) -> None:
+        sums = code.room(-(-width * wide.itemsize // vector_bytes()) * vector_bytes())
+        with code.loop(begin, end) as part:
+            rest, panel = split(code, part, panels)
+            rest, chunk = split(code, rest, chunks)
+            x, y, out = advance(code, product.loops, rest, pointers)
+            first, column = times(code, chunk, terms), times(code, panel, width)
+            x, y = code.offset(x, times(code, first, depth.x)), code.offset(y, times(code, first, depth.y))
+            y = code.offset(y, times(code, column, product.dtype.itemsize))
+            out = code.offset(out, times(code, chunk, size * wide.itemsize if chunks > 1 else 0))
+            out = code.offset(out, times(code, column, target.itemsize))
+            count = code.intrinsic("smin", code.integer(terms), code.sub(code.integer(k), code.integer(first)))
+            is_last = code.compare("eq", code.integer(panel), code.integer(panels - 1))
+            for columns, only_last in cases(width, size - (panels - 1) * width, panels):
+                with ExitStack() as stack:
+                    if only_last is not None:
+                        stack.enter_context(code.when(is_last if only_last else code.not_(is_last)))
+                    _print_sums(code, product, (x, y, sums), wide, count, columns)
+                    _print_total(code, sums, wide, 1, out, target, columns)
+
+    printer.parts(total, grain, body)
+    if chunks > 1:
+        _print_total(printer.main, "%sums", wide, chunks, "%out0", product.dtype, size)
+
+
+def _print_sums(
+    code: Code, product: Product, pointers: tuple[str, str, str], wide: DType, terms: Bound, columns: int
+) -> None:
+    """sums = x · y, over so many terms."""
+    x, y, sums = pointers
+    lanes, unit, (depth,) = vector_bytes() // wide.itemsize, product.dtype.itemsize, product.depth
+
+    def zero(j: Bound, mask: Value | None) -> None:
+        code.store(code.offset(sums, times(code, j, wide.itemsize)), code.constant(0, wide, lanes))
+
+    def add(t: Bound, rows: int) -> None:
+        a, b = code.offset(x, times(code, t, depth.x)), code.offset(y, times(code, t, depth.y))
+        elements = [code.convert(code.load(code.offset(a, i * depth.x), product.dtype), wide) for i in range(rows)]
+        factors = [code.splat(element, lanes) for element in elements]
+
+        def vector(j: Bound, mask: Value | None) -> None:
+            at, row = (code.offset(p, times(code, j, n)) for p, n in ((sums, wide.itemsize), (b, unit)))
+            total = code.load(at, wide, lanes)
+            for i, factor in enumerate(factors):
+                term = code.load(code.offset(row, i * depth.y), product.dtype, lanes, mask)
+                total = add_product(code, factor, code.convert(term, wide), total)
+            code.store(at, total)
+
+        _for_vectors(code, lanes, columns, vector)
+
+    _for_vectors(code, lanes, columns, zero)
+    even = code.and_(code.integer(terms), code.integer(-_ROWS))
+    with code.loop(0, even, _ROWS) as t:
+        add(t, _ROWS)
+    with code.loop(even, terms) as t:
+        add(t, 1)
+
+
+def _print_total(code: Code, sums: str, wide: DType, count: int, out: str, dtype: DType, columns: int) -> None:
+    """Writes the totals of so many lists of sums, which follow one another."""
+    lanes = vector_bytes() // wide.itemsize
+
+    def vector(j: Bound, mask: Value | None) -> None:
+        at = code.offset(sums, times(code, j, wide.itemsize))
+        total = code.load(at, wide, lanes, mask)
+        for i in range(1, count):
+            total = code.add(total, code.load(code.offset(at, i * columns * wide.itemsize), wide, lanes, mask))
+        code.store(code.offset(out, times(code, j, dtype.itemsize)), code.convert(total, dtype), mask)
+
+    _for_vectors(code, lanes, columns, vector)
+
+
+def _for_vectors(code: Code, lanes: int, columns: int, body: Callable[[Bound, Value | None], None]) -> None:
+    """Runs `body(first column, mask)` for all vectors."""
+    whole = columns // lanes * lanes
+    if whole:
+        with code.loop(0, whole, lanes) as j:
+            body(j, None)
+    if columns > whole:
+        body(whole, masks_of(code, lanes, columns - whole)[0])
