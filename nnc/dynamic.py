@@ -31,12 +31,14 @@ from nnc.executable import Executable
 from nnc.graph import Graph, structural_hash
 from nnc.jit import BoundMethod, Compiled, compile
 from nnc.lower.pipeline import lower
+from nnc.lower.program import Program
 from nnc.options import Options, parse_bytes
 from nnc.signature import Signature
 from nnc.trace.dynamic import Recorder, Variable, concrete_array
 from nnc.trace.dynamic_backward import Backward, Structure, as_graph, differentiate, take_apart
 from nnc.trace.dynamic_linear import LinearPart, split
 from nnc.trace.dynamic_memo import MemoStats
+from nnc.trace.dynamic_routine import routine_of
 from nnc.trace.dynamic_store import Binding, Operation, history
 from nnc.trace.eager import Plan
 from nnc.trace.flat import name_of
@@ -70,7 +72,7 @@ class DynamicGraph(Recorder):
     """
 
     def __init__(self, memo_bytes: int | str = "64MiB") -> None:
-        super().__init__(parse_bytes(memo_bytes, "memo_bytes"))
+        super().__init__(parse_bytes(memo_bytes, "memo_bytes"), self._native_program)
         self._derivatives: Recent[Structure, tuple[Backward, Run]] = Recent()
         self._programs: Recent[str, Run] = Recent()
         self._nodes: Recent[tuple[Graph, tuple[bool, ...]], Plan] = Recent()
@@ -138,7 +140,7 @@ class DynamicGraph(Recorder):
             found: dict[Binding, NDArray] = {}
             if sources:
                 backward, run = self._derivative(structure, [x.source for x in operations])
-                given = [cts[i] for i in backward.cotangents] + [_held(values[i]).data for i in backward.feeds]
+                given = [cts[i] for i in backward.cotangents] + [_elements(values[i]) for i in backward.feeds]
                 gradients = run(given + [x.data for x in backward.captured])
                 reached = [x for x, on in zip(sources, backward.reached, strict=True) if on]
                 found = dict(zip(reached, gradients, strict=True))
@@ -166,12 +168,17 @@ class DynamicGraph(Recorder):
         try:
             digest = structural_hash(graph)
         except GraphError:  # a parameter such as a function: no two are known to be equal
-            return lower(graph, Options.from_environment(), choose_kernel, compiler()).run
+            return _lower(graph).run
         run = self._programs.find(digest)
         if run is None:
-            run = self._programs.keep(digest, lower(graph, Options.from_environment(), choose_kernel, compiler()).run)
+            run = self._programs.keep(digest, _lower(graph).run)
             _LOG.debug("dynamic graph: compiled a backward graph of %d nodes", len(graph.nodes))
         return run
+
+    @staticmethod
+    def _native_program(graph: Graph) -> Run | None:
+        """The program of commands that ran often; None where it would run them one by one, too."""
+        return _lower(graph).run if Options.from_environment().native and compiler() is not None else None
 
     def apply_gradients(self, optimizer: Any) -> None:
         """Moves every variable that has a gradient by one step of an optimizer, and clears the gradients.
@@ -260,11 +267,8 @@ class DynamicGraph(Recorder):
         active = tuple([x.active for x in operands]) if self not in get_context().modes else (False,) * len(operands)
         key = executable.graph, active
         plan = self._nodes.find(key) or self._nodes.keep(key, _plan_call(executable, active))
-        results = self.apply(plan, operands)
-        count = len(executable.graph.outputs)
-        for residual in results[count:]:
-            residual.binding.foreign = True
-        return executable.build(results[:count])
+        routine = routine_of(plan, len(executable.graph.outputs))
+        return executable.build(self.hand_out(routine, (), self.perform(routine, operands)))
 
     def _compile_repeated(self, fun: Any, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         compiled = compile(fun)
@@ -331,6 +335,10 @@ class DynamicGraph(Recorder):
         return listed
 
 
+def _lower(graph: Graph) -> Program:
+    return lower(graph, Options.from_environment(), choose_kernel, compiler())
+
+
 def _plan_call(executable: Executable, active: tuple[bool, ...]) -> Plan:
     """How a compiled function runs as one operation. Where it is differentiated it returns its residuals, too."""
     graph = executable.graph
@@ -341,7 +349,7 @@ def _plan_call(executable: Executable, active: tuple[bool, ...]) -> Plan:
     if parts is None:
         return plan
     forward, linear = parts
-    run = lower(forward.graph, Options.from_environment(), choose_kernel, compiler()).run
+    run = _lower(forward.graph).run
     captured = [x.data for x in forward.captured]
     return replace(
         plan, outputs=forward.graph.output_specs, run=lambda arrays: run([*arrays, *captured]),
@@ -406,7 +414,9 @@ def _declared(operations: Sequence[Operation], targets: Sequence[Binding]) -> li
     return found
 
 
-def _held(array: Array | None) -> Array:
+def _elements(array: Array | None) -> NDArray:
+    """What a backward program reads of an array that was kept for it: elements side by side, as programs take them."""
     if array is None:
         raise InternalError("an array was released, though a derivative reads it")
-    return array
+    data = array.data
+    return data if data.flags.c_contiguous else data.copy()

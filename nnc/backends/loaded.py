@@ -4,6 +4,7 @@ import nnc.backends.blas.lapack
 import nnc.backends.cpu.arg_reduce
 import nnc.backends.cpu.attention
 import nnc.backends.cpu.attention_gradient
+import nnc.backends.cpu.attention_tangent
 import nnc.backends.cpu.dot
 import nnc.backends.cpu.epilogue
 import nnc.backends.cpu.fused

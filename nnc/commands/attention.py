@@ -303,9 +303,12 @@ def _tangent_transpose(
 ) -> Tangents:
     wanted = tuple(i for i, x in zip(wrt, operands, strict=False) if isinstance(x, Linear))
     rest, found = operands[len(wrt) :], {}
-    if BIAS in wanted and Operands.of(rest[:-2], biased=True).is_bias_full:
-        wanted = tuple(i for i in wanted if i != BIAS)
-        found[BIAS] = _bias_gradient(cotangents, rest, **params)
+    if BIAS in wanted:
+        x = Operands.of(rest[:-2], biased=True)
+        if x.is_bias_full or x.bias.spec.shape[-1] == 1:
+            wanted = tuple(i for i in wanted if i != BIAS)
+            find = _bias_gradient if x.is_bias_full else _gradient_of_shared_bias
+            found[BIAS] = find(cotangents, rest, **params)
     if wanted:
         found |= dict(zip(wanted, attention_gradient(*cotangents, *rest, wrt=wanted, **params), strict=True))
     return tuple(found.get(i) for i in wrt) + (None,) * (len(operands) - len(wrt))
@@ -318,6 +321,15 @@ def _bias_gradient(cotangents: Sequence[Value], rest: Sequence[Value], **params:
     spec = x.bias.value.spec
     total = sum_to(gradient_of_scores(ct, ct_sum, weights).value, spec.shape)
     return total if total.spec.dtype == spec.dtype else ew.convert(total, dtype=spec.dtype)
+
+
+def _gradient_of_shared_bias(cotangents: Sequence[Value], rest: Sequence[Value], **params: Any) -> Value:
+    """Of a bias that all keys share: it moves no weight, but the logarithms of queries that attend to any key."""
+    bias, logarithm = rest[BIAS].spec, rest[-1]
+    nothing = ew.equal(logarithm, ew.full_like(logarithm, -math.inf))
+    moved = ew.select(nothing, ew.full_like(logarithm, 0), cotangents[1])
+    total = sum_to(reshape(moved, shape=(*moved.spec.shape, 1)), bias.shape)
+    return total if total.spec.dtype == bias.dtype else ew.convert(total, dtype=bias.dtype)
 
 
 def _gradient_jvp(

@@ -11,28 +11,39 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import NoneType
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
+from nnc import dtypes
 from nnc.context import get_context
 from nnc.graph.registry import REGISTRY
+from nnc.graph.spec import TensorSpec
 
 F = TypeVar("F", bound=Callable[..., Any])
-Recipe = Callable[[Sequence[Any]], Any]  # from the operands, in the order of the arguments, to the function's result
 
 _PATIENCE = 2  # calls alike before a recipe is made of them, which takes as long as fifty calls without one;
 _GROWTH = 8  # one more for so many keys: a loop over x[i] with each i twice gains nothing
 _ROOM = 4096  # keys remembered for one function
 _NUMBERS = frozenset((bool, int, float, complex))
 _EXACT = frozenset((int, str, NoneType, type, type(...)))
+_ASIDE = frozenset(("eager", "check_finite", "trace_errors", "watched"))  # modes in which functions run themselves
+
+
+class Recipe(Protocol):
+    """The commands that a call runs. Values are the operands, in the order of the arguments."""
+
+    @property
+    def run(self) -> Callable[[Sequence[Any]], Any]:
+        """From arrays and numbers to the function's result."""
 
 
 @dataclass(slots=True)
 class _Recall:
-    """The type of concrete arrays and the maker of recipes, which stand above this module."""
+    """The types of what runs at once, and the maker of recipes, which stand above this module."""
 
     array: Any = NoneType
+    variable: Any = object  # its `owner.follow(recipe, values)` runs a recipe on variables and records it
     make: Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any], Sequence[int]], Recipe | None] | None = None
 
 
@@ -50,6 +61,11 @@ class _Known:
 def set_recall(array: type, make: Callable[..., Recipe | None]) -> None:
     """Installs the type of concrete arrays and what makes a recipe of a call: (function, args, kwargs, places of operands)."""
     _RECALL.array, _RECALL.make = array, make
+
+
+def set_recall_of_variables(variable: type) -> None:
+    """Installs the type of variables of dynamic graphs."""
+    _RECALL.variable = variable
 
 
 def recalled(operands: int) -> Callable[[F], F]:
@@ -72,10 +88,10 @@ def recalled(operands: int) -> Callable[[F], F]:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             context = get_context()
-            if context.staging is not None or context.modes:
+            if context.staging is not None or not context.modes.isdisjoint(_ASIDE):
                 return function(*args, **kwargs)
             key: list[Any] = []
-            values, array, left = [], _RECALL.array, operands
+            values, array, left, owner = [], _RECALL.array, operands, None
             for arg in args:
                 kind = type(arg)
                 if kind is array:
@@ -83,15 +99,25 @@ def recalled(operands: int) -> Callable[[F], F]:
                     if arg.weak:
                         key.append(True)  # no setting: those of bools are pairs
                     values.append(arg)
+                elif kind is _RECALL.variable and owner in (None, arg.owner):
+                    owner = arg.owner
+                    key.append(arg.spec)
+                    if arg.weak:
+                        key.append(True)
+                    values.append(arg)
                 elif left > 0:
                     if kind in _NUMBERS:
                         values.append(arg)
+                        key.append(kind)
+                    elif kind is np.ndarray and dtypes.is_known(arg.dtype):
+                        values.append(array(arg))
+                        key.append(TensorSpec(arg.shape, arg.dtype))
                     elif kind is list and all(type(x) is array and not x.weak for x in arg):
                         values += arg
                         key += [x.spec for x in arg]
+                        key.append(kind)
                     else:
                         return function(*args, **kwargs)
-                    key.append(kind)
                 else:
                     key.append(_exact(arg))
                 left -= 1
@@ -101,14 +127,14 @@ def recalled(operands: int) -> Callable[[F], F]:
                 recipe = known.recipes.get(tuple(key), 0)
             except TypeError:  # a setting without a hash
                 return function(*args, **kwargs)
-            if callable(recipe) and known.version == REGISTRY.version:
+            if not isinstance(recipe, (int, NoneType)) and known.version == REGISTRY.version:
                 try:
-                    return recipe(values)
+                    return recipe.run(values) if owner is None else owner.follow(recipe, values)
                 except Exception:  # whatever it is: the function itself does as it should, or words the mistake
                     return function(*args, **kwargs)
             result = function(*args, **kwargs)
             if recipe is not None:
-                places = [i for i, arg in enumerate(args) if i < operands or type(arg) is array]
+                places = [i for i, arg in enumerate(args) if i < operands or type(arg) in (array, _RECALL.variable)]
                 _remember(known, tuple(key), function, args, kwargs, places)
             return result
 

@@ -46,9 +46,10 @@ class TensorSpec:
         with _LOCK:
             known = _KNOWN.get(key)
             if known is None:
+                own = np.dtype(dtype.type)  # there are others that are equal, for which compiled programs look in vain
                 key = (
                     tuple(map(int, shape)),
-                    dtype,
+                    own if own == dtype else dtype,
                     layout,
                     device,
                 )  # NumPy's integers are equal to Python's, but no JSON

@@ -81,6 +81,8 @@ class NativeCode:
                 native = _native_of(planned, kernels.get(id(step)), step)
                 if native is not None:
                     natives[id(step)] = native
+                    if not native.inline:  # others become part of the program's own text, as a rule
+                        compiler.expect(native)
         return cls(planned, kernels, natives, compiler) if natives and is_layout_known() else None
 
     def entry(self, apart: bool) -> Entry:

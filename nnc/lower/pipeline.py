@@ -91,6 +91,8 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel, compiler:
     known = place.read() if place is not None else None
     made = known.program(step_kernel, compiler if options.native else None) if known is not None else None
     if made is None:
+        if place is not None and compiler is not None and options.native:
+            compiler.expect()
         planned = plan(graph, options, workspace)
         check_budget(planned, options.memory_budget)
         made = program(planned, options)

@@ -17,6 +17,7 @@ from nnc.commands.rules import Value
 from nnc.commands.windows import Padding, Shape
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import spec_of
+from nnc.graph.recall import recalled
 from nnc.nn.windows import Layout, PaddingLike, Sizes, check_rank, parse_layout, per_axis, to_padding
 from nnc.spelling import spelled
 
@@ -87,6 +88,7 @@ def _more(n: int, window: int, stride: int, padding: tuple[int, int], dilation: 
     return max(0, (count - 1) * stride - rest)
 
 
+@recalled(1)
 @spelled
 def max_pool(
     x: Any,
@@ -113,6 +115,7 @@ def max_pool(
     return windows.form.from_canonical(commands.max_pool(x, **windows.params), lead)
 
 
+@recalled(1)
 @spelled
 def avg_pool(
     x: Any,
@@ -143,6 +146,7 @@ def avg_pool(
     return windows.form.from_canonical(nnp.astype(total / counts, dtype), lead)
 
 
+@recalled(1)
 @spelled
 def lp_pool(
     x: Any,
@@ -176,6 +180,7 @@ def lp_pool(
 # -- bins and all places -----------------------------------------------------------------------------------------------
 
 
+@recalled(1)
 @spelled
 def adaptive_avg_pool(x: Any, output_size: Sizes, *, layout: str = "NCHW") -> Value:
     """Returns the means of bins of which each spatial axis has `output_size`, of sizes as equal as can be.
@@ -191,6 +196,7 @@ def adaptive_avg_pool(x: Any, output_size: Sizes, *, layout: str = "NCHW") -> Va
     return _adaptive("adaptive_avg_pool", x, output_size, layout, _mean_of_bins)
 
 
+@recalled(1)
 @spelled
 def adaptive_max_pool(x: Any, output_size: Sizes, *, layout: str = "NCHW") -> Value:
     """Returns the greatest elements of bins, as adaptive_avg_pool lays them."""
@@ -230,6 +236,7 @@ def _greatest_of_bins(x: Value, axis: int, starts: Any, ends: Any) -> Value:
     return nnp.moveaxis(commands.max_pool(rows, **params), -1, axis)
 
 
+@recalled(1)
 @spelled
 def global_avg_pool(x: Any, *, keepdims: bool = False, layout: str = "NCHW") -> Value:
     """Returns the mean of each channel over all places.
@@ -244,6 +251,7 @@ def global_avg_pool(x: Any, *, keepdims: bool = False, layout: str = "NCHW") -> 
     return nnp.mean(nnp.asarray(x), axis=_places("global_avg_pool", x, layout), keepdims=keepdims)
 
 
+@recalled(1)
 @spelled
 def global_max_pool(x: Any, *, keepdims: bool = False, layout: str = "NCHW") -> Value:
     """Returns the greatest element of each channel; the arguments as in global_avg_pool."""

@@ -20,16 +20,18 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from nnc.array import Array, as_value, asarray
-from nnc.context import get_context
+from nnc.array import Array, as_value, asarray, new_array
+from nnc.context import get_context, with_mode
 from nnc.errors import ArgumentError, ArgumentTypeError, GraphError, InternalError, TraceError, user_error
 from nnc.graph import Command, Graph, TensorSpec, structural_hash
-from nnc.source import user_source
-from nnc.trace.dynamic_alias import VIEWS, View, view_of
-from nnc.trace.dynamic_backward import needs_of
+from nnc.graph.recall import set_recall_of_variables
+from nnc.trace.dynamic_alias import View, view_of
+from nnc.trace.dynamic_hot import MakeProgram, runner
 from nnc.trace.dynamic_memo import Memo
-from nnc.trace.dynamic_store import Binding, Operation, Store
-from nnc.trace.eager import Plan, exact_params, find_plan, run_plan
+from nnc.trace.dynamic_routine import Routine, routine_of, routine_of_call
+from nnc.trace.dynamic_store import CONSTANT, Binding, Store
+from nnc.trace.eager import Plan, exact_params, find_plan
+from nnc.trace.recipes import Recipe
 from nnc.trace.tracer import Tracer
 
 NDArray = np.ndarray[Any, Any]
@@ -142,7 +144,8 @@ class Variable(Tracer):
         if isinstance(value, Variable) and value.owner is self.owner and value.constant == self.constant:
             self.owner.exchange(self, value.binding)
         else:
-            self.owner.exchange(self, Binding(concrete_array(value, "x.set"), self.constant))
+            array = concrete_array(value, "x.set")
+            self.owner.exchange(self, Binding(array.spec, array, self.constant))
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """Binds it to a copy in which the elements at `index` are replaced; the copy depends on both."""
@@ -196,7 +199,8 @@ class Recorder:
     alive = True
     differentiates = False
 
-    def __init__(self, memo_bytes: int) -> None:
+    def __init__(self, memo_bytes: int, make_program: MakeProgram) -> None:
+        self._make_program = make_program
         self.store = Store()
         self.memo = Memo(memo_bytes)
         self.graded: weakref.WeakValueDictionary[int, Variable] = weakref.WeakValueDictionary()
@@ -211,7 +215,8 @@ class Recorder:
         """A variable, bound to an array unless `value` is None."""
         variable = Variable(self, None, constant, declared=True)
         if value is not None:
-            self.exchange(variable, Binding(concrete_array(value, "variable"), constant))
+            array = concrete_array(value, "variable")
+            self.exchange(variable, Binding(array.spec, array, constant))
         return variable
 
     def exchange(self, variable: Variable, binding: Binding | None) -> None:
@@ -248,8 +253,9 @@ class Recorder:
             self._settle()
 
     def _settle(self) -> None:
-        while self._left:
-            self.store.let_go([self._left.popleft()])
+        left = self._left
+        while left:
+            self.store.let_go([left.popleft()])
         self.memo.drop_stale()
 
     # -- running -------------------------------------------------------------------------------------------------------
@@ -261,9 +267,34 @@ class Recorder:
         operands = [self.operand(arg) for arg in args]
         specs = tuple([x.spec for x in operands])
         plan = self._shared_plan(command, specs, params, graphs) if graphs else find_plan(command, specs, params)
-        results = self.apply(plan, operands)
-        if plan.command in VIEWS and isinstance(args[0], Variable):
-            results[0].show(view_of(args[0], plan))
+        routine = routine_of(plan)
+        return self.hand_out(routine, args, self.perform(routine, operands))
+
+    def follow(self, recipe: Recipe, values: Sequence[Any]) -> Any:
+        """The result of a public function whose commands are known, on variables, arrays and numbers."""
+        routine, weak = routine_of_call(recipe), recipe.weak
+        place = routine.results[0]
+        if place < len(values) and recipe.casts[place] is None:
+            x = values[place]
+            return x if x.weak == weak else x.as_weak()
+        operands = [
+            self.operand(x if cast is None else Array(cast(x))) for x, cast in zip(values, recipe.casts, strict=True)
+        ]
+        bindings = self.perform(routine, operands)
+        if bindings[0].foreign:
+            return new_array(array_of(bindings[0]).memory, bindings[0].spec, weak)
+        (result,) = self.hand_out(routine, values, bindings)
+        result.weak = weak
+        return result
+
+    def hand_out(self, routine: Routine, values: Sequence[Any], bindings: Sequence[Binding]) -> list[Variable]:
+        """Variables that hold the results of a routine on these values."""
+        results = []
+        for binding in bindings:
+            binding.foreign = False
+            results.append(Variable(self, binding, binding.constant))
+        if routine.views and isinstance(values[routine.viewed], Variable):
+            results[0].show(view_of(values[routine.viewed], routine.views))
         return results
 
     def operand(self, value: Any) -> Binding:
@@ -278,37 +309,37 @@ class Recorder:
                 TraceError, "dynamic graph", "a command takes variables of two dynamic graphs.",
                 operands={"the other": value.spec}, fix="pass the other one's array: x.array.",
             )  # fmt: skip
-        return Binding(as_value(value), constant=True, foreign=True)
+        array = as_value(value)
+        return Binding(array.spec, array, constant=True, foreign=True)
 
-    def apply(self, plan: Plan, operands: Sequence[Binding]) -> list[Variable]:
-        """Runs a command, unless its results are known, and records it."""
+    def perform(self, routine: Routine, operands: Sequence[Binding]) -> list[Binding]:
+        """Runs commands, unless their results are known, and records them; returns what variables are to hold.
+
+        Where one raises, nothing is recorded.
+        """
         arrays, modes = [array_of(x) for x in operands], get_context().modes
-        key = self.memo.key(plan, arrays) if "check_finite" not in modes else None
-        found: Sequence[Array] | None = None
-        if key is not None:
-            with self._lock:
-                found = self.memo.find(key)
-        results = run_plan(plan, [x.data for x in arrays]) if found is None else found
-        active = tuple([x.active for x in operands])
-        needs = needs_of(plan, active) if any(active) and self not in modes else None
-        moved = needs.moved if needs is not None else (False,) * len(results)
-        outputs = [Binding(x, constant=not moves) for x, moves in zip(results, moved, strict=True)]
-        source = user_source() if any(moved) else None
-        variables = [Variable(self, x, x.constant) for x in outputs]
+        kinds = tuple([x.kind for x in operands])
+        record = routine.record(kinds if self not in modes else tuple([min(kind, CONSTANT) for kind in kinds]))
+        key, found = None, None
+        if routine.is_pure and "check_finite" not in modes:
+            key = self.memo.key(routine if len(routine.steps) == 1 else record, arrays)
+            if key is not None:
+                with self._lock:
+                    found = self.memo.find(key)
+        made = runner(routine, record, self._make_program)(arrays) if found is None else found
+        results, operations = record.bind(routine, operands, (*arrays, *routine.constants, *made))
         with self._lock:
             if key is not None and found is None:
-                self.memo.keep(key, arrays, results)
-            for output, variable in zip(outputs, variables, strict=True):
-                output.variable = weakref.ref(variable)
-                self.store.hold(output)
-            if needs is not None and any(moved):
-                reads = [*[operands[i] for i in needs.inputs], *[outputs[i] for i in needs.outputs]]
-                self.store.record(Operation(plan, operands, outputs, source), reads)
+                self.memo.keep(key, arrays, made, routine.nbytes)
+            for binding in results:
+                self.store.hold(binding)
+            if operations:
+                self.store.record(operations)
             self._settle()
         notes = getattr(self._watched, "notes", None)
         if notes is not None:
-            notes.add(plan, operands, arrays, outputs)
-        return variables
+            notes.add(routine, operands, arrays, results)
+        return results
 
     def _shared_plan(
         self, command: Command, specs: tuple[TensorSpec, ...], params: dict[str, Any], graphs: tuple[Graph, ...]
@@ -335,7 +366,8 @@ class Recorder:
         outer = getattr(self._watched, "notes", None)
         notes = self._watched.notes = Notes()
         try:
-            yield notes
+            with with_mode("watched"):
+                yield notes
         finally:
             self._watched.notes = outer
 
@@ -347,14 +379,16 @@ class Notes:
         self.lines: list[Any] = []
         self._numbers: dict[Binding, int] = {}
 
-    def add(self, plan: Plan, operands: Sequence[Binding], arrays: Sequence[Array], outputs: Sequence[Binding]) -> None:
-        """Notes one command. Variables are told apart by where they came up first, other operands by what they hold."""
+    def add(
+        self, routine: Routine, operands: Sequence[Binding], arrays: Sequence[Array], results: Sequence[Binding]
+    ) -> None:
+        """Notes one routine. Variables are told apart by where they came up first, other operands by what they hold."""
         read = [
             sha256(array.data.tobytes()).digest() if x.foreign else self._numbers.setdefault(x, len(self._numbers))
             for x, array in zip(operands, arrays, strict=True)
         ]
-        self.lines.append((plan, *read))
-        for x in outputs:
+        self.lines.append((routine, *read))
+        for x in results:
             self._numbers[x] = len(self._numbers)
 
 
@@ -379,3 +413,6 @@ def concrete_array(value: Any, where: str) -> Array:
             fix="use dynamic graphs outside of compile, grad and vmap, or apply those to functions of variables.",
         )  # fmt: skip
     return Array(array.data) if array.weak else array
+
+
+set_recall_of_variables(Variable)

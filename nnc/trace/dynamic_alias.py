@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,20 +42,23 @@ class View:
         return x
 
 
-def view_of(variable: Any, plan: Plan) -> View | None:
-    """The view that a command on a variable makes; None where its result follows nothing."""
-    if plan.command not in VIEWS:
-        return None
-    inner: View | None = variable.view
-    if inner is None:
-        inner = View(weakref.ref(variable), variable.binding, 0, variable.shape)
-    if inner.last:  # an index such as [:, 0] is a slice and a reshape
-        is_index = plan.command is reshape and len(inner.last) == 1
-        return replace(inner, last=(*inner.last, plan)) if is_index else None
+def view_of(variable: Any, plans: Sequence[Plan]) -> View | None:
+    """The view that commands make of a variable, one after the other; None where their result follows nothing."""
+    view: View | None = variable.view or View(weakref.ref(variable), variable.binding, 0, variable.shape)
+    for plan in plans:
+        view = _through(view, plan) if view is not None else None
+    return view
+
+
+def _through(view: View, plan: Plan) -> View | None:
+    """What one more command makes of a view."""
+    if view.last:  # an index such as [:, 0] is a slice and a reshape
+        is_index = plan.command is reshape and len(view.last) == 1
+        return replace(view, last=(*view.last, plan)) if is_index else None
     found = _contiguous(plan, plan.specs[0])
     if found is None:
-        return replace(inner, last=(plan,))
-    return View(inner.base, inner.of, inner.offset + found, plan.outputs[0].shape)
+        return replace(view, last=(plan,))
+    return View(view.base, view.of, view.offset + found, plan.outputs[0].shape)
 
 
 def _contiguous(plan: Plan, spec: TensorSpec) -> int | None:

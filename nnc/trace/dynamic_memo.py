@@ -1,4 +1,4 @@
-"""Results that a dynamic graph has computed before, found again by command, parameters and operands.
+"""Results that a dynamic graph has computed before, found again by routine (commands, parameters, specs) and operands.
 
 Small operands are compared by their bytes, others by identity: arrays do not change, and re-binding a variable gives it
 another one. An entry goes with the first of its operands that nobody holds any more, since then it cannot be asked for again.
@@ -10,12 +10,12 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from nnc.array import Array
-from nnc.commands.random import random_bits
-from nnc.commands.rules import alias, effect
 from nnc.dtypes import TAPE
-from nnc.trace.eager import Plan
+
+Results = Sequence[Array | None]
 
 _BY_CONTENT = 512  # bytes up to which operands are compared by content
 _OVERHEAD = 512  # bytes that an entry takes beside its results
@@ -35,7 +35,7 @@ class MemoStats:
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    results: tuple[Array, ...]
+    results: Results
     nbytes: int
     operands: list[weakref.ref[Array]]
 
@@ -49,14 +49,12 @@ class Memo:
         self._nbytes = self._hits = self._misses = 0
         self._stale: deque[Hashable] = deque()  # filled by weak references, whenever an operand dies
 
-    def key(self, plan: Plan, operands: Sequence[Array]) -> Hashable | None:
-        """What identifies a call; None where its results are not kept."""
-        if not self.limit or not is_pure(plan):
-            return None
-        return plan, *[_content(x) or id(x) for x in operands]
+    def key(self, what: Hashable, operands: Sequence[Array]) -> tuple[Any, ...] | None:
+        """What identifies a run; None where nothing is kept."""
+        return (what, *map(_identity, operands)) if self.limit else None
 
-    def find(self, key: Hashable) -> tuple[Array, ...] | None:
-        """The results of a call that was made before."""
+    def find(self, key: Hashable) -> Results | None:
+        """The results of a run like this one."""
         if self._stale:
             self.drop_stale()
         entry = self._entries.get(key)
@@ -67,14 +65,15 @@ class Memo:
         self._entries.move_to_end(key)
         return entry.results
 
-    def keep(self, key: Hashable, operands: Sequence[Array], results: Sequence[Array]) -> None:
-        """Remembers the results of a call, as far as the limit allows."""
-        nbytes = _OVERHEAD + sum([x.spec.nbytes for x in results])
+    def keep(self, key: tuple[Any, ...], operands: Sequence[Array], results: Results, nbytes: int) -> None:
+        """Remembers the results of a run, which take so many bytes, as far as the limit allows."""
+        nbytes += _OVERHEAD
         if nbytes > self.limit or key in self._entries:
             return
         stale = self._stale
-        watched = [weakref.ref(x, lambda _: stale.append(key)) for x in operands if not _content(x)]
-        self._entries[key] = _Entry(tuple(results), nbytes, watched)
+        drop = lambda _: stale.append(key)
+        watched = [weakref.ref(x, drop) for x, by in zip(operands, key[1:], strict=True) if type(by) is int]
+        self._entries[key] = _Entry(results, nbytes, watched)
         self._nbytes += nbytes
         while self._nbytes > self.limit or len(self._entries) > _ENTRIES:
             self._nbytes -= self._entries.popitem(last=False)[1].nbytes
@@ -95,19 +94,12 @@ class Memo:
         return MemoStats(self._hits, self._misses, len(self._entries), self._nbytes, self.limit)
 
 
-def _content(x: Array) -> bytes:
-    """The elements, if there are few of them or only one, repeated; else nothing."""
-    data = x.memory
-    if (data.nbytes > _BY_CONTENT and any(data.strides)) or x.spec.dtype == TAPE:
-        return b""
-    return data.tobytes() if data.nbytes <= _BY_CONTENT else data[(0,) * data.ndim].tobytes()
-
-
-def is_pure(plan: Plan) -> bool:
-    """Whether running the command again would be a waste: it has no effect, draws nothing, and is more than a view."""
-    known: bool | None = plan.known.get("pure")
-    if known is None:
-        inner = (node.command for graph in plan.graphs for node in graph.walk())
-        found = all(command not in effect and command is not random_bits for command in (plan.command, *inner))
-        known = plan.known["pure"] = found and plan.command not in alias
-    return known
+def _identity(x: Array) -> Hashable:
+    """The elements, if there are few of them or only one, repeated; else which array it is."""
+    try:
+        data = x.memory
+    except AttributeError:
+        data = x.data  # says that it was donated
+    if data.nbytes > _BY_CONTENT:
+        return id(x) if any(data.strides) else data[(0,) * data.ndim].tobytes()
+    return data.tobytes() if data.size and x.spec.dtype != TAPE else id(x)

@@ -22,6 +22,8 @@ from nnc.graph import Symbol, TensorSpec
 from nnc.source import SourceLine
 from nnc.trace.eager import Plan
 
+FOREIGN, CONSTANT, ACTIVE = range(3)  # kinds of values: of no variable; of one without, of one with a derivative
+
 
 class Binding:
     """One value of a variable. `array` is dropped when neither a variable nor a derivative can read it any more."""
@@ -40,9 +42,8 @@ class Binding:
         "variable",
     )
 
-    def __init__(self, array: Array, constant: bool, foreign: bool = False) -> None:
-        self.array: Array | None = array
-        self.spec: TensorSpec = array.spec
+    def __init__(self, spec: TensorSpec, array: Array | None, constant: bool, foreign: bool = False) -> None:
+        self.spec, self.array = spec, array
         self.constant = constant
         self.foreign = foreign  # no variable holds it: what a command was given from outside, or a residual
         self.active = False
@@ -54,6 +55,11 @@ class Binding:
         self._symbol: Symbol | None = None
 
     @property
+    def kind(self) -> int:
+        """What it is to what is computed from it now."""
+        return ACTIVE if self.active else FOREIGN if self.foreign else CONSTANT
+
+    @property
     def symbol(self) -> Symbol:
         """The symbol that it stands for."""
         if self._symbol is None:
@@ -62,17 +68,17 @@ class Binding:
 
 
 class Operation:
-    """A command that ran: what it read and what it made."""
+    """A command that ran: what it took, what it made, and of which of these its derivative reads the arrays."""
 
     __slots__ = ("active", "inputs", "number", "outputs", "plan", "reads", "source")
 
     def __init__(
-        self, plan: Plan, inputs: Sequence[Binding], outputs: Sequence[Binding], source: SourceLine | None
-    ) -> None:
-        self.plan, self.inputs, self.outputs, self.source = plan, tuple(inputs), tuple(outputs), source
+        self, plan: Plan, inputs: Sequence[Binding], outputs: Sequence[Binding], reads: Sequence[Binding],
+        source: SourceLine | None,
+    ) -> None:  # fmt: skip
+        self.plan, self.inputs, self.outputs, self.reads, self.source = plan, inputs, outputs, reads, source
         self.active = 0  # places in `inputs` with an active binding
         self.number = -1
-        self.reads: tuple[Binding, ...] = ()
 
 
 class Store:
@@ -92,20 +98,22 @@ class Store:
             self.leaves[id(binding)] = binding
             binding.active = True
 
-    def record(self, operation: Operation, reads: Iterable[Binding]) -> None:
-        """Keeps an operation that has run; its derivative reads the arrays of `reads`."""
-        operation.number, self._next = self._next, self._next + 1
-        self.operations[operation.number] = operation
-        operation.reads = tuple(reads)
-        for binding in operation.reads:
-            binding.readers += 1
-        for binding in operation.inputs:
-            binding.uses[operation] = binding.uses.get(operation, 0) + 1
-            operation.active += binding.active
-            if not binding.handles and not binding.readers:
-                binding.array = None
-        for binding in operation.outputs:
-            binding.maker, binding.active = operation, not binding.constant
+    def record(self, operations: Sequence[Operation]) -> None:
+        """Keeps operations that have run, one after the other."""
+        for operation in operations:
+            operation.number, self._next = self._next, self._next + 1
+            self.operations[operation.number] = operation
+            for binding in operation.reads:
+                binding.readers += 1
+            for binding in operation.inputs:
+                binding.uses[operation] = binding.uses.get(operation, 0) + 1
+                operation.active += binding.active
+            for binding in operation.outputs:
+                binding.maker, binding.active = operation, not binding.constant
+        for operation in operations:
+            for binding in operation.inputs:
+                if not binding.handles and not binding.readers:
+                    binding.array = None
 
     # -- forgetting ----------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ Python numbers are converted as the function would convert them, and where a com
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -16,13 +17,14 @@ import numpy as np
 from nnc import dtypes
 from nnc.array import Array, new_array
 from nnc.commands.elementwise import convert
+from nnc.commands.promote import is_weak
 from nnc.commands.rules import effect
 from nnc.commands.shape import broadcast_to
 from nnc.errors import NncError
-from nnc.graph import Graph, Node, Symbol, TensorSpec
-from nnc.graph.recall import Recipe, set_recall
+from nnc.graph import Graph, Node, Symbol, TensorSpec, spec_of
+from nnc.graph.recall import set_recall
 from nnc.silence import silently
-from nnc.trace.eager import find_plan
+from nnc.trace.eager import Plan, find_plan
 from nnc.trace.staging import stage
 from nnc.trace.tracer import Tracer
 
@@ -30,6 +32,27 @@ _WIDE = {bool: dtypes.bool_, int: dtypes.int64, float: dtypes.float64, complex: 
 _MEMORY = attrgetter("memory")
 Run = Callable[[list[Any]], Sequence[Any]]
 Cast = Callable[[Any], Any]  # a Python number in the dtype of the array that it meets
+Step = tuple[Plan, tuple[int, ...]]  # a command and the places of its operands
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recipe:
+    """The commands of a call: `run` on arrays, and one by one.
+
+    Values have places: those of the operands, then `constants`, then what the steps yield, one after the other.
+    """
+
+    run: Callable[[Sequence[Any]], Any]
+    casts: tuple[Cast | None, ...]  # of operands that are Python numbers
+    weak: bool
+    graph: Graph
+    known: dict[Any, Any] = field(default_factory=dict)  # what others found out about it, kept as long as it is
+
+    def take_apart(self) -> tuple[list[Step], list[Any], int]:
+        """The commands as they stand in the function, the constants, and the place of the result."""
+        steps = _Steps(self.graph, self.casts, broadcasts=False)
+        place = steps.place_of(self.graph.outputs[0])
+        return steps.steps, list(self.graph.constants.values()), place
 
 
 def make_recipe(
@@ -37,9 +60,13 @@ def make_recipe(
 ) -> Recipe | None:
     """The recipe of a call; None where the function does more than to run commands on its arrays."""
     operands = [x for i in places for x in (args[i] if isinstance(args[i], list) else (args[i],))]
-    if operands and not any(type(x) is Array and not x.weak for x in operands):
+    numbers = [type(x) in _WIDE for x in operands]
+    weak = [number or is_weak(x) for x, number in zip(operands, numbers, strict=True)]
+    if operands and all(weak):
         return None  # numbers by themselves have other dtypes than those that meet an array
-    specs = [x.spec if type(x) is Array else TensorSpec((), _WIDE[type(x)]) for x in operands]
+    specs = [
+        TensorSpec((), _WIDE[type(x)]) if number else spec_of(x) for x, number in zip(operands, numbers, strict=True)
+    ]
     results: list[Any] = []
 
     def traced(*tracers: Any) -> list[Any]:
@@ -50,7 +77,7 @@ def make_recipe(
         return results
 
     try:
-        staged = stage(traced, specs, weak=[type(x) is not Array or x.weak for x in operands])
+        staged = stage(traced, specs, weak=weak, name=function.__name__)
     except (NncError, TypeError, ValueError):  # it asks for a value, or returns something else than an array
         return None
     graph = staged.graph
@@ -58,15 +85,11 @@ def make_recipe(
         return None
     if any(node.graphs or node.command in effect for node in graph.nodes):
         return None
-    numbers = {
-        symbol: _dtypes_of(symbol, graph)
-        for x, symbol in zip(operands, graph.inputs, strict=True)
-        if type(x) is not Array
-    }
-    if any(len(found) > 1 for found in numbers.values()):
+    read = [_dtypes_of(x, graph) if number else () for x, number in zip(graph.inputs, numbers, strict=True)]
+    if any(len(found) > 1 for found in read):
         return None
-    casts = [_cast(*numbers[symbol]) if symbol in numbers else None for symbol in graph.inputs]
-    return _Steps(graph, casts).recipe(results[0].weak)
+    casts = tuple([_cast(*found) if found else None for found in read])
+    return Recipe(_Steps(graph, casts).runner(results[0].weak), casts, results[0].weak, graph)
 
 
 def _dtypes_of(number: Symbol, graph: Graph) -> set[dtypes.DType]:
@@ -84,14 +107,17 @@ def _cast(dtype: dtypes.DType) -> Cast:
 
 
 class _Steps:
-    """The nodes of a graph that its output depends on, as calls of kernels on a growing list of values."""
+    """The nodes of a graph that its output depends on, as plans that run on a growing list of values.
 
-    def __init__(self, graph: Graph, casts: Sequence[Cast | None]) -> None:
-        self.graph, self.casts = graph, casts
+    With `broadcasts`, what NumPy's functions do by themselves is left to them.
+    """
+
+    def __init__(self, graph: Graph, casts: Sequence[Cast | None], broadcasts: bool = True) -> None:
+        self.graph, self.casts, self.broadcasts = graph, casts, broadcasts
         self.makers = {symbol: node for node in graph.nodes for symbol in node.outputs}
         self.places = {symbol: i for i, symbol in enumerate((*graph.inputs, *graph.constants))}
         self.count = len(self.places)
-        self.steps: list[tuple[Run, tuple[int, ...]]] = []
+        self.steps: list[Step] = []
 
     def place_of(self, symbol: Symbol) -> int:
         """Where the value of a symbol will stand."""
@@ -105,9 +131,9 @@ class _Steps:
             self.places[node.outputs[0]] = self.places[source]  # a number, which is converted at once
             return
         plan = find_plan(node.command, tuple([symbol.spec for symbol in node.inputs]), node.params)
-        inputs = self._narrowest(node) if _broadcasts(plan.function) else node.inputs
+        inputs = self._narrowest(node) if self.broadcasts and _broadcasts(plan.function) else node.inputs
         places = tuple([self.place_of(symbol) for symbol in inputs])
-        self.steps.append((plan.run, places))
+        self.steps.append((plan, places))
         for symbol in node.outputs:
             self.places[symbol] = self.count
             self.count += 1
@@ -122,11 +148,12 @@ class _Steps:
         is_whole = np.broadcast_shapes(*[symbol.spec.shape for symbol in sources]) == node.outputs[0].spec.shape
         return sources if is_whole else node.inputs
 
-    def recipe(self, weak: bool) -> Recipe:
+    def runner(self, weak: bool) -> Callable[[Sequence[Any]], Any]:
         """The function from the operands to the result."""
         result = self.graph.outputs[0]
         place, spec, casts = self.place_of(result), result.spec, self.casts
-        constants, steps = list(self.graph.constants.values()), self.steps
+        constants = list(self.graph.constants.values())
+        steps: list[tuple[Run, tuple[int, ...]]] = [(plan.run, places) for plan, places in self.steps]
         load: Callable[[Sequence[Any]], list[Any]] = _load_arrays if not any(casts) else partial(_load, casts)
         if result in self.graph.inputs and casts[place] is None:
             return lambda operands: operands[place] if operands[place].weak == weak else operands[place].as_weak()

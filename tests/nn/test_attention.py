@@ -9,7 +9,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc import nn
+from nnc import dtypes, nn
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, OutOfBoundsError, ShapeError
 from nnc.nn import attention
 
@@ -233,3 +233,43 @@ def test_mistakes_are_named() -> None:
         nn.dot_product_attention(Q, K, V, dropout_rate=0.1)
     with pytest.raises(ArgumentTypeError, match="Fix: write dropout_rate="):
         nn.dot_product_attention(Q, K, V, dropout_p=0.1)
+
+
+# What must not make memory grow with the product of the numbers of queries and keys, by settings that depend on both.
+LINEAR: dict[str, dict[str, Any]] = {
+    "all": {},
+    "causal, half as many keys, heads in groups": {"keys": 0.5, "own": 1, "options": {"is_causal": True}},
+    "bias of keys, odd sizes": {"odd": 1, "bias": lambda t, s: (2, 1, s)},
+    "bias of queries, mask of keys": {"bias": lambda t, s: (2, t, 1), "mask": lambda t, s: (1, 1, s)},
+    "float64, a window": {"dtype": "float64", "options": {"local_window_size": 40}},
+    "bfloat16, lengths": {"dtype": "bfloat16", "options": {"key_value_seq_lengths": np.array([100])}},
+}
+
+
+def _peak(setting: dict[str, Any], mode: str, count: int) -> int:
+    """Bytes that a compiled pass plans for, among so many queries."""
+    t, s = count + setting.get("odd", 0), int(count * setting.get("keys", 1)) + setting.get("odd", 0)
+    dtype = dtypes.BY_NAME[setting.get("dtype", "float32")]
+    q, k = np.zeros((1, t, 2, 16), dtype), np.zeros((1, s, setting.get("own", 2), 16), dtype)
+    bias = [np.zeros(setting["bias"](t, s), dtype)] if "bias" in setting else []
+    mask = np.ones(setting["mask"](t, s), bool) if "mask" in setting else None
+    call = lambda q, k, v, *bias: nn.dot_product_attention(q, k, v, *bias, mask=mask, **setting.get("options", {}))
+    x = (q, k, k, *bias)
+    passes = {
+        "forward": call,
+        "backward": nnc.grad(lambda *x: nnp.sum(call(*x)), argnums=tuple(range(len(x)))),
+        "tangent": lambda *x: nnc.jvp(call, x, x),
+    }
+    compiled = nnc.compile(passes[mode]).lower(*x).compile()
+    steps = [line for line in compiled.as_text().splitlines() if " = attention" in line]
+    assert steps and all("[cpu]" in line for line in steps)
+    return int(compiled.memory_plan.peak)
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"), [("all", "forward"), *((name, mode) for name in LINEAR for mode in ("backward", "tangent"))]
+)
+def test_memory_is_linear_in_the_number_of_tokens(name: str, mode: str) -> None:
+    small, double, large = (_peak(LINEAR[name], mode, count) for count in (128, 256, 512))
+    assert double <= 2.05 * small and large <= 4.1 * small
+    assert large < 2 * 512 * 512 * 4  # bytes of both heads' scores

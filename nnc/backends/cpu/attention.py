@@ -7,22 +7,21 @@ greater score appears (Milakov and Gimelshein, 2018). Threads share heads and bl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nnc.backends.cpu.blocks import Matrix, Squares, print_product
-from nnc.backends.cpu.printer import Bound, Printer, add_native, times
-from nnc.backends.cpu.scores import KEYS, Block, Form, exponential, finite, rows_of
-from nnc.backends.cpu.vectors import split, write_row
+from nnc.backends.cpu.blocks import Ahead, Matrix, print_product
+from nnc.backends.cpu.printer import Printer, add_native, times
+from nnc.backends.cpu.scores import KEYS, Block, Form, Tokens, exponential, finite, print_blocks, rows_of
+from nnc.backends.cpu.vectors import write_row
 from nnc.commands.attention import Operands
 from nnc.graph import TensorSpec
-from nnc.lower.codegen.builder import Code, Slot, Value, has_code
+from nnc.lower.codegen.builder import Slot, Value, has_code
 from nnc.lower.codegen.math.logarithm import log
 from nnc.lower.codegen.math.terms import Term
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step
 
-_PART_VOLUME = 1 << 19  # multiplications that a thread must have, some ten microseconds
 _MOST_FEATURES = 256  # a block then takes a megabyte of stack
 
 
@@ -30,13 +29,6 @@ def is_printed(specs: Sequence[TensorSpec], biased: bool) -> bool:
     """Whether the kernels take operands."""
     x = Operands.of(specs, biased)
     return has_code(x.q.dtype) and max(x.q.shape[-1], x.v.shape[-1]) <= _MOST_FEATURES
-
-
-def key_blocks(block: Block, body: Callable[[Value, Value], None]) -> None:
-    """Runs `body(at, n)` for blocks of keys that queries of the block may attend to."""
-    code, (begin, end) = block.code, block.range()
-    with code.loop(begin, end, KEYS) as at:
-        body(at, code.intrinsic("smin", code.sub(end, at), code.integer(KEYS)))
 
 
 def _native(step: Step) -> Native | None:
@@ -47,36 +39,27 @@ def _native(step: Step) -> Native | None:
     x = Operands.of(step.inputs, params["biased"])
     names = [f"%in{i}" for i in range(len(step.inputs))]
     form = Form.of(x, names[3:], params["scale"], params["reach"])
-    views = (*step.inputs, out, logarithms)
-    loops = form.loops(views, [i < 3 or i == len(step.inputs) for i in range(len(views))])
-    total = math.prod(loops.shape) * form.blocks
-    loops, squares = loops.merged(), Squares(printer, form.tiling)
 
-    def body(code: Code, begin: Bound, end: Bound) -> None:
-        with code.loop(begin, end) as part:
-            rest, number = split(code, part, form.blocks)
-            at = loops.at(code, [*names, "%out0", "%out1"], code.integer(rest))
-            q, k, v = (rows_of(view, pointer) for view, pointer in zip(x[:3], at, strict=False))
-            first = times(code, number, form.width)
+    def print_block(block: Block, at: Sequence[str], after: Sequence[str]) -> None:
+        code = block.code
+        q, k, v = (Tokens(view, here, there) for view, here, there in zip(x[:3], at, after, strict=False))
+        state = _State.start(block)
+        packed = block.pack(q.rows, form.features)
+        block.scale(packed, form.features)
+        room = form.tiling.room(code, KEYS, block.vectors)
 
-            def print_block(vectors: int) -> None:
-                block = Block(code, form, squares, first, vectors)
-                state = _State.start(block)
-                packed = block.pack(q, form.features)
-                block.scale(packed, form.features)
-                room = form.tiling.room(code, KEYS, vectors)
+        def keys(at_key: Value, n: Value, end: Value) -> None:
+            near = block.near(k.rows.at(code, at_key), n, KEYS, form.features)
+            ahead = k.ahead(code, at_key, end), q.following(block)
+            block.print_scores(near, packed, room, at[3:-2], at_key, n, ahead)
+            values = block.near(v.rows.at(code, at_key), n, KEYS, form.value_features)
+            state.take(block, room, values, n, v.ahead(code, at_key, end))
 
-                def keys(at_key: Value, n: Value) -> None:
-                    near = block.near(k.at(code, at_key), n, KEYS, form.features)
-                    block.print_scores(near, packed, room, at[3:-2], at_key, n)
-                    state.take(block, room, block.near(v.at(code, at_key), n, KEYS, form.value_features), n)
+        block.each_keys(0, form.keys, keys)
+        state.finish(block, rows_of(out, at[-2]), at[-1], logarithms.strides[-1])
 
-                key_blocks(block, keys)
-                state.finish(block, rows_of(out, at[-2]), at[-1], logarithms.strides[-1])
-
-            form.each_width(code, number, print_block)
-
-    printer.parts(total, max(1, _PART_VOLUME // max(1, form.volume)), body)
+    has_tokens = [*range(3), len(step.inputs)]
+    print_blocks(printer, form, (*step.inputs, out, logarithms), has_tokens, [*names, "%out0", "%out1"], print_block)
     return printer.native()
 
 
@@ -94,13 +77,11 @@ class _State:
         code, tiling, rows = block.code, block.tiling, block.form.value_features
         zero = code.constant(0, tiling.wide, tiling.lanes)
         total = block.room(rows)
-        with code.loop(0, rows) as j:
-            for v in range(block.vectors):
-                block.store(total, j, v, zero)
+        block.clear(total, rows)
         tops = [code.slot(code.like(zero, -math.inf)) for _ in range(block.vectors)]
         return cls(tops, [code.slot(zero) for _ in range(block.vectors)], total)
 
-    def take(self, block: Block, scores: Matrix, values: Matrix, n: Value) -> None:
+    def take(self, block: Block, scores: Matrix, values: Matrix, n: Value, ahead: Ahead) -> None:
         """Some more keys, whose scores become weights."""
         code, vectors = block.code, range(block.vectors)
         greatest = [code.slot(code.read(self.top[v])) for v in vectors]
@@ -124,7 +105,19 @@ class _State:
         block.change(scores, n, weigh)
         rows = block.form.value_features
         tiling, total = block.tiling, self.total
-        print_product(code, tiling, values.turned, scores, total, rows, n, block.width, factors=factors, divisor=rows)
+        print_product(
+            code,
+            tiling,
+            values.turned,
+            scores,
+            total,
+            rows,
+            n,
+            block.width,
+            factors=factors,
+            divisor=rows,
+            ahead=[ahead],
+        )
 
     def finish(self, block: Block, out: Matrix, logarithms: str, step: int) -> None:
         """Writes the means and the logarithms of the sums."""

@@ -1,39 +1,61 @@
 """The printed kernel of attention's gradient: the weights are computed anew from the logarithms of their sums, block by block.
 
-Gradients of keys and values are added up by one thread for each head of the keys, so the order of the sums does not depend on the
-number of threads (Dao, "FlashAttention-2", 2023). With c the sum of an output's products with its cotangent, per query,
+With c the sum of an output's products with its cotangent, per query,
 
-    dv = wᵀ ct    ds = scale · w · (ct vᵀ - c)    dq = ds k    dk = dsᵀ q
+    dv = wᵀ ct    ds = w · (ct vᵀ - c)    dq = scale · ds k    dk = scale · dsᵀ q    dbias = ds, summed over queries
+
+One thread goes through the queries of each head of the keys, so the order of sums does not depend on the number of threads (Dao,
+"FlashAttention-2", 2023). It takes a span of keys at a time, whose numbers and gradients stay in the second-level cache, without
+gaps between rows; meanwhile it asks memory for the rows that come next. A bias's gradient is summed for each head by itself, and
+over heads and batches in the end.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import Any
 
-from nnc.backends.cpu.attention import is_printed, key_blocks
-from nnc.backends.cpu.blocks import Matrix, Squares, copy_rows, print_product
+from nnc.backends.cpu.attention import is_printed
+from nnc.backends.cpu.blocks import Ahead, Matrix, Squares, copy_rows, print_product
 from nnc.backends.cpu.printer import Bound, Printer, add_native, times
-from nnc.backends.cpu.scores import KEYS, Block, Form, exponential, finite, rows_of
+from nnc.backends.cpu.scores import KEYS, PART_VOLUME, Block, Form, Tokens, exponential, finite, near, rows_of
+from nnc.backends.cpu.vectors import masks_of, read_row, write_row
 from nnc.commands.attention import BIAS, Operands
+from nnc.dtypes import accumulator
 from nnc.graph import TensorSpec
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step, View
 
-_PART_VOLUME = 1 << 19  # multiplications that a thread must have
+_SPAN_BYTES = 1 << 18  # of a span's keys, values and their gradients, a quarter of the second-level cache
 
 
 def _supports(specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> bool:
-    return BIAS not in params["wrt"] and is_printed(specs[2:-2], params["biased"])
+    x = Operands.of(specs[2:-2], params["biased"])
+    of_keys = BIAS not in params["wrt"] or (x.bias.shape[-2] == 1 and x.bias.shape[-1] == x.shape[-1])
+    return of_keys and is_printed(specs[2:-2], params["biased"])
 
 
 def _workspace(specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> int:
-    """Sums of gradients, where those are stored in a shorter dtype."""
-    wide = specs[1].dtype.itemsize
-    x = Operands.of(specs[2:-2], params["biased"])
-    return 0 if wide == x.k.dtype.itemsize else wide * sum((x.k, x.v)[i - 1].size for i in params["wrt"] if i)
+    """Sums of the queries' gradients, where those are stored in a shorter dtype, and the bias's gradient for each head."""
+    x, wide = Operands.of(specs[2:-2], params["biased"]), accumulator(specs[2].dtype)
+    return wide.itemsize * sum(_room(x.shape, x.q, x.v.shape[-1], params["wrt"]))
+
+
+def _room(scores: Sequence[int], q: TensorSpec, value_features: int, wrt: Sequence[int]) -> tuple[int, int]:
+    """Numbers in the dtype of sums, for queries and for the bias."""
+    is_short = accumulator(q.dtype) != q.dtype
+    sums = is_short and 0 in wrt and scores[-1] > _span(q, value_features)
+    return q.size if sums else 0, math.prod(scores[:-2]) * scores[-1] if BIAS in wrt else 0
+
+
+def _span(q: TensorSpec, value_features: int) -> int:
+    """Keys of a span."""
+    unit = accumulator(q.dtype).itemsize
+    return max(1, _SPAN_BYTES // (2 * max(1, q.shape[-1] + value_features) * unit * KEYS)) * KEYS
 
 
 class _Gradient:
@@ -44,15 +66,23 @@ class _Gradient:
         self.x = Operands.of(inputs[2:-2], params["biased"])
         self.ct, self.ct_sum, self.out, self.logarithms = *inputs[:2], *inputs[-2:]
         self.wrt: tuple[int, ...] = params["wrt"]
-        self.has_room = len(step.outputs) > len(self.wrt)
-        self.printer = Printer(step, workspace=self.has_room)
+        self.printer = Printer(step, workspace=len(step.outputs) > len(self.wrt))
         self.results: dict[int, View] = dict(zip(self.wrt, step.outputs, strict=False))
-        self.views = [*inputs, *self.results.values()]
-        self.names = [f"%in{i}" for i in range(len(inputs))] + [f"%out{i}" for i in range(len(self.wrt))]
+        tokens = [i for i in self.wrt if i != BIAS]
+        self.views = [*inputs, *(self.results[i] for i in tokens)]
+        outputs = {i: f"%out{k}" for k, i in enumerate(self.wrt)}
+        self.names = [f"%in{i}" for i in range(len(inputs))] + [outputs[i] for i in tokens]
+        self.place = {i: len(inputs) + k for k, i in enumerate(tokens)}
         self.form = Form.of(self.x, self.names[5 : len(inputs) - 2], params["scale"], params["reach"])
         self.squares = Squares(self.printer, self.form.tiling)
         with_tokens = {0, 2, 3, 4, len(inputs) - 2, *range(len(inputs), len(self.views))}
         self.loops = self.form.loops(self.views, [i in with_tokens for i in range(len(self.views))])
+        q, features, form = self.x.q.spec, self.form.value_features, self.form
+        heads = (*form.lead[:-1], form.lead[-1] * form.shared)
+        self.room = _room((*heads, form.count, form.keys), q, features, self.wrt)
+        self.span = min(_span(q, features), max(form.keys, 1))
+        self.spans = -(-form.keys // self.span)
+        self.bias = f"%out{self.wrt.index(BIAS)}" if BIAS in self.wrt else ""
 
     def native(self) -> Native:
         """The finished kernel."""
@@ -64,123 +94,247 @@ class _Gradient:
             with code.loop(begin, end) as part:
                 self._print_part(code, part)
 
-        self.printer.parts(parts, max(1, _PART_VOLUME // max(1, volume)), body)
+        self.printer.parts(parts, max(1, PART_VOLUME // max(1, volume)), body)
+        if self.bias:
+            self._add_heads(self.printer.main)
         return self.printer.native()
 
     def _print_part(self, code: Code, part: Value) -> None:
         """All queries that share one head of keys."""
         form = self.form
         first = code.mul(part, code.integer(form.shared))
+        if self.bias:
+            rows = code.integer(form.shared)
+            copy_rows(code, form.tiling, None, self._bias_sums(code, first), rows, form.keys)
+        if self.spans <= 1:
+            self._print_span(code, first, 0, form.keys)
+        else:
+            with code.loop(0, form.keys, self.span) as begin:
+                end = code.intrinsic("smin", code.add(begin, code.integer(self.span)), code.integer(form.keys))
+                self._print_span(code, first, begin, end)
+        if self.room[0]:
+            with code.loop(0, form.shared) as head:
+                number = code.add(first, head)
+                target = rows_of(self.results[0], self.loops.at(code, self.names, number)[self.place[0]])
+                copy_rows(code, form.tiling, self._query_sums(code, number), target, form.count, form.features)
+
+    def _print_span(self, code: Code, first: Value, begin: Bound, end: Bound) -> None:
+        """Some keys of a head, and all queries that share them."""
+        form, tiling = self.form, self.form.tiling
         outer = self.loops.at(code, self.names, first)
-        sums = {i: self._sums(code, i, part, outer) for i in self.wrt if i}
+        n = code.sub(code.integer(end), code.integer(begin))
+        close: dict[int, Matrix] = {}
+        for i, view in ((1, self.x.k), (2, self.x.v)):
+            rows = rows_of(view, outer[i + 2]).at(code, begin)
+            close[i] = near(code, tiling, rows, n, self.span, self._columns(i), dense=True)
+        sums = {i: tiling.rows_room(code, self.span, self._columns(i)) for i in self.wrt if i in (1, 2)}
         for i, matrix in sums.items():
-            copy_rows(code, form.tiling, None, matrix, form.keys, self._columns(i))
+            copy_rows(code, tiling, None, matrix, n, self._columns(i))
         with code.loop(0, form.shared) as head:
-            at = self.loops.at(code, self.names, code.add(first, head))
-            with code.loop(0, form.blocks) as number:
-                place = code.mul(number, code.integer(form.width))
+            number = code.add(first, head)
+            at = self.loops.at(code, self.names, number)
+            after = self.loops.at(code, self.names, code.add(number, code.integer(1)))
+            with code.loop(0, form.blocks) as block_number:
+                place = code.mul(block_number, code.integer(form.width))
 
                 def print_block(vectors: int) -> None:
-                    self._print_block(Block(code, form, self.squares, place, vectors), at, sums)
+                    block = Block(code, form, self.squares, place, vectors)
+                    here = _Here(begin, end, number, at, after, close, sums)
+                    with ExitStack() as stack:
+                        if self.spans > 1:
+                            low, high = block.range(begin, end)
+                            is_first = code.compare("eq", code.integer(begin), code.integer(0))
+                            stack.enter_context(code.when(code.or_(is_first, code.compare("lt", low, high))))
+                        self._print_block(block, here)
 
-                form.each_width(code, number, print_block)
-        if self.has_room:
-            for i, matrix in sums.items():
-                target = rows_of(self.results[i], self._result(outer, i))
-                copy_rows(code, form.tiling, matrix, target, form.keys, self._columns(i))
-
-    def _result(self, pointers: Sequence[str], i: int) -> str:
-        return pointers[len(self.names) - len(self.wrt) + self.wrt.index(i)]
+                form.each_width(code, block_number, print_block)
+        for i, matrix in sums.items():
+            target = rows_of(self.results[i], outer[self.place[i]]).at(code, begin)
+            copy_rows(code, tiling, matrix, target, n, self._columns(i))
 
     def _columns(self, i: int) -> int:
         return self.form.value_features if i == 2 else self.form.features
 
-    def _sums(self, code: Code, i: int, part: Value, pointers: Sequence[str]) -> Matrix:
-        """Where the gradients of keys (1) or values (2) are added up."""
-        if not self.has_room:
-            return rows_of(self.results[i], self._result(pointers, i))
+    def _query_sums(self, code: Code, number: Value) -> Matrix:
+        """Where the gradients of a head's queries are added up."""
         form, unit = self.form, self.form.tiling.wide.itemsize
-        begin = 0
-        if i == 2 and 1 in self.wrt:
-            begin = math.prod(form.lead) * form.keys * form.features * unit
-        own = times(code, part, form.keys * self._columns(i) * unit)
-        pointer = code.offset(code.offset("%workspace", begin), own)
-        return Matrix(pointer, self._columns(i) * unit, unit, form.tiling.wide)
+        own = times(code, number, form.count * form.features * unit)
+        return Matrix(code.offset("%workspace", own), form.features * unit, unit, form.tiling.wide)
+
+    def _bias_sums(self, code: Code, number: Value) -> Matrix:
+        """Where a head adds up the gradient of the bias."""
+        form, unit = self.form, self.form.tiling.wide.itemsize
+        pointer = code.offset("%workspace", self.room[0] * unit)
+        return Matrix(pointer, form.keys * unit, unit, form.tiling.wide).at(code, number)
 
     # -- a block of queries --------------------------------------------------------------------------------------------
 
-    def _print_block(self, block: Block, at: Sequence[str], sums: Mapping[int, Matrix]) -> None:
-        code, form, tiling = block.code, block.form, block.tiling
-        q, k, v, ct = (
-            rows_of(x, p) for x, p in ((self.x.q, at[2]), (self.x.k, at[3]), (self.x.v, at[4]), (self.ct, at[0]))
-        )
-        extras = at[5 : 5 + len(form.extras)]
+    def _print_block(self, block: Block, here: _Here) -> None:
+        code, form, tiling, at = block.code, block.form, block.tiling, here.at
+        q, ct = rows_of(self.x.q, at[2]), rows_of(self.ct, at[0])
+        extras, out = at[5 : 5 + len(form.extras)], 5 + len(form.extras)
         packed = block.pack(q, form.features)
         block.scale(packed, form.features)
-        logarithms, step = at[6 + len(form.extras)], self.logarithms.strides[-1]
-        shifts = [finite(code, block.column(logarithms, step, tiling.wide, w)) for w in range(block.vectors)]
+        step = self.logarithms.strides[-1]
+        shifts = [finite(code, block.column(at[out + 1], step, tiling.wide, w)) for w in range(block.vectors)]
         weights, changes = (tiling.room(code, KEYS, block.vectors) for _ in range(2))
-        moves_scores = 0 in self.wrt or 1 in self.wrt
+        moves_scores = any(i != 2 for i in self.wrt)
         if moves_scores:
             packed_ct = block.pack(ct, form.value_features)
-            products = self._row_sums(block, packed_ct, at)
-        if 1 in sums:
+            products = self._row_sums(block, packed_ct, rows_of(self.out, at[out]), at[1])
+        if 1 in self.wrt:
             near_q = block.near(q.at(code, block.first), block.size, block.width, form.features, dense=True)
-        if 2 in sums:
+        if 2 in self.wrt:
             near_ct = block.near(ct.at(code, block.first), block.size, block.width, form.value_features, dense=True)
-        of_q = tiling.rows_room(code, block.width, form.features)
         if 0 in self.wrt:
-            copy_rows(code, tiling, None, of_q, block.size, form.features)
+            of_q = tiling.rows_room(code, block.width, form.features)
+            target = (
+                self._query_sums(code, here.number) if self.room[0] else rows_of(self.results[0], at[self.place[0]])
+            )
+            target = target.at(code, block.first)
+            self._start_queries(block, here, target, of_q)
+        soon = [Tokens(self.views[i], at[i], here.after[i]).following(block) for i in (2, 0, out)]
+        if 0 in self.wrt:
+            soon.append(Ahead(target, form.features, written=True))
 
-        def change(j: Value, w: int, x: Value) -> Value:
-            scaled = code.mul(block.load(weights, j, w), code.like(x, form.scale))
-            return code.mul(scaled, code.sub(x, products[w]))
-
-        def keys(key: Value, n: Value) -> None:
-            near_k = block.near(k.at(code, key), n, KEYS, form.features, dense=True)
-            block.print_scores(near_k, packed, weights, extras, key, n)
+        def keys(key: Value, n: Value, end: Value) -> None:
+            row = code.sub(key, code.integer(here.begin))
+            near_k, near_v = (here.close[i].at(code, row) for i in (1, 2))
+            next_k, next_v = (
+                Ahead(rows_of(x, here.after[i] if self.spans <= 1 else at[i]).at(code, self._next(code, key)), columns)
+                for x, i, columns in ((self.x.k, 3, form.features), (self.x.v, 4, form.value_features))
+            )
+            written = [
+                Ahead(rows_of(self.results[i], at[self.place[i]]).at(code, key), self._columns(i), written=True)
+                for i in here.sums
+            ]
+            block.print_scores(near_k, packed, weights, extras, key, n, (next_k, soon[0], *written))
             block.change(weights, n, lambda j, w, x: exponential(code, code.sub(x, shifts[w])))
-            if 2 in sums:
-                self._add(block, weights, near_ct, sums[2].at(code, key), n, form.value_features)
+            if 2 in self.wrt:
+                self._add(block, weights, near_ct, here.sums[2].at(code, row), n, form.value_features)
             if not moves_scores:
                 return
-            near_v = block.near(v.at(code, key), n, KEYS, form.value_features, dense=True)
-            print_product(
-                code, tiling, near_v, packed_ct, changes, n, form.value_features, block.width, divisor=form.keys_divisor
-            )
-            block.change(changes, n, change)
+            block.print_products(near_v, packed_ct, changes, n, form.value_features, ahead=(next_v, *soon[1:]))
+            self._change(block, weights, changes, products, here, key, n)
             if 0 in self.wrt:
                 divisor = math.gcd(form.count, tiling.lanes)
                 print_product(
                     code, tiling, changes.turned, near_k, of_q, block.size, n, form.features, adds=True, divisor=divisor
                 )
-            if 1 in sums:
-                self._add(block, changes, near_q, sums[1].at(code, key), n, form.features)
+            if 1 in self.wrt:
+                self._add(block, changes, near_q, here.sums[1].at(code, row), n, form.features)
 
-        key_blocks(block, keys)
+        block.each_keys(here.begin, here.end, keys)
         if 0 in self.wrt:
-            target = rows_of(self.results[0], self._result(at, 0)).at(code, block.first)
             copy_rows(code, tiling, of_q, target, block.size, form.features)
+
+    def _next(self, code: Code, key: Value) -> Value:
+        """Where rows are fetched while those of this key are at work: in the next span, or head if there is one span only."""
+        return key if self.spans <= 1 else code.add(key, code.integer(self.span))
+
+    def _start_queries(self, block: Block, here: _Here, target: Matrix, of_q: Matrix) -> None:
+        """The sums of the spans before, or zeros."""
+        code, tiling, features = block.code, block.form.tiling, block.form.features
+        copy_rows(code, tiling, None, of_q, block.size, features)
+        if self.spans > 1:
+            with code.when(code.compare("gt", code.integer(here.begin), code.integer(0))):
+                copy_rows(code, tiling, target, of_q, block.size, features)
+
+    def _change(
+        self,
+        block: Block,
+        weights: Matrix,
+        changes: Matrix,
+        products: Sequence[Value],
+        here: _Here,
+        key: Value,
+        n: Value,
+    ) -> None:
+        """The cotangents of the scores, times the scale, from those of the weights; their sums over queries go to the bias."""
+        code, scale = block.code, block.form.scale
+        with code.loop(0, n) as j:
+            total = code.constant(0, block.tiling.wide, block.tiling.lanes)
+            for w in range(block.vectors):
+                x = code.mul(block.load(weights, j, w), code.sub(block.load(changes, j, w), products[w]))
+                block.store(changes, j, w, code.mul(x, code.like(x, scale)))
+                total = code.add(total, code.select(block.inside(w), x, code.like(x, 0))) if self.bias else total
+            if self.bias:
+                place = self._bias_sums(code, here.number).at(code, 0, code.add(key, j)).pointer
+                before = code.load(place, total.dtype)
+                code.store(place, code.reduce("fadd", total, before))
 
     def _add(self, block: Block, factors: Matrix, rows: Matrix, sums: Matrix, n: Value, columns: int) -> None:
         """Adds to the rows of some keys those of the block's queries, by factors."""
-        code, form, tiling = block.code, block.form, block.tiling
-        near = block.near(sums, n, KEYS, columns, dense=True)
-        print_product(code, tiling, factors, rows, near, n, block.size, columns, adds=True, divisor=form.keys_divisor)
-        if near is not sums:
-            copy_rows(code, tiling, near, sums, n, columns)
+        form = block.form
+        print_product(
+            block.code, form.tiling, factors, rows, sums, n, block.size, columns, adds=True, divisor=form.keys_divisor
+        )
 
-    def _row_sums(self, block: Block, packed_ct: Matrix, at: Sequence[str]) -> list[Value]:
+    def _row_sums(self, block: Block, packed_ct: Matrix, out: Matrix, ct_sum: str) -> list[Value]:
         """Each query's sum of the output's products with its cotangent, less the cotangent of its logarithm."""
         code, form, tiling = block.code, block.form, block.tiling
-        packed = block.pack(rows_of(self.out, at[5 + len(form.extras)]), form.value_features)
+        packed = block.pack(out, form.value_features)
         found = [code.slot(code.constant(0, tiling.wide, tiling.lanes)) for _ in range(block.vectors)]
         with code.loop(0, form.value_features) as j:
             for w, slot in enumerate(found):
                 x, y = block.load(packed, j, w), block.load(packed_ct, j, w)
                 code.write(slot, code.fma(x, y, code.read(slot)))
         step = self.ct_sum.strides[-1]
-        return [code.sub(code.read(slot), block.column(at[1], step, tiling.wide, w)) for w, slot in enumerate(found)]
+        return [code.sub(code.read(slot), block.column(ct_sum, step, tiling.wide, w)) for w, slot in enumerate(found)]
+
+    # -- the bias --------------------------------------------------------------------------------------------------------
+
+    def _add_heads(self, code: Code) -> None:
+        """Adds up what heads found, in their order, where they share a bias."""
+        form, view, tiling = self.form, self.results[BIAS], self.form.tiling
+        sizes = (*form.lead[:-1], form.lead[-1] * form.shared)
+        with ExitStack() as stack:
+            number, target = code.integer(0), Matrix(self.bias, 0, view.strides[-1], view.spec.dtype)
+            summed = []
+            for axis, (size, own) in enumerate(zip(sizes, view.spec.shape, strict=False)):
+                step = math.prod(sizes[axis + 1 :])
+                if own == 1:
+                    summed.append((size, step))
+                    continue
+                i = stack.enter_context(code.loop(0, size))
+                number = code.add(number, code.mul(i, code.integer(step)))
+                target = replace(target, pointer=code.offset(target.pointer, times(code, i, view.strides[axis])))
+            lanes = tiling.lanes
+
+            def columns(at: Bound, width: int) -> None:
+                (mask,) = masks_of(code, lanes, width)
+                total = code.slot(code.constant(0, tiling.wide, lanes))
+                with ExitStack() as inner:
+                    head = number
+                    for size, step in summed:
+                        j = inner.enter_context(code.loop(0, size))
+                        head = code.add(head, code.mul(j, code.integer(step)))
+                    row = self._bias_sums(code, head).at(code, 0, at)
+                    x = read_row(code, row.pointer, 0, row.column, row.dtype, lanes, mask)
+                    code.write(total, code.add(code.read(total), x))
+                value = code.convert(code.read(total), target.dtype)
+                place = target.at(code, 0, at).pointer
+                write_row(code, place, 0, target.column, value, mask, target.dtype.itemsize)
+
+            if form.keys >= lanes:
+                with code.loop(0, form.keys // lanes * lanes, lanes) as at:
+                    columns(at, lanes)
+            if form.keys % lanes:
+                columns(form.keys // lanes * lanes, form.keys % lanes)
+
+
+@dataclass(frozen=True)
+class _Here:
+    """Where a span of keys, begin..end, meets a head of queries: the head's number, pointers for it and for the one after it, the
+    span's keys (1) and values (2) without gaps, and the sums of their gradients."""
+
+    begin: Bound
+    end: Bound
+    number: Value
+    at: Sequence[str]
+    after: Sequence[str]
+    close: Mapping[int, Matrix]
+    sums: Mapping[int, Matrix]
 
 
 def _native(step: Step) -> Native | None:

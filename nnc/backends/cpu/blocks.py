@@ -15,6 +15,7 @@ from nnc.lower.codegen.builder import Code, Slot, Value
 # Rows of a tile by its vectors, so that sums take half of the registers or more where there are enough vectors.
 _ROWS = {64: {1: 8, 2: 8, 3: 4, 4: 4}, 32: {1: 8, 2: 4}}
 MOST_ROWS = 8
+_LINE = 64  # bytes that memory is read in
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,11 @@ class Matrix:
     def turned(self) -> Matrix:
         """Its transpose."""
         return Matrix(self.pointer, self.column, self.row, self.dtype)
+
+    def unless(self, code: Code, condition: Value, other: Matrix) -> Matrix:
+        """This matrix, or another one like it where a condition holds."""
+        pointer = code.let(f"select {condition.typed}, ptr {other.pointer}, ptr {self.pointer}")
+        return Matrix(pointer, self.row, self.column, self.dtype)
 
     def at(self, code: Code, row: Bound, column: Bound = 0) -> Matrix:
         """The part that begins at a place."""
@@ -60,13 +66,33 @@ class Tiling:
         return Matrix(code.room(rows * step), step, self.wide.itemsize, self.wide)
 
 
+@dataclass(frozen=True)
+class Ahead:
+    """Rows that will be read soon, but lie too far from each other for the processor to guess. They may lie outside of memory."""
+
+    rows: Matrix
+    columns: int
+    written: bool = False
+
+    def print(self, code: Code, first: Bound, count: int) -> None:
+        """Asks memory for some of them."""
+        if self.rows.column != self.rows.dtype.itemsize:
+            return
+        code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        start = self.rows.at(code, first).pointer
+        for i in range(count):
+            for at in range(0, self.columns * self.rows.column, _LINE):
+                place = code.offset(start, i * self.rows.row + at)
+                code.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 {int(self.written)}, i32 3, i32 1)")
+
+
 def print_product(
     code: Code, tiling: Tiling, a: Matrix, b: Matrix, c: Matrix, rows: Bound, terms: Bound, columns: int,
-    *, adds: bool = False, factors: Sequence[Value] = (), divisor: int = 1,
+    *, adds: bool = False, factors: Sequence[Value] = (), divisor: int = 1, ahead: Sequence[Ahead] = (),
 ) -> None:  # fmt: skip
     """c = a @ b; or c + a @ b; or c · factors + a @ b, with a factor for each column.
 
-    Args:     divisor: a number of which `rows` is a multiple.
+    Args:     divisor: a number of which `rows` is a multiple. ahead: as many rows are fetched meanwhile.
     """
     panel = tiling.lanes * tiling.vectors
     whole = columns // panel * panel
@@ -77,6 +103,9 @@ def print_product(
         most = _ROWS[vector_bytes()][len(masks)]
 
         def tile(i: Bound, count: int) -> None:
+            if isinstance(first, int) and first == 0:
+                for rows_ahead in ahead:
+                    rows_ahead.print(code, i, count)
             _print_tile(code, tiling, a.at(code, i), y, z.at(code, i), count, terms, masks, adds, factors)
 
         whole_rows = code.and_(code.integer(rows), code.integer(-most)) if divisor % most else rows

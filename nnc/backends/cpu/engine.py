@@ -1,44 +1,33 @@
-"""LLVM: text becomes an object file in memory, and object files become functions that can be called.
+"""Text becomes object files, and object files become functions that can be called.
 
-llvmlite calls LLVM behind one lock. What takes long (reading text, passes, code generation) works on a module that nobody else
-sees, so it is called past the lock, and modules compile in several threads at once.
+Where the system allows it, LLVM is not in this process: another one compiles (`llvm_process.py`), and object files are loaded
+without it (`elf.py`). Elsewhere LLVM does both here.
 """
 
 from __future__ import annotations
 
-import ctypes
 import importlib
+import platform
 import re
-import sys
 import threading
 import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
+from nnc.backends.cpu import elf
+from nnc.backends.cpu.llvm import KERNEL, Llvm, Recipe
+from nnc.backends.cpu.llvm_process import Answer, GoneError, Helper, find_command
 from nnc.errors import InternalError
+from nnc.machine import usable_threads
 
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """How a module is compiled: the passes, by llvmlite's names, or all of LLVM's first level; then code generation, which tries
-    hard (`level` 0 to 3)."""
-
-    passes: tuple[str, ...]
-    level: int
-    first_level: bool = False
-
-
-# Kernels arrive vectorised and in good order, and code generation hoists and shares what pays: 4 ms for one of two loops and forty
-# operations, 0.8 ms of it for any module. Level 1 takes as long as 2, level 0 a third, and its loops spill to the stack.
-KERNEL = Recipe(("sroa", "simplify_cfg", "instruction_combine"), 2)
-# Programs with loops that take kernels in: what a round leaves for the next one stays in registers, so a short loop is 2.5 times as
-# fast as with the passes above, for 4 ms.
-INLINED = Recipe((), 2, first_level=True)
-# Programs that only call: 30 µs for each call, a fifth of what the others take.
-CALLS = Recipe((), 0)
-_LIBRARIES = 64  # in one loader, which keeps 8 KB of each that was unloaded; then there is a new one
+_LIBRARIES = 64  # in one loader of LLVM, which keeps 8 KB of each that was unloaded; then there is a new one
 _LINES_SHOWN = 12
+_THREADS = 8  # that compile at once, at most
+_CPUINFO = Path("/proc/cpuinfo")
+_FACTS_BYTES = 1 << 14  # in which that file describes the first processor
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,200 +40,158 @@ class Machine:
     llvm: str
 
 
+@dataclass(frozen=True, slots=True)
 class Library:
-    """Loaded object files. They are unloaded with this object."""
+    """Loaded object files. They are unloaded when nobody holds `memory` any more."""
 
-    def __init__(self, tracker: Any, loader: Any, exports: Collection[str]) -> None:
-        self.addresses: Mapping[str, int] = {name: int(tracker[name]) for name in exports}
-        weakref.finalize(self, _unload, tracker, loader).atexit = False
-
-
-def _unload(tracker: Any, loader: Any) -> None:
-    """Unloads a library, and then the loader, if no other library is in it and no new one will be."""
-    tracker.close()
-    del loader
+    addresses: Mapping[str, int]
+    memory: Any
 
 
 class Engine:
-    """LLVM in this process. `cpu` is the processor that code is made for, by LLVM's name; None: this one.
+    """A compiler and loader.
 
+    Args:     cpu: the processor that code is made for, by LLVM's name; None: this one. apart: whether another process may compile.
     Raises:   ImportError, OSError, RuntimeError: LLVM cannot be loaded, or does not know this machine.
     """
 
-    def __init__(self, cpu: str | None = None) -> None:
-        # This takes 30 to 150 ms, so it is done only where something is compiled.
-        self._llvm: Any = importlib.import_module("llvmlite.binding")
-        self._llvm.initialize_native_target()
-        self._llvm.initialize_native_asmprinter()
-        versions = ".".join(map(str, self._llvm.llvm_version_info)), importlib.import_module("llvmlite").__version__
-        self.machine = Machine(
-            self._llvm.get_process_triple(),
-            cpu or self._llvm.get_host_cpu_name(),
-            "" if cpu else self._llvm.get_host_cpu_features().flatten(),
-            f"{versions[0]} (llvmlite {versions[1]})",
-        )
-        self._target = self._llvm.Target.from_triple(self.machine.triple)
-        self._calls = _Calls(self._llvm)
-        self._tools = _OwnTools()
-        self._loading = threading.Lock()
-        self._loader, self._loaded = self._new_loader(), 0
+    def __init__(self, cpu: str | None = None, *, apart: bool = elf.is_supported()) -> None:
+        package = importlib.import_module("llvmlite")
+        self.threads, self._cpu, self._version = min(usable_threads(), _THREADS), cpu, str(package.__version__)
+        command = find_command(cpu, self.threads, Path(str(package.__file__)).parents[1]) if apart else None
+        self._helper = Helper(command) if command is not None else None
+        self._locked = threading.Lock()
+        self._known_llvm: Llvm | None = None
+        self._loader: Any = None
+        self._loaded = 0
+        if not elf.is_supported():
+            self._load_llvm()  # it is needed in any case, so whether it is there is found out now
+
+    def _load_llvm(self) -> Llvm:
+        """LLVM in this process."""
+        with self._locked:
+            if self._known_llvm is None:
+                self._known_llvm = Llvm(self._cpu)
+            return self._known_llvm
+
+    @property
+    def machine(self) -> Machine:
+        """For what code is made, as LLVM says, which is loaded for it."""
+        llvm = self._load_llvm()
+        return Machine(llvm.triple, llvm.cpu, llvm.features, f"{llvm.version} (llvmlite {self._version})")
+
+    @cached_property
+    def made_for(self) -> Mapping[str, str]:
+        """What else object files depend on beside text and recipe: the processor, and the compiler."""
+        if self._cpu is not None or not elf.is_supported():
+            machine = self.machine
+            return {"machine": f"{machine.triple} {machine.cpu} {machine.features}", "llvm": machine.llvm}
+        with _CPUINFO.open("rb") as file:
+            lines = file.read(_FACTS_BYTES).decode(errors="replace").partition("\n\n")[0].splitlines()
+        facts = [line for line in lines if line.startswith(("vendor_id", "cpu family", "model", "stepping", "flags"))]
+        return {"machine": "\n".join([platform.machine(), *facts]), "llvm": f"llvmlite {self._version}"}
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether another process compiles, as far as is known."""
+        return self._helper is not None and self._helper.is_usable
+
+    def expect(self) -> None:
+        """Something will have to be compiled soon: a process that does so loads LLVM meanwhile."""
+        if self._helper is not None:
+            self._helper.start()
+
+    def begin(self, text: str, recipe: Recipe = KERNEL) -> Callable[[], bytes]:
+        """Begins to compile a module, where another process does; the function that is returned gives the object file.
+
+        Raises:   what `compile` raises, when that function is called.
+        """
+        answer = self._helper.compile(text, recipe) if self._helper is not None else None
+        return partial(self._finish, text, recipe, answer)
 
     def compile(self, text: str, recipe: Recipe = KERNEL) -> bytes:
         """The object file of a module. Several threads may compile at once.
 
         Raises:   InternalError: LLVM does not take the text.
+                  ImportError, OSError, RuntimeError: LLVM cannot be loaded, as it seemed before.
         """
-        tools = self._own_tools(recipe)
-        context = self._llvm.create_context()
+        return self.begin(text, recipe)()
+
+    def _finish(self, text: str, recipe: Recipe, answer: Answer | None) -> bytes:
+        if answer is not None and self._helper is not None:
+            try:
+                return answer.result()
+            except GoneError:
+                self._helper.give_up()
+            except RuntimeError as error:
+                raise _refusal(text, error) from error
+        llvm = self._load_llvm()
         try:
-            module = self._calls.parse(tools.head + text, context)
-            self._calls.run(tools.passes(), module, tools.builder)
-            return self._calls.emit(tools.machine, module)
+            return llvm.compile(text, recipe)
         except RuntimeError as error:
-            raise InternalError(f"LLVM does not take this text: {error}\n{_shown(text, str(error))}") from error
+            raise _refusal(text, error) from error
+
+    def assembly(self, text: str, recipe: Recipe = KERNEL) -> str:
+        """The machine code of a module as text, for people."""
+        return self._load_llvm().assembly(text, recipe)
 
     def link(self, objects: Sequence[bytes], symbols: Mapping[str, int], exports: Collection[str]) -> Library:
         """Loads object files, which see each other and `symbols` (addresses), and nothing else.
 
         Raises:   InternalError: they need a symbol that there is not.
         """
-        builder = self._llvm.JITLibraryBuilder()
+        if elf.is_supported():
+            try:
+                memory, addresses = elf.load(objects, symbols, exports)
+                return Library(addresses, memory)
+            except elf.MissingError as error:
+                raise InternalError(
+                    f"nnc cannot load {', '.join(exports)}. Nobody gave: {', '.join(error.names)}"
+                ) from error
+            except elf.UnknownFormError:
+                pass  # LLVM knows all forms
+        return self.link_by_llvm(objects, symbols, exports)
+
+    def link_by_llvm(self, objects: Sequence[bytes], symbols: Mapping[str, int], exports: Collection[str]) -> Library:
+        """What `link` does where the form of object files is another than nnc knows."""
+        llvm = self._load_llvm()
+        builder = llvm.binding.JITLibraryBuilder()
         for image in objects:
             builder.add_object_img(image)
         for name, address in symbols.items():
             builder.import_symbol(name, address)
         for name in exports:
             builder.export_symbol(name)
-        with self._loading:
-            if self._loaded == _LIBRARIES:
-                self._loader, self._loaded = self._new_loader(), 0
+        with self._locked:
+            if self._loader is None or self._loaded == _LIBRARIES:
+                self._loader, self._loaded = llvm.make_loader(), 0
             self._loaded += 1
             loader, name = self._loader, f"nnc{self._loaded}"
         try:
-            return Library(builder.link(loader, name), loader, exports)
+            tracker = builder.link(loader, name)
         except RuntimeError as error:
-            missing = sorted(self._names_in(objects) - set(symbols) - set(exports))
+            missing = sorted(llvm.names_in(objects) - set(symbols) - set(exports))
             raise InternalError(
                 f"LLVM cannot load {', '.join(exports)}: {error}. Nobody gave: {', '.join(missing) or 'nothing is missing'}"
             ) from error
-
-    def assembly(self, text: str, recipe: Recipe = KERNEL) -> str:
-        """The machine code of a module as text, for people."""
-        tools = self._own_tools(recipe)
-        module = self._llvm.parse_assembly(tools.head + text, self._llvm.create_context())
-        tools.passes().run(module, tools.builder)
-        return str(tools.machine.emit_assembly(module))
-
-    def _new_loader(self) -> Any:
-        return self._llvm.create_lljit_compiler(
-            self._target_machine(KERNEL.level), use_jit_link=sys.platform != "win32", suppress_errors=True
-        )
-
-    def _names_in(self, objects: Sequence[bytes]) -> set[str]:
-        """The names of functions and variables that object files (of the form ELF) define or need."""
-        tables = [
-            section.data() for image in objects for section in self._llvm.ObjectFileRef.from_data(image).sections()
-            if section.name() == b".strtab"
-        ]  # fmt: skip
-        names = {name.decode() for table in tables for name in table.split(b"\0")}
-        return {name for name in names if name and not name.startswith((".", "<"))}
-
-    def _target_machine(self, level: int) -> Any:
-        # Position-independent code of the small model reaches constants relative to the instruction, and all else through tables.
-        return self._target.create_target_machine(
-            self.machine.cpu, self.machine.features, level, reloc="pic", codemodel="small"
-        )
-
-    def _own_tools(self, recipe: Recipe) -> _Tools:
-        """This thread's tools for a recipe."""
-        own = self._tools.by_recipe
-        if recipe not in own:
-            own[recipe] = _Tools(self._llvm, self._target_machine(recipe.level), self.machine.triple, recipe)
-        return own[recipe]
+        return Library({name: int(tracker[name]) for name in exports}, _Tracked(tracker, loader))
 
 
-class _Tools:
-    """What one thread compiles with: a description of the machine, and the passes."""
+class _Tracked:
+    """What LLVM loaded: unloaded with this object, and then the loader, if nothing else is in it and nothing will be."""
 
-    def __init__(self, llvm: Any, machine: Any, triple: str, recipe: Recipe) -> None:
-        self.machine = machine
-        self.head = f'target datalayout = "{machine.target_data}"\ntarget triple = "{triple}"\n'
-        self._options = llvm.create_pipeline_tuning_options(1)
-        self._options.loop_vectorization = self._options.slp_vectorization = self._options.loop_unrolling = False
-        self.builder = llvm.create_pass_builder(machine, self._options)
-        self._new_manager = llvm.create_new_module_pass_manager
-        self._recipe = recipe
-
-    def passes(self) -> Any:
-        """The passes of the recipe, for one module: those of LLVM's levels do not run twice."""
-        passes = self.builder.getModulePassManager() if self._recipe.first_level else self._new_manager()
-        for name in self._recipe.passes:
-            getattr(passes, f"add_{name}_pass")()
-        return passes
+    def __init__(self, tracker: Any, loader: Any) -> None:
+        weakref.finalize(self, _unload, tracker, loader).atexit = False
 
 
-class _OwnTools(threading.local):
-    """The tools of each thread."""
-
-    def __init__(self) -> None:
-        self.by_recipe: dict[Recipe, _Tools] = {}
+def _unload(tracker: Any, loader: Any) -> None:
+    tracker.close()
+    del loader
 
 
-class _Calls:
-    """The functions that take long, as llvmlite's library has them, without llvmlite's lock around them."""
-
-    def __init__(self, llvm: Any) -> None:
-        self._llvm = llvm
-        library = ctypes.CDLL(llvm.ffi.lib._name)
-        pointer, message = ctypes.c_void_p, ctypes.POINTER(ctypes.c_char_p)
-        self._parse = library.LLVMPY_ParseAssembly
-        self._parse.restype, self._parse.argtypes = pointer, (pointer, ctypes.c_char_p, message)
-        self._run = library.LLVMPY_RunNewModulePassManager
-        self._run.restype, self._run.argtypes = None, (pointer, pointer, pointer)
-        self._emit = library.LLVMPY_TargetMachineEmitToMemory
-        self._emit.restype, self._emit.argtypes = pointer, (pointer, pointer, ctypes.c_int, message)
-        self._start = library.LLVMPY_GetBufferStart
-        self._start.restype, self._start.argtypes = pointer, (pointer,)
-        self._size = library.LLVMPY_GetBufferSize
-        self._size.restype, self._size.argtypes = ctypes.c_size_t, (pointer,)
-        self._dispose = library.LLVMPY_DisposeMemoryBuffer
-        self._dispose.restype, self._dispose.argtypes = None, (pointer,)
-        self._dispose_string = library.LLVMPY_DisposeString
-        self._dispose_string.restype, self._dispose_string.argtypes = None, (pointer,)
-
-    def parse(self, text: str, context: Any) -> Any:
-        """The module that a text describes, in a context of its own."""
-        message = ctypes.c_char_p()
-        found = self._parse(_address(context), text.encode(), ctypes.byref(message))
-        self._check(found, message)
-        return self._llvm.ModuleRef(ctypes.cast(found, self._llvm.ffi.LLVMModuleRef), context)
-
-    def run(self, passes: Any, module: Any, builder: Any) -> None:
-        """Runs passes on a module."""
-        self._run(_address(passes), _address(module), _address(builder))
-
-    def emit(self, machine: Any, module: Any) -> bytes:
-        """The object file of a module."""
-        message = ctypes.c_char_p()
-        found = self._emit(_address(machine), _address(module), 1, ctypes.byref(message))
-        self._check(found, message)
-        try:
-            return ctypes.string_at(self._start(found), self._size(found))
-        finally:
-            self._dispose(found)
-
-    def _check(self, found: int | None, message: ctypes.c_char_p) -> None:
-        """Raises what LLVM said where it made nothing."""
-        said = (message.value or b"").decode(errors="replace")
-        if message.value:
-            self._dispose_string(ctypes.cast(message, ctypes.c_void_p))
-        if not found:
-            raise RuntimeError(said.strip() or "no reason given")
-
-
-def _address(reference: Any) -> int:
-    """Where the thing lies that an object of llvmlite refers to."""
-    return int(ctypes.cast(reference._as_parameter_, ctypes.c_void_p).value or 0)
+def _refusal(text: str, error: RuntimeError) -> InternalError:
+    """The error for a text that LLVM does not take."""
+    return InternalError(f"LLVM does not take this text: {error}\n{_shown(text, str(error))}")
 
 
 def _shown(text: str, error: str) -> str:

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from nnc.backends.cpu.engine import CALLS, INLINED, Engine, Library
+from nnc.backends.cpu.engine import Engine, Library
+from nnc.backends.cpu.llvm import CALLS, INLINED
 from nnc.backends.cpu.object_cache import Objects
 from nnc.backends.cpu.runtime import Runtime
 from nnc.backends.cpu.threads import threads
@@ -24,14 +25,12 @@ from nnc.errors import InternalError
 from nnc.graph import TensorSpec, command, infer_specs, reference
 from nnc.lower.codegen.native import Native, State
 from nnc.lower.stages import NDArray, Step, View
-from nnc.machine import usable_threads
 from nnc.options import Options
 
 ENTRY = "ENTRY"
 Arrays = Sequence[NDArray]
 Params = Mapping[str, Any]
 Run = Callable[[Arrays, Arrays, Params], None]
-_COMPILING = 8  # threads at most
 _RUNS_KEPT = 1024  # of one command; then all are forgotten
 
 
@@ -61,8 +60,15 @@ class Jit:
         if runtime.pool is not None:
             runtime.pool.start(self._runtime_code)
 
+    def expect(self, native: Native | None = None) -> None:
+        """A kernel will be wanted soon, or one that is not printed yet: another process, where there is one, begins to compile."""
+        if native is None:
+            self.engine.expect()
+        elif native.name not in self._known:
+            self.objects.begin(native.code)
+
     def load(self, natives: Sequence[Native]) -> list[Loaded]:
-        """The functions of kernels; those that are not known yet are compiled together, in several threads.
+        """The functions of kernels; those that are not known yet are compiled together, side by side.
 
         Raises:   InternalError: LLVM does not take a text, or it needs a symbol that there is not.
         """
@@ -156,14 +162,13 @@ def _start() -> Jit | str:
 
 @functools.cache
 def _start_once() -> Jit | str:
-    try:
-        engine = Engine()
-    except (ImportError, OSError, RuntimeError) as error:
-        return f"{type(error).__name__}: {error}"
     found = threads()
     runtime = Runtime(found.openmp, found.count, found.pool)
-    objects = Objects(engine, Options.from_environment().cache_folder, min(usable_threads(), _COMPILING))
-    return Jit(engine, objects, runtime)
+    try:
+        engine = Engine()
+        return Jit(engine, Objects(engine, Options.from_environment().cache_folder), runtime)
+    except (ImportError, OSError, RuntimeError) as error:
+        return f"{type(error).__name__}: {error}"
 
 
 def run_native(native: Callable[[Step], Native | None], command_name: str) -> Run:

@@ -6,72 +6,74 @@ Texts name what they call, and hold no addresses, so that their code is the same
 from __future__ import annotations
 
 import base64
-import dataclasses
-import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from nnc.backends.cpu.engine import KERNEL, Engine, Recipe
+from nnc.backends.cpu.engine import Engine
+from nnc.backends.cpu.llvm import KERNEL, Recipe
 from nnc.lower.cache import Cache
 
 _KIND = "objects"
 _TEXTS_OF_A_THREAD = 2  # fewer are compiled before a thread is ready
+Maker = Callable[[], bytes]
+_MOST_BEGUN = 1024  # texts that nobody has asked for yet; then all are forgotten
 
 
 class Objects:
     """Makes object files of texts, or finds those that were made before.
 
-    `threads` is how many compile at once; `folder` is where object files are kept, None: nowhere. `compiled` counts the texts that
-    LLVM had to compile, `found` the others.
+    `folder` is where object files are kept, None: nowhere. `compiled` counts the texts that LLVM had to compile, `found` others.
     """
 
-    def __init__(self, engine: Engine, folder: Path | None, threads: int = 1) -> None:
+    def __init__(self, engine: Engine, folder: Path | None) -> None:
         self.engine, self.compiled, self.found = engine, 0, 0
         self._cache = Cache(folder) if folder is not None else None
-        self._threads = threads
-        machine = engine.machine
-        self._made_for = {
-            "machine": hashlib.sha256(f"{machine.triple} {machine.cpu} {machine.features}".encode()).hexdigest(),
-            "llvm": machine.llvm,
-        }
+        self._begun: dict[tuple[str, Recipe], bytes | Maker] = {}
+        machine = hashlib.sha256(engine.made_for["machine"].encode()).hexdigest()
+        self._made_for = {**engine.made_for, "machine": machine}
+
+    def begin(self, text: str, recipe: Recipe = KERNEL) -> None:
+        """A text will be wanted soon: looks for its object file, and has it compiled meanwhile, where another process does that."""
+        if self.engine.is_apart and (text, recipe) not in self._begun:
+            if len(self._begun) >= _MOST_BEGUN:
+                self._begun.clear()
+            self._begun[text, recipe] = self._find(text, recipe) or self.engine.begin(text, recipe)
 
     def compile(self, text: str, recipe: Recipe = KERNEL) -> bytes:
         """The object file of a text; see `Engine.compile`."""
         return self.compile_all([text], recipe)[0]
 
     def compile_all(self, texts: Sequence[str], recipe: Recipe = KERNEL) -> list[bytes]:
-        """The object files of texts. Those that must be made are made in several threads."""
-        keys = [self._key(text, recipe) for text in texts]
-        found = [self._read(key) for key in keys]
-        missing = [i for i, code in enumerate(found) if code is None]
+        """The object files of texts. Those that must be made are made side by side."""
+        found = [self._begun.pop((text, recipe), None) or self._find(text, recipe) for text in texts]
+        missing = [i for i, code in enumerate(found) if not isinstance(code, bytes)]
         self.found += len(texts) - len(missing)
-        for i, code in zip(missing, self._make([texts[i] for i in missing], recipe), strict=True):
+        makers = [_maker(found[i]) or self.engine.begin(texts[i], recipe) for i in missing]
+        for i, code in zip(missing, self._make(makers), strict=True):
             found[i] = code
             self.compiled += 1
             if self._cache is not None:
-                self._cache.write(_KIND, keys[i], base64.b64encode(code).decode())
-        return [code for code in found if code is not None]
+                self._cache.write(_KIND, self._key(texts[i], recipe), base64.b64encode(code).decode())
+        return [code for code in found if isinstance(code, bytes)]
 
-    def _make(self, texts: Sequence[str], recipe: Recipe) -> list[bytes]:
-        compile_one = functools.partial(self.engine.compile, recipe=recipe)
-        workers = min(self._threads, len(texts) // _TEXTS_OF_A_THREAD)
-        if workers < 2:
-            return [compile_one(text) for text in texts]
+    def _make(self, makers: Sequence[Maker]) -> list[bytes]:
+        workers = min(self.engine.threads, len(makers) // _TEXTS_OF_A_THREAD)
+        if workers < 2 or self.engine.is_apart:
+            return [make() for make in makers]
         with ThreadPoolExecutor(
             workers
         ) as pool:  # gone afterwards: forks of the process would wait for threads that they lack
-            return list(pool.map(compile_one, texts))
+            return list(pool.map(lambda make: make(), makers))
 
-    def _key(self, text: str, recipe: Recipe) -> dict[str, object]:
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        return {
-            "text": digest,
-            "recipe": dataclasses.asdict(recipe) | {"passes": list(recipe.passes)},
-            **self._made_for,
-        }
-
-    def _read(self, key: Mapping[str, object]) -> bytes | None:
-        value = self._cache.read(_KIND, key) if self._cache is not None else None
+    def _find(self, text: str, recipe: Recipe) -> bytes | None:
+        value = self._cache.read(_KIND, self._key(text, recipe)) if self._cache is not None else None
         return base64.b64decode(value) if isinstance(value, str) else None
+
+    def _key(self, text: str, recipe: Recipe) -> dict[str, str]:
+        return {"text": hashlib.sha256(text.encode()).hexdigest(), "recipe": recipe.encode(), **self._made_for}
+
+
+def _maker(found: bytes | Maker | None) -> Maker | None:
+    return None if isinstance(found, bytes) else found

@@ -8,13 +8,13 @@ query do its work once more.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from nnc import dtypes
-from nnc.backends.cpu.blocks import MOST_ROWS, Matrix, Squares, Tiling, copy_rows, print_product
-from nnc.backends.cpu.printer import Axes, Bound, times
-from nnc.backends.cpu.vectors import cases
+from nnc.backends.cpu.blocks import MOST_ROWS, Ahead, Matrix, Squares, Tiling, copy_rows, print_product
+from nnc.backends.cpu.printer import Axes, Bound, Printer, times
+from nnc.backends.cpu.vectors import cases, split
 from nnc.commands.attention import Operands
 from nnc.commands.attention_formulas import Reach
 from nnc.dtypes import DType
@@ -24,6 +24,7 @@ from nnc.lower.codegen.math.terms import Term
 from nnc.lower.stages import View
 
 KEYS = 64  # of a block
+PART_VOLUME = 1 << 19  # multiplications that a thread must have, some ten microseconds
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,11 @@ class Extra:
     query: int
     key: int
     dtype: DType
+
+    @classmethod
+    def of(cls, name: str, view: View) -> Extra:
+        """A view."""
+        return cls(name, _stride(view, -2), _stride(view, -1), view.spec.dtype)
 
 
 @dataclass(frozen=True)
@@ -59,10 +65,7 @@ class Form:
         *batch, count, heads, features = spec.shape
         own = x.k.spec.shape[-2]
         views = [*([] if x.bias is None else [x.bias]), *x.masks]
-        extras = tuple(
-            Extra(name, _stride(view, -2), _stride(view, -1), view.spec.dtype)
-            for name, view in zip(names, views, strict=True)
-        )
+        extras = tuple(Extra.of(name, view) for name, view in zip(names, views, strict=True))
         tiling, far = Tiling.of(dtypes.accumulator(spec.dtype)), count + x.k.spec.shape[-3]
         before, after = (None if n is None or n >= far else max(n, -far) for n in reach)
         return cls(
@@ -126,6 +129,56 @@ def rows_of(view: View, pointer: str) -> Matrix:
     return Matrix(pointer, view.strides[-3], view.strides[-1], view.spec.dtype)
 
 
+def print_blocks(
+    printer: Printer, form: Form, views: Sequence[View], has_tokens: Collection[int], names: Sequence[str],
+    body: Callable[[Block, Sequence[str], Sequence[str]], None],
+) -> None:  # fmt: skip
+    """Prints all blocks of queries, which threads share: `body(block, pointers, those of the next block's head)`."""
+    loops = form.loops(views, [i in has_tokens for i in range(len(views))])
+    total = math.prod(loops.shape) * form.blocks
+    loops, squares = loops.merged(), Squares(printer, form.tiling)
+
+    def part(code: Code, begin: Bound, end: Bound) -> None:
+        with code.loop(begin, end) as number:
+            head, place = split(code, number, form.blocks)
+            next_head, _ = split(code, code.add(number, code.integer(1)), form.blocks)
+            at, after = (loops.at(code, names, code.integer(i)) for i in (head, next_head))
+            first = times(code, place, form.width)
+            form.each_width(code, place, lambda vectors: body(Block(code, form, squares, first, vectors), at, after))
+
+    printer.parts(total, max(1, PART_VOLUME // max(1, form.volume)), part)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """An operand with tokens: its view, where a block's head begins, and where that of the next block does."""
+
+    view: View
+    at: str
+    after: str
+
+    @property
+    def rows(self) -> Matrix:
+        """The tokens of the block's head."""
+        return rows_of(self.view, self.at)
+
+    def ahead(self, code: Code, key: Value, end: Value) -> Ahead:
+        """What is read after the block of keys at a place, of which the last one ends at `end`."""
+        following = code.add(key, code.integer(KEYS))
+        is_last = code.compare("ge", following, end)
+        rows = self.rows.at(code, following).unless(code, is_last, rows_of(self.view, self.after))
+        return Ahead(rows, self.view.spec.shape[-1])
+
+    def following(self, block: Block) -> Ahead:
+        """What the next block of queries reads."""
+        code, form = block.code, block.form
+        rows = rows_of(self.view, self.after)
+        if form.blocks > 1:
+            following = self.rows.at(code, code.add(block.first, code.integer(form.width)))
+            rows = following.unless(code, code.compare("eq", block.end, code.integer(form.count)), rows)
+        return Ahead(rows, self.view.spec.shape[-1])
+
+
 def exponential(code: Code, x: Value) -> Value:
     """e^x."""
     return exp(Term(code, x)).value
@@ -134,6 +187,22 @@ def exponential(code: Code, x: Value) -> Value:
 def finite(code: Code, x: Value) -> Value:
     """x, but 0 for the greatest of no scores."""
     return code.select(code.compare("eq", x, code.like(x, -math.inf)), code.like(x, 0), x)
+
+
+def near(
+    code: Code, tiling: Tiling, source: Matrix, rows: Bound, most: int, columns: int, *, dense: bool = False
+) -> Matrix:
+    """The same numbers in the dtype of sums, neighbours side by side.
+
+    Args:     dense: rows, too. At distances of a power of two they would share few places of the first cache, which shows where
+              many matrices are in use.
+    """
+    unit = source.dtype.itemsize
+    if source.dtype == tiling.wide and source.column == unit and not (dense and source.row != columns * unit):
+        return source
+    room = tiling.rows_room(code, most, columns)
+    copy_rows(code, tiling, source, room, rows, columns)
+    return room
 
 
 # -- a block of queries ------------------------------------------------------------------------------------------------
@@ -155,10 +224,11 @@ class Block:
         """How many queries there are."""
         return self.code.sub(self.end, self.first)
 
-    def range(self) -> tuple[Value, Value]:
-        """The keys that some query of the block may attend to, from the first to behind the last; whole tiles, if all keys are."""
+    def range(self, begin: Bound, end: Bound) -> tuple[Value, Value]:
+        """The keys of a span that some query of the block may attend to, from the first to behind the last, in whole tiles if the
+        span is."""
         code, (before, after) = self.code, self.form.reach
-        begin, end = code.integer(0), code.integer(self.form.keys)
+        begin, end = code.integer(begin), code.integer(end)
         if before is not None:
             begin = code.intrinsic("smax", begin, code.sub(self.first, code.integer(before)))
             begin = code.and_(begin, code.integer(-MOST_ROWS))
@@ -166,6 +236,12 @@ class Block:
             behind = code.add(self.end, code.integer(after + MOST_ROWS - 1))
             end = code.intrinsic("smin", end, code.and_(behind, code.integer(-MOST_ROWS)))
         return begin, end
+
+    def each_keys(self, begin: Bound, end: Bound, body: Callable[[Value, Value, Value], None]) -> None:
+        """Runs `body(at, n, end)` for blocks of a span of keys, so far as queries of the block may attend to them."""
+        code, (first, last) = self.code, self.range(begin, end)
+        with code.loop(first, last, KEYS) as at:
+            body(at, code.intrinsic("smin", code.sub(last, at), code.integer(KEYS)), last)
 
     def places(self, v: int, dtype: DType = dtypes.int64) -> Value:
         """The numbers of the queries of a vector."""
@@ -219,17 +295,8 @@ class Block:
             self._squares.write(code, self.pointers(target, v), target, columns, of)
 
     def near(self, source: Matrix, rows: Bound, most: int, columns: int, *, dense: bool = False) -> Matrix:
-        """The same numbers in the dtype of sums, neighbours side by side.
-
-        Args:     dense: rows, too. At distances of a power of two they would share few places of the first cache, which shows
-                  where many matrices are in use.
-        """
-        unit = source.dtype.itemsize
-        if source.dtype == self.tiling.wide and source.column == unit and not (dense and source.row != columns * unit):
-            return source
-        room = self.tiling.rows_room(self.code, most, columns)
-        copy_rows(self.code, self.tiling, source, room, rows, columns)
-        return room
+        """The function of this name."""
+        return near(self.code, self.tiling, source, rows, most, columns, dense=dense)
 
     # -- rows of vectors -------------------------------------------------------------------------------------------------
 
@@ -248,6 +315,13 @@ class Block:
             for v in range(self.vectors):
                 self.store(matrix, j, v, body(j, v, self.load(matrix, j, v)))
 
+    def clear(self, matrix: Matrix, rows: Bound) -> None:
+        """Makes the first rows 0."""
+        zero = self.code.constant(0, self.tiling.wide, self.tiling.lanes)
+        with self.code.loop(0, rows) as j:
+            for v in range(self.vectors):
+                self.store(matrix, j, v, zero)
+
     def scale(self, packed: Matrix, rows: int) -> None:
         """Multiplies by what scores are multiplied by."""
         self.change(packed, rows, lambda j, v, x: self.code.mul(x, self.code.like(x, self.form.scale)))
@@ -255,19 +329,27 @@ class Block:
     # -- scores ----------------------------------------------------------------------------------------------------------
 
     def print_scores(
-        self, keys: Matrix, packed: Matrix, out: Matrix, extras: Sequence[str], at: Value, n: Value
-    ) -> None:
+        self, keys: Matrix, packed: Matrix, out: Matrix, extras: Sequence[str], at: Value, n: Value,
+        ahead: Sequence[Ahead] = (),
+    ) -> None:  # fmt: skip
         """The scores of `n` keys from number `at` on, which `keys` begins with; -inf where a query does not attend."""
-        code = self.code
-        print_product(
-            code, self.tiling, keys, packed, out, n, self.form.features, self.width,
-            divisor=self.form.keys_divisor,
-        )  # fmt: skip
+        self.print_products(keys, packed, out, n, self.form.features, ahead=ahead)
         for extra, pointer in zip(self.form.extras, extras, strict=True):
-            self._add_extra(extra, pointer, out, at, n)
+            self.add_extra(extra, pointer, out, at, n)
         self._limit(out, at, n)
 
-    def _add_extra(self, extra: Extra, pointer: str, out: Matrix, at: Value, n: Value) -> None:
+    def print_products(
+        self, rows: Matrix, packed: Matrix, out: Matrix, n: Value, features: int, *, adds: bool = False,
+        ahead: Sequence[Ahead] = (),
+    ) -> None:  # fmt: skip
+        """The products of `n` rows, one for each key, with the block's turned rows."""
+        divisor = self.form.keys_divisor
+        print_product(
+            self.code, self.tiling, rows, packed, out, n, features, self.width, adds=adds, divisor=divisor, ahead=ahead
+        )
+
+    def add_extra(self, extra: Extra, pointer: str, out: Matrix, at: Value, n: Value) -> None:
+        """A bias is added to scores, which are -inf where a mask forbids them."""
         code, lanes = self.code, self.tiling.lanes
         if extra.key == 0:
             columns = [self.column(pointer, extra.query, extra.dtype, v) for v in range(self.vectors)]

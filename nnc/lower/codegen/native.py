@@ -88,6 +88,10 @@ class Function(Protocol):
 class Compiler(Protocol):
     """Turns text into machine code; a backend is one."""
 
+    def expect(self, native: Native | None = None) -> None:
+        """A kernel will be wanted soon, or one that is not printed yet. To say so is never needed, but may save time."""
+        ...
+
     def load(self, natives: Sequence[Native]) -> Sequence[Function]:
         """The functions of kernels, compiled together where they are not known yet."""
         ...

@@ -1,4 +1,4 @@
-"""Printed attention and its gradient hold to their references: sizes, masks, layouts, dtypes, what is not finite."""
+"""Printed attention, its gradient and its tangent hold to their references: sizes, masks, layouts, dtypes, what is not finite."""
 
 from __future__ import annotations
 
@@ -37,14 +37,16 @@ def around(x: Sequence[NDArray], params: dict[str, Any]) -> list[NDArray]:
     return [ct, RNG.normal(size=logarithms.shape).astype(logarithms.dtype), *x, out, logarithms]
 
 
-def check_both(
+def check_all(
     x: Sequence[NDArray], params: dict[str, Any], layout: Layout = dense, wrt: tuple[int, ...] = (0, 1, 2)
 ) -> None:
-    """Attention and its gradient."""
+    """Attention, its gradient and its tangent."""
     tolerance = TOLERANCES[x[0].dtype.name]
     check("attention", [layout(a) for a in x], params, layout, tolerance)
     back = [layout(a) for a in around(x, params)]
     check("attention_gradient", back, {**params, "wrt": wrt}, layout, tolerance)
+    moving = [layout(np.asarray(RNG.normal(size=x[i].shape), x[i].dtype)) for i in wrt]
+    check("attention_tangent", [*moving, *back[2:]], {**params, "wrt": wrt}, layout, tolerance)
 
 
 @pytest.mark.parametrize(
@@ -62,12 +64,12 @@ def check_both(
 )
 @pytest.mark.parametrize("name", ["float32", "float64"])
 def test_sizes_and_distances(name: str, sizes: tuple[int, ...], reach: tuple[int | None, int | None]) -> None:
-    check_both(operands(*sizes, name), settings(reach))
+    check_all(operands(*sizes, name), settings(reach))
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_short_floats_are_summed_in_float32(name: str) -> None:
-    check_both(operands(2, 70, 45, 4, 2, 33, 20, name), settings((None, 0)))
+    check_all(operands(2, 70, 45, 4, 2, 33, 20, name), settings((None, 0)))
 
 
 @pytest.mark.parametrize("name", ["float32", "float64", "bfloat16"])
@@ -76,29 +78,69 @@ def test_biases_and_masks_of_every_shape(name: str) -> None:
     shapes = [(1, h, t, s), (b, 1, 1, s), (1, 1, t, 1), (b, 1, t, s), (1, 1, 1, 1)]
     bias, *masks = (RNG.normal(size=shape) for shape in shapes)
     extras = [bias.astype(BY_NAME[name]), *(mask > -1 for mask in masks)]
-    check_both([*operands(b, t, s, h, 2, 16, 16, name), *extras], settings((None, 5), biased=True))
+    check_all([*operands(b, t, s, h, 2, 16, 16, name), *extras], settings((None, 5), biased=True))
     for shape in ((b, h, t, 1), (b, h, 1, s)):
         extra = RNG.normal(size=shape).astype(BY_NAME[name])
-        check_both([*operands(b, t, s, h, 2, 16, 16, name), extra], settings(biased=True))
+        check_all([*operands(b, t, s, h, 2, 16, 16, name), extra], settings(biased=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("float32", (1, 4, 70, 1)), ("bfloat16", (2, 1, 70, 45)), ("float64", (2, 4, 1, 45))]
+)
+def test_tangents_of_biases(name: str, shape: tuple[int, ...]) -> None:
+    bias = RNG.normal(size=shape).astype(BY_NAME[name])
+    params = {**settings((None, 5), biased=True), "wrt": (1, 3)}
+    x = [*operands(2, 70, 45, 4, 2, 16, 9, name), bias]
+    moving = [RNG.normal(size=x[i].shape).astype(x[i].dtype) for i in (1, 3)]
+    rest = around(x, settings((None, 5), biased=True))[2:]
+    check("attention_tangent", [*moving, *rest], params, tolerance=TOLERANCES[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("float32", (2, 4, 1, 45)),
+        ("float64", (1, 4, 1, 45)),
+        ("bfloat16", (2, 1, 1, 45)),
+        ("float32", (1, 1, 1, 45)),
+    ],
+)
+def test_gradients_of_biases_of_keys_are_summed_over_queries_and_over_heads_that_share_them(
+    name: str, shape: tuple[int, ...]
+) -> None:
+    bias = RNG.normal(size=shape).astype(BY_NAME[name])
+    mask = RNG.random((2, 1, 70, 45)) > 0.3
+    params = settings((None, 5), biased=True)
+    back = around([*operands(2, 70, 45, 4, 2, 16, 9, name), bias, mask], params)
+    for wrt in ((3,), (0, 1, 2, 3)):
+        check("attention_gradient", back, {**params, "wrt": wrt}, tolerance=5 * TOLERANCES[name])
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+def test_keys_of_several_spans(name: str) -> None:
+    params = settings((60, 20), biased=True)
+    bias = RNG.normal(size=(1, 1, 1, 150)).astype(BY_NAME[name])
+    back = around([*operands(1, 130, 150, 2, 1, 200, 130, name), bias], params)
+    check("attention_gradient", back, {**params, "wrt": (0, 1, 2, 3)}, tolerance=5 * TOLERANCES[name])
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_operands_and_results_may_lie_anyhow(layout: Layout) -> None:
     mask = RNG.random((2, 1, 19, 21)) > 0.3
-    check_both([*operands(2, 19, 21, 4, 2, 18, 20), mask], settings((None, 3)), layout)
+    check_all([*operands(2, 19, 21, 4, 2, 18, 20), mask], settings((None, 3)), layout)
 
 
 @pytest.mark.parametrize("wrt", [(0,), (1,), (2,), (0, 1), (2, 0)])
 @pytest.mark.parametrize("name", ["float32", "float16"])
 def test_only_the_gradients_that_are_wanted(name: str, wrt: tuple[int, ...]) -> None:
-    check_both(operands(1, 20, 18, 2, 1, 8, 12, name), settings((None, 0)), wrt=wrt)
+    check_all(operands(1, 20, 18, 2, 1, 8, 12, name), settings((None, 0)), wrt=wrt)
 
 
 def test_rows_without_any_key_are_0_and_their_logarithms_minus_infinity() -> None:
     mask = RNG.random((1, 1, 20, 24)) > 0.5
     mask[..., [0, 7, 19], :] = False
     x = [*operands(1, 20, 24, 2, 2, 8, 8), mask]
-    check_both(x, settings())
+    check_all(x, settings())
     out, logarithms = run("attention", x, settings())
     assert not out[:, [0, 7, 19]].any() and (logarithms[..., [0, 7, 19]] == -np.inf).all()
     bias = np.where(mask, 0, -np.inf).astype(np.float32)
@@ -128,7 +170,7 @@ def test_scores_far_from_0_neither_overflow_nor_vanish() -> None:
 
 def test_nothing_to_do() -> None:
     for sizes in ((0, 3, 4, 2, 2, 5, 5), (2, 0, 4, 2, 2, 5, 5), (2, 3, 0, 2, 2, 5, 5)):
-        check_both(operands(*sizes), settings())
+        check_all(operands(*sizes), settings())
 
 
 def test_results_do_not_depend_on_the_number_of_threads() -> None:

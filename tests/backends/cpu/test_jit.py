@@ -19,8 +19,9 @@ import pytest
 
 from nnc import dtypes
 from nnc.backends.cpu import jit as jit_module
-from nnc.backends.cpu.engine import KERNEL, Engine, Recipe
+from nnc.backends.cpu.engine import Engine
 from nnc.backends.cpu.jit import Jit, compiler, run_native, why_absent
+from nnc.backends.cpu.llvm import CALLS, INLINED, KERNEL, Recipe
 from nnc.backends.cpu.object_cache import Objects
 from nnc.backends.cpu.openmp import find_openmp
 from nnc.backends.cpu.runtime import Runtime
@@ -136,7 +137,7 @@ def test_kernels_that_are_marked_are_taken_into_the_entry() -> None:
     )
     jit = make_jit(None)
     assert called(jit.load_entry(text, {}, None).address) == 42
-    assert "call" not in ENGINE.assembly(text, jit_module.INLINED).split("ENTRY:")[1]
+    assert "call" not in ENGINE.assembly(text, INLINED).split("ENTRY:")[1]
 
 
 def test_symbols_of_the_same_name_may_differ_between_kernels(jit: Jit) -> None:
@@ -187,6 +188,9 @@ def test_without_llvm_the_reason_is_kept(name: str, monkeypatch: pytest.MonkeyPa
     out = np.empty(2)
     run_native(adding, "add")([np.ones(2), np.ones(2)], [out], {})
     assert out.tolist() == [2, 2]  # by NumPy
+    workspace = np.empty(64, np.uint8)
+    run_native(adding, "add")([out, out], [out, workspace], {})
+    assert out.tolist() == [4, 4]
 
 
 # -- objects in files --------------------------------------------------------------------------------------------------
@@ -255,13 +259,13 @@ def test_code_for_another_processor_is_not_used(tmp_path: Path) -> None:
 
 def test_the_recipe_is_part_of_what_is_looked_for(tmp_path: Path) -> None:
     objects = Objects(ENGINE, tmp_path)
-    for recipe in (KERNEL, jit_module.CALLS, KERNEL):
+    for recipe in (KERNEL, CALLS, KERNEL):
         objects.compile(returning(1).code, recipe)
     assert objects.compiled == 2
 
 
 def test_a_few_modules_are_compiled_by_the_caller() -> None:
-    objects = Objects(ENGINE, None, threads=8)
+    objects = Objects(Engine(apart=False), None)
     before = threading.active_count()
     assert len(objects.compile_all([returning(i).code for i in range(3)])) == 3
     assert threading.active_count() == before
@@ -271,16 +275,40 @@ def test_modules_compile_in_several_threads() -> None:
     seen: set[str] = set()
 
     class Watched(Engine):
-        def compile(self, text: str, recipe: Recipe = KERNEL) -> bytes:
-            seen.add(threading.current_thread().name)
-            barrier.wait()
-            return super().compile(text, recipe)
+        def begin(self, text: str, recipe: Recipe = KERNEL) -> Callable[[], bytes]:
+            make = super().begin(text, recipe)
 
-    barrier = threading.Barrier(2, timeout=30)
+            def noted() -> bytes:
+                seen.add(threading.current_thread().name)
+                barrier.wait()
+                return make()
+
+            return noted
+
+    barrier, engine = threading.Barrier(2, timeout=30), Watched(apart=False)
+    engine.threads = 2
     texts = [returning(i).code for i in range(8)]
-    made = Objects(Watched(), None, threads=2).compile_all(texts)
+    made = Objects(engine, None).compile_all(texts)
     assert len(seen) == 2
     assert made == Objects(ENGINE, None).compile_all(texts)
+
+
+def test_what_was_begun_is_compiled_once(tmp_path: Path) -> None:
+    begun: list[str] = []
+
+    class Watched(Engine):
+        def begin(self, text: str, recipe: Recipe = KERNEL) -> Callable[[], bytes]:
+            begun.append(text)
+            return super().begin(text, recipe)
+
+    texts = [returning(i).code for i in range(3)]
+    objects = Objects(Watched(), tmp_path)
+    for text in (*texts, texts[0]):
+        objects.begin(text)
+    made = objects.compile_all(texts)
+    assert begun == texts
+    assert made == Objects(ENGINE, tmp_path).compile_all(texts)
+    assert (objects.compiled, objects.found) == (3, 0)
 
 
 # -- kernels on NumPy arrays -------------------------------------------------------------------------------------------

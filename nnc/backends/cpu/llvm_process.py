@@ -1,0 +1,232 @@
+"""A process that compiles for this one, so that LLVM's 70 MiB are not in it, and Python goes on while LLVM works.
+
+It runs `llvm.py` alone, which takes 60 ms, begins with the first text that must be compiled, and ends when there has been none for
+some seconds, or with the process that it serves: then its input ends. It holds nothing that could get lost; where it cannot be
+had, its work is done here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnc.backends.cpu import llvm
+from nnc.backends.cpu.llvm import ANSWER, REQUEST, Recipe
+
+_IDLE = 3.0  # seconds without work; then it ends
+_STARTED = 0  # the number of the answer that it is there
+_GREETING = 30.0  # seconds until that, at most
+
+
+class GoneError(Exception):
+    """The process ended, or never began to work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the process will answer to the one that started it."""
+
+    future: Future[bytes]
+    owner: int
+
+    def result(self) -> bytes:
+        """The object file.
+
+        Raises:   RuntimeError: LLVM does not take the text. GoneError: there will be no answer.
+        """
+        if self.owner != os.getpid():
+            raise GoneError("another process asked")
+        return self.future.result()
+
+
+class LlvmProcess:
+    """A process that runs `command`, and a thread that reads its answers and ends it when there has been nothing to do.
+
+    Raises:   GoneError: it cannot be started.
+    """
+
+    def __init__(self, command: Sequence[str], idle: float) -> None:
+        self._idle, self._owner = idle, os.getpid()
+        self._changed, self._writing = threading.Lock(), threading.Lock()
+        self._waiting: dict[int, Future[bytes]] = {_STARTED: Future()}
+        self._asked, self._is_open = _STARTED, True
+        try:
+            # In a session of its own: what a terminal sends to the processes in front is meant for the user's.
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
+            )
+        except (OSError, ValueError) as error:
+            raise GoneError(str(error)) from error
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._to, self._from = self._process.stdin, self._process.stdout
+        threading.Thread(target=self._listen, name="nnc: compiled code", daemon=True).start()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes requests."""
+        return self._is_open
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
+
+    def compile(self, text: str, recipe: Recipe) -> Answer:
+        """Asks for the object file of a text.
+
+        Raises:   GoneError: it takes no requests any more.
+        """
+        content, how = text.encode(), recipe.encode().encode()
+        with self._changed:
+            if not self._is_open:
+                raise GoneError("it has ended")
+            self._asked += 1
+            number, answer = self._asked, Answer(Future(), self._owner)
+            self._waiting[number] = answer.future
+        request = memoryview(REQUEST.pack(number, len(how), len(content)) + how + content)
+        with self._writing:
+            try:
+                while request:
+                    request = request[self._to.write(request) or 0 :]
+            except (OSError, ValueError) as error:  # it ended meanwhile, and who listens will find that out
+                raise GoneError(str(error)) from error
+        return answer
+
+    def close(self) -> None:
+        """Ends the process."""
+        with self._changed:
+            self._is_open = False
+        self._process.kill()
+        self._process.wait()
+
+    def forget(self) -> None:
+        """In a process that was forked off: the other process serves its parent, and must see its input end with that."""
+        self._is_open = False
+        self._to.close()
+        self._from.close()
+        self._process.returncode = 0  # there is nobody to wait for
+
+    def _listen(self) -> None:
+        """Reads answers until the process ends, or has had nothing to do."""
+        poll = select.poll()
+        poll.register(self._from, select.POLLIN)
+        try:
+            while self._has_answer(poll):
+                number, success, size = ANSWER.unpack(self._read(ANSWER.size))
+                content = self._read(size)
+                with self._changed:
+                    answer = self._waiting.pop(number)
+                if success:
+                    answer.set_result(content)
+                else:
+                    answer.set_exception(RuntimeError(content.decode(errors="replace")))
+        except EOFError:
+            pass  # it ended in the middle of an answer
+        finally:
+            self._end()
+
+    def _has_answer(self, poll: select.poll) -> bool:
+        """Waits for an answer; False where none will come, or the process ended."""
+        while True:
+            with self._changed:
+                is_starting, is_busy = _STARTED in self._waiting, bool(self._waiting)
+            seconds = _GREETING if is_starting else None if is_busy else self._idle
+            found = poll.poll(None if seconds is None else seconds * 1000)
+            if found:
+                return bool(found[0][1] & select.POLLIN)
+            with self._changed:
+                if is_starting or not self._waiting:
+                    self._is_open = False
+                    return False
+
+    def _read(self, size: int) -> bytes:
+        content = b""
+        while len(content) < size:
+            part = self._from.read(size - len(content))
+            if not part:
+                raise EOFError
+            content += part
+        return content
+
+    def _end(self) -> None:
+        self.close()
+        with self._changed:
+            left, self._waiting = list(self._waiting.values()), {}
+        for answer in left:
+            answer.set_exception(GoneError("it has ended"))
+        with self._writing:
+            self._to.close()
+            self._from.close()
+
+
+class Helper:
+    """Has texts compiled by a process, which is there while there is something to do. If it fails, it is not tried again."""
+
+    def __init__(self, command: Sequence[str], idle: float = _IDLE) -> None:
+        self._command, self._idle = command, idle
+        self._starting = threading.Lock()
+        self._process: LlvmProcess | None = None
+        self._has_failed = False
+        atexit.register(self.close)
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether there is such a process, or can be, as far as is known."""
+        return not self._has_failed
+
+    def compile(self, text: str, recipe: Recipe) -> Answer | None:
+        """Asks for the object file of a text; None where there is no such process."""
+        while (process := self.start()) is not None:
+            try:
+                return process.compile(text, recipe)
+            except GoneError:  # it had had nothing to do until just now
+                if process.is_open:
+                    self.give_up()
+        return None
+
+    def start(self) -> LlvmProcess | None:
+        """The process, which begins to load LLVM if it is not there; None where there is none."""
+        with self._starting:
+            if not self._has_failed and (self._process is None or not self._process.is_open):
+                try:
+                    self._process = LlvmProcess(self._command, self._idle)
+                except GoneError:
+                    self._has_failed = True
+            return None if self._has_failed else self._process
+
+    def give_up(self) -> None:
+        """An answer did not come: from now on there is no such process."""
+        self._has_failed = True
+
+    def close(self) -> None:
+        """Ends the process, if there is one."""
+        with self._starting:
+            if self._process is not None:
+                self._process.close()
+
+    def _after_fork(self) -> None:
+        self._starting = threading.Lock()
+        if self._process is not None:
+            self._process.forget()
+            self._process = None
+
+
+def find_command(cpu: str | None, threads: int, folder: Path) -> list[str] | None:
+    """What starts the process; None where there is no Python to run it.
+
+    Args:     folder: the one that the package llvmlite lies in.
+    """
+    python, program = Path(sys.executable or ""), Path(llvm.__file__)
+    is_python = python.stem.startswith("python") and not getattr(sys, "frozen", False)
+    if not is_python or not program.is_file():
+        return None
+    return [str(python), "-I", "-S", str(program), str(folder), str(threads), *([cpu] if cpu else [])]
