@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc.array import Array
+from nnc.array import Array, new_array
 from nnc.backends.loaded import choose_kernel, compiler
 from nnc.commands.control import call as call_command
 from nnc.commands.promote import is_weak
@@ -34,6 +34,7 @@ from nnc.lower.pipeline import lower
 from nnc.lower.program import Program
 from nnc.options import Options, parse_bytes
 from nnc.signature import Signature
+from nnc.silence import silently
 from nnc.trace.dynamic import Recorder, Variable, concrete_array
 from nnc.trace.dynamic_backward import Backward, Structure, as_graph, differentiate, take_apart
 from nnc.trace.dynamic_linear import LinearPart, split
@@ -149,12 +150,12 @@ class DynamicGraph(Recorder):
         return chosen
 
     def _add_gradient(self, variable: Variable, gradient: NDArray | None) -> None:
+        before, spec = variable.grad, variable.spec
         if gradient is None:
-            gradient = np.zeros(variable.shape, variable.dtype)
-        if variable.grad is not None and variable.grad.spec == variable.spec:
-            with np.errstate(all="ignore"):
-                gradient = variable.grad.data + gradient
-        variable.grad = Array(np.asarray(gradient))
+            gradient = np.zeros(spec.shape, spec.dtype)
+        if before is not None and before.spec == spec:
+            gradient = np.asarray(silently(np.add, before.data, gradient))
+        variable.take_gradient(new_array(gradient, spec))
 
     def _derivative(self, structure: Structure, lines: Sequence[Any]) -> tuple[Backward, Run]:
         known = self._derivatives.find(structure)

@@ -14,7 +14,7 @@ from nnc.array import Array
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
 from nnc.jit import compile
-from nnc.trace.dynamic import Variable
+from nnc.trace.dynamic import Variable, array_of
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -75,13 +75,13 @@ class Update:
     def __init__(self, optimizer: Any, variables: Sequence[Variable]) -> None:
         self.optimizer = optimizer
         self._variables = [weakref.ref(x) for x in variables]
-        self._state = optimizer.init([_array(x) for x in variables])
+        self._state = optimizer.init([array_of(x.binding) for x in variables])
         self._step = compile(self._moved)
 
     def shares(self, variables: Sequence[Variable]) -> bool:
         """Whether one of the variables is among those that it moves."""
-        mine = [ref() for ref in self._variables]
-        return any(x is y for x in variables for y in mine)
+        mine = {id(x) for ref in self._variables if (x := ref()) is not None}
+        return any(id(x) in mine for x in variables)
 
     def is_stale(self) -> bool:
         """Whether all variables are gone."""
@@ -93,27 +93,23 @@ class Update:
         Raises:   ArgumentError: a variable is new, or one of the first call is gone.
         """
         mine = [x for ref in self._variables if (x := ref()) is not None and x.is_bound]
-        if len(mine) < len(self._variables) or any(all(x is not y for y in mine) for x in variables):
+        given = {id(x) for x in variables}
+        if len(mine) < len(self._variables) or not given <= set(map(id, mine)):
             raise user_error(
                 ArgumentError, "apply_gradients", "the optimizer keeps a state for other variables than these.",
                 operands={"before": len(self._variables), "of them alive": len(mine), "now": len(variables)},
                 fix="make a new optimizer for another set of variables, and keep those of one set alive.",
             )  # fmt: skip
-        params = [_array(x) for x in mine]
-        grads = [_gradient(x, p, any(x is y for y in variables)) for x, p in zip(mine, params, strict=True)]
+        params = [array_of(x.binding) for x in mine]
+        grads = [_gradient(x, p, id(x) in given) for x, p in zip(mine, params, strict=True)]
         moved, self._state = self._step(params, grads, self._state)
-        for variable, array in zip(mine, moved, strict=True):
-            variable.set(array)
-            if any(variable is y for y in variables):
-                variable.grad = None
+        mine[0].owner.write(mine, moved)
+        for variable in variables:
+            variable.grad = None
 
     def _moved(self, params: list[Any], grads: list[Any], state: Any) -> Any:
         updates, state = self.optimizer.update(grads, state, params)
         return [astype(p + u, p.dtype) for p, u in zip(params, updates, strict=True)], state
-
-
-def _array(variable: Variable) -> Array:
-    return Array(variable.concrete())
 
 
 def _gradient(variable: Variable, param: Array, is_given: bool) -> Array:

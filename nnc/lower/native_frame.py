@@ -187,7 +187,18 @@ class NativeFrame:
         self._memory = _Memory(entry)
         self._callbacks = _Callbacks([_Block(self._memory, steps) for steps in entry.blocks])
         self._function = _CALLBACK(self._called())
-        self._states = [native.state() for native in entry.states if native.state is not None]
+        # Steps that follow one another share what they need meanwhile; those that run side by side cannot.
+        shared = len(schedule.streams) == 1
+        sizes = (
+            [max((native.scratch for native in entry.states), default=0)]
+            if shared
+            else [n.scratch for n in entry.states]
+        )
+        self._scratch = [aligned_bytes(size) for size in sizes]
+        places = [memory.ctypes.data for memory in self._scratch] * (len(entry.states) if shared else 1)
+        self._states = [
+            native.state(at) for native, at in zip(entry.states, places, strict=True) if native.state is not None
+        ]
         words = self._memory.words
         self._at = ctypes.addressof(words)
         words[Words.callback_at] = ctypes.cast(self._function, ctypes.c_void_p).value or 0

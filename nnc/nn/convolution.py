@@ -10,6 +10,7 @@ from nnc import dtypes
 from nnc.array import Array
 from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, user_error
+from nnc.graph.recall import recalled
 from nnc.nn import pooling
 from nnc.nn import windows as functions
 from nnc.nn.layers import check_features, draw_weights
@@ -52,15 +53,29 @@ class _Convolution(Module):
         form = parse_layout(type(self).__name__, self.layout)
         return check_features(type(self).__name__, x, self.in_features, form.order[0] - len(form.order))
 
-    def _shift(self, out: Value) -> Value:
-        if self.bias is None:
-            return out
-        form = parse_layout(type(self).__name__, self.layout)
-        return out + nnp.reshape(self.bias, (-1,) + (1,) * (form.rank - form.order[0]))
-
     def _options(self) -> dict[str, Any]:
         names = ("stride", "padding", "dilation", "groups", "layout")
         return {name: getattr(self, name) for name in names}
+
+
+@recalled(2)
+def convolve(x: Any, weight: Any, bias: Any, **options: Any) -> Value:
+    """What a Conv does; the options are those of nnc.nn.conv."""
+    return _shifted(functions.conv(x, weight, **options), bias, options["layout"])
+
+
+@recalled(2)
+def convolve_transpose(x: Any, weight: Any, bias: Any, **options: Any) -> Value:
+    """What a ConvTranspose does; the options are those of nnc.nn.conv_transpose."""
+    return _shifted(functions.conv_transpose(x, weight, **options), bias, options["layout"])
+
+
+def _shifted(out: Value, bias: Any, layout: str) -> Value:
+    """The bias added to each channel."""
+    if bias is None:
+        return out
+    form = parse_layout("bias", layout)
+    return out + nnp.reshape(bias, (-1,) + (1,) * (form.rank - form.order[0]))
 
 
 def _check_groups(where: str, in_features: int, out_features: int, groups: int) -> None:
@@ -109,7 +124,7 @@ class Conv(_Convolution):
 
     def __call__(self, x: Any) -> Value:
         """(N, in_features, *spatial) -> (N, out_features, *out), in the layout of the layer."""
-        return self._shift(functions.conv(self._channels(x), self.weight, **self._options()))
+        return convolve(self._channels(x), self.weight, self.bias, **self._options())
 
 
 class ConvTranspose(_Convolution):
@@ -148,9 +163,8 @@ class ConvTranspose(_Convolution):
 
     def __call__(self, x: Any) -> Value:
         """(N, in_features, *spatial) -> (N, out_features, *out), in the layout of the layer."""
-        x = self._channels(x)
-        out = functions.conv_transpose(x, self.weight, output_padding=self.output_padding, **self._options())
-        return self._shift(out)
+        options = {**self._options(), "output_padding": self.output_padding}
+        return convolve_transpose(self._channels(x), self.weight, self.bias, **options)
 
 
 class _Pool(Module):

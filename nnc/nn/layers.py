@@ -12,6 +12,7 @@ from nnc.array import Array
 from nnc.commands.rules import Value
 from nnc.errors import ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
+from nnc.graph.recall import recalled
 from nnc.nn import activations
 from nnc.nn.module import Module, field
 from nnc.nn.running import Run, is_stateful, takes_key
@@ -85,8 +86,14 @@ class Linear(Module):
 
     def __call__(self, x: Any) -> Value:
         """(..., in_features) -> (..., out_features)."""
-        out = check_features("Linear", x, self.in_features) @ self.weight.T
-        return out if self.bias is None else out + self.bias
+        return affine(check_features("Linear", x, self.in_features), self.weight, self.bias)
+
+
+@recalled(2)
+def affine(x: Any, weight: Any, bias: Any) -> Value:
+    """What a Linear does."""
+    out = x @ weight.T
+    return out if bias is None else out + bias
 
 
 class Embedding(Module):

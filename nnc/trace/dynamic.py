@@ -71,7 +71,7 @@ class Variable(Tracer):
             elif base.binding is not view.of:
                 shown, read = base.binding, view.read(base)
                 self.constant = read.constant
-                self.owner.exchange(self, read.binding)
+                self.owner.exchange([self], [read.binding])
                 self._view = replace(view, of=shown)
         if self._binding is None:
             raise user_error(
@@ -124,7 +124,11 @@ class Variable(Tracer):
                 ArgumentError, "x.grad = value", "a gradient has the shape and dtype of its variable.",
                 operands={"x": self.spec, "value": array.spec}, fix="convert it, or set x.grad = None to clear it.",
             )  # fmt: skip
-        self._grad = concrete_array(array, "x.grad = value")
+        self.take_gradient(concrete_array(array, "x.grad = value"))
+
+    def take_gradient(self, gradient: Array) -> None:
+        """Sets the gradient to an array of its shape and dtype."""
+        self._grad = gradient
         self.owner.graded[id(self)] = self
 
     # -- changing it ---------------------------------------------------------------------------------------------------
@@ -136,16 +140,18 @@ class Variable(Tracer):
 
         Raises:   ArgumentTypeError: it is an alias, or `value` is no array.
         """
+        if isinstance(value, Variable) and value.owner is self.owner and value.constant == self.constant:
+            self._check_no_alias()
+            self.owner.exchange([self], [value.binding])
+        else:
+            self.owner.write([self], [concrete_array(value, "x.set")])
+
+    def _check_no_alias(self) -> None:
         if self._view is not None:
             raise user_error(
                 ArgumentTypeError, "x.set", "it is an alias, which shows what its base holds.",
                 fix="write to the base: base[1:3] = value, or base.set(...).",
             )  # fmt: skip
-        if isinstance(value, Variable) and value.owner is self.owner and value.constant == self.constant:
-            self.owner.exchange(self, value.binding)
-        else:
-            array = concrete_array(value, "x.set")
-            self.owner.exchange(self, Binding(array.spec, array, self.constant))
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """Binds it to a copy in which the elements at `index` are replaced; the copy depends on both."""
@@ -163,7 +169,7 @@ class Variable(Tracer):
     def free(self) -> None:
         """Releases it, as deleting it does; it cannot be used any more until it is written again."""
         self._grad = self._view = None
-        self.owner.exchange(self, None)
+        self.owner.exchange([self], [None])
 
     def __del__(self) -> None:
         binding = getattr(self, "_binding", None)
@@ -174,7 +180,7 @@ class Variable(Tracer):
 
     def __copy__(self) -> Variable:
         twin = Variable(self.owner, None, self.constant)
-        self.owner.exchange(twin, self.binding)
+        self.owner.exchange([twin], [self.binding])
         twin.weak = self.weak
         return twin
 
@@ -215,20 +221,31 @@ class Recorder:
         """A variable, bound to an array unless `value` is None."""
         variable = Variable(self, None, constant, declared=True)
         if value is not None:
-            array = concrete_array(value, "variable")
-            self.exchange(variable, Binding(array.spec, array, constant))
+            self.write([variable], [concrete_array(value, "variable")])
         return variable
 
-    def exchange(self, variable: Variable, binding: Binding | None) -> None:
-        """Binds a variable to something else, or to nothing."""
-        with self.locked():
-            old, variable._binding = variable._binding, binding
-            if binding is not None:
-                self.store.hold(binding)
-                if binding.variable is None or binding.variable() is None:
-                    binding.variable = weakref.ref(variable)
-            if old is not None:
-                self.store.let_go([old])
+    def write(self, variables: Sequence[Variable], arrays: Sequence[Array]) -> None:
+        """Binds each variable to another array."""
+        for variable in variables:
+            variable._check_no_alias()
+        pairs = zip(variables, arrays, strict=True)
+        self.exchange(variables, [Binding(array.spec, array, variable.constant) for variable, array in pairs])
+
+    def exchange(self, variables: Sequence[Variable], bindings: Sequence[Binding | None]) -> None:
+        """Binds each variable to something else, or to nothing."""
+        with self._lock:
+            self._settle()
+            left = []
+            for variable, binding in zip(variables, bindings, strict=True):
+                old, variable._binding = variable._binding, binding
+                if binding is not None:
+                    self.store.hold(binding)
+                    if binding.variable is None or binding.variable() is None:
+                        binding.variable = weakref.ref(variable)
+                if old is not None:
+                    left.append(old)
+            self.store.let_go(left)
+            self._settle()
 
     def make_constant(self, binding: Binding) -> None:
         """Lets no derivative through a binding any more."""

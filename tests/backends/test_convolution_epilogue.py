@@ -19,6 +19,7 @@ from nnc.backends.onednn.library import library
 from nnc.commands.control import with_epilogue
 from nnc.graph import Graph, GraphBuilder, Symbol, TensorSpec, reference
 from nnc.lower.pipeline import lower
+from nnc.lower.frame import aligned_bytes
 from nnc.lower.stages import Step, View
 from nnc.options import Options
 
@@ -68,7 +69,8 @@ def check(inputs: Sequence[NDArray], params: dict[str, Any], body: Body, out: ND
     jit = compiler()
     assert native is not None and native.state is not None and jit is not None
     (function,) = jit.load([native])
-    state = native.state()
+    scratch = aligned_bytes(native.scratch)
+    state = native.state(scratch.ctypes.data)
     assert jit.caller(len(views), True, 0)(function.address, state.address, *inputs, out) == 0
     tolerance = TOLERANCE[wanted.dtype.name]
     np.testing.assert_allclose(out.astype(np.float64), wanted.astype(np.float64), tolerance, tolerance)

@@ -19,11 +19,13 @@ from nnc.backends.cpu.engine import Engine, Library
 from nnc.backends.cpu.llvm import CALLS, INLINED
 from nnc.backends.cpu.object_cache import Objects
 from nnc.backends.cpu.runtime import Runtime
+from nnc.backends.cpu.team import STANDINS
 from nnc.backends.cpu.threads import threads
 from nnc.backends.numpy_ref import reference_kernel
 from nnc.errors import InternalError
 from nnc.graph import TensorSpec, command, infer_specs, reference
 from nnc.lower.codegen.native import Native, State
+from nnc.lower.frame import aligned_bytes
 from nnc.lower.stages import NDArray, Step, View
 from nnc.options import Options
 
@@ -59,6 +61,11 @@ class Jit:
         self._symbols |= self._runtime_code.addresses
         if runtime.pool is not None:
             runtime.pool.start(self._runtime_code)
+
+    @property
+    def standins(self) -> Mapping[str, int]:
+        """Functions that do with nnc's threads what those of these names do with OpenMP's, where `runtime.has_team`."""
+        return {name: self._runtime_code.addresses[standin] for name, standin in STANDINS.items()}
 
     def expect(self, native: Native | None = None) -> None:
         """A kernel will be wanted soon, or one that is not printed yet: another process, where there is one, begins to compile."""
@@ -208,7 +215,7 @@ def _make_run(
     (function,) = jit.load([made])
     call = jit.caller(len(inputs) + len(outputs), made.state is not None, len(made.numbers))
     numbers = made.numbers
-    states = _States(made.state) if made.state is not None else None
+    states = _States(made.state, made.scratch) if made.state is not None else None
 
     def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
         state = 0 if states is None else states.address()
@@ -226,8 +233,9 @@ def _view(array: NDArray) -> View:
 class _States(threading.local):
     """The state of a kernel, one for each thread."""
 
-    def __init__(self, make: Callable[[], State]) -> None:
-        self._state = make()
+    def __init__(self, make: Callable[[int], State], scratch: int) -> None:
+        self._scratch = aligned_bytes(scratch)
+        self._state = make(self._scratch.ctypes.data)
 
     def address(self) -> int:
         """Where this thread's state lies."""

@@ -18,6 +18,8 @@ There is one job at a time. Who finds the pool taken, as a loop within a part do
               In between the kernel compares the generation once more.
     waiting   whether the caller sleeps, or is about to, until `done` changes: the same, the other way round.
     taken     whether somebody's loop has the pool.
+    workers   how many there are. They leave only where they find the pool free, so that somebody who has it can count on them
+              (`team.py` does).
 """
 
 from __future__ import annotations
@@ -66,13 +68,15 @@ def is_supported(system: str = sys.platform, machine: str | None = None) -> bool
 
 
 class Pool:
-    """The workers of one runtime. `count` is how many threads a loop may take, the caller's among them.
+    """The workers of one runtime. `count` is how many threads a loop may take, the caller's among them; `present` how many workers
+    have come.
 
     `start` is called when the compiled functions are there; until then, and after `close`, callers work alone.
     """
 
     def __init__(self, count: ctypes.c_int32) -> None:
         self.count = count
+        self.present = ctypes.c_int32(0)
         self._changed = threading.Condition()
         self._workers: set[int] = set()
         self._work: Callable[[int], None] | None = None
@@ -88,7 +92,7 @@ class Pool:
             self._hire()
 
     def resize(self, number: int) -> None:
-        """Sets how many threads a loop may take. Workers that are too many leave after the part that they are at."""
+        """Sets how many threads a loop may take. Workers that are too many leave after the loop that they are at."""
         with self._changed:
             self.count.value = number
             self._hire()
@@ -105,6 +109,7 @@ class Pool:
         """A forked process has no workers, and nobody who would free what another thread had locked."""
         self._changed = threading.Condition()
         self._workers = set()
+        self.present.value = 0
 
     @property
     def workers(self) -> int:
@@ -134,10 +139,10 @@ class Pool:
             work(number)
 
 
-def pool_text(machine: str | None = None) -> str:
-    """`nnc_parallel_for`, what workers run, and what wakes them up, as LLVM's text for a Linux machine."""
+def pool_text(machine: str | None = None, more: str = "") -> str:
+    """`nnc_parallel_for`, what workers run, what wakes them up, and `more`, as LLVM's text for a Linux machine."""
     processor = _PROCESSORS[machine or platform.machine()]
-    text = _TEXT
+    text = _TEXT + more
     for name, value in {
         "DECLARE_PAUSE": f"declare void @{processor.pause}({processor.operands.partition(' ')[0]})",
         "PAUSE": f"call void @{processor.pause}({processor.operands})",
@@ -175,6 +180,7 @@ _TEXT = (
 @nnc.sleepers = internal global [32 x i32] zeroinitializer, align 128
 @nnc.taken = internal global [32 x i32] zeroinitializer, align 128
 @nnc_num_threads = external global i32
+@nnc_workers = external global i32
 declare i64 @syscall(i64, ...)
 declare i32 @sched_yield()
 <DECLARE_PAUSE>
@@ -190,21 +196,37 @@ ask:
   %allowed.i32 = load atomic i32, ptr @nnc_num_threads monotonic, align 4
   %allowed = sext i32 %allowed.i32 to i64
   %threads = icmp sgt i64 %allowed, 1
-  br i1 %threads, label %look, label %alone
-look:
-  %seen.taken = load atomic i32, ptr @nnc.taken monotonic, align 4
-  %seems.free = icmp eq i32 %seen.taken, 0
-  br i1 %seems.free, label %take, label %alone
+  br i1 %threads, label %take, label %alone
 take:
-  %taking = cmpxchg ptr @nnc.taken, i32 0, i32 1 acquire monotonic
-  %is.mine = extractvalue { i32, i1 } %taking, 1
-  br i1 %is.mine, label %publish, label %alone
-publish:
+  %is.mine = call i1 @nnc.take()
+  br i1 %is.mine, label %share.out, label %alone
+share.out:
   %fitting = mul i64 %allowed, <PARTS_OF_A_THREAD>
   %bounded = call i64 @llvm.smin.i64(i64 %fitting, i64 <MOST_PARTS>)
   %parts = call i64 @llvm.smin.i64(i64 %bounded, i64 %worth)
   %share = udiv i64 %n, %parts
   %rest = urem i64 %n, %parts
+  %helpers = sub i64 %parts, 1
+  call void @nnc.publish(ptr %fn, ptr %args, i64 %parts, i64 %share, i64 %rest, i64 %helpers)
+  call void @nnc.finish(ptr %fn, ptr %args, i64 %parts, i64 %share, i64 %rest)
+  ret void
+alone:
+"""
+    + ALONE
+    + """
+define internal i1 @nnc.take() nounwind {
+  %seen = load atomic i32, ptr @nnc.taken monotonic, align 4
+  %seems.free = icmp eq i32 %seen, 0
+  br i1 %seems.free, label %try, label %no
+try:
+  %taking = cmpxchg ptr @nnc.taken, i32 0, i32 1 acquire monotonic
+  %is.mine = extractvalue { i32, i1 } %taking, 1
+  ret i1 %is.mine
+no:
+  ret i1 false
+}
+
+define internal void @nnc.publish(ptr %fn, ptr %args, i64 %parts, i64 %share, i64 %rest, i64 %helpers) nounwind {
   store ptr %fn, ptr getelementptr (%nnc.job, ptr @nnc.job, i64 0, i32 1)
   store ptr %args, ptr getelementptr (%nnc.job, ptr @nnc.job, i64 0, i32 2)
   store i64 %share, ptr getelementptr (%nnc.job, ptr @nnc.job, i64 0, i32 3)
@@ -218,13 +240,20 @@ publish:
   %published = atomicrmw add ptr @nnc.job, i64 %step seq_cst
   %asleep = load atomic i32, ptr @nnc.sleepers seq_cst, align 4
   %some.asleep = icmp ne i32 %asleep, 0
-  br i1 %some.asleep, label %wake, label %claim
+  br i1 %some.asleep, label %wake, label %published.now
 wake:
-  %helpers = sub i64 %parts, 1
   %woken = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr getelementptr (i8, ptr @nnc.job, i64 4), i64 129, i64 %helpers)
+  br label %published.now
+published.now:
+  ret void
+}
+
+; The caller's work on a job, which ends with it: it claims parts, waits for those that workers claimed, and gives the pool back.
+define internal void @nnc.finish(ptr %fn, ptr %args, i64 %parts, i64 %share, i64 %rest) nounwind {
+begin:
   br label %claim
 claim:
-  %mine = phi i64 [ 0, %publish ], [ 0, %wake ], [ %mine, %again ], [ %mine.now, %run.part ]
+  %mine = phi i64 [ 0, %begin ], [ %mine, %again ], [ %mine.now, %run.part ]
   %word = load atomic i64, ptr @nnc.job monotonic, align 8
   %left.mask = and i64 %word, 4294901760
   %none.left = icmp eq i64 %left.mask, 0
@@ -271,10 +300,8 @@ awake:
 release:
   store atomic i32 0, ptr @nnc.taken release, align 4
   ret void
-alone:
-"""
-    + ALONE
-    + """
+}
+
 define internal void @nnc.part(ptr %fn, ptr %args, i64 %share, i64 %rest, i64 %p) nounwind {
   %before = mul i64 %share, %p
   %extra = call i64 @llvm.smin.i64(i64 %p, i64 %rest)
@@ -289,19 +316,20 @@ define internal void @nnc.part(ptr %fn, ptr %args, i64 %share, i64 %rest, i64 %p
 
 define void @nnc_work(i32 %number) nounwind {
 entry:
+  %came = atomicrmw add ptr @nnc_workers, i32 1 seq_cst
   br label %busy
 busy:
   br label %look
 look:
-  %pauses = phi i64 [ 0, %busy ], [ %pauses.now, %spin ], [ %pauses.now, %offer ], [ %pauses, %again ]
+  %pauses = phi i64 [ 0, %busy ], [ %pauses.now, %spin ], [ %pauses.now, %offer ], [ %pauses, %again ], [ %pauses, %pool.taken ]
   %word = load atomic i64, ptr @nnc.job acquire, align 8
-  %allowed = load atomic i32, ptr @nnc_num_threads monotonic, align 4
-  %wanted = icmp slt i32 %number, %allowed
-  br i1 %wanted, label %stay, label %leave
-stay:
   %left.mask = and i64 %word, 4294901760
   %none.left = icmp eq i64 %left.mask, 0
-  br i1 %none.left, label %idle, label %try
+  br i1 %none.left, label %stay, label %try
+stay:
+  %allowed = load atomic i32, ptr @nnc_num_threads monotonic, align 4
+  %wanted = icmp slt i32 %number, %allowed
+  br i1 %wanted, label %idle, label %leave
 try:
   %without.last = sub i64 %word, 65536
   %trying = cmpxchg weak ptr @nnc.job, i64 %word, i64 %without.last acq_rel monotonic
@@ -353,6 +381,14 @@ awake:
   %slept.after = atomicrmw sub ptr @nnc.sleepers, i32 1 monotonic
   br label %busy
 leave:
+  %alone = call i1 @nnc.take()
+  br i1 %alone, label %left, label %pool.taken
+pool.taken:
+  %yielded = call i32 @sched_yield()
+  br label %look
+left:
+  %went = atomicrmw sub ptr @nnc_workers, i32 1 seq_cst
+  store atomic i32 0, ptr @nnc.taken release, align 4
   ret void
 }
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from nnc.backends.cpu.conversions import NAMES, conversions_text
 from nnc.backends.cpu.openmp import Openmp
 from nnc.backends.cpu.pool import ALONE, POOL_CALLS, POOL_EXPORTS, Pool, pool_text
+from nnc.backends.cpu.team import STANDINS, TEAM_CALLS, TEAM_TEXT, thread_key
 
 _OPENMP_LOOPS = (
     """\
@@ -141,27 +142,39 @@ class Runtime:
     pool: Pool | None = None
 
     @property
+    def has_team(self) -> bool:
+        """Whether the pool can stand in for OpenMP."""
+        return self.pool is not None and self.openmp.library is not None
+
+    @property
     def text(self) -> str:
         """The functions that the runtime adds, as LLVM's text."""
         has_openmp = self.openmp.library is not None
         alternative = _OPENMP_LOOPS if has_openmp else _SERIAL_LOOPS
-        loops = alternative if self.pool is None else pool_text()
+        loops = alternative if self.pool is None else pool_text(more=TEAM_TEXT if self.has_team else "")
         return loops + (_TAKE_THREADS if has_openmp else _TAKE_NOTHING) + conversions_text()
 
     @property
     def exports(self) -> tuple[str, ...]:
         """The functions that are called from outside."""
-        return EXPORTS if self.pool is None else (*EXPORTS, *POOL_EXPORTS)
+        return (
+            *EXPORTS,
+            *(POOL_EXPORTS if self.pool is not None else ()),
+            *(STANDINS.values() if self.has_team else ()),
+        )
 
     def symbols(self) -> dict[str, int]:
-        """Addresses of C functions and of `nnc_num_threads`."""
+        """Addresses of C functions and of numbers that others change."""
         c = ctypes.CDLL(
             "msvcrt" if sys.platform == "win32" else None
         )  # Python is linked to the C and the maths library
-        names = (*_MEMORY, *_MATHS) if self.pool is None else (*_MEMORY, *_MATHS, *POOL_CALLS)
+        names = (*_MEMORY, *_MATHS) if self.pool is None else (*_MEMORY, *_MATHS, *POOL_CALLS, *TEAM_CALLS)
         found = {name: address_of(c, name) for name in names}
         if self.openmp.library is not None:
-            found |= {name: address_of(self.openmp.library, name) for name in _OPENMP}
-        return {"nnc_num_threads": ctypes.addressof(self.threads)} | {
+            found |= {name: address_of(self.openmp.library, name) for name in (*_OPENMP, *STANDINS)}
+        numbers: dict[str, ctypes.c_int32 | ctypes.c_uint32] = {"nnc_num_threads": self.threads}
+        if self.pool is not None:
+            numbers |= {"nnc_workers": self.pool.present, "nnc_team_key": thread_key()}
+        return {name: ctypes.addressof(number) for name, number in numbers.items()} | {
             name: address for name, address in found.items() if address is not None
         }

@@ -10,13 +10,11 @@ import numpy as np
 from nnc.backends.onednn.library import Memory, MemoryDesc, Primitive, Stream, loaded
 from nnc.lower.codegen.native import Native
 
-_ALIGNMENT = 64
-
 
 @dataclass(frozen=True)
 class Operand:
     """A tensor of a call: its role, its layout, and the parameter of the compiled function (such as "in0", "out0", "workspace")
-    that points to it, so many bytes further. Without a name it lies in memory of the state's own, which all calls share."""
+    that points to it, so many bytes further. Without a name it lies in the scratch memory that the state is given."""
 
     role: int
     desc: MemoryDesc
@@ -38,21 +36,18 @@ class CallState:
     It begins with the stream; each call follows with its primitive, its memory objects, and pairs (role, memory object).
     """
 
-    def __init__(self, calls: Sequence[Call]) -> None:
+    def __init__(self, calls: Sequence[Call], scratch: int) -> None:
         stream = Stream()
         memories = [[Memory(operand.desc) for operand in call.operands] for call in calls]
-        ends = [o.offset + o.desc.nbytes for call in calls for o in call.operands if not o.pointer]
-        own = np.empty(max(ends, default=0) + _ALIGNMENT, np.uint8)
-        start = -(-own.ctypes.data // _ALIGNMENT) * _ALIGNMENT
         words = [stream.handle]
         for call, row in zip(calls, memories, strict=True):
             words += [call.primitive.handle, *(memory.handle for memory in row)]
             for operand, memory in zip(call.operands, row, strict=True):
                 words += [operand.role, memory.handle]
                 if not operand.pointer:
-                    memory.point(start + operand.offset)
+                    memory.point(scratch + operand.offset)
         self.words = np.array(words, np.uint64)
-        self.held = (stream, memories, own, tuple(calls))
+        self.held = (stream, memories, tuple(calls))
 
     @property
     def address(self) -> int:
@@ -91,9 +86,9 @@ def calls_native(calls: Sequence[Call], inputs: int, outputs: int = 1, *, worksp
         "declare void @nnc_take_threads()", f"define i64 @KERNEL({parameters}) nounwind {{",
         "  call void @nnc_take_threads()", *lines, "}", "",  # OpenMP's number is one of each thread
     ])  # fmt: skip
-    kept = tuple(calls)
+    kept, ends = tuple(calls), [o.offset + o.desc.nbytes for call in calls for o in call.operands if not o.pointer]
     symbols = {name: loaded().address(name) for name in ("dnnl_memory_set_data_handle", "dnnl_primitive_execute")}
-    return Native(text, symbols, lambda: CallState(kept))
+    return Native(text, symbols, lambda scratch: CallState(kept, scratch), max(ends, default=0))
 
 
 def _load(name: str, at: int) -> list[str]:

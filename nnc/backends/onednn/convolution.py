@@ -243,7 +243,7 @@ class _Plan:
 
     def native(self, room: int, inputs: int) -> Native:
         """The compiled function of so many inputs, an output and a workspace of `room` bytes, if that is not 0. Where it is too
-        small, since it was planned for tensors without gaps, the function has memory of its own."""
+        small, since it was planned for tensors without gaps, the function takes scratch memory."""
         calls = [draft.call(self.scratchpad, "workspace" if self.nbytes <= room else "") for draft in self.drafts]
         return calls_native(calls, inputs, workspace=room > 0)
 

@@ -17,6 +17,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
+from nnc.backends.cpu.jit import compiler
+from nnc.backends.onednn.interpose import can_interpose, interpose
 from nnc.dtypes import DType
 from nnc.errors import BackendError
 
@@ -97,6 +99,7 @@ class Library:
     engine: int
     path: str
     version: str
+    shares_threads: bool  # it works in nnc's threads, rather than in those of OpenMP
 
     def address(self, name: str) -> int:
         """Where a C function lies, for compiled code."""
@@ -130,10 +133,19 @@ def library() -> Library | None:
     except (OSError, AttributeError):
         return None
     engine = c_void_p()
+    shared = shares_threads(functions)
     if functions.dnnl_engine_create(byref(engine), 1, 0) != 0 or engine.value is None:
         return None
     version = functions.dnnl_version().contents
-    return Library(functions, engine.value, path, f"{version.major}.{version.minor}.{version.patch}")
+    return Library(functions, engine.value, path, f"{version.major}.{version.minor}.{version.patch}", shared)
+
+
+def shares_threads(functions: ctypes.CDLL) -> bool:
+    """Lets a library that was compiled for GCC's OpenMP work in nnc's own threads; whether that is possible here."""
+    jit = compiler()
+    if jit is None or not jit.runtime.has_team or not can_interpose():
+        return False
+    return interpose(functions, jit.standins)
 
 
 def _find() -> str | None:

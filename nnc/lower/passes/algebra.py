@@ -250,6 +250,15 @@ def without_copy(x: Value) -> Any:
     return ew.copy(x), x
 
 
+@rewrite_rule(
+    samples=[sample(shape=(4,), dtype=dtypes.int64, axis=0)],
+    when=lambda shape, dtype, axis: dtypes.is_integer(dtypes.as_dtype(dtype)),
+)
+def negative_count(*, shape: tuple[int, ...], dtype: Any, axis: int) -> Any:
+    count = ew.iota(shape=shape, dtype=dtype, axis=axis)
+    return ew.less(count, number(count, 0)), number(spec(shape, "bool"), False)
+
+
 # -- conversions -------------------------------------------------------------------------------------------------------
 
 

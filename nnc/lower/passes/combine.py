@@ -11,6 +11,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
+from nnc import dtypes
 from nnc.commands import elementwise as ew
 from nnc.commands import normalize
 from nnc.commands import reduce as rd
@@ -216,6 +219,78 @@ def _cross_entropy_gradient(product: Command) -> Rule:
     return rewrite_rule(exact=False, samples=[case], when=when)(rule)
 
 
+def _expected_log_probability(product: Command, is_first: bool) -> Rule:
+    """A sum over more than the axes of the softmax is taken in two steps, the first of which goes along with the softmax."""
+
+    def rule(x: Value, weights: Value, *, axes: Axes, summed: Axes) -> Any:
+        logarithms = normalize.log_softmax(x, axes=axes)
+        terms = product(weights, logarithms) if is_first else product(logarithms, weights)
+        rest = tuple(i - sum(axis < i for axis in axes) for i in summed if i not in axes)
+        return rd.reduce_sum(terms, axes=summed), rd.reduce_sum(rd.reduce_sum(terms, axes=axes), axes=rest)
+
+    rule.__name__ = f"expected_log_probability_by_{product.name}_{'first' if is_first else 'second'}"
+    cases = [sample(MATRIX, MATRIX, axes=(1,), summed=(0, 1)), sample(CUBE, CUBE, axes=(1,), summed=(0, 1))]
+    when = lambda x, weights, axes, summed: set(axes) < set(summed)
+    return rewrite_rule(exact=False, samples=cases, when=when)(rule)
+
+
+# -- elements of rows --------------------------------------------------------------------------------------------------
+
+
+def _count(x: TensorSpec, dtype: Any, counted: bool) -> Any:
+    """0, 1, 2, … for each row, in the two forms that `fold` leaves it in."""
+    n = x.shape[0]
+    return ew.iota(shape=(n,), dtype=dtype, axis=0) if counted else np.arange(n, dtype=dtype)
+
+
+def _of_rows(dtype: Any, counted: bool) -> tuple[Rule, Rule]:
+    """x[arange(n), index] reads, and its gradient writes, an element of each row: what is known of batches holds for it, too."""
+
+    def read(x: Value, index: Value, *, mode: str) -> Any:
+        left = gather(x, _count(x, dtype, counted), index, axes=(0, 1), batch=0, mode=mode)
+        column = reshape(index, shape=(*index.shape, 1))
+        return left, reshape(gather(x, column, axes=(1,), batch=1, mode=mode), shape=index.shape)
+
+    def write(x: Value, ct: Value, index: Value, *, mode: str, op: str) -> Any:
+        left = scatter(x, ct, _count(x, dtype, counted), index, axes=(0, 1), batch=0, mode=mode, op=op)
+        columns = (reshape(y, shape=(*index.shape, 1)) for y in (ct, index))
+        return left, scatter(x, *columns, axes=(1,), batch=1, mode=mode, op=op)
+
+    def when(x: TensorSpec, *others: TensorSpec, mode: str, op: str = "") -> bool:
+        return x.ndim == 2 and others[-1].shape == x.shape[:1]
+
+    for rule in (read, write):
+        rule.__name__ = f"{rule.__name__}_by_{'count' if counted else 'numbers'}_{dtype.name}"
+    row, chosen = MATRIX.update(shape=(2,)), spec((2,), "int64")
+    return (
+        rewrite_rule(exact=False, samples=[sample(MATRIX, chosen, mode="clip")], when=when)(read),
+        rewrite_rule(exact=False, samples=[sample(MATRIX, row, chosen, mode="clip", op="add")], when=when)(write),
+    )
+
+
+def _scattered_sum(is_first: bool, is_zero: bool) -> Rule:
+    """What is added to a tensor in places is added last: zeros for it need not be made, and sums before it are one kernel."""
+
+    def rule(x: Value, y: Value, ct: Value, index: Value, *, axes: Axes, batch: int, mode: str, op: str) -> Any:
+        scattered = scatter(number(y, 0) if is_zero else x, ct, index, axes=axes, batch=batch, mode=mode, op=op)
+        left = ew.add(scattered, y) if is_first else ew.add(y, scattered)
+        return left, scatter(y if is_zero else ew.add(x, y), ct, index, axes=axes, batch=batch, mode=mode, op=op)
+
+    def of_zeros(y: Value, ct: Value, index: Value, *, axes: Axes, batch: int, mode: str, op: str) -> Any:
+        return rule(y, y, ct, index, axes=axes, batch=batch, mode=mode, op=op)
+
+    made = of_zeros if is_zero else rule
+    made.__name__ = f"scattered_sum_{'first' if is_first else 'second'}{'_of_zeros' if is_zero else ''}"
+    case = sample(*[MATRIX] * (2 - is_zero), spec((2, 1), "float32"), _INDEX, op="add", **_ALONG_LAST)
+    return rewrite_rule(exact=False, samples=[case], when=lambda *specs, op, **params: op == "add")(made)
+
+
+EXPECTED = tuple(
+    _expected_log_probability(product, is_first) for product in (ew.mul, ew.safe_mul) for is_first in (True, False)
+)
+OF_ROWS = tuple(
+    rule for dtype in (dtypes.int64, dtypes.int32) for counted in (True, False) for rule in _of_rows(dtype, counted)
+)
 GRADIENTS = tuple(
     make(product)
     for make in (_softmax_gradient, _log_sum_gradient, _logsumexp_gradient, _cross_entropy_gradient)
@@ -224,4 +299,12 @@ GRADIENTS = tuple(
         ew.safe_mul,
     )  # which of them stands for a product with exp(x) is the derivative rules' choice
 )
-RULES: tuple[Rule, ...] = (*(value for value in list(globals().values()) if isinstance(value, Rule)), *GRADIENTS)
+RULES: tuple[Rule, ...] = (
+    *(value for value in list(globals().values()) if isinstance(value, Rule)),
+    *OF_ROWS,
+    *EXPECTED,
+    *GRADIENTS,
+    *(
+        _scattered_sum(is_first, is_zero) for is_zero in (True, False) for is_first in (True, False)
+    ),  # gradients come first
+)

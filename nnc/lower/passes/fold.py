@@ -146,13 +146,19 @@ class _Fold:
 
     def value_of(self, node: Node, out: Symbol) -> NDArray | None:
         """The value of a node on constants; None where it is large, or the command raises."""
-        values = [self.constants.get(symbol) for symbol in node.inputs]
-        if any(value is None or value.dtype == TAPE for value in values):
+        constants = [self.constants[symbol] for symbol in node.inputs if symbol in self.constants]
+        known = all(symbol in self.constants or symbol in self.numbers for symbol in node.inputs)
+        size = sum(value.nbytes for value in constants)
+        if not known or (node.inputs and not constants) or any(value.dtype == TAPE for value in constants):
             return None
-        size = sum(value.nbytes for value in values if value is not None)
         if size > LARGEST_OPERANDS or out.spec.nbytes > max(size, LARGEST_RESULT):
             return None
-        return _evaluate(node, values)
+        return _evaluate(node, [self.whole(symbol) for symbol in node.inputs])
+
+    def whole(self, symbol: Symbol) -> NDArray:
+        """A value that is known."""
+        found = self.constants.get(symbol)
+        return np.broadcast_to(self.numbers[symbol], symbol.shape) if found is None else found
 
     # -- sub-graphs --------------------------------------------------------------------------------------------------
 

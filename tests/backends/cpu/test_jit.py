@@ -392,7 +392,7 @@ def test_a_refused_input_raises_the_error_of_the_reference() -> None:
 
 def test_each_thread_has_its_own_state() -> None:
     class Counter:
-        def __init__(self) -> None:
+        def __init__(self, scratch: int) -> None:
             self._memory = ctypes.c_int64(0)
             counters.append(self)
 

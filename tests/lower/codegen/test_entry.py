@@ -370,8 +370,8 @@ class Held:
 
     made: ClassVar[list[weakref.ref[Held]]] = []
 
-    def __init__(self) -> None:
-        self.number = ctypes.c_double(len(self.made))
+    def __init__(self, scratch: int) -> None:
+        self.number, self.scratch = ctypes.c_double(len(self.made)), scratch
         self.made.append(weakref.ref(self))
 
     @property

@@ -1,0 +1,78 @@
+"""Puts functions in the place of those that a loaded library imports.
+
+A library calls imported functions through a table of addresses, which the loader of ELF systems fills in. The library's dynamic
+section says where the entry of each function lies (System V ABI, "Dynamic Linking"). An entry that is changed concerns the calls
+of that library alone. Where the loader has closed the table, its pages stay open afterwards.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import mmap
+import platform
+import sys
+from collections.abc import Iterator, Mapping
+from ctypes import POINTER, c_char_p, c_int64, c_size_t, c_uint16, c_uint32, c_uint64, c_void_p
+from types import MappingProxyType
+
+_END, _SIZE, _STRINGS, _SYMBOLS, _CALLS = 0, 2, 5, 6, 23  # tags of entries of the dynamic section
+_CALL: Mapping[str, int] = MappingProxyType({"x86_64": 7, "aarch64": 1026})  # R_X86_64_JUMP_SLOT, R_AARCH64_JUMP_SLOT
+_READ, _WRITE = 1, 2
+
+
+class _LinkMap(ctypes.Structure):
+    """How the C library of Linux describes a loaded library (link.h); the handle of one points to it."""
+
+    _fields_ = (("base", c_uint64), ("name", c_char_p), ("dynamic", c_void_p))
+
+
+class _Entry(ctypes.Structure):
+    _fields_ = (("tag", c_int64), ("value", c_uint64))
+
+
+class _Relocation(ctypes.Structure):
+    _fields_ = (("offset", c_uint64), ("kind", c_uint32), ("symbol", c_uint32), ("addend", c_int64))
+
+
+class _Symbol(ctypes.Structure):
+    _fields_ = (("name", c_uint32), ("info", c_uint16), ("section", c_uint16), ("value", c_uint64), ("size", c_uint64))
+
+
+def can_interpose() -> bool:
+    """Whether this is possible on this system."""
+    return sys.platform == "linux" and platform.libc_ver()[0] == "glibc" and platform.machine() in _CALL
+
+
+def interpose(library: ctypes.CDLL, functions: Mapping[str, int]) -> bool:
+    """Lets a library call functions at these addresses in the place of those with these names.
+
+    Returns:  whether it imports all of them; if not, nothing is changed.
+    """
+    places = {name: at for name, at in _imports(library) if name in functions}
+    if places.keys() != functions.keys():
+        return False
+    protect = ctypes.CDLL(None).mprotect
+    protect.argtypes = (c_void_p, c_size_t, ctypes.c_int)
+    pages = {at // mmap.PAGESIZE * mmap.PAGESIZE for at in places.values()}
+    if any(protect(page, mmap.PAGESIZE, _READ | _WRITE) for page in pages):
+        return False
+    for name, at in places.items():
+        c_uint64.from_address(at).value = functions[name]
+    return True
+
+
+def _imports(library: ctypes.CDLL) -> Iterator[tuple[str, int]]:
+    """The functions that a library imports to call them, and where their addresses stand."""
+    known = _LinkMap.from_address(library._handle)
+    entries = ctypes.cast(known.dynamic, POINTER(_Entry))
+    values: dict[int, int] = {}
+    for i in itertools.count():
+        if entries[i].tag == _END:
+            break
+        values[entries[i].tag] = entries[i].value
+    calls = (_Relocation * (values.get(_SIZE, 0) // ctypes.sizeof(_Relocation))).from_address(values.get(_CALLS, 0))
+    symbols = ctypes.cast(values[_SYMBOLS], POINTER(_Symbol))
+    for call in calls:
+        if call.kind == _CALL[platform.machine()]:
+            yield ctypes.string_at(values[_STRINGS] + symbols[call.symbol].name).decode(), known.base + call.offset
