@@ -27,8 +27,8 @@ class Context:
     the innermost trace (0: none), `source` the user's line on whose behalf a rule runs (a derivative points at the line that
     was differentiated), `activity` what the user asked for, outermost first, as in "tracing loss for grad", `meter` what counts
     the bytes that loops keep for their reverse pass, `clock` what holds the seconds of each part of a compilation, `modes` what
-    is switched on ("eager", "check_finite" and "trace_errors" of nnc.debug; a dynamic graph that records nothing stands for
-    itself).
+    is switched on ("eager", "check_finite" and "trace_errors" of nnc.debug; "watched" where a dynamic graph notes what a function
+    does; a dynamic graph that records nothing stands for itself).
     """
 
     staging: Any = None

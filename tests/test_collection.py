@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,3 +73,35 @@ def test_no_garbage_is_collected_while_a_function_is_compiled() -> None:
         gc.set_threshold(*threshold)
     assert len(runs) > compiled + len(made) // 100
     assert compiled < 10  # of what stands around it
+
+
+def test_what_compiling_uses_meanwhile_is_gone_at_once() -> None:
+    def loss(w: Any, xs: Any, x: Any) -> Any:
+        def forward(h: Any, v: Any) -> Any:
+            h = nnp.tanh(h @ w + v)
+            return h, h
+
+        h, every = nnc.scan(forward, x, xs)
+        h = nnp.concatenate([h, nnp.flip(h, 0), nnp.sort(h, axis=1)], axis=0)
+        h = nnc.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] * 1.5), (0, h), max_steps=5)[1]
+        h = nnc.nn.softmax(h, axis=-1)
+        return nnp.sum((h - nnp.mean(h, axis=0)) / nnp.sqrt(nnp.var(h, axis=0) + 1e-3)) + nnp.sum(every)
+
+    def step(w: Any, xs: Any, x: Any) -> Any:
+        return w - nnc.grad(loss)(w, xs, x)
+
+    arrays = [np.ones(shape, np.float32) for shape in ((8, 8), (5, 4, 8), (4, 8))]
+    lowered = nnc.compile(step, donate_argnums=0).lower(*arrays)
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        executable = lowered.compile()
+        gc.collect()
+        left = {type(thing).__qualname__ for thing in gc.garbage if type(thing).__module__.startswith("nnc.")}
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert executable.memory_plan is not None
+    assert left <= {"Options"}

@@ -361,7 +361,8 @@ logaddexp: Command = elementwise(
 
 def _share(x: Value, y: Value) -> Value:
     """exp(x) / (exp(x) + exp(y)), which is one half where both are the same infinity."""
-    return sigmoid(select(equal(x, y), full_like(x, 0), x - y))
+    same = bitwise_and(equal(x, y), isinf(y))
+    return sigmoid(select(same, full_like(x, 0), x - y))
 
 
 # -- rounding, order, selection ----------------------------------------------------------------------------------------
@@ -453,12 +454,25 @@ def _select_transpose(cotangents: Cotangents, operands: tuple[Any, ...]) -> Tang
     )
 
 
+_WORDS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+_MANY = 1 << 12  # elements above which branches that are guessed wrong cost more than passes over memory
+
+
+def _blend(condition: Any, x: Any, y: Any) -> Any:
+    """np.where without branches: bits of x where the condition holds, else of y."""
+    word = _WORDS[x.itemsize]
+    bits = x.view(word) ^ y.view(word)
+    bits &= np.negative(condition.view(np.int8)).astype(word)
+    bits ^= y.view(word)
+    return bits.view(x.dtype)
+
+
 select: Command = register(
     "select",
     3,
     infer=_select_infer,
     reference=np.where,
-    numpy_call=lambda *specs: np.where,
+    numpy_call=lambda condition, x, y: _blend if x.size > _MANY and x.dtype.itemsize in _WORDS else np.where,
     scalar="select(x, y, z)",
     derivative=linear_in_all("select", _select_transpose),
     batch=batch_elementwise("select"),

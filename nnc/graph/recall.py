@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from types import NoneType
 from typing import Any, Protocol, TypeVar, cast
 
@@ -52,10 +53,24 @@ _RECALL = _Recall()
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of one function: of each key how often it was met, or its recipe, or that there is none (None)."""
+    """What is known of one function: the recipe of each key, or how often it was met before it has one (inf: it has none)."""
 
     version: int = 0
-    recipes: dict[tuple[Any, ...], Recipe | int | None] = field(default_factory=dict)
+    recipes: dict[tuple[Any, ...], Recipe] = field(default_factory=dict)
+    counts: dict[tuple[Any, ...], float] = field(default_factory=dict)
+
+    def is_due(self, key: tuple[Any, ...]) -> bool:
+        """Counts a call; whether there were enough alike to make their recipe."""
+        if self.version != REGISTRY.version or len(self.counts) > _ROOM:
+            self.version, self.recipes, self.counts = REGISTRY.version, {}, {}
+        count = self.counts[key] = self.counts.get(key, 0) + 1
+        return _PATIENCE + len(self.counts) // _GROWTH < count < inf
+
+    def keep(self, key: tuple[Any, ...], recipe: Recipe | None) -> None:
+        """Keeps a recipe, or that there is none."""
+        self.counts[key] = inf
+        if recipe is not None:
+            self.recipes[key] = recipe
 
 
 def set_recall(array: type, make: Callable[..., Recipe | None]) -> None:
@@ -88,7 +103,7 @@ def recalled(operands: int) -> Callable[[F], F]:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             context = get_context()
-            if context.staging is not None or not context.modes.isdisjoint(_ASIDE):
+            if context.staging is not None or (context.modes and not context.modes.isdisjoint(_ASIDE)):
                 return function(*args, **kwargs)
             key: list[Any] = []
             values, array, left, owner = [], _RECALL.array, operands, None
@@ -124,39 +139,23 @@ def recalled(operands: int) -> Callable[[F], F]:
             if kwargs:
                 key.append(_exact(tuple(kwargs.items())))
             try:
-                recipe = known.recipes.get(tuple(key), 0)
+                recipe = known.recipes.get(tuple(key))
             except TypeError:  # a setting without a hash
                 return function(*args, **kwargs)
-            if not isinstance(recipe, (int, NoneType)) and known.version == REGISTRY.version:
+            if recipe is not None and known.version == REGISTRY.version:
                 try:
                     return recipe.run(values) if owner is None else owner.follow(recipe, values)
                 except Exception:  # whatever it is: the function itself does as it should, or words the mistake
                     return function(*args, **kwargs)
             result = function(*args, **kwargs)
-            if recipe is not None:
+            if known.is_due(tuple(key)) and _RECALL.make is not None:
                 places = [i for i, arg in enumerate(args) if i < operands or type(arg) in (array, _RECALL.variable)]
-                _remember(known, tuple(key), function, args, kwargs, places)
+                known.keep(tuple(key), _RECALL.make(function, args, kwargs, places))
             return result
 
         return cast(F, call)
 
     return decorate
-
-
-def _remember(
-    known: _Known, key: tuple[Any, ...], function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-    places: list[int],
-) -> None:  # fmt: skip
-    """Counts a call, and makes its recipe when there were enough alike."""
-    if known.version != REGISTRY.version or len(known.recipes) > _ROOM:
-        known.version, known.recipes = REGISTRY.version, {}
-    count = known.recipes.get(key, 0)
-    if not isinstance(count, int) or _RECALL.make is None:
-        return
-    if count < _PATIENCE + len(known.recipes) // _GROWTH:
-        known.recipes[key] = count + 1
-        return
-    known.recipes[key] = _RECALL.make(function, args, kwargs, places)
 
 
 def _exact(value: Any) -> Any:

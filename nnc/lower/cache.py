@@ -53,7 +53,7 @@ class Cache:
         entry = {"key": key, "value": value, "check": _digest([key, value])}
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            _replace(place, json.dumps(entry, indent=1).encode())
+            _replace(place, json.dumps(entry).encode())
         except OSError as error:
             warnings.warn(f"nnc keeps nothing in {self.folder}: {error}", RuntimeWarning, stacklevel=2)
 

@@ -8,8 +8,9 @@ given away for results. What did not work out stays a copy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 
 from nnc.commands.rules import in_place_facts
@@ -387,41 +388,40 @@ def _region(out: View, box: Box) -> View:
 def rewrite(steps: Steps, classes: Classes) -> tuple[Steps, list[int]]:
     """Steps on classes without the moves that became none, and how many steps now stand at each point of time."""
     weights: list[int] = []
+    return _rewrite(steps, classes, weights), weights
 
-    def rewrite_all(old: Steps) -> Steps:
-        new: list[Step] = []
-        for step in old:
-            position = len(weights)
-            weights.append(0)
-            made = one(step)
-            weights[position] = len(made)
-            new += made
-        return tuple(new)
 
-    def one(step: Step) -> list[Step]:
-        if step.region is not None:
-            return [
-                replace(step, region=map_region(step.region, classes.place, rewrite_all, lambda: weights.append(1)))
-            ]
-        if step.command.name == "assemble" or (step.command.name in _JOINS and classes.has_parts()):
-            return _join_steps(step, classes)
-        return _single_moves(step, classes) if is_move(step) else [_placed(step, classes.place)]
+# Functions that call themselves are not nested in others: such a function and what it reads would stay until garbage is collected,
+# which is not done while programs are made.
+def _rewrite(steps: Steps, classes: Classes, weights: list[int]) -> Steps:
+    new: list[Step] = []
+    for step in steps:
+        position = len(weights)
+        weights.append(0)
+        made = _rewrite_one(step, classes, weights)
+        weights[position] = len(made)
+        new += made
+    return tuple(new)
 
-    return rewrite_all(steps), weights
+
+def _rewrite_one(step: Step, classes: Classes, weights: list[int]) -> list[Step]:
+    if step.region is not None:
+        inner = partial(_rewrite, classes=classes, weights=weights)
+        return [replace(step, region=map_region(step.region, classes.place, inner, lambda: weights.append(1)))]
+    if step.command.name == "assemble" or (step.command.name in _JOINS and classes.has_parts()):
+        return _join_steps(step, classes)
+    return _single_moves(step, classes) if is_move(step) else [_placed(step, classes.place)]
 
 
 def place_views(steps: Steps, place: Callable[[View], View]) -> Steps:
     """Steps with each view replaced."""
-
-    def all_of(old: Steps) -> Steps:
-        return tuple(
-            _placed(step, place)
-            if step.region is None
-            else replace(step, region=map_region(step.region, place, all_of, lambda: None))
-            for step in old
-        )
-
-    return all_of(steps)
+    inner = partial(place_views, place=place)
+    return tuple(
+        _placed(step, place)
+        if step.region is None
+        else replace(step, region=map_region(step.region, place, inner, lambda: None))
+        for step in steps
+    )
 
 
 def map_region(
@@ -454,23 +454,20 @@ def _placed(step: Step, place: Callable[[View], View]) -> Step:
 def _single_moves(step: Step, classes: Classes) -> list[Step]:
     """The moves of a step that are left, one by one, each before what it reads is written over."""
     pairs = [(x, y) for x, y in zip(step.inputs, step.outputs, strict=True) if classes.place(x) != classes.place(y)]
-    moves: list[Step] = []
+    read, written = ([classes.find(pair[side].buffer) for pair in pairs] for side in (0, 1))
+    waits = [[j for j, other in enumerate(read) if other == buffer] for buffer in written]
     done: set[int] = set()
+    order = [i for first in range(len(pairs)) for i in _in_turn(first, waits, done)]
+    return [move([classes.place(pairs[i][0])], [classes.place(pairs[i][1])], step.source) for i in order]
 
-    def add(i: int) -> None:
-        """Adds a move, after those that read what it writes over."""
-        if i in done:
-            return
+
+def _in_turn(i: int, waits: Sequence[Sequence[int]], done: set[int]) -> Iterator[int]:
+    """A number after those that it waits for, without those that are done. `share` lets no moves wait in a circle."""
+    if i not in done:
         done.add(i)
-        x, y = pairs[i]
-        for j, (other, _) in enumerate(pairs):
-            if classes.find(other.buffer) == classes.find(y.buffer):
-                add(j)
-        moves.append(move([classes.place(x)], [classes.place(y)], step.source))
-
-    for i in range(len(pairs)):  # `share` lets no moves wait for one another in a circle
-        add(i)
-    return moves
+        for j in waits[i]:
+            yield from _in_turn(j, waits, done)
+        yield i
 
 
 def _join_steps(step: Step, classes: Classes) -> list[Step]:

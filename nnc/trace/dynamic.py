@@ -288,7 +288,10 @@ class Recorder:
         return self.hand_out(routine, args, self.perform(routine, operands))
 
     def follow(self, recipe: Recipe, values: Sequence[Any]) -> Any:
-        """The result of a public function whose commands are known, on variables, arrays and numbers."""
+        """The result of a public function whose commands are known, on variables, arrays and numbers.
+
+        Raises:   GraphError: another thread has bound a variable to other shapes meanwhile.
+        """
         routine, weak = routine_of_call(recipe), recipe.weak
         place = routine.results[0]
         if place < len(values) and recipe.casts[place] is None:
@@ -297,6 +300,8 @@ class Recorder:
         operands = [
             self.operand(x if cast is None else Array(cast(x))) for x, cast in zip(values, recipe.casts, strict=True)
         ]
+        if [x.spec for x in operands] != [*routine.specs[: len(operands)]]:
+            raise user_error(GraphError, routine.name, "a variable was written to while the function was called.")
         bindings = self.perform(routine, operands)
         if bindings[0].foreign:
             return new_array(array_of(bindings[0]).memory, bindings[0].spec, weak)

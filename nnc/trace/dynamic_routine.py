@@ -84,19 +84,19 @@ class Routine:
 
     @classmethod
     def of(
-        cls, operands: int, constants: Sequence[Array], steps: Sequence[Step], results: Places, name: str
+        cls, given: Sequence[TensorSpec], constants: Sequence[Array], steps: Sequence[Step], results: Places, name: str
     ) -> Routine:
-        """The routine of these steps."""
-        first = operands + len(constants)
-        specs: list[Any] = [None] * operands + [x.spec for x in constants]
+        """The routine of these steps on operands of the specs `given`."""
+        operands = len(given)
+        specs = [*given, *[x.spec for x in constants]]
         makers: dict[int, Step] = {}
         for plan, places in steps:
             makers[len(specs)] = plan, places
             for place, spec in zip(places, plan.specs, strict=True):
-                specs[place] = spec
+                specs[place] = spec  # of a number, which has the dtype in which it is read
             specs += plan.outputs
         views: list[Plan] = []
-        viewed = results[0] if results else first
+        viewed = results[0] if results else operands
         while viewed in makers and makers[viewed][0].command in VIEWS:
             plan, (viewed,) = makers[viewed]
             views.insert(0, plan)
@@ -166,7 +166,7 @@ def routine_of(plan: Plan, results: int | None = None) -> Routine:
     if known is None:
         count = len(plan.specs)
         held = tuple(range(count, count + (len(plan.outputs) if results is None else results)))
-        known = plan.known[Routine] = Routine.of(count, (), [(plan, tuple(range(count)))], held, plan.command.name)
+        known = plan.known[Routine] = Routine.of(plan.specs, (), [(plan, tuple(range(count)))], held, plan.command.name)
     return known
 
 
@@ -175,8 +175,9 @@ def routine_of_call(recipe: Recipe) -> Routine:
     known: Routine | None = recipe.known.get(Routine)
     if known is None:
         steps, constants, place = recipe.take_apart()
+        given = recipe.graph.input_specs
         known = recipe.known[Routine] = Routine.of(
-            len(recipe.casts), list(map(Array, constants)), steps, (place,), recipe.graph.name
+            given, list(map(Array, constants)), steps, (place,), recipe.graph.name
         )
     return known
 

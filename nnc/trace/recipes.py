@@ -18,7 +18,7 @@ from nnc import dtypes
 from nnc.array import Array, new_array
 from nnc.commands.elementwise import convert
 from nnc.commands.promote import is_weak
-from nnc.commands.rules import effect
+from nnc.commands.rules import alias, effect
 from nnc.commands.shape import broadcast_to
 from nnc.errors import NncError
 from nnc.graph import Graph, Node, Symbol, TensorSpec, spec_of
@@ -103,6 +103,9 @@ def _cast(dtype: dtypes.DType) -> Cast:
     """How a number becomes an array of a dtype."""
     if dtypes.is_integer(dtype) or dtypes.is_bool(dtype):
         return lambda x: np.array(x, dtype)
+    if dtype in (dtypes.float32, dtypes.float64):
+        most = float(np.finfo(dtype).max)
+        return lambda x: np.array(x, dtype) if -most <= x <= most else silently(np.array, x, dtype)
     return lambda x: silently(np.array, x, dtype)
 
 
@@ -153,13 +156,15 @@ class _Steps:
         result = self.graph.outputs[0]
         place, spec, casts = self.place_of(result), result.spec, self.casts
         constants = list(self.graph.constants.values())
-        steps: list[tuple[Run, tuple[int, ...]]] = [(plan.run, places) for plan, places in self.steps]
-        load: Callable[[Sequence[Any]], list[Any]] = _load_arrays if not any(casts) else partial(_load, casts)
         if result in self.graph.inputs and casts[place] is None:
             return lambda operands: operands[place] if operands[place].weak == weak else operands[place].as_weak()
+        load: Callable[[Sequence[Any]], list[Any]] = _load_arrays if not any(casts) else partial(_load, casts)
+        steps: list[tuple[Run, tuple[int, ...]]] = [(plan.run, places) for plan, places in self.steps]
         if len(steps) == 1 and steps[0][1] == tuple(range(len(casts))) and not constants:
-            only, first = steps[0][0], place - len(casts)
-            return lambda operands: new_array(only(load(operands))[first], spec, weak)
+            plan, first = self.steps[0][0], place - len(casts)
+            if plan.function is not None and spec.ndim and not any(casts):
+                return _caller(plan.function, spec, weak, is_view=alias.get(plan.command, None) == "view")
+            return lambda operands: new_array(plan.run(load(operands))[first], spec, weak)
 
         def run(operands: Sequence[Any]) -> Array:
             values = load(operands)
@@ -169,6 +174,15 @@ class _Steps:
             return new_array(values[place], spec, weak)
 
         return run
+
+
+def _caller(
+    function: Callable[..., Any], spec: TensorSpec, weak: bool, is_view: bool
+) -> Callable[[Sequence[Any]], Any]:
+    """One of NumPy's functions, on arrays, with as little around it as there can be."""
+    if is_view:
+        return lambda operands: new_array(function(*map(_MEMORY, operands)), spec, weak)
+    return lambda operands: new_array(silently(function, *map(_MEMORY, operands)), spec, weak)
 
 
 def _load_arrays(operands: Sequence[Any]) -> list[Any]:

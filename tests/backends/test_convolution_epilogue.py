@@ -18,8 +18,8 @@ from nnc.backends.onednn.convolution import _native_joined, _supports_joined, _w
 from nnc.backends.onednn.library import library
 from nnc.commands.control import with_epilogue
 from nnc.graph import Graph, GraphBuilder, Symbol, TensorSpec, reference
-from nnc.lower.pipeline import lower
 from nnc.lower.frame import aligned_bytes
+from nnc.lower.pipeline import lower
 from nnc.lower.stages import Step, View
 from nnc.options import Options
 

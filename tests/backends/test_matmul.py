@@ -155,6 +155,29 @@ def test_parts_that_threads_share_cover_the_result() -> None:
         check(numbers(rng, (m, k), "float32"), numbers(rng, (k, n), "float32"))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int32"])
+def test_one_row_times_a_matrix_is_cut_into_parts_of_terms_and_of_columns(dtype: str) -> None:
+    rng, dtype = np.random.default_rng(4), dtypes.as_dtype(dtype)
+    for k, n in ((2048, 4096), (37, 5000), (1024, 1024), (1500, 100), (3001, 33)):
+        y = numbers(rng, (k, n), dtype)
+        check(numbers(rng, (1, k), dtype), y)
+        check(np.asfortranarray(y.T), numbers(rng, (k, 1), dtype), out=np.full((n, 1), REFUSED, dtype))
+    x, y = numbers(rng, (5, 1, 700), dtype), numbers(rng, (5, 700, 300), dtype)
+    check(x, y, ((2,), (1,)), ((0,), (0,)))
+
+
+def test_one_row_times_a_matrix_is_the_same_with_any_number_of_threads() -> None:
+    rng = np.random.default_rng(5)
+    x, y = nnc.asarray(numbers(rng, (1, 2000), "float32")), nnc.asarray(numbers(rng, (2000, 700), "float32"))
+    product = nnc.compile(nnp.matmul)
+    found = set()
+    for threads in (1, 2, 3):
+        before = nnc.set_num_threads(threads)
+        found |= {np.asarray(product(x, y)).tobytes() for _ in range(5)}
+        nnc.set_num_threads(before)
+    assert len(found) == 1
+
+
 def test_batches_that_are_broadcast_are_read_where_they_lie() -> None:
     rng = np.random.default_rng(5)
     x = np.broadcast_to(numbers(rng, (6, 7), "float32"), (4, 6, 7))

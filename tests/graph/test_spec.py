@@ -19,6 +19,12 @@ def test_equal_specs_are_one_object_however_they_are_written() -> None:
     assert TensorSpec((3, 3), "float32").update(shape=(2, 3)) is spec
 
 
+def test_the_dtype_of_a_spec_is_the_one_that_numpy_gives_its_arrays() -> None:
+    stored = pickle.loads(pickle.dumps(np.dtype("float32")))  # equal, but another object
+    assert TensorSpec((7, 11, 13), stored).dtype is np.empty(0, np.float32).dtype
+    assert TensorSpec((7, 11, 13), np.dtype(">f4")).dtype == np.dtype(">f4")
+
+
 def test_specs_that_differ_in_one_field_are_others() -> None:
     spec = TensorSpec((2, 3), "float32")
     others = [

@@ -102,6 +102,8 @@ TABLE: dict[str, tuple[Any, Any, Any, Any]] = {
     "cumprod with zeros": (lambda x: nnp.sum(nnp.cumulative_prod(x)), [0.0, 2], [3, 0], [[0, 1], [1, 0]]),
     "sinc": (lambda x: nnp.sum(nnp.sinc(x)), [0.0], [0], [-np.pi**2 / 3]),
     "logaddexp of -inf": (lambda x: nnp.logaddexp(x[0], -np.inf), [1.0], [1], [[0]]),
+    "logaddexp of equal ones": (lambda x: nnp.logaddexp(x[0], x[1]), [2.0, 2], [0.5, 0.5], [[0.25, -0.25], [-0.25, 0.25]]),
+    "softplus at 0": (lambda x: nnp.sum(nnc.nn.softplus(x)), [0.0, -0.0], [0.5, 0.5], [0.25, 0.25]),
     "xlogy at 0": (lambda y: nnp.sum(nnp.xlogy(0.0, y)), [0.0, 2], [0, 0], [0, 0]),
     # ties are shared by all, but sorts keep the order
     "max of equal ones": (nnp.max, [2.0, 2, 1], [0.5, 0.5, 0], ANY),

@@ -85,6 +85,33 @@ def test_later_calls_give_record_and_follow_what_the_first_one_did(name: str, ch
         check_equal(outcome(call, a, b, change), expected)
 
 
+def test_a_known_function_does_not_run_again() -> None:
+    runs = []
+
+    @recalled(3)
+    def function(x: Any, y: Any, n: Any) -> Any:
+        runs.append(type(x).__name__)
+        return nnp.where(x > n, x * 2, y.T).reshape(-1)
+
+    g = nnc.DynamicGraph()
+    for i in range(8):
+        with g.no_grad():
+            function(g.variable(F * i), F.T, 0.5 * i)
+        function(g.variable(F * i), g.constant(F.T), i + 0.5)
+        function(F * i, nnc.asarray(F.T), 1.0)
+    assert runs == ["Variable", "Variable", "ndarray", "StagedTracer"]
+
+
+def test_a_function_that_is_watched_runs_itself() -> None:
+    g = nnc.DynamicGraph()
+    x = g.variable(F)
+    for _ in range(TIMES):
+        nn.relu(x)
+    with g.watch() as notes:
+        nn.relu(x)
+    assert len(notes.lines) == 2  # a comparison and a choice
+
+
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Routines are compiled when they run for the first time."""

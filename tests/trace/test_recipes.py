@@ -185,3 +185,21 @@ def test_threads_share_recipes() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int64", "bool", "complex64", "complex128", "float16"])
+def test_a_choice_among_many_elements_is_numpy_s(dtype: str) -> None:
+    mask = RNG.random((90, 70)) > 0.5
+    x, y = (RNG.normal(size=(90, 70)).astype(dtype) for _ in range(2))
+    if dtype.startswith("float"):
+        x[0], y[1], y[2] = np.nan, -0.0, np.inf
+    for _ in range(TIMES):
+        found = nnp.where(nnp.asarray(mask), nnp.asarray(x), nnp.asarray(y))
+        assert np.asarray(found).tobytes() == np.where(mask, x, y).tobytes()
+        np.testing.assert_array_equal(
+            nnp.where(nnp.asarray(mask.T), nnp.asarray(x[:, :1].T), nnp.asarray(y.T)), np.where(mask.T, x[:, :1].T, y.T)
+        )
+        np.testing.assert_array_equal(
+            nnp.where(nnp.asarray(mask), 0, nnp.asarray(y)),
+            np.where(mask, 0, y).astype(y.dtype if dtype != "bool" else int),
+        )

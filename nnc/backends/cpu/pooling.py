@@ -8,21 +8,24 @@ else, are done one by one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 import nnc.commands.pool  # noqa: F401  (registers the commands)
 from nnc import dtypes
 from nnc.backends.cpu.printer import Bound, Printer, add_native, grain_of, minus, times
+from nnc.backends.cpu.scatter import convert_whole
 from nnc.commands.windows import spatial_axes
 from nnc.dtypes import DType
-from nnc.graph import TensorSpec
+from nnc.graph import TensorSpec, command, infer_specs
 from nnc.lower.codegen.builder import Code, Slot, Value, has_code
 from nnc.lower.codegen.native import Native
-from nnc.lower.stages import Step, View
+from nnc.lower.stages import Step, View, row_major
 
 _VECTOR = 64  # bytes
 _UNROLLED = 8  # places of a row of a window
@@ -391,16 +394,29 @@ def _in_vectors(code: Code, n: int, most: int, body: Callable[[Bound, int], None
 
 
 def _backward(step: Step) -> Native | None:
-    """The kernel that adds to each element what the windows have for it: `sum_pool_input_grad`, `pick_pool_input_grad`."""
-    (out,) = step.outputs
-    form, printer = _Form.of(step, out, step.inputs), Printer(step)
+    """The kernel that adds to each element what the windows have for it: `sum_pool_input_grad`, `pick_pool_input_grad`. Sums of
+    16-bit floats are formed in a workspace."""
+    out = target = step.outputs[0]
+    name, wide = "%out0", out.spec.update(dtype=dtypes.accumulator(out.spec.dtype))
+    rounded = wide != out.spec and out.spec.size > 0
+    if rounded:
+        target, name = View(0, wide, 0, row_major(wide)), "%workspace"
+    form, printer = _Form.of(step, target, step.inputs), Printer(step, workspace=rounded)
     if out.spec.size:
         sizes = [batch.n for batch in form.batches]
         loop, count = (sizes.index(max(sizes)), max(sizes)) if sizes else (-1, 1)
-        kernel = _Backward(form, out.spec.dtype, [view.spec.dtype for view in step.inputs])
-        grain = grain_of(count, out.spec.nbytes + sum(view.spec.nbytes for view in step.inputs))
+        kernel = _Backward(form, name, wide.dtype, [view.spec.dtype for view in step.inputs])
+        grain = grain_of(count, wide.nbytes + sum(view.spec.nbytes for view in step.inputs))
         printer.parts(count, grain, lambda code, begin, end: kernel.print(code, (loop, begin, end)))
+    if rounded:
+        convert_whole(printer, target, name, out, "%out0")
     return printer.native()
+
+
+def _workspace(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
+    (out,) = infer_specs(command(name), specs, params)
+    wide = out.update(dtype=dtypes.accumulator(out.dtype))
+    return wide.nbytes if wide != out else 0
 
 
 @dataclass(frozen=True)
@@ -408,13 +424,14 @@ class _Backward:
     """Prints the loops over all windows, which add to elements that were set to 0."""
 
     form: _Form
+    target: str  # the pointer to the sums
     dtype: DType
     given: list[DType]  # of the cotangent, and of the places
 
     def print(self, code: Code, part: tuple[int, Bound, Bound]) -> None:
         """The loops, of one only over a part."""
         form = self.form
-        names = ["%out0", *(f"%in{i}" for i in range(len(self.given)))]
+        names = [self.target, *(f"%in{i}" for i in range(len(self.given)))]
         with form.over_batches(code, names, part) as pointers:
             self._clear(code, pointers[0])
             with ExitStack() as stack:
@@ -447,6 +464,7 @@ class _Backward:
         sizes = (self.dtype.itemsize, *(dtype.itemsize for dtype in self.given))
         x, *given = (code.offset(p, times(code, at, size)) for p, size in zip(pointers, sizes, strict=True))
         share, *places = (code.load(p, dtype, lanes) for p, dtype in zip(given, self.given, strict=True))
+        share = code.convert(share, self.dtype)
         wanted = code.convert(places[0], dtypes.int32) if places else None
         with _over_places(code, self.form.axes, o, x) as (pointer, number):
             part = share
@@ -459,6 +477,7 @@ class _Backward:
         """Adds one window's share: to all its elements, or to the one at the place."""
         x, *given = pointers
         share, *places = (code.load(p, dtype) for p, dtype in zip(given, self.given, strict=True))
+        share = code.convert(share, self.dtype)
         if not places:
             with _over_places(code, self.form.axes, o, x) as (pointer, _):
                 code.store(pointer, code.add(code.load(pointer, self.dtype), share))
@@ -481,13 +500,8 @@ def _computes(specs: tuple[TensorSpec, ...], params: object) -> bool:
     return has_code(specs[0].dtype)
 
 
-def _adds_up(specs: tuple[TensorSpec, ...], params: object) -> bool:
-    """Whether sums can be formed where the result lies."""
-    return has_code(specs[0].dtype) and dtypes.accumulator(specs[0].dtype) == specs[0].dtype
-
-
 add_native("max_pool", _forward(_Maximum), _computes)
 add_native("max_pool_places", _forward(_Place), _computes)
 add_native("sum_pool", _forward(_Sum), _computes)
-add_native("sum_pool_input_grad", _backward, _adds_up)
-add_native("pick_pool_input_grad", _backward, _adds_up)
+for _name in ("sum_pool_input_grad", "pick_pool_input_grad"):
+    add_native(_name, _backward, _computes, partial(_workspace, _name))

@@ -97,7 +97,7 @@ def _scatter(step: Step) -> Native | None:
     if rounded and x.spec.size:
         wide = x.spec.update(dtype=dtypes.float32)
         target, name = View(0, wide, 0, row_major(wide)), "%workspace"
-        _convert_all(printer, x, "%in0", target, name)
+        convert_whole(printer, x, "%in0", target, name)
     else:
         copy_whole(printer, x, out)
     if box.is_out_of_reach and box.refuses:
@@ -105,11 +105,12 @@ def _scatter(step: Step) -> Native | None:
     elif math.prod(box.outer) and not box.is_out_of_reach:
         _apply(printer, box, updates, target, name, op, step.params.get("unique", False))
     if rounded and x.spec.size:
-        _convert_all(printer, target, name, out, "%out0")
+        convert_whole(printer, target, name, out, "%out0")
     return printer.native(inline=is_tiny(updates.spec, *(index.spec for index in indices)) and not rounded)
 
 
-def _convert_all(printer: Printer, x: View, source: str, out: View, target: str) -> None:
+def convert_whole(printer: Printer, x: View, source: str, out: View, target: str) -> None:
+    """Writes a tensor to another one of its shape and perhaps of another dtype; their pointers have these names."""
     axes = Axes(x.spec.shape, (x.strides, out.strides)).ordered(1)
     axis = longest(axes.shape)
     count = axes.shape[axis] if axis >= 0 else 1

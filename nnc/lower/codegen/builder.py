@@ -7,15 +7,18 @@ into registers first of all.
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
 from nnc import dtypes
 from nnc.dtypes import DType
 from nnc.errors import InternalError
+from nnc.lower.codegen.writer import Writer
 
 _TYPES: dict[DType, str] = {
     dtypes.bool_: "i1", dtypes.int8: "i8", dtypes.uint8: "i8", dtypes.int16: "i16", dtypes.uint16: "i16",
@@ -24,6 +27,9 @@ _TYPES: dict[DType, str] = {
 }  # fmt: skip
 _INT_PREDICATES = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 _FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "uno": "uno"}
+_HOLDS = {"eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge}
+_BOOLS = {"true": True, "false": False}
+_FLOAT, _INTEGER = re.compile(r"0x[0-9A-F]{16}"), re.compile(r"-?\d+")
 
 POINTER = "ptr"
 
@@ -83,70 +89,10 @@ def literal(value: Any, dtype: DType) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"
 
 
-class Code:
-    """One function that is being written.
-
-    `parameters` are pairs (LLVM type, name without %). `text()` is the definition, with the declarations that it needs in
-    `declarations` (texts of `declare` lines, which a module must hold once).
-    """
-
-    def __init__(
-        self,
-        name: str,
-        parameters: Sequence[tuple[str, str]],
-        returns: str = "i64",
-        attributes: str = "nounwind",
-        linkage: str = "",
-    ) -> None:
-        self.name, self.parameters, self.returns, self.attributes = name, tuple(parameters), returns, attributes
-        self.linkage = linkage
-        self.declarations: set[str] = set()
-        self._slots: list[str] = []
-        self._lines: list[str] = []
-        self._count = 0
-
-    # -- text ----------------------------------------------------------------------------------------------------------
-
-    def text(self) -> str:
-        """The definition of the function, which must have returned."""
-        listed = ", ".join(f"{kind} %{name}" for kind, name in self.parameters)
-        body = "\n".join([*self._slots, "  br label %start", "start:", *self._lines])
-        kind = f"{self.linkage} {self.returns}".lstrip()
-        return f"define {kind} @{self.name}({listed}) {self.attributes} {{\nentry:\n{body}\n}}\n"
-
-    def fresh(self) -> str:
-        """A new register name."""
-        self._count += 1
-        return f"%v{self._count}"
-
-    def line(self, text: str) -> None:
-        """An instruction without result, as LLVM writes it."""
-        self._lines.append("  " + text)
-
-    def let(self, text: str) -> str:
-        """The new register that holds an instruction's result."""
-        name = self.fresh()
-        self._lines.append(f"  {name} = {text}")
-        return name
-
-    def declare(self, text: str) -> None:
-        """Notes a `declare` line."""
-        self.declarations.add(text)
+class Code(Writer):
+    """One function that is being written: instructions on values."""
 
     # -- control flow --------------------------------------------------------------------------------------------------
-
-    def label(self, stem: str) -> str:
-        """A new name for a block."""
-        self._count += 1
-        return f"{stem}{self._count}"
-
-    def place(self, label: str) -> None:
-        """Begins a block."""
-        self._lines.append(f"{label}:")
-
-    def jump(self, label: str) -> None:
-        """Goes on at a block."""
-        self.line(f"br label %{label}")
 
     def branch(self, condition: Value, yes: str, no: str) -> None:
         """Goes on at one of two blocks."""
@@ -160,27 +106,33 @@ class Code:
     def loop(self, first: Value | int, end: Value | int, step: int = 1) -> Iterator[Value]:
         """The block runs for i = first, first + step, … while i < end; yields i, an int64."""
         start, stop = self.integer(first), self.integer(end)
+        if isinstance(first, int) and isinstance(end, int) and first < end <= first + step:
+            yield start
+            return
         slot = self.slot(start)
+        early = self.in_front()
         test, body, done = self.label("test"), self.label("body"), self.label("done")
-        self.jump(test)
-        self.place(test)
-        i = self.read(slot)
-        self.branch(self.compare("lt", i, stop), body, done)
-        self.place(body)
-        yield i
-        self.write(slot, self.add(i, self.integer(step)))
-        self.jump(test)
-        self.place(done)
+        with self.scope(early):
+            self.jump(test)
+            self.place(test)
+            i = self.read(slot)
+            self.branch(self.compare("lt", i, stop), body, done)
+            self.place(body, always=True)
+            yield i
+            self.write(slot, Value(self.hide(self.add(i, self.integer(step)).text), dtypes.int64))
+            self.jump(test)
+        self.place(done, always=True)
 
     @contextmanager
     def when(self, condition: Value) -> Iterator[None]:
         """The block runs where a bool holds."""
         yes, after = self.label("then"), self.label("after")
         self.branch(condition, yes, after)
-        self.place(yes)
-        yield
-        self.jump(after)
-        self.place(after)
+        with self.scope():
+            self.place(yes, always=True)
+            yield
+            self.jump(after)
+        self.place(after, always=True)
 
     # -- stack slots ---------------------------------------------------------------------------------------------------
 
@@ -228,6 +180,8 @@ class Code:
             return x
         if x.lanes:
             raise InternalError(f"a value of {x.lanes} lanes cannot be spread to {lanes}")
+        if not x.text.startswith("%"):
+            return Value(f"splat ({x.typed})", x.dtype, lanes)
         if x.dtype == dtypes.bfloat16:
             return self.bitcast(self.splat(self.bitcast(x, dtypes.uint16), lanes), x.dtype)
         kind = vector_type(scalar_type(x.dtype), lanes)
@@ -255,22 +209,51 @@ class Code:
 
     def add(self, x: Value, y: Value) -> Value:
         """x + y."""
+        if x.dtype == y.dtype == dtypes.int64 and not x.lanes and not y.lanes:
+            (a, m), (b, n) = self._parts(x), self._parts(y)
+            both = self.let(f"add i64 {a}, {b}") if a and b else a or b
+            return self._sum(both, m + n)
         return self._binary("fadd", "add", x, y)
 
     def sub(self, x: Value, y: Value) -> Value:
         """x - y."""
-        return self._binary("fsub", "sub", x, y)
+        n = known_integer(y)
+        return self.add(x, self.integer(-n)) if n is not None else self._binary("fsub", "sub", x, y)
 
     def mul(self, x: Value, y: Value) -> Value:
         """x · y."""
+        n = known_integer(y)
+        if n is not None and x.dtype == dtypes.int64 and not x.lanes:
+            a, m = self._parts(x)
+            product = a if n == 1 or not a else self.let(f"mul i64 {a}, {n}") if n else ""
+            return self._sum(product, m * n)
         return self._binary("fmul", "mul", x, y)
+
+    def _parts(self, x: Value) -> tuple[str, int]:
+        """An int64 as a register ("": none) and a number that is added to it."""
+        n = known_integer(x)
+        return ("", n) if n is not None else self._sums.get(x.text, (x.text, 0))
+
+    def _sum(self, register: str, number: int) -> Value:
+        number = (number + (1 << 63)) % (1 << 64) - (1 << 63)
+        if not register or not number:
+            return Value(register or str(number), dtypes.int64)
+        name = self.let(f"add i64 {register}, {number}")
+        self._sums[name] = register, number
+        return Value(name, dtypes.int64)
 
     def div(self, x: Value, y: Value) -> Value:
         """x / y; integers are cut off towards 0, and must not be divided by 0."""
+        n = known_integer(y)
+        if n == 1:
+            return x
         return self._binary("fdiv", "sdiv", x, y, "udiv")
 
     def rem(self, x: Value, y: Value) -> Value:
         """What is left of integers after `div`."""
+        n = known_integer(y)
+        if n == 1:
+            return self.integer(0)
         return self._binary("", "srem", x, y, "urem")
 
     def neg(self, x: Value) -> Value:
@@ -281,10 +264,16 @@ class Code:
 
     def and_(self, x: Value, y: Value) -> Value:
         """Bits that both have; of bools, both."""
+        for a, b in ((x, y), (y, x)):
+            if dtypes.is_bool(a.dtype) and known_number(a) is not None and a.lanes <= b.lanes:
+                return b if known_number(a) else self.like(b, False)
         return self._binary("", "and", x, y)
 
     def or_(self, x: Value, y: Value) -> Value:
         """Bits that one has."""
+        for a, b in ((x, y), (y, x)):
+            if dtypes.is_bool(a.dtype) and known_number(a) is not None and a.lanes <= b.lanes:
+                return self.like(b, True) if known_number(a) else b
         return self._binary("", "or", x, y)
 
     def xor(self, x: Value, y: Value) -> Value:
@@ -307,12 +296,15 @@ class Code:
         """An LLVM intrinsic named after the type of its first operand, of which its result is: `intrinsic("sqrt", x)`."""
         matched = self.match(*values)
         x = matched[0]
+        known = [n for value in matched if (n := known_integer(value)) is not None]
+        if name in ("smin", "smax") and len(known) == len(matched):
+            return self.integer(min(known) if name == "smin" else max(known))
         short = {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16"}.get(scalar_type(x.dtype))
         short = short or scalar_type(x.dtype)
         full = f"llvm.{name}.{f'v{x.lanes}' if x.lanes else ''}{short}"
         self.declare(f"declare {x.type} @{full}({', '.join(value.type for value in matched)})")
         call = f"call {x.type} @{full}({', '.join(value.typed for value in matched)})"
-        return Value(self.let(call), x.dtype, x.lanes)
+        return Value(self.share(call), x.dtype, x.lanes)
 
     def fma(self, x: Value, y: Value, z: Value) -> Value:
         """x · y + z, rounded once."""
@@ -321,6 +313,9 @@ class Code:
     def compare(self, predicate: str, x: Value, y: Value) -> Value:
         """A bool. `predicate`: "eq", "ne" (true for NaN), "lt", "le", "gt", "ge"; for floats also "uno" (one is NaN)."""
         x, y = self.match(x, y)
+        a, b = known_number(x), known_number(y)
+        if a is not None and b is not None and predicate in _HOLDS:
+            return self.constant(_HOLDS[predicate](a, b), dtypes.bool_, x.lanes)
         if dtypes.is_float(x.dtype):
             text = self.let(f"fcmp {_FLOAT_PREDICATES[predicate]} {x.type} {x.text}, {y.text}")
         else:
@@ -407,16 +402,22 @@ class Code:
         short = {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16"}[scalar_type(x.dtype)]
         full = f"llvm.{name}.{prefix}{scalar_type(wide)}.{prefix}{short}"
         self.declare(f"declare {out} @{full}({x.type})")
-        converted = Value(self.let(f"call {out} @{full}({x.typed})"), wide, x.lanes)
+        converted = Value(self.share(f"call {out} @{full}({x.typed})"), wide, x.lanes)
         return self.convert(converted, dtype)
 
     # -- memory --------------------------------------------------------------------------------------------------------
 
     def offset(self, pointer: str, nbytes: Value | int) -> str:
-        """A pointer so many bytes further."""
-        if isinstance(nbytes, int):
-            return pointer if nbytes == 0 else self.let(f"getelementptr i8, ptr {pointer}, i64 {nbytes}")
-        return self.let(f"getelementptr i8, ptr {pointer}, i64 {nbytes.text}")
+        """A pointer so many bytes further. Known distances come last, since instructions reach that far by themselves."""
+        register, far = ("", nbytes) if isinstance(nbytes, int) else self._parts(nbytes)
+        pointer, more = self._places.get(pointer, (pointer, 0))
+        if register:
+            pointer = self.let(f"getelementptr i8, ptr {pointer}, i64 {register}")
+        if not far + more:
+            return pointer
+        name = self.let(f"getelementptr i8, ptr {pointer}, i64 {far + more}")
+        self._places[name] = pointer, far + more
+        return name
 
     def load(self, pointer: str, dtype: DType, lanes: int = 0, mask: Value | None = None) -> Value:
         """Reads neighbouring values at a pointer, which needs no alignment but the dtype's; masked lanes are 0."""
@@ -492,9 +493,26 @@ class Code:
         kind = scalar_type(x.dtype)
         if start is None:
             self.declare(f"declare {kind} @{full}({x.type})")
-            return Value(self.let(f"call {kind} @{full}({x.typed})"), x.dtype)
+            return Value(self.share(f"call {kind} @{full}({x.typed})"), x.dtype)
         self.declare(f"declare {kind} @{full}({kind}, {x.type})")
-        return Value(self.let(f"call reassoc {kind} @{full}({start.typed}, {x.typed})"), x.dtype)
+        return Value(self.share(f"call reassoc {kind} @{full}({start.typed}, {x.typed})"), x.dtype)
+
+
+def known_number(x: Value) -> float | None:
+    """The number of which a value is made; None where that is not known, or its dtype has 16 bits."""
+    text = x.text.removeprefix(f"splat ({scalar_type(x.dtype)} ").removesuffix(")") if x.lanes else x.text
+    if text in _BOOLS:
+        return _BOOLS[text]
+    if _FLOAT.fullmatch(text):
+        number: float = struct.unpack("<d", int(text, 16).to_bytes(8, "little"))[0]
+        return number
+    return int(text) if _INTEGER.fullmatch(text) else None
+
+
+def known_integer(x: Value) -> int | None:
+    """A known int64."""
+    known = x.dtype == dtypes.int64 and not x.lanes and not x.text.startswith("%")
+    return int(x.text) if known else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -311,13 +311,15 @@ def _phase_reads(graph: Graph, domain: Domain, phases: Phases) -> list[set[Symbo
     found: list[set[Symbol]] = [set() for _ in range(phases.count + 1)]
 
     def visit(symbol: Symbol, phase: int) -> None:
-        if symbol in found[phase]:
-            return
-        found[phase].add(symbol)
-        node = writers.get(symbol)
-        if node is not None and (phases.varies[symbol] or phase == phases.count) and not is_reduction(node):
-            for x in node.inputs:
-                visit(x, phase)
+        waiting = [symbol]
+        while waiting:
+            symbol = waiting.pop()
+            if symbol in found[phase]:
+                continue
+            found[phase].add(symbol)
+            node = writers.get(symbol)
+            if node is not None and (phases.varies[symbol] or phase == phases.count) and not is_reduction(node):
+                waiting += node.inputs
 
     for node in graph.nodes:
         if is_reduction(node):

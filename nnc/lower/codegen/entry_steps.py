@@ -88,6 +88,8 @@ def bases_of(outline: Outline, steps: Steps) -> list[tuple[str, int]]:
 class StepCode(Code):
     """A function that runs steps. Its registers %frame, %arena and %b1, … hold where its memory lies."""
 
+    shares = False  # what is written early may not read what is written late
+
     def __init__(self, outline: Outline, name: str, parameters: Sequence[tuple[str, str]]) -> None:
         super().__init__(name, parameters, returns="internal i64")
         self.outline = outline
@@ -99,9 +101,9 @@ class StepCode(Code):
         self._local: dict[int, str] = {}  # buffers that lie on the stack
         self._kept = True  # whether its number is kept in memory
 
-    def place(self, label: str) -> None:
+    def place(self, label: str, *, always: bool = False) -> None:
         """Begins a block."""
-        super().place(label)
+        super().place(label, always=always)
         self._block = label
 
     def word(self, position: int) -> str:

@@ -27,8 +27,9 @@ class Native:
     where an input is refused, of which the reference then words the error. Equal texts are compiled once.
 
     `symbols` are addresses of C functions that the text declares. `state` makes what one arena at a time needs, such as
-    descriptions of memory that a library fills in; it is given the address of `scratch` bytes, which others use between calls. `inline`: so short that loops take it in. `packed`: the kernel takes one pointer
-    in the place of all pointers to tensors and all numbers: to 8 bytes for each of the numbers, then for each of the pointers.
+    descriptions of memory that a library fills in; it is given the address of `scratch` bytes, which others use between calls.
+    `inline`: so short that loops take it in. `packed`: the kernel takes one pointer in the place of all pointers to tensors and all
+    numbers: to 8 bytes for each of the numbers, then for each of the pointers.
     """
 
     text: str

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 
 from nnc import dtypes
 from nnc.graph import Node, Symbol
-from nnc.lower.codegen.builder import Slot, Value
+from nnc.lower.codegen.builder import Slot, Value, known_integer
 from nnc.lower.codegen.kernel_ir import Nest
 from nnc.lower.codegen.reductions import across, combine, identity, rounded
 from nnc.lower.codegen.values import Block, Values
@@ -243,8 +243,12 @@ class Rows(Values):
         if self.is_generic:
             size = self.size_of_vector_loop or Value("%n", dtypes.int64)
         left = code.intrinsic("smin", code.sub(size, start), code.integer(self.lanes))
-        left = code.convert(code.intrinsic("smax", left, code.integer(0)), dtypes.int32)
-        return code.compare("lt", self.ramp(dtypes.int32), left)
+        left = code.intrinsic("smax", left, code.integer(0))
+        count = known_integer(left)
+        if count is not None:
+            bits = ", ".join(f"i1 {'true' if lane < count else 'false'}" for lane in range(self.lanes))
+            return Value(f"<{bits}>", dtypes.bool_, self.lanes) if count < self.lanes else None
+        return code.compare("lt", self.ramp(dtypes.int32), code.convert(left, dtypes.int32))
 
     # -- phases --------------------------------------------------------------------------------------------------------
 

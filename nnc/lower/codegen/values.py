@@ -182,12 +182,12 @@ class Values:
     # -- memory --------------------------------------------------------------------------------------------------------
 
     def _pointer(self, operand: int, block: Block) -> str:
-        code, at = self.code, None
-        for loop, step in enumerate(self.nest.strides[operand]):
+        code, pointer = self.code, self.pointers[operand]
+        for loop in (*self.nest.outer, *self.nest.row):  # from the outside in, so that each loop moves the pointer once
+            step = self.nest.strides[operand][loop]
             if step and loop in block.rounds:
-                moved = code.mul(block.rounds[loop], code.integer(step))
-                at = moved if at is None else code.add(at, moved)
-        return code.offset(self.pointers[operand], at) if at is not None else self.pointers[operand]
+                pointer = code.offset(pointer, code.mul(block.rounds[loop], code.integer(step)))
+        return pointer
 
     def _vector_step(self, operand: int) -> int:
         return self.nest.strides[operand][self.nest.vector] if self.nest.vector is not None else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from nnc.commands.rules import scalar
 from nnc.graph import Graph, Node, Symbol, register_pass
@@ -169,34 +169,28 @@ class Peak:
         """The graph with the recipes carried out where the first node after the peak needs them."""
         nodes = list(self.graph.nodes[: self.place + 1])
         renamed: dict[Symbol, Symbol] = {}
-
-        def make(node: Node) -> None:
-            if node.outputs[0] not in renamed:
-                renamed[node.outputs[0]] = Symbol(node.outputs[0].spec)
-                nodes.append(_renamed(node, renamed))
-
-        def renew(symbol: Symbol) -> None:
-            """Makes a symbol that lies in memory that is made anew."""
-            base = self.views[symbol].base
-            if base not in recipes:
-                return
-            if symbol is base:
-                for node in recipes[base]:
-                    make(node)
-            elif symbol not in renamed:
-                for source in self.writers[symbol].inputs:
-                    renew(source)
-                make(self.writers[symbol])
-
         for node in self.graph.nodes[self.place + 1 :]:
             if runs(node, self.views):
                 for symbol in node.inputs:
-                    renew(symbol)
+                    for needed in self._renewed(symbol, recipes):
+                        if needed.outputs[0] not in renamed:
+                            renamed[needed.outputs[0]] = Symbol(needed.outputs[0].spec)
+                            nodes.append(_renamed(needed, renamed))
                 inputs = tuple(renamed.get(s, s) if self.views[s].base in recipes else s for s in node.inputs)
                 nodes.append(node if inputs == node.inputs else node.update(inputs=inputs))
             elif self.views[node.outputs[0]].base not in recipes:
                 nodes.append(node)
         return self.graph.update(nodes=tuple(nodes))
+
+    def _renewed(self, symbol: Symbol, recipes: dict[Symbol, list[Node]]) -> Iterator[Node]:
+        """The nodes that make a symbol that lies in memory that is made anew, in order; some may be done."""
+        base = self.views[symbol].base
+        if symbol is base or base not in recipes:
+            yield from recipes.get(base, ())
+        else:
+            for source in self.writers[symbol].inputs:
+                yield from self._renewed(source, recipes)
+            yield self.writers[symbol]
 
 
 def _renamed(node: Node, renamed: dict[Symbol, Symbol]) -> Node:

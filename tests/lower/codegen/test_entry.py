@@ -393,7 +393,7 @@ def needy(step: Any) -> Native:
   ret i64 0
 }
 """
-    return Native(text, state=Held, numbers=(step.params["number"],))
+    return Native(text, state=Held, scratch=100 * step.params["number"], numbers=(step.params["number"],))
 
 
 @pytest.mark.usefixtures("own_registries")
@@ -406,10 +406,28 @@ def test_kernels_get_workspace_states_of_their_frame_and_numbers(monkeypatch: py
     y = b.add("test_needy", b.add("test_needy", x, number=10), number=100)
     program = lower(b.build(y), Options(verify_passes=True), choose_kernel, jit())
     assert [float(program.run([ONE])[0]) for _ in range(2)] == [101, 101]  # states 0 and 1 of the one frame
-    assert [ref() is not None for ref in Held.made] == [True, True]
+    states = [ref() for ref in Held.made]
+    assert [state is not None and state.scratch % 64 for state in states] == [0, 0]
+    assert len({state.scratch for state in states if state is not None}) == 1  # one step follows the other
+    del states
     program._idle.clear()
     gc.collect()
     assert [ref() for ref in Held.made] == [None, None]
+
+
+@pytest.mark.usefixtures("own_registries")
+def test_kernels_that_run_side_by_side_have_scratch_memory_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Held, "made", [])
+    command = register("test_needy", 1, infer=lambda x, number: x, reference=lambda x, number: x)
+    add_kernel(command, Kernel("mine", lambda *_: None, workspace=lambda specs, params: 8, native=needy))
+    b = GraphBuilder()
+    x = b.input((), "float64")
+    outputs = [b.add("test_needy", x, number=10), b.add("test_needy", x, number=100)]
+    program = lower(b.build(*outputs), Options(streams=2), choose_kernel, jit())
+    assert len(program.schedule.streams) == 2
+    program.run([ONE])
+    first, second = sorted(state.scratch for ref in Held.made if (state := ref()) is not None)
+    assert second - first >= 1000
 
 
 # -- how it is switched --------------------------------------------------------------------------------------------------

@@ -1,0 +1,194 @@
+"""The lines of one LLVM function while it is being written: shared, moved and dropped as they come.
+
+LLVM would find out by itself what is computed twice, in a loop without need, or for nobody; but then that is most of what it does
+for a kernel. Writing knows which loop it is in, so here it is a look into a dictionary: an instruction whose result depends on its
+operands alone is written once, in front of the outermost loop in which they do not change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+_FROM_OPERANDS = frozenset(
+    (
+        "add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "ashr", "fadd", "fsub", "fmul", "fdiv", "fneg", "icmp", "fcmp",
+        "select", "getelementptr", "bitcast", "zext", "sext", "trunc", "fpext", "fptrunc", "sitofp", "uitofp", "insertelement",
+        "extractelement", "shufflevector",
+    )
+)  # fmt: skip
+_DIVISIONS = frozenset(("sdiv", "srem", "udiv", "urem"))
+_BY_NUMBER = re.compile(r", [1-9]\d*$")
+_registers = re.compile(r"%[\w.]+").findall
+_RESULT = re.compile(r"  (%[\w.]+) = ")
+
+
+class Lines(list["str | Lines"]):
+    """Lines, and lines between them that are written later."""
+
+
+@dataclass(slots=True)
+class _Scope:
+    """The body of a loop, what runs under a condition, or all of a function: what is known within it, and for a loop the lines in
+    front of it."""
+
+    known: dict[str, str] = field(default_factory=dict)
+    early: Lines | None = None
+
+
+class Writer:
+    """One function that is being written.
+
+    `parameters` are pairs (LLVM type, name without %). `text()` is the definition, with the declarations that it needs in
+    `declarations` (texts of `declare` lines, which a module must hold once).
+    """
+
+    shares = True  # whether instructions are moved and written once
+
+    def __init__(
+        self,
+        name: str,
+        parameters: Sequence[tuple[str, str]],
+        returns: str = "i64",
+        attributes: str = "nounwind",
+        linkage: str = "",
+    ) -> None:
+        self.name, self.parameters, self.returns, self.attributes = name, tuple(parameters), returns, attributes
+        self.linkage = linkage
+        self.inline = False  # whether loops are to be seen through: for functions that others take in
+        self.declarations: set[str] = set()
+        self._slots = Lines()
+        self._lines = Lines()
+        self._scopes = [_Scope()]
+        self._level: dict[str, int] = {}  # the scope in which a register is known; the function where none is noted
+        self._droppable: set[str] = set()
+        self._counters: dict[str, str] = {}  # what registers hide
+        self._sums: dict[str, tuple[str, int]] = {}  # of an i64: what a number was added to, and the number
+        self._places: dict[str, tuple[str, int]] = {}  # of a pointer: another one, and by how many bytes it was moved
+        self._count = 0
+
+    def text(self) -> str:
+        """The definition of the function, which must have returned."""
+        listed = ", ".join(f"{kind} %{name}" for kind, name in self.parameters)
+        body = "\n".join(self._used(Lines([*self._slots, "  br label %start", "start:", *self._lines])))
+        kind = f"{self.linkage} {self.returns}".lstrip()
+        return f"define {kind} @{self.name}({listed}) {self.attributes} {{\nentry:\n{body}\n}}\n"
+
+    def _used(self, lines: Lines) -> list[str]:
+        """The lines without instructions whose results nobody reads."""
+        used: set[str] = set()
+        kept = []
+        for line in _backwards(lines):
+            result = _RESULT.match(line)
+            name = result[1] if result is not None else ""
+            if name in self._droppable and name not in used:
+                continue
+            if name in self._counters:
+                line = f"  {name} = {self._hidden(name)}"
+            used.update(_registers(line))
+            kept.append(line)
+        return kept[::-1]
+
+    def fresh(self) -> str:
+        """A new register name."""
+        self._count += 1
+        return f"%v{self._count}"
+
+    def label(self, stem: str) -> str:
+        """A new name for a block."""
+        self._count += 1
+        return f"{stem}{self._count}"
+
+    def declare(self, text: str) -> None:
+        """Notes a `declare` line."""
+        self.declarations.add(text)
+
+    # -- instructions --------------------------------------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        """An instruction without result, or whose result has a name of its own, as LLVM writes it."""
+        self._lines.append("  " + text)
+        if text.startswith("%"):
+            self._level[text[: text.index(" ")]] = len(self._scopes) - 1
+
+    def let(self, text: str) -> str:
+        """The register that holds an instruction's result."""
+        opcode = text[: text.index(" ")]
+        if opcode in _FROM_OPERANDS or (opcode in _DIVISIONS and _BY_NUMBER.search(text) is not None):
+            return self.share(text)
+        name = self.fresh()
+        self._lines.append(f"  {name} = {text}")
+        self._level[name] = len(self._scopes) - 1
+        return name
+
+    def share(self, text: str) -> str:
+        """The register that holds an instruction's result, which depends on its operands alone and may be computed anywhere."""
+        lines, top = self._lines, len(self._scopes) - 1
+        if self.shares:
+            level = self._level
+            needs = max([level.get(register, 0) for register in _registers(text)], default=0) if top else 0
+            for scope in self._scopes[needs:]:
+                if text in scope.known:
+                    return scope.known[text]
+            for i in range(needs + 1, top + 1):
+                early = self._scopes[i].early
+                if early is not None:
+                    lines, top = early, i - 1
+                    break
+        name = self.fresh()
+        lines.append(f"  {name} = {text}")
+        self._level[name] = top
+        self._scopes[top].known[text] = name
+        self._droppable.add(name)
+        return name
+
+    # -- blocks --------------------------------------------------------------------------------------------------------
+
+    def place(self, label: str, *, always: bool = False) -> None:
+        """Begins a block. `always`: all that was written before in this scope has run before this."""
+        self._lines.append(f"{label}:")
+        if not always:
+            self._scopes[-1].known.clear()
+
+    def jump(self, label: str) -> None:
+        """Goes on at a block."""
+        self._lines.append(f"  br label %{label}")
+
+    @contextmanager
+    def scope(self, early: Lines | None = None) -> Iterator[None]:
+        """What is written in the block is known there alone. `early`: the lines in front of a loop, of which it is the body."""
+        self._scopes.append(_Scope(early=early))
+        yield
+        self._scopes.pop()
+
+    def in_front(self) -> Lines:
+        """Lines that stand here and are written later."""
+        lines = Lines()
+        self._lines.append(lines)
+        return lines
+
+    def hide(self, number: str) -> str:
+        """The same i64, of which LLVM does not know where it comes from.
+
+        So it takes a loop as it stands. Otherwise it looks for another way to count through all of its addresses: for half of the
+        time that it takes for a kernel, with nothing to gain once addresses are written as here.
+        """
+        name = self.fresh()
+        self._counters[name] = number
+        self._lines.append(f"  {name} = ")
+        self._level[name] = len(self._scopes) - 1
+        return name
+
+    def _hidden(self, name: str) -> str:
+        number = self._counters[name]
+        return f"add i64 {number}, 0" if self.inline else f'call i64 asm "", "=r,0"(i64 {number})'
+
+
+def _backwards(lines: Lines) -> Iterator[str]:
+    for line in reversed(lines):
+        if isinstance(line, str):
+            yield line
+        else:
+            yield from _backwards(line)
