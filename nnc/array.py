@@ -364,8 +364,9 @@ class Array(_Unfinished):
         self.delete()
         memory: Any = data.base
         alone = isinstance(memory, np.ndarray) and memory.flags.owndata and memory.flags.c_contiguous
-        if alone and sys.getrefcount(data) == 2 and sys.getrefcount(memory) == 3 and memory.shape == data.shape:
-            return cast(NDArray, memory)
+        if alone and sys.getrefcount(data) == 2 and sys.getrefcount(memory) == 3:
+            if memory.shape == data.shape and memory.strides == data.strides:  # so they begin at the same place
+                return cast(NDArray, memory if memory.dtype == data.dtype else memory.view(data.dtype))
         return data
 
     def as_weak(self) -> Array:

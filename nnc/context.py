@@ -10,17 +10,15 @@ import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from nnc.source import SourceLine, prune_traceback
 
 ErrorT = TypeVar("ErrorT", bound=BaseException)
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """What is going on around the command that runs now.
 
     `staging` is the innermost trace that records every command (none when running eagerly), `level` that of
@@ -60,7 +58,7 @@ class ContextChange:
         self._changes = changes
 
     def __enter__(self) -> Context:
-        context = replace(_CONTEXT.get(), **self._changes)
+        context = _CONTEXT.get()._replace(**self._changes)
         self._token: Token[Context] = _CONTEXT.set(context)
         return context
 

@@ -409,8 +409,9 @@ def _declared(operations: Sequence[Operation], targets: Sequence[Binding]) -> li
     found = []
     for binding in met:
         variable = binding.variable() if binding.variable is not None else None
-        is_float = is_differentiable(binding.spec)
-        if variable is not None and variable.declared and is_float and binding.active and variable.binding is binding:
+        if variable is None or not variable.declared or not binding.active or variable.binding is not binding:
+            continue
+        if is_differentiable(binding.spec):
             found.append(variable)
     return found
 

@@ -96,21 +96,22 @@ class Call:
         """Which of the dynamic leaves belong to donated arguments."""
         signature, count = self.signature, len(self.args)
         nums = {i % count for i in signature.donate_nums if -count <= i < count}
-        given = [i for i in range(count) if i not in self.key.positions]
-        donated = {("[0]", f"[{k}]") for k, i in enumerate(given) if i in nums}
-        donated |= {("[1]", f'["{name}"]') for name in signature.donate_names}
-        paths = tree.paths(self.key.treedef)
-        return frozenset(k for k, i in enumerate(self.arguments.where) if tuple(paths[i][:2]) in donated)
+        args, kwargs = self.key.treedef.children()
+        donated = [i in nums for i in range(count) if i not in self.key.positions]
+        donated += [name in signature.donate_names for name in kwargs.entries()]
+        parts = zip(donated, (*args.children(), *kwargs.children()), strict=True)
+        leaves = [is_donated for is_donated, part in parts for _ in range(part.num_leaves)]
+        return frozenset(k for k, i in enumerate(self.arguments.where) if leaves[i])
 
     def objects(self) -> Iterator[tuple[Any, str]]:
         """The static values of the call and their names: what can change inside them is watched."""
         for i in sorted(self.key.positions):
             yield self.args[i], parameter_name(self.signature.fun, i)
         yield from ((x, name) for name, x in self.kwargs.items() if name in self.signature.static_names)
-        dynamic = {*self.arguments.where}
-        for i, (leaf, path) in enumerate(zip(self.arguments.leaves, self.key.paths(self.signature.fun), strict=True)):
-            if i not in dynamic:
-                yield leaf, path
+        static = {*range(len(self.arguments.leaves))}.difference(self.arguments.where)
+        if static:
+            paths = self.key.paths(self.signature.fun)
+            yield from ((self.arguments.leaves[i], paths[i]) for i in sorted(static))
         yield from ((x, name) for x, name in tree.settings(self._dynamic()) if callable(x) or hasattr(x, "__dict__"))
 
 

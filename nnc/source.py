@@ -64,11 +64,15 @@ def user_source() -> SourceLine | None:
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        generated = code.co_filename == "<string>" and frame.f_globals.get("__name__", "").startswith("nnc.")
-        if not generated and not is_internal(code.co_filename):
-            return SourceLine(code.co_filename, frame.f_lineno, code.co_qualname)
+        if not is_internal(code.co_filename):
+            generated = code.co_filename == "<string>" and frame.f_globals.get("__name__", "").startswith("nnc.")
+            if not generated:
+                return _known_line(code.co_filename, frame.f_lineno, code.co_qualname)
         frame = frame.f_back  # type: ignore[assignment]
     return None
+
+
+_known_line = functools.lru_cache(maxsize=4096)(SourceLine)  # each line makes many nodes
 
 
 def prune_traceback(error: ErrorT) -> ErrorT:

@@ -11,6 +11,7 @@ import dataclasses
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from nnc.errors import ArgumentTypeError, TreeError, user_error
 
 NAMESPACE = "nnc"
 CHILDREN = "_tree_children"  # the attribute that holds which fields of a dataclass are children
+_CHILDREN = frozenset({list, tuple, dict, type(None)})  # whose objects are never settings
+_ABSENT = object()
 TreeDef = optree.PyTreeSpec
 
 
@@ -137,7 +140,9 @@ def settings(tree: Any) -> list[tuple[Any, str]]:
         if _is_dataclass(leaf):
             for item in dataclasses.fields(leaf):
                 value = getattr(leaf, item.name, None)
-                found += [(value, item.name)] if not is_array(value) and _is_opaque(value) else settings(value)
+                if value is None or is_array(value):
+                    continue
+                found += [(value, item.name)] if type(value) not in _CHILDREN and _is_opaque(value) else settings(value)
     return found
 
 
@@ -162,25 +167,36 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
     is_plain = bool(cls.__dictoffset__) and not slots  # all fields stand in the object's dictionary
 
     def is_setting(name: str, value: Any) -> bool:
-        if (
-            name in static
-            or isinstance(value, (str, bytes, bool, int))
-            or (static_scalars and isinstance(value, (float, complex)))
-        ):
+        if name in static:
+            return True
+        if type(value) in _CHILDREN:
+            return False
+        if isinstance(value, (str, bytes, bool, int)) or (static_scalars and isinstance(value, (float, complex))):
             return True
         return not is_array(value) and not _is_dataclass(value) and _is_opaque(value)
 
-    def flatten_fields(x: Any) -> tuple[list[Any], tuple[Any, ...], list[str]]:
-        values = [(name, getattr(x, name)) for name in names if hasattr(x, name)]
-        mapped = getattr(
-            x, CHILDREN, ()
-        )  # the roles of a mapped tree stay, whatever its leaves are now (a mask of bools)
-        children = [(name, value) for name, value in values if name in mapped or not is_setting(name, value)]
-        settings = tuple((name, value) for name, value in values if name not in mapped and is_setting(name, value))
-        order = tuple(name for name, _ in children)
-        kept = frozenset(name for name, value in settings if type(value) in (bool, int, str) and name not in static)
-        saved = frozenset() if static_scalars else kept
-        return [value for _, value in children], (order, Settings(settings, saved)), list(order)
+    unsaved = frozenset(names if static_scalars else static)
+    read: Callable[[Any], tuple[Any, ...]] = (
+        attrgetter(*names) if len(names) > 1 else lambda x: tuple(getattr(x, name) for name in names)
+    )
+
+    def flatten_fields(x: Any) -> tuple[list[Any], tuple[Any, ...], tuple[str, ...]]:
+        mapped = getattr(x, CHILDREN, ())  # their roles stay, whatever the leaves are now (a mask of bools)
+        order, children, settings = [], [], []
+        try:
+            values = read(x)
+        except AttributeError:  # not all are set
+            values = tuple([getattr(x, name, _ABSENT) for name in names])
+        for name, value in zip(names, values, strict=True):
+            if value is _ABSENT:
+                continue
+            if name in mapped or not is_setting(name, value):
+                order.append(name)
+                children.append(value)
+            else:
+                settings.append((name, value))
+        entries = tuple(order)
+        return children, (entries, Settings(tuple(settings), unsaved)), entries
 
     def unflatten_fields(metadata: Any, children: Iterable[Any]) -> Any:
         order, settings = metadata
@@ -204,16 +220,19 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
 
 
 class Settings:
-    """The settings of a dataclass as part of a tree structure: compared by value, hashed as far as the values allow it.
+    """The settings of a dataclass as part of a tree structure: compared by value, hashed as far as the values allow it."""
 
-    `saved` names those that a file of the tree holds: numbers and strings, such as the step of a training state, but not where
-    the field or the class says that they are settings.
-    """
+    __slots__ = ("items", "unsaved")
 
-    __slots__ = ("items", "saved")
+    def __init__(self, items: tuple[tuple[str, Any], ...], unsaved: frozenset[str]) -> None:
+        self.items, self.unsaved = items, unsaved
 
-    def __init__(self, items: tuple[tuple[str, Any], ...], saved: frozenset[str]) -> None:
-        self.items, self.saved = items, saved
+    @property
+    def saved(self) -> frozenset[str]:
+        """The names of those that a file of the tree holds: numbers and strings, such as the step of a training state, but not
+        where the field or the class says that they are settings."""
+        kept = (name for name, value in self.items if type(value) in (bool, int, str))
+        return frozenset(kept) - self.unsaved
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Settings) and same_settings(self.items, other.items)

@@ -379,6 +379,23 @@ def test_the_memory_of_a_donated_array_is_used_again() -> None:
     assert params["w"][0, 0] == 0.5 and params["b"][0] == -0.5
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: np.arange(3.0)[::-1],
+        lambda: np.array([[1.0, 2], [3, 4]]).T,
+        lambda: np.array([[1.0, 2], [3, 4]])[:, ::-1],
+        lambda: np.arange(4).view(np.float64),
+        lambda: np.array(7, np.int32).view(np.float32),
+    ],
+)
+def test_a_donated_array_that_sees_its_memory_otherwise_keeps_its_values(make: Callable[[], Any]) -> None:
+    f = nnc.compile(lambda x: (x, x * 2), donate_argnums=0)
+    same, twice = f(nnc.asarray(make()))
+    np.testing.assert_array_equal(same, make())
+    np.testing.assert_array_equal(twice, make() * 2)
+
+
 def test_donated_memory_that_others_see_is_copied() -> None:
     f = nnc.compile(lambda x, y: (x + 1, y + 1), donate_argnums=(0, 1))
     x = nnp.ones(3)

@@ -144,7 +144,7 @@ def dtype_of(x: Operand) -> dtypes.DType:
     """The dtype of an operand; that of a Python scalar is its default."""
     if dtypes.is_scalar(x):
         return dtypes.scalar_dtype(x)
-    dtype: dtypes.DType | None = getattr(x, "dtype", None)
+    dtype: dtypes.DType | None = getattr(getattr(x, "spec", x), "dtype", None)
     return spec_of(x).dtype if dtype is None else dtype
 
 
@@ -204,8 +204,7 @@ def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Value:
     """
     if dtypes.is_scalar(x):
         try:
-            with np.errstate(over="ignore"):
-                return dtype.type(x)
+            return _as_number(dtype, x) if _has_one_sign(x) else _as_number.__wrapped__(dtype, x)
         except (OverflowError, TypeError, ValueError) as error:
             raise user_error(
                 DTypeError, where, f"the number {x!r} does not fit into {dtype.name}: {error}.",
@@ -213,14 +212,29 @@ def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Value:
             ) from None  # fmt: skip
     if isinstance(x, np.generic):
         return x if x.dtype == dtype else dtype.type(x)
-    if spec_of(x).dtype == dtype:
+    if dtype_of(x) == dtype:
         return x
     return convert(x.exact if isinstance(x, Listed) and dtypes.is_inexact(dtype) else x, dtype=dtype)
 
 
+@lru_cache(maxsize=4096, typed=True)
+def _as_number(dtype: dtypes.DType, x: bool | int | float | complex) -> Any:
+    """A number of that dtype; what is too large for a float is infinite."""
+    with np.errstate(over="ignore"):
+        return dtype.type(x)
+
+
+def _has_one_sign(x: bool | int | float | complex) -> bool:
+    """Whether what is equal to a number is the same number: 0.0 and -0.0 are equal."""
+    return x != 0 and not isinstance(x, complex)
+
+
 def promote(*xs: Any, where: str = "promotion", to: Any = None) -> list[Value]:
     """The operands in their common dtype. `to` maps the common dtype to the one wanted (division leaves the integers)."""
-    operands = [as_operand(x, where) for x in xs]
+    return _promote([as_operand(x, where) for x in xs], where, to)
+
+
+def _promote(operands: Sequence[Operand], where: str, to: Any) -> list[Value]:
     dtype = result_dtype(*operands, where=where)
     if to is not None:
         dtype = to(dtype)
@@ -232,9 +246,14 @@ def broadcast(*xs: Value, where: str = "broadcast") -> list[Value]:
 
     Raises:   ShapeError: the shapes do not broadcast.
     """
-    shapes = [np.shape(x) for x in xs]
-    if all(shape == shapes[0] for shape in shapes):
+    shapes = [_shape_of(x) for x in xs]
+    distinct = {*shapes}
+    if len(distinct) == 1:
         return list(xs)
+    distinct.discard(())
+    if len(distinct) == 1:  # numbers, and arrays of one shape
+        (shape,) = distinct
+        return [broadcast_to_shape(x, shape) for x in xs]
     try:
         shape = np.broadcast_shapes(*shapes) if max(map(len, shapes)) <= 32 else _broadcast_shapes(shapes)
     except ValueError:
@@ -259,19 +278,38 @@ def _broadcast_shapes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 def broadcast_to_shape(x: Value, shape: tuple[int, ...]) -> Value:
     """`x` broadcast to `shape`; itself where it has that shape."""
-    return x if np.shape(x) == shape else broadcast_to(x, shape=shape)
+    return x if _shape_of(x) == shape else broadcast_to(x, shape=shape)
+
+
+def _shape_of(x: Value) -> tuple[int, ...]:
+    spec = getattr(x, "spec", None)
+    shape: tuple[int, ...] = np.shape(x) if spec is None else spec.shape
+    return shape
 
 
 def apply(command: Command, *xs: Any, where: str = "", to: Any = None) -> Value:
     """An elementwise command on operands of any dtypes and shapes, promoted and broadcast as NumPy does."""
+    if _is_settled(xs, to):
+        return command(*xs)
     where = where or command.name.rstrip("_")
     operands = [as_operand(x, where) for x in xs]
     decided = compare_beyond(command, operands)
     if decided is not None:
         return decided
-    weak = all(is_weak(x) for x in operands)
-    result = command(*broadcast(*promote(*operands, where=where, to=to), where=where))
+    weak = all(map(is_weak, operands))
+    result = command(*broadcast(*_promote(operands, where, to), where=where))
     return result.as_weak() if weak and result.spec.dtype != dtypes.bool_ else result
+
+
+def _is_settled(xs: Sequence[Any], to: Any) -> bool:
+    """Whether operands are arrays of one spec, which need be neither promoted nor broadcast."""
+    spec = getattr(xs[0], "spec", None)
+    if spec is None or (to is not None and to(spec.dtype) != spec.dtype):
+        return False
+    for x in xs:  # noqa: SIM110  (asked in each call: a generator would cost more than the loop)
+        if getattr(x, "spec", None) is not spec or is_weak(x):
+            return False
+    return True
 
 
 _COMPARISONS: dict[Command, Callable[[int, int], bool]] = {

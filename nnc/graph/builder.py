@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from nnc.context import Context, get_context, new_level, set_context
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, GraphError, NncError, user_error, word_anew
 from nnc.graph.boxes import Box
-from nnc.graph.graph import Graph, NDArray, Node, Symbol
+from nnc.graph.graph import Graph, NDArray, Node, Symbol, new_node, new_symbol
 from nnc.graph.registry import Command, command, infer
 from nnc.graph.spec import TensorSpec
 from nnc.source import SourceLine, user_source
@@ -134,11 +135,22 @@ class GraphBuilder:
         source = source or get_context().source or user_source()
         read = tuple(self._read(cmd, i, symbol) for i, symbol in enumerate(inputs))
         specs = infer_specs(cmd, tuple(symbol.spec for symbol in read), params, graphs)
-        outputs = tuple(Symbol(spec) for spec in specs)
         if out is not None:
-            outputs = (self._write_alias(cmd, out, specs, source),)
+            outputs: tuple[Symbol, ...] = (self._write_alias(cmd, out, specs, source),)
+        else:
+            outputs = tuple([Symbol(spec) for spec in specs])
         self._append(Node(cmd, read, outputs, MappingProxyType(params), graphs, source))
         return outputs[0] if cmd.outputs == 1 else outputs
+
+    def record(
+        self, command: Command, read: tuple[Symbol, ...], params: Mapping[str, Any], graphs: tuple[Graph, ...],
+        source: SourceLine | None,
+    ) -> tuple[Symbol, ...]:  # fmt: skip
+        """Appends a node that reads symbols known to have their values in this graph, and returns what it writes."""
+        specs = infer_specs(command, tuple([symbol.spec for symbol in read]), params, graphs)
+        outputs = tuple([new_symbol(spec) for spec in specs])
+        self._append(new_node(command, read, outputs, MappingProxyType(dict(params)), graphs, source))
+        return outputs
 
     def process(
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
@@ -147,6 +159,24 @@ class GraphBuilder:
         symbols = [arg if isinstance(arg, Symbol) else self.constant(arg) for arg in args]
         outputs = self.add(command, *symbols, graphs=graphs, **params)
         return (outputs,) if command.outputs == 1 else tuple(outputs)
+
+    def nodes_from(self, position: int) -> list[Node]:
+        """The nodes from a position on."""
+        return self._nodes[position:]
+
+    def repeat(
+        self, nodes: Sequence[Node], symbols: dict[Symbol, Symbol], line: SourceLine | None, instead: SourceLine | None
+    ) -> None:
+        """Appends nodes of this graph once more. `symbols` says what they read in place of others, and grows by what they write.
+
+        Args:     line, instead: the user's line that made the nodes, and the one that they are made for now.
+        """
+        for node in nodes:
+            read = tuple([symbols.get(symbol, symbol) for symbol in node.inputs])
+            written = tuple([new_symbol(symbol.spec) for symbol in node.outputs])
+            symbols.update(zip(node.outputs, written, strict=True))
+            source = instead if node.source == line else node.source
+            self._append(new_node(node.command, read, written, node.params, node.graphs, source))
 
     def build(self, *outputs: Symbol, attrs: Mapping[str, Any] | None = None) -> Graph:
         """The finished graph with these outputs."""
@@ -157,7 +187,8 @@ class GraphBuilder:
 
     def _append(self, node: Node) -> None:
         self._nodes.append(node)
-        self._written.update(dict.fromkeys(node.outputs, node.source))
+        for symbol in node.outputs:
+            self._written[symbol] = node.source
 
     def _read(self, reader: Command | None, position: int, symbol: Symbol) -> Symbol:
         if symbol in self._written:
@@ -227,10 +258,37 @@ class GraphBuilder:
 def infer_specs(
     command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], graphs: tuple[Graph, ...] = ()
 ) -> tuple[TensorSpec, ...]:
-    """The output specs of a command.
+    """The output specs of a command, found out once for equal specs and parameters.
 
     Raises:   NncError: the command does not take these operands or parameters.
     """
+    if not graphs and all(map(_is_plain, params.values())):
+        try:
+            return _known_specs(command, infer[command], specs, tuple(params), *params.values())
+        except (NncError, TypeError):  # the latter also for a parameter without a hash
+            pass  # found out, or said in words, below
+    return _infer_anew(command, specs, params, graphs)
+
+
+_PLAIN = frozenset({bool, int, float, complex, str, tuple, type(None)})
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a parameter may be kept: functions hold on to what they capture."""
+    return type(value) in _PLAIN or isinstance(value, np.dtype)
+
+
+@lru_cache(maxsize=1 << 14, typed=True)
+def _known_specs(
+    command: Command, rule: Any, specs: tuple[TensorSpec, ...], names: tuple[str, ...], *values: Any
+) -> tuple[TensorSpec, ...]:
+    """The output specs by the rule that the command has now."""
+    return _infer_anew(command, specs, dict(zip(names, values, strict=True)), ())
+
+
+def _infer_anew(
+    command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], graphs: tuple[Graph, ...]
+) -> tuple[TensorSpec, ...]:
     if command.arity is not None and len(specs) != command.arity:
         raise user_error(
             ArgumentError, command.name, f"it takes {command.arity} inputs, {len(specs)} were given.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,8 +22,17 @@ Runner = Callable[[Command, Sequence[Any], dict[str, Any], tuple[Any, ...]], Seq
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
+class _UnfinishedSymbol:
+    """A symbol that is being made: its fields can still be set."""
+
+    __slots__ = ("name", "spec")
+
+    spec: TensorSpec
+    name: str
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Symbol:
+class Symbol(_UnfinishedSymbol):
     """A tensor without a value, written exactly once. Symbols are compared by identity; `name` only serves to read graphs."""
 
     spec: TensorSpec
@@ -43,8 +52,29 @@ class Symbol:
         return f"Symbol({self.name + ': ' if self.name else ''}{self.spec})"
 
 
+def new_symbol(spec: TensorSpec) -> Symbol:
+    """A symbol without a name; traces make so many that it matters how long it takes."""
+    symbol = _UnfinishedSymbol()
+    symbol.spec, symbol.name = spec, ""
+    symbol.__class__ = Symbol  # faster than to set the fields of what cannot be assigned to
+    return cast(Symbol, symbol)
+
+
+class _UnfinishedNode:
+    """A node that is being made: its fields can still be set."""
+
+    __slots__ = ("command", "graphs", "inputs", "outputs", "params", "source")
+
+    command: Command
+    inputs: tuple[Symbol, ...]
+    outputs: tuple[Symbol, ...]
+    params: Mapping[str, Any]
+    graphs: tuple[Graph, ...]
+    source: SourceLine | None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Node:
+class Node(_UnfinishedNode):
     """A command in a graph: reads symbols, writes new ones.
 
     `graphs` are sub-graphs (loop bodies, branches, called functions); `source` is the user's line that made the node.
@@ -62,7 +92,20 @@ class Node:
         follow = rewritten.get(self.command, None) if changes.get("graphs", self.graphs) != self.graphs else None
         if follow is not None and "params" not in changes:
             changes["params"] = MappingProxyType(dict(follow(self.params, self.graphs, changes["graphs"])))
-        return replace(self, **changes)
+        fields = {"command": self.command, "inputs": self.inputs, "outputs": self.outputs, "params": self.params}
+        return Node(**{**fields, "graphs": self.graphs, "source": self.source, **changes})
+
+
+def new_node(
+    command: Command, inputs: tuple[Symbol, ...], outputs: tuple[Symbol, ...], params: Mapping[str, Any],
+    graphs: tuple[Graph, ...], source: SourceLine | None,
+) -> Node:  # fmt: skip
+    """A node, made in the shortest time."""
+    node = _UnfinishedNode()
+    node.command, node.inputs, node.outputs = command, inputs, outputs
+    node.params, node.graphs, node.source = params, graphs, source
+    node.__class__ = Node
+    return cast(Node, node)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

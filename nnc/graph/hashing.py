@@ -12,7 +12,7 @@ import numpy as np
 
 from nnc.errors import GraphError, user_error
 from nnc.graph.graph import Graph, Node, Symbol
-from nnc.graph.serialize import encode_value
+from nnc.graph.serialize import KNOWN_DTYPES, encode_value
 from nnc.graph.spec import TensorSpec
 
 
@@ -57,6 +57,7 @@ def same_params(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
 
 
 _PLAIN = frozenset({int, str, bool, type(None)})  # equal values of one type are the same
+_SPELLED = _PLAIN | {float}  # whose `repr` says all
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -72,6 +73,9 @@ Encode = Callable[[Node | None, str, Any], Any]
 
 
 def _strict(node: Node | None, name: str, value: Any) -> str:
+    text = _plain_text(value)
+    if text is not None:
+        return f"{name}:{text}"
     try:
         return f"{name}={json.dumps(encode_value(value))}"
     except TypeError as error:
@@ -90,46 +94,50 @@ def _lenient(node: Node | None, name: str, value: Any) -> Any:
         return name, value
 
 
+def _plain_text(value: Any) -> str | None:
+    """A text that tells a value from all others, of types whose `repr` does; most parameters are of these. None for others."""
+    kind = type(value)
+    if kind in _SPELLED or (kind is tuple and _SPELLED.issuperset(map(type, value))):
+        return repr(value)
+    return f"dtype {value.name}" if isinstance(value, np.dtype) and value in KNOWN_DTYPES else None
+
+
 def _tokens(graph: Graph, encode: Encode) -> Iterator[Any]:
     """The graph as a sequence in which symbols are numbered by first appearance; a sub-graph is one token."""
-    numbers: dict[Symbol, int] = {}
-    seen: set[Symbol] = set()
+    numbers: dict[Symbol, str] = {}
     texts: dict[TensorSpec, str] = {}
 
     def text(symbol: Symbol) -> str:
         spec = symbol.spec
-        if spec not in texts:
-            texts[spec] = f"{spec.dtype.name}{list(map(int, spec.shape))}{spec.layout!r}{spec.device!r}"
-        return texts[spec]
+        known = texts.get(spec)
+        if known is None:
+            known = texts[spec] = f"{spec.dtype.name}{list(map(int, spec.shape))}{spec.layout!r}{spec.device!r}"
+        return known
+
+    def number(symbol: Symbol) -> str:
+        """The number of a symbol; a constant has its elements beside it where it is first read."""
+        known = numbers.get(symbol)
+        if known is not None:
+            return known
+        found = numbers[symbol] = str(len(numbers))
+        if symbol not in graph.constants:
+            return found
+        content = hashlib.sha256(np.asarray(graph.constants[symbol]).tobytes()).hexdigest()
+        return f"{found} {text(symbol)} {content}"
 
     yield f"graph {len(graph.inputs)} {len(graph.constants)} {len(graph.nodes)} {len(graph.outputs)}"
     for symbol in graph.inputs:
-        numbers[symbol] = len(numbers)
-        yield f"input {text(symbol)}"
-
-    def read(symbol: Symbol) -> str:
-        if symbol in graph.constants and symbol not in seen:
-            seen.add(symbol)
-            content = hashlib.sha256(np.asarray(graph.constants[symbol]).tobytes()).hexdigest()
-            return f"{numbers.setdefault(symbol, len(numbers))} {text(symbol)} {content}"
-        return str(numbers.setdefault(symbol, len(numbers)))
-
+        yield f"input {number(symbol)} {text(symbol)}"
     for node in graph.nodes:
-        yield f"node {node.command.name} {len(node.inputs)} {len(node.outputs)} {len(node.params)} {len(node.graphs)}"
-        for symbol in node.inputs:
-            yield f"read {read(symbol)}"
-        for name in sorted(node.params):
-            yield encode(node, name, node.params[name])
+        params = node.params
+        yield f"node {node.command.name} {len(node.inputs)} {len(node.outputs)} {len(params)} {len(node.graphs)}"
+        yield ";".join([number(symbol) for symbol in node.inputs])
+        for name in sorted(params) if len(params) > 1 else params:
+            yield encode(node, name, params[name])
         yield from node.graphs
-        for symbol in node.outputs:
-            yield f"write {numbers.setdefault(symbol, len(numbers))} {text(symbol)}"
+        yield ";".join([f"{number(symbol)} {text(symbol)}" for symbol in node.outputs])
     for symbol in graph.outputs:
-        yield f"return {read(symbol)}"
+        yield f"return {number(symbol)}"
     for symbol in graph.constants:
-        if symbol not in seen:
-            yield f"unread {read(symbol)}"
-
-
-def _spec(symbol: Symbol) -> str:
-    spec = symbol.spec
-    return f"{spec.dtype.name}{list(map(int, spec.shape))}{spec.layout!r}{spec.device!r}"
+        if symbol not in numbers:
+            yield f"unread {number(symbol)}"

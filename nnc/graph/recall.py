@@ -46,6 +46,9 @@ class _Recall:
     array: Any = NoneType
     variable: Any = object  # its `owner.follow(recipe, values)` runs a recipe on variables and records it
     make: Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any], Sequence[int]], Recipe | None] | None = None
+    trace: Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any] = lambda f, args, kwargs: f(
+        *args, **kwargs
+    )
 
 
 _RECALL = _Recall()
@@ -83,8 +86,13 @@ def set_recall_of_variables(variable: type) -> None:
     _RECALL.variable = variable
 
 
+def set_recall_of_traces(trace: Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]) -> None:
+    """Installs what calls a function while something is staged: (function, args, kwargs)."""
+    _RECALL.trace = trace
+
+
 def recalled(operands: int) -> Callable[[F], F]:
-    """Lets eager calls of a function be answered by recipes.
+    """Lets eager calls of a function be answered by recipes, and traced calls by what was recorded before.
 
     The function must be one of the specs of its arrays and of its settings alone, and return one array.
 
@@ -103,7 +111,9 @@ def recalled(operands: int) -> Callable[[F], F]:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             context = get_context()
-            if context.staging is not None or (context.modes and not context.modes.isdisjoint(_ASIDE)):
+            if context.staging is not None:
+                return _RECALL.trace(function, args, kwargs)
+            if context.modes and not context.modes.isdisjoint(_ASIDE):
                 return function(*args, **kwargs)
             key: list[Any] = []
             values, array, left, owner = [], _RECALL.array, operands, None
@@ -134,10 +144,10 @@ def recalled(operands: int) -> Callable[[F], F]:
                     else:
                         return function(*args, **kwargs)
                 else:
-                    key.append(_exact(arg))
+                    key.append(exact_setting(arg))
                 left -= 1
             if kwargs:
-                key.append(_exact(tuple(kwargs.items())))
+                key.append(exact_setting(tuple(kwargs.items())))
             try:
                 recipe = known.recipes.get(tuple(key))
             except TypeError:  # a setting without a hash
@@ -158,15 +168,15 @@ def recalled(operands: int) -> Callable[[F], F]:
     return decorate
 
 
-def _exact(value: Any) -> Any:
+def exact_setting(value: Any) -> Any:
     """A setting as part of a key: equal only to what no function can tell from it (1, 1.0 and True; 0.0 and -0.0)."""
     kind = type(value)
     if kind in _EXACT:
         return value
     if kind is tuple:
-        return tuple([_exact(x) for x in value])
+        return tuple([exact_setting(x) for x in value])
     if kind is slice:
-        return slice, _exact(value.start), _exact(value.stop), _exact(value.step)
+        return slice, exact_setting(value.start), exact_setting(value.stop), exact_setting(value.step)
     if kind is float or kind is complex or isinstance(value, np.generic):
         return kind, repr(value)
     if kind is bool or isinstance(value, np.dtype):

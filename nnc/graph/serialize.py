@@ -30,6 +30,7 @@ from nnc.source import SourceLine
 
 FORMAT, VERSION = "nnc.graph", 1
 _DTYPES = {**dtypes.BY_NAME, dtypes.TAPE.name: dtypes.TAPE}  # tapes occur in specs, never as values
+KNOWN_DTYPES = frozenset(_DTYPES.values())
 _EXACT_INT = 2**53  # beyond this, other JSON readers round
 
 C = TypeVar("C", bound=type[Any])
@@ -87,7 +88,7 @@ def encode_value(value: Any, symbols: Mapping[Symbol, int] | None = None) -> Any
 
 
 def _encode_object(value: Any, symbols: Mapping[Symbol, int] | None) -> Any:
-    if isinstance(value, np.dtype) and value in _DTYPES.values():
+    if isinstance(value, np.dtype) and value in KNOWN_DTYPES:
         return {"dtype": value.name}
     if isinstance(value, (np.ndarray, np.generic)) and dtypes.is_known(value.dtype):
         return {"array" if isinstance(value, np.ndarray) else "scalar": encode_array(np.asarray(value))}

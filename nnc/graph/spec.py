@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -82,9 +82,16 @@ class TensorSpec:
         """Bytes of the elements, without padding."""
         return self.size * self.dtype.itemsize
 
-    def update(self, **changes: Any) -> TensorSpec:
+    def update(
+        self, *, shape: Any = None, dtype: Any = None, layout: str | None = None, device: str | None = None
+    ) -> TensorSpec:
         """This spec with some fields replaced."""
-        return replace(self, **changes)
+        return TensorSpec(
+            self.shape if shape is None else shape,
+            self.dtype if dtype is None else dtype,
+            self.layout if layout is None else layout,
+            self.device if device is None else device,
+        )
 
     def __str__(self) -> str:
         text = f"{self.dtype.name}[{','.join(map(str, self.shape))}]"

@@ -16,6 +16,7 @@ from nnc.errors import ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.graph.recall import recalled
 from nnc.spelling import spelled
+from nnc.trace.repeat import repeated
 
 Axes = int | Sequence[int]
 
@@ -144,6 +145,7 @@ def local_response_norm(
 
 
 @spelled
+@repeated
 def batch_norm(
     x: Any,
     mean: Any,

@@ -93,6 +93,7 @@ def positive(x: Any, /) -> Value:
     return to_value(x, "positive")
 
 
+@recalled(1)
 def abs(x: Any, /) -> Value:
     """Returns the absolute value; that of complex numbers is real.
 
@@ -199,6 +200,7 @@ ceil = _rounding("ceil", ew.ceil, "Returns the smallest whole number not below x
 trunc = fix = _rounding("trunc", ew.trunc, "Returns x without its fraction; integers stay.")
 
 
+@recalled(1)
 @spelled
 def round(x: Any, /, decimals: int = 0) -> Value:
     """Returns `x` rounded to `decimals` places, halves to even.
@@ -338,6 +340,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
     return result.as_weak() if weak and result.spec.dtype != dtypes.bool_ else result
 
 
+@recalled(1)
 @spelled
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Value:
     """Returns `x` limited to [min, max]; it keeps the dtype of x, unless the limits are of a higher kind (floats for integers).

@@ -13,8 +13,11 @@ from nnc import dtypes, tree
 from nnc.array import asarray
 from nnc.commands.promote import as_operand, astype
 from nnc.commands.rules import Value
+from nnc.context import get_context, set_context
 from nnc.errors import ArgumentTypeError, ShapeError, shorten, user_error
 from nnc.optim.arguments import Scalar, check_params, check_state, is_trainable
+from nnc.source import user_source
+from nnc.trace.repeat import repeated
 
 
 class Init(Protocol):
@@ -172,16 +175,17 @@ def map_trainable(where: str, function: Callable[..., Any], name: str, first: An
         if other_treedef != treedef:
             raise tree.tree_mismatch(where, name, first, other_name, other)
         columns.append(other_leaves)
-    results = []
-    for i, (leaf, *rest) in enumerate(zip(leaves, *columns, strict=True)):
-        if not is_trainable(leaf):
-            results.append(leaf)
-            continue
-        x = asarray(leaf)
-        for other_name, other_leaf in zip(others, rest, strict=True):
-            if getattr(other_leaf, "shape", ()) != x.shape:
-                raise _shape_error(where, name, first, i, x, other_name, other_leaf)
-        results.append(function(x, *rest))
+    results, function = [], repeated(function)
+    with set_context(source=get_context().source or user_source()):  # found once for all leaves
+        for i, (leaf, *rest) in enumerate(zip(leaves, *columns, strict=True)):
+            if not is_trainable(leaf):
+                results.append(leaf)
+                continue
+            x = asarray(leaf)
+            for other_name, other_leaf in zip(others, rest, strict=True):
+                if getattr(other_leaf, "shape", ()) != x.shape:
+                    raise _shape_error(where, name, first, i, x, other_name, other_leaf)
+            results.append(function(x, *rest))
     return tree.unflatten(treedef, results)
 
 

@@ -7,6 +7,8 @@ called; forwards the transpose is traced and transposed again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from nnc.array import as_value
@@ -50,11 +52,12 @@ def transpose_graph(graph: Graph, linear: int, values: Sequence[Any], cotangents
     for symbol, ct in zip(graph.outputs, cotangents, strict=True):
         if symbol in active:
             sums[symbol] = add_tangents(sums.get(symbol), ct)
-    for node in reversed(backward):
-        cts = tuple(sums.pop(symbol, None) for symbol in node.outputs)
-        if any(ct is not None for ct in cts):
-            with set_context(source=node.source):
-                _pull(node, cts, environment, active, sums)
+    for source, nodes in groupby(reversed(backward), attrgetter("source")):
+        with set_context(source=source):
+            for node in nodes:
+                cts = tuple([sums.pop(symbol, None) for symbol in node.outputs])
+                if cts.count(None) < len(cts):
+                    _pull(node, cts, environment, active, sums)
     return [sums.get(symbol) for symbol in graph.inputs[:linear]]
 
 
@@ -66,18 +69,19 @@ def _pull(
     sums: dict[Symbol, Any],
 ) -> None:
     rule = derivative.get(node.command, None)
-    decides = any(symbol in active and not is_differentiable(symbol.spec) for symbol in node.inputs)
+    moving = [symbol in active for symbol in node.inputs]
+    decides = any(on and not is_differentiable(s.spec) for s, on in zip(node.inputs, moving, strict=True))
     if rule is None or rule.transpose is None or decides:
         raise user_error(
             UnsupportedError, node.command.name, "it is not linear, so it cannot be run backwards.",
             operands={f"input {i}": s.spec for i, s in enumerate(node.inputs)},
             fix="make the rule given to custom_jvp linear in its tangents (or the function given to linear_transpose linear).",
         )  # fmt: skip
-    operands = tuple(Linear(symbol.spec) if symbol in active else environment[symbol] for symbol in node.inputs)
-    filled = tuple(zeros(s.spec) if ct is None else ct for s, ct in zip(node.outputs, cotangents, strict=True))
+    operands = tuple([Linear(s.spec) if on else environment[s] for s, on in zip(node.inputs, moving, strict=True)])
+    filled = tuple([zeros(s.spec) if ct is None else ct for s, ct in zip(node.outputs, cotangents, strict=True)])
     static = {**node.params, "graphs": node.graphs} if node.graphs else node.params
-    for symbol, ct in zip(node.inputs, rule.transpose(filled, operands, **static), strict=True):
-        if ct is not None and symbol in active:
+    for symbol, on, ct in zip(node.inputs, moving, rule.transpose(filled, operands, **static), strict=True):
+        if on and ct is not None:
             sums[symbol] = add_tangents(sums.get(symbol), ct)
 
 

@@ -5,6 +5,7 @@ Leaves that are no arrays or numbers (strings, functions, settings) are static: 
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -106,11 +107,11 @@ def argument_paths(treedef: tree.TreeDef, names: Callable[[int], str]) -> list[s
 
     Args:     names: the name of the parameter that takes the argument at a position.
     """
-    result = []
+    result, known = [], functools.cache(names)  # finding a name out takes longer than all else
     for path in tree.paths(treedef):
         which, first, *rest = path
         inner = first[1:-1]  # [0] or ["name"]
-        result.append("".join([names(int(inner)) if which == "[0]" else inner.strip('"'), *rest]))
+        result.append("".join([known(int(inner)) if which == "[0]" else inner.strip('"'), *rest]))
     return result
 
 

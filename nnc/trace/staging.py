@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nnc.array import Array, as_value
+from nnc.commands.shape import broadcast_to
 from nnc.context import get_context, set_context
 from nnc.dtypes import TAPE
 from nnc.graph import Command, Graph, GraphBuilder, Symbol, TensorSpec, spec_of
@@ -24,8 +25,7 @@ class StagedTracer(Tracer):
     __slots__ = ("symbol",)
 
     def __init__(self, trace: StagingTrace, symbol: Symbol, source: SourceLine | None, weak: bool = False) -> None:
-        super().__init__(trace, symbol.spec, source, weak)
-        self.symbol = symbol
+        self.owner, self.spec, self.source, self.weak, self.symbol = trace, symbol.spec, source, weak, symbol
 
 
 class StagingTrace:
@@ -43,6 +43,10 @@ class StagingTrace:
         self.alive = True
         self.captured: dict[int, tuple[Any, Symbol]] = {}  # holds the value too, so that its id stays its own
         self._scalars: dict[tuple[Any, ...], Symbol] = {}
+        self._spreads: dict[tuple[Any, ...], Symbol] = {}
+        self.values: dict[Symbol, Any] = {}  # what is captured, by its symbol
+        self.repeats: dict[tuple[Any, ...], Any] = {}  # what calls of functions recorded (nnc.trace.repeat)
+        self.is_noting = False  # whether such a call goes on
 
     def input(self, spec: TensorSpec, *, weak: bool = False, name: str = "") -> StagedTracer:
         """A new explicit input."""
@@ -50,32 +54,43 @@ class StagingTrace:
 
     def symbol_of(self, value: Any) -> Symbol:
         """The symbol that stands for `value` in this graph."""
-        if isinstance(value, StagedTracer) and value.owner is self:
+        if type(value) is StagedTracer and value.owner is self:
             return value.symbol
         if isinstance(value, Array) and value.spec.shape == () and value.spec.dtype != TAPE:
             value = value.data[()]
         if isinstance(value, (np.generic, bool, int, float, complex)):
-            key = (type(value), np.asarray(value).dtype, np.asarray(value).tobytes())
-            if key not in self._scalars:
-                self._scalars[key] = self.builder.constant(value)
-            return self._scalars[key]
+            key = type(value), np.asarray(value).tobytes()
+            symbol = self._scalars.get(key)
+            if symbol is None:
+                symbol = self._scalars[key] = self.builder.constant(value)
+            return symbol
         entry = self.captured.get(id(value))
         if entry is None:
             symbol = Symbol(spec_of(value), "captured")
             self.builder.adopt(symbol)
             entry = self.captured[id(value)] = (value, symbol)
+            self.values[symbol] = value
         return entry[1]
 
     def process(
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
     ) -> Sequence[Any]:
         """Records a command as a node."""
+        symbols = tuple([self.symbol_of(arg) for arg in args])
         source = get_context().source or user_source()
-        symbols = [self.symbol_of(arg) for arg in args]
-        outputs = self.builder.add(command, *symbols, graphs=graphs, source=source, **params)
-        if not isinstance(outputs, tuple):
-            outputs = (outputs,)
+        if command is broadcast_to:
+            return [StagedTracer(self, self._spread(symbols[0], params, source), source)]
+        outputs = self.builder.record(command, symbols, params, graphs, source)
         return [StagedTracer(self, symbol, source) for symbol in outputs]
+
+    def _spread(self, symbol: Symbol, params: dict[str, Any], source: SourceLine | None) -> Symbol:
+        """A symbol broadcast to a shape: recorded once for all operands of the shape that it meets."""
+        key = symbol, *params.items()
+        found = self._spreads.get(key)
+        if found is None:
+            (found,) = self.builder.record(broadcast_to, (symbol,), params, (), source)
+            self._spreads[key] = found
+        return found
 
     def finish(self, outputs: Sequence[Any]) -> Staged:
         """Ends the trace."""

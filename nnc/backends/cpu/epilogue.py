@@ -14,7 +14,7 @@ from typing import Any
 from nnc import dtypes
 from nnc.backends.cpu.gemm import Shape, Target, oriented_for_tiles, print_tiles, shape_of
 from nnc.backends.cpu.printer import Bound, Printer, times
-from nnc.backends.cpu.vectors import masks_of, read_row, write_row
+from nnc.backends.cpu.vectors import read_row, write_row
 from nnc.backends.products import Product, make_product
 from nnc.errors import InternalError
 from nnc.graph import Kernel, Symbol, TensorSpec, add_kernel, find_kernel
@@ -58,10 +58,11 @@ class _Finish:
                 for at in (*range(0, last, _LINE), last):
                     code.line(f"call void @llvm.prefetch.p0(ptr {code.offset(row, at)}, i32 {writes}, i32 3, i32 1)")
 
-    def rows(self, code: Code, sums: Target, pointers: Sequence[str], first: Bound, end: Bound, width: int) -> None:
+    def rows(
+        self, code: Code, sums: Target, pointers: Sequence[str], first: Bound, end: Bound, masks: Sequence[Value | None]
+    ) -> None:
         """See `gemm.Finish`."""
         lanes, graph = self.shape.lanes, self.epilogue.graph
-        masks = masks_of(code, lanes, width)
         inputs, outputs = graph.inputs[2:], graph.outputs
         along_rows, along_columns = self.product.rows.more, self.product.columns.more
         reader = _Reader(code, lanes, masks)

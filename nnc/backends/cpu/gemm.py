@@ -7,7 +7,7 @@ each row multiplies them by its element of the left one (Goto and van de Geijn, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -19,8 +19,8 @@ from nnc.backends.cpu.vectors import (
     TILE_ROWS,
     add_product,
     advance,
-    cases,
     masks_of,
+    masks_up_to,
     read_row,
     split,
     vector_bytes,
@@ -36,6 +36,7 @@ _SUMS = (
 )  # bytes on the stack for the sums of a part, where panels follow one another and an epilogue waits for the last
 _PART_VOLUME = 1 << 19  # multiplications that a thread must have, some ten microseconds
 _PARTS = 16
+_FREE_MASKS = vector_bytes() == 64  # of shorter vectors, stores under a mask take many cycles
 _LEAST_ROWS = 64  # rows of a part, which packs its own panel
 
 
@@ -55,6 +56,11 @@ class Shape:
         """Columns of a panel."""
         return self.lanes * self.vectors
 
+    def has_any_rows(self, product: Product) -> bool:
+        """Whether one code serves parts of any number of rows: those that are a tile at least, of sums that are done at once."""
+        last = product.rows.size % self.chunk
+        return (not last or last >= self.rows) and not (self.packed and product.k > _PANEL_TERMS)
+
 
 class Finish(Protocol):
     """What is done with sums, rather than writing them as the result."""
@@ -68,8 +74,10 @@ class Finish(Protocol):
         """Asks memory for what so many rows will need, which lies in as many places."""
         ...
 
-    def rows(self, code: Code, sums: Target, pointers: Sequence[str], first: Bound, end: Bound, width: int) -> None:
-        """Finishes the rows first..end of some sums, `width` columns wide. Pointers are those of row 0."""
+    def rows(
+        self, code: Code, sums: Target, pointers: Sequence[str], first: Bound, end: Bound, masks: Sequence[Value | None]
+    ) -> None:
+        """Finishes the rows first..end of some sums; `masks` are those of their vectors. Pointers are those of row 0."""
         ...
 
 
@@ -155,18 +163,26 @@ def print_tiles(printer: Printer, product: Product, shape: Shape, finish: Finish
                     pointers[k] = code.offset(pointers[k], times(code, at, step))
             last_rows = product.rows.size - (chunks - 1) * shape.chunk
             last_width = product.columns.size - (panels - 1) * shape.width
-            for width, only_last in cases(shape.width, last_width, panels):
-                for rows, only_last_rows in cases(shape.chunk, last_rows, chunks):
-                    with ExitStack() as stack:
-                        if only_last is not None:
-                            last = code.compare("eq", code.integer(panel), code.integer(panels - 1))
-                            stack.enter_context(code.when(last if only_last else code.not_(last)))
-                        if only_last_rows is not None:
-                            last = code.compare("eq", code.integer(chunk), code.integer(chunks - 1))
-                            stack.enter_context(code.when(last if only_last_rows else code.not_(last)))
-                        _Part(code, product, shape, pointers, buffer, rows, width, finish, sums).print()
+            for width in _sizes(code, panel, panels, shape.width, last_width, any_size=_FREE_MASKS):
+                for rows in _sizes(code, chunk, chunks, shape.chunk, last_rows, any_size=shape.has_any_rows(product)):
+                    _Part(code, product, shape, pointers, buffer, rows, width, finish, sums).print()
 
     printer.parts(total, grain, body)
+
+
+def _sizes(code: Code, number: Bound, count: int, full: int, last: int, *, any_size: bool) -> Iterator[Bound]:
+    """The sizes of parts, the last of which is smaller: one that is found out as it runs where code takes `any_size`; else each,
+    for code of its own."""
+    if count == 1 or full == last:
+        yield last
+        return
+    is_last = code.compare("eq", code.integer(number), code.integer(count - 1))
+    if any_size:
+        yield code.select(is_last, code.integer(last), code.integer(full))
+        return
+    for size, here in ((full, code.not_(is_last)), (last, is_last)):
+        with code.when(here):
+            yield size
 
 
 def _room_for_sums(code: Code, product: Product, shape: Shape) -> Target:
@@ -186,8 +202,8 @@ class _Part:
     shape: Shape
     pointers: Sequence[str]
     buffer: str
-    rows: int
-    width: int
+    rows: Bound
+    width: Bound
     finish: Finish | None
     sums: Target | None
 
@@ -200,7 +216,7 @@ class _Part:
             self._tiles(x, y, [(axis.size, axis.x, axis.y) for axis in product.depth], more=False)
             return
         if product.k <= _PANEL_TERMS:
-            _print_pack(code, product, shape, y, self.buffer, product.depth, self.width)
+            _print_pack(code, product, shape, y, self.buffer, product.depth, self.width, self.masks)
             depth: list[tuple[int, int, int]] = []
             for axis in reversed(product.depth):
                 depth.insert(0, (axis.size, axis.x, step))
@@ -216,7 +232,7 @@ class _Part:
 
             def block(first: Bound, terms: int) -> None:
                 a, b = code.offset(x, times(code, first, inner.x)), code.offset(y, times(code, first, inner.y))
-                _print_pack(code, product, shape, b, self.buffer, [replace(inner, size=terms)], self.width)
+                _print_pack(code, product, shape, b, self.buffer, [replace(inner, size=terms)], self.width, self.masks)
                 self._tiles(a, self.buffer, [(terms, inner.x, step)], more=True)
 
             whole = inner.size // _PANEL_TERMS * _PANEL_TERMS
@@ -226,7 +242,15 @@ class _Part:
             if inner.size % _PANEL_TERMS:
                 block(whole, inner.size % _PANEL_TERMS)
         if self.finish is not None and self.sums is not None:
-            self.finish.rows(code, self.sums, self.pointers[3:], 0, self.rows, self.width)
+            self.finish.rows(code, self.sums, self.pointers[3:], 0, self.rows, self.masks)
+
+    @property
+    def masks(self) -> list[Value | None]:
+        """Which lanes of the panel's vectors are columns."""
+        shape, width = self.shape, self.width
+        if isinstance(width, int):
+            return masks_of(self.code, shape.lanes, width)
+        return masks_up_to(self.code, shape.lanes, shape.vectors, width)
 
     @property
     def target(self) -> Target:
@@ -236,14 +260,16 @@ class _Part:
 
     def _tiles(self, x: str, y: str, depth: Sequence[tuple[int, int, int]], *, more: bool) -> None:
         """All tiles below each other; `more`: the result has the sums of earlier terms."""
-        code, rows = self.code, self.rows
-        high = min(rows, self.shape.rows)
-        if rows % high and not more:  # the last tile lies over its neighbour, and writes the same once more
-            with code.loop(0, -(-rows // high)) as i:
-                wanted = code.mul(i, code.integer(high))
-                at = code.intrinsic("smin", wanted, code.integer(rows - high))
-                self._tile(x, y, depth, at, high, more=False, done=code.sub(wanted, at))
+        code, rows, most = self.code, self.rows, self.shape.rows
+        if not isinstance(rows, int) or (rows > most and rows % most and not more):
+            # the last tile lies over its neighbour, and writes the same once more
+            count = code.div(code.add(code.integer(rows), code.integer(most - 1)), code.integer(most))
+            with code.loop(0, count) as i:
+                wanted = code.mul(i, code.integer(most))
+                at = code.intrinsic("smin", wanted, code.sub(code.integer(rows), code.integer(most)))
+                self._tile(x, y, depth, at, most, more=False, done=code.sub(wanted, at))
             return
+        high = min(rows, most)
         whole = rows // high
         if whole == 1:
             self._tile(x, y, depth, 0, high, more=more)
@@ -265,16 +291,16 @@ class _Part:
             return
         steps = self.product.rows.more
         moved = [code.offset(p, times(code, at, k)) for p, k in zip(self.pointers[3:], steps, strict=True)]
-        finish.fetch(code, moved, rows, self.width)
+        finish.fetch(code, moved, rows, self.width if isinstance(self.width, int) else self.shape.width)
         self._sums(x, y, target, depth, rows, more=more)
-        finish.rows(code, target, moved, done, rows, self.width)
+        finish.rows(code, target, moved, done, rows, self.masks)
 
     def _sums(
         self, x: str, y: str, target: Target, depth: Sequence[tuple[int, int, int]], rows: int, *, more: bool
     ) -> None:
         code, product, shape = self.code, self.product, self.shape
         lanes, wide = shape.lanes, shape.wide
-        masks = masks_of(code, lanes, self.width)
+        masks = self.masks
         sums: list[list[Slot]] = []
         for i in range(rows):
             row = code.offset(target.pointer, i * target.row)
@@ -309,7 +335,7 @@ class _Part:
         code, target, lanes = self.code, self.target, self.shape.lanes
         with code.loop(0, self.rows) as i:
             row = code.offset(target.pointer, times(code, i, target.row))
-            for v, mask in enumerate(masks_of(code, lanes, self.width)):
+            for v, mask in enumerate(self.masks):
                 zero = code.constant(0, target.dtype, lanes)
                 write_row(code, row, v * lanes, target.column, zero, mask, target.dtype.itemsize)
 
@@ -318,12 +344,12 @@ class _Part:
 
 
 def _print_pack(
-    code: Code, product: Product, shape: Shape, b: str, buffer: str, depth: Sequence[Axis], width: int
-) -> None:
+    code: Code, product: Product, shape: Shape, b: str, buffer: str, depth: Sequence[Axis], width: Bound,
+    masks: Sequence[Value | None],
+) -> None:  # fmt: skip
     """Writes a panel: for each term a row of vectors. Lanes past the last column hold any numbers, and are not stored."""
     *outer, inner = depth
     row_bytes, unit = shape.width * shape.wide.itemsize, product.dtype.itemsize
-    masks = masks_of(code, shape.lanes, width)
     with ExitStack() as stack:
         step = row_bytes * inner.size
         for axis in reversed(outer):
@@ -334,8 +360,8 @@ def _print_pack(
         if inner.y == unit and product.columns.y != unit and product.dtype == shape.wide and unit >= 4:
             done = inner.size // shape.lanes * shape.lanes
             if done:
-                with code.loop(0, done, shape.lanes) as p:
-                    _print_turned(code, product, shape, b, buffer, p, width)
+                with code.loop(0, done, shape.lanes) as p, code.loop(0, width, shape.lanes) as first:
+                    _print_turned(code, product, shape, b, buffer, p, first, width)
         with code.loop(done, inner.size) as p:
             row = code.offset(b, times(code, p, inner.y))
             target = code.offset(buffer, times(code, p, row_bytes))
@@ -344,22 +370,21 @@ def _print_pack(
                 code.store(code.offset(target, v * shape.lanes * shape.wide.itemsize), code.convert(value, shape.wide))
 
 
-def _print_turned(code: Code, product: Product, shape: Shape, b: str, buffer: str, p: Value, width: int) -> None:
-    """Packs as many terms as a vector has lanes, of columns whose terms are neighbours."""
+def _print_turned(
+    code: Code, product: Product, shape: Shape, b: str, buffer: str, p: Value, first: Value, width: Bound
+) -> None:
+    """Packs as many terms of columns, whose terms are neighbours, as a vector has lanes; past the last column that again."""
     lanes, size, step = shape.lanes, product.dtype.itemsize, product.columns.y
     word = dtypes.float32 if size == 4 else dtypes.float64
-    source = code.offset(b, times(code, p, size))
-    target = code.offset(buffer, times(code, p, shape.width * size))
-
-    def square(first: Bound, columns: int) -> None:
-        at, to = code.offset(source, times(code, first, step)), code.offset(target, times(code, first, size))
-        vectors = [code.load(code.offset(at, min(j, columns - 1) * step), word, lanes) for j in range(lanes)]
-        for t, vector in enumerate(turn(code, vectors)):
-            code.store(code.offset(to, t * shape.width * size), vector)
-
-    whole = width // lanes
-    if whole:
-        with code.loop(0, whole * lanes, lanes) as j:
-            square(j, lanes)
-    if width % lanes:
-        square(whole * lanes, width % lanes)
+    source = code.offset(code.offset(b, times(code, p, size)), times(code, first, step))
+    target = code.offset(code.offset(buffer, times(code, p, shape.width * size)), times(code, first, size))
+    if isinstance(width, int) and width % lanes == 0:
+        columns = [code.offset(source, j * step) for j in range(lanes)]
+    else:
+        last = code.sub(code.sub(code.integer(width), code.integer(1)), first)
+        columns = [
+            code.offset(source, code.mul(code.intrinsic("smin", last, code.integer(j)), code.integer(step)))
+            for j in range(lanes)
+        ]
+    for t, vector in enumerate(turn(code, [code.load(column, word, lanes) for column in columns])):
+        code.store(code.offset(target, t * shape.width * size), vector)

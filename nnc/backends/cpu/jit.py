@@ -57,7 +57,7 @@ class Jit:
         self._known: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
         self._symbols = runtime.symbols()
         self._callers: dict[tuple[int, bool, int], tuple[Loaded, Callable[..., int]]] = {}
-        self._runtime_code = engine.link([self.objects.compile(runtime.text)], self._symbols, runtime.exports)
+        self._runtime_code = engine.link([self.objects.compile(runtime.text, CALLS)], self._symbols, runtime.exports)
         self._symbols |= self._runtime_code.addresses
         if runtime.pool is not None:
             runtime.pool.start(self._runtime_code)

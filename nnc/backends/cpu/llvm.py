@@ -45,14 +45,14 @@ class Recipe(NamedTuple):
         return cls(tuple(passes), int(level), first_level == "1")
 
 
-# Kernels arrive vectorised, with all that is shared and hoisted in its place (`codegen/writer.py`): 3 ms for one of two loops and forty
-# operations, 1 ms of it for any module and 0.4 ms for any function. Level 1 takes as long as 2, level 0 a third, and its loops spill
-# to the stack.
+# Kernels arrive vectorised, with all that is shared and hoisted in its place (`codegen/writer.py`): 3 ms for one of two loops and
+# forty operations, 1 ms of it for any module and 0.4 ms for any function. Level 1 takes as long as 2, level 0 a third, and its
+# loops spill to the stack.
 KERNEL = Recipe(("sroa", "simplify_cfg"), 2)
 # Programs with loops that take kernels in: what a round leaves for the next one stays in registers, so a short loop is 2.5 times as
 # fast as with the passes above, for 4 ms.
 INLINED = Recipe((), 2, first_level=True)
-# Programs that only call: 30 µs for each call, a fifth of what the others take.
+# Programs that only call, 30 µs for each call, and the runtime, in which nothing takes long: a fifth of what the others take.
 CALLS = Recipe((), 0)
 
 

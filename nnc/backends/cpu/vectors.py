@@ -60,6 +60,16 @@ def masks_of(code: Code, lanes: int, width: int) -> list[Value | None]:
     return masks
 
 
+def masks_up_to(code: Code, lanes: int, vectors: int, width: Bound) -> list[Value | None]:
+    """The same for a row of so many vectors at most, whose width is found out as it runs."""
+    if isinstance(width, int):
+        masks = masks_of(code, lanes, width)
+        return [*masks, *[Value("zeroinitializer", dtypes.bool_, lanes)] * (vectors - len(masks))]
+    lane = Value("<" + ", ".join(f"i32 {i}" for i in range(lanes)) + ">", dtypes.int32, lanes)
+    count = code.convert(width, dtypes.int32)
+    return [code.compare("lt", lane, code.sub(count, code.like(count, v * lanes))) for v in range(vectors)]
+
+
 def read_row(code: Code, row: str, first: int, step: int, dtype: DType, lanes: int, mask: Value | None) -> Value:
     """A vector of elements that lie `step` bytes apart, from the one with index `first` on."""
     at = code.offset(row, first * step)

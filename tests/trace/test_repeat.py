@@ -1,0 +1,236 @@
+"""Functions whose calls on operands alike are traced once: the graphs are those of tracing each call."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc.graph import verify
+from nnc.trace.repeat import repeated
+
+
+@pytest.fixture
+def counted():
+    """A repeated function of two arrays, and a list that grows whenever it is traced."""
+    runs = []
+
+    @repeated
+    def f(x, y, *, power=2, scale=1.0):
+        runs.append(power)
+        return scale * (x - nnp.mean(x)) ** power / (1 + nnp.exp(y)) + x, nnp.sum(y * y)
+
+    return f, runs
+
+
+def numbers(shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def test_calls_alike_are_traced_once_and_others_anew(counted):
+    f, runs = counted
+
+    def g(x, y, z):
+        a, _ = f(x, y)
+        b, _ = f(y, x)
+        c, _ = f(a, b, power=3)
+        d, _ = f(z, z + 1)
+        return a + b + c, d
+
+    graph = nnc.make_graph(g)(numbers((2, 3)), numbers((2, 3), 1), numbers(4))
+    assert runs == [2, 3, 2]  # the first serves the second; another setting and other shapes are traced
+    verify(graph)
+
+
+@pytest.mark.parametrize("transform", [nnc.make_graph, nnc.compile])
+def test_values_are_those_of_tracing_every_call(counted, transform):
+    f, runs = counted
+    plain = f.__wrapped__
+
+    def g(f, x, y):
+        for k in range(3):
+            x, s = f(x, y, scale=0.5)
+            y = y * s + k
+        return x, y
+
+    x, y = numbers((3, 4)), numbers((3, 4), 1)
+    program = transform(partial(g, f))
+    program = program(x, y) if transform is nnc.make_graph else program
+    for a, b in zip(program(x, y), g(plain, nnc.asarray(x), nnc.asarray(y)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+    assert len(runs) == 1 + 3
+
+
+def test_gradients_are_those_of_tracing_every_call(counted):
+    f, runs = counted
+
+    def loss(f, x, y):
+        for _ in range(3):
+            x, s = f(x, y)
+            x, y = f(y, x)[0], y + s
+        return nnp.sum(x * y)
+
+    x, y = numbers((3, 4)), numbers((3, 4), 1)
+    found = nnc.compile(nnc.grad(partial(loss, f), argnums=(0, 1)))(x, y)
+    assert len(runs) == 1
+    for a, b in zip(found, nnc.grad(partial(loss, f.__wrapped__), argnums=(0, 1))(x, y), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-4)
+
+
+def test_an_operand_without_a_tangent_makes_another_call(counted):
+    f, runs = counted
+
+    def loss(x, y):
+        a, _ = f(x, y)
+        b, _ = f(a, y)
+        c, s = f(b, x)
+        return nnp.sum(a * b + c) * s
+
+    x, y = numbers(4), numbers(4, 1)
+    found = nnc.compile(nnc.grad(loss))(x, y)
+    assert len(runs) == 2
+    np.testing.assert_allclose(found, nnc.grad(loss)(x, y), rtol=1e-4)
+
+
+def test_second_derivatives_and_batches_are_traced_call_by_call(counted):
+    f, _ = counted
+
+    def loss(x, y):
+        a, _ = f(x, y)
+        b, s = f(y, a)
+        return nnp.sum(b * s)
+
+    x, y = numbers((2, 4)), numbers((2, 4), 1)
+    row = nnc.vmap(nnc.hessian(loss))
+    np.testing.assert_allclose(nnc.compile(row)(x, y), row(x, y), rtol=1e-3, atol=1e-3)
+
+
+def test_an_operand_that_is_given_twice_is_traced_anew(counted):
+    f, runs = counted
+
+    def g(x, y):
+        return f(x, y)[0] + f(x, x)[0]
+
+    x, y = numbers(3), numbers(3, 1)
+    np.testing.assert_allclose(nnc.compile(g)(x, y), g(nnc.asarray(x), nnc.asarray(y)), rtol=1e-6)
+    assert len(runs) == 4
+
+
+def test_what_does_not_depend_on_the_operands_is_recorded_once():
+    @repeated
+    def f(x):
+        return x + nnp.arange(3, dtype=nnp.float32)
+
+    graph = nnc.make_graph(lambda x: f(f(f(x))))(numbers(3))
+    assert [node.command.name for node in graph.nodes].count("iota") == 1
+    np.testing.assert_allclose(graph(numbers(3)), numbers(3) + 3 * np.arange(3))
+
+
+def test_an_operand_may_be_returned_as_it_is():
+    @repeated
+    def f(x, y):
+        return y, (nnc.stop_gradient(x), x * y)
+
+    def loss(x, y):
+        for _ in range(3):
+            x, (kept, product) = f(x, y)
+            y = product + kept
+        return nnp.sum(x * y)
+
+    x, y = numbers(3), numbers(3, 1)
+    for a, b in zip(nnc.compile(nnc.grad(loss, (0, 1)))(x, y), nnc.grad(loss, (0, 1))(x, y), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
+def test_random_numbers_are_drawn_in_each_call():
+    @repeated
+    def f(key, x):
+        return x + nnc.random.normal(key, x.shape)
+
+    def g(key, x):
+        first, second = nnc.random.split(key)
+        return f(first, x), f(second, x)
+
+    a, b = nnc.compile(g)(nnc.random.key(0), numbers(5))
+    assert not np.allclose(a, b)
+    np.testing.assert_allclose(a, g(nnc.random.key(0), nnc.asarray(numbers(5)))[0], rtol=1e-6)
+
+
+def test_repeated_nodes_name_the_line_of_their_own_call():
+    def g(x):
+        a = nnc.nn.layer_norm(x)
+        return nnc.nn.layer_norm(a)
+
+    lines = [node.source.line for node in nnc.make_graph(g)(numbers(3)).nodes if node.source is not None]
+    start = g.__code__.co_firstlineno
+    assert {*lines} == {start + 1, start + 2}
+    assert lines == sorted(lines)
+
+
+def test_functions_that_hold_values_of_a_call_are_not_repeated():
+    @nnc.custom_vjp
+    def double(x, y):
+        return 2 * x * y
+
+    double.defvjp(lambda x, y: (2 * x * y, (x, y)), lambda kept, ct: (20 * ct * kept[1], 20 * ct * kept[0]))
+
+    @repeated
+    def f(x, y):
+        return double(x, y) + y
+
+    def loss(x, y):
+        return nnp.sum(f(f(x, y), y))
+
+    x, y = numbers(3), numbers(3, 1)
+    for a, b in zip(nnc.compile(nnc.grad(loss, (0, 1)))(x, y), nnc.grad(loss, (0, 1))(x, y), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
+def test_loops_inside_are_repeated():
+    @repeated
+    def f(x, y):
+        return nnc.fori_loop(0, 3, lambda i, c: c * y + x, x)
+
+    def loss(x, y):
+        return nnp.sum(f(f(x, y), y))
+
+    x, y = numbers(3), numbers(3, 1)
+    for a, b in zip(nnc.compile(nnc.grad(loss, (0, 1)))(x, y), nnc.grad(loss, (0, 1))(x, y), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4)
+
+
+def test_outside_of_traces_the_function_runs_as_it_is(counted):
+    f, runs = counted
+    x, y = nnc.asarray(numbers(3)), nnc.asarray(numbers(3, 1))
+    assert f(x, y)[0].shape == f(x, y)[0].shape == (3,)
+    assert len(runs) == 2
+
+
+def test_a_closed_over_value_that_is_differentiated_is_found(counted):
+    def loss(rate, x):
+        @repeated
+        def step(x):
+            return x * rate + 1
+
+        return nnp.sum(step(step(step(x))))
+
+    rate, x = np.float32(0.5), numbers(3)
+    np.testing.assert_allclose(nnc.compile(nnc.grad(loss))(rate, x), nnc.grad(loss)(rate, x), rtol=1e-5)
+
+
+def test_loops_trace_their_rounds_apart(counted):
+    f, _ = counted
+
+    def g(x, y):
+        a, _ = f(x, y)
+        out, _ = nnc.scan(lambda c, _: (f(c, y)[0], None), a, None, length=3)
+        return f(out, y)[0]
+
+    x, y = numbers(3), numbers(3, 1)
+    expected = nnc.asarray(x)
+    for _ in range(5):
+        expected = f.__wrapped__(expected, nnc.asarray(y))[0]
+    np.testing.assert_allclose(nnc.compile(g)(x, y), expected, rtol=1e-4)
