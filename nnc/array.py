@@ -365,8 +365,8 @@ class Array(_Unfinished):
         memory: Any = data.base
         alone = isinstance(memory, np.ndarray) and memory.flags.owndata and memory.flags.c_contiguous
         if alone and sys.getrefcount(data) == 2 and sys.getrefcount(memory) == 3:
-            if memory.shape == data.shape and memory.strides == data.strides:  # so they begin at the same place
-                return cast(NDArray, memory if memory.dtype == data.dtype else memory.view(data.dtype))
+            alike = memory.shape == data.shape and memory.strides == data.strides  # so they begin at the same place
+            return cast(NDArray, memory.view(data.dtype)) if alike else data
         return data
 
     def as_weak(self) -> Array:

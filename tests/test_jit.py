@@ -396,6 +396,17 @@ def test_a_donated_array_that_sees_its_memory_otherwise_keeps_its_values(make: C
     np.testing.assert_array_equal(twice, make() * 2)
 
 
+@pytest.mark.parametrize("options", [{}, {"donate_argnums": 0}])
+def test_arrays_in_another_byte_order_are_converted(options: dict[str, Any]) -> None:
+    f = nnc.compile(lambda x, n: x * 2 + n, **options)
+    for x in (np.arange(3.0), np.arange(3.0).astype(">f8"), np.arange(3.0)):
+        assert f(x, np.array(1, ">i4")).tolist() == [1, 3, 5]
+        assert x.tolist() == [0, 1, 2]
+        assert nnc.grad(lambda x: (x**2).sum())(x).tolist() == [0, 2, 4]
+        assert nnc.vmap(lambda x: x * 2)(x).tolist() == [0, 2, 4]
+    assert traces(f) == 1
+
+
 def test_donated_memory_that_others_see_is_copied() -> None:
     f = nnc.compile(lambda x, y: (x + 1, y + 1), donate_argnums=(0, 1))
     x = nnp.ones(3)

@@ -133,3 +133,14 @@ def test_calls_within_modes_do_as_the_modes_say(make: Callable[[Any], Any]) -> N
     with nnc.debug.check_finite(), pytest.raises(nnc.errors.NncError):
         compiled(x)
     assert float(compiled(x)) == -np.inf
+
+
+def test_donated_leaves_are_those_of_donated_arguments_wherever_they_stand() -> None:
+    def f(a: Any, b: Any, *, c: Any, d: Any) -> Any:
+        return a, b, c, d
+
+    compiled = nnc.compile(f, donate_argnums=0, donate_argnames=("d",), static_argnums=1)
+    a, c, d = {"x": X + 1, "label": "text", "y": [X + 2]}, X + 3, {"z": (X + 4,)}
+    compiled(a, "static", c=c, d=d)
+    deleted = [leaf.is_deleted() for leaf in (a["x"], a["y"][0], c, d["z"][0])]
+    assert deleted == [True, True, False, True]

@@ -9,6 +9,7 @@ import nnc.backends.cpu.dot
 import nnc.backends.cpu.epilogue
 import nnc.backends.cpu.fused
 import nnc.backends.cpu.gather
+import nnc.backends.cpu.packing
 import nnc.backends.cpu.pooling
 import nnc.backends.cpu.scan
 import nnc.backends.cpu.scatter

@@ -93,14 +93,21 @@ def run_passes(graph: Graph, names: Sequence[str], options: Any = None, *, verif
     lost: dict[str, str] = {}
     if verify:
         verify_graph(graph)
+    count = _count_nodes(graph)
     for step in pipeline:
         _check_needs(graph, step, lost)
         with activity(f"running pass {step.name!r}"):
-            graph = _run(graph, step, options, verify, lost)
+            graph, count = _run(graph, step, options, verify, lost, count)
     return graph
 
 
-def _run(graph: Graph, step: Pass, options: Any, verify: bool, lost: dict[str, str]) -> Graph:
+def _count_nodes(graph: Graph) -> int:
+    """How many nodes there are, those of sub-graphs included."""
+    return len(graph.nodes) + sum([_count_nodes(inner) for node in graph.nodes if node.graphs for inner in node.graphs])
+
+
+def _run(graph: Graph, step: Pass, options: Any, verify: bool, lost: dict[str, str], before: int) -> tuple[Graph, int]:
+    """The graph after a pass, and how many nodes it has; `before` is how many it had."""
     start = time.perf_counter()
     result = step.function(graph, options)
     seconds = time.perf_counter() - start
@@ -125,10 +132,10 @@ def _run(graph: Graph, step: Pass, options: Any, verify: bool, lost: dict[str, s
                 lost[name] = step.name
     for name in step.provides:
         lost.pop(name, None)
-    record = PassRecord(step.name, seconds, sum(1 for _ in graph.walk()), sum(1 for _ in result.walk()))
-    attrs[LOG] = (*graph.attrs.get(LOG, ()), record)
+    after = before if result.nodes is graph.nodes else _count_nodes(result)
+    attrs[LOG] = (*graph.attrs.get(LOG, ()), PassRecord(step.name, seconds, before, after))
     result = result.update(attrs=attrs)
-    return verify_graph(result) if verify else result
+    return verify_graph(result) if verify else result, after
 
 
 def _check_needs(graph: Graph, step: Pass, lost: dict[str, str]) -> None:

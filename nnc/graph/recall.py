@@ -28,7 +28,6 @@ _GROWTH = 8  # one more for so many keys: a loop over x[i] with each i twice gai
 _ROOM = 4096  # keys remembered for one function
 _NUMBERS = frozenset((bool, int, float, complex))
 _EXACT = frozenset((int, str, NoneType, type, type(...)))
-_ASIDE = frozenset(("eager", "check_finite", "trace_errors", "watched"))  # modes in which functions run themselves
 
 
 class Recipe(Protocol):
@@ -113,8 +112,8 @@ def recalled(operands: int) -> Callable[[F], F]:
             context = get_context()
             if context.staging is not None:
                 return _RECALL.trace(function, args, kwargs)
-            if context.modes and not context.modes.isdisjoint(_ASIDE):
-                return function(*args, **kwargs)
+            if context.modes and any(type(mode) is str for mode in context.modes):
+                return function(*args, **kwargs)  # a dynamic graph among the modes, which records nothing, is no reason
             key: list[Any] = []
             values, array, left, owner = [], _RECALL.array, operands, None
             for arg in args:

@@ -69,6 +69,12 @@ class _Registry:
     version: int = 0
     load_backends: Callable[[], Any] | None = None
 
+    def fill(self) -> None:
+        """Registers the kernels of this package, if that has not been done."""
+        if self.load_backends is not None:
+            self.load_backends()
+            self.load_backends = None
+
 
 REGISTRY = _Registry()
 
@@ -254,9 +260,7 @@ def find_kernel(target: Command, specs: tuple[TensorSpec, ...], params: Mapping[
 
     Raises:   BackendError: the command has neither kernel nor reference.
     """
-    if REGISTRY.load_backends is not None:
-        REGISTRY.load_backends()
-        REGISTRY.load_backends = None
+    REGISTRY.fill()
     for candidate in kernel.get(target, ()):
         if candidate.supports(specs, params):
             return candidate

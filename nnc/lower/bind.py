@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from itertools import accumulate
 from math import lcm
 
@@ -41,11 +40,11 @@ def bind_buffers(graph: Graph, options: Options, *, join: bool = True, workspace
     classes.give_donated(outputs)
     steps, weights = rewrite(steps, classes)
     numbers, buffers, constants = _number(emitter, classes, len(inputs))
-    steps = place_views(steps, lambda view: replace(view, buffer=numbers[view.buffer]))
+    steps = place_views(steps, lambda view: view.of(numbers[view.buffer]))
     when = [0, *accumulate(weights)]
     ranges = classes.ranges()
     intervals = [tuple((when[a], when[b]) for a, b in ranges[root] if when[a] < when[b]) for root in numbers]
-    placed = [replace(view, buffer=numbers[view.buffer]) for view in map(classes.place, results)]
+    placed = [view.of(numbers[view.buffer]) for view in map(classes.place, results)]
     written = {view.buffer for step in walk(steps) for view in _written(step)}
     values = dict(graph.constants) | {
         s: v for inner in graph.walk() for g in inner.graphs for s, v in g.constants.items()

@@ -347,9 +347,9 @@ class Classes:
         """Where a view of a tensor lies; None if its elements are not evenly spaced there."""
         root = self.find(view.buffer)
         if root not in self._parts:
-            return replace(view, buffer=root)
+            return view.of(root)
         place = self._parts[root].place
-        return within(view, replace(place, buffer=self.find(place.buffer)))
+        return within(view, place.of(self.find(place.buffer)))
 
     def ranges(self) -> dict[int, Intervals]:
         """When each class of tensors is in use, with its parts."""
@@ -382,7 +382,7 @@ def part_regions(step: Step) -> list[View]:
 def _region(out: View, box: Box) -> View:
     spec = TensorSpec(box.shape, out.spec.dtype)
     skipped = sum(a * stride for a, stride in zip(box.start, out.strides, strict=True))
-    return replace(out, spec=spec, offset=out.offset + skipped)
+    return out.show(spec, out.offset + skipped, out.strides)
 
 
 def rewrite(steps: Steps, classes: Classes) -> tuple[Steps, list[int]]:
@@ -448,7 +448,8 @@ def map_region(
 
 
 def _placed(step: Step, place: Callable[[View], View]) -> Step:
-    return replace(step, inputs=tuple(map(place, step.inputs)), outputs=tuple(map(place, step.outputs)))
+    inputs, outputs = tuple(map(place, step.inputs)), tuple(map(place, step.outputs))
+    return Step(step.command, inputs, outputs, step.params, step.graphs, step.source, step.region)
 
 
 def _single_moves(step: Step, classes: Classes) -> list[Step]:

@@ -31,13 +31,13 @@ ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any]], Ke
 # What makes graphs small, in two rounds, since each finds more after the others; barriers keep what is computed again on purpose
 # from being merged with the original. Sub-graphs are rewritten along with their graph.
 REWRITES = (
-    "inline_calls", "dce", "fold", "simplify", "parts", "cse", "licm", "combine", "join_sums", "dce",
+    "inline_calls", "dce", "fold", "simplify", "parts", "cse", "licm", "combine", "join_sums", "split_sums", "dce",
     "hoist_products", "sink_sums", "sink_products", "dce", "fewer_residuals",
     "fold", "simplify", "parts", "cse", "dce", "inline_barriers",
 )  # fmt: skip
 PIPELINE = (*REWRITES, "layout", "order", "recompute")
 # last, since what is computed again to save memory is chosen command by command
-GROUPING = ("fuse", "epilogue", "join_kernels", "interleave")
+GROUPING = ("at_readers", "fuse", "epilogue", "join_kernels", "interleave")
 
 
 def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel, compiler: Compiler | None = None) -> Program:

@@ -105,6 +105,14 @@ class View:
         """The view of all of a buffer that holds a tensor of `spec`."""
         return cls(buffer, spec, 0, row_major(spec))
 
+    def of(self, buffer: int) -> View:
+        """The same view, of another buffer."""
+        return self if buffer == self.buffer else View(buffer, self.spec, self.offset, self.strides, self.rounds)
+
+    def show(self, spec: TensorSpec, offset: int, strides: Strides) -> View:
+        """Another tensor within the same buffer."""
+        return View(self.buffer, spec, offset, strides, self.rounds)
+
     @property
     def is_dense(self) -> bool:
         """Whether its elements lie in row-major order without gaps."""

@@ -23,20 +23,19 @@ restride: Attribute[Restride] = Attribute(
 
 def find_views(graph: Graph) -> dict[Symbol, SymbolView]:
     """The view of each symbol of `graph` (without its sub-graphs'); those that own memory view themselves."""
-    bases: list[Symbol] = []
-    places: dict[Symbol, View] = {}
-
-    def own(symbol: Symbol) -> View:
-        bases.append(symbol)
-        return View.whole(len(bases) - 1, symbol.spec)
-
-    for symbol in (*graph.inputs, *graph.constants):
-        places[symbol] = own(symbol)
+    views = {symbol: SymbolView.whole(symbol) for symbol in (*graph.inputs, *graph.constants)}
     for node in graph.nodes:
-        shared = shared_view(node, [places[symbol] for symbol in node.inputs])
+        if _may_share(node):
+            sources = [views[symbol] for symbol in node.inputs]
+            places = [View(i, view.spec, view.offset, view.strides) for i, view in enumerate(sources)]
+            shared = shared_view(node, places)
+            if shared is not None:
+                base = sources[shared.buffer].base
+                views[node.outputs[0]] = SymbolView(base, shared.spec, shared.offset, shared.strides)
+                continue
         for symbol in node.outputs:
-            places[symbol] = shared if shared is not None else own(symbol)
-    return {s: SymbolView(bases[view.buffer], view.spec, view.offset, view.strides) for s, view in places.items()}
+            views[symbol] = SymbolView.whole(symbol)
+    return views
 
 
 def runs(node: Node, views: Mapping[Symbol, SymbolView]) -> bool:
@@ -47,18 +46,24 @@ def runs(node: Node, views: Mapping[Symbol, SymbolView]) -> bool:
     return not node.outputs
 
 
+def _may_share(node: Node) -> bool:
+    """Whether output 0 of a node may be a view of an input: the command says so."""
+    if len(node.outputs) != 1 or node.graphs:
+        return False
+    is_view = alias.get(node.command, None) == "view" and node.command in restride
+    return is_view or bool(in_place_facts(node.command, node.params).identity)
+
+
 def shared_view(node: Node, sources: Sequence[View]) -> View | None:
     """The view of its inputs' memory that output 0 of `node` is; None where the node must run.
 
     Args:     sources: where each input of the node lies.
     """
-    if len(node.outputs) != 1 or node.graphs:
+    if not _may_share(node):
         return None
     facts = in_place_facts(node.command, node.params)
     if facts.identity:
         return sources[facts.identity[0]]
-    if alias.get(node.command, None) != "view" or node.command not in restride:
-        return None
     source, out = sources[0], node.outputs[0].spec
     if out.size == 0:
         return None
@@ -68,7 +73,7 @@ def shared_view(node: Node, sources: Sequence[View]) -> View | None:
     skipped, strides = moved
     if is_contiguous(out, strides):
         strides = row_major(out)
-    return replace(source, spec=out, offset=source.offset + skipped, strides=strides)
+    return source.show(out, source.offset + skipped, strides)
 
 
 def within(view: View, place: View) -> View | None:
@@ -79,7 +84,7 @@ def within(view: View, place: View) -> View | None:
         return None
     if view.covers(place.spec.nbytes):
         moved = _reshape(place.spec, view.spec, place.strides, shape=view.spec.shape)
-        return replace(place, spec=view.spec, strides=moved[1]) if moved is not None else None
+        return place.show(view.spec, place.offset, moved[1]) if moved is not None else None
     at, rest = place.offset, view.offset
     room: dict[
         int, tuple[int, int]
@@ -95,7 +100,7 @@ def within(view: View, place: View) -> View | None:
         if n > left:
             return None
         strides.append(stride)
-    return replace(place, spec=view.spec, offset=at, strides=tuple(strides))
+    return place.show(view.spec, at, tuple(strides))
 
 
 def _transpose(spec: TensorSpec, out: TensorSpec, strides: Strides, *, permutation: Axes) -> tuple[int, Strides]:

@@ -300,7 +300,7 @@ class Recorder:
         operands = [
             self.operand(x if cast is None else Array(cast(x))) for x, cast in zip(values, recipe.casts, strict=True)
         ]
-        if [x.spec for x in operands] != [*routine.specs[: len(operands)]]:
+        if tuple([x.spec for x in operands]) != routine.specs[: len(operands)]:
             raise user_error(GraphError, routine.name, "a variable was written to while the function was called.")
         bindings = self.perform(routine, operands)
         if bindings[0].foreign:

@@ -10,6 +10,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from nnc import tree
 from nnc.array import ArrayMethods
 from nnc.commands.promote import as_operand, is_weak
@@ -73,6 +75,9 @@ class FlatTree:
         self.leaves, self.treedef = tree.flatten(value)
         self.where = [i for i, leaf in enumerate(self.leaves) if tree.is_array(leaf)]
         self.dynamic = [self.leaves[i] for i in self.where]
+        for i, x in enumerate(self.dynamic):
+            if type(x) is np.ndarray and not x.dtype.isnative:  # of another machine's byte order
+                self.dynamic[i] = x.astype(x.dtype.newbyteorder("="))
 
     def build(self, values: Sequence[Any]) -> Any:
         """The tree with these dynamic leaves."""

@@ -166,11 +166,17 @@ class _Steps:
                 return _caller(plan.function, spec, weak, is_view=alias.get(plan.command, None) == "view")
             return lambda operands: new_array(plan.run(load(operands))[first], spec, weak)
 
+        last = {i: number for number, (_, places) in enumerate(steps) for i in places}
+        ended = [[i for i in places if last[i] == number and i != place] for number, (_, places) in enumerate(steps)]
+        freed = [(kernel, places, tuple(set(over))) for (kernel, places), over in zip(steps, ended, strict=True)]
+
         def run(operands: Sequence[Any]) -> Array:
             values = load(operands)
             values += constants
-            for kernel, places in steps:
+            for kernel, places, over in freed:
                 values += kernel([values[i] for i in places])
+                for i in over:
+                    values[i] = None  # nobody reads it any more
             return new_array(values[place], spec, weak)
 
         return run

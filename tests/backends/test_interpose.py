@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from nnc.backends.onednn.interpose import can_interpose, interpose
+from nnc.backends.onednn import library as library_module
+from nnc.backends.onednn.interpose import can_interpose, imported, interpose
 from nnc.backends.onednn.library import library
 
 FOUND = library()
@@ -59,6 +60,18 @@ def test_onednn_works_in_nncs_threads_also_after_a_fork_and_with_other_numbers()
     )  # fmt: skip
     assert (run.returncode, run.stderr) == (0, "")
     assert run.stdout.splitlines() == ["new threads 0", "child True", "fewer True", "more True"]
+
+
+def test_a_library_that_calls_more_of_openmp_keeps_its_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert FOUND is not None and "GOMP_parallel_start" in imported(FOUND.functions)
+    changed: list[object] = []
+    monkeypatch.setattr(library_module, "interpose", lambda *given: changed.append(given) or True)
+    assert library_module.share_threads(FOUND.functions) and changed
+    changed.clear()
+    monkeypatch.setattr(
+        library_module, "imported", lambda _: {**imported(FOUND.functions), "GOMP_loop_dynamic_start": 0}
+    )
+    assert not library_module.share_threads(FOUND.functions) and not changed
 
 
 def test_only_a_library_that_imports_all_functions_is_changed() -> None:

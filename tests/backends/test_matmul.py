@@ -155,6 +155,13 @@ def test_parts_that_threads_share_cover_the_result() -> None:
         check(numbers(rng, (m, k), "float32"), numbers(rng, (k, n), "float32"))
 
 
+@pytest.mark.parametrize("right", ["dense", "transposed"])
+@pytest.mark.parametrize(("m", "n"), [(130, 515), (130, 512), (1000, 70), (515, 99)])
+def test_last_panels_and_last_parts_may_be_smaller_than_the_others(m: int, n: int, right: str) -> None:
+    rng = np.random.default_rng(m * n)
+    check(numbers(rng, (m, 200), "float32"), laid_out(numbers(rng, (200, n), "float32"), right))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int32"])
 def test_one_row_times_a_matrix_is_cut_into_parts_of_terms_and_of_columns(dtype: str) -> None:
     rng, dtype = np.random.default_rng(4), dtypes.as_dtype(dtype)

@@ -63,3 +63,21 @@ def test_inputs_and_constants_may_be_outputs_and_twice() -> None:
     x = np.arange(3.0)
     a, b, c, d = staged.graph.evaluate([x, *staged.captured])
     assert a is x and b is x and c == 3 and np.asarray(d).tolist() == [1, 1]
+
+
+def test_an_operand_is_broadcast_once_to_each_shape() -> None:
+    def f(x: Any, y: Any) -> list[Any]:
+        return [x * y, x + y, (x[None] - y) * 2.0, x * 2.0, x + 2.0]
+
+    graph = stage(f, [SPEC, TensorSpec((), SPEC.dtype)]).graph
+    shapes = [(node.inputs[0], node.outputs[0].shape) for node in graph.nodes if node.command.name == "broadcast_to"]
+    assert len(shapes) == len({*shapes}) == 4  # the operand and the number, each to two shapes
+
+
+def test_numbers_keep_their_sign_and_their_type_when_they_are_converted() -> None:
+    for number in (0.0, -0.0, complex(-0.0, 1.0), complex(0.0, 1.0)):
+        graph = stage(lambda x, number=number: [x * number], [SPEC]).graph
+        (constant,) = graph.constants.values()
+        assert repr(constant.item()) == repr(type(constant.item())(number))
+    with pytest.raises(nnc.errors.DTypeError):
+        stage(lambda x: [x + 300], [TensorSpec((3,), np.dtype("int8"))])

@@ -83,13 +83,11 @@ class Engine:
     @cached_property
     def made_for(self) -> Mapping[str, str]:
         """What else object files depend on beside text and recipe: the processor, and the compiler."""
-        if self._cpu is not None or not elf.is_supported():
+        facts = processor_facts() if self._cpu is None and elf.is_supported() else ""
+        if not facts:
             machine = self.machine
             return {"machine": f"{machine.triple} {machine.cpu} {machine.features}", "llvm": machine.llvm}
-        with _CPUINFO.open("rb") as file:
-            lines = file.read(_FACTS_BYTES).decode(errors="replace").partition("\n\n")[0].splitlines()
-        facts = [line for line in lines if line.startswith(("vendor_id", "cpu family", "model", "stepping", "flags"))]
-        return {"machine": "\n".join([platform.machine(), *facts]), "llvm": f"llvmlite {self._version}"}
+        return {"machine": facts, "llvm": f"llvmlite {self._version}"}
 
     @property
     def is_apart(self) -> bool:
@@ -187,6 +185,17 @@ class _Tracked:
 def _unload(tracker: Any, loader: Any) -> None:
     tracker.close()
     del loader
+
+
+def processor_facts(cpuinfo: Path = _CPUINFO) -> str:
+    """What Linux says of the processor that decides which code it runs; nothing where it does not tell the instructions."""
+    try:
+        with cpuinfo.open("rb") as file:
+            lines = file.read(_FACTS_BYTES).decode(errors="replace").partition("\n\n")[0].splitlines()
+    except OSError:
+        return ""
+    facts = [line for line in lines if line.startswith(("vendor_id", "cpu family", "model", "stepping", "flags"))]
+    return "\n".join([platform.machine(), *facts]) if facts and facts[-1].startswith("flags") else ""
 
 
 def _refusal(text: str, error: RuntimeError) -> InternalError:

@@ -78,7 +78,11 @@ outside:
   %others.i32 = sub i32 %size, 1
   %others = sext i32 %others.i32 to i64
   %are.some = icmp sgt i32 %others.i32, 0
-  br i1 %are.some, label %take, label %openmp
+  br i1 %are.some, label %look, label %openmp
+look:
+  %within.openmp = call i32 @omp_in_parallel()
+  %is.alone = icmp eq i32 %within.openmp, 0
+  br i1 %is.alone, label %take, label %openmp
 take:
   %is.mine = call i1 @nnc.take()
   br i1 %is.mine, label %count, label %openmp

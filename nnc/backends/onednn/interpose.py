@@ -12,7 +12,7 @@ import itertools
 import mmap
 import platform
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from ctypes import POINTER, c_char_p, c_int64, c_size_t, c_uint16, c_uint32, c_uint64, c_void_p
 from types import MappingProxyType
 
@@ -49,7 +49,7 @@ def interpose(library: ctypes.CDLL, functions: Mapping[str, int]) -> bool:
 
     Returns:  whether it imports all of them; if not, nothing is changed.
     """
-    places = {name: at for name, at in _imports(library) if name in functions}
+    places = {name: at for name, at in imported(library).items() if name in functions}
     if places.keys() != functions.keys():
         return False
     protect = ctypes.CDLL(None).mprotect
@@ -62,7 +62,7 @@ def interpose(library: ctypes.CDLL, functions: Mapping[str, int]) -> bool:
     return True
 
 
-def _imports(library: ctypes.CDLL) -> Iterator[tuple[str, int]]:
+def imported(library: ctypes.CDLL) -> dict[str, int]:
     """The functions that a library imports to call them, and where their addresses stand."""
     known = _LinkMap.from_address(library._handle)
     entries = ctypes.cast(known.dynamic, POINTER(_Entry))
@@ -73,6 +73,8 @@ def _imports(library: ctypes.CDLL) -> Iterator[tuple[str, int]]:
         values[entries[i].tag] = entries[i].value
     calls = (_Relocation * (values.get(_SIZE, 0) // ctypes.sizeof(_Relocation))).from_address(values.get(_CALLS, 0))
     symbols = ctypes.cast(values[_SYMBOLS], POINTER(_Symbol))
-    for call in calls:
-        if call.kind == _CALL[platform.machine()]:
-            yield ctypes.string_at(values[_STRINGS] + symbols[call.symbol].name).decode(), known.base + call.offset
+    return {
+        ctypes.string_at(values[_STRINGS] + symbols[call.symbol].name).decode(): known.base + call.offset
+        for call in calls
+        if call.kind == _CALL[platform.machine()]
+    }

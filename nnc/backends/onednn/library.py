@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from nnc.backends.cpu.jit import compiler
-from nnc.backends.onednn.interpose import can_interpose, interpose
+from nnc.backends.onednn.interpose import can_interpose, imported, interpose
 from nnc.dtypes import DType
 from nnc.errors import BackendError
 
@@ -39,6 +39,9 @@ QUERIES: Mapping[int, int] = MappingProxyType(
     {SRC: 129, DIFF_SRC: 130, WEIGHTS: 131, DIFF_WEIGHTS: 132, DST: 133, DIFF_DST: 134, WORKSPACE: 135, SCRATCHPAD: 136}
 )
 _QUERY_IMPLEMENTATION = 8
+
+# What it calls of OpenMP in a primitive that nnc does not use.
+_OF_SHUFFLES = frozenset(("GOMP_loop_static_start", "GOMP_loop_static_next", "GOMP_loop_end_nowait"))
 
 FORWARD_TRAINING, FORWARD_INFERENCE = 64, 96
 CONVOLUTION_DIRECT, CONVOLUTION_AUTO = 0x1, 0x3
@@ -133,19 +136,23 @@ def library() -> Library | None:
     except (OSError, AttributeError):
         return None
     engine = c_void_p()
-    shared = shares_threads(functions)
+    shared = share_threads(functions)
     if functions.dnnl_engine_create(byref(engine), 1, 0) != 0 or engine.value is None:
         return None
     version = functions.dnnl_version().contents
     return Library(functions, engine.value, path, f"{version.major}.{version.minor}.{version.patch}", shared)
 
 
-def shares_threads(functions: ctypes.CDLL) -> bool:
-    """Lets a library that was compiled for GCC's OpenMP work in nnc's own threads; whether that is possible here."""
+def share_threads(functions: ctypes.CDLL) -> bool:
+    """Lets the library, which was compiled for GCC's OpenMP, work in nnc's own threads; whether that is possible.
+
+    It is not for a library that calls what a team of nnc's threads does not do.
+    """
     jit = compiler()
     if jit is None or not jit.runtime.has_team or not can_interpose():
         return False
-    return interpose(functions, jit.standins)
+    asked = {name for name in imported(functions) if name.startswith(("GOMP_", "omp_"))}
+    return asked - jit.standins.keys() <= _OF_SHUFFLES and interpose(functions, jit.standins)
 
 
 def _find() -> str | None:

@@ -15,7 +15,7 @@ from nnc.errors import NncError
 from nnc.lower.alloc.arena import ALIGNMENT, THOROUGH, plan_arena
 from nnc.lower.alloc.checker import find_overlap
 from nnc.lower.alloc.instances import Instance, read_instance, write_offsets
-from nnc.options import Allocator
+from nnc.options import Allocator, Options
 
 _HEADER = f"{'tensors':>8} {'bound':>14} {'peak':>14} {'ratio':>7} {'seconds':>8}  file"
 
@@ -40,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 _alignment(instance),
                 algorithm=chosen.algorithm,
                 effort=THOROUGH,
+                native=Options.from_environment().native,
             )
             seconds = time.perf_counter() - begin
         except NncError as error:

@@ -2,7 +2,7 @@
 
 Greedy planners come first; the first plan that meets the lower bound (the largest live set) wins, else the smallest. Where
 none meets the bound and there are not too many blocks, searches of bounded length follow. Same input, same plan, in every
-process.
+process; a long search gets further where there is a compiler.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nnc.options import Allocator
 
 ALIGNMENT = 64
 DEFAULT_EFFORT = 10_000_000  # array cells: some hundredths of a second
-THOROUGH = 2_500_000_000  # about ten seconds at most
+THOROUGH = 5_000_000_000  # ten or twenty seconds at most
 _SEARCHED = 2000  # blocks
 _PAIRED = 1000  # blocks
 
@@ -43,6 +43,7 @@ def plan_arena(
     *,
     algorithm: Allocator = "portfolio",
     effort: int = DEFAULT_EFFORT,
+    native: bool = True,
 ) -> ArenaPlan:
     """Offsets for tensors that live in [first, end) and take `size` bytes, such that no two live ones overlap.
 
@@ -50,14 +51,15 @@ def plan_arena(
 
     Args:     algorithm: "article" is the published algorithm of libnnc, "article-size" its variant that takes large tensors
               first; both serve comparisons, "article" up to 1000 tensors. effort: how many array cells the search may visit where
-              no greedy plan meets the bound.
+              no greedy plan meets the bound. native: whether a long search may run as machine code, which visits more cells in
+              the same time, so that plans differ from those without.
 
     Example:
         >>> plan_arena([0, 1, 2], [2, 3, 4], [256, 512, 256])
         ArenaPlan(offsets=(512, 0, 512), peak=768, lower_bound=768)
     """
     lo, hi, nbytes = (np.asarray(column, np.int64) for column in (first, end, size))
-    return _plan(nbytes, lo, hi, np.arange(len(nbytes)), alignment, algorithm, effort)
+    return _plan(nbytes, lo, hi, np.arange(len(nbytes)), alignment, algorithm, effort, native)
 
 
 def plan_blocks(
@@ -66,6 +68,7 @@ def plan_blocks(
     *,
     algorithm: Allocator = "portfolio",
     effort: int = DEFAULT_EFFORT,
+    native: bool = True,
 ) -> ArenaPlan:
     """Offsets for blocks, such that no two that live in the same step overlap; see `plan_arena`.
 
@@ -73,7 +76,7 @@ def plan_blocks(
         >>> plan_blocks([Block(128, ((0, 2), (5, 7))), Block(128, ((2, 5),)), Block(64, ((1, 6),))])
         ArenaPlan(offsets=(0, 0, 128), peak=192, lower_bound=192)
     """
-    return _plan(*block_rows(blocks), alignment, algorithm, effort)
+    return _plan(*block_rows(blocks), alignment, algorithm, effort, native)
 
 
 def max_live(first: Sequence[int], end: Sequence[int], size: Sequence[int]) -> int:
@@ -83,7 +86,7 @@ def max_live(first: Sequence[int], end: Sequence[int], size: Sequence[int]) -> i
 
 
 def _plan(
-    nbytes: Ints, lo: Ints, hi: Ints, owner: Ints, alignment: int, algorithm: Allocator, effort: int
+    nbytes: Ints, lo: Ints, hi: Ints, owner: Ints, alignment: int, algorithm: Allocator, effort: int, native: bool
 ) -> ArenaPlan:
     units = -(-nbytes // alignment)
     offsets = np.zeros(len(units), np.int64)
@@ -95,14 +98,14 @@ def _plan(
         fix = 'choose "article-size", which tries no pairs, or "portfolio", the default.'
         raise user_error(UnsupportedError, "allocator", trouble, fix=fix)
     if algorithm == "portfolio":
-        offsets[placed], peak = _best(problem, effort)
+        offsets[placed], peak = _best(problem, effort, native)
     else:
         groups = plan_groups(problem, size_first=algorithm == "article-size")
         offsets[placed], peak = groups.offsets, groups.total
     return ArenaPlan(tuple((offsets * alignment).tolist()), peak * alignment, problem.bound * alignment)
 
 
-def _best(p: Problem, effort: int) -> tuple[Ints, int]:
+def _best(p: Problem, effort: int, native: bool) -> tuple[Ints, int]:
     """The smallest plan found, and its height."""
     best, peak = p.size, FAR
     for candidate in portfolio(p):
@@ -111,4 +114,4 @@ def _best(p: Problem, effort: int) -> tuple[Ints, int]:
             best, peak = candidate, height
         if peak == p.bound:
             return best, peak
-    return improve(p, best, peak, effort) if len(p.size) <= _SEARCHED else (best, peak)
+    return improve(p, best, peak, effort, native=native) if len(p.size) <= _SEARCHED else (best, peak)

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
@@ -91,6 +92,11 @@ def literal(value: Any, dtype: DType) -> str:
 
 class Code(Writer):
     """One function that is being written: instructions on values."""
+
+    @cached_property
+    def _casts(self) -> dict[str, Value]:
+        """What registers have the bits of."""
+        return {}
 
     # -- control flow --------------------------------------------------------------------------------------------------
 
@@ -335,9 +341,12 @@ class Code(Writer):
     def bitcast(self, x: Value, dtype: DType) -> Value:
         """The same bits as another dtype of that size."""
         kind = vector_type(scalar_type(dtype), x.lanes)
-        if kind == x.type:
-            return Value(x.text, dtype, x.lanes)
-        return Value(self.let(f"bitcast {x.typed} to {kind}"), dtype, x.lanes)
+        source = self._casts.get(x.text, x)
+        if kind == source.type:  # of a bfloat16 only the bits are kept: processors flush small ones where it is a number on its way
+            return Value(source.text, dtype, x.lanes)
+        name = self.let(f"bitcast {source.typed} to {kind}")
+        self._casts[name] = source
+        return Value(name, dtype, x.lanes)
 
     def convert(self, x: Value, dtype: DType) -> Value:
         """The value in another dtype. Floats become integers by cutting off; what does not fit is any number, as in NumPy."""

@@ -22,7 +22,6 @@ _FROM_OPERANDS = frozenset(
 _DIVISIONS = frozenset(("sdiv", "srem", "udiv", "urem"))
 _BY_NUMBER = re.compile(r", [1-9]\d*$")
 _registers = re.compile(r"%[\w.]+").findall
-_RESULT = re.compile(r"  (%[\w.]+) = ")
 
 
 class Lines(list["str | Lines"]):
@@ -78,15 +77,17 @@ class Writer:
 
     def _used(self, lines: Lines) -> list[str]:
         """The lines without instructions whose results nobody reads."""
+        if not self.shares:
+            return list(_backwards(lines))[::-1]
         used: set[str] = set()
         kept = []
         for line in _backwards(lines):
-            result = _RESULT.match(line)
-            name = result[1] if result is not None else ""
-            if name in self._droppable and name not in used:
-                continue
-            if name in self._counters:
-                line = f"  {name} = {self._hidden(name)}"
+            if line.startswith("  %"):
+                name = line[2 : line.index(" ", 2)]
+                if name in self._droppable and name not in used:
+                    continue
+                if name in self._counters:
+                    line = f"  {name} = {self._hidden(name)}"
             used.update(_registers(line))
             kept.append(line)
         return kept[::-1]
@@ -125,21 +126,22 @@ class Writer:
 
     def share(self, text: str) -> str:
         """The register that holds an instruction's result, which depends on its operands alone and may be computed anywhere."""
-        lines, top = self._lines, len(self._scopes) - 1
-        if self.shares:
-            level = self._level
-            needs = max([level.get(register, 0) for register in _registers(text)], default=0) if top else 0
-            for scope in self._scopes[needs:]:
-                if text in scope.known:
-                    return scope.known[text]
-            for i in range(needs + 1, top + 1):
-                early = self._scopes[i].early
-                if early is not None:
-                    lines, top = early, i - 1
-                    break
-        name = self.fresh()
+        name, lines, top = self.fresh(), self._lines, len(self._scopes) - 1
+        if not self.shares:
+            lines.append(f"  {name} = {text}")
+            return name
+        level = self._level
+        needs = max([level.get(register, 0) for register in _registers(text)], default=0) if top else 0
+        for scope in self._scopes[needs:]:
+            if text in scope.known:
+                return scope.known[text]
+        for i in range(needs + 1, top + 1):
+            early = self._scopes[i].early
+            if early is not None:
+                lines, top = early, i - 1
+                break
         lines.append(f"  {name} = {text}")
-        self._level[name] = top
+        level[name] = top
         self._scopes[top].known[text] = name
         self._droppable.add(name)
         return name
@@ -175,6 +177,8 @@ class Writer:
         So it takes a loop as it stands. Otherwise it looks for another way to count through all of its addresses: for half of the
         time that it takes for a kernel, with nothing to gain once addresses are written as here.
         """
+        if not self.shares:
+            return number
         name = self.fresh()
         self._counters[name] = number
         self._lines.append(f"  {name} = ")

@@ -1,5 +1,6 @@
 """Passes from a symbolic graph to one that can be bound to buffers; importing the package registers them."""
 
+from nnc.lower.passes.at_readers import at_readers
 from nnc.lower.passes.combine import combine
 from nnc.lower.passes.cse import cse
 from nnc.lower.passes.dce import dce
@@ -20,9 +21,10 @@ from nnc.lower.passes.recompute import recompute
 from nnc.lower.passes.simplify import simplify
 from nnc.lower.passes.sink_products import sink_products
 from nnc.lower.passes.sink_sums import sink_sums
+from nnc.lower.passes.split_sums import split_sums
 
 __all__ = [
-    "combine", "cse", "dce", "epilogue", "fewer_residuals", "fold", "fuse", "hoist_products", "inline_barriers", "inline_calls",
-    "interleave", "join_kernels", "join_sums", "layout", "licm", "order", "parts", "recompute", "simplify",
-    "sink_products", "sink_sums",
+    "at_readers", "combine", "cse", "dce", "epilogue", "fewer_residuals", "fold", "fuse", "hoist_products", "inline_barriers",
+    "inline_calls", "interleave", "join_kernels", "join_sums", "layout", "licm", "order", "parts", "recompute", "simplify",
+    "sink_products", "sink_sums", "split_sums",
 ]  # fmt: skip

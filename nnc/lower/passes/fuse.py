@@ -25,6 +25,7 @@ from nnc.lower.codegen.domain import (
     is_view,
     overwrites,
 )
+from nnc.lower.passes.at_readers import key_of, repeated
 from nnc.options import Options
 
 _NODES = 96  # in one kernel: a longer one spills registers and takes long to compile
@@ -132,6 +133,7 @@ class _Grouping:
         self.small = {s for s, value in graph.constants.items() if value.size == 1 and has_code(s.dtype)}
         self.group: list[_Group | None] = [None] * len(graph.nodes)
         self.single: int | None = None  # the last node that computes a single value
+        self.repeated = repeated(graph)  # copies go with their reader, not with others that read the same
         self.readers: dict[Symbol, list[int]] = {}  # the nodes that compute with a symbol, directly or through views
         self.lasting = {self.root(symbol) for symbol in graph.outputs}
         for i, node in enumerate(graph.nodes):
@@ -215,7 +217,10 @@ class _Grouping:
             and (group := self.group[self.single]) is not None
         ):
             yield group
-        for symbol in dict.fromkeys(map(self.root, node.inputs)):
+        if node in self.repeated:
+            return
+        copied = [x for s in node.inputs if (x := self.writer.get(s)) in self.repeated and x is not None]
+        for symbol in dict.fromkeys(map(self.root, (*node.inputs, *(s for x in copied for s in x.inputs)))):
             if symbol.spec.size > 1:
                 earlier = [j for j in self.readers.get(symbol, ()) if j < i][-_SIBLINGS:]
                 yield from (g for j in reversed(earlier) if (g := self.group[j]) is not None)
@@ -366,10 +371,26 @@ class _Rebuilt:
         return _fused_node(nodes, constants, grouping.outputs(group), group.domain)
 
 
+def _without_repeats(nodes: Sequence[Node], outputs: Sequence[Symbol]) -> list[Node]:
+    """The nodes, each computation once: what several readers made for themselves (`at_readers`) is one within a kernel."""
+    known: dict[tuple[object, ...], Symbol] = {}
+    renamed: dict[Symbol, Symbol] = {}
+    found = []
+    for node in nodes:
+        node = node.update(inputs=tuple(renamed.get(s, s) for s in node.inputs))
+        first = known.setdefault(key_of(node), node.outputs[0])
+        if first is node.outputs[0] or node.outputs[0] in outputs:
+            found.append(node)
+        else:
+            renamed[node.outputs[0]] = first
+    return found
+
+
 def _fused_node(
     nodes: Sequence[Node], constants: dict[Symbol, NDArray], outputs: Sequence[Symbol], domain: Domain
 ) -> Node:
     """A node that runs all of these, with copies of them in a graph of its own."""
+    nodes = _without_repeats(nodes, outputs)
     needed, kept = set(outputs), []
     for node in reversed(nodes):
         if node.outputs[0] in needed:

@@ -14,8 +14,9 @@ from nnc.options import Options
 
 _WORTHWHILE = 1 << 20  # bytes; below, memory is not worth any work
 _GAIN = 0.9  # of the peak, or nothing is done
-_COMMANDS = 8  # elementwise commands for one value
-_NODES = 64  # where a kernel computes it for itself alone
+_WORK = 16  # of elementwise commands for one value: 1 for those of _CHEAP, 2 for others; a GELU takes a dozen
+_CHEAP = frozenset({"add", "sub", "mul", "safe_mul", "neg", "abs", "square", "minimum", "maximum", "select", "convert"})
+_NODES = 96  # the same where a kernel computes it for itself alone
 _SMALL = 64  # a value that takes this part of another's bytes may be kept for it
 _MINOR = 1000  # values that take a smaller part of the peak stay
 _PROGRESS = 0.99  # of the peak; a round that gains less is the last
@@ -26,7 +27,7 @@ def recompute(graph: Graph, options: Options) -> Graph:
     """Reads after the peak of memory what elementwise commands make anew from values that are kept over the peak anyway.
 
     Activations are the case in point: relu(x · scale + bias) and the mask of its derivative follow from x, which the backward part
-    keeps for the normalisation. At most a few elementwise commands are run again for a value, and only where the largest live set
+    keeps for the normalisation. At most a dozen elementwise commands are run again for a value, and only where the largest live set
     falls by a tenth. Sub-graphs stay as they are.
 
     Where programs are compiled, what only kernels of elementwise commands read after the peak is computed again in these kernels
@@ -143,7 +144,7 @@ class Peak:
         nodes = (node for node in self.graph.nodes[self.place + 1 :] if runs(node, self.views) and accepts(node))
         return {self.views[s].base for node in nodes for s in node.inputs}
 
-    def _recipe(self, symbol: Symbol, at_hand: set[Symbol], most: int = _COMMANDS) -> list[Node] | None:
+    def _recipe(self, symbol: Symbol, at_hand: set[Symbol], most: int = _WORK) -> list[Node] | None:
         """The nodes that make a symbol from what is at hand, in order; None where they are too many, or one is not cheap."""
         found: set[Symbol] = set()
         stack, work = [symbol], 0
@@ -159,7 +160,7 @@ class Peak:
             found.add(output)
             node = self.writers[output]
             if runs(node, self.views):
-                work += 1
+                work += 1 if node.command.name in _CHEAP else 2
                 if node.command not in scalar or len(node.outputs) > 1 or work > most:
                     return None
             stack += node.inputs

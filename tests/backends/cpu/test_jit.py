@@ -19,7 +19,7 @@ import pytest
 
 from nnc import dtypes
 from nnc.backends.cpu import jit as jit_module
-from nnc.backends.cpu.engine import Engine
+from nnc.backends.cpu.engine import Engine, processor_facts
 from nnc.backends.cpu.jit import Jit, compiler, run_native, why_absent
 from nnc.backends.cpu.llvm import CALLS, INLINED, KERNEL, Recipe
 from nnc.backends.cpu.object_cache import Objects
@@ -255,6 +255,17 @@ def test_code_for_another_processor_is_not_used(tmp_path: Path) -> None:
     other = Objects(Engine("x86-64"), tmp_path)
     other.compile(returning(1).code)
     assert other.compiled == 1
+
+
+def test_where_linux_does_not_tell_the_processor_llvm_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    assert processor_facts(cpuinfo) == ""
+    cpuinfo.write_text("processor\t: 0\nmodel name\t: Some\nflags\t: sse avx\n\nprocessor\t: 1\nflags\t: none\n")
+    assert processor_facts(cpuinfo).splitlines()[1:] == ["model name\t: Some", "flags\t: sse avx"]
+    cpuinfo.write_text("model name\t: Some\n")
+    monkeypatch.setattr("nnc.backends.cpu.engine.processor_facts", lambda: processor_facts(cpuinfo))
+    engine = Engine()
+    assert engine.machine.cpu in engine.made_for["machine"] and engine.machine.llvm == engine.made_for["llvm"]
 
 
 def test_the_recipe_is_part_of_what_is_looked_for(tmp_path: Path) -> None:

@@ -4,9 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from itertools import permutations
 from pathlib import Path
-from random import Random
 
 import numpy as np
 import pytest
@@ -14,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnc.lower.alloc import ALIGNMENT, find_overlap, max_live, plan_arena
-from nnc.lower.alloc.beam import BeamSearch, Style
 from nnc.lower.alloc.instances import read_instance
-from nnc.lower.alloc.problem import make_problem
+from tests.lower.alloc.packings import packing
 
 Tensors = list[tuple[int, int, int]]
 tensors = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 20), st.integers(0, 2000)), max_size=40)
@@ -133,36 +130,6 @@ def test_the_same_tensors_get_the_same_plan_in_another_process() -> None:
     assert len(next(iter(runs))) > 300
 
 
-few = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 4), st.integers(1, 6)), min_size=1, max_size=5)
-
-
-@given(few, st.integers(0, 3), st.randoms(use_true_random=False))
-def test_a_wide_search_finds_a_plan_exactly_where_there_is_one(rows: Tensors, slack: int, random: Random) -> None:
-    lo, hi, size = (np.array(column, np.int64) for column in columns(rows))
-    cap = max_live(lo, hi, size) + slack
-    problem, placed = make_problem(size, lo, hi, np.arange(len(rows)))
-    rank = np.array(random.sample(range(len(rows)), len(rows)), np.int64)
-    style = Style(rank, width=1000, filling=False, keen=200.0, bulk=1.0, children=len(rows))
-    found = BeamSearch(problem, 10**12).run(style, cap)
-    assert (found is not None) == (smallest_peak(lo.tolist(), hi.tolist(), size.tolist()) <= cap)
-    if found is not None:
-        assert int((found + problem.size).max()) <= cap
-        assert is_valid(lo[placed], hi[placed], size[placed], found)
-
-
-def smallest_peak(first: Sequence[int], end: Sequence[int], size: Sequence[int]) -> int:
-    """The height of the best plan: some order, each tensor on top of those below it, gives it."""
-
-    def peak(order: tuple[int, ...]) -> int:
-        top: dict[int, int] = {}
-        for i in order:
-            below = [top[j] for j in top if first[i] < end[j] and first[j] < end[i]]
-            top[i] = max(below, default=0) + size[i]
-        return max(top.values())
-
-    return min(map(peak, permutations(range(len(size)))))
-
-
 def test_what_greedy_planners_miss_is_searched_for() -> None:
     rng = np.random.default_rng(3)
     improved = 0
@@ -173,29 +140,6 @@ def test_what_greedy_planners_miss_is_searched_for() -> None:
         assert is_valid(lo, hi, size, plan.offsets)
         improved += plan.peak == plan.lower_bound < greedy_by_size(lo.tolist(), hi.tolist(), size.tolist())
     assert improved >= 10
-
-
-def packing(seed: int, count: int, width: int, height: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A rectangle of steps and bytes cut into `count` others: first steps, ends, sizes. The best plan has no gap."""
-    rng = np.random.default_rng(seed)
-    pieces = [(0, width, 0, height)]
-    while len(pieces) < count:
-        areas = np.array([(b - a) * (d - c) for a, b, c, d in pieces], float)
-        a, b, c, d = pieces.pop(int(rng.choice(len(pieces), p=areas / areas.sum())))
-        if b - a > 2 and d - c > 2 and rng.random() < 0.3:  # four around one: no cut goes through
-            x, z = sorted(rng.choice(np.arange(a + 1, b), 2, replace=False).tolist())
-            y, w = sorted(rng.choice(np.arange(c + 1, d), 2, replace=False).tolist())
-            pieces += [(a, z, c, y), (z, b, c, w), (x, b, w, d), (a, x, y, d), (x, z, y, w)]
-        elif b - a > 1 and (d - c == 1 or rng.random() < 0.5):
-            x = int(rng.integers(a + 1, b))
-            pieces += [(a, x, c, d), (x, b, c, d)]
-        elif d - c > 1:
-            y = int(rng.integers(c + 1, d))
-            pieces += [(a, b, c, y), (a, b, y, d)]
-        else:
-            pieces.append((a, b, c, d))
-    cut = np.array(pieces)[rng.permutation(len(pieces))]
-    return cut[:, 0], cut[:, 1], (cut[:, 3] - cut[:, 2]) * ALIGNMENT
 
 
 @pytest.mark.parametrize(("seed", "count", "ratio"), [(0, 30, 1.0), (1, 60, 1.04), (2, 90, 1.1)])

@@ -62,6 +62,11 @@ def test_a_value_of_many_commands_is_kept() -> None:
     assert after.nodes == graph.nodes
 
 
+def test_a_gelu_is_made_again() -> None:
+    graph, after = before_and_after(nn.gelu)
+    assert names(after).count("tanh") == names(graph).count("tanh") + 1
+
+
 def test_small_graphs_keep_what_they_have() -> None:
     graph, after = before_and_after(nnp.exp, (16, 16))
     assert after.nodes == graph.nodes

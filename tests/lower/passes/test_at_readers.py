@@ -1,0 +1,61 @@
+"""Values that cost no more than a read are made where they are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import nnc
+import nnc.numpy as nnp
+from nnc import nn
+from nnc.lower.pipeline import GROUPING, PIPELINE, REWRITES
+from tests.lower.passes.tools import check_same_bits, names, run
+
+_RNG = np.random.default_rng(7)
+X = _RNG.normal(size=(4096, 32)).astype(np.float32)  # half a megabyte
+ROW = _RNG.normal(1, 0.2, 32).astype(np.float32)
+
+
+def test_each_reader_has_a_copy_of_its_own() -> None:
+    def f(x: Any) -> Any:
+        y = x - ROW
+        return nnp.sum(y * y, axis=0), nnp.exp(y), nnp.max(y, axis=0)
+
+    graph = run(nnc.make_graph(f)(X), *REWRITES)
+    after = run(graph, "at_readers")
+    assert (names(graph).count("sub"), names(after).count("sub")) == (1, 3)
+    check_same_bits(graph, after, [X])
+
+
+def test_results_small_values_and_what_kernels_make_are_made_once() -> None:
+    result = lambda x: (y := x - ROW, nnp.exp(y), nnp.sum(y, axis=0))
+    small = lambda x: (y := x[:100] - ROW) * nnp.sum(nnp.exp(y), axis=0)
+    made = lambda x: (y := nnp.sin(x) - ROW) * nnp.sum(nnp.exp(y), axis=0)
+    two = lambda x: (y := x - x[::-1]) * nnp.sum(nnp.exp(y), axis=0)
+    for function in (result, small, made, two):
+        graph = run(nnc.make_graph(function)(X), *REWRITES)
+        assert names(run(graph, "at_readers")).count("sub") == 1
+
+
+def _step(x: Any, scale: Any, bias: Any, w: Any) -> Any:
+    def loss(x: Any, scale: Any, bias: Any) -> Any:
+        return nnp.sum(nnp.where((y := nn.batch_norm(x, ROW, ROW, scale, bias)[0]) > 0, y, 0) * w)
+
+    return nnc.grad(loss, argnums=(0, 1, 2))(x, scale, bias)
+
+
+def test_a_batch_norm_and_its_gradient_go_over_memory_as_rarely_as_they_must() -> None:
+    """Mean; variance; sums of the gradient; the gradient, which alone is written. The centred values are never in memory."""
+    x = np.tile(X, (16, 1))  # longer than what is gone through in several phases
+    graph = run(nnc.make_graph(_step)(x, ROW, ROW, x), *PIPELINE, *GROUPING)
+    sweeps = [node for node in graph.nodes if any(s.spec.size == x.size for s in (*node.inputs, *node.outputs))]
+    kernels = [node for node in sweeps if node.command.name == "fused"]
+    written = [s for node in kernels for s in node.outputs if s.spec.size == x.size]
+    assert len(kernels) == 4 and len(written) == 1
+    compiled = nnc.compile(_step)
+    assert compiled.lower(x, ROW, ROW, x).compile().memory_plan.peak < 1.1 * x.nbytes
+    exact = _step(*(a.astype(np.float64) for a in (x, ROW, ROW, x)))
+    for got, want in zip(compiled(x, ROW, ROW, x), exact, strict=True):
+        scale = float(np.abs(np.asarray(want)).max())
+        np.testing.assert_allclose(np.asarray(got) / scale, np.asarray(want) / scale, atol=5e-6)
