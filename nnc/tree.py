@@ -8,6 +8,7 @@ part of the structure.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -84,12 +85,23 @@ def all_leaves(leaves: Iterable[Any]) -> bool:
     return all(structure(leaf).is_leaf() for leaf in leaves)
 
 
-def reduce(f: Callable[[Any, Any], Any], tree: Any, initial: Any) -> Any:
-    """Folds `f` over the leaves of `tree`, starting from `initial`."""
-    result = initial
-    for leaf in leaves(tree):
-        result = f(result, leaf)
-    return result
+def reduce(
+    function: Callable[[Any, Any], Any],
+    tree: Any,
+    initializer: Any = _ABSENT,
+    is_leaf: Callable[[Any], bool] | None = None,
+) -> Any:
+    """Folds `function` over the leaves of `tree`, starting from `initializer`, or else from the first leaf.
+
+    Raises:   TreeError: there is no leaf and no `initializer`.
+    Example:  >>> reduce(lambda a, b: a + b, {"a": 1, "b": [2, 3]})
+              6
+    """
+    values = iter(leaves(tree, is_leaf))
+    result = next(values, _ABSENT) if initializer is _ABSENT else initializer
+    if result is _ABSENT:
+        raise user_error(TreeError, "nnc.tree.reduce", "the tree has no leaves.", fix="pass an initializer.")
+    return functools.reduce(function, values, result)
 
 
 def flatten_with_path(tree: Any) -> list[tuple[str, Any]]:

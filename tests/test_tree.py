@@ -152,6 +152,10 @@ def test_map_reduce_and_all_leaves() -> None:
     assert tree.map(lambda *xs: sum(xs), {"a": 1}, {"a": 10}, {"a": 100}) == {"a": 111}
     assert tree.map(lambda x, y: x + y, (1, None), (2, None)) == (3, None)
     assert tree.reduce(lambda a, b: a * b, [2, {"k": 3}], 1) == 6
+    assert tree.reduce(lambda a, b: a - b, [2, {"k": (3, None)}]) == -1
+    assert tree.reduce(max, [], initializer=7) == 7
+    with pytest.raises(TreeError, match="no leaves"):
+        tree.reduce(max, [])
     assert tree.all_leaves([1, "a"])
     assert not tree.all_leaves([1, [2]])
 

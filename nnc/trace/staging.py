@@ -132,3 +132,4 @@ def stage(fun: Flat, specs: Sequence[TensorSpec], *, weak: Sequence[bool] | None
             return trace.finish(fun(*tracers))
     finally:
         trace.alive = False
+        trace.repeats.clear()  # they hold traces that hold values of this one

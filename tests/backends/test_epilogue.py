@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import nnc
+import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.backends.cpu import gemm
 from nnc.backends.cpu.epilogue import print_epilogue
@@ -222,3 +224,10 @@ def test_sums_counters_and_other_products_are_no_epilogue() -> None:
     assert not is_one(lambda b, p, r: b.add("add", p, b.add("iota", shape=(9, 9), axis=0, dtype=dtypes.float32)))
     assert not is_one(lambda b, p, r: b.add("dot", p, r, **MATRICES))
     assert not is_one(lambda b, p, r: b.add("add", p, b.add("transpose", p, permutation=(1, 0))))
+
+
+def test_rows_of_a_table_of_one_row_are_added_to_a_product() -> None:
+    rng = np.random.default_rng(0)
+    x, y, table = (rng.normal(size=shape) for shape in ((40, 33), (33, 48), (1, 48)))
+    f = nnc.compile(lambda x, y, table, i: nnp.tanh(x @ y) + table[i])  # no tile reads at computed places
+    np.testing.assert_allclose(f(x, y, table, np.zeros(40, np.int64)), np.tanh(x @ y) + table, rtol=1e-12)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from functools import partial
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.context import get_context
 from nnc.graph import verify
 from nnc.trace.repeat import repeated
 
@@ -234,3 +237,20 @@ def test_loops_trace_their_rounds_apart(counted):
     for _ in range(5):
         expected = f.__wrapped__(expected, nnc.asarray(y))[0]
     np.testing.assert_allclose(nnc.compile(g)(x, y), expected, rtol=1e-4)
+
+
+def test_nothing_of_a_trace_stays_when_it_has_ended(counted):
+    f, _ = counted
+    gone = []
+
+    def loss(x, y):
+        gone.append(weakref.ref(get_context().staging))
+        return nnp.sum(f(f(x, y)[0], y)[0])
+
+    gc.collect()
+    gc.disable()
+    try:
+        nnc.make_graph(nnc.grad(loss))(numbers(3), numbers(3, 1))
+        assert gone[0]() is None
+    finally:
+        gc.enable()

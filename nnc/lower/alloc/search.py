@@ -11,8 +11,9 @@ from nnc.lower.alloc.problem import Ints, Problem
 from nnc.lower.alloc.turns import ArrayTurns, LiveSets, Style
 
 _WORTHWHILE = 100_000_000  # array cells; below, it takes longer to start the compiler
-_LANES = ((False, 4), (False, 32), (True, 16), (True, 64), (True, 256), (True, 1024))  # tight or not, plans that are kept
-_LOOSE = 2  # the others get so many times as many cells
+# tight or not, and how many partial plans are kept
+_LANES = ((False, 4), (False, 32), (True, 16), (True, 64), (True, 256), (True, 1024))
+_LOOSE = 4  # tight ones get so many times as many cells
 _RUNS = 4  # of the widest beams, at least
 _NOISE = (0.0, 0.1, 0.3, 0.6)  # of orders: the spread of the logarithm of their first key
 _KEEN = (30.0, 60.0, 120.0, 200.0, 500.0)

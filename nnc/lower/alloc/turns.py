@@ -98,10 +98,10 @@ class LiveSets:
 class Style:
     """How one run decides.
 
-    `tight`: blocks come next at the end of a valley, else whatever leaves no room below it for another block, the lowest first, and
-    no valley is given up: better where much room is wasted in any plan. `rank`: which blocks come first of those that can come next, of which `children` are tried. `width`: how many partial plans
+    `rank`: which blocks come first of those that can come next, of which `children` are tried. `width`: how many partial plans
     are kept. `keen`: the larger, the more the highest sets count. `bulk`: how much plans are preferred that have placed large
-    blocks. `cap`: how high the plan may become.
+    blocks. `cap`: how high the plan may become. `tight`: blocks come next at the ends of valleys. Else, which is better where any
+    plan wastes much room, whatever leaves no room below it for another block comes next, the lowest first; no valley is given up.
     """
 
     rank: Ints
@@ -200,12 +200,12 @@ class ArrayTurns:
         rows = plans.rows[part]
         parent, move = self._choices(rows, style)
         after = self._after(rows[parent], move)
-        _, top, left = self.sets.split(after)
+        _, top, left = sets.split(after)
         allowed = np.flatnonzero((top + left <= style.cap).all(axis=1))
         parent, move, after = parent[allowed], move[allowed], after[allowed]
         raised = after[:, sets.blocks : -sets.count] - rows[parent, sets.blocks : -sets.count]
         name = plans.name[part][parent] + np.where(move >= 0, sets.names[np.maximum(move, 0)], 0) + raised @ sets.places
-        return parent + part.start, move, penalties(self.sets, after, style), name
+        return parent + part.start, move, penalties(sets, after, style), name
 
     def _choices(self, rows: Ints, style: Style) -> tuple[Ints, Ints]:
         """(plan, move) of what may come next."""
@@ -238,11 +238,11 @@ class ArrayTurns:
         """Partial plans after one move each."""
         sets, size = self.sets, self.sets.problem.size
         rows = rows.copy()
-        lowest, top, left = self.sets.split(rows)
+        lowest, top, left = sets.split(rows)
         placed = np.flatnonzero(move >= 0)
         t = move[placed]
         end = (lowest[placed, t] + size[t])[:, None]
-        lowest[placed] = np.maximum(lowest[placed], np.where(self.sets.together[t], end, 0))
+        lowest[placed] = np.maximum(lowest[placed], np.where(sets.together[t], end, 0))
         lowest[placed, t] = FAR
         spans = sets.inside[:, t].T
         top[placed] = np.where(spans, end, top[placed])

@@ -13,7 +13,7 @@ from functools import cache
 from nnc import dtypes
 from nnc.lower.alloc.turns import STEPS
 from nnc.lower.alloc.turns_words import Skyline
-from nnc.lower.codegen.builder import Code, Slot, Value
+from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.native import KERNEL, Native
 
 _MOVE = f"{KERNEL}.move"
@@ -185,7 +185,7 @@ class _Turn(Skyline):
         self.begin, self.members, self.choices = (self.array(name) for name in ("begin", "members", "choices"))
         self.found = code.slot(code.integer(0))
         self.fewest, self.lowest_top, self.chosen, self.gives_up = (code.slot(code.integer(0)) for _ in range(4))
-        self.from_set, self.behind, self.most, self.ties = (code.slot(code.integer(0)) for _ in range(4))
+        self.from_set, self.behind, self.most, self.ties, self.many = (code.slot(code.integer(0)) for _ in range(5))
         making = code.compare("ne", self.number("making"), code.integer(0))
         with code.loop(0, self.number("given")) as i:
             with code.when(making):
@@ -242,9 +242,8 @@ class _Turn(Skyline):
         code.write(limit, self.far)
         with code.loop(0, blocks) as t:
             self.lower(limit, code.add(self.get(self.lowest, t), self.get(size, t)))
-        with code.loop(0, blocks) as t:
-            with code.when(code.compare("lt", self.get(self.lowest, t), code.read(limit))):
-                self._insert(t)
+        with code.loop(0, blocks) as t, code.when(code.compare("lt", self.get(self.lowest, t), code.read(limit))):
+            self._insert(t)
 
     def _find_valley(self) -> None:
         """The end of a valley with the fewest choices; of several the lowest, then the first."""
@@ -310,10 +309,9 @@ class _Turn(Skyline):
     def _insert(self, block: Value) -> None:
         """Puts a block where it belongs in `choices`, pairs (key, block) by rising keys, with room for one more than are wanted."""
         code = self.code
-        many = self.many
-        place = self.get(self.lowest, block)
-        rank = code.add(code.mul(place, self.number("blocks")), self.get(self.array("rank"), block))
-        place = self.behind
+        many, place = self.many, self.behind
+        height = code.mul(self.get(self.lowest, block), self.number("blocks"))
+        key = code.add(height, self.get(self.array("rank"), block))
         code.write(place, code.read(many))
         test, compare, shift, done = (code.label(stem) for stem in ("test", "compare", "shift", "done"))
         code.jump(test)
@@ -322,16 +320,17 @@ class _Turn(Skyline):
         code.branch(code.compare("gt", at, code.integer(0)), compare, done)
         code.place(compare)
         before = code.sub(at, code.integer(1))
-        code.branch(code.compare("gt", self.get(self.choices, self._pair(before, 0)), rank), shift, done)
+        code.branch(code.compare("gt", self.get(self.choices, self._pair(before, 0)), key), shift, done)
         code.place(shift)
         for k in (0, 1):
             self.put(self.choices, self._pair(at, k), self.get(self.choices, self._pair(before, k)))
         code.write(place, before)
         code.jump(test)
         code.place(done)
-        for k, value in enumerate((rank, block)):
+        for k, value in enumerate((key, block)):
             self.put(self.choices, self._pair(code.read(place), k), value)
-        self.add(many, code.integer(1))
+        longer = code.add(code.read(many), code.integer(1))
+        code.write(many, code.intrinsic("smin", longer, self.number("children")))
 
     def _pair(self, k: Value, part: int) -> Value:
         """Where a part of pair k lies."""

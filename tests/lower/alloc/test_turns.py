@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import permutations
+from random import Random
 
 import numpy as np
 import pytest
@@ -35,9 +37,9 @@ def problem_of(drawn: list[tuple[int, list[tuple[int, int]]]]) -> Problem:
     return make_problem(*block_rows(made))[0]
 
 
-def style_of(p: Problem, slack: float, width: int = 24, children: int = 4) -> Style:
+def style_of(p: Problem, slack: float, width: int = 24, children: int = 4, tight: bool = True) -> Style:
     rank = order_rank(*search_keys(p)[0])
-    return Style(rank, width, children, keen=60.0, bulk=1.0, cap=int(p.bound * (1 + slack)))
+    return Style(rank, width, children, keen=60.0, bulk=1.0, cap=int(p.bound * (1 + slack)), tight=tight)
 
 
 def gapless(seed: int, count: int, width: int = 24, height: int = 64) -> Problem:
@@ -45,13 +47,13 @@ def gapless(seed: int, count: int, width: int = 24, height: int = 64) -> Problem
     return make_problem(size, first, end, np.arange(len(size)))[0]
 
 
-@given(blocks, st.sampled_from([0.0, 0.1, 0.5]), st.integers(0, 9))
+@given(blocks, st.sampled_from([0.0, 0.1, 0.5]), st.booleans(), st.integers(0, 9))
 def test_compiled_turns_give_the_numbers_of_numpy(
-    drawn: list[tuple[int, list[tuple[int, int]]]], slack: float, seed: int
+    drawn: list[tuple[int, list[tuple[int, int]]]], slack: float, tight: bool, seed: int
 ) -> None:
     p = problem_of(drawn)
     sets = LiveSets.of(p)
-    numpy, native, style = ArrayTurns(sets), compiled(sets), style_of(p, slack)
+    numpy, native, style = ArrayTurns(sets), compiled(sets), style_of(p, slack, tight=tight)
     rng = np.random.default_rng(seed)
     plans = nothing_placed(sets, style)
     for _ in range(3 * sets.blocks):
@@ -74,8 +76,8 @@ def columns(moves: Moves) -> tuple[np.ndarray, ...]:
 def test_a_compiled_search_ends_as_that_of_numpy_does() -> None:
     p = gapless(2, 50)
     sets = LiveSets.of(p)
-    for slack in (0.02, 0.1):
-        style = style_of(p, slack)
+    for slack, tight in ((0.02, True), (0.1, True), (0.1, False)):
+        style = style_of(p, slack, tight=tight)
         ways = (ArrayTurns(sets), compiled(sets))
         found, other = (BeamSearch(sets, turns, 10**10).run(style) for turns in ways)
         assert (found is None) == (other is None)
@@ -92,6 +94,40 @@ def test_a_wide_search_finds_every_plan_without_a_gap(seed: int, count: int) -> 
     assert found is not None
     assert int((found + p.size).max()) == p.bound
     assert find_overlap(p.lo, p.hi, p.size, found) is None
+
+
+few = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 4), st.integers(1, 6)), min_size=1, max_size=5)
+
+
+@given(few, st.integers(0, 3), st.randoms(use_true_random=False))
+def test_a_wide_loose_search_finds_a_plan_exactly_where_there_is_one(
+    rows: list[tuple[int, int, int]], slack: int, random: Random
+) -> None:
+    lo, length, size = np.array(rows).T
+    hi = lo + length
+    p, placed = make_problem(size, lo, hi, np.arange(len(rows)))
+    cap = p.bound + slack
+    rank = np.array(random.sample(range(len(rows)), len(rows)))
+    style = Style(rank, width=1000, children=len(rows), keen=200.0, bulk=1.0, cap=cap, tight=False)
+    sets = LiveSets.of(p)
+    found = BeamSearch(sets, ArrayTurns(sets), 10**12).run(style)
+    assert (found is not None) == (smallest_peak(lo.tolist(), hi.tolist(), size.tolist()) <= cap)
+    if found is not None:
+        assert int((found + p.size).max()) <= cap
+        assert find_overlap(lo[placed], hi[placed], size[placed], found) is None
+
+
+def smallest_peak(first: list[int], end: list[int], size: list[int]) -> int:
+    """The height of the best plan: some order, each tensor on top of those below it, gives it."""
+
+    def peak(order: tuple[int, ...]) -> int:
+        top: dict[int, int] = {}
+        for i in order:
+            below = [top[j] for j in top if first[i] < end[j] and first[j] < end[i]]
+            top[i] = max(below, default=0) + size[i]
+        return max(top.values())
+
+    return min(map(peak, permutations(range(len(size)))))
 
 
 def test_a_packing_of_two_hundred_blocks_without_a_gap_is_found() -> None:
