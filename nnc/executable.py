@@ -257,4 +257,5 @@ def _data(leaf: Any, spec: TensorSpec) -> np.ndarray[Any, Any]:
             ArgumentTypeError, "argument", f"{leaf!r} is no array, it only stands for one.",
             fix="call the function with arrays; shapes alone are enough for .lower(...).",
         )  # fmt: skip
-    return np.asarray(astype(leaf, spec.dtype, "argument") if dtypes.is_scalar(leaf) else leaf)
+    array = np.asarray(astype(leaf, spec.dtype, "argument") if dtypes.is_scalar(leaf) else leaf)
+    return array if array.dtype.isnative else array.astype(spec.dtype)

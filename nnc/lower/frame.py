@@ -220,8 +220,8 @@ def explain(step: Step, run: Run) -> None:
 
 
 def check_inputs(bound: Bound, inputs: Sequence[NDArray]) -> list[NDArray]:
-    """The inputs of a call as a program takes them: contiguous, aligned, in this machine's byte order, copied where they are not;
-    donated ones have memory of their own.
+    """The inputs of a call as a program takes them: contiguous and aligned, copied where they are not; donated ones have memory of
+    their own.
 
     Raises:   ArgumentError: another number of inputs. ShapeError, DTypeError: an input has another spec.
     """
@@ -232,8 +232,6 @@ def check_inputs(bound: Bound, inputs: Sequence[NDArray]) -> list[NDArray]:
         )  # fmt: skip
     checked = list(inputs)
     for i, (x, spec) in enumerate(zip(inputs, bound.inputs, strict=True)):
-        if not x.dtype.isnative:
-            checked[i] = x = x.astype(x.dtype.newbyteorder("="))
         if x.shape != spec.shape or x.dtype != spec.dtype:
             raise user_error(
                 ShapeError if x.shape != spec.shape else DTypeError, bound.name,

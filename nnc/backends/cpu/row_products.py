@@ -20,6 +20,7 @@ _LEAST_BYTES = 1 << 16  # of the matrix; below, the nearest cache serves panels 
 _PANEL_BYTES = 1 << 13  # of sums: a part of the nearest cache, and rows of two pages
 _PART_VOLUME = 1 << 17  # multiplications of a part, some five microseconds
 _PARTS = 8
+_AHEAD = 2  # rows from those that are added to those that memory is asked for: the processor does not look past a page
 _ROWS = 2  # of the matrix that are added at once, so that the sums are read and written half as often
 
 
@@ -90,12 +91,16 @@ def _print_sums(
             at, row = (code.offset(p, times(code, j, n)) for p, n in ((sums, wide.itemsize), (b, unit)))
             total = code.load(at, wide, lanes)
             for i, factor in enumerate(factors):
+                code.line(
+                    f"call void @llvm.prefetch.p0(ptr {code.offset(row, (i + _AHEAD) * depth.y)}, i32 0, i32 3, i32 1)"
+                )
                 term = code.load(code.offset(row, i * depth.y), product.dtype, lanes, mask)
                 total = add_product(code, factor, code.convert(term, wide), total)
             code.store(at, total)
 
         _for_vectors(code, lanes, columns, vector)
 
+    code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     _for_vectors(code, lanes, columns, zero)
     even = code.and_(code.integer(terms), code.integer(-_ROWS))
     with code.loop(0, even, _ROWS) as t:

@@ -21,7 +21,7 @@ from nnc.options import Allocator
 
 ALIGNMENT = 64
 DEFAULT_EFFORT = 10_000_000  # array cells: some hundredths of a second
-THOROUGH = 6_000_000_000  # ten or twenty seconds at most
+THOROUGH = 3_000_000_000  # about ten seconds at most
 _SEARCHED = 2000  # blocks
 _PAIRED = 1000  # blocks
 

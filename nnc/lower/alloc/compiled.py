@@ -27,7 +27,7 @@ class _Loader:
 
 
 LOADER = _Loader()
-SPEED = 8  # array cells that take as long as one does in NumPy
+SPEED = 16  # array cells that take as long as one does in NumPy
 _PLACE = {name: i for i, name in enumerate(WORDS)}
 
 
