@@ -342,9 +342,7 @@ class Code(Writer):
         """The same bits as another dtype of that size."""
         kind = vector_type(scalar_type(dtype), x.lanes)
         source = self._casts.get(x.text, x)
-        if (
-            kind == source.type
-        ):  # of a bfloat16 only the bits are kept: processors flush small ones where it is a number on its way
+        if kind == source.type:  # a bfloat16 that becomes a number on its way would be flushed to 0 where it is small
             return Value(source.text, dtype, x.lanes)
         name = self.let(f"bitcast {source.typed} to {kind}")
         self._casts[name] = source
