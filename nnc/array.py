@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from nnc import dlpack, dtypes
+from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.at import AtIndexer
 from nnc.commands.contract import matmul
@@ -131,7 +132,7 @@ class ArrayMethods:
     @property
     def imag(self) -> Any:
         """The imaginary part; zeros for real arrays."""
-        return ew.imag(self) if dtypes.is_complex(self.dtype) else ew.full_like(self, 0)
+        return ew.imag(self) if dtypes.is_complex(self.dtype) else constants.full_like(self, 0)
 
     @property
     def at(self) -> AtIndexer:

@@ -2,6 +2,7 @@
 
 from nnc.commands import (
     attention,
+    constants,
     contract,
     control,
     conv,
@@ -26,6 +27,7 @@ from nnc.commands import (
 
 __all__ = [
     "attention",
+    "constants",
     "contract",
     "control",
     "conv",

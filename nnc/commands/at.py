@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnc import dtypes
-from nnc.commands.elementwise import div, full, neg, select
+from nnc.commands.constants import full
+from nnc.commands.elementwise import div, neg, select
 from nnc.commands.indexing import fit_values, getitem, set_at
 from nnc.commands.promote import broadcast_to_shape
 from nnc.commands.rules import Value

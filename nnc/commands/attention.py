@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnc import dtypes
+from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.attention_formulas import (
     Moving,
@@ -326,8 +327,8 @@ def _bias_gradient(cotangents: Sequence[Value], rest: Sequence[Value], **params:
 def _gradient_of_shared_bias(cotangents: Sequence[Value], rest: Sequence[Value], **params: Any) -> Value:
     """Of a bias that all keys share: it moves no weight, but the logarithms of queries that attend to any key."""
     bias, logarithm = rest[BIAS].spec, rest[-1]
-    nothing = ew.equal(logarithm, ew.full_like(logarithm, -math.inf))
-    moved = ew.select(nothing, ew.full_like(logarithm, 0), cotangents[1])
+    nothing = ew.equal(logarithm, constants.full_like(logarithm, -math.inf))
+    moved = ew.select(nothing, constants.full_like(logarithm, 0), cotangents[1])
     total = sum_to(reshape(moved, shape=(*moved.spec.shape, 1)), bias.shape)
     return total if total.spec.dtype == bias.dtype else ew.convert(total, dtype=bias.dtype)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnc import dtypes
+from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.contract import matmul
 from nnc.commands.reduce import reduce_sum
@@ -98,12 +99,12 @@ class Weights:
         if bias is not None:
             scores = scores + wide(bias).spread(shape)
         logarithm = logarithm.linear(_as_column)
-        nothing = ew.equal(logarithm.value, ew.full_like(logarithm.value, -math.inf))
-        safe = Moving(ew.select(nothing, ew.full_like(logarithm.value, 0), logarithm.value), logarithm.tangent)
+        nothing = ew.equal(logarithm.value, constants.full_like(logarithm.value, -math.inf))
+        safe = Moving(ew.select(nothing, constants.full_like(logarithm.value, 0), logarithm.value), logarithm.tangent)
         shifted = scores - safe.spread(shape)
         weights = ew.exp(shifted.value)
         for allowed in [*(broadcast_to(mask, shape=shape) for mask in masks), *_near(shape, reach)]:
-            weights = ew.select(allowed, weights, ew.full_like(weights, 0))
+            weights = ew.select(allowed, weights, constants.full_like(weights, 0))
         tangent = None if shifted.tangent is None else shifted.tangent * weights
         return cls(q, k, v, out, Moving(weights, tangent), scale)
 
@@ -114,14 +115,14 @@ def _near(shape: tuple[int, ...], reach: Reach) -> list[Value]:
     before, after = reach
     found = []
     if before is not None:
-        found.append(ew.less_equal(query - key, ew.full_like(key, before)))
+        found.append(ew.less_equal(query - key, constants.full_like(key, before)))
     if after is not None:
-        found.append(ew.less_equal(key - query, ew.full_like(key, after)))
+        found.append(ew.less_equal(key - query, constants.full_like(key, after)))
     return found
 
 
 def _iota(shape: tuple[int, ...], axis: int) -> Value:
-    return ew.iota(shape=shape, dtype=dtypes.int64, axis=axis)
+    return constants.iota(shape=shape, dtype=dtypes.int64, axis=axis)
 
 
 def wide(x: Moving) -> Moving:
@@ -184,7 +185,7 @@ def tangent_formula(tangents: dict[int, Moving], w: Weights) -> tuple[Moving, Mo
         total = change.linear(_sum_rows)
         parts += [change @ w.v, (total.linear(_as_column).spread(w.out.shape) * w.out).linear(ew.neg)]
     else:
-        total = Moving(ew.full_like(_sum_rows(w.weights.value), 0), None)
+        total = Moving(constants.full_like(_sum_rows(w.weights.value), 0), None)
     return back(sum_of(parts), heads), total
 
 

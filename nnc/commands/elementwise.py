@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.commands.constants import full_like, ones_like
 from nnc.commands.rules import (
     Cotangents,
     Derivative,
@@ -231,16 +232,6 @@ def _abs_jvp(x: Value, t: Value, out: Value) -> Value:
         return mul(t, sign(x))
     unit = select(equal(out, out * 0), complex_(out * 0, out * 0), x / complex_(out, out * 0))
     return real(conj(unit) * t)
-
-
-def ones_like(x: Value) -> Value:
-    """A one of the spec of `x`."""
-    return full_like(x, 1)
-
-
-def full_like(x: Value, value: Any) -> Value:
-    """`value` everywhere, with the spec of `x`."""
-    return _full(shape=x.spec.shape, dtype=x.spec.dtype, value=value)
 
 
 # -- powers, exponentials, logarithms ----------------------------------------------------------------------------------
@@ -568,43 +559,3 @@ stop_gradient: Command = elementwise(
     "stop_gradient", np.array, "x", accepts=ANY, partials=(None,), flops=0, identity=True
 )
 copy: Command = elementwise("copy", np.array, "x", accepts=ANY, derivative=_linear_partials(1), flops=0, identity=True)
-
-
-def _full_infer(*, shape: tuple[int, ...], dtype: Any, value: Any) -> TensorSpec:
-    return TensorSpec(shape, dtype if dtype == dtypes.TAPE else dtypes.as_dtype(dtype))
-
-
-def _full_call(*, shape: tuple[int, ...], dtype: Any, value: Any) -> Callable[[], Any]:
-    return lambda: np.zeros(shape, dtype) if type(value) is int and not value else np.full(shape, value, dtype)
-
-
-_full: Command = register(
-    "full",
-    0,
-    infer=_full_infer,
-    reference=lambda *, shape, dtype, value: np.full(shape, value, dtype),
-    numpy_call=_full_call,
-    scalar="value",
-    batch=lambda size, operands, batched, **params: ((_full(**params),), (False,)),
-    cost=lambda **params: 0,
-)
-full = _full
-
-
-def _iota_infer(*, shape: tuple[int, ...], dtype: Any, axis: int) -> TensorSpec:
-    return TensorSpec(shape, dtypes.as_dtype(dtype))
-
-
-def _iota_reference(*, shape: tuple[int, ...], dtype: Any, axis: int) -> Any:
-    steps = np.arange(shape[axis]).astype(dtype)
-    return np.broadcast_to(steps.reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape)
-
-
-iota: Command = register(
-    "iota",
-    0,
-    infer=_iota_infer,
-    reference=_iota_reference,
-    batch=lambda size, operands, batched, **params: ((iota(**params),), (False,)),
-    cost=lambda **params: 0,
-)

@@ -15,13 +15,13 @@ import ml_dtypes
 import numpy as np
 
 from nnc import dtypes
+from nnc.commands.constants import full_like
 from nnc.commands.contract import matmul
 from nnc.commands.elementwise import (
     INEXACT,
     abs_,
     convert,
     equal,
-    full_like,
     greater,
     greater_equal,
     less_equal,

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.commands.elementwise import COMPLEX, Accepts, conj, full, mul
+from nnc.commands.constants import full
+from nnc.commands.elementwise import COMPLEX, Accepts, conj, mul
 from nnc.commands.rules import Linear, Value, batch_with, behind_batch, check_axes, check_axis, check_dtype, linear_in
 from nnc.commands.shape import broadcast_to, concatenate
 from nnc.errors import ShapeError, user_error

@@ -12,19 +12,18 @@ import ml_dtypes
 import numpy as np
 
 from nnc import dtypes
+from nnc.commands.constants import full_like, ones_like
 from nnc.commands.elementwise import (
     FLOAT,
     abs_,
     elementwise,
     exp,
     expm1,
-    full_like,
     log,
     log1p,
     maximum,
     minimum,
     mul,
-    ones_like,
     select,
     sqrt,
     stop_gradient,

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.commands.elementwise import add, convert, equal, full, iota, maximum, minimum, mul, reciprocal, select
+from nnc.commands.constants import full, iota
+from nnc.commands.elementwise import add, convert, equal, maximum, minimum, mul, reciprocal, select
 from nnc.commands.reduce import expand
 from nnc.commands.rules import (
     Derivative,

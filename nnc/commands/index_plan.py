@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.commands.elementwise import add, full_like, less, select
+from nnc.commands.constants import full_like
+from nnc.commands.elementwise import add, less, select
 from nnc.commands.promote import as_operand, astype, broadcast_to_shape
 from nnc.commands.rules import Value
 from nnc.context import get_context

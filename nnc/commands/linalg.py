@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.commands.constants import full_like, iota
 from nnc.commands.contract import matmul
 from nnc.commands.elementwise import (
     INEXACT,
@@ -19,11 +20,9 @@ from nnc.commands.elementwise import (
     conj,
     convert,
     equal,
-    full_like,
     greater,
     greater_equal,
     imag,
-    iota,
     less,
     less_equal,
     mul,

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.index import check_mode, gather
 from nnc.commands.reduce import expand, reduce_max, reduce_sum
@@ -193,10 +194,15 @@ def _expanded_parts(x: Value, axes: Axes) -> tuple[Value, Value, Value, Value]:
     wide = dtypes.accumulator(x.spec.dtype)
     x = x if wide == x.spec.dtype else ew.convert(x, dtype=wide)
     top = reduce_max(x, axes=axes)
-    top = ew.select(ew.isinf(top), ew.full_like(top, 0), top)
+    top = ew.select(ew.isinf(top), constants.full_like(top, 0), top)
     shifted = ew.sub(x, expand(top, x.spec, axes))
     total = reduce_sum(ew.exp(shifted), axes=axes)
-    return shifted, top, total, ew.select(ew.equal(total, ew.full_like(total, 0)), ew.full_like(total, 1), total)
+    return (
+        shifted,
+        top,
+        total,
+        ew.select(ew.equal(total, constants.full_like(total, 0)), constants.full_like(total, 1), total),
+    )
 
 
 def _narrow(x: Value, dtype: dtypes.DType) -> Value:
@@ -216,8 +222,8 @@ def _expand_log_softmax(x: Value, *, axes: Axes) -> Value:
 def _expand_logsumexp(x: Value, *, axes: Axes) -> Value:
     _, top, total, safe = _expanded_parts(x, axes)
     out = ew.add(ew.log(safe), top)
-    nothing = ew.equal(total, ew.full_like(total, 0))
-    return _narrow(ew.select(nothing, ew.full_like(out, -np.inf), out), x.spec.dtype)
+    nothing = ew.equal(total, constants.full_like(total, 0))
+    return _narrow(ew.select(nothing, constants.full_like(out, -np.inf), out), x.spec.dtype)
 
 
 def _expand_pick(x: Value, index: Value, *, mode: str) -> Value:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from nnc import dlpack, dtypes
-from nnc.commands.elementwise import convert, equal, full, greater, greater_equal, less, less_equal, not_equal
+from nnc.commands.constants import full
+from nnc.commands.elementwise import convert, equal, greater, greater_equal, less, less_equal, not_equal
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, concatenate, reshape
 from nnc.errors import ArgumentTypeError, DTypeError, ShapeError, shorten, user_error

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.commands.constants import full
 from nnc.commands.elementwise import (
     BITS,
     NUMERIC,
@@ -16,7 +17,6 @@ from nnc.commands.elementwise import (
     Accepts,
     convert,
     equal,
-    full,
     greater,
     less,
     maximum,

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.commands.elementwise import add, full, select
+from nnc.commands.constants import full
+from nnc.commands.elementwise import add, select
 from nnc.commands.rules import (
     Cotangents,
     Linear,

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.commands.elementwise import FLOAT, elementwise, equal, exp, full_like, safe_mul, select, sign
+from nnc.commands.constants import full_like
+from nnc.commands.elementwise import FLOAT, elementwise, equal, exp, safe_mul, select, sign
 from nnc.commands.rules import Derivative, InPlace, Tangents, Value, batch_elementwise, check_dtype
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import Command, TensorSpec, register

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnc.commands.elementwise import FLOAT, INEXACT, elementwise, equal, ones_like, rsqrt, select
+from nnc.commands.constants import ones_like
+from nnc.commands.elementwise import FLOAT, INEXACT, elementwise, equal, rsqrt, select
 from nnc.commands.rules import Value
 from nnc.graph import Command
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc import dtypes
+from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import trigonometry as trig
 from nnc.commands.promote import apply, dtype_of, promote
@@ -156,7 +157,7 @@ def tanh(x: Any) -> Value:
 def softplus(x: Any) -> Value:
     """Returns log(1 + exp(x)), without overflow."""
     x = to_float(x, "softplus")
-    return ew.logaddexp(x, ew.full_like(x, 0))
+    return ew.logaddexp(x, constants.full_like(x, 0))
 
 
 @recalled(1)

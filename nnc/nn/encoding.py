@@ -6,6 +6,7 @@ from typing import Any
 
 import nnc.numpy as nnp
 from nnc import dtypes
+from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import astype, promote
 from nnc.commands.rules import Value
@@ -29,7 +30,7 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = dtypes.float32, axis: int 
     at = axis % (x.ndim + 1)
     shape = (*x.shape[:at], num_classes, *x.shape[at:])
     spread = broadcast_to(x, shape=shape, axes=tuple(i for i in range(len(shape)) if i != at))
-    classes = ew.iota(shape=shape, dtype=dtypes.int64, axis=at)
+    classes = constants.iota(shape=shape, dtype=dtypes.int64, axis=at)
     return astype(ew.equal(*promote(spread, classes, where="one_hot")), dtypes.as_dtype(dtype))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from nnc import dlpack, dtypes
 from nnc.array import array_method, asarray
+from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import astype as convert_to
 from nnc.commands.promote import broadcast, broadcast_to_shape, promote, to_dtype
@@ -33,7 +34,7 @@ __all__ = [
 def _constant(where: str, shape: Any, dtype: Any, value: Any, device: Any) -> Value:
     check_device(device, where)
     dtype = dtypes.DEFAULT_FLOAT if dtype is None else to_dtype(dtype, where)
-    return ew.full(shape=to_shape(shape, where), dtype=dtype, value=value)
+    return constants.full(shape=to_shape(shape, where), dtype=dtype, value=value)
 
 
 @recalled(0)
@@ -78,7 +79,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
     if dtypes.is_scalar(fill_value):
         wanted = dtypes.scalar_dtype(fill_value) if dtype is None else to_dtype(dtype, "full")
         number = convert_to(fill_value, wanted, "full").item()
-        return ew.full(shape=sizes, dtype=wanted, value=number)
+        return constants.full(shape=sizes, dtype=wanted, value=number)
     value = to_value(fill_value, "full", "fill_value") if dtype is None else asarray(fill_value, dtype)
     return broadcast_to_shape(value, sizes)
 
@@ -221,11 +222,11 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, de
         for end in ends:
             convert_to(end, wanted, "arange")  # raises where it does not fit
     if (start, step) == (0, 1) and not dtypes.is_bool(wanted):
-        return ew.iota(shape=(n,), dtype=wanted, axis=0)
+        return constants.iota(shape=(n,), dtype=wanted, axis=0)
     fitting = [
         d for d in (dtypes.int64, dtypes.uint64) if exact and all(iinfo(d).min <= x <= iinfo(d).max for x in ends)
     ]
-    offsets = ew.iota(shape=(n,), dtype=fitting[0] if fitting else dtypes.float64, axis=0) * abs(step)
+    offsets = constants.iota(shape=(n,), dtype=fitting[0] if fitting else dtypes.float64, axis=0) * abs(step)
     return convert_to(offsets + start if step > 0 else start - offsets, wanted)
 
 
@@ -269,7 +270,7 @@ def linspace(
     from_, to = broadcast(*(convert_to(x, work) for x in (from_, to)), where="linspace")
     gaps = max(1, num - 1 if endpoint else num)
     ndim = np.ndim(from_)
-    places = ew.iota(shape=(num, *(1,) * ndim), dtype=dtypes.real_dtype(work), axis=0)
+    places = constants.iota(shape=(num, *(1,) * ndim), dtype=dtypes.real_dtype(work), axis=0)
     if dtypes.is_integer(wanted):  # whole steps stay whole
         values = ew.floor(where(equal(places, gaps), to, places * ((to - from_) / gaps) + from_))
     else:
@@ -301,7 +302,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     natural = from_.dtype
     from_, to = (ew.convert(x, dtype=dtypes.promote_types(natural, dtypes.float64)) for x in (from_, to))
     exponent = log(divide(to, from_))
-    values = multiply(from_, exp(linspace(ew.full_like(exponent, 0), exponent, num, endpoint)))
+    values = multiply(from_, exp(linspace(constants.full_like(exponent, 0), exponent, num, endpoint)))
     return moveaxis(convert_to(values, natural if dtype is None else to_dtype(dtype, "geomspace")), 0, axis)
 
 
@@ -310,8 +311,8 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
 
 def _band(shape: tuple[int, int], command: Any, k: int) -> Value:
     """command(row + k, column) for each element of a matrix: less means above the diagonal k."""
-    rows = ew.iota(shape=shape, dtype=dtypes.int64, axis=0)
-    columns = ew.iota(shape=shape, dtype=dtypes.int64, axis=1)
+    rows = constants.iota(shape=shape, dtype=dtypes.int64, axis=0)
+    columns = constants.iota(shape=shape, dtype=dtypes.int64, axis=1)
     return command(rows + k, columns)
 
 
@@ -352,7 +353,7 @@ def _triangle(name: str, x: Any, k: int, lower: bool) -> Value:
         )
     k = static_int(k, name, "k")
     inside = _band(x.spec.shape[-2:], ew.greater_equal if lower else ew.less_equal, k)
-    return where(inside, x, ew.full(shape=(), dtype=x.spec.dtype, value=0))
+    return where(inside, x, constants.full(shape=(), dtype=x.spec.dtype, value=0))
 
 
 @spelled
@@ -392,7 +393,7 @@ def diag(v: Any, k: int = 0) -> Value:
             fix="pass a vector or a matrix.",
         )
     size = x.spec.shape[0] + abs(k)
-    zero = ew.full(shape=(), dtype=x.spec.dtype, value=0)
+    zero = constants.full(shape=(), dtype=x.spec.dtype, value=0)
     row = pad(x, zero, low=(max(k, 0),), high=(max(-k, 0),), interior=(0,))  # column j of the matrix holds row[j]
     return where(_band((size, size), ew.equal, k), broadcast_to(row, shape=(size, size), axes=(1,)), zero)
 
@@ -411,4 +412,4 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Value:  # 
         raise user_error(ArgumentError, "vander", "x is no vector.", operands={"x": x.spec}, fix="flatten it first.")
     n = x.spec.shape[0] if N is None else static_int(N, "vander", "N")
     powers = [x**k for k in (range(n) if increasing else reversed(range(n)))]
-    return stack(powers, axis=1) if powers else ew.full(shape=(x.spec.shape[0], 0), dtype=x.spec.dtype, value=0)
+    return stack(powers, axis=1) if powers else constants.full(shape=(x.spec.shape[0], 0), dtype=x.spec.dtype, value=0)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from nnc import dtypes
 from nnc.array import power as _power
+from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import trigonometry as trig
 from nnc.commands.elementwise import ANY, BITS, FLOAT, INEXACT, INTEGER, NUMERIC, ORDERED, REAL, Accepts
@@ -272,7 +273,7 @@ def _float_test(name: str, command: Command, doc: str, exact: bool) -> Callable[
         x = to_value(x, name)
         if dtypes.is_inexact(x.spec.dtype):
             return command(x)
-        return ew.full(shape=x.spec.shape, dtype=dtypes.bool_, value=exact)
+        return constants.full(shape=x.spec.shape, dtype=dtypes.bool_, value=exact)
 
     return _named(function, name, doc)
 
@@ -366,7 +367,7 @@ def heaviside(x1: Any, x2: Any, /) -> Value:
 
 def zero_like(x: Any) -> Value:
     """Zeros of the spec of `x`."""
-    return ew.full(shape=spec_of(x).shape, dtype=spec_of(x).dtype, value=0)
+    return constants.full(shape=spec_of(x).shape, dtype=spec_of(x).dtype, value=0)
 
 
 @spelled
@@ -461,7 +462,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Value:
     """
     a1, a2 = to_value(a1, "array_equal"), to_value(a2, "array_equal", "a2")
     if a1.spec.shape != a2.spec.shape:
-        return ew.full(shape=(), dtype=dtypes.bool_, value=False)
+        return constants.full(shape=(), dtype=dtypes.bool_, value=False)
     same = equal(a1, a2)
     return (logical_or(same, logical_and(isnan(a1), isnan(a2))) if equal_nan else same).all()
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import fft as commands
 from nnc.commands.promote import astype, promote, to_dtype
@@ -85,7 +86,7 @@ def _resized(x: Value, axis: int, n: int) -> Value:
         return x
     nothing = (0,) * len(shape)
     high = tuple(n - size if i == axis else 0 for i, size in enumerate(shape))
-    return pad(x, ew.full(shape=(), dtype=x.spec.dtype, value=0), low=nothing, high=high, interior=nothing)
+    return pad(x, constants.full(shape=(), dtype=x.spec.dtype, value=0), low=nothing, high=high, interior=nothing)
 
 
 def _scaled(where: str, y: Value, n: int, norm: str | None, divides: str) -> Value:

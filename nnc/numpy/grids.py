@@ -9,7 +9,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.array import Array
-from nnc.commands import elementwise as ew
+from nnc.commands import constants
 from nnc.commands.promote import broadcast_to_shape, to_dtype
 from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, ShapeError, user_error
@@ -67,11 +67,11 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
     wanted = dtypes.DEFAULT_INT if dtype is None else to_dtype(dtype, "indices")
     if sparse:
         return tuple(
-            ew.iota(shape=tuple(n if i == axis else 1 for i, n in enumerate(shape)), dtype=wanted, axis=axis)
+            constants.iota(shape=tuple(n if i == axis else 1 for i, n in enumerate(shape)), dtype=wanted, axis=axis)
             for axis, n in enumerate(shape)
         )
-    grids = [ew.iota(shape=shape, dtype=wanted, axis=axis) for axis in range(len(shape))]
-    return stack(grids) if grids else ew.full(shape=(0,), dtype=wanted, value=0)
+    grids = [constants.iota(shape=shape, dtype=wanted, axis=axis) for axis in range(len(shape))]
+    return stack(grids) if grids else constants.full(shape=(0,), dtype=wanted, value=0)
 
 
 def ix_(*args: Any) -> tuple[Value, ...]:
@@ -142,7 +142,9 @@ def _matrix_shape(where: str, x: Any) -> tuple[int, ...]:
 
 def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Value, ...]:
     """Returns the indices of the elements of an n by n matrix that `mask_func(matrix, k)`, such as `triu`, leaves other than 0."""
-    return nonzero(mask_func(ew.full(shape=to_shape((n, n), "mask_indices"), dtype=dtypes.DEFAULT_INT, value=1), k))
+    return nonzero(
+        mask_func(constants.full(shape=to_shape((n, n), "mask_indices"), dtype=dtypes.DEFAULT_INT, value=1), k)
+    )
 
 
 @spelled

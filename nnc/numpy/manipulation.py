@@ -10,8 +10,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.array import array_method
-from nnc.commands import elementwise as ew
-from nnc.commands import indexing
+from nnc.commands import constants, indexing
 from nnc.commands import shape as commands
 from nnc.commands.promote import broadcast, broadcast_to_shape
 from nnc.commands.rules import Value, check_axes
@@ -335,7 +334,7 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
     n = max(0, min(rows - top, columns - left))
     rest = x.spec.shape[:-2]
     if n == 0:
-        return ew.full(shape=(*rest, 0), dtype=x.spec.dtype, value=0)
+        return constants.full(shape=(*rest, 0), dtype=x.spec.dtype, value=0)
     square = slice_axis(slice_axis(x, x.spec.ndim - 2, top, top + n), x.spec.ndim - 1, left, left + n)
     flat = commands.reshape(square, shape=(*rest, n * n))
     stride = (*(1 for _ in rest), n + 1)

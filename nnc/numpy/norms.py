@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.factor import svd
 from nnc.commands.linalg import check_matrix
@@ -32,9 +33,9 @@ def _for_norm(where: str, x: Any) -> tuple[Value, Callable[[Value], Value]]:
 
 def _root(total: Value, function: Callable[[Value], Value]) -> Value:
     """`function(total)`, and 0 with derivative 0 where the total is 0."""
-    zero = ew.full_like(total, 0)
+    zero = constants.full_like(total, 0)
     nothing = ew.equal(total, zero)
-    return ew.select(nothing, zero, function(ew.select(nothing, ew.full_like(total, 1), total)))
+    return ew.select(nothing, zero, function(ew.select(nothing, constants.full_like(total, 1), total)))
 
 
 def _largest(sizes: Value, axes: Shape) -> Value:
@@ -62,7 +63,9 @@ def _vector_norm(where: str, x: Value, axes: Shape, order: Any) -> Value:
     if order == -math.inf:
         return re.min(sizes, axis=axes)
     if order == 0:
-        return reduce_sum(ew.convert(ew.not_equal(sizes, ew.full_like(sizes, 0)), dtype=sizes.spec.dtype), axes=axes)
+        return reduce_sum(
+            ew.convert(ew.not_equal(sizes, constants.full_like(sizes, 0)), dtype=sizes.spec.dtype), axes=axes
+        )
     if order == 1:
         return reduce_sum(sizes, axes=axes)
     if order < 0:

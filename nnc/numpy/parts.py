@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import parts as commands
 from nnc.commands.elementwise import FLOAT, INTEGER
@@ -163,7 +164,9 @@ def unpackbits(x: Any, /, axis: int | None = None, count: int | None = None, bit
     at = to_axis("unpackbits", at, x.spec.ndim)
     rows = moveaxis(x, at, -1)[..., None]
     rows = rows.repeat(8, -1)
-    bits = ew.bitwise_and(ew.shift_right(rows, _spread(_weights(bitorder, "unpackbits"), rows)), ew.full_like(rows, 1))
+    bits = ew.bitwise_and(
+        ew.shift_right(rows, _spread(_weights(bitorder, "unpackbits"), rows)), constants.full_like(rows, 1)
+    )
     bits = bits.reshape(*bits.spec.shape[:-2], bits.spec.shape[-2] * 8)
     if count is not None:
         n, wanted = bits.spec.shape[-1], static_int(count, "unpackbits", "count")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.commands import elementwise as ew
+from nnc.commands import constants
 from nnc.commands.promote import astype, promote
 from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, ShapeError, user_error
@@ -42,7 +42,7 @@ def polyval(p: Any, x: Any) -> Value:
               Array(11, dtype=int64)
     """
     p, x = _coefficients(p, "polyval"), to_value(x, "polyval")
-    total: Value = ew.full_like(x, 0)
+    total: Value = constants.full_like(x, 0)
     for i in range(p.spec.shape[0]):
         total = total * x + p[i]
     return total
@@ -90,7 +90,7 @@ def polydiv(u: Any, v: Any) -> tuple[Value, Value]:
     )
     rest, n = u, v.spec.size
     if u.spec.size < n:
-        return ew.full(shape=(1,), dtype=u.spec.dtype, value=0), u
+        return constants.full(shape=(1,), dtype=u.spec.dtype, value=0), u
     quotients = []
     for i in range(u.spec.size - n + 1):
         factor = rest[i] / v[0]
@@ -143,7 +143,7 @@ def poly(seq_of_zeros: Any) -> Value:
     """
     (zeros,) = promote(seq_of_zeros, where="poly", to=dtypes.to_float)
     zeros = _coefficients(zeros, "poly", "seq_of_zeros")
-    one = ew.full(shape=(1,), dtype=zeros.spec.dtype, value=1)
+    one = constants.full(shape=(1,), dtype=zeros.spec.dtype, value=1)
     result = one
     for i in range(zeros.spec.size):
         result = convolve(result, concatenate([one, -zeros[i : i + 1]]))
@@ -175,7 +175,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Value:
             at_zero = p.spec.size - 1 - int(places[-1])
             p = p[int(places[0]) : int(places[-1]) + 1]
     n = p.spec.size - 1
-    zeros = ew.full(shape=(at_zero,), dtype=dtypes.complex_dtype(p.spec.dtype), value=0)
+    zeros = constants.full(shape=(at_zero,), dtype=dtypes.complex_dtype(p.spec.dtype), value=0)
     if n < 1:
         return zeros
     below = np.eye(n, k=-1).astype(p.spec.dtype)

@@ -12,6 +12,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.array import array_method
+from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import reduce as commands
 from nnc.commands.elementwise import NUMERIC, ORDERED, Accepts
@@ -39,7 +40,7 @@ def _apply(
             fix="reduce a non-empty axis, or pass initial=... for the empty case.",
         )  # fmt: skip
     if where is not None:
-        x = ew.select(_mask(where, spec, name), x, ew.full_like(x, fill))
+        x = ew.select(_mask(where, spec, name), x, constants.full_like(x, fill))
     return keep(command(x, axes=axes), spec, axes, keepdims)
 
 
@@ -127,7 +128,7 @@ def _count(spec: TensorSpec, axes: Shape, keepdims: bool, where: Any, name: str)
 
 def float_zero(spec: TensorSpec) -> Value:
     """A 0-d zero to divide by, which gives NaN or an infinity instead of an error."""
-    return ew.full(shape=(), dtype=dtypes.real_dtype(spec.dtype), value=0)
+    return constants.full(shape=(), dtype=dtypes.real_dtype(spec.dtype), value=0)
 
 
 @array_method
@@ -183,9 +184,9 @@ def std(
 
 def safe_sqrt(x: Value) -> Value:
     """The square root with the derivative 0 at 0, the least of its subgradients for lengths and deviations."""
-    zero = ew.full_like(x, 0)
+    zero = constants.full_like(x, 0)
     at_zero = ew.equal(x, zero)
-    return ew.select(at_zero, zero, ew.sqrt(ew.select(at_zero, ew.full_like(x, 1), x)))
+    return ew.select(at_zero, zero, ew.sqrt(ew.select(at_zero, constants.full_like(x, 1), x)))
 
 
 # -- extremes ----------------------------------------------------------------------------------------------------------
@@ -377,7 +378,7 @@ def _cumulative(
     if not include_initial:
         return result
     shape = tuple(1 if i == at else n for i, n in enumerate(result.spec.shape))
-    return concatenate(ew.full(shape=shape, dtype=result.spec.dtype, value=first), result, axis=at)
+    return concatenate(constants.full(shape=shape, dtype=result.spec.dtype, value=first), result, axis=at)
 
 
 @spelled

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from nnc.array import array_method
+from nnc.commands import constants, indexing
 from nnc.commands import elementwise as ew
-from nnc.commands import indexing
 from nnc.commands import shape as commands
 from nnc.commands.promote import broadcast_to_shape
 from nnc.commands.rules import Value
@@ -52,7 +52,7 @@ def resize(x: Any, new_shape: Any) -> Value:
     x, shape = to_value(x, "resize"), to_shape(new_shape, "resize")
     n, wanted = x.spec.size, math.prod(shape)
     if not n:
-        return ew.full(shape=shape, dtype=x.spec.dtype, value=0)
+        return constants.full(shape=shape, dtype=x.spec.dtype, value=0)
     return commands.reshape(slice_axis(tile(x.ravel(), -(-wanted // n)), 0, 0, wanted), shape=shape)
 
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.array import Array, array_method
+from nnc.commands import constants, indexing
 from nnc.commands import elementwise as ew
-from nnc.commands import indexing
 from nnc.commands import sort as commands
 from nnc.commands.elementwise import INTEGER
 from nnc.commands.promote import broadcast, promote
@@ -457,5 +457,5 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
             )
         length = max(int(minlength), int(data.max()) + 1 if data.size else 0)
     dtype = dtypes.int64 if weights is None else to_value(weights, "bincount").spec.dtype
-    counts = ew.full(shape=(static_int(length, "bincount", "length"),), dtype=dtype, value=0)
+    counts = constants.full(shape=(static_int(length, "bincount", "length"),), dtype=dtype, value=0)
     return counts.at[x].add(1 if weights is None else weights)

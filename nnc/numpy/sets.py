@@ -12,8 +12,8 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.array import Array
+from nnc.commands import constants, indexing
 from nnc.commands import elementwise as ew
-from nnc.commands import indexing
 from nnc.commands import sort as commands
 from nnc.commands.elementwise import ORDERED
 from nnc.commands.promote import as_operand, astype, broadcast_to_shape, promote
@@ -75,23 +75,25 @@ def _unique_of_size(x: Any, axis: int | None, equal_nan: bool, size: int, fill_v
         values = broadcast_to_shape(
             astype(as_operand(fill), flat.spec.dtype), (*flat.spec.shape[:at], size, *flat.spec.shape[at + 1 :])
         )
-        nothing = ew.full(shape=(size,), dtype=dtypes.int64, value=0)
-        return UniqueAll(to_value(values, "unique"), nothing, ew.full(shape=(0,), dtype=dtypes.int64, value=0), nothing)
+        nothing = constants.full(shape=(size,), dtype=dtypes.int64, value=0)
+        return UniqueAll(
+            to_value(values, "unique"), nothing, constants.full(shape=(0,), dtype=dtypes.int64, value=0), nothing
+        )
     rows = reshape(moveaxis(flat, at, 0), (n, -1))
     keys = [rows[:, i] for i in reversed(range(rows.spec.shape[1]))]
     order = argsort(keys[0]) if len(keys) == 1 else lexsort(keys)
     first = _starts(indexing.take(rows, order, 0), equal_nan)
     places = flatnonzero(first, size=size)
     found = count_nonzero(first)
-    there = ew.iota(shape=(size,), dtype=dtypes.int64, axis=0) < found
+    there = constants.iota(shape=(size,), dtype=dtypes.int64, axis=0) < found
     indices = indexing.take(order, places)
     values = indexing.take(flat, indices, at)
     if fill_value is not None:
         mask = reshape(there, tuple(size if i == at else 1 for i in range(flat.spec.ndim)))
         values = astype(el.where(mask, values, fill_value), flat.spec.dtype)
     group = cumsum(first) - 1
-    inverse = ew.full(shape=(n,), dtype=dtypes.int64, value=0).at[order].set(group)
-    counts = ew.full(shape=(size,), dtype=dtypes.int64, value=0).at[group].add(1, mode="drop")
+    inverse = constants.full(shape=(n,), dtype=dtypes.int64, value=0).at[order].set(group)
+    counts = constants.full(shape=(size,), dtype=dtypes.int64, value=0).at[group].add(1, mode="drop")
     return UniqueAll(values, indices, reshape(inverse, original.spec.shape) if axis is None else inverse, counts)
 
 
@@ -100,7 +102,7 @@ def _starts(rows: Value, equal_nan: bool) -> Value:
     differ = el.not_equal(rows[1:], rows[:-1])
     if equal_nan:
         differ = el.logical_and(differ, ~el.logical_and(el.isnan(rows[1:]), el.isnan(rows[:-1])))
-    return concatenate([ew.full(shape=(1,), dtype=dtypes.bool_, value=True), any_(differ, 1)])
+    return concatenate([constants.full(shape=(1,), dtype=dtypes.bool_, value=True), any_(differ, 1)])
 
 
 @spelled
@@ -164,7 +166,7 @@ def isin(x: Any, test_elements: Any, *, assume_unique: bool = False, invert: boo
     tests = sort(tests, axis=None)
     n = tests.spec.size
     if not n:
-        found = ew.full(shape=np.shape(x), dtype=dtypes.bool_, value=False)
+        found = constants.full(shape=np.shape(x), dtype=dtypes.bool_, value=False)
     else:
         place = el.minimum(commands.searchsorted(tests, x, side="left"), n - 1)
         found = el.equal(indexing.take(tests, place), x)
@@ -184,7 +186,7 @@ def _distinct(
     if size is None:
         return indexing.take(elements, np.flatnonzero(known(chosen, where, SIZED)))
     values = indexing.take(elements, flatnonzero(chosen, size=size))
-    there = ew.iota(shape=values.spec.shape, dtype=dtypes.int64, axis=0) < count_nonzero(chosen)
+    there = constants.iota(shape=values.spec.shape, dtype=dtypes.int64, axis=0) < count_nonzero(chosen)
     fill = values[:1] if fill_value is None else fill_value
     return astype(el.where(there, values, fill), elements.spec.dtype)
 

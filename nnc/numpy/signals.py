@@ -9,6 +9,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.array import Array
+from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.conv import conv
 from nnc.commands.elementwise import NUMERIC
@@ -249,4 +250,4 @@ def kaiser(M: int, beta: Any) -> Value:  # noqa: N803
     beta = to_value(beta, "kaiser", "beta")
     t = np.linspace(-1, 1, n) if n > 1 else np.zeros(n)
     heights = np.sqrt(1 - t * t).astype(beta.spec.dtype)
-    return i0(beta * heights) / i0(beta) if n else ew.full(shape=(0,), dtype=beta.spec.dtype, value=0)
+    return i0(beta * heights) / i0(beta) if n else constants.full(shape=(0,), dtype=beta.spec.dtype, value=0)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nnc import dtypes
+from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import special as commands
 from nnc.commands.elementwise import FLOAT, INEXACT
@@ -155,14 +156,16 @@ def logsumexp(x: Any, /, axis: Axis = None, b: Any = None, *, keepdims: bool = F
     axes = to_axes("logsumexp", axis, x.spec.ndim)
     if any(x.spec.shape[i] == 0 for i in axes):
         empty = reduce_sum(x, axes=axes)
-        return keep(ew.full(shape=empty.spec.shape, dtype=x.spec.dtype, value=-float("inf")), x.spec, axes, keepdims)
+        return keep(
+            constants.full(shape=empty.spec.shape, dtype=x.spec.dtype, value=-float("inf")), x.spec, axes, keepdims
+        )
     magnitude = ew.real(x) if dtypes.is_complex(x.spec.dtype) else x
     top = keep(reduce_max(ew.stop_gradient(magnitude), axes=axes), x.spec, axes, True)
     top = astype(el.where(ew.isfinite(top), top, 0), x.spec.dtype)
     terms = ew.exp(x - top)
     total = keep(reduce_sum(terms if b is None else b * terms, axes=axes), x.spec, axes, True)
-    nothing = ew.equal(total, ew.full_like(total, 0))  # log 0: its value is -inf, its derivative 0
-    logarithm = ew.log(ew.select(nothing, ew.full_like(total, 1), total)) + top
+    nothing = ew.equal(total, constants.full_like(total, 0))  # log 0: its value is -inf, its derivative 0
+    logarithm = ew.log(ew.select(nothing, constants.full_like(total, 1), total)) + top
     result = el.where(nothing, -float("inf"), logarithm)
     return result if keepdims else reduce_sum(result, axes=axes)
 
@@ -189,7 +192,7 @@ def _segment(name: str, method: str, start: Callable[[dtypes.DType], Any], doc: 
                 ArgumentError, name, f"num_segments is {n}.", fix="give the number of segments, 0 or more."
             )
         dtype = rows.spec.dtype
-        empty = ew.full(shape=(n, *rows.spec.shape[1:]), dtype=dtype, value=start(dtype))
+        empty = constants.full(shape=(n, *rows.spec.shape[1:]), dtype=dtype, value=start(dtype))
         result: Value = getattr(empty.at[ids], method)(rows, mode=mode)
         return result
 

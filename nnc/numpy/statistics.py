@@ -9,6 +9,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.array import Array
+from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import as_operand, astype, broadcast_to_shape, promote
 from nnc.commands.rules import Value
@@ -40,7 +41,7 @@ def average(x: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
     x = to_value(x, "average")
     if weights is None:
         mean = red.mean(x, axis, keepdims=keepdims)
-        count = ew.full_like(mean, x.spec.size // max(1, mean.spec.size))
+        count = constants.full_like(mean, x.spec.size // max(1, mean.spec.size))
         return (mean, count) if returned else mean
     w = to_value(weights, "average", "weights")
     if w.spec.shape != x.spec.shape:
@@ -236,7 +237,7 @@ def _without_nan(x: Any, where: str, fill: Any) -> tuple[Value, Value | None]:
     if not dtypes.is_inexact(x.spec.dtype):
         return x, None
     bad = ew.isnan(x)
-    return ew.select(bad, ew.full_like(x, fill), x), ew.bitwise_not(bad)
+    return ew.select(bad, constants.full_like(x, fill), x), ew.bitwise_not(bad)
 
 
 @spelled

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnc import dtypes
-from nnc.commands import elementwise as ew
-from nnc.commands import factor
+from nnc.commands import constants, factor
 from nnc.commands import linalg as commands
 from nnc.commands.contract import matmul
 from nnc.commands.linalg import adjoint, check_matrix, identity_like
@@ -206,7 +205,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> Ls
     missed = columns - matmul(a, x)
     residuals = reduce_sum(squared_sizes(missed), axes=(missed.spec.ndim - 2,))
     if numpy_resid and (m <= n or _to_int(rank) < n):
-        residuals = ew.full(shape=(0,), dtype=residuals.spec.dtype, value=0)
+        residuals = constants.full(shape=(0,), dtype=residuals.spec.dtype, value=0)
     return LstsqResult(reshape(x, shape=(*x.spec.shape[:-2], n)) if vector else x, residuals, rank, s)
 
 
@@ -223,7 +222,7 @@ def _to_int(rank: Value) -> int:
 def count_above(s: Value, tolerance: float) -> Value:
     """The number of singular values, in falling order along the last axis, above `tolerance` times the largest."""
     if s.spec.shape[-1] == 0:
-        return ew.full(shape=s.spec.shape[:-1], dtype=dtypes.int64, value=0)
+        return constants.full(shape=s.spec.shape[:-1], dtype=dtypes.int64, value=0)
     return re.count_nonzero(s > re.max(s, axis=-1, keepdims=True) * tolerance, axis=-1)
 
 

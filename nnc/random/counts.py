@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.indexing import take
 from nnc.commands.promote import astype, broadcast_to_shape, promote, to_dtype
@@ -105,7 +106,7 @@ def _poisson_by_waiting(key: Value, lam: Value, shape: Shape) -> Value:
         count = el.where(elapsed > -lam, count + 1, count)
         return key, count, elapsed + ew.log(uniform(part, shape, dtypes.float32))
 
-    first = (key, ew.full(shape=shape, dtype=dtypes.int64, value=0), ew.full_like(lam, 0))
+    first = (key, constants.full(shape=shape, dtype=dtypes.int64, value=0), constants.full_like(lam, 0))
     return while_loop(lambda state: _some(state[2] > -lam), step, first)[1] - 1
 
 
@@ -136,7 +137,11 @@ def _reject(
         k, good = propose(uniform(first, shape, dtype) - 0.5, uniform(second, shape, dtype))
         return key, ew.select(good, k, chosen), accepted | good
 
-    first = (key, ew.full(shape=shape, dtype=dtype, value=-1), ew.full(shape=shape, dtype=dtypes.bool_, value=False))
+    first = (
+        key,
+        constants.full(shape=shape, dtype=dtype, value=-1),
+        constants.full(shape=shape, dtype=dtypes.bool_, value=False),
+    )
     return while_loop(lambda state: _some(~state[2]), step, first)[1]
 
 
@@ -191,7 +196,7 @@ def _binomial_by_gaps(key: Value, n: Value, p: Value, shape: Shape) -> Value:
         gap = ew.ceil(ew.log(uniform(part, shape, p.spec.dtype)) / rate)
         return key, el.where(total <= n, count + 1, count), total + gap
 
-    first = (key, ew.full_like(p, 0), ew.full_like(p, 0))
+    first = (key, constants.full_like(p, 0), constants.full_like(p, 0))
     return while_loop(lambda state: _some(state[2] <= n), step, first)[1] - 1
 
 

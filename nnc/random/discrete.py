@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.indexing import getitem, take, take_along_axis
 from nnc.commands.promote import apply, as_operand, astype, broadcast_to_shape, dtype_of, to_dtype
@@ -94,7 +95,7 @@ def _below(key: Value, shape: Shape, low: Any, high: Any, dtype: dtypes.DType, w
         return ew.convert(offset, dtype=dtype) + dtype.type(low)
     low, high = to_value(astype(low, dtype, where), where), to_value(astype(high, dtype, where), where)
     span_of = ew.convert(apply(ew.sub, high, low), dtype=unsigned)
-    span_of = ew.select(apply(ew.less_equal, high, low), ew.ones_like(span_of), span_of)
+    span_of = ew.select(apply(ew.less_equal, high, low), constants.ones_like(span_of), span_of)
     remainder = apply(ew.remainder, unsigned.type(half), span_of)
     factor_of = (remainder * remainder) % span_of
     return ew.convert((upper % span_of * factor_of + lower % span_of) % span_of, dtype=dtype) + low
@@ -123,11 +124,13 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> V
     where = "nnc.random.permutation"
     key, x = read_key(key, where), to_value(x, where)
     if not x.spec.ndim:
-        return _shuffle(key, ew.iota(shape=(_count(x, where),), dtype=dtypes.int64, axis=0), check_axis(where, axis, 1))
+        return _shuffle(
+            key, constants.iota(shape=(_count(x, where),), dtype=dtypes.int64, axis=0), check_axis(where, axis, 1)
+        )
     axis = check_axis(where, axis, x.spec.ndim)
     if independent or x.spec.ndim == 1:
         return _shuffle(key, x, axis)
-    order = _shuffle(key, ew.iota(shape=(x.spec.shape[axis],), dtype=dtypes.int64, axis=0), 0)
+    order = _shuffle(key, constants.iota(shape=(x.spec.shape[axis],), dtype=dtypes.int64, axis=0), 0)
     return take(x, order, axis)
 
 
@@ -168,7 +171,7 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
             fix="draw fewer, or with replace=True from a non-empty array.",
         )  # fmt: skip
     if not draws:
-        index = ew.full(shape=shape, dtype=dtypes.int64, value=0)
+        index = constants.full(shape=shape, dtype=dtypes.int64, value=0)
     elif p is None:
         if replace:
             index = randint(key, shape, 0, count)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from nnc import dtypes
+from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.implicit import gamma_draw, log_gamma_draw
 from nnc.commands.rules import Value
@@ -42,7 +43,9 @@ def _draw_one(key: Value, a: Value, logarithm: bool) -> Value:
 
     def step(state: Any) -> Any:
         key, x_key, u_key = split(state[0], 3)
-        _, x, v = while_loop(lambda s: s[2] <= 0, next_positive, (x_key, ew.full_like(a, 0), ew.full_like(a, -1)))
+        _, x, v = while_loop(
+            lambda s: s[2] <= 0, next_positive, (x_key, constants.full_like(a, 0), constants.full_like(a, -1))
+        )
         return key, x * x, v * v * v, uniform(u_key, (), dtype)
 
     def next_positive(state: Any) -> Any:
@@ -51,12 +54,12 @@ def _draw_one(key: Value, a: Value, logarithm: bool) -> Value:
         return key, x, 1 + x * c
 
     rest, boost_key = split(key)
-    first = (rest, ew.full_like(a, 0), ew.full_like(a, 1), ew.full_like(a, 2))  # is refused
+    first = (rest, constants.full_like(a, 0), constants.full_like(a, 1), constants.full_like(a, 2))  # is refused
     v = while_loop(refused, step, first)[2]
     if logarithm:
-        boost = ew.select(large, ew.full_like(a, 0), -exponential(boost_key, (), dtype) * ew.reciprocal(a))
+        boost = ew.select(large, constants.full_like(a, 0), -exponential(boost_key, (), dtype) * ew.reciprocal(a))
         return ew.log(d) + ew.log(v) + boost
-    return d * v * ew.select(large, ew.full_like(a, 1), (1 - uniform(boost_key, (), dtype)) ** ew.reciprocal(a))
+    return d * v * ew.select(large, constants.full_like(a, 1), (1 - uniform(boost_key, (), dtype)) ** ew.reciprocal(a))
 
 
 def _draw(key: Value, a: Value, logarithm: bool) -> Value:

@@ -11,7 +11,8 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.array import as_value
-from nnc.commands.elementwise import convert, equal, iota
+from nnc.commands.constants import iota
+from nnc.commands.elementwise import convert, equal
 from nnc.commands.rules import Value
 from nnc.commands.shape import reshape, slice_axis, transpose
 from nnc.errors import DTypeError, user_error

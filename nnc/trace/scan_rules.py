@@ -13,7 +13,8 @@ from itertools import compress
 from typing import Any
 
 from nnc import dtypes
-from nnc.commands.elementwise import full_like, less
+from nnc.commands.constants import full_like
+from nnc.commands.elementwise import less
 from nnc.commands.loop import ROUND, scan
 from nnc.commands.reduce import reduce_max
 from nnc.commands.replay import pull_rounds

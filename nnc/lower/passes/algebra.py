@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from nnc import dtypes
+from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to
@@ -151,7 +152,7 @@ def minus_one_times(x: Value) -> Any:
 
 @rewrite_rule(when=_is_integer, samples=_samples(*INTEGERS))
 def times_zero(x: Value) -> Any:
-    return ew.mul(x, number(x, 0)), ew.full_like(x, 0)
+    return ew.mul(x, number(x, 0)), constants.full_like(x, 0)
 
 
 @rewrite_rule(when=_is_real, samples=_samples(*REALS))
@@ -255,7 +256,7 @@ def without_copy(x: Value) -> Any:
     when=lambda shape, dtype, axis: dtypes.is_integer(dtypes.as_dtype(dtype)),
 )
 def negative_count(*, shape: tuple[int, ...], dtype: Any, axis: int) -> Any:
-    count = ew.iota(shape=shape, dtype=dtype, axis=axis)
+    count = constants.iota(shape=shape, dtype=dtype, axis=axis)
     return ew.less(count, number(count, 0)), number(spec(shape, "bool"), False)
 
 

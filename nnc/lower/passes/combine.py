@@ -15,7 +15,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.commands import elementwise as ew
-from nnc.commands import normalize
+from nnc.commands import constants, normalize
 from nnc.commands import reduce as rd
 from nnc.commands.index import gather, scatter
 from nnc.commands.rules import Value
@@ -240,7 +240,7 @@ def _expected_log_probability(product: Command, is_first: bool) -> Rule:
 def _count(x: TensorSpec, dtype: Any, counted: bool) -> Any:
     """0, 1, 2, … for each row, in the two forms that `fold` leaves it in."""
     n = x.shape[0]
-    return ew.iota(shape=(n,), dtype=dtype, axis=0) if counted else np.arange(n, dtype=dtype)
+    return constants.iota(shape=(n,), dtype=dtype, axis=0) if counted else np.arange(n, dtype=dtype)
 
 
 def _of_rows(dtype: Any, counted: bool) -> tuple[Rule, Rule]:

@@ -1,0 +1,61 @@
+"""Commands that make a tensor of nothing: one value everywhere, and the places along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands.rules import Value
+from nnc.graph import Command, TensorSpec, register
+
+
+def _full_infer(*, shape: tuple[int, ...], dtype: Any, value: Any) -> TensorSpec:
+    return TensorSpec(shape, dtype if dtype == dtypes.TAPE else dtypes.as_dtype(dtype))
+
+
+def _full_call(*, shape: tuple[int, ...], dtype: Any, value: Any) -> Callable[[], Any]:
+    return lambda: np.zeros(shape, dtype) if type(value) is int and not value else np.full(shape, value, dtype)
+
+
+full: Command = register(
+    "full",
+    0,
+    infer=_full_infer,
+    reference=lambda *, shape, dtype, value: np.full(shape, value, dtype),
+    numpy_call=_full_call,
+    scalar="value",
+    batch=lambda size, operands, batched, **params: ((full(**params),), (False,)),
+    cost=lambda **params: 0,
+)
+
+
+def _iota_infer(*, shape: tuple[int, ...], dtype: Any, axis: int) -> TensorSpec:
+    return TensorSpec(shape, dtypes.as_dtype(dtype))
+
+
+def _iota_reference(*, shape: tuple[int, ...], dtype: Any, axis: int) -> Any:
+    steps = np.arange(shape[axis]).astype(dtype)
+    return np.broadcast_to(steps.reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape)
+
+
+iota: Command = register(
+    "iota",
+    0,
+    infer=_iota_infer,
+    reference=_iota_reference,
+    batch=lambda size, operands, batched, **params: ((iota(**params),), (False,)),
+    cost=lambda **params: 0,
+)
+
+
+def ones_like(x: Value) -> Value:
+    """A one of the spec of `x`."""
+    return full_like(x, 1)
+
+
+def full_like(x: Value, value: Any) -> Value:
+    """`value` everywhere, with the spec of `x`."""
+    return full(shape=x.spec.shape, dtype=x.spec.dtype, value=value)
