@@ -461,7 +461,10 @@ class _Sweep:
         return node.update(inputs=inputs, graphs=graphs)
 
     def right_side(self, root: Node, equation: Equation, match: _Match) -> Iterator[Node]:
-        """The nodes of the right side; they write the symbols of `root` where they can, else these are renamed."""
+        """The nodes of the right side; they write the symbols of `root` where they can, else these are renamed.
+
+        Each has the source line of the left side's node with the same command, else that of `root`.
+        """
         self.replaced |= set(match.nodes.values())
         values = dict(match.symbols)
         self.replaced |= {values[symbol] for symbol in equation.constants if symbol in values}
@@ -471,13 +474,14 @@ class _Sweep:
             if constant not in values:
                 values[constant] = Symbol(constant.spec, constant.name)
                 self.constants[values[constant]] = value
+        lines = {old.command: old.source for old in (*match.nodes.values(), root)}
         for node in right.nodes:
             if node not in match.nodes:
                 for symbol in node.outputs:
                     values[symbol] = result[symbol] if symbol in result else Symbol(symbol.spec, symbol.name)
                 inputs = tuple(values[symbol] for symbol in node.inputs)
                 outputs = tuple(values[symbol] for symbol in node.outputs)
-                yield node.update(inputs=inputs, outputs=outputs, source=root.source)
+                yield node.update(inputs=inputs, outputs=outputs, source=lines.get(node.command, root.source))
         for symbol, old in zip(equation.right, root.outputs, strict=True):
             if values[symbol] is not old:
                 self.renamed[old] = values[symbol]

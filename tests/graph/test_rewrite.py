@@ -186,6 +186,21 @@ def test_new_nodes_keep_the_symbol_and_the_source_of_what_they_replace() -> None
     assert {node.source for node in result.nodes} == {graph.nodes[0].source}
 
 
+def test_a_new_node_has_the_source_of_the_replaced_one_with_its_command() -> None:
+    def write(x: Any, y: Any, z: Any) -> Any:
+        first = mul(x, y)
+        second = mul(x, z)
+        return add(first, second)
+
+    graph = record(write, MATRIX, MATRIX, MATRIX)
+    result = apply_rules(graph, [factor_out])
+    assert names(result) == ["add", "mul"]
+    new_sum, product = result.nodes
+    assert new_sum.source == graph.nodes[2].source
+    assert product.source in {node.source for node in graph.nodes[:2]}
+    assert len({node.source for node in graph.nodes}) == 3
+
+
 def test_constants_of_a_left_side_match_by_their_bytes_and_go_with_it() -> None:
     @rewrite_rule(samples=[sample(MATRIX)])
     def times_ones(x: Any) -> Any:
