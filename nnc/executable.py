@@ -89,8 +89,8 @@ class Lowered:
         clock = {"tracing": self._seconds}
         with set_context(clock=clock), collection_paused():
             graph, program, used = self._make_program()
-        explicit = self._staged.num_explicit
-        arguments = tuple((i, self._staged.graph.input_specs[i]) for i in used if i < explicit)
+        explicit, specs = self._staged.num_explicit, self._staged.graph.input_specs
+        arguments = tuple((i, specs[i]) for i in used if i < explicit)
         captured = tuple(self._staged.captured[i - explicit] for i in used if i >= explicit)
         timings = Timings(tuple(clock.items()))
         return Executable(

@@ -29,6 +29,7 @@ from nnc.errors import (
     TraceError,
     UnsupportedError,
 )
+from tests.counting import count_calls
 
 
 def traces(f: Any) -> int:
@@ -789,3 +790,11 @@ def test_the_overhead_of_a_cached_call() -> None:
             f(argument)
         print(f"cached call with {name}: {(time.perf_counter() - before) / 200 * 1e6:.1f} us")
         assert f.cache_info().hits == 200
+
+
+def test_twice_as_many_arguments_are_compiled_with_twice_the_calls() -> None:
+    def calls(n: int) -> int:
+        return count_calls(nnc.compile(lambda xs: nnp.concatenate(xs)), [np.ones(1 + k % 7) for k in range(n)])
+
+    calls(5)
+    assert calls(800) <= 2.2 * calls(400)

@@ -86,6 +86,7 @@ class Classes:
         self._donated = {i for i in donated if self.kinds[i] is Kind.INPUT}
         self._parts: dict[int, _Part] = {}
         self._joined: set[int] = set()  # classes that parts lie in
+        self._lying: dict[int, dict[int, list[int]]] = {}  # the parts in a tensor, by the point of their join
         self._known: dict[int, _Operands] = {}  # of steps that may write over an input, by their point
         self._views: list[set[View]] = [set() for _ in tensors]  # what steps read and write of each, and join into it
         for step in self.live.points:
@@ -180,7 +181,7 @@ class Classes:
             pairs = zip(step.inputs, step.outputs, strict=True)
             return any((x.buffer, y.buffer) == (source, target) for x, y in pairs)
         joins = step.command.name in _JOINS and step.outputs[0].buffer == target
-        return joins and any(view.buffer == source for view in step.inputs)
+        return joins and source in self._operands(at, step).reads
 
     def _in_place(self, at: int, a: int, b: int) -> bool:
         """Whether the step at this point may write over its input, where one of two classes ends and the other begins."""
@@ -292,6 +293,7 @@ class Classes:
             return
         if self._has_room(view.buffer, _Part(region, join_at, place)):
             self._parts[part] = _Part(region, join_at, place)
+            self._lying.setdefault(region.buffer, {}).setdefault(join_at, []).append(part)
             self._joined.add(whole)
 
     def _has_room(self, tensor: int, part: _Part) -> bool:
@@ -312,15 +314,21 @@ class Classes:
         """When a class itself, or a part of it that another join put there, may use the bytes of `level`."""
         low, high = level.region.extent
         ranges = list(self.intervals[whole])
-        for root in self._parts:
-            part = self._parts.get(root)
-            while part is not None and self.find(part.region.buffer) != whole:
-                part = self._parts.get(self.find(part.region.buffer))
-            if part is not None and part.join != level.join:
-                first, end = part.region.extent
-                if first < high and low < end:
-                    ranges += self.intervals[root]
+        for tensor in self._members[whole]:
+            for join_at, roots in self._lying.get(tensor, {}).items():
+                for root in roots if join_at != level.join else ():
+                    first, end = self._parts[root].region.extent
+                    if first < high and low < end:
+                        ranges += self._lives(root)
         return join(ranges)
+
+    def _lives(self, root: int) -> Iterator[tuple[int, int]]:
+        """When a class, or what lies in it, is there."""
+        yield from self.intervals[root]
+        for tensor in self._members[root]:
+            for roots in self._lying.get(tensor, {}).values():
+                for inner in roots:
+                    yield from self._lives(inner)
 
     def give_donated(self, outputs: Sequence[int]) -> None:
         """Lets results lie in arguments that were given away and are dead by then."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,8 @@ from benchmarks.eager_memory import fill, hollow_arrays, hollow_peak, measured_p
 from benchmarks.networks import all_networks
 from benchmarks.tables import print_table
 from nnc.array import Array
+from nnc.lower.alloc import Block
+from nnc.lower.report import MemoryRow
 
 MLP = next(network for network in all_networks(quick=True) if network.name == "MLP")
 
@@ -20,6 +24,17 @@ def test_plans_of_a_network_meet_their_bound_and_beat_greedy() -> None:
     for _, blocks, _, ratio, greedy, *_ in memory.network_rows(MLP):
         assert isinstance(blocks, int) and blocks > 0
         assert ratio == 1.0 <= greedy  # type: ignore[operator]
+
+
+def test_tensors_of_one_name_and_size_are_blocks_of_their_own_unless_they_lie_at_one_place() -> None:
+    plan = nnc.compile(lambda x: x).lower(np.ones(4, np.float32)).compile().memory_plan
+    first, *_ = plan.rows
+
+    def life(offset: int, step: int) -> MemoryRow:
+        return replace(first, name="workspace", kind="arena", offset=offset, size=64, first=step, last=step)
+
+    plan = replace(plan, rows=(life(0, 1), life(0, 4), life(128, 6), replace(first, offset=None)))
+    assert memory.blocks_of(plan) == [Block(64, ((1, 2), (4, 5))), Block(64, ((6, 7),))]
 
 
 def test_random_tensors_are_planned_no_worse_than_by_size() -> None:

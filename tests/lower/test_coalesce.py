@@ -16,6 +16,7 @@ from nnc.lower.pipeline import plan_memory
 from nnc.lower.program import Program
 from nnc.lower.stages import Bound, Kind, Step
 from nnc.options import Options
+from tests.counting import count_calls
 
 Agree = Callable[..., list[Any]]
 Compile = Callable[..., Program]
@@ -387,3 +388,14 @@ def test_parts_stay_apart_where_joining_them_early_would_need_more_memory(agree:
         plan_memory(bind_buffers(graph, Options(), join=j), Options()).arena_bytes for j in (True, False)
     )
     assert program.arena_bytes <= min(joined_only, apart)
+
+
+def test_twice_as_many_parts_are_placed_with_twice_the_calls() -> None:
+    def graph(parts: int) -> Graph:
+        return record(
+            lambda b, *xs: b.add("concatenate", *(b.add("cumsum", x, axis=0) for x in xs), axis=0), *[((3,), F)] * parts
+        )
+
+    small, large = (count_calls(bind_buffers, graph(parts), Options()) for parts in (150, 300))
+    assert names(bound(graph(150)).steps) == ["cumsum"] * 150
+    assert large <= 2.2 * small

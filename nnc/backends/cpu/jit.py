@@ -33,6 +33,7 @@ ENTRY = "ENTRY"
 Arrays = Sequence[NDArray]
 Params = Mapping[str, Any]
 Run = Callable[[Arrays, Arrays, Params], None]
+_PACKED = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _RUNS_KEPT = 1024  # of one command; then all are forgotten
 
 
@@ -213,8 +214,12 @@ def _make_run(
         results = len(infer_specs(wanted, step.input_specs, params))  # workspace may stand behind them
         return lambda inputs, outputs, params: refer(inputs, outputs[:results], params)
     (function,) = jit.load([made])
-    call = jit.caller(len(inputs) + len(outputs), made.state is not None, len(made.numbers))
-    numbers = made.numbers
+    arrays, numbers = len(inputs) + len(outputs), made.numbers
+    call = (
+        functools.partial(_call_packed, arrays)
+        if made.packed
+        else jit.caller(arrays, made.state is not None, len(numbers))
+    )
     states = _States(made.state, made.scratch) if made.state is not None else None
 
     def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
@@ -224,6 +229,12 @@ def _make_run(
             raise InternalError(f"{command_name}: the native kernel refused operands that the reference takes")
 
     return run
+
+
+def _call_packed(arrays: int, address: int, state: int, *operands: Any) -> int:
+    """Calls a kernel that takes a table; `operands` are so many arrays, then numbers."""
+    words = [*operands[arrays:], *(array.ctypes.data for array in operands[:arrays])]
+    return int(_PACKED(address)((ctypes.c_int64 * len(words))(*words)))
 
 
 def _view(array: NDArray) -> View:

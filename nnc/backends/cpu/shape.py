@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from nnc.backends.cpu.joins import join_many
 from nnc.backends.cpu.moves import fill_box, is_tiny, move_box
 from nnc.backends.cpu.printer import Printer, Shape, add_native
 from nnc.graph import TensorSpec
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step, View, is_contiguous, row_major
 from nnc.lower.views import restride
+
+_PRINTED = 32  # operands of a join that are copied one after the other: LLVM's time for those grows with their square
 
 
 def _copy(step: Step) -> Native | None:
@@ -49,6 +52,8 @@ def _reorder(step: Step) -> Native | None:
 def _concatenate(step: Step) -> Native | None:
     out = step.outputs[0]
     axis = step.params["axis"] % out.spec.ndim
+    if len(step.inputs) > _PRINTED and out.spec.size:
+        return join_many(step)
     printer = Printer(step)
     at = 0
     for k, part in enumerate(step.inputs):

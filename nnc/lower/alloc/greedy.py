@@ -79,24 +79,27 @@ def dive(p: Problem, rank: Ints) -> Ints:
     return np.array(offset, np.int64)
 
 
-def best_fit(p: Problem, order: Ints, lowest: bool = False) -> Ints:
+def best_fit(p: Problem, order: Ints, lowest: bool = False, given: Ints | None = None) -> Ints:
     """Takes the blocks in order and puts each into the tightest gap between those that live at the same time.
 
-    Args:     lowest: take the lowest gap instead.
+    Args:     lowest: take the lowest gap instead. given: offsets of blocks that have their places, -1 of others.
     """
+    fixed = [-1] * len(order) if given is None else given.tolist()
     offset = np.zeros(len(p.size), np.int64)
     lo, hi, start, stop = (np.empty(len(p.lo), np.int64) for _ in range(4))  # the placed rows, by offset
     count = 0
     for t in order.tolist():
         rows, size = p.rows_of(t), p.size[t]
-        together = np.zeros(count, bool)
-        for row in rows:
-            together |= (lo[:count] < p.hi[row]) & (hi[:count] > p.lo[row])
-        found = np.flatnonzero(together)
-        ends = np.maximum.accumulate(np.concatenate([[0], stop[found]]))
-        gaps = start[found] - ends[:-1]
-        fitting = np.flatnonzero(gaps >= size)
-        at = int(ends[fitting[0 if lowest else gaps[fitting].argmin()]] if fitting.size else ends[-1])
+        at = fixed[t]
+        if at < 0:
+            together = np.zeros(count, bool)
+            for row in rows:
+                together |= (lo[:count] < p.hi[row]) & (hi[:count] > p.lo[row])
+            found = np.flatnonzero(together)
+            ends = np.maximum.accumulate(np.concatenate([[0], stop[found]]))
+            gaps = start[found] - ends[:-1]
+            fitting = np.flatnonzero(gaps >= size)
+            at = int(ends[fitting[0 if lowest else gaps[fitting].argmin()]] if fitting.size else ends[-1])
         offset[t] = at
         place = int(np.searchsorted(start[:count], at))
         for column, values in ((lo, p.lo[rows]), (hi, p.hi[rows]), (start, at), (stop, at + size)):

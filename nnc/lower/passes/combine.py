@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.commands import elementwise as ew
 from nnc.commands import constants, normalize
+from nnc.commands import elementwise as ew
 from nnc.commands import reduce as rd
 from nnc.commands.index import gather, scatter
 from nnc.commands.rules import Value
