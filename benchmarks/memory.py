@@ -12,8 +12,8 @@ import importlib
 import importlib.util
 import statistics
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -94,12 +94,14 @@ def random_rows(count: int) -> list[list[Cell]]:
 
 
 def blocks_of(plan: MemoryPlan) -> list[Block]:
-    """The tensors of a plan's arena, each with all of its lives."""
-    lives: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
-    for row in plan.rows:
-        if row.offset is not None:
-            lives[row.name, row.size].append((row.first, row.last + 1))
-    return [Block(size, tuple(ranges)) for (_, size), ranges in lives.items()]
+    """The tensors of a plan's arena, each with all of its lives, which are neighbours in the plan.
+
+    Names alone do not tell tensors apart: every workspace of a command has the same one. Two that are taken for one must lie at
+    one place, which may cost more than the largest live set.
+    """
+    rows = (row for row in plan.rows if row.offset is not None)
+    lives = groupby(rows, lambda row: (row.name, row.size, row.offset))
+    return [Block(size, tuple((row.first, row.last + 1) for row in group)) for (_, size, _), group in lives]
 
 
 def network_rows(network: Network) -> list[list[Cell]]:
