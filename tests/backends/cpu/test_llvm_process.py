@@ -144,8 +144,10 @@ def test_only_pythons_are_started(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- from outside ------------------------------------------------------------------------------------------------------
 
 BEGIN = """
-import os, time
+import os, signal, time
 from pathlib import Path
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests in the background has it ignored
 import numpy as np
 import nnc
 from nnc.backends.cpu.llvm_process import Helper
