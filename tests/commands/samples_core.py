@@ -1,10 +1,10 @@
-"""Rows for the families elementwise, shape, reduce and control. A command without a row of its own takes its family's default."""
+"""Rows for the families elementwise, constants, shape, reduce and control. A command without its own takes its family's default."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from nnc.commands import elementwise, parts, special, trigonometry
+from nnc.commands import constants, elementwise, parts, special, trigonometry
 from nnc.graph import Command
 from tests.commands.sample import Sample
 
@@ -111,6 +111,7 @@ _REDUCE = [
 _SPECIAL = [Sample(name, (np.asarray([-40.0, -1.5, 0.25, 3.0, 29.0]),)) for name in ("i0e", "i1e")]
 
 _ELEMENTWISE = dict.fromkeys(
-    [c for family in (elementwise, trigonometry, parts) for c in _commands(family)] + [special.erf, special.erfc]
+    [c for family in (elementwise, constants, trigonometry, parts) for c in _commands(family)]
+    + [special.erf, special.erfc]
 )
 SAMPLES = [*_SPECIAL, *(row for command in _ELEMENTWISE for row in _elementwise(command)), *_SHAPE, *_REDUCE]
