@@ -24,10 +24,12 @@ import nnc
 import nnc.numpy as nnp
 from benchmarks.eager_memory import fill, hollow_peak, measured_peak
 from benchmarks.networks import Network, all_networks, resnet50
+from benchmarks.packings import packing
 from benchmarks.tables import Cell, describe_machine, mebibytes, print_table
 from nnc.array import Array
 from nnc.graph import Graph, run_passes
 from nnc.lower.alloc import ALIGNMENT, Block, find_block_overlap, plan_blocks
+from nnc.lower.alloc.arena import DEFAULT_EFFORT, THOROUGH
 from nnc.lower.alloc.greedy import best_fit, order_of
 from nnc.lower.alloc.instances import read_instance
 from nnc.lower.alloc.problem import block_rows, make_problem
@@ -45,10 +47,10 @@ PLAN_HEADER = ("blocks", "largest live set", "arena ÷ it", "greedy by size ÷ i
 # -- plans against their bound -------------------------------------------------------------------------------------------
 
 
-def plan_row(blocks: Sequence[Block]) -> list[Cell]:
+def plan_row(blocks: Sequence[Block], effort: int = DEFAULT_EFFORT) -> list[Cell]:
     """One plan: blocks, bound, its ratio and that of the greedy planner, seconds."""
     begin = time.perf_counter()
-    arena = plan_blocks(blocks)
+    arena = plan_blocks(blocks, effort=effort)
     seconds = time.perf_counter() - begin
     if find_block_overlap(blocks, arena.offsets) is not None:
         raise AssertionError("the plan overlaps")
@@ -91,6 +93,16 @@ def random_rows(count: int) -> list[list[Cell]]:
             *plan_row([Block(int(n), ((int(a), int(a + b)),)) for a, b, n in zip(first, length, sizes, strict=True)]),
         ]
     ]
+
+
+def packing_rows(counts: Sequence[int]) -> list[list[Cell]]:
+    """Packings without a gap, planned with the effort of the command line."""
+    rows = []
+    for count in counts:
+        columns = packing(count, count, 4 * count, 1 << 14)
+        blocks = [Block(int(n), ((int(a), int(b)),)) for a, b, n in zip(*columns, strict=True)]
+        rows.append([f"packing of {count}", *plan_row(blocks, THOROUGH)])
+    return rows
 
 
 def blocks_of(plan: MemoryPlan) -> list[Block]:
@@ -275,6 +287,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print_table(
         "Stored live ranges", ("instance", *PLAN_HEADER), instance_rows() + random_rows(1000 if quick else 10_000)
     )
+    packings = packing_rows([20] if quick else [60, 100, 150, 200, 250, 300, 400, 500])
+    print_table("Packings without a gap", ("instance", *PLAN_HEADER), packings)
     networks = [row for network in all_networks(quick=quick) for row in network_rows(network)]
     print_table("nnc's own networks", ("program", *PLAN_HEADER, "trace and compile, s"), networks)
     sizes = [(4, 64)] if quick else [(16, 224), (32, 224), (4, 64)]

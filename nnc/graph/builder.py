@@ -169,7 +169,7 @@ class GraphBuilder:
     ) -> None:
         """Appends nodes of this graph once more. `symbols` says what they read in place of others, and grows by what they write.
 
-        Args:     line, instead: the user's line that made the nodes, and the one that they are made for now.
+        Args:     line: the user's line that made the nodes. instead: the line that repeats them.
         """
         for node in nodes:
             read = tuple([symbols.get(symbol, symbol) for symbol in node.inputs])

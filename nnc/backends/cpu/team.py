@@ -49,6 +49,40 @@ def thread_key() -> ctypes.c_uint32:
     return key
 
 
+def _answer(name: str, theirs: str, mine: str, *lines: str) -> str:
+    """A function of a number: outside of a team what OpenMP's says, within one `mine`, which `lines` find from %me."""
+    return "\n".join([
+        f"""
+define i32 @{name}() nounwind {{
+  %key = load i32, ptr @nnc_team_key
+  %me = call i64 @pthread_getspecific(i32 %key)
+  %is.outside = icmp eq i64 %me, 0
+  br i1 %is.outside, label %openmp, label %mine
+openmp:
+  %theirs = call i32 @{theirs}()
+  ret i32 %theirs
+mine:""",
+        *(f"  {line}" for line in lines),
+        f"  ret i32 {mine}",
+        "}\n",
+    ])  # fmt: skip
+
+
+_IS_WITHIN = "%is.within = icmp uge i64 %me, 281474976710656"
+_ANSWERS = (
+    _answer(
+        "nnc_team_number", "omp_get_thread_num", "%found",
+        _IS_WITHIN, "%high = lshr i64 %me, 24", "%number = trunc i64 %high to i32",
+        "%found = select i1 %is.within, i32 0, i32 %number",
+    ),
+    _answer(
+        "nnc_team_size", "omp_get_num_threads", "%found",
+        _IS_WITHIN, "%low = and i64 %me, 16777215", "%size = trunc i64 %low to i32",
+        "%found = select i1 %is.within, i32 1, i32 %size",
+    ),
+    _answer("nnc_team_within", "omp_in_parallel", "1"),
+)  # fmt: skip
+
 # To be printed together with the pool.
 TEAM_TEXT = """
 declare void @GOMP_parallel_start(ptr, ptr, i32)
@@ -188,52 +222,8 @@ pass:
   ret void
 }
 
-define i32 @nnc_team_number() nounwind {
-  %key = load i32, ptr @nnc_team_key
-  %me = call i64 @pthread_getspecific(i32 %key)
-  %is.outside = icmp eq i64 %me, 0
-  br i1 %is.outside, label %openmp, label %mine
-openmp:
-  %theirs = call i32 @omp_get_thread_num()
-  ret i32 %theirs
-mine:
-  %is.within = icmp uge i64 %me, 281474976710656
-  %number = lshr i64 %me, 24
-  %number.i32 = trunc i64 %number to i32
-  %found = select i1 %is.within, i32 0, i32 %number.i32
-  ret i32 %found
-}
-
-define i32 @nnc_team_size() nounwind {
-  %key = load i32, ptr @nnc_team_key
-  %me = call i64 @pthread_getspecific(i32 %key)
-  %is.outside = icmp eq i64 %me, 0
-  br i1 %is.outside, label %openmp, label %mine
-openmp:
-  %theirs = call i32 @omp_get_num_threads()
-  ret i32 %theirs
-mine:
-  %is.within = icmp uge i64 %me, 281474976710656
-  %threads = and i64 %me, 16777215
-  %threads.i32 = trunc i64 %threads to i32
-  %found = select i1 %is.within, i32 1, i32 %threads.i32
-  ret i32 %found
-}
-
-define i32 @nnc_team_within() nounwind {
-  %key = load i32, ptr @nnc_team_key
-  %me = call i64 @pthread_getspecific(i32 %key)
-  %is.outside = icmp eq i64 %me, 0
-  br i1 %is.outside, label %openmp, label %mine
-openmp:
-  %theirs = call i32 @omp_in_parallel()
-  ret i32 %theirs
-mine:
-  ret i32 1
-}
-
 define i32 @nnc_team_most() nounwind {
   %allowed = load atomic i32, ptr @nnc_num_threads monotonic, align 4
   ret i32 %allowed
 }
-"""
+""" + "".join(_ANSWERS)

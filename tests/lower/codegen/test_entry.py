@@ -21,7 +21,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc.backends.numpy_ref import choose_kernel
 from nnc.errors import ArgumentError, InternalError, OutOfBoundsError, user_error
-from nnc.graph import Graph, GraphBuilder, Kernel, add_kernel, register
+from nnc.graph import Graph, GraphBuilder, Kernel, Symbol, add_kernel, register
 from nnc.lower.codegen.native import Native
 from nnc.lower.pipeline import lower
 from nnc.lower.program import Program
@@ -396,13 +396,18 @@ def needy(step: Any) -> Native:
     return Native(text, state=Held, scratch=100 * step.params["number"], numbers=(step.params["number"],))
 
 
-@pytest.mark.usefixtures("own_registries")
-def test_kernels_get_workspace_states_of_their_frame_and_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def needy_builder(monkeypatch: pytest.MonkeyPatch) -> tuple[GraphBuilder, Symbol]:
+    """A graph that begins with an input, where there is a command with the kernel `needy`."""
     monkeypatch.setattr(Held, "made", [])
     command = register("test_needy", 1, infer=lambda x, number: x, reference=lambda x, number: x)
     add_kernel(command, Kernel("mine", lambda *_: None, workspace=lambda specs, params: 8, native=needy))
     b = GraphBuilder()
-    x = b.input((), "float64")
+    return b, b.input((), "float64")
+
+
+@pytest.mark.usefixtures("own_registries")
+def test_kernels_get_workspace_states_of_their_frame_and_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    b, x = needy_builder(monkeypatch)
     y = b.add("test_needy", b.add("test_needy", x, number=10), number=100)
     program = lower(b.build(y), Options(verify_passes=True), choose_kernel, jit())
     assert [float(program.run([ONE])[0]) for _ in range(2)] == [101, 101]  # states 0 and 1 of the one frame
@@ -417,11 +422,7 @@ def test_kernels_get_workspace_states_of_their_frame_and_numbers(monkeypatch: py
 
 @pytest.mark.usefixtures("own_registries")
 def test_kernels_that_run_side_by_side_have_scratch_memory_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Held, "made", [])
-    command = register("test_needy", 1, infer=lambda x, number: x, reference=lambda x, number: x)
-    add_kernel(command, Kernel("mine", lambda *_: None, workspace=lambda specs, params: 8, native=needy))
-    b = GraphBuilder()
-    x = b.input((), "float64")
+    b, x = needy_builder(monkeypatch)
     outputs = [b.add("test_needy", x, number=10), b.add("test_needy", x, number=100)]
     program = lower(b.build(*outputs), Options(streams=2), choose_kernel, jit())
     assert len(program.schedule.streams) == 2
