@@ -19,9 +19,7 @@ import numpy as np
 from benchmarks.peers.process import Process, Way, WorkerError
 from benchmarks.peers.row import NDArray, Row
 
-PAUSE = (
-    0.05  # seconds between turns, longer than the threads of OpenBLAS (22 ms) and libgomp spin after their last work
-)
+PAUSE = 0.15  # seconds between turns, longer than the threads of OpenBLAS (105 ms here) and libgomp spin after their last work
 CHECKED = 2  # steps after the first whose results are compared
 
 
