@@ -13,7 +13,7 @@ import numpy as np
 import nnc.lower.passes.check_finite  # noqa: F401  (registers the pass)
 from nnc import dtypes
 from nnc.array import Array, new_array
-from nnc.backends.loaded import candidate_kernels, choose_kernel, compiler
+from nnc.backends.loaded import candidate_kernels, choose_kernel, expected_compiler
 from nnc.collection import collection_paused
 from nnc.commands.promote import astype, is_weak
 from nnc.context import activity, set_context
@@ -52,6 +52,8 @@ class Lowered:
         """Traces the function for a call; nothing of the call's arrays is kept."""
         fun, flat, specs = call.signature.fun, call.flat_function(), call.key.specs()
         name, start = name_of(fun), perf_counter()
+        if options.native:
+            expected_compiler()  # it gets ready meanwhile
         with activity(f"tracing {name} for compile"):
             staged = stage(flat, [spec for spec, _ in specs], weak=[weak for _, weak in specs], name=name)
         hidden = [value.data for value in staged.captured if isinstance(value, Array)]
@@ -120,7 +122,7 @@ class Lowered:
         donated = tuple(place for place, i in enumerate(used) if i < explicit and i in self._donated)
         options = self._options.update(donated=donated)
         choose = Tuner(candidate_kernels, options) if options.autotune else choose_kernel
-        return graph, lower(graph, options, choose, compiler() if options.native else None), used
+        return graph, lower(graph, options, choose, expected_compiler() if options.native else None), used
 
 
 @dataclass(frozen=True, slots=True)

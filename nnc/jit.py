@@ -34,6 +34,7 @@ def compile(
     memory_budget: int | str | None = None,
     streams: int | str = "auto",
     autotune: bool = False,
+    contract: bool = False,
     max_traces: int | None = None,
 ) -> Any:
     """Compiles `fun`: it is traced once for each combination of shapes, dtypes, tree structures and static arguments.
@@ -45,7 +46,9 @@ def compile(
               are computed again rather than kept until it does. streams: how many threads may run steps that do not depend on
               each other, which takes more memory; "auto" is one, unless long steps that are independent pay for more.
               autotune: where several backends have a kernel, measure them on made-up data and keep the choice, also on disk
-              (in NNC_CACHE_DIR). max_traces: how many traces are allowed.
+              (in NNC_CACHE_DIR). contract: products that are only added are rounded once, together with the sum (one
+              instruction, as XLA has it), in float32 and float64: results differ from those of eager commands in the last digit.
+              max_traces: how many traces are allowed.
     Returns:  a function of the same arguments with `lower`, `cache_info` and `cache_clear`.
     Raises:   TraceError: `fun` asks for a value that is known only at run time, or max_traces is exceeded.
               MemoryBudgetError: no plan fits. UnsupportedError: a device or option that is not here.
@@ -59,7 +62,7 @@ def compile(
         return lambda f: compile(
             f, static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums,
             donate_argnames=donate_argnames, device=device, memory_budget=memory_budget, streams=streams, autotune=autotune,
-            max_traces=max_traces,
+            contract=contract, max_traces=max_traces,
         )  # fmt: skip
     check_callable(fun, "nnc.compile")
     if device not in (None, "cpu"):
@@ -67,15 +70,16 @@ def compile(
             UnsupportedError, "nnc.compile", f"there is no device {device!r}.", fix="use one of nnc.devices()."
         )
     _check_streams(streams)
-    if not isinstance(autotune, bool):
-        raise user_error(
-            ArgumentTypeError, "nnc.compile", f"autotune is {autotune!r}.", fix="pass autotune=True or False."
-        )
+    for name, value in (("autotune", autotune), ("contract", contract)):
+        if not isinstance(value, bool):
+            raise user_error(
+                ArgumentTypeError, "nnc.compile", f"{name} is {value!r}.", fix=f"pass {name}=True or False."
+            )
     if max_traces is not None and (not isinstance(max_traces, int) or max_traces < 1):
         raise user_error(
             ArgumentError, "nnc.compile", f"max_traces is {max_traces!r}.", fix="give a number of 1 or more."
         )
-    options = Options.from_environment().update(streams=streams, autotune=autotune)
+    options = Options.from_environment().update(streams=streams, autotune=autotune, contract=contract)
     if memory_budget is not None:
         options = options.update(memory_budget=parse_bytes(memory_budget))
     signature = Signature.of(fun, static_argnums, static_argnames, donate_argnums, donate_argnames)

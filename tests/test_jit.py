@@ -742,6 +742,7 @@ def test_a_memory_budget_is_held_before_anything_runs() -> None:
         ({"streams": 0}, ArgumentError),
         ({"streams": 1.5}, ArgumentTypeError),
         ({"autotune": "yes"}, ArgumentTypeError),
+        ({"contract": 1}, ArgumentTypeError),
         ({"max_traces": 0}, ArgumentError),
         ({"max_traces": "many"}, ArgumentError),
         ({"memory_budget": -1}, ArgumentError),

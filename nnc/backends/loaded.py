@@ -21,7 +21,7 @@ import nnc.backends.cpu.top_k
 import nnc.backends.cpu.triangular
 import nnc.backends.onednn.convolution
 import nnc.backends.onednn.matmul  # noqa: F401
-from nnc.backends.cpu.jit import compiler
+from nnc.backends.cpu.jit import compiler, expected_compiler
 from nnc.backends.numpy_ref import candidate_kernels, choose_kernel
 
-__all__ = ["candidate_kernels", "choose_kernel", "compiler"]
+__all__ = ["candidate_kernels", "choose_kernel", "compiler", "expected_compiler"]

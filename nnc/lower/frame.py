@@ -241,11 +241,24 @@ def check_inputs(bound: Bound, inputs: Sequence[NDArray]) -> list[NDArray]:
             )  # fmt: skip
         if not x.flags.c_contiguous or not x.flags.aligned:
             checked[i] = np.array(x, order="C", copy=True)
+    meeting = _meeting(checked) if bound.donated else frozenset[int]()
     for i in bound.donated:
-        x = checked[i]
-        if not x.flags.writeable or any(np.may_share_memory(x, y) for j, y in enumerate(checked) if j != i):
-            checked[i] = x.copy()
+        if i in meeting or not checked[i].flags.writeable:
+            checked[i] = checked[i].copy()
     return checked
+
+
+def _meeting(arrays: Sequence[NDArray]) -> set[int]:
+    """The positions of contiguous arrays that share memory with others among them."""
+    places = sorted((x.ctypes.data, x.nbytes, i) for i, x in enumerate(arrays) if x.nbytes)
+    found: set[int] = set()
+    reach, last = 0, -1  # of those before: where the memory ends, and whose that is
+    for begin, nbytes, i in places:
+        if begin < reach:
+            found |= {i, last}
+        if begin + nbytes > reach:
+            reach, last = begin + nbytes, i
+    return found
 
 
 def tape_view(tapes: dict[int, NDArray], view: View, spec: TensorSpec) -> NDArray:

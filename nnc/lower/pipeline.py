@@ -37,7 +37,7 @@ REWRITES = (
 )  # fmt: skip
 PIPELINE = (*REWRITES, "layout", "order", "recompute")
 # last, since what is computed again to save memory is chosen command by command
-GROUPING = ("at_readers", "fuse", "epilogue", "join_kernels", "interleave")
+GROUPING = ("contract_products", "at_readers", "fuse", "epilogue", "join_kernels", "interleave")
 
 
 def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel, compiler: Compiler | None = None) -> Program:
@@ -96,7 +96,7 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel, compiler:
         planned = plan(graph, options, workspace)
         check_budget(planned, options.memory_budget)
         made = program(planned, options)
-        if place is not None:
+        if place is not None and (compiler is None or not options.native or compiler.works()):
             place.write(made)
     return made
 

@@ -42,9 +42,9 @@ class Program:
         return cls(planned, schedule, kernels, fresh)
 
     def compiled(self, compiler: Compiler) -> Program:
-        """The same program as machine code, if it has kernels for that."""
+        """The same program as machine code, if it has kernels for that and the compiler works."""
         code = NativeCode.of(self.planned, self.kernels, compiler)
-        return self if code is None else self.with_code(code)
+        return self.with_code(code) if code is not None and compiler.works() else self
 
     def with_code(self, code: NativeCode) -> Program:
         """The same program as this machine code, which is compiled now."""

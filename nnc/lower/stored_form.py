@@ -176,7 +176,7 @@ class StoredProgram:
             return None
         if self.natives is None:
             return program
-        if compiler is None:
+        if compiler is None or not compiler.works():
             return None
         natives = self._natives(self.natives, program.kernels)
         if natives is None:

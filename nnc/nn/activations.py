@@ -118,8 +118,8 @@ def gelu(x: Any, approximate: bool = True) -> Value:
         )  # fmt: skip
     x = to_float(x, "gelu")
     if approximate:
-        near = nnp.clip(x, -10, 10)  # beyond, tanh is ±1 in every dtype, but the cube may overflow
-        return 0.5 * x * (1 + nnp.tanh(math.sqrt(2 / math.pi) * (near + 0.044715 * (near * near * near))))
+        scale = math.sqrt(8 / math.pi)  # ½ + ½ tanh(u) is the sigmoid of 2u
+        return x * ew.sigmoid(x * (scale + 0.044715 * scale * (x * x)))
     return 0.5 * x * erfc(x * -math.sqrt(0.5))
 
 

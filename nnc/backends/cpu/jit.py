@@ -54,19 +54,52 @@ class Jit:
 
     def __init__(self, engine: Engine, objects: Objects, runtime: Runtime) -> None:
         self.engine, self.objects, self.runtime = engine, objects, runtime
-        self._lock = threading.Lock()
+        self._lock, self._starting = threading.Lock(), threading.Lock()
         self._known: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
         self._symbols = runtime.symbols()
         self._callers: dict[tuple[int, bool, int], tuple[Loaded, Callable[..., int]]] = {}
-        self._runtime_code = engine.link([self.objects.compile(runtime.text, CALLS)], self._symbols, runtime.exports)
-        self._symbols |= self._runtime_code.addresses
+        self._runtime_code: Library | None = None
+        self._failure: Exception | None = None
+        objects.begin(runtime.text, CALLS)
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why nothing can be compiled or loaded; None where it can. That is found out with the first text, the runtime's."""
+        with self._starting:
+            if self._runtime_code is None and self._failure is None:
+                try:
+                    self._runtime_code = self._load_runtime()
+                except (ImportError, OSError, RuntimeError) as error:
+                    self._failure = error
+            return self._failure
+
+    def works(self) -> bool:
+        """Whether it can compile, for which LLVM may have to be waited for."""
+        return self.failure is None
+
+    def _load_runtime(self) -> Library:
+        runtime = self.runtime
+        code = self.engine.link([self.objects.compile(runtime.text, CALLS)], self._symbols, runtime.exports)
+        self._symbols |= code.addresses
         if runtime.pool is not None:
-            runtime.pool.start(self._runtime_code)
+            runtime.pool.start(code)
+        return code
+
+    def _loaded_runtime(self) -> Library:
+        """The functions that all texts may call.
+
+        Raises:   what keeps the compiler from working.
+        """
+        if self.failure is not None:
+            raise self.failure
+        assert self._runtime_code is not None
+        return self._runtime_code
 
     @property
     def standins(self) -> Mapping[str, int]:
         """Functions that do with nnc's threads what those of these names do with OpenMP's, where `runtime.has_team`."""
-        return {name: self._runtime_code.addresses[standin] for name, standin in STANDINS.items()}
+        addresses = self._loaded_runtime().addresses
+        return {name: addresses[standin] for name, standin in STANDINS.items()}
 
     def expect(self, native: Native | None = None) -> None:
         """A kernel will be wanted soon, or one that is not printed yet: another process, where there is one, begins to compile."""
@@ -80,6 +113,7 @@ class Jit:
 
         Raises:   InternalError: LLVM does not take a text, or it needs a symbol that there is not.
         """
+        self._loaded_runtime()
         with self._lock:
             held = {native.name: self._known.get(native.name) for native in natives}
             new = {native.name: native for native in natives if held[native.name] is None}
@@ -98,6 +132,7 @@ class Jit:
 
         Raises:   InternalError: LLVM does not take the text, or it needs a symbol that there is not.
         """
+        self._loaded_runtime()
         code = self.objects.compile(text, INLINED if "alwaysinline" in text else CALLS)
         library = self.engine.link([code], {**self._symbols, **symbols}, [ENTRY])
         return Loaded(library.addresses[ENTRY], library, (self, held))
@@ -153,6 +188,13 @@ _STARTING = threading.Lock()
 
 def compiler() -> Jit | None:
     """The compiler of this process; None where LLVM cannot be loaded (`why_absent` tells the reason)."""
+    found = expected_compiler()
+    return found if found is not None and found.works() else None
+
+
+def expected_compiler() -> Jit | None:
+    """The compiler of this process, which need not be ready: where another process compiles, it loads LLVM meanwhile. Whether it
+    `works()` can be asked later; None where it is known that there is none."""
     found = _start()
     return found if isinstance(found, Jit) else None
 
@@ -160,23 +202,24 @@ def compiler() -> Jit | None:
 def why_absent() -> str | None:
     """Why there is no compiler; None where there is one."""
     found = _start()
-    return None if isinstance(found, Jit) else found
+    error = found.failure if isinstance(found, Jit) else found
+    return None if error is None else f"{type(error).__name__}: {error}"
 
 
-def _start() -> Jit | str:
+def _start() -> Jit | Exception:
     with _STARTING:
         return _start_once()
 
 
 @functools.cache
-def _start_once() -> Jit | str:
+def _start_once() -> Jit | Exception:
     found = threads()
     runtime = Runtime(found.openmp, found.count, found.pool)
     try:
         engine = Engine()
         return Jit(engine, Objects(engine, Options.from_environment().cache_folder), runtime)
     except (ImportError, OSError, RuntimeError) as error:
-        return f"{type(error).__name__}: {error}"
+        return error
 
 
 def run_native(native: Callable[[Step], Native | None], command_name: str) -> Run:

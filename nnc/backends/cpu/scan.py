@@ -1,12 +1,15 @@
 """Native kernels of the cumulative commands.
 
 Along an axis that lies dense, a vector's prefixes are made in log2(lanes) steps (Hillis and Steele, 1986), and only one
-operation for each vector waits for the one before; along another axis, vectors are taken across rows.
+operation for each vector waits for the one before; along another axis, vectors are taken across rows. Partial sums of floats may
+overflow where the sums in their order do not: such vectors are summed value by value. Partial products may lose all digits, too,
+so products of floats are always made in their order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +18,7 @@ from nnc.backends.cpu.order import shuffle
 from nnc.backends.cpu.printer import Axes, Bound, Printer, add_native, grain_of, in_blocks, longest, over
 from nnc.dtypes import DType
 from nnc.graph import TensorSpec
-from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.codegen.builder import Code, Slot, Value
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step
 
@@ -36,11 +39,12 @@ def _extremum(name: str) -> Combine:
 class _Scan:
     combine: Combine
     neutral: float | None = None  # None: x combined with x is x
+    ordered: bool = False  # whether floats have to be combined one by one
 
 
 _SCANS = {
     "cumsum": _Scan(lambda code, x, y: code.add(x, y), -0.0),
-    "cumprod": _Scan(lambda code, x, y: code.mul(x, y), 1),
+    "cumprod": _Scan(lambda code, x, y: code.mul(x, y), 1, ordered=True),
     "cummax": _Scan(_extremum("max")),
     "cummin": _Scan(_extremum("min")),
 }
@@ -124,19 +128,26 @@ def _along(code: Code, scan: _Scan, kinds: _Kinds, n: int, source: str, target: 
     """One row."""
     size, lanes = kinds.memory.itemsize, kinds.lanes
     full = n // lanes * lanes if abs(steps[0]) == size and steps[1] == size else 0
-    if not full:
+    floats = dtypes.is_float(kinds.wide)
+    if not full or (floats and scan.ordered):
         _single(code, scan, kinds, n, source, target, steps, 0)
         return
-    carry = code.slot(code.constant(0, kinds.wide))
+    first = kinds.load(code, source, code.integer(0), steps[0], 0)
+    carry = code.slot(first if scan.neutral is None else code.constant(scan.neutral, kinds.wide))
     with code.loop(0, full, lanes) as i:
         prefixes = _prefixes(code, scan, kinds.load(code, source, i, steps[0], lanes))
-        before = code.splat(code.read(carry), lanes)
-        joined = scan.combine(code, before, prefixes)
-        joined = code.select(code.compare("eq", i, code.integer(0)), prefixes, joined)
-        text = code.let(f"extractelement {joined.typed}, i64 {lanes - 1}")
-        code.write(carry, Value(text, kinds.wide))
-        code.store(code.offset(target, code.mul(i, code.integer(size))), code.convert(joined, kinds.memory))
-    _finish(code, scan, kinds, (full, n), source, target, steps, code.read(carry))
+        joined = scan.combine(code, code.splat(code.read(carry), lanes), prefixes)
+        overflown = None
+        if floats and scan.neutral is not None:
+            zeros = code.sub(joined, joined)  # NaN where a sum is not finite
+            overflown = code.reduce("or", code.compare("uno", zeros, zeros))
+            with code.when(overflown):
+                _finish(code, scan, kinds, (i, code.add(i, code.integer(lanes))), source, target, steps, carry)
+        with code.when(code.not_(overflown)) if overflown is not None else nullcontext():
+            text = code.let(f"extractelement {joined.typed}, i64 {lanes - 1}")
+            code.write(carry, Value(text, kinds.wide))
+            code.store(code.offset(target, code.mul(i, code.integer(size))), code.convert(joined, kinds.memory))
+    _finish(code, scan, kinds, (full, n), source, target, steps, carry)
 
 
 def _single(
@@ -145,22 +156,21 @@ def _single(
     """One row, or several side by side, value by value."""
     first = code.convert(code.load(source, kinds.memory, lanes), kinds.wide)
     code.store(target, code.convert(first, kinds.memory))
-    _finish(code, scan, kinds, (1, n), source, target, steps, first)
+    _finish(code, scan, kinds, (1, n), source, target, steps, code.slot(first))
 
 
 def _finish(
     code: Code,
     scan: _Scan,
     kinds: _Kinds,
-    bounds: tuple[int, int],
+    bounds: tuple[Bound, Bound],
     source: str,
     target: str,
     steps: tuple[int, int],
-    before: Value,
+    carry: Slot,
 ) -> None:
-    carry = code.slot(before)
     with code.loop(*bounds) as i:
-        x = code.load(code.offset(source, code.mul(i, code.integer(steps[0]))), kinds.memory, before.lanes)
+        x = code.load(code.offset(source, code.mul(i, code.integer(steps[0]))), kinds.memory, carry.lanes)
         joined = scan.combine(code, code.read(carry), code.convert(x, kinds.wide))
         code.write(carry, joined)
         code.store(code.offset(target, code.mul(i, code.integer(steps[1]))), code.convert(joined, kinds.memory))

@@ -171,7 +171,17 @@ def _primitive_desc(problem: _Problem, fixed: Sequence[Strides | None]) -> Primi
             desc = PrimitiveDesc.create(operation, CONVOLUTION_DIRECT, x, w, *bias, y, *windows, desc, attributes)
     except BackendError:  # the library has none for these layouts
         return None
-    return None if desc.implementation.startswith("ref") else desc
+    return None if desc.implementation.startswith("ref") or not _is_sound(problem, desc.implementation) else desc
+
+
+def _is_sound(problem: _Problem, implementation: str) -> bool:
+    """Whether an implementation computes a problem rightly. oneDNN's own of a weight's gradient in bfloat16 reads scratch memory
+    that nothing was written to: where rows are shorter than the stride, where the windows of groups are dilated, and for some
+    windows on three axes."""
+    if problem.command != "conv_weight_grad" or not implementation.startswith("jit_bf16:"):
+        return True
+    dilated_groups = len(problem.shapes[W]) > len(problem.shapes[X]) and max(problem.dilation) > 1
+    return len(problem.stride) < 3 and problem.shapes[X][-1] >= problem.stride[-1] and not dilated_groups
 
 
 def _post_op(problem: _Problem, op: Eltwise | Combine, strides: Strides | None) -> PostOp:

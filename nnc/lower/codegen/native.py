@@ -90,6 +90,10 @@ class Function(Protocol):
 class Compiler(Protocol):
     """Turns text into machine code; a backend is one."""
 
+    def works(self) -> bool:
+        """Whether it does, for which the caller may have to wait."""
+        ...
+
     def expect(self, native: Native | None = None) -> None:
         """A kernel will be wanted soon, or one that is not printed yet. To say so is never needed, but may save time."""
         ...

@@ -2,6 +2,7 @@
 
 from nnc.lower.passes.at_readers import at_readers
 from nnc.lower.passes.combine import combine
+from nnc.lower.passes.contract_products import contract_products
 from nnc.lower.passes.cse import cse
 from nnc.lower.passes.dce import dce
 from nnc.lower.passes.epilogue import epilogue
@@ -24,7 +25,7 @@ from nnc.lower.passes.sink_sums import sink_sums
 from nnc.lower.passes.split_sums import split_sums
 
 __all__ = [
-    "at_readers", "combine", "cse", "dce", "epilogue", "fewer_residuals", "fold", "fuse", "hoist_products", "inline_barriers",
+    "at_readers", "combine", "contract_products", "cse", "dce", "epilogue", "fewer_residuals", "fold", "fuse", "hoist_products", "inline_barriers",
     "inline_calls", "interleave", "join_kernels", "join_sums", "layout", "licm", "order", "parts", "recompute", "simplify",
     "sink_products", "sink_sums", "split_sums",
 ]  # fmt: skip

@@ -38,6 +38,17 @@ def test_running_sums_and_products_agree_up_to_rounding(kind: str) -> None:
                 check(name, [near_one(kind, shape)], {"axis": axis}, tolerance=tolerance)
 
 
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+def test_what_stays_in_range_in_its_order_is_neither_lost_nor_nan(name: str, kind: str) -> None:
+    large = np.finfo(kind).max
+    for x in ([-large, *[large / 8] * 12], [0, *[large] * 20], [large, *[1 / large] * 3, *[1] * 20, 2, large, large, -large]):
+        for shift in range(5):
+            row = np.array([*[1] * shift, *x, *[1] * 16], kind)
+            check(name, [row], {"axis": 0}, tolerance=1e-5)
+            check(name, [np.tile(row, (3, 1))[:, ::-1][:, ::-1]], {"axis": 1}, tolerance=1e-5)
+
+
 def test_nan_and_infinities_run_on() -> None:
     x = values("float32", (50, 33))
     for axis in (0, 1):

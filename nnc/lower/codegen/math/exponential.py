@@ -91,12 +91,12 @@ def exp(x: Term, tail: Term | None = None) -> Term:
     return fma(parts.rest, parts.first, parts.first) * parts.second
 
 
-def bounded_exp(x: Term) -> Term:
-    """e^x for |x| < 80, where one power of two is enough."""
+def exp_and_one(x: Term) -> Term:
+    """e^x + 1 for |x| < 80, where one power of two is enough."""
     form = format_of(x)
     r, shifted = _reduced(x, form.magic + form.bias)
     scale = (shifted.bits() << form.mantissa).as_float()
-    return fma(near_one(r), scale, scale)
+    return fma(near_one(r), scale, scale + 1)
 
 
 def half_exp(x: Term) -> Term:
@@ -129,8 +129,8 @@ def expm1(x: Term) -> Term:
 
 
 def sigmoid(x: Term) -> Term:
-    """1 / (1 + e^-x), with all its digits also far below 0: with e = e^-|x|, 1 - e / (1 + e) or e times that."""
-    e = exp(-absolute(x))
-    share = e / (e + 1)
-    size = where(x < 0, e, 1)
-    return fma(-share, size, size)
+    """1 / (1 + e^-x), with all its digits also far below 0: of e^-x = (1 + rest) s s', multiplied by 1/s' above and below."""
+    limit = -_LIMITS[format_of(x).mantissa][0]
+    r, shifted = _reduced(-clamp(x, -limit, limit), _shift(x))
+    power = _power(shifted)
+    return power.inverse / fma(near_one(r), power.first, power.first + power.inverse)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from nnc.lower.codegen.math.exponential import bounded_exp, half_exp
+from nnc.lower.codegen.math.exponential import exp_and_one, half_exp
 from nnc.lower.codegen.math.logarithm import log1p_sum, log_sum
 from nnc.lower.codegen.math.terms import (
     Term,
@@ -56,7 +56,7 @@ def tanh(x: Term) -> Term:
     sign, size = split_sign(x)
     z = size * size
     near = fma(size * z, horner(z, _TANH_SINGLE if is_single(x) else _TANH_DOUBLE), size)
-    far = 1 - 2 / (bounded_exp(where(size > 22, 44, size + size)) + 1)
+    far = 1 - 2 / exp_and_one(where(size > 22, 44, size + size))
     return with_sign(sign, where(size < 0.55, near, far))
 
 

@@ -15,7 +15,7 @@ from nnc.lower.codegen.math import (
     rounding,
     special,
 )
-from nnc.lower.codegen.math.terms import Term, absolute, sqrt
+from nnc.lower.codegen.math.terms import Term, absolute, fma, sqrt
 
 FUNCTIONS: dict[str, Callable[..., Term]] = {
     "abs": absolute,
@@ -33,6 +33,7 @@ FUNCTIONS: dict[str, Callable[..., Term]] = {
     "remainder": rounding.remainder,
     "floor_divide": rounding.floor_divide,
     "sqrt": sqrt,
+    "fma": fma,
     "exp": exponential.exp,
     "exp2": exponential.exp2,
     "expm1": exponential.expm1,

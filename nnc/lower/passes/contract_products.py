@@ -1,0 +1,63 @@
+"""Products that are only added, as processors and XLA compute them: in one instruction, rounded once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import MappingProxyType
+
+from nnc import dtypes
+from nnc.graph import Graph, Node, Symbol, command, register_pass
+from nnc.lower.passes.once import OncePerGraph
+from nnc.options import Options
+
+_PRODUCTS = ("mul", "square")
+_SUMS = ("add", "sub")
+_DTYPES = (dtypes.float32, dtypes.float64)
+
+
+@register_pass("contract_products")
+def contract_products(graph: Graph, options: Options) -> Graph:
+    """Joins products with the one sum or difference that reads them, if `options.contract` allows it. Results differ in the last digit.
+
+    Requires: rules that look for sums and products have run; dead code elimination need not follow.
+    Ensures:  no sum of float32 or float64 has an operand that is a product and read nowhere else.
+    Example:  p = mul(x, y); s = add(p, z)  →  s = multiply_add(x, y, z)
+    """
+    return _Contraction().graph(graph) if options.contract else graph
+
+
+class _Contraction(OncePerGraph):
+    def rewrite(self, graph: Graph) -> Graph:
+        readers = Counter(symbol for node in graph.nodes for symbol in node.inputs) + Counter(graph.outputs)
+        products: dict[Symbol, Node] = {}
+        gone: set[Symbol] = set()
+        nodes: list[Node] = []
+        for node in graph.nodes:
+            node = self.renew(node, {})
+            if node.command.name in _PRODUCTS and node.outputs[0].dtype in _DTYPES and readers[node.outputs[0]] == 1:
+                products[node.outputs[0]] = node
+            found = next((x for x in node.inputs if x in products), None) if node.command.name in _SUMS else None
+            if found is None:
+                nodes.append(node)
+            else:
+                gone.add(found)
+                nodes += _joined(node, found, products[found])
+        if not gone and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
+            return graph
+        return graph.update(nodes=tuple(node for node in nodes if gone.isdisjoint(node.outputs)))
+
+
+def _joined(node: Node, found: Symbol, product: Node) -> list[Node]:
+    """A sum with a product as one node; in a difference what is subtracted changes its sign, which is exact."""
+    x, y = product.inputs if len(product.inputs) == 2 else product.inputs * 2
+    left, right = node.inputs
+    is_left = left is found
+    z, before = right if is_left else left, []
+    if node.command.name == "sub":
+        turned = z if is_left else x
+        other = Symbol(turned.spec)
+        before.append(
+            node.update(command=command("neg"), inputs=(turned,), outputs=(other,), params=MappingProxyType({}))
+        )
+        x, z = (x, other) if is_left else (other, z)
+    return [*before, node.update(command=command("multiply_add"), inputs=(x, y, z), params=MappingProxyType({}))]
