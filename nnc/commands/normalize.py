@@ -30,6 +30,7 @@ from nnc.commands.rules import (
     expansion,
     lead,
 )
+from nnc.errors import ShapeError, user_error
 from nnc.graph import TensorSpec, infer, reference, register
 
 Axes = tuple[int, ...]
@@ -150,6 +151,11 @@ def _pick_infer(x: TensorSpec, index: TensorSpec, *, mode: str) -> TensorSpec:
     check_dtype("pick_log_softmax", x, *ew.FLOAT)
     check_axes("pick_log_softmax", (-1,), x.ndim)
     check_mode("pick_log_softmax", mode, PICK_MODES)
+    if index.ndim != x.ndim:
+        raise user_error(
+            ShapeError, "pick_log_softmax", f"the index has {index.ndim} axes, x has {x.ndim}.",
+            operands={"x": x, "index": index}, fix="give the index an axis of size 1 for one element of each row.",
+        )  # fmt: skip
     spec: TensorSpec = infer[gather](x, index, **_gather_params(x, mode))
     return spec
 

@@ -12,7 +12,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
@@ -182,9 +182,9 @@ class GraphWriter:
         self.graphs: list[dict[str, Any]] = []
 
     def tables(self) -> dict[str, Any]:
-        """What `read_tables` reads."""
+        """What `GraphReader` reads."""
         return {
-            "specs": [_spec_tree(spec) for spec in self.specs],
+            "specs": [spec_tree(spec) for spec in self.specs],
             "sources": [[source.file, source.line, source.function] for source in self.sources],
             "graphs": self.graphs,
         }
@@ -260,7 +260,8 @@ def _values(
     return trees
 
 
-def _spec_tree(spec: TensorSpec) -> dict[str, Any]:
+def spec_tree(spec: TensorSpec) -> dict[str, Any]:
+    """A spec as a tree that JSON can hold."""
     tree: dict[str, Any] = {"shape": [int(n) for n in spec.shape], "dtype": spec.dtype.name}
     return tree | {name: getattr(spec, name) for name, usual in _USUAL.items() if getattr(spec, name) != usual}
 
@@ -283,7 +284,7 @@ def from_json(text: str | bytes) -> Graph:
     if document.get("version") != VERSION:
         _refuse(f"version {document.get('version')!r} of the format is unknown; this nnc reads version {VERSION}")
     try:
-        return verify(read_tables(document).graphs[-1])
+        return verify(GraphReader(document).graphs()[-1])
     except NncError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
@@ -294,25 +295,39 @@ def _refuse(problem: str, cause: BaseException | None = None) -> NoReturn:
     raise user_error(GraphError, "from_json", f"{problem}.", fix="pass a text that to_json wrote.") from cause
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """The tables of a document, read."""
-
-    specs: list[TensorSpec]
-    sources: list[SourceLine]
-    graphs: list[Graph]
-
-
-def read_tables(document: Mapping[str, Any], sources: Sequence[SourceLine] = ()) -> Tables:
-    """The tables that a `GraphWriter` made; nothing is verified.
+class GraphReader:
+    """Reads the tables that a `GraphWriter` made, each row when it is first wanted; nothing is verified.
 
     Args:     sources: stand for the first source lines of the table.
     """
-    specs = [TensorSpec(tuple(tree["shape"]), _DTYPES[tree["dtype"]], **_extras(tree)) for tree in document["specs"]]
-    lines = [*sources, *(SourceLine(*source) for source in document["sources"][len(sources) :])]
-    graphs: list[Graph] = []
-    for tree in document["graphs"]:
-        symbols = [Symbol(specs[spec], name) for spec, name in tree["symbols"]]
+
+    def __init__(self, document: Mapping[str, Any], sources: Sequence[SourceLine] = ()) -> None:
+        lines = document["sources"][len(sources) :]
+        self.sources = [*sources, *(SourceLine(*source) for source in lines)]
+        self._spec_rows, self._graph_rows = document["specs"], document["graphs"]
+        self._specs: list[TensorSpec | None] = [None] * len(self._spec_rows)
+        self._graphs: list[Graph | None] = [None] * len(self._graph_rows)
+
+    def spec(self, position: int) -> TensorSpec:
+        """The spec at a position of its table."""
+        found = self._specs[position]
+        if found is None:
+            found = self._specs[position] = read_spec(self._spec_rows[position])
+        return found
+
+    def graph(self, position: int) -> Graph:
+        """The graph at a position of its table."""
+        found = self._graphs[position]
+        if found is None:
+            found = self._graphs[position] = self._read_graph(self._graph_rows[position])
+        return found
+
+    def graphs(self) -> list[Graph]:
+        """All graphs."""
+        return [self.graph(position) for position in range(len(self._graph_rows))]
+
+    def _read_graph(self, tree: Mapping[str, Any]) -> Graph:
+        symbols = [Symbol(self.spec(spec), name) for spec, name in tree["symbols"]]
         pick = _picker(symbols)
         nodes = tuple(
             Node(
@@ -320,15 +335,19 @@ def read_tables(document: Mapping[str, Any], sources: Sequence[SourceLine] = ())
                 pick(node["inputs"]),
                 pick(node["outputs"]),
                 decode_params(node.get("params", {})),
-                tuple(graphs[i] for i in node.get("graphs", ())),
-                lines[node["source"]] if "source" in node else None,
+                tuple(self.graph(i) for i in node.get("graphs", ())),
+                self.sources[node["source"]] if "source" in node else None,
             )
             for node in tree["nodes"]
         )
         constants = {symbols[i]: decode_array(value) for i, value in tree["constants"]}
         attrs = {name: decode_value(value, symbols) for name, value in tree["attrs"].items()}
-        graphs.append(Graph(pick(tree["inputs"]), pick(tree["outputs"]), nodes, constants, attrs, tree["name"]))
-    return Tables(specs, lines, graphs)
+        return Graph(pick(tree["inputs"]), pick(tree["outputs"]), nodes, constants, attrs, tree["name"])
+
+
+def read_spec(tree: Mapping[str, Any]) -> TensorSpec:
+    """The spec that `spec_tree` made `tree` of."""
+    return TensorSpec(tuple(tree["shape"]), _DTYPES[tree["dtype"]], **_extras(tree))
 
 
 def _extras(tree: Mapping[str, Any]) -> dict[str, Any]:

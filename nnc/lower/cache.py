@@ -1,8 +1,8 @@
 """What one process finds out and the next can use: small values in files, found by what they depend on.
 
-An entry is a JSON file named by a digest of its key. It is written beside its place and then moved there, so readers see all of
-it or nothing, whatever crashes and however many processes write. It holds the whole key and a checksum: what is damaged, or is not
-what was asked for, does not count.
+An entry is a file named by a digest of its key. It is written beside its place and then moved there, so readers see all of it or
+nothing, whatever crashes and however many processes write. It holds the whole key and a checksum: what is damaged, or is not what
+was asked for, does not count. Small values are JSON; bytes follow a line of JSON as they are.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import tempfile
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
-_VERSION = 1  # of the form of the files; those of another lie elsewhere
-_SUFFIX = ".json"
+_VERSION = 2  # of the form of the files; those of another lie elsewhere
+_VALUE, _BYTES = ".json", ".bin"  # endings of files
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Cache:
     def read(self, kind: str, key: Mapping[str, Any]) -> Any:
         """The value of an entry; None where there is none, or no sound one."""
         try:
-            entry = json.loads(self._file(kind, key).read_bytes())
+            entry = json.loads(self._file(kind, key, _VALUE).read_bytes())
         except (OSError, ValueError, RecursionError):
             return None
         if not isinstance(entry, dict) or entry.get("key") != key:
@@ -49,18 +50,38 @@ class Cache:
 
     def write(self, kind: str, key: Mapping[str, Any], value: Any) -> None:
         """Keeps a value; warns where the folder cannot be written."""
-        place = self._file(kind, key)
         entry = {"key": key, "value": value, "check": _digest([key, value])}
+        self._keep(self._file(kind, key, _VALUE), json.dumps(entry).encode())
+
+    def read_bytes(self, kind: str, key: Mapping[str, Any]) -> tuple[bytes, ...] | None:
+        """The parts of an entry of bytes; None where there is none, or no sound one."""
+        try:
+            head, _, content = self._file(kind, key, _BYTES).read_bytes().partition(b"\n")
+            entry = json.loads(head)
+        except (OSError, ValueError, RecursionError):
+            return None
+        if not isinstance(entry, dict) or entry.get("key") != key or entry.get("check") != _digest_of(content):
+            return None
+        ends = list(accumulate(entry["sizes"], initial=0))
+        return tuple(content[begin:end] for begin, end in pairwise(ends))
+
+    def write_bytes(self, kind: str, key: Mapping[str, Any], *parts: bytes) -> None:
+        """Keeps bytes in several parts; warns where the folder cannot be written."""
+        content = b"".join(parts)
+        entry = {"key": key, "sizes": list(map(len, parts)), "check": _digest_of(content)}
+        self._keep(self._file(kind, key, _BYTES), json.dumps(entry).encode() + b"\n" + content)
+
+    def _keep(self, place: Path, content: bytes) -> None:
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            _replace(place, json.dumps(entry).encode())
+            _replace(place, content)
         except OSError as error:
-            warnings.warn(f"nnc keeps nothing in {self.folder}: {error}", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"nnc keeps nothing in {self.folder}: {error}", RuntimeWarning, stacklevel=3)
 
     def shrink(self, kind: str, most: int) -> None:
         """Removes the oldest entries of a kind until the others take at most so many bytes."""
         found = []
-        for path in (self._root / kind).glob(f"*{_SUFFIX}"):
+        for path in self._entries(kind):
             with contextlib.suppress(OSError):  # another process removed it
                 facts = path.stat()
                 found.append((facts.st_mtime, facts.st_size, path))
@@ -75,7 +96,7 @@ class Cache:
     def sizes(self) -> list[int]:
         """The bytes of each entry that this version reads."""
         sizes = []
-        for path in self._root.glob(f"*/*{_SUFFIX}"):
+        for path in self._entries("*"):
             with contextlib.suppress(OSError):  # another process removed it
                 sizes.append(path.stat().st_size)
         return sizes
@@ -84,12 +105,19 @@ class Cache:
     def _root(self) -> Path:
         return self.folder / f"v{_VERSION}"
 
-    def _file(self, kind: str, key: Mapping[str, Any]) -> Path:
-        return self._root / kind / f"{_digest(key)}{_SUFFIX}"
+    def _entries(self, kind: str) -> list[Path]:
+        return [path for suffix in (_VALUE, _BYTES) for path in self._root.glob(f"{kind}/*{suffix}")]
+
+    def _file(self, kind: str, key: Mapping[str, Any], suffix: str) -> Path:
+        return self._root / kind / f"{_digest(key)}{suffix}"
 
 
 def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+    return _digest_of(json.dumps(value, sort_keys=True).encode())
+
+
+def _digest_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _replace(place: Path, content: bytes) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -18,7 +18,8 @@ from nnc.commands.rules import effect
 from nnc.errors import ArgumentError, DTypeError, NncError, ShapeError, user_error, word_anew
 from nnc.graph import Kernel, TensorSpec, spec_of
 from nnc.lower.schedule.run import StreamRunner
-from nnc.lower.stages import Bound, Branches, Kind, Loop, NDArray, Step, Steps, View
+from nnc.lower.stages import Branches, Kind, Loop, NDArray, Step, Steps, View
+from nnc.source import SourceLine
 
 if TYPE_CHECKING:
     from nnc.lower.program import Program
@@ -39,7 +40,18 @@ class _Scope:
 class Frame:
     """The arena of one call at a time."""
 
-    __slots__ = ("_call", "_memories", "_rounds", "_run", "_scopes", "_set_lists", "_tapes", "arena", "program")
+    __slots__ = (
+        "_call",
+        "_fresh",
+        "_memories",
+        "_rounds",
+        "_run",
+        "_scopes",
+        "_set_lists",
+        "_tapes",
+        "arena",
+        "program",
+    )
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -47,6 +59,7 @@ class Frame:
         self._tapes: dict[int, NDArray] = {}  # by buffer
         self._rounds: dict[int, int] = {}  # the present round of each loop that runs
         self._memories: list[Any] = [self._memory(i) for i in range(len(program.bound.buffers))]
+        self._fresh = [(i, b.symbol.spec) for i, b in enumerate(program.bound.buffers) if b.kind is Kind.OUTPUT]
         self._call = _Scope()
         self._scopes: dict[int, _Scope] = {}  # of the copy of each loop that is being bound
         self._set_lists: list[_Scope] = [self._call]
@@ -88,9 +101,9 @@ class Frame:
 
     def _step(self, step: Step) -> Run:
         if isinstance(step.region, Loop):
-            return self._loop(step.region), [], [], {}
+            return self._loop(step.region, step.source), [], [], {}
         if isinstance(step.region, Branches):
-            return self._branches(step.region), [], [], {}
+            return self._branches(step.region, step.source), [], [], {}
         kernel: Kernel = self.program.kernel_of(step)
         return kernel.run, self._views(step.inputs), self._views(step.outputs), step.params
 
@@ -116,16 +129,19 @@ class Frame:
     def _one(self, view: View) -> Arrays:
         return self._views((view,))
 
-    def _branches(self, region: Branches) -> Callable[..., None]:
+    def _branches(self, region: Branches, source: SourceLine | None) -> Callable[..., None]:
         index = self._one(region.index)
         branches = [self._block(branch) for branch in region.branches]
 
         def run(*_: Any) -> None:
-            branches[check_branch(int(index[0]), len(branches))]()
+            chosen = int(index[0])
+            if not 0 <= chosen < len(branches):
+                word_anew(lambda: check_branch(chosen, len(branches)), source)
+            branches[chosen]()
 
         return run
 
-    def _loop(self, region: Loop) -> Callable[..., None]:
+    def _loop(self, region: Loop, source: SourceLine | None) -> Callable[..., None]:
         copies = []
         for c in region.copies:
             early, late = _Scope(), _Scope()
@@ -157,7 +173,8 @@ class Frame:
                 if test is not None and not test[0]:
                     leave()
                     return
-                check_steps(step, region.limit)
+                if step == region.limit:
+                    word_anew(lambda: check_steps(region.limit or 0, region.limit), source)
                 self._set(late)
                 tail()
                 step += 1
@@ -186,7 +203,7 @@ class Frame:
 
     def _run_checked(self, inputs: Sequence[NDArray]) -> list[NDArray]:
         program = self.program
-        fresh = {i: np.empty(spec.shape, spec.dtype) for i, spec in program.fresh}
+        fresh = {i: np.empty(spec.shape, spec.dtype) for i, spec in self._fresh}
         given = dict(enumerate(inputs))
         for i, array in (*given.items(), *fresh.items()):  # inputs are the first buffers
             self._memories[i] = as_bytes(array)
@@ -219,7 +236,26 @@ def explain(step: Step, run: Run) -> None:
     word_anew(lambda: kernel(arguments, results, params), step.source)
 
 
-def check_inputs(bound: Bound, inputs: Sequence[NDArray]) -> list[NDArray]:
+class Takes(Protocol):
+    """What inputs are held against."""
+
+    @property
+    def name(self) -> str:
+        """The program's."""
+        ...
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """What it was lowered for."""
+        ...
+
+    @property
+    def donated(self) -> tuple[int, ...]:
+        """The inputs that it writes over."""
+        ...
+
+
+def check_inputs(bound: Takes, inputs: Sequence[NDArray]) -> list[NDArray]:
     """The inputs of a call as a program takes them: contiguous and aligned, copied where they are not; donated ones have memory of
     their own.
 

@@ -9,22 +9,22 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from nnc.commands.loop import check_branch, check_steps
-from nnc.errors import InternalError, NncError
+from nnc.errors import InternalError, NncError, word_anew
 from nnc.graph import reference
 from nnc.lower.codegen.arguments import Words, as_plain
 from nnc.lower.codegen.entry import BIND
 from nnc.lower.codegen.entry_steps import CALLS, POLL, Failure
 from nnc.lower.frame import Arrays, Run, aligned_bytes, as_bytes, check_inputs, explain, make_view, result_of, tape_view
-from nnc.lower.native_program import Entry
+from nnc.lower.native_program import Entry, Result
 from nnc.lower.schedule.run import StreamRunner
-from nnc.lower.schedule.types import Around, Schedule
-from nnc.lower.stages import Branches, Kind, Loop, NDArray, Step, Steps, View
+from nnc.lower.schedule.types import Around
+from nnc.lower.stages import Branches, Buffer, Kind, Loop, NDArray, Step, Steps, View
 
 _NOTHING: tuple[NDArray, ...] = ()
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
@@ -34,29 +34,38 @@ class _Memory:
     """The memory of a frame: the arena, the arguments of the present call, tapes, and the rounds of loops."""
 
     def __init__(self, entry: Entry) -> None:
-        bound, words = entry.planned.bound, entry.words
-        self.entry, self.buffers = entry, bound.buffers
-        self.arena = aligned_bytes(entry.planned.arena_bytes)
+        outside, words = entry.outside, entry.words
+        self.entry = entry
+        self.arena = aligned_bytes(outside.arena_bytes)
         self.words = (ctypes.c_int64 * words.size)()
         self.given: Sequence[NDArray] = _NOTHING
         self.made: Sequence[NDArray] = _NOTHING
         self.call = 0  # counts calls
         self._tapes: dict[int, NDArray] = {}  # by buffer
-        self._static: dict[int, NDArray] = {}
-        for number, (buffer, offset) in enumerate(zip(bound.buffers, entry.planned.offsets, strict=True)):
-            if offset is not None:
-                self._static[number] = self.arena[offset : offset + buffer.nbytes]
-            elif buffer.kind is Kind.CONSTANT:
-                self._static[number] = as_bytes(bound.constants[buffer.index])
         self.words[Words.table_at] = ctypes.addressof(entry.table)
         self.words[Words.arena_at] = self.arena.ctypes.data
-        for i, constant in enumerate(bound.constants):
+        for i, constant in enumerate(outside.constants):
             self.words[words.constant(i)] = constant.ctypes.data
 
-    def whole(self, view: View) -> NDArray:
-        """The array within which an output lies, as it was given or made."""
-        buffer = self.buffers[view.buffer]
-        return (self.given if buffer.kind is Kind.INPUT else self.made)[buffer.index]
+    @cached_property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The program's buffers."""
+        return self.entry.parts().planned.bound.buffers
+
+    @cached_property
+    def _static(self) -> dict[int, NDArray]:
+        """The memory of buffers that stays where it is."""
+        found: dict[int, NDArray] = {}
+        for number, (buffer, offset) in enumerate(zip(self.buffers, self.entry.parts().planned.offsets, strict=True)):
+            if offset is not None:
+                found[number] = self.arena[offset : offset + buffer.nbytes]
+            elif buffer.kind is Kind.CONSTANT:
+                found[number] = as_bytes(self.entry.outside.constants[buffer.index])
+        return found
+
+    def whole(self, of: Buffer | Result) -> NDArray:
+        """The array within which an argument or an output lies, as it was given or made."""
+        return (self.given if of.kind is Kind.INPUT else self.made)[of.index]
 
     def bind(self, view: View) -> NDArray | None:
         """The array of a view that stays where it is; None for others."""
@@ -75,7 +84,7 @@ class _Memory:
         """The array of a view, moved so far, in this call."""
         memory = self._static.get(view.buffer)
         if memory is None:
-            memory = as_bytes(self.whole(view))
+            memory = as_bytes(self.whole(self.buffers[view.buffer]))
         return make_view(memory, view, moved)
 
     def now(self, view: View) -> NDArray:
@@ -108,7 +117,7 @@ class _Block:
         self._runs = [self._run(step) for step in steps]
 
     def _run(self, step: Step) -> Run:
-        kernel = self._memory.entry.kernels[id(step)]
+        kernel = self._memory.entry.parts().kernels[id(step)]
         return kernel.run, self._views(step.inputs), self._views(step.outputs), step.params
 
     def _views(self, views: Sequence[View]) -> Arrays:
@@ -182,13 +191,14 @@ class _Callbacks:
 class NativeFrame:
     """The arena of one call at a time of a compiled program."""
 
-    def __init__(self, entry: Entry, schedule: Schedule, around: Around | None) -> None:
+    def __init__(self, entry: Entry, around: Around | None) -> None:
         self.entry = entry
         self._memory = _Memory(entry)
         self._callbacks = _Callbacks([_Block(self._memory, steps) for steps in entry.blocks])
         self._function = _CALLBACK(self._called())
+        schedule = entry.parts().schedule if entry.apart else None
         # Steps that follow one another share what they need meanwhile; those that run side by side cannot.
-        shared = len(schedule.streams) == 1
+        shared = schedule is None or len(schedule.streams) == 1
         sizes = (
             [max((native.scratch for native in entry.states), default=0)]
             if shared
@@ -206,11 +216,14 @@ class NativeFrame:
         for i, state in enumerate(self._states):
             words[entry.words.state(i)] = state.address
         self._runner: StreamRunner | None = None
-        if entry.apart:
-            steps = range(len(entry.planned.bound.steps))
+        if schedule is not None:
+            steps = range(len(entry.parts().planned.bound.steps))
             self._runner = StreamRunner(schedule, [partial(self._part, i) for i in steps], around)
         self._bind = (BIND,) if entry.apart else ()
         self._is_plain = not entry.blocks and not entry.apart
+        self._returns_made = entry.outside.returns_made
+        self._shapes = [spec.shape for spec in entry.outside.made]
+        self._dtypes = [spec.dtype for spec in entry.outside.made]
 
     def _called(self) -> Callable[[int], int]:
         """What compiled code calls."""
@@ -232,7 +245,7 @@ class NativeFrame:
         """
         entry, memory = self.entry, self._memory
         memory.given = given = list(inputs)
-        memory.made = made = list(map(np.empty, entry.shapes, entry.dtypes))
+        memory.made = made = list(map(np.empty, self._shapes, self._dtypes))
         memory.words[Words.given_at], memory.words[Words.made_at] = id(given), id(made)
         try:
             if self._is_plain:
@@ -241,7 +254,7 @@ class NativeFrame:
                     self._go_on(code)
             else:
                 self._run_with_python()
-            return made if entry.returns_made else self._results()
+            return made if self._returns_made else self._results()
         finally:
             memory.given = memory.made = _NOTHING
 
@@ -262,9 +275,9 @@ class NativeFrame:
 
     def _go_on(self, code: int) -> None:
         """What is done where the entry stopped: once more with inputs that it takes, or the error is raised."""
-        memory, bound = self._memory, self.entry.planned.bound
+        memory, outside = self._memory, self.entry.outside
         if Failure.of(code)[0] is Failure.REFUSED:
-            checked = zip(check_inputs(bound, memory.given), bound.inputs, strict=True)
+            checked = zip(check_inputs(outside, memory.given), outside.inputs, strict=True)
             memory.given = given = [as_plain(x, spec.dtype) for x, spec in checked]
             memory.words[Words.given_at] = id(given)
             code = self.entry.call(self._at, *self._bind)
@@ -278,8 +291,8 @@ class NativeFrame:
             self._fail(code)
 
     def _results(self) -> list[NDArray]:
-        memory, bound = self._memory, self.entry.planned.bound
-        return [result_of(view, memory.whole(view)) for view in bound.outputs]
+        memory = self._memory
+        return [result_of(result.view, memory.whole(result)) for result in self.entry.outside.results]
 
     # -- what went wrong -----------------------------------------------------------------------------------------------
 
@@ -295,14 +308,16 @@ class NativeFrame:
             finally:
                 del found, error, errors  # they hold this frame
         step = self.entry.steps[number]
-        if kind is Failure.LIMIT and isinstance(step.region, Loop):
-            check_steps(step.region.limit or 0, step.region.limit)
-        elif kind is Failure.BRANCH and isinstance(step.region, Branches):
-            check_branch(int(self._memory.now(step.region.index)), len(step.region.branches))
+        region = step.region
+        if kind is Failure.LIMIT and isinstance(region, Loop):
+            word_anew(lambda: check_steps(region.limit or 0, region.limit), step.source)
+        elif kind is Failure.BRANCH and isinstance(region, Branches):
+            index = int(self._memory.now(region.index))
+            word_anew(lambda: check_branch(index, len(region.branches)), step.source)
         elif kind is Failure.KERNEL:
             with np.errstate(all="ignore"):
                 self._reword(step)
-        raise InternalError(f"{self.entry.planned.bound.name}: {step.command.name} stopped: {kind.name.lower()}")
+        raise InternalError(f"{self.entry.outside.name}: {step.command.name} stopped: {kind.name.lower()}")
 
     def _reword(self, step: Step) -> None:
         """Runs a step that its compiled kernel refused, so that the reference says why."""
@@ -312,7 +327,7 @@ class NativeFrame:
             reference[step.command](*inputs, **params)
 
         is_simple = step.command in reference and not step.graphs
-        kernel = refer if is_simple else self.entry.kernels[id(step)].run
+        kernel = refer if is_simple else self.entry.parts().kernels[id(step)].run
         try:
             kernel(arguments, results, step.params)
         except NncError:

@@ -10,80 +10,136 @@ from functools import cached_property
 from typing import Any
 
 from nnc.context import timed
-from nnc.dtypes import TAPE, DType
-from nnc.graph import Kernel
+from nnc.dtypes import TAPE
+from nnc.graph import Kernel, TensorSpec
 from nnc.lower.codegen.arguments import Words, is_layout_known, make_table
 from nnc.lower.codegen.entry import EntryText, print_entry
 from nnc.lower.codegen.native import Compiler, Function, Native
 from nnc.lower.liveness import walk
-from nnc.lower.stages import Kind, Loop, Planned, Step, Steps, View
+from nnc.lower.schedule.types import Schedule
+from nnc.lower.stages import Kind, Loop, NDArray, Planned, Step, Steps, View
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _ENTRY_OF_PARTS = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a program is made of: its plan, its schedule, and the kernels of its steps, by identity, some of them compiled."""
+
+    planned: Planned
+    schedule: Schedule
+    kernels: Mapping[int, Kernel]
+    natives: Mapping[int, Native]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Where an output lies: in the argument, or in the fresh memory, with an index."""
+
+    kind: Kind
+    index: int
+    view: View
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What one has to know of a compiled program to call it: the inputs that it takes, the specs of the fresh memory that it is
+    given, its results, its constants, its arena, and how many loops count rounds."""
+
+    name: str
+    inputs: tuple[TensorSpec, ...]
+    donated: tuple[int, ...]
+    made: tuple[TensorSpec, ...]
+    results: tuple[Result, ...]
+    constants: tuple[NDArray, ...]
+    arena_bytes: int
+    loops: int
+
+    @classmethod
+    def of(cls, planned: Planned) -> Outside:
+        """That of a plan."""
+        bound = planned.bound
+        made = tuple(buffer.symbol.spec for buffer in bound.buffers if buffer.kind is Kind.OUTPUT)
+        outputs = [(bound.buffers[view.buffer], view) for view in bound.outputs]
+        loops = (step.region.number for step in walk(bound.steps) if isinstance(step.region, Loop))
+        return cls(
+            name=bound.name,
+            inputs=bound.inputs,
+            donated=bound.donated,
+            made=made,
+            results=tuple(Result(buffer.kind, buffer.index, view) for buffer, view in outputs),
+            constants=bound.constants,
+            arena_bytes=planned.arena_bytes,
+            loops=1 + max(loops, default=-1),
+        )
+
+    @property
+    def returns_made(self) -> bool:
+        """Whether the outputs are the arrays made for them, one for one."""
+        return len(self.results) == len(self.made) and all(
+            result.kind is Kind.OUTPUT and result.index == i and result.view == View.whole(result.view.buffer, spec)
+            for i, (result, spec) in enumerate(zip(self.results, self.made, strict=True))
+        )
+
+    def words(self, states: int) -> Words:
+        """The words of its frames."""
+        return Words(len(self.inputs), len(self.made), len(self.constants), self.loops, states)
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A program for the compiler, and the kernels with a state, in the order of its words."""
+
+    text: EntryText
+    states: tuple[Native, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
     """A compiled program. `call(frame[, part])` runs it on the words of a frame (nnc.lower.codegen.arguments).
 
-    `table` is what inputs must be like, `blocks` are the steps that run in Python, `shapes` and `dtypes` those of fresh results.
+    `table` is what inputs must be like, `blocks` are the steps that run in Python. What the program is made of is asked for where
+    Python runs steps, and where something went wrong.
     """
 
-    planned: Planned
-    kernels: Mapping[int, Kernel]
+    outside: Outside
     words: Words
     call: Callable[..., int]
     held: Any  # what is called, compiled
     table: Any
     states: tuple[Native, ...]
     blocks: tuple[Steps, ...]
-    steps: Steps  # all, those within regions included, as they are numbered
-    shapes: tuple[tuple[int, ...], ...]
-    dtypes: tuple[DType, ...]
     apart: bool  # whether `call` takes the number of a part
+    parts: Callable[[], Parts]
 
     @cached_property
-    def returns_made(self) -> bool:
-        """Whether the outputs are the arrays made for them, one for one."""
-        buffers = self.planned.bound.buffers
-        outputs = [(buffers[view.buffer], view) for view in self.planned.bound.outputs]
-        return len(outputs) == len(self.shapes) and all(
-            buffer.kind is Kind.OUTPUT and buffer.index == i and view == View.whole(view.buffer, buffer.symbol.spec)
-            for i, (buffer, view) in enumerate(outputs)
-        )
+    def steps(self) -> Steps:
+        """All steps, those within regions included, as they are numbered."""
+        return tuple(walk(self.parts().planned.bound.steps))
 
 
 class NativeCode:
-    """The compiled kernels of a program, by identity of the step, and the entries made of them: one that runs in one go, one that
-    runs step by step. Each is made when it is first wanted; `texts` are those that were printed, by whether they run step by step.
+    """The compiled kernels of a program, and the entries made of them: one that runs in one go, one that runs step by step. Each is
+    made when it is first wanted; `printed` are those that were printed, by whether they run step by step.
     """
 
     def __init__(
         self,
-        planned: Planned,
-        kernels: Mapping[int, Kernel],
-        natives: Mapping[int, Native],
+        outside: Outside,
+        parts: Callable[[], Parts],
         compiler: Compiler,
-        texts: Mapping[bool, EntryText] | None = None,
+        printed: Mapping[bool, Printed] | None = None,
     ) -> None:
-        self.planned, self.kernels, self.natives = planned, kernels, natives
-        self.texts = dict(texts or {})
+        self.outside, self.parts, self.printed = outside, parts, dict(printed or {})
         self._compiler = compiler
         self._entries: dict[bool, Entry] = {}
         self._lock = threading.Lock()
 
-    @classmethod
-    def of(cls, planned: Planned, kernels: Mapping[int, Kernel], compiler: Compiler) -> NativeCode | None:
-        """The native kernels of a program; None where it has none, so that nothing is won."""
-        natives: dict[int, Native] = {}
-        with timed("printing kernels"):
-            for step in walk(planned.bound.steps):
-                native = _native_of(planned, kernels.get(id(step)), step)
-                if native is not None:
-                    natives[id(step)] = native
-                    if not native.inline:  # others become part of the program's own text, as a rule
-                        compiler.expect(native)
-        return cls(planned, kernels, natives, compiler) if natives and is_layout_known() else None
+    @property
+    def natives(self) -> Mapping[int, Native]:
+        """The compiled kernels, by identity of the step."""
+        return self.parts().natives
 
     def entry(self, apart: bool) -> Entry:
         """The compiled program.
@@ -96,36 +152,50 @@ class NativeCode:
             return self._entries[apart]
 
     def _compile(self, apart: bool) -> Entry:
-        bound = self.planned.bound
-        with timed("printing kernels"):
-            with_state = [step for step in walk(bound.steps) if self._has_state(step)]
-            states = {id(step): i for i, step in enumerate(with_state)}
-            words = Words.of(bound, _loops(bound.steps), len(states))
-            printed = self.texts.get(apart)
-            if printed is None:
-                printed = self.texts[apart] = print_entry(self.planned, words, self.natives, states, apart)
+        if apart not in self.printed:
+            with timed("printing kernels"):
+                self.printed[apart] = self._print(apart)
+        printed = self.printed[apart]
         with timed("compiling kernels"):
-            functions = self._compiler.load(printed.called)
-            function = self._compiler.load_entry(printed.text, _symbols(printed, functions), functions)
-        made = [buffer.symbol.spec for buffer in bound.buffers if buffer.kind is Kind.OUTPUT]
+            functions = self._compiler.load(printed.text.called)
+            function = self._compiler.load_entry(printed.text.text, _symbols(printed.text, functions), functions)
+        outside = self.outside
         return Entry(
-            planned=self.planned,
-            kernels=self.kernels,
-            words=words,
+            outside=outside,
+            words=outside.words(len(printed.states)),
             call=(_ENTRY_OF_PARTS if apart else _ENTRY)(function.address),
             held=function,
-            table=make_table(bound),
-            states=tuple(self.natives[i] for i in states),
-            blocks=printed.blocks,
-            steps=tuple(walk(bound.steps)),
-            shapes=tuple(spec.shape for spec in made),
-            dtypes=tuple(spec.dtype for spec in made),
+            table=make_table(outside.inputs, len(outside.made), outside.donated),
+            states=printed.states,
+            blocks=printed.text.blocks,
             apart=apart,
+            parts=self.parts,
         )
 
-    def _has_state(self, step: Step) -> bool:
-        native = self.natives.get(id(step))
-        return native is not None and native.state is not None
+    def _print(self, apart: bool) -> Printed:
+        parts = self.parts()
+        natives = parts.natives
+        found = (id(step) for step in walk(parts.planned.bound.steps))
+        with_state = [key for key in found if key in natives and natives[key].state is not None]
+        words = self.outside.words(len(with_state))
+        positions = {key: i for i, key in enumerate(with_state)}
+        text = print_entry(parts.planned, words, natives, positions, apart)
+        return Printed(text, tuple(natives[key] for key in with_state))
+
+
+def find_natives(planned: Planned, kernels: Mapping[int, Kernel], compiler: Compiler) -> dict[int, Native]:
+    """The compiled kernels of a program, by identity of the step; none where nothing is won."""
+    natives: dict[int, Native] = {}
+    if not is_layout_known():
+        return natives
+    with timed("printing kernels"):
+        for step in walk(planned.bound.steps):
+            native = _native_of(planned, kernels.get(id(step)), step)
+            if native is not None:
+                natives[id(step)] = native
+                if not native.inline:  # others become part of the program's own text, as a rule
+                    compiler.expect(native)
+    return natives
 
 
 def _native_of(planned: Planned, kernel: Kernel | None, step: Step) -> Native | None:
@@ -138,11 +208,6 @@ def _native_of(planned: Planned, kernel: Kernel | None, step: Step) -> Native | 
         return None
     native: Native | None = kernel.native(step)
     return native
-
-
-def _loops(steps: Steps) -> int:
-    """How many numbers of loops there are."""
-    return 1 + max((step.region.number for step in walk(steps) if isinstance(step.region, Loop)), default=-1)
 
 
 def _symbols(printed: EntryText, functions: Sequence[Function]) -> dict[str, int]:

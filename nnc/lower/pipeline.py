@@ -31,13 +31,14 @@ ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any]], Ke
 # What makes graphs small, in two rounds, since each finds more after the others; barriers keep what is computed again on purpose
 # from being merged with the original. Sub-graphs are rewritten along with their graph.
 REWRITES = (
-    "inline_calls", "dce", "fold", "simplify", "parts", "cse", "licm", "combine", "join_sums", "split_sums", "dce",
-    "hoist_products", "sink_sums", "sink_products", "dce", "fewer_residuals",
+    "inline_calls", "dce", "fold", "simplify", "parts", "cse", "licm", "one_hot", "combine", "picks", "join_sums", "split_sums",
+    "dce", "hoist_products", "sink_sums", "sink_products", "dce", "fewer_residuals",
     "fold", "simplify", "parts", "cse", "dce", "inline_barriers",
 )  # fmt: skip
 PIPELINE = (*REWRITES, "layout", "order", "recompute")
-# last, since what is computed again to save memory is chosen command by command
-GROUPING = ("contract_products", "at_readers", "fuse", "epilogue", "join_kernels", "interleave")
+# last, since what is computed again to save memory may be chosen command by command; the first find no more to do in their results
+FUSION = ("totals", "contract_products", "at_readers", "fuse")
+GROUPING = (*FUSION, "epilogue", "join_kernels", "interleave")
 
 
 def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel, compiler: Compiler | None = None) -> Program:
@@ -87,7 +88,9 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel, compiler:
             chosen = Program.of(planned, schedule, step_kernel)
         return chosen.compiled(compiler) if compiler is not None and options.native else chosen
 
-    place = find_place(graph, options, native=compiler is not None and options.native)
+    chooser = choose_kernel if hasattr(choose_kernel, "__qualname__") else type(choose_kernel)
+    choice = f"{chooser.__module__}.{chooser.__qualname__}"
+    place = find_place(graph, options, native=compiler is not None and options.native, choice=choice)
     known = place.read() if place is not None else None
     made = known.program(step_kernel, compiler if options.native else None) if known is not None else None
     if made is None:
@@ -117,8 +120,9 @@ def plan(graph: Graph, options: Options, workspace: Workspace = no_workspace) ->
     planned = _plan_rewritten(rewritten, compact, workspace)
     if planned.peak <= budget:
         return planned
-    remat = Remat(rewritten, compact, workspace)
-    return remat.fit(planned, budget, lambda graph: _plan_rewritten(graph, compact, workspace))
+    kernels = run_passes(rewritten, FUSION, compact, verify=options.verify_passes)
+    remat = Remat((kernels, rewritten), compact, workspace, lambda graph: _plan_rewritten(graph, compact, workspace))
+    return remat.fit(planned, budget)
 
 
 def _plan_rewritten(graph: Graph, options: Options, workspace: Workspace) -> Planned:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from nnc.graph import Kernel, TensorSpec
+from nnc.graph import Kernel
 from nnc.lower.codegen.native import Compiler
 from nnc.lower.frame import Frame
 from nnc.lower.liveness import walk
 from nnc.lower.native_frame import NativeFrame
-from nnc.lower.native_program import NativeCode
+from nnc.lower.native_program import NativeCode, Outside, Parts, find_natives
 from nnc.lower.report import Cost, MemoryPlan, make_cost, make_memory_plan, program_text
 from nnc.lower.schedule.types import Around, Schedule
-from nnc.lower.stages import Bound, Kind, NDArray, Planned, Step
+from nnc.lower.stages import Bound, NDArray, Planned, Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,13 +22,12 @@ class Program:
 
     Each call borrows an arena, which later calls use again. Inputs are read where they are, unless they are not
     contiguous; outputs are fresh arrays (or the memory of donated inputs). `around` is done around each step (see there).
-    With `code`, compiled kernels run without Python in between; without, all steps run from Python.
+    With `code`, compiled kernels run without Python in between; without, all steps run from Python. `parts` gives what the program
+    is made of, which one that was stored need not know to run.
     """
 
-    planned: Planned
-    schedule: Schedule
-    kernels: Mapping[int, Kernel]
-    fresh: tuple[tuple[int, TensorSpec], ...]
+    parts: Callable[[], Parts]
+    is_concurrent: bool  # whether it has several streams
     around: Around | None = None
     code: NativeCode | None = None
     _idle: list[Frame | NativeFrame] = field(default_factory=list, repr=False)
@@ -36,24 +35,42 @@ class Program:
     @classmethod
     def of(cls, planned: Planned, schedule: Schedule, choose: Callable[[Step], Kernel]) -> Program:
         """The program of a plan and a schedule; `choose` gives the kernel of a step."""
-        buffers = planned.bound.buffers
         kernels = {id(step): choose(step) for step in walk(planned.bound.steps) if step.region is None}
-        fresh = tuple((i, buffer.symbol.spec) for i, buffer in enumerate(buffers) if buffer.kind is Kind.OUTPUT)
-        return cls(planned, schedule, kernels, fresh)
+        parts = Parts(planned, schedule, kernels, {})
+        return cls(lambda: parts, len(schedule.streams) > 1)
 
     def compiled(self, compiler: Compiler) -> Program:
         """The same program as machine code, if it has kernels for that and the compiler works."""
-        code = NativeCode.of(self.planned, self.kernels, compiler)
-        return self.with_code(code) if code is not None and compiler.works() else self
+        found = self.parts()
+        natives = find_natives(found.planned, found.kernels, compiler)
+        if not natives or not compiler.works():
+            return self
+        parts = replace(found, natives=natives)
+        return self.with_code(NativeCode(Outside.of(found.planned), lambda: parts, compiler))
 
     def with_code(self, code: NativeCode) -> Program:
         """The same program as this machine code, which is compiled now."""
         code.entry(self._is_apart)
-        return replace(self, code=code, _idle=[])
+        return replace(self, parts=code.parts, code=code, _idle=[])
 
     def watched(self, around: Around) -> Program:
         """The same program, with something done around each step of a run: for measuring, and for tests."""
         return replace(self, around=around, _idle=[])
+
+    @property
+    def planned(self) -> Planned:
+        """Steps on buffers, and the offsets of these."""
+        return self.parts().planned
+
+    @property
+    def schedule(self) -> Schedule:
+        """What runs on which stream."""
+        return self.parts().schedule
+
+    @property
+    def kernels(self) -> Mapping[int, Kernel]:
+        """The kernels of steps, by identity."""
+        return self.parts().kernels
 
     @property
     def bound(self) -> Bound:
@@ -92,12 +109,12 @@ class Program:
         """What one call at a time runs on."""
         if self.code is None:
             return Frame(self)
-        return NativeFrame(self.code.entry(self._is_apart), self.schedule, self.around)
+        return NativeFrame(self.code.entry(self._is_apart), self.around)
 
     @property
     def _is_apart(self) -> bool:
         """Whether steps are called one by one."""
-        return len(self.schedule.streams) > 1 or self.around is not None
+        return self.is_concurrent or self.around is not None
 
     @property
     def memory_plan(self) -> MemoryPlan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from nnc.commands.control import PRINTED
 from nnc.commands.rules import cost
 from nnc.errors import MemoryBudgetError, user_error
 from nnc.graph import Node, TensorSpec, value_text
@@ -207,14 +208,15 @@ def _recomputed_text(cost: Cost) -> str:
 
 
 def node_cost(node: Node) -> CostRow:
-    """The cost of a node; its sub-graphs count once for each round where their number is known."""
+    """The cost of a node; its sub-graphs count once for each round where their number is known. What is within a kernel touches no
+    memory."""
     rows = [node_cost(inner) for graph in node.graphs for inner in graph.nodes]
     rounds = node.params.get("length") or 1
     specs = [symbol.spec for symbol in node.inputs]
     flops = cost[node.command](*specs, **node.params) if node.command in cost and not node.graphs else 0
     flops += rounds * sum(row.flops for row in rows)
     nbytes = sum(symbol.spec.nbytes for symbol in (*node.inputs, *node.outputs))
-    nbytes += rounds * sum(row.nbytes for row in rows)
+    nbytes += rounds * sum(row.nbytes for row in rows) if node.command not in PRINTED else 0
     return CostRow(node.command.name, flops, nbytes, node.source)
 
 

@@ -7,34 +7,35 @@ of the present trace, wherever these moved.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import os
 import platform
 import time
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
+import numpy as np
+
 from nnc.context import timed
-from nnc.errors import GraphError, NncError
+from nnc.errors import GraphError
 from nnc.graph import ATTRIBUTES, Graph, Kernel, structural_hash
 from nnc.graph.registry import REGISTRY
 from nnc.lower.cache import Cache
 from nnc.lower.liveness import walk
 from nnc.lower.program import Program
 from nnc.lower.stages import Bound
-from nnc.lower.stored_form import StoredProgram, decode_program, encode_program
+from nnc.lower.stored_form import StoredProgram, encode_program
 from nnc.machine import processor, version_of
 from nnc.options import Options
 from nnc.source import SourceLine
 
 _KIND = "programs"
-_LIBRARIES = ("nnc", "numpy", "ml_dtypes", "llvmlite", "onednn-cpu-gomp")
+_LIBRARIES = ("llvmlite", "onednn-cpu-gomp")  # of which to ask the version does not load them
 _FOLDER = Path(__file__).parents[1]
 _STARTED = time.time()
 _SETTLED = 2.0  # seconds; files that changed later may be others than those that this process runs
@@ -55,13 +56,12 @@ class Place:
     def read(self) -> StoredProgram | None:
         """The program, without kernels; None where there is none, or no sound one."""
         with timed("reading the program"):
-            value = self.cache.read(_KIND, self.key)
-            if not isinstance(value, str):
+            found = self.cache.read_bytes(_KIND, self.key)
+            if found is None:
                 return None
             try:
-                tree = json.loads(zlib.decompress(base64.b64decode(value, validate=True)))
-                return decode_program(tree, self.sources)
-            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, zlib.error, NncError):
+                return StoredProgram(found, self.sources)
+            except ValueError:
                 return None  # of another form, though whole
 
     def write(self, program: Program) -> None:
@@ -71,20 +71,19 @@ class Place:
             if sum(value.nbytes for value in bound.constants) > _MOST_CONSTANTS or _commands(bound) & self.foreign:
                 return
             try:
-                tree = encode_program(program, self.sources)
+                parts = encode_program(program, self.sources)
             except GraphError:  # a parameter is a function, or the like
                 return
-            if tree is not None:
-                content = json.dumps(tree, separators=(",", ":")).encode()
-                self.cache.write(_KIND, self.key, base64.b64encode(zlib.compress(content, 1)).decode())
+            if parts is not None:
+                self.cache.write_bytes(_KIND, self.key, *parts)
                 _shrink_once(self.cache)
 
 
-def find_place(graph: Graph, options: Options, *, native: bool) -> Place | None:
+def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> Place | None:
     """Where the program of `graph` is kept; None where it is not: a parameter has no stable form, somebody else's package says what
     a command means, passes are to be verified, there is no folder.
 
-    Args:     native: whether the program is compiled.
+    Args:     native: whether the program is compiled. choice: who chooses kernels.
     """
     if options.cache_folder is None or options.verify_passes:
         return None
@@ -102,7 +101,7 @@ def find_place(graph: Graph, options: Options, *, native: bool) -> Place | None:
         sources: dict[SourceLine, int] = {}
         names = hashlib.sha256(json.dumps(list(_labels(graph, sources))).encode()).hexdigest()
         chosen = {f.name: repr(getattr(options, f.name)) for f in fields(options) if f.name not in _APART}
-        key = {"graph": digest, "names": names, "options": chosen, "native": native, "files": files}
+        key = {"graph": digest, "names": names, "options": chosen, "native": native, "choice": choice, "files": files}
         key |= {"here": _here(), "foreign": sorted(foreign)}
     return Place(Cache(options.cache_folder), key, tuple(sources), foreign)
 
@@ -133,16 +132,21 @@ def _labels(graph: Graph, sources: dict[SourceLine, int]) -> Iterator[Any]:
 @cache
 def files_digest() -> str | None:
     """What tells these files of nnc from others: names, sizes and times; None where a file changed after this process read it."""
-    digest, newest = hashlib.sha256(), 0.0
-    for folder, folders, names in os.walk(_FOLDER):
-        folders.sort()
-        for name in sorted(names):
-            if name.endswith(".py"):
-                path = os.path.join(folder, name)
-                found = os.stat(path)
-                newest = max(newest, found.st_mtime)
-                digest.update(f"{os.path.relpath(path, _FOLDER)} {found.st_size} {found.st_mtime_ns}\n".encode())
-    return digest.hexdigest() if newest < _STARTED - _SETTLED else None
+    found = [(entry.path, entry.stat()) for entry in _python_files(_FOLDER)]
+    begin = len(str(_FOLDER))
+    lines = sorted(f"{path[begin:]} {facts.st_size} {facts.st_mtime_ns}\n" for path, facts in found)
+    newest = max((facts.st_mtime for _, facts in found), default=0.0)
+    return hashlib.sha256("".join(lines).encode()).hexdigest() if newest < _STARTED - _SETTLED else None
+
+
+def _python_files(folder: os.PathLike[str] | str) -> Iterator[os.DirEntry[str]]:
+    """The Python files in a folder and those within it."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                yield entry
+            elif entry.name != "__pycache__" and entry.is_dir():
+                yield from _python_files(entry.path)
 
 
 @cache
@@ -150,7 +154,8 @@ def _here() -> dict[str, str]:
     """The versions and the processor that programs are made for."""
     facts = processor(Path("/proc/cpuinfo"))
     versions = {name: version_of(name) for name in _LIBRARIES}
-    return {**facts, "python": platform.python_version(), **versions}
+    loaded = {"numpy": np.__version__, "ml_dtypes": ml_dtypes.__version__}
+    return {**facts, "python": platform.python_version(), **loaded, **versions}
 
 
 @lru_cache(maxsize=1)

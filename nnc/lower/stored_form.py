@@ -1,47 +1,55 @@
-"""The JSON form of a lowered program: its plan, its schedule and what was printed for the compiler, but no code.
+"""The stored form of a lowered program: its plan, its schedule and what was printed for the compiler, but no code.
 
-Specs, source lines, graphs, views, steps and texts stand in tables, so what a program shares is stored once. Kernels are chosen
-anew, and those with addresses or a state are made anew, by which a stored program notices that it does not belong here.
+It has two parts. The *head* holds what a program needs to run, the *body* what can be asked about it. There specs, source lines,
+graphs, views and steps stand in tables, so what a program shares is stored once, and are read when they are first wanted. Kernels
+with addresses or a state, and those that run in Python, are chosen and made anew, by which a stored program notices that it does
+not belong here.
 """
 
 from __future__ import annotations
 
+import marshal
+import threading
+import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from nnc.graph import Graph, Kernel, Node, Symbol, TensorSpec, command
+from nnc.graph import Graph, Kernel, Node, Symbol, command
 from nnc.graph.serialize import (
+    GraphReader,
     GraphWriter,
-    Tables,
     decode_array,
     decode_params,
     encode_array,
     encode_params,
-    read_tables,
+    read_spec,
+    spec_tree,
 )
 from nnc.lower.codegen.arguments import binder
 from nnc.lower.codegen.entry import EntryText
 from nnc.lower.codegen.native import Compiler, Native
-from nnc.lower.native_program import NativeCode
+from nnc.lower.native_program import NativeCode, Outside, Parts, Printed, Result
 from nnc.lower.program import Program
 from nnc.lower.schedule.types import Schedule, Signal
 from nnc.lower.stages import Bound, Branches, Buffer, Kind, Loop, Planned, Round, Step, Steps, View
 from nnc.source import SourceLine
 
 Tree = dict[str, Any]
+Choose = Callable[[Step], Kernel]
 
 
-def encode_program(program: Program, sources: Sequence[SourceLine]) -> Tree | None:
-    """The stored form of a program; None where it has source lines beside `sources`, which stand in it as their positions.
+def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[bytes, bytes] | None:
+    """Head and body of a program; None where it has source lines beside `sources`, which stand in it as their positions.
 
-    Raises:   GraphError: a parameter has no JSON form.
+    Raises:   GraphError: a parameter has no stored form.
     """
     writer = _Writer(sources)
     planned, bound, schedule = program.planned, program.bound, program.schedule
-    tree: Tree = {
+    body: Tree = {
         "name": bound.name,
         "inputs": [writer.tables.spec(spec) for spec in bound.inputs],
         "constants": [encode_array(value) for value in bound.constants],
@@ -56,21 +64,128 @@ def encode_program(program: Program, sources: Sequence[SourceLine]) -> Tree | No
         "recomputed": [writer.node(node) for node in planned.recomputed],
         "streams": schedule.streams,
         "signals": [[signal.before, signal.after] for signal in schedule.signals],
-        "planned": schedule.planned,
-        "backends": [program.kernels[key].backend if key in program.kernels else None for key in writer.steps],
+        "planned": [[float(begin), float(end)] for begin, end in schedule.planned],
+    }
+    natives = program.code.natives if program.code is not None else {}
+    texts = _Texts()
+    body["natives"] = [texts.row(natives.get(key)) for key in writer.steps]
+    body["texts"] = list(texts.numbers)
+    backends = [program.kernels[key].backend if key in program.kernels else None for key in writer.steps]
+    head: Tree = {
+        "concurrent": program.is_concurrent,
+        "backends": backends,
+        "chosen": [
+            i
+            for i, (backend, row) in enumerate(zip(backends, body["natives"], strict=True))
+            if backend is not None and (row is None or "anew" in row)
+        ],
     }
     if program.code is not None:
-        tree["natives"], tree["texts"] = writer.natives(program.code.natives)
-        tree["entries"] = [writer.entry(apart, text) for apart, text in program.code.texts.items()]
+        head["outside"] = _outside_tree(program.code.outside)
+        head["entries"] = [
+            [apart, *_printed_tree(printed, writer, natives)] for apart, printed in program.code.printed.items()
+        ]
     if len(writer.tables.sources) > len(sources):
         return None
+    body |= {**writer.tables.tables(), "sources": len(sources), "views": writer.view_rows, "table": writer.step_rows}
+    return _pack(head), _pack(body)
+
+
+def _pack(tree: Tree) -> bytes:
+    return zlib.compress(marshal.dumps(tree), 1)
+
+
+def _unpack(content: bytes) -> Tree:
+    """What `_pack` made.
+
+    Raises:   ValueError: it did not.
+    """
+    try:
+        tree = marshal.loads(zlib.decompress(content))
+    except (EOFError, TypeError, zlib.error) as error:
+        raise ValueError(str(error)) from error
+    if not isinstance(tree, dict):
+        raise ValueError("no tree")
+    return tree
+
+
+# -- the head ----------------------------------------------------------------------------------------------------------
+
+
+def _outside_tree(outside: Outside) -> Tree:
+    writer = GraphWriter()
     return {
-        **tree,
-        **writer.tables.tables(),
-        "sources": len(sources),
-        "views": writer.view_rows,
-        "table": writer.step_rows,
+        "name": outside.name,
+        "inputs": [writer.spec(spec) for spec in outside.inputs],
+        "donated": outside.donated,
+        "made": [writer.spec(spec) for spec in outside.made],
+        "results": [[r.kind.value, r.index, _view_row(r.view, writer)] for r in outside.results],
+        "constants": [encode_array(value) for value in outside.constants],
+        "arena": outside.arena_bytes,
+        "loops": outside.loops,
+        "specs": [spec_tree(spec) for spec in writer.specs],
     }
+
+
+def _read_outside(tree: Tree) -> Outside:
+    specs = list(map(read_spec, tree["specs"]))
+    return Outside(
+        name=tree["name"],
+        inputs=tuple(specs[i] for i in tree["inputs"]),
+        donated=tuple(tree["donated"]),
+        made=tuple(specs[i] for i in tree["made"]),
+        results=tuple(Result(Kind(kind), i, _read_view(row, specs.__getitem__)) for kind, i, row in tree["results"]),
+        constants=_arrays(tree["constants"]),
+        arena_bytes=tree["arena"],
+        loops=tree["loops"],
+    )
+
+
+def _printed_tree(printed: Printed, writer: _Writer, natives: Mapping[int, Native]) -> list[Any]:
+    """The row of an entry, of which steps with a state are told by their positions in the table."""
+    text, texts = printed.text, _Texts()
+    for native in (*text.called, *text.held):
+        texts.row(native)
+    positions = {id(natives[key]): i for key, i in writer.steps.items() if key in natives}
+    states = [positions[id(native)] for native in printed.states]
+    names = [[native.name for native in row] for row in (text.called, text.held)]
+    return [text.text, *names, list(texts.numbers), states, [writer.all(steps) for steps in text.blocks]]
+
+
+class _Texts:
+    """Numbers the texts of compiled kernels."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple[str, bool, bool], int] = {}
+
+    def row(self, native: Native | None) -> Tree | None:
+        """The text and the numbers of a compiled kernel; the name alone where it is made anew."""
+        if native is None:
+            return None
+        if native.symbols or native.state is not None:
+            return {"anew": native.name}
+        text = native.text, native.inline, native.packed
+        return {"text": self.numbers.setdefault(text, len(self.numbers)), "numbers": native.numbers}
+
+
+def _read_texts(rows: Sequence[Any]) -> list[Native]:
+    return [Native(text, inline=inline, packed=packed) for text, inline, packed in rows]
+
+
+def _view_row(view: View, tables: GraphWriter) -> list[Any]:
+    return [view.buffer, tables.spec(view.spec), view.offset, view.strides, view.rounds]
+
+
+def _read_view(row: Sequence[Any], spec: Callable[[int], Any]) -> View:
+    buffer, position, offset, strides, rounds = row
+    return View(buffer, spec(position), offset, tuple(strides), _pairs(rounds))
+
+
+def _arrays(trees: Sequence[Tree]) -> tuple[Any, ...]:
+    return tuple(np.ascontiguousarray(decode_array(tree)) for tree in trees)
+
+
+# -- the body ----------------------------------------------------------------------------------------------------------
 
 
 class _Writer:
@@ -90,8 +205,7 @@ class _Writer:
             return None
         if view not in self.views:
             self.views[view] = len(self.views)
-            spec = self.tables.spec(view.spec)
-            self.view_rows.append([view.buffer, spec, view.offset, view.strides, view.rounds])
+            self.view_rows.append(_view_row(view, self.tables))
         return self.views[view]
 
     def source(self, source: SourceLine | None) -> int | None:
@@ -136,152 +250,48 @@ class _Writer:
         facts = [region.number, copies, region.first, region.length, region.reverse, region.limit, region.begins]
         return {"loop": [*facts, self.view(region.counter), self.view(region.count)]}
 
-    def natives(self, natives: Mapping[int, Native]) -> tuple[list[Any], list[Any]]:
-        """For each step the text and the numbers of its compiled kernel, the name alone where it is made anew, or None."""
-        texts: dict[tuple[str, bool, bool], int] = {}
-        rows: list[Any] = []
-        for key in self.steps:
-            native = natives.get(key)
-            if native is None:
-                rows.append(None)
-            elif native.symbols or native.state is not None:
-                rows.append({"anew": native.name})
-            else:
-                text = native.text, native.inline, native.packed
-                rows.append({"text": texts.setdefault(text, len(texts)), "numbers": native.numbers})
-        return rows, list(texts)
-
-    def entry(self, apart: bool, text: EntryText) -> list[Any]:
-        names = [[native.name for native in natives] for natives in (text.called, text.held)]
-        return [apart, text.text, *names, [self.all(steps) for steps in text.blocks]]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredProgram:
-    """A program read from its stored form, without kernels. Rows of `natives` and `entries` are as they are stored."""
-
-    planned: Planned
-    schedule: Schedule
-    steps: Steps  # in the order of their table
-    backends: tuple[str | None, ...]
-    natives: Sequence[Any] | None  # None: nothing was compiled
-    texts: tuple[Native, ...]
-    entries: Sequence[Any]
-
-    def program(self, choose: Callable[[Step], Kernel], compiler: Compiler | None) -> Program | None:
-        """The program with its kernels; None where `choose` gives others than those that it was stored with."""
-        program = Program.of(self.planned, self.schedule, choose)
-        found = [program.kernels[id(step)].backend if id(step) in program.kernels else None for step in self.steps]
-        if tuple(found) != self.backends:
-            return None
-        if self.natives is None:
-            return program
-        if compiler is None or not compiler.works():
-            return None
-        natives = self._natives(self.natives, program.kernels)
-        if natives is None:
-            return None
-        known = {native.name: native for native in (*natives.values(), binder())}
-        texts: dict[bool, EntryText] = {}
-        for apart, text, called, held, blocks in self.entries:
-            if not known.keys() >= {*called, *held}:
-                return None
-            texts[apart] = EntryText(
-                text=text,
-                called=tuple(known[name] for name in called),
-                held=tuple(known[name] for name in held),
-                blocks=tuple(tuple(self.steps[i] for i in block) for block in blocks),
-            )
-        return program.with_code(NativeCode(self.planned, program.kernels, natives, compiler, texts))
-
-    def _natives(self, rows: Sequence[Any], kernels: Mapping[int, Kernel]) -> dict[int, Native] | None:
-        natives: dict[int, Native] = {}
-        for step, row in zip(self.steps, rows, strict=True):
-            if row is None:
-                continue
-            if "text" in row:
-                text, numbers = self.texts[row["text"]], tuple(row["numbers"])
-                natives[id(step)] = replace(text, numbers=numbers) if numbers else text
-                continue
-            make = kernels[id(step)].native
-            made: Native | None = make(step) if make is not None else None
-            if made is None or made.name != row["anew"]:
-                return None
-            natives[id(step)] = made
-        return natives
-
-
-def decode_program(tree: Tree, sources: Sequence[SourceLine]) -> StoredProgram:
-    """The program that `encode_program` made `tree` of, with `sources` in the place of those."""
-    reader = _Reader(read_tables(tree | {"sources": [None] * tree["sources"]}, sources), tree["views"])
-    for row in tree["table"]:
-        reader.steps.append(reader.step(*row))
-    graphs = reader.tables.graphs
-    bound = Bound(
-        name=tree["name"],
-        inputs=tuple(reader.tables.specs[i] for i in tree["inputs"]),
-        constants=tuple(np.ascontiguousarray(decode_array(value)) for value in tree["constants"]),
-        buffers=tuple(reader.buffer(*row) for row in tree["buffers"]),
-        steps=reader.all(tree["steps"]),
-        outputs=tuple(reader.views[i] for i in tree["outputs"]),
-        intervals=_pairs_of(tree["intervals"]),
-        donated=tuple(tree["donated"]),
-        joins=tree["joins"],
-    )
-    arena_bytes, lower_bound = tree["arena"]
-    recomputed = tuple(graphs[i].nodes[0] for i in tree["recomputed"])
-    schedule = Schedule(
-        streams=tuple(map(tuple, tree["streams"])),
-        signals=tuple(Signal(*signal) for signal in tree["signals"]),
-        planned=_pairs(tree["planned"]),
-    )
-    return StoredProgram(
-        planned=Planned(bound, tuple(tree["offsets"]), arena_bytes, lower_bound, recomputed),
-        schedule=schedule,
-        steps=tuple(reader.steps),
-        backends=tuple(tree["backends"]),
-        natives=tree.get("natives"),
-        texts=tuple(Native(text, inline=inline, packed=packed) for text, inline, packed in tree.get("texts", ())),
-        entries=tree.get("entries", ()),
-    )
-
-
-def _pairs(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
-    return tuple(map(tuple, rows))
-
-
-def _pairs_of(rows: Sequence[Sequence[Sequence[Any]]]) -> tuple[Any, ...]:
-    return tuple(map(_pairs, rows))
-
 
 class _Reader:
-    """Makes views, buffers and steps of their rows."""
+    """Makes views, buffers and steps of their rows, when they are first wanted."""
 
-    def __init__(self, tables: Tables, views: Sequence[Any]) -> None:
-        specs = tables.specs
-        self.tables = tables
-        self.views = [
-            View(buffer, specs[spec], offset, tuple(strides), _pairs(rounds))
-            for buffer, spec, offset, strides, rounds in views
-        ]
-        self.steps: list[Step] = []
+    def __init__(self, tree: Tree, sources: Sequence[SourceLine]) -> None:
+        self.tables = GraphReader(tree | {"sources": [None] * tree["sources"]}, sources)
+        self._view_rows, self._step_rows = tree["views"], tree["table"]
+        self._views: list[View | None] = [None] * len(self._view_rows)
+        self._steps: list[Step | None] = [None] * len(self._step_rows)
 
-    def view(self, position: int | None) -> View | None:
-        return None if position is None else self.views[position]
+    def view(self, position: int) -> View:
+        found = self._views[position]
+        if found is None:
+            found = self._views[position] = _read_view(self._view_rows[position], self.tables.spec)
+        return found
+
+    def view_or_none(self, position: int | None) -> View | None:
+        return None if position is None else self.view(position)
+
+    def views(self, positions: Sequence[int]) -> tuple[View, ...]:
+        return tuple(map(self.view, positions))
 
     def source(self, position: int | None) -> SourceLine | None:
         return None if position is None else self.tables.sources[position]
 
     def buffer(self, kind: str, index: int, spec: int, name: str, source: int | None) -> Buffer:
-        return Buffer(Kind(kind), index, Symbol(self._spec(spec), name), self.source(source))
-
-    def _spec(self, position: int) -> TensorSpec:
-        return self.tables.specs[position]
+        return Buffer(Kind(kind), index, Symbol(self.tables.spec(spec), name), self.source(source))
 
     def all(self, positions: Sequence[int]) -> Steps:
-        return tuple(self.steps[i] for i in positions)
+        return tuple(map(self.step, positions))
 
-    def step(
+    def table(self) -> Steps:
+        """All steps, in the order of their table."""
+        return self.all(range(len(self._step_rows)))
+
+    def step(self, position: int) -> Step:
+        found = self._steps[position]
+        if found is None:
+            found = self._steps[position] = self._read_step(*self._step_rows[position])
+        return found
+
+    def _read_step(
         self,
         name: str,
         inputs: Sequence[int],
@@ -293,21 +303,21 @@ class _Reader:
     ) -> Step:
         return Step(
             command(name),
-            tuple(self.views[i] for i in inputs),
-            tuple(self.views[i] for i in outputs),
+            self.views(inputs),
+            self.views(outputs),
             decode_params(params),
-            tuple(self.tables.graphs[i] for i in graphs),
+            tuple(map(self.tables.graph, graphs)),
             self.source(source),
-            self.region(region),
+            self._region(region),
         )
 
-    def region(self, tree: Tree | None) -> Loop | Branches | None:
+    def _region(self, tree: Tree | None) -> Loop | Branches | None:
         if tree is None:
             return None
         return self._loop(*tree["loop"]) if "loop" in tree else self._branches(*tree["branches"])
 
     def _branches(self, index: int, branches: Sequence[Sequence[int]]) -> Branches:
-        return Branches(self.views[index], tuple(map(self.all, branches)))
+        return Branches(self.view(index), tuple(map(self.all, branches)))
 
     def _loop(
         self,
@@ -324,14 +334,162 @@ class _Reader:
         return Loop(
             number=number,
             copies=tuple(
-                Round(self.all(head), self.view(test), self.all(leave), self.all(tail), self.all(turn))
+                Round(self.all(head), self.view_or_none(test), self.all(leave), self.all(tail), self.all(turn))
                 for head, test, leave, tail, turn in copies
             ),
             first=first,
-            counter=self.view(counter),
+            counter=self.view_or_none(counter),
             length=length,
             reverse=reverse,
             limit=limit,
             begins=tuple(begins),
-            count=self.view(count),
+            count=self.view_or_none(count),
         )
+
+
+# -- the program -------------------------------------------------------------------------------------------------------
+
+
+class StoredProgram:
+    """A program in its stored form, with `sources` in the place of the lines that it was stored with.
+
+    Raises:   ValueError: these are not the parts of one.
+    """
+
+    def __init__(self, parts: Sequence[bytes], sources: Sequence[SourceLine]) -> None:
+        head, self._packed = parts
+        self.head, self._sources = _unpack(head), sources
+
+    @cached_property
+    def body(self) -> Tree:
+        """The tables."""
+        return _unpack(self._packed)
+
+    @cached_property
+    def reader(self) -> _Reader:
+        """What reads the tables."""
+        return _Reader(self.body, self._sources)
+
+    def program(self, choose: Choose, compiler: Compiler | None) -> Program | None:
+        """The program; None where `choose` gives other kernels than those that it was stored with."""
+        head, kernels = self.head, _Kernels(self, choose)
+        if not all(map(kernels.is_same, head["chosen"])):
+            return None
+        program = Program(kernels.parts, head["concurrent"])
+        if "outside" not in head:
+            return program
+        if compiler is None or not compiler.works():
+            return None
+        printed: dict[bool, Printed] = {}
+        for apart, *row in head["entries"]:
+            entry = self._printed(kernels, *row)
+            if entry is None:
+                return None
+            printed[apart] = entry
+        return program.with_code(NativeCode(_read_outside(head["outside"]), kernels.parts, compiler, printed))
+
+    def _printed(
+        self,
+        kernels: _Kernels,
+        text: str,
+        called: Sequence[str],
+        held: Sequence[str],
+        texts: Sequence[Any],
+        states: Sequence[int],
+        blocks: Sequence[Sequence[int]],
+    ) -> Printed | None:
+        """The text of an entry; None where a kernel that is made anew is another now."""
+        anew = [kernels.native(i) for i in self.head["chosen"]]
+        known = {n.name: n for n in (binder(), *anew, *_read_texts(texts)) if n is not None}
+        with_state = [native for i in states if (native := kernels.native(i)) is not None]
+        if not known.keys() >= {*called, *held} or len(with_state) < len(states):
+            return None
+        printed = EntryText(
+            text=text,
+            called=tuple(known[name] for name in called),
+            held=tuple(known[name] for name in held),
+            blocks=tuple(self.reader.all(block) for block in blocks),
+        )
+        return Printed(printed, tuple(with_state))
+
+
+class _Kernels:
+    """The kernels of a stored program's steps, by their positions in the table, chosen and made when they are first wanted."""
+
+    def __init__(self, stored: StoredProgram, choose: Choose) -> None:
+        self._stored, self._choose = stored, choose
+        self._chosen: dict[int, Kernel] = {}
+        self._natives: dict[int, Native | None] = {}
+        self._parts: Parts | None = None
+        self._lock = threading.Lock()
+
+    def is_same(self, position: int) -> bool:
+        """Whether a step has a kernel of the backend that it was stored with."""
+        return self._choose_kernel(position).backend == str(self._stored.head["backends"][position])
+
+    def _choose_kernel(self, position: int) -> Kernel:
+        if position not in self._chosen:
+            self._chosen[position] = self._choose(self._stored.reader.step(position))
+        return self._chosen[position]
+
+    def native(self, position: int) -> Native | None:
+        """The compiled kernel of a step, made anew; None where it has none, or another than it was stored with."""
+        if position not in self._natives:
+            row = self._stored.body["natives"][position]
+            make = self._choose_kernel(position).native if row is not None else None
+            made: Native | None = make(self._stored.reader.step(position)) if make is not None else None
+            self._natives[position] = made if made is not None and made.name == row["anew"] else None
+        return self._natives[position]
+
+    def parts(self) -> Parts:
+        """What the program is made of."""
+        with self._lock:
+            if self._parts is None:
+                self._parts = self._read_parts()
+            return self._parts
+
+    def _read_parts(self) -> Parts:
+        stored = self._stored
+        tree, reader = stored.body, stored.reader
+        texts = _read_texts(tree["texts"])
+        kernels: dict[int, Kernel] = {}
+        natives: dict[int, Native] = {}
+        for i, (step, backend, row) in enumerate(
+            zip(reader.table(), stored.head["backends"], tree["natives"], strict=True)
+        ):
+            if backend is not None:  # what was compiled is that of this backend, whatever would be chosen today
+                kernels[id(step)] = replace(self._choose_kernel(i), backend=backend)
+            native = None if row is None else self.native(i) if "anew" in row else texts[row["text"]]
+            if native is not None:
+                natives[id(step)] = replace(native, numbers=tuple(row["numbers"])) if row.get("numbers") else native
+        return Parts(_read_plan(tree, reader), _read_schedule(tree), kernels, natives)
+
+
+def _read_plan(tree: Tree, reader: _Reader) -> Planned:
+    graphs = reader.tables.graph
+    bound = Bound(
+        name=tree["name"],
+        inputs=tuple(map(reader.tables.spec, tree["inputs"])),
+        constants=_arrays(tree["constants"]),
+        buffers=tuple(reader.buffer(*row) for row in tree["buffers"]),
+        steps=reader.all(tree["steps"]),
+        outputs=reader.views(tree["outputs"]),
+        intervals=tuple(map(_pairs, tree["intervals"])),
+        donated=tuple(tree["donated"]),
+        joins=tree["joins"],
+    )
+    arena_bytes, lower_bound = tree["arena"]
+    recomputed = tuple(graphs(i).nodes[0] for i in tree["recomputed"])
+    return Planned(bound, tuple(tree["offsets"]), arena_bytes, lower_bound, recomputed)
+
+
+def _read_schedule(tree: Tree) -> Schedule:
+    return Schedule(
+        streams=tuple(map(tuple, tree["streams"])),
+        signals=tuple(Signal(*signal) for signal in tree["signals"]),
+        planned=_pairs(tree["planned"]),
+    )
+
+
+def _pairs(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+    return tuple(map(tuple, rows))

@@ -56,7 +56,7 @@ def transpose_graph(graph: Graph, linear: int, values: Sequence[Any], cotangents
         with set_context(source=source):
             for node in nodes:
                 cts = tuple([sums.pop(symbol, None) for symbol in node.outputs])
-                if cts.count(None) < len(cts):
+                if any(ct is not None for ct in cts):
                     _pull(node, cts, environment, active, sums)
     return [sums.get(symbol) for symbol in graph.inputs[:linear]]
 

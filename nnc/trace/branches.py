@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,22 @@ def case_of(index: Any, branches: Sequence[Fun] | Mapping[int, Fun], *operands: 
     chosen: Any = slots
     for place, number in enumerate(functions):
         chosen = select(position == number, as_value(np.int64(place)), as_value(chosen))
-    return _branch("nnc.case_of", chosen, (*functions.values(), lambda *_: default), operands)
+    return _branch("nnc.case_of", chosen, (*functions.values(), _Bypass(default)), operands)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Bypass:
+    """The branch of `case_of` that stands for no branch."""
+
+    value: Any
+
+    @property
+    def __name__(self) -> str:
+        """As messages call it."""
+        return "bypass"
+
+    def __call__(self, *_: Any) -> Any:
+        return self.value
 
 
 def _index(where: str, index: Any) -> Value:
@@ -160,7 +176,8 @@ def _strong(column: Sequence[TensorSpec], weak: Sequence[bool]) -> Any:
 def _check_results(where: str, branches: Sequence[Fun], traced: Sequence[tuple[Staged, FlatTree, list[bool]]]) -> None:
     first, tree0, weak0 = traced[0]
     names = [f"{name_of(branch)}'s result" for branch in branches]
-    places = {f"branch {i}": definition_of(branch) for i, branch in enumerate(branches)}
+    functions = (branch for branch in branches if not isinstance(branch, _Bypass))
+    places = {f"branch {i}": definition_of(branch) for i, branch in enumerate(functions)}
     for name, (staged, result, _) in zip(names[1:], traced[1:], strict=True):
         if result.treedef != tree0.treedef:
             raise tree.tree_mismatch(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import nnc
 import nnc.numpy as nnp
 from nnc.errors import ArgumentError, ArgumentTypeError, MemoryBudgetError, OutOfBoundsError, TraceError
@@ -95,6 +97,26 @@ def test_a_dynamic_index_out_of_range_when_a_compiled_function_runs() -> None:
     assert float(compiled(nnp.ones(3), 1)) == 1
     with reports(OutOfBoundsError, "index 8", "axis 0", "size 3", at="return x[i]"):
         compiled(nnp.ones(3), 8)
+
+
+@pytest.mark.parametrize("native", ["0", "1"])
+def test_a_loop_or_a_branch_that_cannot_go_on_when_a_compiled_function_runs(
+    native: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NNC_NATIVE", native)
+
+    def count(x: Any) -> Any:
+        return nnc.while_loop(lambda c: c < 10, lambda c: c + 1, x, max_steps=9)
+
+    def choose(i: Any) -> Any:
+        return nnc.switch(i, [lambda x: x, lambda x: -x], 1.0)
+
+    counted, chosen = nnc.compile(count), nnc.compile(choose)
+    assert (int(counted(1)), float(chosen(1))) == (10, -1)
+    with reports(ArgumentError, "while_loop", "max_steps=9", at="nnc.while_loop(lambda c: c < 10"):
+        counted(0)
+    with reports(OutOfBoundsError, "switch", "index 2", "2 branches", at="nnc.switch(i, ["):
+        chosen(2)
 
 
 def test_an_executable_called_with_another_shape() -> None:

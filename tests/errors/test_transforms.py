@@ -240,3 +240,12 @@ def test_mapping_over_trees_that_differ_lists_every_path() -> None:
     left, right = {"w": 1.0, "layers": [1.0, 2.0]}, {"b": 1.0, "layers": [1.0]}
     with reports(TreeError, "tree.map", '["w"]', '["b"]', '["layers"][1]'):
         nnc.tree.map(lambda x, y: x + y, left, right)
+
+
+# -- branches ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_bypass_of_another_shape_than_the_branches_results() -> None:
+    words = ("nnc.case_of", "float32[3] from square", "float32[] from bypass", "branch 0 at")
+    with reports(ShapeError, *words):
+        nnc.case_of(7, [square], nnp.ones(3), bypass=nnp.ones(()))

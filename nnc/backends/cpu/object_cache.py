@@ -5,7 +5,6 @@ Texts name what they call, and hold no addresses, so that their code is the same
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -55,7 +54,7 @@ class Objects:
             found[i] = code
             self.compiled += 1
             if self._cache is not None:
-                self._cache.write(_KIND, self._key(texts[i], recipe), base64.b64encode(code).decode())
+                self._cache.write_bytes(_KIND, self._key(texts[i], recipe), code)
         return [code for code in found if isinstance(code, bytes)]
 
     def _make(self, makers: Sequence[Maker]) -> list[bytes]:
@@ -68,8 +67,8 @@ class Objects:
             return list(pool.map(lambda make: make(), makers))
 
     def _find(self, text: str, recipe: Recipe) -> bytes | None:
-        value = self._cache.read(_KIND, self._key(text, recipe)) if self._cache is not None else None
-        return base64.b64decode(value) if isinstance(value, str) else None
+        found = self._cache.read_bytes(_KIND, self._key(text, recipe)) if self._cache is not None else None
+        return found[0] if found else None
 
     def _key(self, text: str, recipe: Recipe) -> dict[str, str]:
         return {"text": hashlib.sha256(text.encode()).hexdigest(), "recipe": recipe.encode(), **self._made_for}

@@ -1,4 +1,5 @@
-"""Native kernels of sort and argsort: networks in registers for short rows, networks in memory, a radix sort for long ones.
+"""Native kernels of sort and argsort: networks in registers for short rows; for others quicksort by vectors, where processors can
+put chosen lanes side by side, else networks in memory, and digit by digit for long ones.
 
 All sort keys (nnc.backends.cpu.order). Equal keys of a sort need no order, but for NaN and zeros, whose bits differ: rows that
 hold such get theirs back in the order in which they came.
@@ -11,10 +12,13 @@ from typing import Any
 
 from nnc import dtypes
 from nnc.backends.cpu.buckets import can_split
-from nnc.backends.cpu.order import has_keys, is_ambiguous, sort_function, sort_registers
+from nnc.backends.cpu.order import Layout, has_keys, is_ambiguous, sort_function, sort_registers
+from nnc.backends.cpu.pieces import Pieces
 from nnc.backends.cpu.printer import Printer, add_native, grain_of, longest, over
+from nnc.backends.cpu.quicksort import has_quicksort, quicksort
 from nnc.backends.cpu.radix import Radix, can_sort
 from nnc.backends.cpu.rows import Keys, Noted, Rows, first_lanes
+from nnc.backends.cpu.shared import Shared
 from nnc.graph import TensorSpec
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.native import Native
@@ -22,6 +26,12 @@ from nnc.lower.stages import Step
 
 _MOST_AT_ONCE = 16  # rows that are sorted side by side
 _LONG = 1 << 17  # rows that threads share
+_LEAST_QUICK = 1 << 18
+
+
+def is_quick(keys: Keys, n: int) -> bool:
+    """Whether a row is sorted by quicksort. Digits are faster for keys with positions, as long as the caches hold them."""
+    return has_quicksort(keys.layout) and not (keys.low and not is_short(keys, n) and n < _LEAST_QUICK)
 
 
 def is_short(keys: Keys, n: int) -> bool:
@@ -29,6 +39,13 @@ def is_short(keys: Keys, n: int) -> bool:
     if len(keys.layout.kinds) == 2:
         return n <= 1024
     return n <= (4096 if keys.low else 16384)
+
+
+def add_sort(printer: Printer, layout: Layout) -> None:
+    """The function `KERNEL.sort`, of quicksort (with spare memory) or of a network."""
+    functions = quicksort("KERNEL.sort", layout) if has_quicksort(layout) else [sort_function("KERNEL.sort", layout)]
+    for function in functions:
+        printer.add(function)
 
 
 def in_registers(code: Code, rows: Rows, x: str, out: str) -> None:
@@ -67,7 +84,8 @@ def in_registers(code: Code, rows: Rows, x: str, out: str) -> None:
 def in_memory(code: Code, rows: Rows, x: str, out: str) -> None:
     """Sorts a row on the stack."""
     keys, n, layout = rows.keys, rows.n, rows.keys.layout
-    padded = layout.padded(n)
+    quick = is_quick(keys, n)
+    padded = n if quick else layout.padded(n)
     arrays = [code.room(padded * kind.itemsize) for kind in layout.kinds]
     found = Noted(code, layout.lanes) if keys.restores else None
 
@@ -79,7 +97,8 @@ def in_memory(code: Code, rows: Rows, x: str, out: str) -> None:
     rows.read(code, x, 0, n, fill)
     with code.loop(n, padded) as i:
         layout.store(code, arrays, i, keys.padding(code, 0))
-    listed = ", ".join(f"ptr {array}" for array in arrays)
+    spare = [code.room(n * layout.kinds[0].itemsize)] if quick else []
+    listed = ", ".join(f"ptr {array}" for array in (*arrays, *spare))
     code.line(f"call void @KERNEL.sort({listed}, i64 {padded})")
     rows.write(code, out, 0, rows.kept, arrays)
     if found is not None:
@@ -94,10 +113,7 @@ def _restore_if(code: Code, condition: Value, x: str, out: str) -> None:
 def by_radix(code: Code, printer: Printer, rows: Rows, x: str, out: str, work: str) -> None:
     """Sorts a long row; threads share it where the caller is not one of several itself."""
     keys, layout = rows.keys, rows.keys.layout
-    radix = Radix(layout, rows.n, keys.low)
-    shared = radix.shared
-    if can_split(layout, rows.n, keys.low):
-        printer.add(sort_function("KERNEL.sort", layout))
+    shared = Shared(rows.n)
 
     def fill(code: Code, args: str, begin: Value, end: Value) -> None:
         source = shared.pointer(code, args, "x")
@@ -135,10 +151,22 @@ def by_radix(code: Code, printer: Printer, rows: Rows, x: str, out: str, work: s
             count = code.intrinsic("smin", count, left)
         rows.write(code, target, 0, count, [array])
 
-    args = radix.print(printer, code, work, {"x": x, "out0": out}, fill, finish, place)
+    pointers = {"x": x, "out0": out}
+    if is_quick(keys, rows.n):
+        is_roomy = rows.kept == rows.n and rows.out_step == rows.result.itemsize == layout.kinds[0].itemsize
+        args = Pieces(layout, rows.n).print(printer, code, work, pointers, out if is_roomy else None, fill, place)
+    else:
+        if can_split(layout, rows.n, keys.low):
+            printer.add(sort_function("KERNEL.sort", layout))
+        args = Radix(layout, rows.n, keys.low).print(printer, code, work, pointers, fill, finish, place)
     if keys.restores:
         special = shared.integer(code, args, "special")
         _restore_if(code, code.compare("ne", special, code.integer(0)), x, out)
+
+
+def _nbytes(keys: Keys, n: int) -> int:
+    """Memory that a long row needs."""
+    return Pieces(keys.layout, n).nbytes if is_quick(keys, n) else Radix(keys.layout, n, keys.low).nbytes
 
 
 def _at_once(rows: int, n: int) -> int:
@@ -150,7 +178,7 @@ def workspace_of(keys: Keys, n: int, rows: int) -> int:
     """Bytes that sorts of so many rows need."""
     if is_short(keys, n) or not rows:
         return 0
-    return Radix(keys.layout, n, keys.low).nbytes * _at_once(rows, n)
+    return _nbytes(keys, n) * _at_once(rows, n)
 
 
 def print_sorts(printer: Printer, rows: Rows, x: str, out: str) -> None:
@@ -167,7 +195,7 @@ def print_sorts(printer: Printer, rows: Rows, x: str, out: str) -> None:
         _sort_long(printer, rows, x, out)
         return
     if n > keys.layout.block:
-        printer.add(sort_function("KERNEL.sort", keys.layout))
+        add_sort(printer, keys.layout)
 
     def body(code: Code, begin: Value | int, end: Value | int) -> None:
         with over(code, rows.axes, [x, out], (axis, begin, end)) as (source, target):
@@ -178,7 +206,7 @@ def print_sorts(printer: Printer, rows: Rows, x: str, out: str) -> None:
 
 def _sort_long(printer: Printer, rows: Rows, x: str, out: str) -> None:
     """Row by row, or some rows side by side, each in a part of the workspace."""
-    total, each = rows.axes.size, Radix(rows.keys.layout, rows.n, rows.keys.low).nbytes
+    total, each = rows.axes.size, _nbytes(rows.keys, rows.n)
     parts = _at_once(total, rows.n)
     chunk = -(-total // parts)
     function = Code("KERNEL.row", [("ptr", "x"), ("ptr", "out"), ("ptr", "work")], "internal void")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -239,7 +239,12 @@ class _Draft:
         desc = self.desc.desc(SCRATCHPAD)
         if desc.nbytes:
             operands.append(Operand(SCRATCHPAD, desc, workspace, scratchpad))
-        return Call(Primitive(self.desc), tuple(operands))
+        return Call(self._primitive, tuple(operands))
+
+    @cached_property
+    def _primitive(self) -> Primitive:
+        """One for all calls: several threads may run it at once."""
+        return Primitive(self.desc)
 
 
 @dataclass(frozen=True)
@@ -288,6 +293,7 @@ def _plan(problem: _Problem, strides: _AllStrides, inside: PrimitiveDesc) -> _Pl
     return _Plan(drafts, used, used + max(draft.desc.scratchpad_bytes for draft in drafts))
 
 
+@lru_cache(maxsize=1024)
 def _plan_for(problem: _Problem, strides: _AllStrides) -> _Plan | None:
     """What runs best for these strides; None where the library has nothing fast.
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nnc.errors import ArgumentError, user_error
 
 COLUMNS = ("id", "lower", "upper", "size")
-_LARGEST = 2**56  # bytes or steps: sums of them stay far from the end of 64 bits
+_LARGEST = 2**56  # bytes or steps
+_LARGEST_PLAN = (
+    2**60
+)  # bytes of all tensors times their number: planners order places and tensors by one number of 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,14 @@ def read_instance(path: str | Path) -> Instance:
         raise _mistake(str(path), f"the file cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise _mistake(str(path), "the file is no text in UTF-8.") from None
-    table = csv.reader(text.splitlines())
+    table = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        return _instance(str(path), table)
+    except csv.Error as error:
+        raise _mistake(f"{path}:{table.line_num}", f"the line is no row of a table: {error}.") from None
+
+
+def _instance(path: str, table: Any) -> Instance:
     header = [name.strip() for name in next(table, [])]
     for name in COLUMNS:
         if header.count(name) != 1:
@@ -53,6 +65,9 @@ def read_instance(path: str | Path) -> Instance:
             raise _mistake(where, f"column 'id': {row['id']!r} stands in an earlier line, too.")
         rows[row["id"]] = _range(row, where)
     lower, upper, size = zip(*rows.values(), strict=True) if rows else ((), (), ())
+    if sum(size) * len(size) > _LARGEST_PLAN:
+        most = f"more than 2**60 / {len(size)}, which is the most for so many."
+        raise _mistake(path, f"column 'size': {len(size)} tensors have {sum(size)} bytes together, {most}")
     return Instance(tuple(rows), lower, upper, size)
 
 

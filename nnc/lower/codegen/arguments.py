@@ -8,6 +8,7 @@ The parts of the objects that are read belong to the interfaces that NumPy and C
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -15,9 +16,10 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.dtypes import DType
+from nnc.graph import TensorSpec
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.native import Native
-from nnc.lower.stages import Bound, Kind, NDArray
+from nnc.lower.stages import NDArray
 
 _HEAD = object.__basicsize__  # what each object begins with: references and type
 _TYPE = _HEAD - 8
@@ -49,12 +51,6 @@ class Words:
     callback_at = 3
     arena_at = 4
     next_call = 5
-
-    @classmethod
-    def of(cls, bound: Bound, loops: int, states: int) -> Words:
-        """The words of a program."""
-        kinds = [buffer.kind for buffer in bound.buffers]
-        return cls(len(bound.inputs), kinds.count(Kind.OUTPUT), len(bound.constants), loops, states)
 
     @property
     def _padded(self) -> int:
@@ -123,12 +119,12 @@ def as_plain(array: NDArray, dtype: DType) -> NDArray:
     return plain if plain.dtype is own else plain.view(own)
 
 
-def make_table(bound: Bound) -> ctypes.Array[ctypes.c_int64]:
+def make_table(inputs: Sequence[TensorSpec], made: int, donated: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
     """What `binder` holds inputs against: counts, donated inputs, and a row for each input. It must live as long as it is used."""
-    made = sum(buffer.kind is Kind.OUTPUT for buffer in bound.buffers)
-    words = [len(bound.inputs), made, id(np.ndarray), len(bound.donated), *bound.donated]
-    for i, spec in enumerate(bound.inputs):
-        flags = _CONTIGUOUS | _ALIGNED | (_WRITEABLE if i in bound.donated else 0)
+    words = [len(inputs), made, id(np.ndarray), len(donated), *donated]
+    written = frozenset(donated)
+    for i, spec in enumerate(inputs):
+        flags = _CONTIGUOUS | _ALIGNED | (_WRITEABLE if i in written else 0)
         words += [id(_own_dtype(spec.dtype)), flags, spec.ndim, spec.nbytes, *spec.shape]
     return (ctypes.c_int64 * len(words))(*words)
 

@@ -16,16 +16,20 @@ from nnc.lower.passes.join_kernels import join_kernels
 from nnc.lower.passes.join_sums import join_sums
 from nnc.lower.passes.layout import layout
 from nnc.lower.passes.licm import licm
+from nnc.lower.passes.one_hot import one_hot
 from nnc.lower.passes.order import order
 from nnc.lower.passes.parts import parts
+from nnc.lower.passes.picks import picks
 from nnc.lower.passes.recompute import recompute
 from nnc.lower.passes.simplify import simplify
 from nnc.lower.passes.sink_products import sink_products
 from nnc.lower.passes.sink_sums import sink_sums
 from nnc.lower.passes.split_sums import split_sums
+from nnc.lower.passes.totals import totals
 
 __all__ = [
-    "at_readers", "combine", "contract_products", "cse", "dce", "epilogue", "fewer_residuals", "fold", "fuse", "hoist_products", "inline_barriers",
-    "inline_calls", "interleave", "join_kernels", "join_sums", "layout", "licm", "order", "parts", "recompute", "simplify",
-    "sink_products", "sink_sums", "split_sums",
+    "at_readers", "combine", "contract_products", "cse", "dce", "epilogue", "fewer_residuals", "fold", "fuse",
+    "hoist_products", "inline_barriers", "inline_calls", "interleave", "join_kernels", "join_sums", "layout", "licm",
+    "one_hot", "order", "parts", "picks", "recompute", "simplify", "sink_products", "sink_sums", "split_sums",
+    "totals",
 ]  # fmt: skip

@@ -1,7 +1,7 @@
-"""Recognises what softmax, log-softmax, logsumexp, cross entropy and their gradients are traced to; makes one command of each.
+"""Recognises what softmax, log-softmax, logsumexp and their gradients are traced to; makes one command of each.
 
 The rules hold up to rounding (combined commands round less often, and a gradient is the same sum in another order) and up to the
-sign of zero. All passes but this one and `join_sums` are exact.
+sign of zero. So do `one_hot`, `picks`, `join_sums`, `split_sums` and what makes few products of many; all other passes are exact.
 """
 
 # ruff: noqa: D103  (a rule is an equation, which says more than words)
@@ -17,6 +17,7 @@ from nnc import dtypes
 from nnc.commands import constants, normalize
 from nnc.commands import elementwise as ew
 from nnc.commands import reduce as rd
+from nnc.commands.contract import dot
 from nnc.commands.index import gather, scatter
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, reshape
@@ -33,8 +34,7 @@ def combine(graph: Graph, options: Options) -> Graph:
 
     Requires: `fold`, `simplify` and `cse` have run; dead code elimination must follow.
     Ensures:  what `nnc.nn.softmax`, `log_softmax`, `softmax_cross_entropy` and `nnc.numpy` functions of that kind yield is a
-              command of nnc/commands/normalize.py; the log-probabilities of which only chosen ones are read are not made, nor
-              is the one-hot form of labels. Values differ by rounding, and in the sign of zero.
+              command of nnc/commands/normalize.py. Values differ by rounding, and in the sign of zero.
     Example:  m = reduce_max(x); … e = exp(x - m); … y = div(e, sum)  →  y = softmax(x)
     """
     return apply_rules(graph, RULES)
@@ -135,6 +135,46 @@ def sum_of_negation(x: Value, *, axes: Axes) -> Any:
     return rd.reduce_sum(ew.neg(x), axes=axes), ew.neg(rd.reduce_sum(x, axes=axes))
 
 
+@rewrite_rule(
+    exact=False,
+    samples=[
+        sample(MATRIX.update(shape=()), shape=(2, 3), axes=(), summed=(1,)),
+        sample(MATRIX.update(shape=(2,)), shape=(2, 3), axes=(0,), summed=(1,)),
+    ],
+    when=lambda x, shape, axes, summed: x.dtype in (dtypes.float32, dtypes.float64) and not set(axes) & set(summed),
+)
+def sum_of_equal_elements(x: Value, *, shape: tuple[int, ...], axes: Axes, summed: Axes) -> Any:
+    """A product with their number."""
+    out = rd.reduce_sum(broadcast_to(x, shape=shape, axes=axes), axes=summed)
+    kept = tuple(axis - sum(i < axis for i in summed) for axis in axes)
+    spread = broadcast_to(x, shape=out.shape, axes=kept) if out.shape else x
+    return out, ew.mul(spread, number(out, math.prod(shape[axis] for axis in summed)))
+
+
+@rewrite_rule(
+    exact=False,
+    samples=[sample(MATRIX, spec((), "float32"), contract=((), ()), batch=((), ()))],
+    when=lambda x, y, **_: not y.ndim,
+)
+def product_with_number(x: Value, y: Value, *, contract: Any, batch: Any) -> Any:
+    """A sum of one product of -0.0 is 0.0."""
+    return dot(x, y, contract=contract, batch=batch), ew.mul(
+        x, broadcast_to(y, shape=x.shape, axes=()) if x.shape else y
+    )
+
+
+@rewrite_rule(
+    exact=False,
+    samples=[sample(spec((), "float32"), MATRIX, contract=((), ()), batch=((), ()))],
+    when=lambda x, y, **_: not x.ndim,
+)
+def product_of_number(x: Value, y: Value, *, contract: Any, batch: Any) -> Any:
+    """A sum of one product of -0.0 is 0.0."""
+    return dot(x, y, contract=contract, batch=batch), ew.mul(
+        broadcast_to(x, shape=y.shape, axes=()) if y.shape else x, y
+    )
+
+
 # -- their gradients ---------------------------------------------------------------------------------------------------
 
 
@@ -179,61 +219,6 @@ def _logsumexp_gradient(product: Command) -> Rule:
     return rewrite_rule(exact=False, samples=_samples("row"))(rule)
 
 
-# -- labels ------------------------------------------------------------------------------------------------------------
-
-_INDEX = spec((2, 1), "int64")
-_ALONG_LAST: dict[str, Any] = {"axes": (1,), "batch": 1, "mode": "clip"}
-
-
-def _picks_last(x: TensorSpec, axes: Axes, batch: int, mode: str) -> bool:
-    return axes == (x.ndim - 1,) and batch == x.ndim - 1 and mode in normalize.PICK_MODES
-
-
-@rewrite_rule(
-    exact=False,
-    samples=[sample(MATRIX, _INDEX, summed=(1,), **_ALONG_LAST)],
-    when=lambda x, index, summed, axes, batch, mode: summed == axes and _picks_last(x, axes, batch, mode),
-)
-def chosen_log_probability(x: Value, index: Value, *, summed: Axes, axes: Axes, batch: int, mode: str) -> Any:
-    left = gather(normalize.log_softmax(x, axes=summed), index, axes=axes, batch=batch, mode=mode)
-    return left, normalize.pick_log_softmax(x, index, mode=mode)
-
-
-def _cross_entropy_gradient(product: Command) -> Rule:
-    """One label a row: its cotangent is the row's sum, so the one-hot form need not be summed, nor made."""
-
-    def rule(y: Value, ct: Value, index: Value, *, summed: Axes, axes: Axes, batch: int, mode: str, op: str) -> Any:
-        chosen = scatter(number(y, 0), ct, index, axes=axes, batch=batch, mode=mode, op=op)
-        total = reshape(ew.neg(rd.reduce_sum(chosen, axes=summed)), shape=ct.shape)
-        left = ew.add(chosen, product(_spread(total, y), y))
-        rest = product(_spread(ew.neg(ct), y), y)
-        return left, scatter(rest, ct, index, axes=axes, batch=batch, mode=mode, op=op)
-
-    def when(
-        y: TensorSpec, ct: TensorSpec, index: TensorSpec, summed: Axes, axes: Axes, batch: int, mode: str, op: str
-    ) -> bool:
-        return op == "add" and summed == axes and ct.shape[-1:] == (1,) and _picks_last(y, axes, batch, mode)
-
-    rule.__name__ = f"cross_entropy_gradient_by_{product.name}"
-    case = sample(MATRIX, spec((2, 1), "float32"), _INDEX, summed=(1,), op="add", **_ALONG_LAST)
-    return rewrite_rule(exact=False, samples=[case], when=when)(rule)
-
-
-def _expected_log_probability(product: Command, is_first: bool) -> Rule:
-    """A sum over more than the axes of the softmax is taken in two steps, the first of which goes along with the softmax."""
-
-    def rule(x: Value, weights: Value, *, axes: Axes, summed: Axes) -> Any:
-        logarithms = normalize.log_softmax(x, axes=axes)
-        terms = product(weights, logarithms) if is_first else product(logarithms, weights)
-        rest = tuple(i - sum(axis < i for axis in axes) for i in summed if i not in axes)
-        return rd.reduce_sum(terms, axes=summed), rd.reduce_sum(rd.reduce_sum(terms, axes=axes), axes=rest)
-
-    rule.__name__ = f"expected_log_probability_by_{product.name}_{'first' if is_first else 'second'}"
-    cases = [sample(MATRIX, MATRIX, axes=(1,), summed=(0, 1)), sample(CUBE, CUBE, axes=(1,), summed=(0, 1))]
-    when = lambda x, weights, axes, summed: set(axes) < set(summed)
-    return rewrite_rule(exact=False, samples=cases, when=when)(rule)
-
-
 # -- elements of rows --------------------------------------------------------------------------------------------------
 
 
@@ -268,43 +253,16 @@ def _of_rows(dtype: Any, counted: bool) -> tuple[Rule, Rule]:
     )
 
 
-def _scattered_sum(is_first: bool, is_zero: bool) -> Rule:
-    """What is added to a tensor in places is added last: zeros for it need not be made, and sums before it are one kernel."""
-
-    def rule(x: Value, y: Value, ct: Value, index: Value, *, axes: Axes, batch: int, mode: str, op: str) -> Any:
-        scattered = scatter(number(y, 0) if is_zero else x, ct, index, axes=axes, batch=batch, mode=mode, op=op)
-        left = ew.add(scattered, y) if is_first else ew.add(y, scattered)
-        return left, scatter(y if is_zero else ew.add(x, y), ct, index, axes=axes, batch=batch, mode=mode, op=op)
-
-    def of_zeros(y: Value, ct: Value, index: Value, *, axes: Axes, batch: int, mode: str, op: str) -> Any:
-        return rule(y, y, ct, index, axes=axes, batch=batch, mode=mode, op=op)
-
-    made = of_zeros if is_zero else rule
-    made.__name__ = f"scattered_sum_{'first' if is_first else 'second'}{'_of_zeros' if is_zero else ''}"
-    case = sample(*[MATRIX] * (2 - is_zero), spec((2, 1), "float32"), _INDEX, op="add", **_ALONG_LAST)
-    return rewrite_rule(exact=False, samples=[case], when=lambda *specs, op, **params: op == "add")(made)
-
-
-EXPECTED = tuple(
-    _expected_log_probability(product, is_first) for product in (ew.mul, ew.safe_mul) for is_first in (True, False)
-)
 OF_ROWS = tuple(
     rule for dtype in (dtypes.int64, dtypes.int32) for counted in (True, False) for rule in _of_rows(dtype, counted)
 )
 GRADIENTS = tuple(
     make(product)
-    for make in (_softmax_gradient, _log_sum_gradient, _logsumexp_gradient, _cross_entropy_gradient)
-    for product in (
-        ew.mul,
-        ew.safe_mul,
-    )  # which of them stands for a product with exp(x) is the derivative rules' choice
+    for make in (_softmax_gradient, _log_sum_gradient, _logsumexp_gradient)
+    for product in (ew.mul, ew.safe_mul)  # which stands for a product with exp(x) is the derivative rules' choice
 )
 RULES: tuple[Rule, ...] = (
     *(value for value in list(globals().values()) if isinstance(value, Rule)),
     *OF_ROWS,
-    *EXPECTED,
     *GRADIENTS,
-    *(
-        _scattered_sum(is_first, is_zero) for is_zero in (True, False) for is_first in (True, False)
-    ),  # gradients come first
 )

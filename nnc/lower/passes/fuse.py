@@ -281,7 +281,7 @@ class _Grouping:
         longer = gone = 0
         for root in {self.root(s) for j in other.nodes for s in self.graph.nodes[j].inputs}:
             writer = self.writer.get(root)
-            if writer is not None and root not in written and self.readers[root][-1] < first:
+            if writer is not None and root not in written and self.readers[root][-1] < i:
                 longer += root.spec.nbytes
         for symbol in written:
             if symbol not in self.lasting and all(j in members for j in self.readers.get(symbol, ())):

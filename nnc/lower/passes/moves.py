@@ -74,6 +74,14 @@ def broadcast_axes_to_itself(x: Value, *, shape: Axes, axes: Axes) -> Any:
     return broadcast_to(x, shape=shape, axes=axes), x
 
 
+@rewrite_rule(
+    samples=[sample(spec((2, 1), "float32"), shape=(2, 3), axes=(0, 1))],
+    when=lambda x, shape, axes: axes == tuple(range(len(shape))),
+)
+def broadcast_along_all_axes(x: Value, *, shape: Axes, axes: Axes) -> Any:
+    return broadcast_to(x, shape=shape, axes=axes), broadcast_to(x, shape=shape)
+
+
 def _broadcast_twice(x: Value, first: Axes, second: Axes, inner: Axes | None, outer: Axes | None) -> Any:
     """Both steps as one: the axes of the first are found among those of the second."""
     a, b = broadcast_axes(len(x.shape), first, inner), broadcast_axes(len(first), second, outer)

@@ -6,9 +6,11 @@ after its passes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
+from nnc.commands.control import PRINTED
 from nnc.commands.rules import effect
 from nnc.dtypes import TAPE
 from nnc.graph import Graph, Node, Symbol, verify
@@ -21,54 +23,101 @@ from nnc.lower.views import runs
 from nnc.options import Options
 
 _ATTEMPTS = 4  # limits that are tried for a budget
+_NEAR = 0.98  # of the budget; a plan that takes less leaves room for less work
+_SLACK = (1.08, 1.2)  # limits that are tried as well: plans may be smaller than the estimates by much
 
 
 class Remat:
+    """A program that is too large for a budget, as graphs of which each is one form of it: as kernels and as single commands.
+
+    What kernels keep to themselves takes no memory, so the live bytes of kernels are those of the plan. Single commands can be
+    computed again without the rest of their kernel, but it is only known afterwards which kernels that makes.
+
+    Args:     plan: the plan of a graph.
+    """
+
+    def __init__(
+        self, graphs: Sequence[Graph], options: Options, workspace: Workspace, plan: Callable[[Graph], Planned]
+    ) -> None:
+        self.forms = [_Form(graph, options, workspace) for graph in dict.fromkeys(graphs)]
+        self.verifies, self.plan = options.verify_passes, plan
+
+    def fit(self, planned: Planned, budget: int) -> Planned:
+        """A plan of at most `budget` bytes, of those found the one that computes again for the shortest time; or the smallest one.
+
+        Schedules are made on an estimate of the live bytes; real plans say by how much that was wrong.
+
+        Args:     planned: the plan of the graphs as they are.
+        """
+        search = _Search(self._planned, budget)
+        outside = planned.peak - planned.arena_bytes
+        for form in self.forms:
+            limit = budget - outside
+            for _ in range(_ATTEMPTS):
+                peak = search.within(form, limit)
+                if peak is None or _NEAR * budget <= peak <= budget:
+                    break
+                limit += budget - peak
+            for slack in _SLACK if search.best is not None else ():
+                search.within(form, int(slack * (budget - outside)))
+        return search.best or self._smallest(planned)
+
+    def _smallest(self, planned: Planned) -> Planned:
+        """The smallest plan that is found; it does not depend on the budget, so a budget of its size can be kept to."""
+        best = planned
+        for form in self.forms:
+            least = squeeze(form.problem)
+            for schedule in (least, *fit(form.problem, least.peak * 11 // 10)):
+                best = min(best, self._planned(form, schedule), key=lambda found: found.peak)
+        return best
+
+    def _planned(self, form: _Form, schedule: Schedule) -> Planned:
+        graph, recomputed = form.rewritten(schedule)
+        if self.verifies:
+            verify(graph)
+        return replace(self.plan(graph), recomputed=recomputed)
+
+
+@dataclass
+class _Search:
+    """The plan that fits into a budget and computes again for the shortest time, of those that were looked at."""
+
+    plan: Callable[[_Form, Schedule], Planned]
+    budget: int
+    best: Planned | None = None
+    shortest: float = math.inf
+
+    def within(self, form: _Form, limit: int) -> int | None:
+        """Looks at plans of schedules of at most `limit` bytes that take less time than the best, until one fits.
+
+        Returns:  the smallest peak; None where there is no such schedule.
+        """
+        peaks: list[int] = []
+        for schedule in fit(form.problem, limit):
+            if schedule.seconds >= self.shortest:
+                break
+            found = self.plan(form, schedule)
+            peaks.append(found.peak)
+            if found.peak <= self.budget:
+                self.best, self.shortest = found, schedule.seconds
+                break
+        return min(peaks, default=None)
+
+
+class _Form:
     """A graph that is too large for a budget.
 
-    Commands with an effect, random ones, those with sub-graphs and those that touch tapes run once; any other may run again right
-    before a use of its results. Each copy of a node has symbols of its own and the line of the original.
+    Commands with an effect, random ones, those with sub-graphs that are no kernels, and those that touch tapes run once; any other
+    may run again right before a use of its results. Each copy of a node has symbols of its own and the line of the original.
     """
 
     def __init__(self, graph: Graph, options: Options, workspace: Workspace) -> None:
-        self.graph, self.options = graph, options
+        self.graph = graph
         donated = {graph.inputs[i] for i in options.donated}
         description = Description(graph, donated=donated, free=graph.outputs)
         self.entries, self.views = description.entries, description.views
         self.writers = {symbol: node for node in graph.nodes for symbol in node.outputs}
         self.problem = _problem(description, workspace)
-
-    def fit(self, planned: Planned, budget: int, plan: Callable[[Graph], Planned]) -> Planned:
-        """A plan of at most `budget` bytes, or the smallest that is found.
-
-        Schedules are made on an estimate of the live bytes; real plans say by how much that was wrong.
-
-        Args:     planned: the plan of the graph as it is. plan: the plan of another graph.
-        """
-        limit = budget - (planned.peak - planned.arena_bytes)
-        for _ in range(_ATTEMPTS):
-            peaks = []
-            for schedule in fit(self.problem, limit):
-                found = self._planned(schedule, plan)
-                if found.peak <= budget:
-                    return found
-                peaks.append(found.peak)
-            if not peaks:
-                break
-            limit -= min(peaks) - budget
-        return self._smallest(planned, plan)
-
-    def _smallest(self, planned: Planned, plan: Callable[[Graph], Planned]) -> Planned:
-        """The smallest plan that is found; it does not depend on the budget, so a budget of its size can be kept to."""
-        least = squeeze(self.problem)
-        schedules = (least, *fit(self.problem, least.peak * 11 // 10))
-        return min((planned, *(self._planned(s, plan) for s in schedules)), key=lambda found: found.peak)
-
-    def _planned(self, schedule: Schedule, plan: Callable[[Graph], Planned]) -> Planned:
-        graph, recomputed = self.rewritten(schedule)
-        if self.options.verify_passes:
-            verify(graph)
-        return replace(plan(graph), recomputed=recomputed)
 
     def rewritten(self, schedule: Schedule) -> tuple[Graph, tuple[Node, ...]]:
         """The graph that runs its nodes as a schedule says, and those of its nodes that are copies."""
@@ -121,10 +170,14 @@ def _problem(description: Description, workspace: Workspace) -> Problem:
 
 
 def _is_repeatable(node: Node) -> bool:
+    if node.graphs and node.command not in PRINTED:
+        return False
     touches_tape = any(symbol.dtype == TAPE for symbol in (*node.inputs, *node.outputs))
-    return not node.graphs and node.command not in effect and not touches_tape
+    return not touches_tape and all(n.command not in effect for n in (node, *(n for g in node.graphs for n in g.nodes)))
 
 
 def _inner_bytes(node: Node, workspace: Workspace) -> int:
     """About how many bytes a node needs beside its operands and results: its kernel's workspace, what lives in its sub-graphs."""
+    if node.command in PRINTED:
+        return workspace(node)
     return max((_problem(Description(graph), workspace).peak for graph in node.graphs), default=workspace(node))

@@ -11,24 +11,30 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import nnc
+import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.backends.cpu import jit as jit_module
 from nnc.backends.cpu.engine import Engine, processor_facts
-from nnc.backends.cpu.jit import Jit, compiler, run_native, why_absent
+from nnc.backends.cpu.jit import Jit, compiler, expected_compiler, run_native, why_absent
 from nnc.backends.cpu.llvm import CALLS, INLINED, KERNEL, Recipe
 from nnc.backends.cpu.object_cache import Objects
 from nnc.backends.cpu.openmp import find_openmp
 from nnc.backends.cpu.runtime import Runtime
+from nnc.backends.loaded import choose_kernel
 from nnc.errors import InternalError, OutOfBoundsError
 from nnc.lower.codegen.builder import Code
 from nnc.lower.codegen.native import Native
+from nnc.lower.pipeline import lower
 from nnc.lower.stages import Step
+from nnc.options import Options
 
 ENGINE = Engine()
 
@@ -36,7 +42,9 @@ ENGINE = Engine()
 @pytest.fixture
 def jit() -> Jit:
     """A compiler of its own, without files."""
-    return make_jit(None)
+    made = make_jit(None)
+    assert made.works()
+    return made
 
 
 def make_jit(folder: Path | None) -> Jit:
@@ -193,6 +201,50 @@ def test_without_llvm_the_reason_is_kept(name: str, monkeypatch: pytest.MonkeyPa
     assert out.tolist() == [4, 4]
 
 
+class Damaged(Engine):
+    """An engine whose LLVM turns out not to be there."""
+
+    def begin(self, text: str, recipe: Recipe = KERNEL) -> Callable[[], bytes]:
+        def make() -> bytes:
+            raise OSError("libllvmlite.so is damaged")
+
+        return make
+
+
+def test_a_compiler_that_turns_out_not_to_work_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NNC_CACHE_DIR", str(tmp_path))  # where nothing is compiled yet
+    monkeypatch.setattr(jit_module, "Engine", Damaged)
+    monkeypatch.setattr(jit_module, "_start_once", cache(jit_module._start_once.__wrapped__))
+    expected = expected_compiler()
+    assert expected is not None  # nobody has asked LLVM yet
+    graph = nnc.make_graph(lambda x: nnp.tanh(x) + x)(np.ones(3))
+    program = lower(graph, Options(cache_folder=tmp_path), choose_kernel, expected)
+    assert program.code is None
+    assert program.run([np.ones(3)])[0].tolist() == [np.tanh(1.0) + 1] * 3
+    assert not list(tmp_path.rglob("*"))  # the next process may be luckier
+    assert compiler() is None
+    assert why_absent() == "OSError: libllvmlite.so is damaged"
+    with pytest.raises(OSError, match="damaged"):
+        expected.load([returning(1)])
+
+
+@pytest.mark.skipif(not ENGINE.is_apart, reason="LLVM is in the process itself")
+def test_what_all_programs_need_is_begun_at_once_and_waited_for_later() -> None:
+    log: list[str] = []
+
+    class Watched(Engine):
+        def begin(self, text: str, recipe: Recipe = KERNEL) -> Callable[[], bytes]:
+            make = super().begin(text, recipe)
+            log.append("begun")
+            return lambda: log.append("waited for") or make()
+
+    engine = Watched()
+    made = Jit(engine, Objects(engine, None), Runtime(find_openmp(), ctypes.c_int32(2)))
+    assert log == ["begun"]
+    assert made.works() and made.works()
+    assert log == ["begun", "waited for"]
+
+
 # -- objects in files --------------------------------------------------------------------------------------------------
 
 SCRIPT = """
@@ -224,7 +276,7 @@ def filled(tmp_path: Path) -> Path:
 
 def loads_after(folder: Path, change: Callable[[bytes], bytes]) -> int:
     """How much is compiled anew after all files of a cache were changed."""
-    for path in folder.rglob("*.json"):
+    for path in folder.rglob("*.bin"):
         path.write_bytes(change(path.read_bytes()))
     again = make_jit(folder)
     (function,) = again.load([returning(11)])
@@ -241,7 +293,7 @@ def test_files_are_used_as_they_are(filled: Path) -> None:
     [
         lambda content: content[: len(content) // 2],
         lambda content: b"",
-        lambda content: content.replace(b"f0VM", b"f0VN"),  # the object's first bytes
+        lambda content: content.replace(b"\x7fELF", b"\x7fELG"),
         lambda content: content.replace(b'"llvm": "', b'"llvm": "1'),
     ],
 )

@@ -94,6 +94,7 @@ def test_an_empty_table_needs_no_memory(tmp_path: Path, capsys: pytest.CaptureFi
         ("id,lower,upper,size\na,2,2,64\n", 2, "column 'upper': 2 is not after lower, 2"),
         ("id,lower,upper,size\na,0,1,64\na,0,1,64\n", 3, "column 'id': 'a' stands in an earlier line"),
         (f"id,lower,upper,size\na,0,1,{2**70}\n", 2, "larger than 2**56"),
+        (f"id,lower,upper,size\n{'a' * 200_000},0,1,64\n", 2, "no row of a table: field larger than"),
     ],
 )
 def test_mistakes_in_a_table_are_named_by_line_and_column(
@@ -105,6 +106,24 @@ def test_mistakes_in_a_table_are_named_by_line_and_column(
     error = capsys.readouterr().err
     assert f"bad.csv:{line}: " in error and message in error
     assert "Traceback" not in error
+
+
+def test_more_bytes_than_planners_can_count_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "large.csv"
+    path.write_text("id,lower,upper,size\n" + "".join(f"{i},0,1,{2**56}\n" for i in range(300)))
+    assert main([str(path)]) == 2
+    error = capsys.readouterr().err
+    assert "large.csv: column 'size': 300 tensors have" in error and "2**60 / 300" in error
+    path.write_text("id,lower,upper,size\n" + "".join(f"{i},0,1,{2**43}\n" for i in range(300)))
+    assert main(["--json", str(path)]) == 0
+    assert json.loads(capsys.readouterr().out)["peak"] == 300 * 2**43
+
+
+def test_names_keep_their_line_breaks(tmp_path: Path) -> None:
+    path = tmp_path / "names.csv"
+    path.write_text('id,lower,upper,size\n"a\nb",0,1,64\nc\u2028d,0,1,64\n', encoding="utf-8")
+    assert main(["--offsets", str(tmp_path / "out"), str(path)]) == 0
+    assert [row["id"] for row in read(tmp_path / "out" / "names.csv")] == ["a\nb", "c\u2028d"]
 
 
 def test_a_file_that_is_not_there_and_a_binary_one_are_named(

@@ -82,37 +82,6 @@ def test_the_gradient_of_cross_entropy_makes_no_one_hot_labels() -> None:
     np.testing.assert_allclose(nnc.compile(gradient)(X, LABELS), gradient(X, LABELS), rtol=1e-5, atol=1e-7)
 
 
-MANY, CHOSEN, CLASSES = 64, np.arange(64, dtype=np.int32) % 50, 50
-
-
-def _by_hand(x: Any, y: Any) -> Any:
-    top = nnp.max(x, axis=-1, keepdims=True)
-    logarithm = nnp.log(nnp.sum(nnp.exp(x - top), axis=-1)) + top[:, 0]
-    return nnp.mean(logarithm - nnp.take_along_axis(x, y[:, None], axis=-1)[:, 0])
-
-
-CROSS_ENTROPIES: dict[str, Callable[..., Any]] = {
-    "the loss": lambda x, y: nn.softmax_cross_entropy(x, y).mean(),
-    "one-hot": lambda x, y: -nnp.mean(nnp.sum(nn.one_hot(y, CLASSES) * nn.log_softmax(x), axis=-1)),
-    "one-hot, summed at once": lambda x, y: -nnp.sum(nn.log_softmax(x) * nn.one_hot(y, CLASSES)) / MANY,
-    "labels compared": lambda x, y: -nnp.sum((y[:, None] == nnp.arange(CLASSES)) * nn.log_softmax(x)) / MANY,
-    "take_along_axis": lambda x, y: -nnp.mean(nnp.take_along_axis(nn.log_softmax(x), y[:, None], axis=-1)),
-    "rows and labels": lambda x, y: -nnp.mean(nn.log_softmax(x)[nnp.arange(MANY), y]),
-    "logsumexp less the chosen": lambda x, y: nnp.mean(nn.logsumexp(x, axis=-1) - x[nnp.arange(MANY), y]),
-    "by hand": _by_hand,
-}
-
-
-@pytest.mark.parametrize("spelling", CROSS_ENTROPIES)
-def test_a_compiled_cross_entropy_has_no_temporary_as_large_as_the_logits(spelling: str) -> None:
-    loss, x = CROSS_ENTROPIES[spelling], _RNG.normal(size=(MANY, CLASSES)).astype(np.float32)
-    for function, results in ((loss, 0), (nnc.grad(loss), 1)):
-        compiled = nnc.compile(function)
-        arena = compiled.lower(x, CHOSEN).compile().memory_plan.peak
-        assert arena - results * x.nbytes < x.nbytes / 4
-        np.testing.assert_allclose(compiled(x, CHOSEN), function(x, CHOSEN), rtol=2e-5, atol=1e-7)
-
-
 def test_rows_may_be_counted_in_other_ways_than_by_arange() -> None:
     rows = np.arange(4)[::-1]
     for f in (
@@ -120,17 +89,6 @@ def test_rows_may_be_counted_in_other_ways_than_by_arange() -> None:
         lambda x: nn.log_softmax(x)[nnp.arange(3), LABELS[:3]].sum(),
     ):
         np.testing.assert_allclose(nnc.compile(nnc.grad(f))(X), nnc.grad(f)(X), rtol=2e-5, atol=1e-6)
-
-
-def test_what_is_scattered_into_zeros_is_scattered_into_what_they_are_added_to() -> None:
-    """A table of embeddings that is the last layer, too; two look-ups in one table."""
-    tied = nnc.grad(lambda table, y: nnp.sum(table[y] ** 2) + nnp.sum(table**3) + nnp.sum(nnp.sin(table)))
-    twice = nnc.grad(lambda table, y: nnp.sum(table[y] ** 2) + nnp.sum(table[y + 1] ** 3))
-    table, y = _RNG.normal(size=(50, 8)).astype(np.float32), np.asarray([3, 3, 40, 7])
-    for gradient, scatters in ((tied, 1), (twice, 2)):
-        found = names(combined(gradient, table, y))
-        assert found.count("scatter") == scatters and found[-1] == "scatter"
-        np.testing.assert_allclose(nnc.compile(gradient)(table, y), gradient(table, y), rtol=2e-5, atol=1e-6)
 
 
 def test_an_index_out_of_range_still_raises() -> None:

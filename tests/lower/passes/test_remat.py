@@ -161,6 +161,29 @@ def test_training_steps_within_a_budget_give_the_same_bits(part: float) -> None:
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
+def test_kernels_are_computed_again_as_a_whole_and_their_estimates_are_the_plans() -> None:
+    def step(model: Any, x: Any) -> Any:
+        def loss(model: Any) -> Any:
+            y = x
+            for layer in model:
+                y = nn.relu(nn.instance_norm(layer(y)))
+            return nnp.sum(y)
+
+        return nnc.grad(loss)(model)
+
+    model = [nn.Conv(8, 8, 3, padding=1, key=key) for key in nnc.random.split(nnc.random.key(0), 8)]
+    x = np.random.default_rng(0).normal(size=(4, 8, 32, 32)).astype("float32")
+    unlimited = nnc.compile(step, streams=1).lower(model, x).compile()
+    budget = unlimited.memory_plan.peak * 6 // 10
+    limited = nnc.compile(step, memory_budget=budget).lower(model, x).compile()
+    again = limited.memory_plan.recomputed
+    assert budget * 8 // 10 <= limited.memory_plan.peak <= budget
+    assert {"fused", "with_epilogue"} & {row.command for row in again.rows}
+    assert again.seconds < unlimited.cost.seconds / 4
+    for a, b in zip(nnc.tree.leaves(limited(model, x)), nnc.tree.leaves(unlimited(model, x)), strict=True):
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
 def check_within(graph: Graph, inputs: list[Any], part: float, donated: tuple[int, ...]) -> None:
     """The program within a part of its memory gives the same bits, or there is none and a larger budget is named that will do."""
     unlimited = compile_for(graph, None, donated=donated)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,7 @@ def compiled(graph: Graph, streams: int | str = 1, **changes: Any) -> Program:
 
 def rescheduled(program: Program, schedule: Schedule) -> Program:
     """The same program with another schedule."""
-    return replace(program, schedule=schedule, _idle=[])
+    return Program.of(program.planned, schedule, program.kernel_of)
 
 
 def random_schedule(planned: Planned, streams: int, seed: int) -> Schedule:

@@ -1,0 +1,371 @@
+"""Chosen elements: of what is read in few places no other is computed, and what differs in few places is changed there, last.
+
+So neither the log-probabilities of labels nor the gradients of their sum need tensors as large as the logits, however a cross
+entropy is spelled, and a step of plain gradient descent on a table of embeddings touches the rows that were read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nnc import dtypes
+from nnc.commands.normalize import PICK_MODES
+from nnc.commands.rules import scalar
+from nnc.graph import Graph, Node, Symbol, command, register_pass
+from nnc.graph.graph import NDArray
+from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.remake import Remake
+from nnc.options import Options
+
+_FEW = 4  # times fewer elements are read, or changed, than there are
+_LEAVES = 4  # tensors that are read in place of one
+_NODES = 32  # commands that run on chosen elements in place of all
+_PRODUCTS = ("mul", "safe_mul")
+_SOFTMAX = ("softmax", "log_softmax")
+_PICK = command("pick_log_softmax")
+_CHECKED = ("gather", "scatter", _PICK.name)
+
+Check = tuple[tuple[Symbol, ...], tuple[int, ...]]
+
+
+@register_pass("picks")
+def picks(graph: Graph, options: Options) -> Graph:
+    """Moves `gather` up and `scatter` down through elementwise commands and sums, in sub-graphs, too.
+
+    What elementwise commands, softmax and log-softmax yield is computed for the elements that are read, where those are few. What
+    is added to few elements is added last, so that products and sums need not wait for it. The values are the same up to rounding
+    and the sign of zero. An index out of range raises as before.
+
+    Requires: `combine`, which recognises softmax; dead code elimination must follow.
+    Ensures:  no `gather` reads few elements of what an elementwise command, or softmax or its logarithm, makes for it alone.
+    Example:  p = softmax(x); l = log(p); y = gather(l, i)  →  y = log(exp(pick_log_softmax(x, i)))
+    """
+    return _Picks().graph(graph)
+
+
+class _Picks(OncePerGraph):
+    def rewrite(self, graph: Graph) -> Graph:
+        for keeps_checks in (False, True):  # a `scatter` may have been all that looked at indices
+            found = _Picker(self, graph, keeps_checks).result()
+            if found is graph or _checks(graph) <= _checks(found):
+                return found
+        return graph
+
+
+def _checks(graph: Graph) -> set[Check]:
+    """The indices that are held against sizes by commands whose results are needed."""
+    found = set()
+    nodes = graph.restrict(graph.outputs).nodes
+    reshaped = {node.outputs[0]: node.inputs[0] for node in nodes if node.command.name == "reshape"}
+    for node in nodes:
+        if node.command.name in _CHECKED and node.params["mode"] == "error":
+            x, *operands = node.inputs
+            indices = operands[1:] if node.command.name == "scatter" else operands
+            axes = node.params.get("axes", (x.spec.ndim - 1,))
+            indices = [_root(index, reshaped) for index in indices]
+            found.add((tuple(indices), tuple(x.shape[axis] for axis in axes)))
+    return found
+
+
+def _root(symbol: Symbol, reshaped: Mapping[Symbol, Symbol]) -> Symbol:
+    while symbol in reshaped:
+        symbol = reshaped[symbol]
+    return symbol
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where elements of tensors of one shape are read or written: what `gather` and `scatter` have in common."""
+
+    shape: tuple[int, ...]
+    indices: tuple[Symbol, ...]
+    axes: tuple[int, ...]
+    batch: int
+    mode: str
+
+    @classmethod
+    def of(cls, node: Node) -> _Place:
+        """That of a node."""
+        x, *operands = node.inputs
+        indices = operands[1:] if node.command.name == "scatter" else operands
+        return cls(x.shape, tuple(indices), node.params["axes"], node.params["batch"], node.params["mode"])
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The parameters of a `gather`."""
+        return {"axes": self.axes, "batch": self.batch, "mode": self.mode}
+
+    @property
+    def chosen(self) -> tuple[int, ...]:
+        """The shape of the indices."""
+        return self.indices[0].shape
+
+    @property
+    def where(self) -> dict[int, int]:
+        """For each axis that is not indexed, its place in what is read."""
+        rest = [axis for axis in range(self.batch, len(self.shape)) if axis not in self.axes]
+        first = len(self.chosen)
+        return {**{axis: axis for axis in range(self.batch)}, **{axis: first + i for i, axis in enumerate(rest)}}
+
+    @property
+    def read(self) -> tuple[int, ...]:
+        """The shape of what is read."""
+        rest = tuple(n for axis, n in enumerate(self.shape) if axis >= self.batch and axis not in self.axes)
+        return (*self.chosen, *rest)
+
+    @property
+    def is_few(self) -> bool:
+        """Whether few elements are meant, of which each is one that there is."""
+        return self.mode in PICK_MODES and _FEW * math.prod(self.read) <= math.prod(self.shape)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether elements of rows are chosen, as `pick_log_softmax` does."""
+        return self.axes == (len(self.shape) - 1,) and self.batch == len(self.shape) - 1
+
+
+class _Picker(Remake):
+    """The new form of one graph.
+
+    Args:     keeps_checks: what becomes of scattered elements otherwise than by `scatter` stays.
+    """
+
+    def __init__(self, passes: OncePerGraph, graph: Graph, keeps_checks: bool) -> None:
+        super().__init__(passes, graph)
+        self.keeps_checks = keeps_checks
+        self.readers = Counter(symbol for node in graph.nodes for symbol in dict.fromkeys(node.inputs))
+        self.readers.update(graph.outputs)
+        self.kept = {symbol for node in graph.nodes if not _is_elementwise(node) for symbol in node.inputs}
+        self.kept.update(graph.outputs)
+        self.known: dict[tuple[Symbol, _Place], Symbol] = {}
+
+    def new_form(self, node: Node) -> Symbol | None:
+        """What stands for the result of a node; None where the node stays."""
+        name = node.command.name
+        if name == "gather":
+            place = _Place.of(node)
+            x = node.inputs[0]
+            return self._chosen(x, place) if self._is_worth_it(x, place) else None
+        if node.command is _PICK:
+            logits, index = node.inputs
+            return self._pick(logits, index, node.params["mode"])
+        if name in ("add", "sub"):
+            return self._sum(name, *node.inputs)
+        if name in _PRODUCTS:
+            return self._product(name, *node.inputs)
+        change = {"neg": self._negation, "reduce_sum": self._total, "convert": self._narrowed}.get(name)
+        scattered = self._scattered(node.inputs[0]) if change is not None else None
+        return change(node, *scattered) if change is not None and scattered is not None else None
+
+    def _is_worth_it(self, symbol: Symbol, place: _Place) -> bool:
+        """Whether chosen elements of a tensor are better computed by themselves; log-probabilities always are."""
+        node = self.writers.get(symbol)
+        is_softmax = node is not None and node.command.name in _SOFTMAX
+        return place.mode in PICK_MODES and (is_softmax or place.is_few) and self._may_choose(symbol, place)
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def _may_choose(self, symbol: Symbol, place: _Place) -> bool:
+        """Whether elements can be computed by themselves, from few tensors, none of which would have to stay in memory for it."""
+        leaves: set[Symbol] = set()
+        inner: dict[Symbol, None] = {}
+        waiting = [symbol]
+        while waiting:
+            at = waiting.pop()
+            node = self.writers.get(at)
+            if at in inner or self._is_known(at, place):
+                continue
+            if node is not None and self._is_passed(node, place):
+                inner[at] = None
+                waiting += node.inputs
+            else:
+                leaves.add(at)
+        return bool(inner) and 0 < len(leaves) <= _LEAVES and len(inner) <= _NODES
+
+    def _is_passed(self, node: Node, place: _Place) -> bool:
+        """Whether chosen elements of a result are computed from chosen elements of the operands."""
+        if node.command.name in _SOFTMAX:
+            return _is_over_rows(node, place)
+        if not _is_elementwise(node):
+            return False
+        if node.command.name == "convert" and node.inputs[0].dtype.itemsize < node.outputs[0].dtype.itemsize:
+            return True
+        return self.readers[node.outputs[0]] <= 1 or all(self._stays(x, place) for x in node.inputs)
+
+    def _stays(self, symbol: Symbol, place: _Place) -> bool:
+        """Whether a tensor is in memory for others than elementwise commands, or made of such tensors, which softmax reads, too."""
+        node = self.writers.get(symbol)
+        if node is None or symbol in self.kept or self._is_known(symbol, place):
+            return True
+        if not _is_elementwise(node):
+            return _is_over_rows(node, place)
+        return all(self._stays(x, place) for x in node.inputs)
+
+    def _is_known(self, symbol: Symbol, place: _Place) -> bool:
+        """Whether a tensor is the same along the axes that are indexed."""
+        node = self.writers.get(symbol)
+        if node is None or node.command.name != "broadcast_to":
+            return False
+        (x,) = node.inputs
+        return not any(p in place.axes and n != 1 for p, n in zip(_spread_axes(node), x.shape, strict=True))
+
+    def _chosen(self, symbol: Symbol, place: _Place) -> Symbol:
+        """The chosen elements of a tensor."""
+        key = symbol, place
+        if key not in self.known:
+            self.known[key] = self._choose(symbol, place)
+        return self.known[key]
+
+    def _choose(self, symbol: Symbol, place: _Place) -> Symbol:
+        node = self.writers.get(symbol)
+        if node is not None and self._is_known(symbol, place):
+            return self._respread(node, place)
+        if node is None or not self._is_passed(node, place):
+            return self.make("gather", symbol, *place.indices, **place.params)
+        if node.command.name in _SOFTMAX:
+            (x,), (index,) = node.inputs, place.indices
+            flat = self.reshape(index, (*index.shape[: place.batch], math.prod(index.shape[place.batch :])))
+            picked = self._pick(x, flat, place.mode) or self.make(_PICK.name, x, flat, mode=place.mode)
+            picked = self.reshape(picked, place.read)
+            return picked if node.command.name == "log_softmax" else self.make("exp", picked)
+        return self.make(node.command.name, *(self._chosen(x, place) for x in node.inputs), **node.params)
+
+    def _pick(self, x: Symbol, index: Symbol, mode: str) -> Symbol | None:
+        """The log-probabilities that are read, where elements of the logits are better computed by themselves; else None.
+
+        Such logits are rounded as the logarithm of the sum is, which is as large as they are.
+        """
+        place = _Place(x.shape, (index,), (x.spec.ndim - 1,), x.spec.ndim - 1, mode)
+        if not self._is_worth_it(x, place):
+            return None
+        chosen = self._chosen(x, place)
+        logarithm = self.make("logsumexp", x, axes=place.axes)
+        zero, least = (self.number(value, x, logarithm.shape) for value in (0, -math.inf))
+        safe = self.make("select", self.make("equal", logarithm, least), zero, logarithm)
+        spread = self.make("broadcast_to", safe, shape=chosen.shape, axes=tuple(range(place.batch)))
+        return self.make("sub", chosen, spread)
+
+    def _respread(self, node: Node, place: _Place) -> Symbol:
+        """The chosen elements of a tensor that is the same along the axes that are indexed."""
+        (x,), axes = node.inputs, _spread_axes(node)
+        kept = [(place.where[p], n) for p, n in zip(axes, x.shape, strict=True) if p not in place.axes]
+        flat = self.reshape(x, tuple(n for _, n in kept))
+        return self.make("broadcast_to", flat, shape=place.read, axes=tuple(p for p, _ in kept))
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def _scattered(self, symbol: Symbol) -> tuple[Symbol, Symbol, _Place] | None:
+        """(x, updates, place) of a tensor x to which something is added in few places; None for any other."""
+        node = self.writers.get(symbol)
+        if (
+            node is None
+            or node.command.name != "scatter"
+            or node.params["op"] != "add"
+            or not dtypes.is_inexact(symbol.dtype)
+        ):
+            return None
+        place = _Place.of(node)
+        return (node.inputs[0], node.inputs[1], place) if place.mode in PICK_MODES else None
+
+    def _scatter(self, x: Symbol, updates: Symbol, place: _Place) -> Symbol:
+        return self.make("scatter", x, updates, *place.indices, op="add", **place.params)
+
+    def _number(self, symbol: Symbol) -> float | None:
+        """What a tensor holds everywhere, as far as that is known."""
+        node = self.writers.get(symbol)
+        if node is None or node.command.name != "broadcast_to":
+            return None
+        value: NDArray | None = self.constants.get(node.inputs[0])
+        return float(value) if value is not None and value.ndim == 0 and not dtypes.is_complex(value.dtype) else None
+
+    def _sum(self, name: str, x: Symbol, y: Symbol) -> Symbol | None:
+        """What is scattered into an operand is scattered into the sum; zeros that it is scattered into are not added."""
+        for operand, other in ((x, y), (y, x)):
+            scattered = self._scattered(operand)
+            if scattered is None:
+                continue
+            base, updates, place = scattered
+            is_zero = self._number(base) == 0
+            if operand is y and name == "sub":
+                rest = other if is_zero else self.make("sub", other, base)
+                return self._scatter(rest, self.make("neg", updates), place)
+            if is_zero:
+                rest = self.make("neg", other) if name == "sub" else other
+            else:
+                rest = self.make(name, *((base, other) if operand is x else (other, base)))
+            return self._scatter(rest, updates, place)
+        return None
+
+    def _product(self, name: str, x: Symbol, y: Symbol) -> Symbol | None:
+        """A product changes what is scattered as it changes the tensor that it is scattered into."""
+        for operand, other in ((x, y), (y, x)):
+            scattered = self._scattered(operand)
+            if scattered is None or not scattered[2].is_few:
+                continue
+            base, updates, place = scattered
+            is_zero = name == "safe_mul" and self._number(base) == 0
+            chosen = self._chosen(other, place)
+            pairs = [(updates, chosen)] if is_zero else [(updates, chosen), (base, other)]
+            products = [self.make(name, *(pair if operand is x else pair[::-1])) for pair in pairs]
+            return self._scatter(base if is_zero else products[1], products[0], place)
+        return None
+
+    def _negation(self, node: Node, base: Symbol, updates: Symbol, place: _Place) -> Symbol:
+        rest = base if self._number(base) == 0 else self.make("neg", base)
+        return self._scatter(rest, self.make("neg", updates), place)
+
+    def _total(self, node: Node, base: Symbol, updates: Symbol, place: _Place) -> Symbol | None:
+        """The sum over the axes that are indexed, and maybe others: each update is in it, wherever it went."""
+        summed = set(node.params["axes"])
+        if self.keeps_checks or not summed.issuperset(place.axes):
+            return None
+        axes = [*range(place.batch, len(place.chosen)), *(place.where[axis] for axis in summed.difference(place.axes))]
+        total = self._reduced(updates, tuple(sorted(axes)))
+        if self._number(base) == 0:
+            return total
+        return self.make("add", self.make("reduce_sum", base, axes=node.params["axes"]), total)
+
+    def _narrowed(self, node: Node, base: Symbol, updates: Symbol, place: _Place) -> Symbol | None:
+        """In a shorter dtype, before which a label of each row is compared with all classes: so nothing is made in the long one."""
+        (x,), (out,) = node.inputs, node.outputs
+        is_label = place.is_last and place.mode == "error" and math.prod(place.chosen[place.batch :]) == 1
+        if self.keeps_checks or not is_label or out.dtype.itemsize >= x.dtype.itemsize:
+            return None
+        rows = tuple(range(place.batch))
+        index, update = (
+            self.make("broadcast_to", self.reshape(y, x.shape[:-1]), shape=x.shape, axes=rows)
+            for y in (place.indices[0], updates)
+        )
+        count = self.make("iota", shape=x.shape, dtype=index.dtype, axis=place.batch)
+        added = self.make("select", self.make("equal", index, count), update, self.number(0, x, x.shape))
+        return self.make("convert", self.make("add", base, added), **node.params)
+
+    def _reduced(self, x: Symbol, axes: tuple[int, ...]) -> Symbol:
+        if any(x.shape[axis] != 1 for axis in axes):
+            return self.make("reduce_sum", x, axes=axes)
+        return self.reshape(x, tuple(n for axis, n in enumerate(x.shape) if axis not in axes))
+
+
+def _spread_axes(node: Node) -> tuple[int, ...]:
+    """The axes of a broadcast tensor along which its operand lies."""
+    (x,), (out,) = node.inputs, node.outputs
+    axes: tuple[int, ...] | None = node.params.get("axes")
+    return axes if axes is not None else tuple(range(out.spec.ndim - x.spec.ndim, out.spec.ndim))
+
+
+def _is_over_rows(node: Node, place: _Place) -> bool:
+    """Whether a node is a softmax, or its logarithm, of rows of which elements are chosen."""
+    return node.command.name in _SOFTMAX and place.is_last and tuple(node.params["axes"]) == place.axes
+
+
+def _is_elementwise(node: Node) -> bool:
+    return (
+        node.command in scalar
+        and len(node.outputs) == 1
+        and bool(node.inputs)
+        and all(x.shape == node.outputs[0].shape for x in node.inputs)
+    )

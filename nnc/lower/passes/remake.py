@@ -1,0 +1,81 @@
+"""The base of passes that look at one node after the other and write others in place of some."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from nnc.graph import Graph, Node, Symbol, TensorSpec, command
+from nnc.graph.builder import infer_specs
+from nnc.graph.graph import NDArray
+from nnc.lower.passes.once import OncePerGraph
+from nnc.source import SourceLine
+
+
+class Remake(ABC):
+    """The new form of one graph.
+
+    `writers` and `constants` are those of the new graph so far. What is made has the line of the node that it stands for.
+
+    Args:     passes: rewrites the sub-graphs.
+    """
+
+    def __init__(self, passes: OncePerGraph, graph: Graph) -> None:
+        self.passes, self.graph = passes, graph
+        self.writers: dict[Symbol, Node] = {}
+        self.constants: dict[Symbol, NDArray] = dict(graph.constants)
+        self.renamed: dict[Symbol, Symbol] = {}
+        self._nodes: list[Node] = []
+        self.source: SourceLine | None = None
+
+    @abstractmethod
+    def new_form(self, node: Node) -> Symbol | None:
+        """What stands for the only result of a node, made by `make`; None where the node stays."""
+
+    def result(self) -> Graph:
+        """The graph itself where nothing changes."""
+        changes = [self.add(node) for node in self.graph.nodes]
+        if not any(changes):
+            return self.graph
+        outputs = tuple(self.renamed.get(symbol, symbol) for symbol in self.graph.outputs)
+        return self.graph.update(nodes=tuple(self._nodes), outputs=outputs, constants=self.constants)
+
+    def add(self, old: Node) -> bool:
+        """Appends a node, or what stands for it; returns whether that is anything else."""
+        node = self.passes.renew(old, self.renamed)
+        self.source = node.source
+        found = self.new_form(node)
+        if found is None:
+            self._append(node)
+        else:
+            self.renamed[old.outputs[0]] = found
+        return node is not old or found is not None
+
+    def _append(self, node: Node) -> None:
+        self._nodes.append(node)
+        self.writers.update(dict.fromkeys(node.outputs, node))
+
+    def make(self, name: str, *inputs: Symbol, **params: Any) -> Symbol:
+        """Appends a command with one result, and returns that."""
+        (spec,) = infer_specs(command(name), tuple(symbol.spec for symbol in inputs), params)
+        out = Symbol(spec)
+        self._append(Node(command(name), inputs, (out,), MappingProxyType(params), source=self.source))
+        return out
+
+    def number(self, value: Any, like: Symbol, shape: tuple[int, ...]) -> Symbol:
+        """A tensor of one number, in the form that `fold` gives it."""
+        array = np.asarray(value, like.dtype)
+        constant = Symbol(TensorSpec((), like.dtype))
+        self.constants[constant] = array
+        return self.make("broadcast_to", constant, shape=shape, axes=()) if shape else constant
+
+    def reshape(self, x: Symbol, shape: tuple[int, ...]) -> Symbol:
+        """x in another shape; itself where it has that."""
+        return x if x.shape == shape else self.make("reshape", x, shape=shape)
+
+    def transpose(self, x: Symbol, permutation: tuple[int, ...]) -> Symbol:
+        """x with axes in another order; itself where that is theirs."""
+        return x if permutation == tuple(range(x.spec.ndim)) else self.make("transpose", x, permutation=permutation)

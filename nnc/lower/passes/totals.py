@@ -1,0 +1,135 @@
+"""Totals, such as losses: sums of rows first, where the rows are summed for something else, too; the rest in the end.
+
+A kernel goes over rows several times, but over rows and columns together only once. And the sum over examples stands between the
+kernels of the forward and the backward part, of which the one could be computed along with the other.
+"""
+
+from __future__ import annotations
+
+from nnc import dtypes
+from nnc.commands.rules import alias, effect, expansion, scalar
+from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.lower.passes.once import OncePerGraph
+from nnc.lower.passes.remake import Remake
+from nnc.options import Options
+
+_LESS = 8  # times smaller is what a total may be made of than what that was made of
+_SUMS = ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod")
+_NODES = 32  # that are looked at for what an operand of a sum is made of
+
+
+@register_pass("totals")
+def totals(graph: Graph, options: Options) -> Graph:
+    """Takes sums in two steps, whose operands are made of other sums over a part of the axes, in sub-graphs, too.
+
+    Then nodes that lead from small results to single numbers, which only outputs of the graph hold, go behind all others. The small
+    results, those of sums, choices and the like, stay in memory for a little longer then.
+
+    Requires: `order` has run, so that what is moved stays where it is.
+    Ensures:  the same values up to the order of sums; what is moved reads no input that is given away, and nothing large.
+    Example:  p = softmax(x) over rows; t = reduce_sum(p · w); y = p + 1  →  r = reduce_sum(p · w) over rows; y; t = reduce_sum(r)
+    """
+    if options.compact or not options.native:
+        return graph
+    graph = _Totals().graph(graph)
+    given = {graph.inputs[i] for i in options.donated}
+    last = _Last(graph, {*graph.constants, *graph.inputs} - given).nodes()
+    nodes = (*(node for node in graph.nodes if node not in last), *(node for node in graph.nodes if node in last))
+    return graph.update(nodes=nodes) if nodes != graph.nodes else graph
+
+
+# -- two steps ---------------------------------------------------------------------------------------------------------
+
+
+class _Totals(OncePerGraph):
+    def rewrite(self, graph: Graph) -> Graph:
+        return _TwoSteps(self, graph).result()
+
+
+class _TwoSteps(Remake):
+    def new_form(self, node: Node) -> Symbol | None:
+        """See the base."""
+        if node.command.name != "reduce_sum" or node.outputs[0].dtype not in (dtypes.float32, dtypes.float64):
+            return None
+        axes = set(node.params["axes"])
+        first = self._summed_before(node.inputs[0], axes)
+        if first is None:
+            return None
+        rest = tuple(sorted(axis - sum(i < axis for i in first) for axis in axes - first))
+        return self.make("reduce_sum", self.make("reduce_sum", node.inputs[0], axes=tuple(sorted(first))), axes=rest)
+
+    def _summed_before(self, symbol: Symbol, axes: set[int]) -> set[int] | None:
+        """Some of the axes, over which something is summed of which a tensor is made by elementwise commands."""
+        seen: set[Symbol] = set()
+        waiting = [symbol]
+        while waiting and len(seen) < _NODES:
+            at = waiting.pop(0)
+            node = self.writers.get(at)
+            if node is None or at in seen:
+                continue
+            seen.add(at)
+            if node.command in scalar:
+                waiting += node.inputs
+            elif node.command in expansion and "axes" in node.params and at.shape == symbol.shape:
+                found = set(node.params["axes"])
+                if found < axes:
+                    return found
+        return None
+
+
+# -- behind all others -------------------------------------------------------------------------------------------------
+class _Last:
+    """Finds the nodes that can be last.
+
+    Args:     there: symbols that stay in memory in any case.
+    """
+
+    def __init__(self, graph: Graph, there: set[Symbol]) -> None:
+        self.graph, self.there = graph, there
+        self.writers = {symbol: node for node in graph.nodes for symbol in node.outputs}
+        self.readers: dict[Symbol, list[Node]] = {}
+        for node in graph.nodes:
+            for symbol in node.inputs:
+                self.readers.setdefault(symbol, []).append(node)
+
+    def nodes(self) -> set[Node]:
+        """All of them."""
+        outputs = set(self.graph.outputs)
+        most = max((symbol.spec.size for node in self.graph.nodes for symbol in node.inputs), default=0) // _LESS
+        found: set[Node] = set()
+        for node in reversed(self.graph.nodes):
+            (first, *others) = node.outputs or (None,)
+            if first is None or others or not _is_cheap(node, most) or (first in outputs and first.spec.size != 1):
+                continue
+            if all(reader in found for reader in self.readers.get(first, ())):
+                found.add(node)
+        while True:  # what reads something else than small results stays, and so does what leads to it
+            staying = {node for node in found if not self._may_be_last(node, found)}
+            if not staying:
+                return found
+            found -= staying
+
+    def _may_be_last(self, node: Node, found: set[Node]) -> bool:
+        readers = self.readers.get(node.outputs[0], ())
+        return found.issuperset(readers) and all(self._may_read(x, found) for x in node.inputs)
+
+    def _may_read(self, symbol: Symbol, found: set[Node]) -> bool:
+        if symbol in self.there:
+            return True
+        node = self.writers.get(symbol)
+        if node is None:
+            return False
+        if node in found:
+            return True
+        return max((x.spec.size for x in node.inputs), default=0) >= _LESS * symbol.spec.size
+
+
+def _is_cheap(node: Node, most: int) -> bool:
+    """Whether a node is an elementwise command, a view or a sum of small tensors."""
+    name = node.command.name
+    is_small = all(symbol.spec.size <= most for symbol in (*node.inputs, *node.outputs))
+    return (
+        is_small
+        and node.command not in effect
+        and (node.command in scalar or alias.get(node.command, None) == "view" or name in _SUMS)
+    )

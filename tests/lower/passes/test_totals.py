@@ -1,0 +1,56 @@
+"""A loss that only the caller reads does not part the kernels before and behind it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import nnc
+import nnc.numpy as nnp
+from nnc.options import Options
+from tests.lower.passes.tools import check_same_bits, names, run
+
+X = np.random.default_rng(9).normal(size=(32, 64)).astype(np.float32)
+
+
+def loss(x: Any) -> Any:
+    return nnp.mean(nnp.log(nnp.sum(nnp.exp(x), axis=1)))
+
+
+def test_a_total_of_rows_runs_last() -> None:
+    graph = run(nnc.make_graph(nnc.value_and_grad(loss))(X), "dce", "fold", "simplify", "dce")
+    after = run(graph, "totals")
+    check_same_bits(graph, after, [X])
+    total = next(node for node in after.nodes if node.outputs[0] is after.outputs[0])
+    assert total is after.nodes[-1] and total is not graph.nodes[-1]
+
+
+def test_a_loss_and_its_gradient_are_one_kernel_and_that_of_the_total() -> None:
+    plan = nnc.compile(nnc.value_and_grad(loss)).lower(X).compile().memory_plan
+    assert plan.peak < X.nbytes / 8 + X.nbytes
+
+
+def test_totals_of_large_tensors_and_of_given_ones_stay() -> None:
+    def whole(x: Any) -> Any:
+        return nnp.sum(x * x), x + 1
+
+    graph = nnc.make_graph(whole)(X)
+    assert run(graph, "totals").nodes == graph.nodes
+
+    def row(x: Any, r: Any) -> Any:
+        return nnp.sum(r * 2), x + 1
+
+    graph = nnc.make_graph(row)(X, X[0])
+    assert names(run(graph, "totals"))[-1] == "reduce_sum"
+    given = nnc.graph.run_passes(graph, ("totals",), Options(donated=(1,)), verify=True)
+    assert given.nodes == graph.nodes
+
+
+def test_what_others_read_stays_in_front_of_them() -> None:
+    def f(x: Any) -> Any:
+        total = nnp.sum(nnp.sum(x, axis=1))
+        return total, x / total
+
+    graph = nnc.make_graph(f)(X)
+    assert run(graph, "totals").nodes == graph.nodes
