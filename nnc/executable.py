@@ -54,10 +54,11 @@ class Lowered:
         name, start = name_of(fun), perf_counter()
         if options.native:
             expected_compiler()  # it gets ready meanwhile
-        with activity(f"tracing {name} for compile"), collection_paused():
-            staged = stage(flat, [spec for spec, _ in specs], weak=[weak for _, weak in specs], name=name)
-        hidden = [value.data for value in staged.captured if isinstance(value, Array)]
-        snapshot = take_snapshot(fun, call.objects(), hidden)
+        with collection_paused():
+            with activity(f"tracing {name} for compile"):
+                staged = stage(flat, [spec for spec, _ in specs], weak=[weak for _, weak in specs], name=name)
+            hidden = [value.data for value in staged.captured if isinstance(value, Array)]
+            snapshot = take_snapshot(fun, call.objects(), hidden)
         weak_results = tuple(map(is_weak, flat.result.dynamic))
         donated = call.donated_leaves() if call.signature.donates else frozenset()
         seconds = perf_counter() - start

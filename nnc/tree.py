@@ -178,14 +178,16 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
     slots = any(hasattr(inspect.getattr_static(cls, name, None), "__set__") for name in names)
     is_plain = bool(cls.__dictoffset__) and not slots  # all fields stand in the object's dictionary
 
+    by_type: dict[type, bool | None] = {}  # whether values of a type are settings; None: that depends on the value
+
     def is_setting(name: str, value: Any) -> bool:
         if name in static:
             return True
-        if type(value) in _CHILDREN:
-            return False
-        if isinstance(value, (str, bytes, bool, int)) or (static_scalars and isinstance(value, (float, complex))):
-            return True
-        return not is_array(value) and not _is_dataclass(value) and _is_opaque(value)
+        kind = type(value)
+        if kind not in by_type:
+            by_type[kind] = _role_of(kind, static_scalars)
+        role = by_type[kind]
+        return not is_array(value) and _is_opaque(value) if role is None else role
 
     unsaved = frozenset(names if static_scalars else static)
     read: Callable[[Any], tuple[Any, ...]] = (
@@ -231,6 +233,14 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
     return cls
 
 
+def _role_of(kind: type, static_scalars: bool) -> bool | None:
+    """Whether all values of a type are settings, or none; None where each must be looked at."""
+    if issubclass(kind, (str, bytes, bool, int)) or (static_scalars and issubclass(kind, (float, complex))):
+        return True
+    is_number = issubclass(kind, (np.ndarray, np.generic, float, complex)) or hasattr(kind, "spec")
+    return False if kind in _CHILDREN or is_number or dataclasses.is_dataclass(kind) else None
+
+
 class Settings:
     """The settings of a dataclass as part of a tree structure: compared by value, hashed as far as the values allow it."""
 
@@ -260,12 +270,16 @@ def same_settings(a: Any, b: Any) -> bool:
     """Equality of settings: of one type and equal, where arrays are compared by identity."""
     if a is b:
         return True
-    if type(a) is not type(b) or (is_array(a) and not dtypes.is_scalar(a)):
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, (tuple, list)):
+        return len(a) == len(b) and all(map(same_settings, a, b))
+    if isinstance(a, (str, int)):
+        return bool(a == b)
+    if is_array(a) and not dtypes.is_scalar(a):
         return False
     if isinstance(a, (float, complex)):
         return repr(a) == repr(b)  # tells 0.0 from -0.0, and takes nan for itself
-    if isinstance(a, (tuple, list)):
-        return len(a) == len(b) and all(same_settings(x, y) for x, y in zip(a, b, strict=True))
     return bool(a == b)
 
 

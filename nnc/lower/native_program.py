@@ -157,6 +157,7 @@ class NativeCode:
                 self.printed[apart] = self._print(apart)
         printed = self.printed[apart]
         with timed("compiling kernels"):
+            self._compiler.expect(printed.text.text)
             functions = self._compiler.load(printed.text.called)
             function = self._compiler.load_entry(printed.text.text, _symbols(printed.text, functions), functions)
         outside = self.outside

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from nnc.collection import collection_paused
 from nnc.graph import Kernel
 from nnc.lower.codegen.native import Compiler
 from nnc.lower.frame import Frame
@@ -107,9 +108,10 @@ class Program:
 
     def _make_frame(self) -> Frame | NativeFrame:
         """What one call at a time runs on."""
-        if self.code is None:
-            return Frame(self)
-        return NativeFrame(self.code.entry(self._is_apart), self.around)
+        with collection_paused():
+            if self.code is None:
+                return Frame(self)
+            return NativeFrame(self.code.entry(self._is_apart), self.around)
 
     @property
     def _is_apart(self) -> bool:

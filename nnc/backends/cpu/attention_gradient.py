@@ -30,7 +30,7 @@ from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step, View
 
-_SPAN_BYTES = 1 << 18  # of a span's keys, values and their gradients, a quarter of the second-level cache
+_SPAN_BYTES = 1 << 19  # of a span's keys, values and their gradients: half of a second-level cache of a megabyte
 
 
 def _supports(specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> bool:

@@ -38,6 +38,8 @@ _PART_VOLUME = 1 << 19  # multiplications that a thread must have, some ten micr
 _PARTS = 16
 _FREE_MASKS = vector_bytes() == 64  # of shorter vectors, stores under a mask take many cycles
 _LEAST_ROWS = 64  # rows of a part, which packs its own panel
+_PACKED_ROWS = 96  # of a part, for which a panel is packed
+_FAR = 1 << 12  # bytes between rows of the right matrix, by which they displace each other in the nearest cache
 
 
 @dataclass(frozen=True)
@@ -121,15 +123,16 @@ def shape_of(product: Product, wide: DType, *, finished: bool = False) -> Shape 
     rows = min(table[vectors], m)
     rows = -(-m // -(-m // rows))  # tiles of nearly equal size
     direct = product.columns.y == unit or n == 1
-    nbytes = product.k * n * unit
-    packed = not direct or (m >= 48 and nbytes > 1 << 17)
-    if packed and wide != product.dtype and product.k > _PANEL_TERMS and not finished:
-        return None
     panels = -(-needed // vectors) * product.count
     chunk = m
     if panels < _PARTS and product.volume > _PART_VOLUME:
         chunk = max(_LEAST_ROWS, -(-m // -(-_PARTS // panels)))
         chunk = min(m, -(-chunk // rows) * rows)
+    # A copy pays where it is read by many rows; sooner where it is converted on the way, or brings far rows together.
+    is_far = wide != product.dtype or any(abs(axis.y) >= _FAR for axis in product.depth)
+    packed = not direct or (product.k * n * unit > 1 << 17 and (m >= 48 if is_far else chunk >= _PACKED_ROWS))
+    if packed and wide != product.dtype and product.k > _PANEL_TERMS and not finished:
+        return None
     if finished and packed and product.k > _PANEL_TERMS:
         room = _SUMS // (lanes * vectors * wide.itemsize)
         chunk = min(chunk, max(room // rows, 1) * rows)

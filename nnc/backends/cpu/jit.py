@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from nnc.backends.cpu.engine import Engine, Library
-from nnc.backends.cpu.llvm import CALLS, INLINED
+from nnc.backends.cpu.llvm import CALLS, INLINED, Recipe
 from nnc.backends.cpu.object_cache import Objects
 from nnc.backends.cpu.runtime import Runtime
 from nnc.backends.cpu.team import STANDINS
@@ -101,12 +101,15 @@ class Jit:
         addresses = self._loaded_runtime().addresses
         return {name: addresses[standin] for name, standin in STANDINS.items()}
 
-    def expect(self, native: Native | None = None) -> None:
-        """A kernel will be wanted soon, or one that is not printed yet: another process, where there is one, begins to compile."""
-        if native is None:
+    def expect(self, wanted: Native | str | None = None) -> None:
+        """A kernel will be wanted soon, a program's text, or what is not printed yet: another process, where there is one, begins to
+        compile."""
+        if wanted is None:
             self.engine.expect()
-        elif native.name not in self._known:
-            self.objects.begin(native.code)
+        elif isinstance(wanted, str):
+            self.objects.begin(wanted, _recipe_of(wanted))
+        elif wanted.name not in self._known:
+            self.objects.begin(wanted.code)
 
     def load(self, natives: Sequence[Native]) -> list[Loaded]:
         """The functions of kernels; those that are not known yet are compiled together, side by side.
@@ -133,7 +136,7 @@ class Jit:
         Raises:   InternalError: LLVM does not take the text, or it needs a symbol that there is not.
         """
         self._loaded_runtime()
-        code = self.objects.compile(text, INLINED if "alwaysinline" in text else CALLS)
+        code = self.objects.compile(text, _recipe_of(text))
         library = self.engine.link([code], {**self._symbols, **symbols}, [ENTRY])
         return Loaded(library.addresses[ENTRY], library, (self, held))
 
@@ -149,6 +152,10 @@ class Jit:
             parameters = [ctypes.c_void_p] * 2 + [ctypes.py_object] * arrays + [ctypes.c_int64] * numbers
             found = self._callers[key] = function, ctypes.CFUNCTYPE(ctypes.c_int64, *parameters)(function.address)
         return found[1]
+
+
+def _recipe_of(program: str) -> Recipe:
+    return INLINED if "alwaysinline" in program else CALLS
 
 
 def _caller_text(arrays: int, stateful: bool, numbers: int) -> str:

@@ -210,9 +210,10 @@ def _address(reference: Any) -> int:
 
 
 def serve(requests: BinaryIO, answers: BinaryIO, threads: int, cpu: str | None) -> None:
-    """Compiles what is asked for until there are no more requests. An empty answer to number 0 says that LLVM is there."""
+    """Compiles what is asked for until there are no more requests, the longest text first, so that no thread is left alone with one
+    in the end. An empty answer to number 0 says that LLVM is there."""
     llvm = Llvm(cpu)
-    waiting: queue.SimpleQueue[tuple[int, Recipe, str]] = queue.SimpleQueue()
+    waiting: queue.PriorityQueue[tuple[int, int, Recipe, str]] = queue.PriorityQueue()
     writing = threading.Lock()
 
     def answer(number: int, success: bool, content: bytes) -> None:
@@ -225,7 +226,7 @@ def serve(requests: BinaryIO, answers: BinaryIO, threads: int, cpu: str | None) 
 
     def work() -> None:
         while True:
-            number, recipe, text = waiting.get()
+            _, number, recipe, text = waiting.get()
             try:
                 success, content = True, llvm.compile(text, recipe)
             except Exception as error:  # each request is answered, or somebody would wait for ever
@@ -238,7 +239,7 @@ def serve(requests: BinaryIO, answers: BinaryIO, threads: int, cpu: str | None) 
     while len(head := requests.read(REQUEST.size)) == REQUEST.size:
         number, of_recipe, of_text = REQUEST.unpack(head)
         recipe, text = requests.read(of_recipe).decode(), requests.read(of_text).decode()
-        waiting.put((number, Recipe.decode(recipe), text))
+        waiting.put((-len(text), number, Recipe.decode(recipe), text))
 
 
 def main() -> None:

@@ -24,6 +24,7 @@ from nnc.backends.cpu.llvm import ANSWER, REQUEST, Recipe
 _IDLE = 3.0  # seconds without work; then it ends
 _STARTED = 0  # the number of the answer that it is there
 _GREETING = 30.0  # seconds until that, at most
+_PIPE = 1 << 20  # bytes that may wait in a pipe, so that nobody who asks waits; the most that Linux allows as a rule
 
 
 class GoneError(Exception):
@@ -59,10 +60,7 @@ class LlvmProcess:
         self._waiting: dict[int, Future[bytes]] = {_STARTED: Future()}
         self._asked, self._is_open = _STARTED, True
         try:
-            # In a session of its own: what a terminal sends to the processes in front is meant for the user's.
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
-            )
+            self._process = _start(command)
         except (OSError, ValueError) as error:
             raise GoneError(str(error)) from error
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -218,6 +216,19 @@ class Helper:
         if self._process is not None:
             self._process.forget()
             self._process = None
+
+
+def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    def start(pipe: int) -> subprocess.Popen[bytes]:
+        # In a session of its own: what a terminal sends to the processes in front is meant for the user's.
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True, pipesize=pipe
+        )
+
+    try:
+        return start(_PIPE)
+    except PermissionError:  # the system allows no pipes of that size
+        return start(-1)
 
 
 def find_command(cpu: str | None, threads: int, folder: Path) -> list[str] | None:

@@ -6,7 +6,7 @@ Texts name what they call, and hold no addresses, so that their code is the same
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -45,9 +45,10 @@ class Objects:
         return self.compile_all([text], recipe)[0]
 
     def compile_all(self, texts: Sequence[str], recipe: Recipe = KERNEL) -> list[bytes]:
-        """The object files of texts. Those that must be made are made side by side."""
+        """The object files of texts. Those that must be made are made side by side, the longest first (as `llvm.serve` does)."""
         found = [self._begun.pop((text, recipe), None) or self._find(text, recipe) for text in texts]
         missing = [i for i, code in enumerate(found) if not isinstance(code, bytes)]
+        missing.sort(key=lambda i: -len(texts[i]))
         self.found += len(texts) - len(missing)
         makers = [_maker(found[i]) or self.engine.begin(texts[i], recipe) for i in missing]
         for i, code in zip(missing, self._make(makers), strict=True):
@@ -57,14 +58,16 @@ class Objects:
                 self._cache.write_bytes(_KIND, self._key(texts[i], recipe), code)
         return [code for code in found if isinstance(code, bytes)]
 
-    def _make(self, makers: Sequence[Maker]) -> list[bytes]:
+    def _make(self, makers: Sequence[Maker]) -> Iterator[bytes]:
+        """What they make, one after the other: some can be kept while others are being made."""
         workers = min(self.engine.threads, len(makers) // _TEXTS_OF_A_THREAD)
         if workers < 2 or self.engine.is_apart:
-            return [make() for make in makers]
+            yield from (make() for make in makers)
+            return
         with ThreadPoolExecutor(
             workers
         ) as pool:  # gone afterwards: forks of the process would wait for threads that they lack
-            return list(pool.map(lambda make: make(), makers))
+            yield from pool.map(lambda make: make(), makers)
 
     def _find(self, text: str, recipe: Recipe) -> bytes | None:
         found = self._cache.read_bytes(_KIND, self._key(text, recipe)) if self._cache is not None else None

@@ -9,14 +9,16 @@ Cost: O(n · candidates · edges), candidates up to n² in the worst case.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from nnc.lower.alloc.problem import Ints, Problem
 
 _FAR = 2**40  # how far away the source and the sink are, in steps
+_CHUNK = 512  # candidates that are looked at together
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,17 @@ class _Edge:
     end: int  # the step from which the target needs them; _FAR at the sink
 
 
-Candidate = tuple[int, ...]  # the blocks of a tuple
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """Tuples of one or two blocks (-1: none), in the order in which they are tried."""
+
+    first: Ints
+    second: Ints
+
+    def blocks(self, at: int) -> tuple[int, ...]:
+        """The blocks of a tuple."""
+        pair = int(self.first[at]), int(self.second[at])
+        return pair if pair[1] >= 0 else pair[:1]
 
 
 def plan_groups(p: Problem, *, size_first: bool = False) -> Groups:
@@ -53,35 +65,20 @@ def plan_groups(p: Problem, *, size_first: bool = False) -> Groups:
     Args:     size_first: candidates are the largest blocks rather than those with the most conflicts, and pairs are not tried.
     """
     n = len(p.size)
-    conflicts = _Conflicts(p)
-    edges: list[list[_Edge]] = []  # of each group
-    refused: dict[tuple[int, int, int], int] = {}
-    sizes: list[int] = []
+    conflicts, edges = _Conflicts(p), _Edges(p)
     group, offset = np.zeros(n, np.int64), np.zeros(n, np.int64)
     while conflicts.waiting.any():
         candidates = _by_size(p, conflicts) if size_first else _by_conflicts(p, conflicts)
-        first: Candidate | None = None
-        chosen: tuple[Candidate, _Edge] | None = None
-        for blocks in candidates:
-            first = first or blocks
-            edge = _tightest(p, blocks, edges, refused)
-            if edge is not None:
-                chosen = blocks, edge
-                break
-        if chosen is None:
-            assert first is not None
-            edge = _Edge(max(int(p.size[b]) for b in first), 0, len(sizes), -_FAR, _FAR)
-            edges.append([edge])
-            sizes.append(edge.weight)
-            chosen = first, edge
-        blocks, edge = chosen
-        edges[edge.group].remove(edge)
+        at = edges.first_fit(candidates)
+        blocks = candidates.blocks(at if at is not None else 0)
+        edge = edges.tightest(blocks) if at is not None else edges.new_group(blocks)
         for b in blocks:
             group[b], offset[b] = edge.group, edge.offset
             conflicts.insert(b)
-        edges[edge.group] += _flows(p, blocks, edge)
+        edges.replace(edge, _flows(p, blocks, edge))
+    sizes = tuple(edges.sizes)
     base = np.concatenate([[0], np.cumsum(np.array(sizes, np.int64))])
-    return Groups(group, base[group] + offset, tuple(sizes))
+    return Groups(group, base[group] + offset, sizes)
 
 
 class _Conflicts:
@@ -105,7 +102,7 @@ class _Conflicts:
         return result
 
 
-def _by_conflicts(p: Problem, conflicts: _Conflicts) -> Iterator[Candidate]:
+def _by_conflicts(p: Problem, conflicts: _Conflicts) -> _Candidates:
     """The blocks with the most conflicts, alone and each with a larger one that lives at other times; large sizes first."""
     count = np.where(conflicts.waiting, conflicts.of_blocks(), -1)
     most = np.flatnonzero(count == count.max())
@@ -117,51 +114,98 @@ def _by_conflicts(p: Problem, conflicts: _Conflicts) -> Iterator[Candidate]:
         together = np.zeros(len(p.size), bool)
         for row in p.rows_of(a):
             together[p.owner[(p.lo < p.hi[row]) & (p.hi > p.lo[row])]] = True
-        partners = np.append(np.flatnonzero(single & ~together & (p.size > p.size[a])), -1)  # -1: none
+        partners = np.append(np.flatnonzero(single & ~together & (p.size > p.size[a])), -1)
         pairs.append((np.full(len(partners), a), partners))
     first, second = (np.concatenate(column) for column in zip(*pairs, strict=True))
     size = np.where(second < 0, p.size[first], p.size[second])
     summed = total[first] + np.where(second < 0, 0, total[second])
-    for i in np.lexsort((second, first, -summed, -size)):
-        yield (int(first[i]),) if second[i] < 0 else (int(first[i]), int(second[i]))
+    order = np.lexsort((second, first, -summed, -size))
+    return _Candidates(first[order], second[order])
 
 
-def _by_size(p: Problem, conflicts: _Conflicts) -> Iterator[Candidate]:
+def _by_size(p: Problem, conflicts: _Conflicts) -> _Candidates:
     """The largest blocks, the one with the most conflicts first."""
     size = np.where(conflicts.waiting, p.size, -1)
     largest = np.flatnonzero(size == size.max())
     count = conflicts.of_blocks()
-    for b in largest[np.lexsort((largest, -count[largest]))]:
-        yield (int(b),)
+    first = largest[np.lexsort((largest, -count[largest]))]
+    return _Candidates(first, np.full(len(first), -1))
 
 
-def _tightest(
-    p: Problem, blocks: Candidate, edges: list[list[_Edge]], refused: dict[tuple[int, int, int], int]
-) -> _Edge | None:
-    """The edge whose ends are nearest to the tuple in time, of those that it fits on and that have not both ends open.
+class _Edges:
+    """The edges of each group.
 
-    Edges only become lighter and shorter, so a group that has refused a tuple does so ever after; `refused` is the number of
-    groups that have, by the size and the life of the tuple.
+    They only become lighter and shorter, so a group that has refused a tuple does so ever after: for each pair of blocks it is kept
+    how many groups have, and most candidates need not be held against edges again.
     """
-    size = max(int(p.size[b]) for b in blocks)
-    start, end = min(int(p.start[b]) for b in blocks), max(int(p.end[b]) for b in blocks)
-    key = size, start, end
-    best, least = None, 4 * _FAR
-    for group in edges[refused.get(key, 0) :]:
-        for edge in group:
+
+    def __init__(self, p: Problem) -> None:
+        self.p = p
+        self.sizes: list[int] = []
+        self._edges: list[list[_Edge]] = []
+        self._tables: list[Ints | None] = []  # of each group the weights, begins and ends of edges that have not both ends open
+        self._refused = np.zeros((len(p.size), len(p.size) + 1), np.int16)  # the last column is for blocks alone
+
+    def first_fit(self, candidates: _Candidates) -> int | None:
+        """The first tuple that fits on an edge."""
+        p, first, second = self.p, candidates.first, candidates.second
+        waiting = np.flatnonzero(self._refused[first, second] < len(self._edges))
+        for at in range(0, len(waiting), _CHUNK):
+            chunk = waiting[at : at + _CHUNK]
+            a, b = first[chunk], second[chunk]
+            other = np.where(b < 0, a, b)
+            wanted = np.maximum(p.size[a], p.size[other]), np.minimum(p.start[a], p.start[other]), np.maximum(p.end[a], p.end[other])
+            known, fits = self._refused[a, b], np.zeros(len(chunk), bool)
+            for group in range(int(known.min()), len(self._edges)):
+                fits |= (known <= group) & self._fits(group, *wanted)
+            found = np.flatnonzero(fits)
+            refused = chunk[: found[0]] if found.size else chunk
+            self._refused[first[refused], second[refused]] = len(self._edges)
+            if found.size:
+                return int(chunk[found[0]])
+        return None
+
+    def _fits(self, group: int, size: Ints, start: Ints, end: Ints) -> Any:
+        """Which tuples fit on an edge of a group."""
+        table = self._tables[group]
+        if table is None:
+            rows = [(e.weight, e.begin, e.end) for e in self._edges[group] if e.begin > -_FAR or e.end < _FAR]
+            table = self._tables[group] = np.array(rows, np.int64).reshape(-1, 3).T
+        weight, begin, until = table[:, :, None]
+        return ((weight >= size) & (begin <= start) & (end <= until)).any(0)
+
+    def tightest(self, blocks: tuple[int, ...]) -> _Edge:
+        """The edge whose ends are nearest to a tuple in time, of those that it fits on and that have not both ends open."""
+        p = self.p
+        size = max(int(p.size[b]) for b in blocks)
+        start, end = min(int(p.start[b]) for b in blocks), max(int(p.end[b]) for b in blocks)
+        best, least = None, 4 * _FAR
+        for edge in (edge for group in self._edges for edge in group):
             fits = edge.weight >= size and edge.begin <= start and end <= edge.end
             if fits and (edge.begin > -_FAR or edge.end < _FAR):
                 before = start - edge.begin if edge.begin > -_FAR else _FAR
                 after = edge.end - end if edge.end < _FAR else _FAR
-                distance = before + after
-                if distance < least:
-                    best, least = edge, distance
-    if best is None:
-        refused[key] = len(edges)
-    return best
+                if before + after < least:
+                    best, least = edge, before + after
+        assert best is not None
+        return best
+
+    def new_group(self, blocks: tuple[int, ...]) -> _Edge:
+        """The edge of a group that is opened for a tuple."""
+        edge = _Edge(max(int(self.p.size[b]) for b in blocks), 0, len(self.sizes), -_FAR, _FAR)
+        self.sizes.append(edge.weight)
+        self._edges.append([edge])
+        self._tables.append(None)
+        return edge
+
+    def replace(self, edge: _Edge, others: Iterable[_Edge]) -> None:
+        """Puts other edges in the place of one of their group."""
+        self._edges[edge.group].remove(edge)
+        self._edges[edge.group] += others
+        self._tables[edge.group] = None
 
 
-def _flows(p: Problem, blocks: Candidate, edge: _Edge) -> Iterator[_Edge]:
+def _flows(p: Problem, blocks: tuple[int, ...], edge: _Edge) -> Iterator[_Edge]:
     """What becomes of an edge: each byte passes from the begin to the members that cover it, in order of time, and to the end."""
     rows = sorted((int(p.lo[row]), int(p.hi[row]), int(p.size[b])) for b in blocks for row in p.rows_of(b))
     stations = [(edge.begin, edge.begin, edge.weight), *rows, (edge.end, edge.end, edge.weight)]

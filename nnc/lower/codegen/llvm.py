@@ -242,6 +242,9 @@ class _Printer(Rows):
     def _rows(self, first: Value, end: Value) -> None:
         """All rounds of the outer loops whose number as one lies in a range."""
         code, steps, split = self.code, self.steps(), self.outer_loops_in_one()
+        if self.is_generic:
+            self.flat(first, end)
+            return
         if not steps:
             self.row(Block({}, {}))
             return

@@ -94,8 +94,8 @@ class Compiler(Protocol):
         """Whether it does, for which the caller may have to wait."""
         ...
 
-    def expect(self, native: Native | None = None) -> None:
-        """A kernel will be wanted soon, or one that is not printed yet. To say so is never needed, but may save time."""
+    def expect(self, wanted: Native | str | None = None) -> None:
+        """A kernel will be wanted soon, a program's text, or what is not printed yet. To say so is never needed, but may save time."""
         ...
 
     def load(self, natives: Sequence[Native]) -> Sequence[Function]:

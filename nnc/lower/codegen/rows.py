@@ -215,6 +215,23 @@ class Rows(Values):
                 if not nest.is_full(symbol):
                     self.store(len(nest.graph.inputs) + i, self.value(symbol, block), block)
 
+    def flat(self, first: Value, end: Value) -> None:
+        """The steps first to end of a flat nest of any length: whole ones, then the vectors of the last one, which have masks. Memory
+        far from the processor is read and written at half the pace where there are masks."""
+        code, vector = self.code, self.nest.vector
+        assert vector is not None
+        outputs = [(symbol, i) for i, symbol in enumerate(self.nest.graph.outputs)]
+        size = self.size_of_vector_loop or Value("%n", dtypes.int64)
+        whole = code.div(size, code.integer(self.step))
+        with code.loop(first, code.intrinsic("smin", end, whole)) as unit:
+            start = code.mul(unit, code.integer(self.step))
+            starts = [code.add(start, code.integer(c * self.lanes)) for c in range(self.copies)]
+            self._compute([Block({}, {vector: at}) for at in starts], outputs)
+        rest = code.mul(code.intrinsic("smax", first, whole), code.integer(self.step))
+        until = code.intrinsic("smin", code.mul(end, code.integer(self.step)), size)
+        with code.loop(rest, until, self.lanes) as start:
+            self._compute([Block({}, {vector: start}, self._mask(start))], outputs)
+
     def _know_rows(self, columns: Sequence[Block], phase: int) -> None:
         """Computes what is the same all along the row and known before this phase."""
         for block in columns:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import llvmlite
 import pytest
 
-from nnc.backends.cpu import elf, llvm_process
+from nnc.backends.cpu import elf, llvm, llvm_process
 from nnc.backends.cpu.engine import Engine
-from nnc.backends.cpu.llvm import CALLS, INLINED, KERNEL, Llvm, Recipe
+from nnc.backends.cpu.llvm import CALLS, INLINED, KERNEL, REQUEST, Llvm, Recipe
 from nnc.backends.cpu.llvm_process import Answer, GoneError, Helper, find_command
 from nnc.errors import InternalError
 
@@ -215,3 +218,48 @@ def test_it_ends_with_the_process_that_it_serves(end: signal.Signals, tmp_path: 
         assert is_running(pid)
         process.send_signal(end)
         assert until(lambda: not is_running(pid))
+
+
+def test_the_longest_text_that_waits_is_compiled_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = [b"first", b"short", b"the longest text", b"longer"]
+    all_asked, order = threading.Event(), []
+
+    class Requests(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            content = super().read(size)
+            if not content:
+                all_asked.set()
+                done.wait(20)
+            return content
+
+    class Recorder:
+        def __init__(self, cpu: str | None) -> None: ...
+
+        def compile(self, text: str, recipe: Recipe) -> bytes:
+            assert all_asked.wait(20)
+            order.append(text.encode())
+            if len(order) == len(asked):
+                done.set()
+            return b""
+
+    monkeypatch.setattr(llvm, "Llvm", Recorder)
+    done, how = threading.Event(), KERNEL.encode().encode()
+    requests = [REQUEST.pack(i + 1, len(how), len(text)) + how + text for i, text in enumerate(asked)]
+    llvm.serve(Requests(b"".join(requests)), io.BytesIO(), 1, None)
+    assert done.is_set()
+    first, *others = order
+    assert others == sorted((text for text in asked if text != first), key=len, reverse=True)
+
+
+def test_pipes_are_as_wide_as_the_system_allows(helper: Helper, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, sizes = subprocess.Popen, []
+
+    def refusing(*args: Any, pipesize: int, **settings: Any) -> Any:
+        sizes.append(pipesize)
+        if pipesize > 0:
+            raise PermissionError("pipes are short here")
+        return start(*args, pipesize=pipesize, **settings)
+
+    monkeypatch.setattr(subprocess, "Popen", refusing)
+    assert answered(helper, text(3)) == Llvm().compile(text(3))
+    assert len(sizes) == 2

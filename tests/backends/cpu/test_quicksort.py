@@ -15,7 +15,16 @@ def orders(n: int) -> list[np.ndarray]:
     rng = np.random.default_rng(n)
     up = np.arange(n)
     organ = np.minimum(up, n - up)
-    return [up, up[::-1], organ, -organ, np.zeros(n, int), up % 2, rng.integers(0, 5, n), rng.integers(-(2**31), 2**31, n)]
+    return [
+        up,
+        up[::-1],
+        organ,
+        -organ,
+        np.zeros(n, int),
+        up % 2,
+        rng.integers(0, 5, n),
+        rng.integers(-(2**31), 2**31, n),
+    ]
 
 
 @pytest.mark.parametrize("kind", ["int32", "uint64", "float32"])
@@ -36,7 +45,9 @@ def test_long_rows_with_positions_are_sorted_by_both() -> None:
     check("argsort", [x], {**ASCENDING, "stable": True})
 
 
-@pytest.mark.skipif(vector_bytes() != 64, reason="there is no quicksort on this machine, so other tests show what it does")
+@pytest.mark.skipif(
+    vector_bytes() != 64, reason="there is no quicksort on this machine, so other tests show what it does"
+)
 @pytest.mark.parametrize("kind", ["float32", "int64", "float64"])
 def test_rows_are_sorted_without_quicksort_as_well(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sort, "has_quicksort", lambda layout: False)
