@@ -273,7 +273,7 @@ def same_settings(a: Any, b: Any) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, (tuple, list)):
-        return len(a) == len(b) and all(map(same_settings, a, b))
+        return len(a) == len(b) and all(same_settings(x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, (str, int)):
         return bool(a == b)
     if is_array(a) and not dtypes.is_scalar(a):

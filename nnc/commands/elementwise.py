@@ -157,7 +157,7 @@ def _safe_product(x: Any, y: Any) -> Any:
 safe_mul: Command = elementwise(
     "safe_mul",
     _safe_product,
-    "select(x != 0 and y != 0, x * y, 0)",  # as exact, but for the sign of 0
+    "safe_product(x, y)",  # as exact, but for the sign of 0
     arity=2,
     derivative=linear_in("safe_mul", {0: lambda ct, x, y: safe_mul(ct, y), 1: lambda ct, x, y: safe_mul(ct, x)}),
 )

@@ -24,7 +24,7 @@ ALIGNMENT = 64
 DEFAULT_EFFORT = 10_000_000  # array cells: some hundredths of a second
 THOROUGH = 3_000_000_000  # about ten seconds at most
 _SEARCHED = 2000  # blocks
-_PAIRED = 1000  # blocks
+_PAIRED = 2000  # blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def plan_arena(
     Every offset and the peak are multiples of `alignment`; tensors without bytes lie at 0.
 
     Args:     algorithm: "article" is the published algorithm of libnnc, "article-size" its variant that takes large tensors
-              first; both serve comparisons, "article" up to 1000 tensors. effort: how many array cells the search may visit where
+              first; both serve comparisons, "article" up to 2000 tensors. effort: how many array cells the search may visit where
               no greedy plan meets the bound. native: whether a long search may run as machine code, which visits more cells in
               the same time, so that plans differ from those without.
 

@@ -18,7 +18,7 @@ import numpy as np
 from nnc.lower.alloc.problem import Ints, Problem
 
 _FAR = 2**40  # how far away the source and the sink are, in steps
-_CHUNK = 512  # candidates that are looked at together
+_CHUNK = 16  # candidates that are looked at together; twice as many then, since one of the first mostly fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def plan_groups(p: Problem, *, size_first: bool = False) -> Groups:
     Args:     size_first: candidates are the largest blocks rather than those with the most conflicts, and pairs are not tried.
     """
     n = len(p.size)
-    conflicts, edges = _Conflicts(p), _Edges(p)
+    conflicts, edges = _Conflicts(p), _Edges(p, pairs=not size_first)
     group, offset = np.zeros(n, np.int64), np.zeros(n, np.int64)
     while conflicts.waiting.any():
         candidates = _by_size(p, conflicts) if size_first else _by_conflicts(p, conflicts)
@@ -137,24 +137,35 @@ class _Edges:
 
     They only become lighter and shorter, so a group that has refused a tuple does so ever after: for each pair of blocks it is kept
     how many groups have, and most candidates need not be held against edges again.
+
+    Args:     pairs: tuples may be pairs of blocks.
     """
 
-    def __init__(self, p: Problem) -> None:
+    def __init__(self, p: Problem, pairs: bool) -> None:
         self.p = p
         self.sizes: list[int] = []
         self._edges: list[list[_Edge]] = []
-        self._tables: list[Ints | None] = []  # of each group the weights, begins and ends of edges that have not both ends open
-        self._refused = np.zeros((len(p.size), len(p.size) + 1), np.int16)  # the last column is for blocks alone
+        self._tables: list[
+            Ints | None
+        ] = []  # of each group the weights, begins and ends of edges that have not both ends open
+        n = len(p.size)
+        self._refused = np.zeros((n, n + 1 if pairs else 1), np.int16)  # the last column is for blocks alone
 
     def first_fit(self, candidates: _Candidates) -> int | None:
         """The first tuple that fits on an edge."""
         p, first, second = self.p, candidates.first, candidates.second
         waiting = np.flatnonzero(self._refused[first, second] < len(self._edges))
-        for at in range(0, len(waiting), _CHUNK):
-            chunk = waiting[at : at + _CHUNK]
+        at, count = 0, _CHUNK
+        while at < len(waiting):
+            chunk = waiting[at : at + count]
+            at, count = at + count, 2 * count
             a, b = first[chunk], second[chunk]
             other = np.where(b < 0, a, b)
-            wanted = np.maximum(p.size[a], p.size[other]), np.minimum(p.start[a], p.start[other]), np.maximum(p.end[a], p.end[other])
+            wanted = (
+                np.maximum(p.size[a], p.size[other]),
+                np.minimum(p.start[a], p.start[other]),
+                np.maximum(p.end[a], p.end[other]),
+            )
             known, fits = self._refused[a, b], np.zeros(len(chunk), bool)
             for group in range(int(known.min()), len(self._edges)):
                 fits |= (known <= group) & self._fits(group, *wanted)

@@ -113,7 +113,12 @@ def _same(x: Term) -> Term:
     return x
 
 
+def _product(x: Term, y: Term) -> Term:
+    return x * y
+
+
 FUNCTIONS: dict[str, Callable[..., Term]] = {
+    "safe_product": _product,
     "fmod": fmod,
     "remainder": remainder,
     "floor_divide": floor_divide,

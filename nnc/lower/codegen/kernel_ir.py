@@ -24,10 +24,10 @@ _HEAVY = {
     "floor_divide": 8, "fmod": 8, "gather": 4,
 }  # fmt: skip
 _LIGHT = frozenset(
-    ("neg", "add", "sub", "mul", "safe_mul", "multiply_add", "abs", "sign", "maximum", "minimum", "floor", "ceil", "trunc", "round", "copysign",
+    ("neg", "add", "sub", "mul", "safe_mul", "abs", "sign", "maximum", "minimum", "floor", "ceil", "trunc", "round", "copysign",
      "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite", "signbit",
      "bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right", "integer_pow", "copy",
-     "stop_gradient", "full", "iota")
+     "stop_gradient", "full", "iota", "multiply_add")
 )  # fmt: skip
 _TRANSCENDENTAL = 16
 _PLACED = ("iota", "transpose", GATHER)  # commands for which it matters where an element stands

@@ -10,7 +10,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.dtypes import DType, accumulator
 from nnc.graph import Node
-from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.codegen.builder import Code, Value, scalar_type
 
 
 def identity(code: Code, node: Node, lanes: int) -> Value:
@@ -46,11 +46,24 @@ def across(code: Code, node: Node, x: Value) -> Value:
         return code.reduce(name.removeprefix("reduce_"), x)
     largest = name == "reduce_max"
     if is_float:
-        return code.reduce("fmaximum" if largest else "fminimum", x)
+        return _halved(code, node, x)
     if dtypes.is_bool(x.dtype):
         return code.reduce("or" if largest else "and", x)
     sign = "u" if x.dtype in dtypes.UNSIGNED else "s"
     return code.reduce(sign + ("max" if largest else "min"), x)
+
+
+def _halved(code: Code, node: Node, x: Value) -> Value:
+    """The lanes of a vector as one value, half of them with the other half at a time."""
+    while x.lanes > 1:
+        half, kind = x.lanes // 2, scalar_type(x.dtype)
+        low, high = (", ".join(f"i32 {lane}" for lane in range(first, first + half)) for first in (0, half))
+        parts = [
+            Value(code.let(f"shufflevector {x.typed}, <{x.lanes} x {kind}> poison, <{half} x i32> <{lanes}>"), x.dtype, half)
+            for lanes in (low, high)
+        ]
+        x = combine(code, node, *parts)
+    return Value(code.let(f"extractelement {x.typed}, i64 0"), x.dtype)
 
 
 def _extreme(dtype: DType, largest: bool) -> Any:
@@ -84,8 +97,9 @@ def _extremum(name: str) -> Callable[[Code, Value, Value], Value]:
     def combine(code: Code, x: Value, y: Value) -> Value:
         if dtypes.is_bool(x.dtype):
             return code.or_(x, y) if name == "max" else code.and_(x, y)
-        if dtypes.is_float(x.dtype):
-            return code.intrinsic(f"{name}imum", x, y)
+        if dtypes.is_float(x.dtype):  # x waits for what came before, so as little as possible is done with it; NaN stay
+            further = code.select(code.compare("gt" if name == "max" else "lt", y, x), y, x)
+            return code.select(code.compare("uno", y, y), y, further)
         return code.intrinsic(("u" if x.dtype in dtypes.UNSIGNED else "s") + name, x, y)
 
     return combine

@@ -62,7 +62,7 @@ class Writer:
         self._lines = Lines()
         self._scopes = [_Scope()]
         self._level: dict[str, int] = {}  # the scope in which a register is known; the function where none is noted
-        self._droppable: set[str] = set()
+        self._reads: dict[str, list[str]] = {}  # by instructions that may be dropped
         self._counters: dict[str, str] = {}  # what registers hide
         self._sums: dict[str, tuple[str, int]] = {}  # of an i64: what a number was added to, and the number
         self._places: dict[str, tuple[str, int]] = {}  # of a pointer: another one, and by how many bytes it was moved
@@ -77,18 +77,21 @@ class Writer:
 
     def _used(self, lines: Lines) -> list[str]:
         """The lines without instructions whose results nobody reads."""
+        flat = list(_flat(lines))
         if not self.shares:
-            return list(_backwards(lines))[::-1]
+            return flat
         used: set[str] = set()
-        kept = []
-        for line in _backwards(lines):
+        kept, reads, counters = [], self._reads, self._counters
+        for line in reversed(flat):
+            registers = None
             if line.startswith("  %"):
                 name = line[2 : line.index(" ", 2)]
-                if name in self._droppable and name not in used:
+                registers = reads.get(name)
+                if registers is not None and name not in used:
                     continue
-                if name in self._counters:
+                if name in counters:
                     line = f"  {name} = {self._hidden(name)}"
-            used.update(_registers(line))
+            used.update(_registers(line) if registers is None else registers)
             kept.append(line)
         return kept[::-1]
 
@@ -126,24 +129,29 @@ class Writer:
 
     def share(self, text: str) -> str:
         """The register that holds an instruction's result, which depends on its operands alone and may be computed anywhere."""
-        name, lines, top = self.fresh(), self._lines, len(self._scopes) - 1
+        name, lines, scopes = self.fresh(), self._lines, self._scopes
         if not self.shares:
             lines.append(f"  {name} = {text}")
             return name
-        level = self._level
-        needs = max([level.get(register, 0) for register in _registers(text)], default=0) if top else 0
-        for scope in self._scopes[needs:]:
-            if text in scope.known:
-                return scope.known[text]
+        top, needs, level, registers = len(scopes) - 1, 0, self._level, _registers(text)
+        if top:
+            for register in registers:
+                known_in = level.get(register, 0)
+                if known_in > needs:
+                    needs = known_in
+        for i in range(needs, top + 1):
+            found = scopes[i].known.get(text)
+            if found is not None:
+                return found
         for i in range(needs + 1, top + 1):
-            early = self._scopes[i].early
+            early = scopes[i].early
             if early is not None:
                 lines, top = early, i - 1
                 break
         lines.append(f"  {name} = {text}")
         level[name] = top
-        self._scopes[top].known[text] = name
-        self._droppable.add(name)
+        scopes[top].known[text] = name
+        self._reads[name] = registers
         return name
 
     # -- blocks --------------------------------------------------------------------------------------------------------
@@ -190,9 +198,9 @@ class Writer:
         return f"add i64 {number}, 0" if self.inline else f'call i64 asm "", "=r,0"(i64 {number})'
 
 
-def _backwards(lines: Lines) -> Iterator[str]:
-    for line in reversed(lines):
+def _flat(lines: Lines) -> Iterator[str]:
+    for line in lines:
         if isinstance(line, str):
             yield line
         else:
-            yield from _backwards(line)
+            yield from _flat(line)

@@ -1,6 +1,7 @@
 """Passes from a symbolic graph to one that can be bound to buffers; importing the package registers them."""
 
 from nnc.lower.passes.at_readers import at_readers
+from nnc.lower.passes.at_writers import at_writers
 from nnc.lower.passes.combine import combine
 from nnc.lower.passes.contract_products import contract_products
 from nnc.lower.passes.cse import cse
@@ -28,7 +29,7 @@ from nnc.lower.passes.split_sums import split_sums
 from nnc.lower.passes.totals import totals
 
 __all__ = [
-    "at_readers", "combine", "contract_products", "cse", "dce", "epilogue", "fewer_residuals", "fold", "fuse",
+    "at_readers", "at_writers", "combine", "contract_products", "cse", "dce", "epilogue", "fewer_residuals", "fold", "fuse",
     "hoist_products", "inline_barriers", "inline_calls", "interleave", "join_kernels", "join_sums", "layout", "licm",
     "one_hot", "order", "parts", "picks", "recompute", "simplify", "sink_products", "sink_sums", "split_sums",
     "totals",

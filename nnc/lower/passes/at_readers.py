@@ -16,7 +16,8 @@ def at_readers(graph: Graph, options: Options) -> Graph:
     """Gives each reader its own copy of what one command makes of a value in memory and of few numbers.
 
     The centred activations of a batch norm are the case in point: the variance, the result and the gradient read x and its mean
-    instead, and the centred values are never written. Sub-graphs stay as they are.
+    instead, and the centred values are never written. In memory is what no elementwise command makes, and what is read again behind
+    a command that cannot be part of a kernel. Sub-graphs stay as they are.
 
     Requires: `fuse` follows, which takes copies into the kernels that read them.
     Ensures:  the same values bit for bit; no more bytes are live, but for the few numbers.
@@ -46,13 +47,20 @@ class _Spread:
         self.graph = graph
         self.writer = {symbol: node for node in graph.nodes for symbol in node.outputs}
         self.readers: dict[Symbol, list[Node]] = {}
+        self.stage: dict[Node, int] = {}  # how many nodes that cannot be in a kernel stand before
+        stage = 0
         for node in graph.nodes:
+            self.stage[node] = stage
+            stage += not can_fuse(node)
             for symbol in dict.fromkeys(node.inputs):
                 self.readers.setdefault(symbol, []).append(node)
 
     def result(self) -> Graph:
         """The new graph; the same where there is no such value."""
-        chosen = {node.outputs[0]: node for node in self.graph.nodes if self._is_chosen(node)}
+        chosen: dict[Symbol, Node] = {}
+        for node in self.graph.nodes:
+            if chosen.keys().isdisjoint(node.inputs) and self._is_chosen(node):
+                chosen[node.outputs[0]] = node
         if not chosen:
             return self.graph
         nodes: list[Node] = []
@@ -72,12 +80,14 @@ class _Spread:
             return False
         (out,) = node.outputs
         readers = self.readers.get(out, ())
-        if out.spec.nbytes < _LEAST or len(readers) < 2 or out in self.graph.outputs:
+        if out.spec.nbytes < _LEAST or out in self.graph.outputs:
             return False
         if any(is_view(reader) or not can_fuse(reader) for reader in readers):
             return False
         large = [s for s in dict.fromkeys(node.inputs) if self._root(s).spec.nbytes * _SMALL > out.spec.nbytes]
-        return len(large) == 1 and large[0].spec.nbytes <= out.spec.nbytes and self._is_in_memory(large[0])
+        if len(large) != 1 or large[0].spec.nbytes > out.spec.nbytes:
+            return False
+        return self._is_in_memory(large[0]) if len(readers) > 1 else self._is_kept(large[0])
 
     def _root(self, symbol: Symbol) -> Symbol:
         """What a symbol is a view of."""
@@ -88,6 +98,12 @@ class _Spread:
         return symbol
 
     def _is_in_memory(self, symbol: Symbol) -> bool:
-        """Whether no kernel of elementwise commands makes it, which might have kept it to itself."""
+        """Whether there is no kernel of elementwise commands that makes it and might keep it to itself."""
         node = self.writer.get(symbol)
-        return node is None or not can_fuse(node)
+        return node is None or not can_fuse(node) or self._is_kept(symbol)
+
+    def _is_kept(self, symbol: Symbol) -> bool:
+        """Whether a kernel makes it that others must read later."""
+        node = self.writer.get(symbol)
+        last = self.readers[symbol][-1]
+        return node is not None and can_fuse(node) and self.stage[node] < self.stage[last]

@@ -33,6 +33,7 @@ _OPERANDS = 32
 _ROW = 1 << 15  # elements of a row that is gone through in several phases: more would not stay in the cache
 _COLUMN = 1 << 10  # the same for rows across memory, many of which are gone through at once
 _AS_THEY_ARE = (*VIEWS, "full")  # outside of kernels
+_SMALL = 64  # nodes in between that make this part of what a group makes do not matter
 _SIBLINGS = 4  # how many earlier readers of an operand are tried
 
 
@@ -274,7 +275,9 @@ class _Grouping:
     def _saves_memory(self, other: _Group, i: int, members: set[int], written: set[Symbol]) -> bool:
         """Whether what is kept longer, since the other group runs later, is no more than what need not be kept at all."""
         first = other.last + 1
-        if all(j in members or self.is_free(self.graph.nodes[j]) for j in range(first, i)):
+        between = [node for j in range(first, i) if j not in members and not self.is_free(node := self.graph.nodes[j])]
+        made = sum(symbol.spec.nbytes for node in between for symbol in node.outputs)
+        if made * _SMALL <= max(symbol.spec.nbytes for symbol in written):  # so there is room for what the group reads
             return True
         if self.fuser.compact:
             return False

@@ -38,6 +38,40 @@ def test_results_small_values_and_what_kernels_make_are_made_once() -> None:
         assert names(run(graph, "at_readers")).count("sub") == 1
 
 
+def test_what_stays_in_memory_for_later_is_read_there_instead_of_what_one_command_makes_of_it() -> None:
+    w = np.eye(32, dtype=np.float32)
+
+    def f(x: Any, w: Any) -> Any:
+        y = nnp.sin(x)
+        z = y * ROW
+        return nnp.cos(nnp.exp(y @ w) @ w) * y + z
+
+    def alone(x: Any, w: Any) -> Any:
+        y = nnp.sin(x)
+        z = y * ROW
+        return nnp.exp(y @ w) + z
+
+    graph = run(nnc.make_graph(f)(X, w), *REWRITES)
+    after = run(graph, "at_readers")
+    assert names(graph)[:4] == ["sin", "broadcast_to", "mul", "dot"]
+    assert names(after)[-2:] == ["mul", "add"] and len(after.nodes) == len(graph.nodes)
+    check_same_bits(graph, after, [X, w])
+    graph = run(nnc.make_graph(alone)(X, w), *REWRITES)
+    assert names(run(graph, "at_readers")) == names(graph)
+
+
+def test_of_a_chain_of_such_values_every_other_is_made_at_its_readers() -> None:
+    w = np.eye(32, dtype=np.float32)
+
+    def f(x: Any, w: Any) -> Any:
+        y = x * ROW
+        z = y + ROW
+        return nnp.exp(y), nnp.exp(z), nnp.cos(nnp.exp(z) @ w) * y * z
+
+    graph = run(nnc.make_graph(f)(X, w), *REWRITES)
+    check_same_bits(graph, run(graph, "at_readers"), [X, w])
+
+
 def _step(x: Any, scale: Any, bias: Any, w: Any) -> Any:
     def loss(x: Any, scale: Any, bias: Any) -> Any:
         return nnp.sum(nnp.where((y := nn.batch_norm(x, ROW, ROW, scale, bias)[0]) > 0, y, 0) * w)

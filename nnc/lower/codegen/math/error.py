@@ -7,7 +7,6 @@ in 0 <= x < ∞", 1981). Where erfc is the result, products keep their rounding 
 
 from __future__ import annotations
 
-from nnc import dtypes
 from nnc.lower.codegen.math.exponential import exp, exp_parts
 from nnc.lower.codegen.math.terms import (
     Term,
@@ -39,10 +38,10 @@ _COARSE_DOUBLE = (
     -0.0002563593320608274, -0.00011163852462360066,
 )  # fmt: skip
 
-# h for erfc, x from 0.48 to 10.3 and 28; 2^-28.4 and 2^-56.3; the first coefficient of the latter has a tail
+# h for erfc, x from 0.48 to 10.3 and 28; 2^-28.4 and 2^-56.3; the first coefficients have tails
 _CENTRE = 3.5
 _SINGLE = (
-    1.0870555885393411, -0.937799752, 0.694113731, -0.43525514, 0.225737467, -0.0923283249, 0.026525721, -0.00313415821,
+    1.0870555639266968, -0.937799752, 0.694113731, -0.43525514, 0.225737467, -0.0923283249, 0.026525721, -0.00313415821,
     -0.00132942968, 0.000629018294,
 )  # fmt: skip
 _DOUBLE = (
@@ -52,7 +51,7 @@ _DOUBLE = (
     -3.393315210641613e-06, -7.867329857835159e-07, 5.523726566290954e-07, 1.0293397541615293e-07,
     -8.498621483082624e-08, -1.1666465244212418e-08, 9.5484999176414e-09,
 )  # fmt: skip
-_DOUBLE_TAIL = 1.0371353812919937e-16
+_SINGLE_TAIL, _DOUBLE_TAIL = 2.4612644367039138e-08, 1.0371353812919937e-16
 
 
 def erf_near(x: Term) -> Term:
@@ -72,25 +71,17 @@ def erf(x: Term) -> Term:
 
 
 def erfc(x: Term) -> Term:
-    """1 - erf x, with all its digits also far above 0; of float32 in float64, where no rounding error needs to be kept."""
-    wide = x.to(dtypes.float64)
-    size = absolute(wide)
-    z = size * size
-    near = fma(-wide, horner(z, _NEAR_SINGLE if is_single(x) else _NEAR_DOUBLE), 1 - wide)
-    far = _complement_short(size) if is_single(x) else complement(size)
-    return where(size < 0.75, near, where(wide < 0, 2 - far, far)).to(x.dtype)
-
-
-def _complement_short(x: Term) -> Term:
-    """erfc x for 0.48 <= x, with the digits of float32."""
-    x = where(x > 10.2, 10.2, x)
-    inverse = 1 / (x + _CENTRE)
-    return exp(-x * x) * inverse * horner(fma(inverse, -2 * _CENTRE, 1.0), _SINGLE)
+    """1 - erf x, with all its digits also far above 0."""
+    size = absolute(x)
+    near = fma(-x, horner(x * x, _NEAR_SINGLE if is_single(x) else _NEAR_DOUBLE), 1 - x)
+    far = complement(size)
+    return where(size < 0.75, near, where(x < 0, 2 - far, far))
 
 
 def complement(x: Term) -> Term:
     """erfc x for x >= ¾: the product of e^(-x²), h and 1 / (x + c), each in two parts."""
-    x = where(x > 28, 28, x)
+    limit, coefficients, tail = (10.3, _SINGLE, _SINGLE_TAIL) if is_single(x) else (28, _DOUBLE, _DOUBLE_TAIL)
+    x = where(x > limit, limit, x)
     square, square_tail = two_product(x, x)
     power = exp_parts(-square, -square_tail)
     first, first_tail = two_sum(x.constant(1), power.rest)
@@ -100,9 +91,9 @@ def complement(x: Term) -> Term:
     excess = fma(-inverse, below, 1.0) - inverse * (x - (below - _CENTRE))
     t = fma(inverse * excess, -2 * _CENTRE, fma(inverse, -2 * _CENTRE, 1.0))
 
-    h, h_tail = two_sum(x.constant(_DOUBLE[0]), t * horner(t, _DOUBLE[1:]))
+    h, h_tail = two_sum(x.constant(coefficients[0]), t * horner(t, coefficients[1:]))
     product, product_tail = two_product(first, h)
-    product_tail = fma(first_tail, h, fma(first, h_tail + _DOUBLE_TAIL, product_tail))
+    product_tail = fma(first_tail, h, fma(first, h_tail + tail, product_tail))
     out, out_tail = two_product(product, inverse)
     out_tail = fma(product_tail, inverse, fma(out, excess, out_tail))
     return (out + out_tail) * power.first * power.second

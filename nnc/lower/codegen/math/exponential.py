@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nnc.lower.codegen.math.terms import LN2, Term, absolute, fma, format_of, horner, is_single, two_sum, where
+from nnc.lower.codegen.math.terms import LN2, Term, fma, format_of, horner, is_single, two_sum, where
 
 # (e^r - 1 - r) / r² on |r| <= 0.3467; of e^r 2^-28.2 and 2^-56.7
 _SINGLE = (0.49999994, 0.166665167, 0.0416681021, 0.00836916175, 0.00138378341)

@@ -1,10 +1,11 @@
-"""Rounding, order, signs and remainders of floats: exact functions."""
+"""Rounding, order, signs, remainders and safe products of floats: exact functions."""
 
 from __future__ import annotations
 
 import math
 
 from nnc import dtypes
+from nnc.lower.codegen.builder import known_number
 from nnc.lower.codegen.math.terms import Term, absolute, any_lane, fma, format_of, where
 
 
@@ -16,6 +17,14 @@ def maximum(x: Term, y: Term) -> Term:
 def minimum(x: Term, y: Term) -> Term:
     """The smaller one; NaN where one is NaN."""
     return where(x.is_nan(), x, where(x < y, x, y))
+
+
+def safe_product(x: Term, y: Term) -> Term:
+    """x · y; 0 where one of them is 0, whatever the other one is. Finite numbers that are known make no NaN of a 0."""
+    known = [number for number in (known_number(x.value), known_number(y.value)) if number is not None]
+    if any(number != 0 and math.isfinite(number) for number in known):
+        return x * y
+    return where(x.compare("ne", 0) & y.compare("ne", 0), x * y, 0)
 
 
 def sign(x: Term) -> Term:

@@ -19,6 +19,7 @@ from nnc.lower.codegen.math.terms import Term, absolute, fma, sqrt
 
 FUNCTIONS: dict[str, Callable[..., Term]] = {
     "abs": absolute,
+    "safe_product": rounding.safe_product,
     "sign": rounding.sign,
     "signbit": rounding.signbit,
     "copysign": rounding.copysign,
