@@ -20,6 +20,7 @@ from nnc.context import activity, set_context
 from nnc.errors import ArgumentTypeError, TraceError, user_error
 from nnc.graph import Graph, TensorSpec, run_passes
 from nnc.lower.autotune import Tuner
+from nnc.lower.kept import Kept
 from nnc.lower.pipeline import lower
 from nnc.lower.program import Program
 from nnc.lower.report import Cost, MemoryPlan
@@ -110,6 +111,7 @@ class Lowered:
             self._weak,
             self._donated,
             timings,
+            Kept(program.bound, choose_kernel) if program.bound.kept else None,
         )
 
     def _make_program(self) -> tuple[Graph, Program, list[int]]:
@@ -121,7 +123,7 @@ class Lowered:
         graph = graph.update(inputs=tuple(graph.inputs[i] for i in used))
         explicit = self._staged.num_explicit
         donated = tuple(place for place, i in enumerate(used) if i < explicit and i in self._donated)
-        options = self._options.update(donated=donated)
+        options = self._options.update(donated=donated, keeps=True)
         choose = Tuner(candidate_kernels, options) if options.autotune else choose_kernel
         return graph, lower(graph, options, choose, expected_compiler() if options.native else None), used
 
@@ -143,6 +145,7 @@ class Executable:
     _weak: tuple[bool, ...]
     _donated: frozenset[int]  # leaves that no caller may use again
     timings: Timings
+    _kept: Kept | None
 
     @property
     def memory_plan(self) -> MemoryPlan:
@@ -195,12 +198,16 @@ class Executable:
     def run(self, leaves: Sequence[Any]) -> Any:
         """The result for dynamic leaves that are known to fit."""
         inputs: list[Any]
+        made: Sequence[Any] = ()
+        if self._kept is not None:  # which looks at who else has references to arrays, so before there are more
+            made = self._kept.arrays([*(leaves[i] for i, _ in self._reads), *self._captured])
         try:
             inputs = list(map(_MEMORY, leaves if self._reads_all else [leaves[i] for i, _ in self._reads]))
         except AttributeError:  # a NumPy array, a number, an array that was donated
             inputs = [_data(leaves[i], spec) for i, spec in self._reads]
         if self._captured:
             inputs += [value.data for value in self._captured]
+        inputs += made
         if not self._donated:
             return self._out.build(list(map(new_array, self._program.run(inputs), self._results, self._weak)))
         self._take_donated(leaves, inputs)
@@ -230,7 +237,8 @@ class Executable:
 
     def run_arrays(self, arrays: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
         """The outputs of the graph for its inputs."""
-        return self._program.run(arrays)
+        made = self._kept.arrays(arrays) if self._kept is not None else ()
+        return self._program.run([*arrays, *made])
 
     def operands(self, leaves: Sequence[Any]) -> list[Any]:
         """Values for the inputs of the graph: those of the dynamic leaves that it reads, and captured arrays."""

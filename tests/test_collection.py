@@ -54,6 +54,24 @@ def test_blocks_of_several_threads_pause_together() -> None:
     assert gc.isenabled()
 
 
+def test_what_was_made_meanwhile_counts_as_old() -> None:
+    with collection_paused():
+        made = [[i] for i in range(100_000)]
+    assert len(gc.get_objects(generation=0)) < len(made) // 10
+    assert len(gc.get_objects(generation=1)) < len(made) // 10
+
+
+def test_what_the_program_keeps_out_of_collections_stays_out() -> None:
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with collection_paused():
+            pass
+        assert frozen and gc.get_freeze_count() >= frozen - 100  # some may have died
+    finally:
+        gc.unfreeze()
+
+
 def test_no_garbage_is_collected_while_a_function_is_compiled() -> None:
     runs: list[str] = []
 

@@ -20,7 +20,8 @@ import nnc.backends.cpu.threefry
 import nnc.backends.cpu.top_k
 import nnc.backends.cpu.triangular
 import nnc.backends.onednn.convolution
-import nnc.backends.onednn.matmul  # noqa: F401
+import nnc.backends.onednn.matmul
+import nnc.backends.onednn.pack  # noqa: F401
 from nnc.backends.cpu.jit import compiler, expected_compiler
 from nnc.backends.numpy_ref import candidate_kernels, choose_kernel
 

@@ -22,6 +22,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
+from nnc.commands.attention_blocks import Part, by_queries
 from nnc.commands.attention_formulas import (
     Moving,
     Reach,
@@ -284,19 +285,33 @@ def _jvp(
     return tuple(attention_tangent(*moving, *primals, *outputs, wrt=wrt, biased=biased, **params))
 
 
-def _weights(rest: Sequence[Moving], *, scale: float, reach: Reach, biased: bool) -> tuple[Operands, Weights]:
+def _weights(
+    rest: Sequence[Moving], first: Value | None = None, *, scale: float, reach: Reach, biased: bool
+) -> tuple[Operands, Weights]:
     x = Operands.of(rest[:-2], biased)
     masks = [mask.value for mask in x.masks]
-    return x, Weights.of([*x[:3], *rest[-2:]], masks, x.bias, scale=scale, reach=reach)
+    return x, Weights.of([*x[:3], *rest[-2:]], masks, x.bias, first, scale=scale, reach=reach)
+
+
+def _query_axes(rest: Sequence[Value], biased: bool) -> list[int | None]:
+    """Where queries stand in q, k, v, the extras, the output and the logarithms; None where they do not."""
+    x = Operands.of(rest[:-2], biased)
+    extras = [None if y.shape[-2] == 1 else -2 for y in ([x.bias] if biased else []) + [*x.masks]]
+    return [-3, None, None, *extras, -3, -1]
 
 
 def _tangent_jvp(
-    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, wrt: tuple[int, ...], **params: Any
-) -> Tangents:
+    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, wrt: tuple[int, ...], biased: bool,
+    **params: Any,
+) -> Tangents:  # fmt: skip
+    def formula(moving: Sequence[Moving], first: Value | None) -> list[Part]:
+        _, weights = _weights(moving[len(wrt) :], first, biased=biased, **params)
+        found, sums = tangent_formula(dict(zip(wrt, moving, strict=False)), weights)
+        return [(narrow(found, outputs[0].spec.dtype), -3), (narrow(sums, outputs[1].spec.dtype), -1)]
+
     moving = [Moving(x, t) for x, t in zip(primals, tangents, strict=True)]
-    _, weights = _weights(moving[len(wrt) :], **params)
-    found, sums = tangent_formula(dict(zip(wrt, moving, strict=False)), weights)
-    return narrow(found, outputs[0].spec.dtype), narrow(sums, outputs[1].spec.dtype)
+    axes = _query_axes([x.spec for x in primals[len(wrt) :]], biased)
+    return tuple(by_queries(formula, moving, [*(axes[i] for i in wrt), *axes]))
 
 
 def _tangent_transpose(
@@ -334,14 +349,21 @@ def _gradient_of_shared_bias(cotangents: Sequence[Value], rest: Sequence[Value],
 
 
 def _gradient_jvp(
-    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, wrt: tuple[int, ...], **params: Any
-) -> Tangents:
-    ct, ct_sum, *rest = (Moving(x, t) for x, t in zip(primals, tangents, strict=True))
-    x, weights = _weights(rest, **params)
-    bias = None if x.bias is None else x.bias.value.spec
-    of_scores = gradient_of_scores(ct, ct_sum, weights)
-    found = gradient_formula(ct, of_scores, weights, bias, x.k.shape[-2])
-    return tuple(narrow(found[i], rest[i].value.spec.dtype) for i in wrt)
+    primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, wrt: tuple[int, ...], biased: bool,
+    **params: Any,
+) -> Tangents:  # fmt: skip
+    axes = _query_axes([x.spec for x in primals[2:]], biased)
+
+    def formula(moving: Sequence[Moving], first: Value | None) -> list[Part]:
+        ct, ct_sum, *rest = moving
+        x, weights = _weights(rest, first, biased=biased, **params)
+        bias = None if x.bias is None else x.bias.value.spec
+        of_scores = gradient_of_scores(ct, ct_sum, weights)
+        found = gradient_formula(ct, of_scores, weights, bias, x.k.shape[-2])
+        return [(narrow(found[i], rest[i].value.spec.dtype), axes[i]) for i in wrt]
+
+    moving = [Moving(x, t) for x, t in zip(primals, tangents, strict=True)]
+    return tuple(by_queries(formula, moving, [-3, -1, *axes]))
 
 
 # -- batches -----------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Attention's tangent and gradient as formulas of ordinary commands, differentiated in forward mode: its higher derivatives.
 
-A `Moving` is a value with its tangent. The formulas make the matrix of weights, so their memory is its size; the commands
-themselves, and so first derivatives, never do.
+A `Moving` is a value with its tangent. The formulas make the matrix of weights for as many queries as they are given: some at a
+time (attention_blocks.py). They call commands alone, so that they run on symbols, too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from nnc import dtypes
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
-from nnc.commands.contract import matmul
+from nnc.commands.contract import dot
 from nnc.commands.reduce import reduce_sum
 from nnc.commands.rules import Value, add_tangents
 from nnc.commands.shape import broadcast_to, reshape, transpose
@@ -39,8 +39,12 @@ class Moving:
         """A linear function of it."""
         return Moving(function(self.value), None if self.tangent is None else function(self.tangent))
 
+    def times(self, number: float) -> Moving:
+        """Multiplied by a number."""
+        return self.linear(lambda x: ew.mul(x, constants.full_like(x, number)))
+
     def __add__(self, y: Moving) -> Moving:
-        return Moving(self.value + y.value, add_tangents(self.tangent, y.tangent))
+        return Moving(ew.add(self.value, y.value), add_tangents(self.tangent, y.tangent))
 
     def __sub__(self, y: Moving) -> Moving:
         return self + y.linear(ew.neg)
@@ -49,7 +53,7 @@ class Moving:
         return self._product(y, ew.mul)
 
     def __matmul__(self, y: Moving) -> Moving:
-        return self._product(y, matmul)
+        return self._product(y, _matrix_product)
 
     def _product(self, y: Moving, product: Callable[[Value, Value], Value]) -> Moving:
         left = None if self.tangent is None else product(self.tangent, y.value)
@@ -64,6 +68,12 @@ class Moving:
     def spread(self, shape: tuple[int, ...]) -> Moving:
         """Broadcast."""
         return self.linear(lambda x: broadcast_to(x, shape=shape))
+
+
+def _matrix_product(x: Value, y: Value) -> Value:
+    last = x.spec.ndim - 1
+    lead = tuple(range(last - 1))
+    return dot(x, y, contract=((last,), (last - 1,)), batch=(lead, lead))
 
 
 def _swap(x: Value, i: int, j: int) -> Value:
@@ -88,13 +98,14 @@ class Weights:
 
     @classmethod
     def of(
-        cls, operands: Sequence[Moving], masks: Sequence[Value], bias: Moving | None, *, scale: float, reach: Reach
-    ) -> Weights:
-        """From q, k, v, out and the logarithms of the sums, as the commands have them."""
+        cls, operands: Sequence[Moving], masks: Sequence[Value], bias: Moving | None, first: Value | None, *, scale: float,
+        reach: Reach,
+    ) -> Weights:  # fmt: skip
+        """From q, k, v, out and the logarithms of the sums, as the commands have them; `first` is the number of the first query."""
         heads = operands[0].shape[-2]
         q, k, v, out = (forward(x, heads) for x in operands[:4])
         logarithm = wide(operands[4])
-        scores = (q @ k.turned).linear(lambda x: x * scale)
+        scores = (q @ k.turned).times(scale)
         shape = scores.shape
         if bias is not None:
             scores = scores + wide(bias).spread(shape)
@@ -103,21 +114,22 @@ class Weights:
         safe = Moving(ew.select(nothing, constants.full_like(logarithm.value, 0), logarithm.value), logarithm.tangent)
         shifted = scores - safe.spread(shape)
         weights = ew.exp(shifted.value)
-        for allowed in [*(broadcast_to(mask, shape=shape) for mask in masks), *_near(shape, reach)]:
+        for allowed in [*(broadcast_to(mask, shape=shape) for mask in masks), *_near(shape, reach, first)]:
             weights = ew.select(allowed, weights, constants.full_like(weights, 0))
-        tangent = None if shifted.tangent is None else shifted.tangent * weights
+        tangent = None if shifted.tangent is None else ew.mul(shifted.tangent, weights)
         return cls(q, k, v, out, Moving(weights, tangent), scale)
 
 
-def _near(shape: tuple[int, ...], reach: Reach) -> list[Value]:
+def _near(shape: tuple[int, ...], reach: Reach, first: Value | None) -> list[Value]:
     """Where a key is within reach of a query, as bools of the scores' shape."""
     query, key = (_iota(shape, axis) for axis in (len(shape) - 2, len(shape) - 1))
+    query = query if first is None else ew.add(query, broadcast_to(first, shape=shape, axes=()))
     before, after = reach
     found = []
     if before is not None:
-        found.append(ew.less_equal(query - key, constants.full_like(key, before)))
+        found.append(ew.less_equal(ew.sub(query, key), constants.full_like(key, before)))
     if after is not None:
-        found.append(ew.less_equal(key - query, constants.full_like(key, after)))
+        found.append(ew.less_equal(ew.sub(key, query), constants.full_like(key, after)))
     return found
 
 
@@ -174,9 +186,9 @@ def tangent_formula(tangents: dict[int, Moving], w: Weights) -> tuple[Moving, Mo
     scores: list[Moving] = []
     moved = {i: forward(t, heads) for i, t in tangents.items() if i < 3}
     if 0 in moved:
-        scores.append((moved[0] @ w.k.turned).linear(lambda x: x * w.scale))
+        scores.append((moved[0] @ w.k.turned).times(w.scale))
     if 1 in moved:
-        scores.append((w.q @ moved[1].turned).linear(lambda x: x * w.scale))
+        scores.append((w.q @ moved[1].turned).times(w.scale))
     if 3 in tangents:
         scores.append(wide(tangents[3]).spread(w.weights.shape))
     parts = [w.weights @ moved[2]] if 2 in moved else []
@@ -200,7 +212,7 @@ def gradient_of_scores(ct: Moving, ct_sum: Moving, w: Weights) -> Moving:
 def gradient_formula(ct: Moving, of_scores: Moving, w: Weights, bias: Any, own_heads: int) -> dict[int, Moving]:
     """The cotangents of q, k, v and, where it has a spec, the bias, by number."""
     heads = w.q.shape[-3]
-    scaled = of_scores.linear(lambda x: x * w.scale)
+    scaled = of_scores.times(w.scale)
     found = {
         0: back(scaled @ w.k, heads),
         1: back(scaled.turned @ w.q, own_heads),

@@ -6,8 +6,9 @@ conv_weight_grad: the same sum collected in w[o, c, k], from x and the output's 
 
 x is (N, C, *spatial), w is (O, C / groups, *kernel), any number of spatial axes; group g connects the g-th share of the
 channels C with the g-th share of O. What lies in the padding is 0. With `channels_last` x, the output and its cotangent are
-(N, *spatial, C), which is how libraries like them best; the weight stays as it is. The references gather the windows into columns,
-so that BLAS does the work (Chellapilla et al., "High performance convolutional neural networks for document processing", 2006).
+(N, *spatial, C), which is how libraries like them best; `packed` names the blocked layout of a weight that lies in one. The
+references gather the windows into columns, so that BLAS does the work (Chellapilla et al., "High performance convolutional neural
+networks for document processing", 2006).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.commands.elementwise import NUMERIC
+from nnc.commands.pack import Blocks, packed_shape
 from nnc.commands.rules import BatchRule, Value, check_dtype, linear_in
 from nnc.commands.shape import reshape, transpose
 from nnc.commands.windows import Padding, Shape, crop_spatial, offsets, pad_spatial, sliding, window_shape
@@ -86,11 +88,27 @@ def _as_asked(shape: Shape, channels_last: bool) -> Shape:
     return (shape[0], *shape[2:], shape[1]) if channels_last else shape
 
 
+def strided_weight(w: TensorSpec, packed: str | None, ndim: int) -> TensorSpec:
+    """The spec of a weight of `ndim` axes before it was packed; that of one that is not stays.
+
+    Raises:   ShapeError: it does not lie as `packed` says.
+    """
+    if packed is not None and w.layout in (packed, "strided") and w.shape == Blocks.of(packed).row:
+        return w.update(shape=packed_shape(packed, ndim), layout="strided")  # an array's spec names no layout
+    if packed is not None or w.layout != "strided":
+        raise user_error(
+            ShapeError, "conv", f"the weight lies otherwise than packed={packed!r} says.", operands={"w": w},
+            fix="name the weight's layout.",
+        )  # fmt: skip
+    return w
+
+
 def _conv_infer(
     x: TensorSpec, w: TensorSpec, *, stride: Shape, padding: Padding, dilation: Shape, groups: int,
-    channels_last: bool = False,
+    channels_last: bool = False, packed: str | None = None,
 ) -> TensorSpec:  # fmt: skip
     _check("conv", x=x, w=w)
+    w = strided_weight(w, packed, x.ndim)
     shape, operands = _channels_first(x.shape, channels_last), {"x": x, "w": w}
     out = _out_shape("conv", shape, w.shape, stride, padding, dilation, groups, operands)
     return x.update(shape=_as_asked(out, channels_last))
@@ -98,9 +116,10 @@ def _conv_infer(
 
 def _input_grad_infer(
     ct: TensorSpec, w: TensorSpec, *, spatial: Shape, stride: Shape, padding: Padding, dilation: Shape, groups: int,
-    channels_last: bool = False,
+    channels_last: bool = False, packed: str | None = None,
 ) -> TensorSpec:  # fmt: skip
     _check("conv_input_grad", ct=ct, w=w)
+    w = strided_weight(w, packed, ct.ndim)
     operands = {"ct": ct, "w": w}
     shape = (ct.shape[0] if ct.ndim else 0, w.shape[1] * groups if w.ndim > 1 else 0, *spatial)
     expected = _out_shape("conv_input_grad", shape, w.shape, stride, padding, dilation, groups, operands)
@@ -203,9 +222,13 @@ def _weight_grad_reference(
 
 
 def _in_any_order(reference: Callable[..., Any], activations: tuple[bool, bool, bool]) -> Callable[..., Any]:
-    """A reference with the parameter `channels_last`. `activations`: which of the operands and the output have such an order."""
+    """A reference with the parameters `channels_last` and `packed`. `activations`: which of the operands and the output have such
+    an order."""
 
-    def run(*operands: Any, channels_last: bool = False, **params: Any) -> Any:
+    def run(*operands: Any, channels_last: bool = False, packed: str | None = None, **params: Any) -> Any:
+        if packed is not None:
+            x, row = operands
+            operands = x, Blocks.of(packed).unpack(row).reshape(packed_shape(packed, x.ndim))
         if not channels_last:
             return reference(*operands, **params)
         moved = [np.moveaxis(x, -1, 1) if moves else x for x, moves in zip(operands, activations, strict=False)]
@@ -292,6 +315,10 @@ def _work(x: TensorSpec, w_shape: Shape, out: TensorSpec, channels_last: bool = 
     return 2 * x.shape[0] * math.prod(_channels_first(out.shape, channels_last)[2:]) * math.prod(w_shape)
 
 
+def _weight_shape(w: TensorSpec, x: TensorSpec, params: Mapping[str, Any]) -> Shape:
+    return strided_weight(w, params.get("packed"), x.ndim).shape
+
+
 conv: Command = register(
     "conv",
     2,
@@ -305,7 +332,8 @@ conv: Command = register(
         },
     ),
     batch=_batch_by_folding("conv", _CONV, ((0, False), (0, False)), ((0, True), (1, True)), (1, 0, 1)),
-    cost=lambda x, w, **params: _work(x, w.shape, _conv_infer(x, w, **params), **params),
+    packable=(1,),
+    cost=lambda x, w, **params: _work(x, _weight_shape(w, x, params), _conv_infer(x, w, **params), **params),
 )
 
 conv_input_grad: Command = register(
@@ -321,7 +349,8 @@ conv_input_grad: Command = register(
         },
     ),
     batch=_batch_by_folding("conv_input_grad", _CONV, ((0, False), (0, False)), ((1, False), (1, True)), (1, 0, 1)),
-    cost=lambda ct, w, **params: _work(ct, w.shape, ct, **params),
+    packable=(1,),
+    cost=lambda ct, w, **params: _work(ct, _weight_shape(w, ct, params), ct, **params),
 )
 
 conv_weight_grad: Command = register(

@@ -205,7 +205,9 @@ class Kernel:
     `workspace(specs, params)` is how many bytes of memory it needs while it runs: where that is not 0, the memory plan has a place
     for them, and `run` gets them as one more output, an array of uint8. `native(step)` is the kernel for compiled programs
     (nnc.lower.codegen.native), where there is one for the step's strides; the others are called through Python. Of a command with
-    sub-graphs, `supports` and `workspace` find them among the params, as `graphs`.
+    sub-graphs, `supports` and `workspace` find them among the params, as `graphs`. `layouts(specs, params, once)` names the
+    blocked layouts into which it would bring inputs that may come packed (nnc.commands.pack), by their positions; `once` says that
+    this costs nothing, since it is done once for many runs.
     """
 
     backend: str
@@ -214,6 +216,9 @@ class Kernel:
     priority: int = 10
     workspace: Callable[[tuple[TensorSpec, ...], Mapping[str, Any]], int] = field(default=lambda specs, params: 0)
     native: Callable[[Any], Any] | None = None
+    layouts: Callable[[tuple[TensorSpec, ...], Mapping[str, Any], bool], Mapping[int, str]] = field(
+        default=lambda specs, params, once: {}
+    )
 
 
 def add_kernel(target: Command | str, new: Kernel) -> None:

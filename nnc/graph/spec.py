@@ -17,8 +17,8 @@ from nnc.dtypes import DType, as_dtype
 class TensorSpec:
     """Shape, dtype, layout and device of a tensor.
 
-    `layout` is "strided" or the name of a backend's blocked layout. A change of layout, dtype or device is always a node of
-    the graph, so two specs either are equal or need an explicit command between them.
+    `layout` is "strided" or the name of a blocked layout, in which a tensor is a row of elements (nnc.commands.pack). A change of
+    layout, dtype or device is always a node of the graph, so two specs either are equal or need an explicit command between them.
 
     Equal specs are one object, so that comparing and hashing them costs nothing: every call of a compiled function and every
     eager command does both.

@@ -22,11 +22,18 @@ def no_workspace(node: Node) -> int:
     return 0
 
 
-def bind_buffers(graph: Graph, options: Options, *, join: bool = True, workspace: Workspace = no_workspace) -> Bound:
+def bind_buffers(
+    graph: Graph,
+    options: Options,
+    *,
+    join: bool = True,
+    workspace: Workspace = no_workspace,
+    kept: tuple[tuple[int, str], ...] = (),
+) -> Bound:
     """The steps of `graph` on buffers.
 
     Args:     join: parts of joined tensors may be written where they belong, which saves copies, and may cost memory. workspace:
-              bytes that the kernel of a node needs while it runs.
+              bytes that the kernel of a node needs while it runs. kept: see `Bound`.
     """
     emitter = Emitter(Rings().size, workspace)
     inputs, steps, results = emitter.program(graph)
@@ -59,6 +66,7 @@ def bind_buffers(graph: Graph, options: Options, *, join: bool = True, workspace
         intervals=tuple(intervals),
         donated=tuple(i for i in range(len(inputs)) if numbers[classes.find(i)] in written),
         joins=classes.has_parts(),
+        kept=kept,
     )
 
 

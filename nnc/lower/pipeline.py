@@ -35,9 +35,9 @@ REWRITES = (
     "dce", "hoist_products", "sink_sums", "sink_products", "dce", "fewer_residuals",
     "fold", "simplify", "parts", "cse", "dce", "inline_barriers",
 )  # fmt: skip
-PIPELINE = (*REWRITES, "layout", "order", "recompute")
+PIPELINE = (*REWRITES, "layout", "order", "recompute", "pack", "keep")
 # last, since what is computed again to save memory may be chosen command by command; the first find no more to do in their results
-FUSION = ("totals", "contract_products", "at_writers", "at_readers", "fuse")
+FUSION = ("totals", "contract_products", "shifted_sums", "at_writers", "at_readers", "fuse")
 GROUPING = (*FUSION, "epilogue", "join_kernels", "interleave")
 
 
@@ -127,11 +127,12 @@ def plan(graph: Graph, options: Options, workspace: Workspace = no_workspace) ->
 
 def _plan_rewritten(graph: Graph, options: Options, workspace: Workspace) -> Planned:
     """The plan of a graph that has been through the passes before; sub-graphs go through them with their graph."""
+    kept = graph.attrs.get("kept", ())
     graph = run_passes(graph, GROUPING, options, verify=options.verify_passes)
 
     def place(join: bool) -> Planned:
         with timed("binding buffers"):
-            bound = bind_buffers(graph, options, workspace=workspace, join=join)
+            bound = bind_buffers(graph, options, workspace=workspace, join=join, kept=kept)
         with timed("planning memory"):
             return plan_memory(bound, options)
 

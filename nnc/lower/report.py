@@ -39,6 +39,7 @@ class MemoryPlan:
 
     `arena_bytes` holds all that only the call itself needs; `lower_bound` is the largest set of bytes that are live at
     once in it, which no plan can beat. `peak` is what a call allocates, arena and outputs; `memory_budget` limits it.
+    `kept_bytes` is what is made of inputs once and read by all calls with the same arrays; the first of these allocates it, too.
     `recomputed` is the work of the commands that run once more so that the plan fits into that.
     """
 
@@ -49,6 +50,7 @@ class MemoryPlan:
     constant_bytes: int
     rows: tuple[MemoryRow, ...]
     recomputed: Cost
+    kept_bytes: int = 0
 
     @property
     def ratio(self) -> float:
@@ -73,6 +75,8 @@ class MemoryPlan:
             f"inputs {format_bytes(self.input_bytes)}, outputs {format_bytes(self.output_bytes)}, "
             f"constants {format_bytes(self.constant_bytes)}",
         ]
+        if self.kept_bytes:
+            lines.append(f"kept between calls {format_bytes(self.kept_bytes)}")
         if self.recomputed.rows:
             lines.append(f"recomputed to fit the budget: {_recomputed_text(self.recomputed)}")
         table = [("tensor", "spec", "place", "offset", "bytes", "steps", "made at")]
@@ -158,17 +162,21 @@ class Cost:
 def make_memory_plan(planned: Planned) -> MemoryPlan:
     """The report of a plan."""
     totals = dict.fromkeys(Kind, 0)
-    rows = []
+    kept, rows = 0, []
     end = max((end for ranges in planned.bound.intervals for _, end in ranges), default=1)
     for i, (buffer, offset) in enumerate(zip(planned.bound.buffers, planned.offsets, strict=True)):
-        totals[buffer.kind] += buffer.nbytes
+        is_kept = planned.bound.is_kept(buffer)
+        if is_kept:
+            kept += buffer.nbytes
+        else:
+            totals[buffer.kind] += buffer.nbytes
         outside = buffer.kind is not Kind.ARENA
         for first, after in ((0, end),) if outside else planned.bound.intervals[i]:
             rows.append(
                 MemoryRow(
                     name=buffer.symbol.name or buffer_name(planned.bound, i),
                     spec=buffer.symbol.spec,
-                    kind=buffer.kind.value,
+                    kind="kept" if is_kept else buffer.kind.value,
                     offset=offset,
                     size=buffer.nbytes,
                     first=first,
@@ -178,7 +186,7 @@ def make_memory_plan(planned: Planned) -> MemoryPlan:
             )
     given, returned, constant = totals[Kind.INPUT], totals[Kind.OUTPUT], totals[Kind.CONSTANT]
     again = Cost(tuple(map(node_cost, planned.recomputed)))
-    return MemoryPlan(planned.arena_bytes, planned.lower_bound, given, returned, constant, tuple(rows), again)
+    return MemoryPlan(planned.arena_bytes, planned.lower_bound, given, returned, constant, tuple(rows), again, kept)
 
 
 def check_budget(planned: Planned, budget: int | None) -> None:
@@ -264,7 +272,8 @@ def program_text(planned: Planned, backend: Callable[[Step], str]) -> str:
         f"largest live set {planned.lower_bound} bytes"
     ]
     for i, (buffer, at) in enumerate(zip(bound.buffers, planned.offsets, strict=True)):
-        place = buffer.kind.value if at is None else f"arena[{at}:{at + buffer.nbytes}]"
+        elsewhere = "kept" if bound.is_kept(buffer) else buffer.kind.value
+        place = elsewhere if at is None else f"arena[{at}:{at + buffer.nbytes}]"
         steps = ", ".join(f"{first}-{end - 1}" for first, end in bound.intervals[i])
         lines.append(f"  {buffer_name(bound, i)}: {buffer.nbytes} bytes, {place}, steps {steps}")
     lines += _steps_text(bound, bound.steps, backend, "  ")

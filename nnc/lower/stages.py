@@ -215,7 +215,8 @@ class Branches:
 class Bound:
     """Steps in order, on numbered buffers, each live in `intervals` (half open, in steps; those of loops and branches count).
 
-    `donated` lists inputs that steps overwrite; `joins` says whether parts of joined tensors lie where they belong.
+    `donated` lists inputs that steps overwrite; `joins` says whether parts of joined tensors lie where they belong; `kept` says of
+    the last inputs which other one each is made of, and in what layout that is packed (nnc.lower.kept).
     """
 
     name: str
@@ -227,6 +228,11 @@ class Bound:
     intervals: tuple[Intervals, ...]
     donated: tuple[int, ...] = ()
     joins: bool = False
+    kept: tuple[tuple[int, str], ...] = ()
+
+    def is_kept(self, buffer: Buffer) -> bool:
+        """Whether a buffer is one of these inputs."""
+        return buffer.kind is Kind.INPUT and buffer.index >= len(self.inputs) - len(self.kept)
 
 
 @dataclass(frozen=True, slots=True)

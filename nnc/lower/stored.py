@@ -175,7 +175,7 @@ def _functions(value: Any) -> Iterator[Any]:
         for item in value:
             yield from _functions(item)
     elif isinstance(value, Kernel):
-        yield from (value.run, value.supports, value.workspace, value.native)
+        yield from (value.run, value.supports, value.workspace, value.native, value.layouts)
     else:
         yield value
 

@@ -59,6 +59,7 @@ def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[byt
         "intervals": bound.intervals,
         "donated": bound.donated,
         "joins": bound.joins,
+        "kept": bound.kept,
         "offsets": planned.offsets,
         "arena": [planned.arena_bytes, planned.lower_bound],
         "recomputed": [writer.node(node) for node in planned.recomputed],
@@ -477,6 +478,7 @@ def _read_plan(tree: Tree, reader: _Reader) -> Planned:
         intervals=tuple(map(_pairs, tree["intervals"])),
         donated=tuple(tree["donated"]),
         joins=tree["joins"],
+        kept=_pairs(tree["kept"]),
     )
     arena_bytes, lower_bound = tree["arena"]
     recomputed = tuple(graphs(i).nodes[0] for i in tree["recomputed"])

@@ -35,7 +35,7 @@ def read_classes(where: str, labels: Value, classes: int) -> Value:
     """
     _check(where, "labels", labels, classes - 1, f"the classes are 0 to {classes - 1}")
     labels = nnp.astype(labels, dtypes.int64)  # a small dtype may not hold the number of classes
-    return nnp.where(labels < 0, classes, labels)
+    return nnp.where(labels < 0, labels - classes, labels)  # as far before the first class as the label says
 
 
 def _check(where: str, name: str, given: Value, top: int, rule: str) -> None:

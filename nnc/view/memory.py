@@ -19,6 +19,7 @@ STYLE = """
 .constant rect { fill: #cfcfcf; }
 .output rect { fill: #f2a65a; }
 .tape rect { fill: #b79ad6; }
+.kept rect { fill: #9fc98d; }
 .axis { stroke: #bbb; stroke-width: 0.5px; }
 .live { fill: none; stroke: #c0392b; stroke-width: 1px; }
 """ + "".join(f".shade{i} rect {{ fill: {color}; }}\n" for i, color in enumerate(_SHADES))
@@ -49,7 +50,7 @@ def draw_memory(plan: MemoryPlan, name: str = "memory plan") -> Picture:
 
 _LEGEND = (
     "blue: in the arena, darker where larger; orange: outputs; yellow: inputs; grey: constants; purple: tapes; "
-    "red line: live bytes"
+    "green: kept between calls; red line: live bytes"
 )
 
 

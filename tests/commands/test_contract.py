@@ -38,6 +38,7 @@ from tests.commands.sample import FLOATS, Sample
 WITHOUT_ROWS = {"call", "checkpoint", "custom_jvp", "custom_vjp", "pull_only"}
 WITHOUT_ROWS |= {"while", "scan", "case_of", "pull_rounds", "add_tapes", "merge_tapes"}
 WITHOUT_ROWS |= {"fused", "fused_many", "with_epilogue"}  # made by lowering; tests/lower/codegen shows them
+WITHOUT_ROWS |= {"pack"}  # likewise; test_pack shows it
 WITHOUT_ROWS |= {"callback", "check_finite"}  # they have effects instead of results; tests/debug shows them
 # Commands that have no derivative on purpose: integers or booleans come out, or the derivative is not wanted.
 NOT_DIFFERENTIABLE = {"nextafter"}

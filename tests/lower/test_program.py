@@ -220,6 +220,25 @@ def test_a_donated_input_that_cannot_be_overwritten_is_copied(compile_graph: Com
     np.testing.assert_array_equal(program.run([shared, ramp(4)])[0], 2 * ramp(4) ** 2)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_of_donated_inputs_those_are_copied_that_share_memory(compile_graph: Compile, seed: int) -> None:
+    b = GraphBuilder()
+    inputs = [b.input((n,), "float32") for n in (4, 0, 3, 2, 4)]
+    program = compile_graph(b.build(*(b.add("neg", x) for x in inputs)), donated=(0, 2, 3, 4))
+    draw = np.random.default_rng(seed)
+    memory = ramp(30)
+    given = [memory[i : i + x.shape[0]] for x, i in zip(inputs, draw.integers(0, 26, len(inputs)), strict=True)]
+    before = memory.copy()
+    results = program.run(given)
+    for i, x in enumerate(given):
+        expected = before[x.__array_interface__["data"][0] - memory.__array_interface__["data"][0] >> 2 :][: len(x)]
+        np.testing.assert_array_equal(results[i], -expected)
+        if any(np.may_share_memory(x, y) for j, y in enumerate(given) if j != i):
+            np.testing.assert_array_equal(x, expected)
+        elif i in program.bound.donated and len(x):
+            assert results[i].ctypes.data == x.ctypes.data
+
+
 def test_inputs_of_another_number_shape_or_dtype_are_refused(compile_graph: Compile) -> None:
     b = GraphBuilder()
     x = b.input((2,), "float32")

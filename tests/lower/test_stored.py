@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ import pytest
 import nnc
 import nnc.lower.pipeline as pipeline
 import nnc.lower.stored as stored
+import nnc.lower.stored_form as stored_form
 import nnc.numpy as nnp
 from nnc.backends.loaded import choose_kernel, compiler
-from nnc.errors import MemoryBudgetError
+from nnc.errors import MemoryBudgetError, ShapeError
 from nnc.graph import Command, Graph, GraphBuilder, Kernel, TensorSpec, register
 from nnc.graph.passes import run_passes
 from nnc.lower.cache import Cache
@@ -112,6 +114,36 @@ def test_a_stored_program_is_the_one_that_was_lowered(
     assert (second.code is None) == (first.code is None)
     for one, other in zip(first.run([X, W]), second.run([X, W]), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_a_stored_program_runs_before_anything_is_known_of_its_steps(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody(*_: Any) -> Any:
+        raise AssertionError("a step was read")
+
+    graph = nnc.make_graph(training)(X, W)
+    expected = bench.lower(graph, donated=(1,)).run([X, W.copy()])
+    with monkeypatch.context() as changed:
+        changed.setattr(stored_form, "Step", nobody)
+        program = bench.lower(graph, donated=(1,))
+        donated = W.copy()
+        results = program.run([X, donated])
+        with pytest.raises(ShapeError, match="another spec"):
+            program.run([X, X])
+    assert results[0].ctypes.data == donated.ctypes.data
+    for one, other in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert len(program.bound.steps) == len(program.schedule.planned)
+
+
+def test_what_a_stored_program_is_made_of_is_read_once_whoever_asks(bench: Workbench) -> None:
+    graph = nnc.make_graph(training)(X, W)
+    bench.lower(graph)
+    program = bench.lower(graph)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: program.parts(), range(16)))
+    assert all(parts is found[0] for parts in found)
 
 
 def test_a_program_without_compiled_kernels_is_stored(bench: Workbench) -> None:

@@ -12,7 +12,7 @@ from nnc.backends.cpu.quicksort import LEAST, quicksort, split_at_pivot
 from nnc.backends.cpu.shared import Shared
 from nnc.lower.codegen.builder import Code, Value
 
-_PIECES_OF_A_PART = 4
+_PIECES_OF_A_PART = 2
 
 Fill = Callable[[Code, str, Value, Value], None]  # (code, shared fields, first position, the one after the last)
 Place = Callable[[Code, str, Value, Value, str], None]  # (code, shared fields, first position, count, sorted keys)

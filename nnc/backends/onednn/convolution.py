@@ -1,15 +1,16 @@
 """Convolution and both its gradients as primitives of oneDNN.
 
 Tensors come in any strides. The primitive says which layouts it wants inside: those of operands whose channels are contiguous are
-kept, others are its choice, and what differs is reordered in the workspace. A dense 1×1 convolution is a product of matrices as
-they lie, so that nothing need be reordered there. What is chosen below follows measurements of oneDNN 3.2 on AVX-512.
+kept, others are its choice, and what differs is reordered in the workspace. `_layouts` tells the pass `pack` how a weight should
+lie so that it need not be. A dense 1×1 convolution is a product of matrices as they lie, so that nothing need be reordered there.
+What is chosen below follows measurements of oneDNN 3.2 on AVX-512.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from types import MappingProxyType
 from typing import Any
@@ -41,6 +42,7 @@ from nnc.backends.onednn.library import (
     library,
     post_op_argument,
 )
+from nnc.commands.pack import Blocks, packed_shape
 from nnc.commands.windows import Padding, Shape
 from nnc.dtypes import DType
 from nnc.errors import BackendError, InternalError
@@ -90,6 +92,7 @@ class _Problem:
     dilation: Shape
     channels_last: bool = False  # how activations without gaps lie
     post_ops: tuple[Eltwise | Combine, ...] = ()
+    packed: str | None = None  # the layout of the weight, if it is a blocked one
 
     @property
     def form(self) -> _Form:
@@ -129,12 +132,13 @@ def _problem(
 ) -> _Problem:
     (out,) = infer_specs(get_command(name), tuple(specs), params)
     shapes = dict(zip(_FORMS[name].operands, (spec.shape for spec in (*specs, out)), strict=True))
-    w, groups, last = shapes[W], params["groups"], params.get("channels_last", False)
+    groups, last, packed = params["groups"], params.get("channels_last", False), params.get("packed")
+    w = shapes[W] if packed is None else packed_shape(packed, len(shapes[X]))
     if groups > 1:
         w = (groups, w[0] // groups, *w[1:])
     x, y = (_first(shapes[i]) if last else shapes[i] for i in (X, Y))
     windows = params["stride"], params["padding"], params["dilation"]
-    return _Problem(name, (x, w, y), specs[0].dtype, *windows, last, tuple(post_ops))
+    return _Problem(name, (x, w, y), specs[0].dtype, *windows, last, tuple(post_ops), packed)
 
 
 # -- layouts -----------------------------------------------------------------------------------------------------------
@@ -275,7 +279,10 @@ def _plan(problem: _Problem, strides: _AllStrides, inside: PrimitiveDesc) -> _Pl
     lying = [_dense_in(problem.spec(tensor), strides[tensor]) or strides[tensor] for tensor in (X, W, Y)]
     for tensor, pointer in zip(problem.form.operands, ("in0", "in1", "out0"), strict=True):
         role, spec = problem.form.roles[tensor], problem.spec(tensor)
-        given = MemoryDesc.strided(spec.shape, spec.dtype, lying[tensor])
+        if tensor == W and problem.packed is not None:
+            given = MemoryDesc.blocked(Blocks.of(problem.packed), spec.dtype)
+        else:
+            given = MemoryDesc.strided(spec.shape, spec.dtype, lying[tensor])
         wanted = inside.desc(role)
         if wanted.same_as(given):
             operands.append((role, given, pointer, 0))
@@ -302,7 +309,7 @@ def _plan_for(problem: _Problem, strides: _AllStrides) -> _Plan | None:
     product = _product(problem, strides)
     if product is not None:
         return product
-    chosen = _choose(problem, strides)
+    chosen = _choose(replace(problem, packed=None), strides)
     return _plan(problem, strides, chosen) if chosen is not None else None
 
 
@@ -311,7 +318,7 @@ def _product(problem: _Problem, strides: _AllStrides) -> _Plan | None:
     faster, or it is none."""
     x, w, y = specs = tuple(map(problem.spec, (X, W, Y)))
     dense = (_dense_channels_last(x), row_major(w), _dense_channels_last(y))
-    if not problem.is_product or problem.post_ops or not all(map(_is_dense, specs, strides, dense)):
+    if not problem.is_product or problem.post_ops or problem.packed or not all(map(_is_dense, specs, strides, dense)):
         return None
     ins, outs, rows, size = x.shape[1], y.shape[1], y.size // y.shape[1], problem.dtype.itemsize
     few = rows < _FEW_ROWS
@@ -345,7 +352,29 @@ def _is_possible(x: TensorSpec) -> bool:
 def _is_fast(problem: _Problem) -> bool:
     if any(problem.spec(tensor).size == 0 for tensor in (X, W, Y)):
         return False
-    return _choose(problem, problem.dense()) is not None
+    return _choose(replace(problem, packed=None), problem.dense()) is not None
+
+
+def _layouts(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], once: bool) -> Mapping[int, str]:
+    """How the weight should lie for activations without gaps."""
+    if _FORMS[name].operands[-1] == W or "packed" in params:
+        return {}
+    layout = _layout(_problem(name, specs, params), once)
+    return {} if layout is None else {1: layout}
+
+
+@lru_cache(maxsize=1024)
+def _layout(problem: _Problem, once: bool) -> str | None:
+    """The layout of the weight, if it is another than that of rows. Where bringing it there costs something, products want none."""
+    strides, spec = problem.dense(), problem.spec(W)
+    chosen = _choose(problem, strides)
+    if chosen is None or (not once and _product(problem, strides) is not None):
+        return None
+    wanted = chosen.desc(WEIGHTS)
+    blocks = wanted.blocks(problem.dtype)
+    if blocks is None or wanted.same_as(MemoryDesc.strided(spec.shape, spec.dtype, strides[W])):
+        return None
+    return blocks.name
 
 
 def _workspace(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
@@ -369,7 +398,9 @@ def _calls(problem: _Problem, step: Step, groups: int) -> Native | None:
     given = {tensor: view.strides for tensor, view in zip(problem.form.operands, views, strict=True)}
     if problem.channels_last:
         given |= {tensor: _first(given[tensor]) for tensor in (X, Y)}
-    if groups > 1:
+    if problem.packed is not None:
+        given[W] = row_major(problem.spec(W))
+    elif groups > 1:
         given[W] = (problem.shapes[W][1] * given[W][0], *given[W])
     strides = (given[X], given[W], given[Y])
     room = step.outputs[1].spec.nbytes if len(step.outputs) > 1 else 0
@@ -404,6 +435,7 @@ for _name in _FORMS:
         priority=20,
         workspace=partial(_workspace, _name),
         native=_native,
+        layouts=partial(_layouts, _name),
     )
     add_kernel(_name, _kernel)
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from nnc.backends.cpu.jit import compiler
 from nnc.backends.onednn.interpose import can_interpose, imported, interpose
+from nnc.commands.pack import Blocks
 from nnc.dtypes import DType
 from nnc.errors import BackendError
 
@@ -39,6 +40,10 @@ QUERIES: Mapping[int, int] = MappingProxyType(
     {SRC: 129, DIFF_SRC: 130, WEIGHTS: 131, DIFF_WEIGHTS: 132, DST: 133, DIFF_DST: 134, WORKSPACE: 135, SCRATCHPAD: 136}
 )
 _QUERY_IMPLEMENTATION = 8
+# Questions to a memory descriptor (dnnl_query_…): numbers, and lists of numbers.
+_NDIMS, _FORMAT_KIND, _BLOCK_COUNT = 256, 262, 263
+_STRIDES, _DIMS_OF, _BLOCK_SIZES, _BLOCK_AXES = 14, 257, 264, 265
+_BLOCKED = 2  # the kind of formats that strides and blocks describe
 
 # What it calls of OpenMP in a primitive that nnc does not use.
 _OF_SHUFFLES = frozenset(("GOMP_loop_static_start", "GOMP_loop_static_next", "GOMP_loop_end_nowait"))
@@ -59,12 +64,14 @@ BINARY: Mapping[str, int] = MappingProxyType(
 
 _HANDLES = POINTER(c_void_p)
 _DIMS = POINTER(c_int64)
+_BY_NAME = "dnnl_memory_desc_create_with_string_tag"  # in no header: a library may lack it
 _SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType({
     "dnnl_engine_create": (_HANDLES, c_int, c_size_t),
     "dnnl_stream_create": (_HANDLES, c_void_p, c_uint),
     "dnnl_memory_desc_create_with_strides": (_HANDLES, c_int, _DIMS, c_int, _DIMS),
     "dnnl_memory_desc_create_with_tag": (_HANDLES, c_int, _DIMS, c_int, c_int),
     "dnnl_memory_desc_clone": (_HANDLES, c_void_p),
+    "dnnl_memory_desc_query": (c_void_p, c_int, c_void_p),
     "dnnl_memory_create": (_HANDLES, c_void_p, c_void_p, c_void_p),
     "dnnl_memory_set_data_handle": (c_void_p, c_void_p),
     "dnnl_primitive_create": (_HANDLES, c_void_p),
@@ -133,6 +140,9 @@ def library() -> Library | None:
         functions.dnnl_memory_desc_get_size.restype = c_size_t
         functions.dnnl_memory_desc_equal.argtypes = (c_void_p, c_void_p)
         functions.dnnl_version.restype = POINTER(_Version)
+        if hasattr(functions, _BY_NAME):
+            named = getattr(functions, _BY_NAME)
+            named.argtypes, named.restype = (_HANDLES, c_int, _DIMS, c_int, c_char_p), c_int
     except (OSError, AttributeError):
         return None
     engine = c_void_p()
@@ -238,6 +248,41 @@ class MemoryDesc(_Owned):
         """A tensor whose layout the primitive chooses."""
         code = DATA_TYPES[dtype.name]
         return cls(_create("dnnl_memory_desc_create_with_tag", len(shape), dims(shape), code, ANY_LAYOUT))
+
+    @classmethod
+    def blocked(cls, blocks: Blocks, dtype: DType) -> MemoryDesc:
+        """A tensor in a blocked layout.
+
+        Raises:   BackendError: the library does not know it.
+        """
+        if not hasattr(loaded().functions, _BY_NAME):
+            raise BackendError("oneDNN has no layouts by name")
+        code, sizes = DATA_TYPES[dtype.name], dims(blocks.sizes)
+        return cls(_create(_BY_NAME, len(blocks.sizes), sizes, code, blocks.tag.encode()))
+
+    def blocks(self, dtype: DType) -> Blocks | None:
+        """The blocked layout of this tensor; None where it has none that says all of it."""
+        if self._number(_FORMAT_KIND) != _BLOCKED:
+            return None
+        ndim, count = self._number(_NDIMS), self._number(_BLOCK_COUNT)
+        strides = self._numbers(_STRIDES, ndim)
+        order = sorted(range(ndim), key=lambda axis: -strides[axis])
+        pairs = zip(self._numbers(_BLOCK_AXES, count), self._numbers(_BLOCK_SIZES, count), strict=True)
+        blocks = Blocks(self._numbers(_DIMS_OF, ndim), tuple(order), tuple(pairs))
+        try:
+            return blocks if MemoryDesc.blocked(blocks, dtype).same_as(self) else None
+        except BackendError:
+            return None
+
+    def _number(self, question: int) -> int:
+        found = c_int()
+        _check(loaded().functions.dnnl_memory_desc_query(self.handle, question, byref(found)), "query")
+        return found.value
+
+    def _numbers(self, question: int, count: int) -> tuple[int, ...]:
+        found = _DIMS()
+        _check(loaded().functions.dnnl_memory_desc_query(self.handle, question, byref(found)), "query")
+        return tuple(found[:count])
 
     @property
     def nbytes(self) -> int:

@@ -150,13 +150,11 @@ class Domain:
         def moved(labels: Labels) -> Labels:
             return tuple(label if label == UNIT else label + shift for label in labels)
 
-        for symbol, labels in other._axes.items():
-            mine = self._axes.get(symbol)
-            if mine is None:
-                self._axes[symbol] = moved(labels)
-            else:
-                self._tie(mine, moved(labels))
-                self._mixed |= self._gathered.get(symbol) != other._gathered.get(symbol)
+        for symbol in other._axes.keys() & self._axes.keys():
+            self._tie(self._axes[symbol], moved(other._axes[symbol]))
+            self._mixed |= self._gathered.get(symbol) != other._gathered.get(symbol)
+        now = {labels: tuple(map(self._find, moved(labels))) for labels in set(other._axes.values())}
+        self._axes = {symbol: now[labels] for symbol, labels in other._axes.items()} | self._axes
         self._gathered |= other._gathered
         self._removed += map(moved, other._removed)
         self._tied = self._tied or bool(other._removed)
@@ -195,9 +193,27 @@ class Domain:
                 return False
             self._tie(mine, yours)
         else:
-            for x in node.inputs:
-                self._tie(known(x), known(out))
+            self._extend_by_elements(node)
         return True
+
+    def _extend_by_elements(self, node: Node) -> None:
+        """All have the same axes; those of symbols that are not known yet need no labels of their own."""
+        (out,) = node.outputs
+        axes = self._axes
+        labels = axes.get(out)
+        for x in node.inputs:
+            mine = axes.get(x)
+            if labels is None:
+                labels = self._known(x) if mine is None else mine
+            elif mine is None:
+                axes[x] = labels
+            elif mine is not labels:
+                self._tie(mine, labels)
+                axes[x] = labels
+        if labels is None:
+            self._known(out)
+        else:
+            axes[out] = labels
 
     def _extend_by_gather(self, node: Node) -> bool:
         """Indexed axes are no loops: the loops of the indices take their place."""
@@ -219,7 +235,7 @@ class Domain:
         self._tied = False
         if self._mixed:
             return False
-        for labels in self._axes.values():
+        for labels in set(self._axes.values()):
             found = [self._find(label) for label in labels if label != UNIT]
             if len(set(found)) < len(found):
                 return False
@@ -234,9 +250,10 @@ class Domain:
         reduced = self.reduced
         if self._mixed:
             return False
-        every = frozenset(self._find(label) for labels in self._axes.values() for label in labels) - {UNIT}
+        every = frozenset(self._find(label) for labels in set(self._axes.values()) for label in labels) - {UNIT}
         rows = every - reduced
-        for node in nodes:  # a sum that does not belong to every row would be computed again for each
+        reducing = nodes if self._removed else ()
+        for node in reducing:  # a sum that does not belong to every row would be computed again for each
             if is_reduction(node) and frozenset(self.axes(node.outputs[0])) - {UNIT} != rows:
                 return False
         shapes = (every, rows) if reduced else (every,)

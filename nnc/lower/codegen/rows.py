@@ -227,8 +227,8 @@ class Rows(Values):
         self._rest(Block({}, {}), rest, code.intrinsic("smin", code.mul(end, step), size))
 
     def _elements(self, outer: Block) -> None:
-        """One step of the vector loop where nothing is reduced. Only the last one, if it is no whole one, has masks, since memory far
-        from the processor is read and written at half the pace under them."""
+        """One step of the vector loop where nothing is reduced. Only the last one, if it is no whole one, has masks: under them
+        memory far from the processor is read and written at half the pace."""
         vector, code = self.nest.vector, self.code
         start = outer.rounds.get(vector) if vector is not None else None
         if vector is None or start is None:

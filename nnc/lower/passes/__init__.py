@@ -15,13 +15,16 @@ from nnc.lower.passes.inline_calls import inline_barriers, inline_calls
 from nnc.lower.passes.interleave import interleave
 from nnc.lower.passes.join_kernels import join_kernels
 from nnc.lower.passes.join_sums import join_sums
+from nnc.lower.passes.keep import keep
 from nnc.lower.passes.layout import layout
 from nnc.lower.passes.licm import licm
 from nnc.lower.passes.one_hot import one_hot
 from nnc.lower.passes.order import order
+from nnc.lower.passes.pack import pack
 from nnc.lower.passes.parts import parts
 from nnc.lower.passes.picks import picks
 from nnc.lower.passes.recompute import recompute
+from nnc.lower.passes.shifted_sums import shifted_sums
 from nnc.lower.passes.simplify import simplify
 from nnc.lower.passes.sink_products import sink_products
 from nnc.lower.passes.sink_sums import sink_sums
@@ -30,7 +33,7 @@ from nnc.lower.passes.totals import totals
 
 __all__ = [
     "at_readers", "at_writers", "combine", "contract_products", "cse", "dce", "epilogue", "fewer_residuals", "fold", "fuse",
-    "hoist_products", "inline_barriers", "inline_calls", "interleave", "join_kernels", "join_sums", "layout", "licm",
-    "one_hot", "order", "parts", "picks", "recompute", "simplify", "sink_products", "sink_sums", "split_sums",
-    "totals",
+    "hoist_products", "inline_barriers", "inline_calls", "interleave", "join_kernels", "join_sums", "keep", "layout",
+    "licm", "one_hot", "order", "pack", "parts", "picks", "recompute", "shifted_sums", "simplify", "sink_products", "sink_sums",
+    "split_sums", "totals",
 ]  # fmt: skip

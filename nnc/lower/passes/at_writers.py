@@ -13,7 +13,7 @@ _SMALL = 64  # a sum that takes this part of its operand's bytes may be there ea
 def at_writers(graph: Graph, options: Options) -> Graph:
     """Moves small sums, maxima and the like up to the elementwise command that makes what they reduce.
 
-    `order` runs first what frees memory, as small sums hardly do; behind that they would have to read memory again. The sums of a batch
+    `order` runs first what frees memory, as small sums hardly do; behind that they would have to read memory again. The sums of a
     norm's gradient are the case in point. Sub-graphs stay as they are.
 
     Requires: `order` has run; `fuse` follows.

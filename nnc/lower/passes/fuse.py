@@ -30,8 +30,8 @@ from nnc.options import Options
 
 _NODES = 96  # in one kernel: a longer one spills registers and takes long to compile
 _OPERANDS = 32
-_ROW = 1 << 15  # elements of a row that is gone through in several phases: more would not stay in the cache
-_COLUMN = 1 << 10  # the same for rows across memory, many of which are gone through at once
+ROW = 1 << 15  # elements of a row that is gone through in several phases: more would not stay in the cache
+COLUMN = 1 << 10  # the same for rows across memory, many of which are gone through at once
 _AS_THEY_ARE = (*VIEWS, "full")  # outside of kernels
 _SMALL = 64  # nodes in between that make this part of what a group makes do not matter
 _SIBLINGS = 4  # how many earlier readers of an operand are tried
@@ -314,7 +314,7 @@ class _Grouping:
             return True
         full = max((s for node in nodes for s in (*node.inputs, *node.outputs)), key=lambda s: s.spec.size)
         last = next((label for label in reversed(domain.axes(full)) if label != UNIT), UNIT)
-        if math.prod(domain.sizes[label] for label in reduced) <= (_ROW if last in reduced else _COLUMN):
+        if math.prod(domain.sizes[label] for label in reduced) <= (ROW if last in reduced else COLUMN):
             return True
         graph = Graph((), tuple(outputs), tuple(sorted((*nodes, *group.taken), key=self.position.__getitem__)))
         given = {s for node in graph.nodes for s in node.inputs}.difference(n.outputs[0] for n in graph.nodes)

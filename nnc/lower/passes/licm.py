@@ -6,7 +6,7 @@ A loop may run no round at all, so a node leaves it only if it certainly runs, o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -66,7 +66,7 @@ class _Mover(OncePerGraph):
                 loop = take_apart(node)
                 assert loop is not None
                 loop = _capture_unchanged(loop, renamed)
-                before, loop = _move_out(loop, constants)
+                before, loop = move_out(loop, constants)
                 rows, loop = _rows_once(loop)
                 nodes += before
                 node = loop.join() if loop.node is not node or before or rows else node
@@ -96,8 +96,15 @@ def _again(loop: Loop) -> Loop:
     return joined
 
 
-def _move_out(loop: Loop, constants: dict[Symbol, NDArray]) -> tuple[list[Node], Loop]:
-    """The nodes to run before the loop, with symbols of their own, and the loop that captures their results."""
+def move_out(
+    loop: Loop, constants: dict[Symbol, NDArray], may_leave: Callable[[Node, bool], bool] | None = None
+) -> tuple[list[Node], Loop]:
+    """The nodes to run before the loop, with symbols of their own, and the loop that captures their results.
+
+    Args:     constants: those of the graph around the loop, which is given more. may_leave: whether a node on invariant operands
+              may go, given whether it surely runs in the first round; by default what the pass `licm` says.
+    """
+    may_leave = may_leave or _may_leave
     (body,) = loop.graphs
     outside: dict[Symbol, Symbol] = {x.inner[0]: x.operand for x in loop.captured}
     invariant = {*outside, *body.constants}
@@ -105,7 +112,7 @@ def _move_out(loop: Loop, constants: dict[Symbol, NDArray]) -> tuple[list[Node],
     roots: list[Node] = []
     surely = len(body.nodes) if loop.runs_surely else loop.node.params.get("before", 0)
     for position, node in enumerate(body.nodes):
-        if not invariant.issuperset(node.inputs) or not _may_leave(node, position < surely):
+        if not invariant.issuperset(node.inputs) or not may_leave(node, position < surely):
             continue
         invariant.update(node.outputs)
         writers.update(dict.fromkeys(node.outputs, node))

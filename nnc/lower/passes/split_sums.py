@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from types import MappingProxyType
 from typing import NamedTuple
 
 from nnc import dtypes
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command, register_pass
+from nnc.lower.passes.centred import Centred
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 
@@ -50,6 +50,7 @@ class _Split:
     def __init__(self, splitter: _Splitter, graph: Graph) -> None:
         self.splitter, self.graph = splitter, graph
         self.writer = {symbol: node for node in graph.nodes for symbol in node.outputs}
+        self.centred = Centred(self.writer, graph.constants)
         self.readers = Counter(symbol for node in graph.nodes for symbol in dict.fromkeys(node.inputs))
         self.summed: set[Symbol] = set()  # what depends on a sum
         self.nodes: list[Node] = []
@@ -80,7 +81,7 @@ class _Split:
             return None
         total: Symbol | None = None
         for term in terms:
-            if self._is_centred(term.base, node.params["axes"]):
+            if self.centred.total(term.base, node.params["axes"]) is not None:
                 continue
             part = self._make("reduce_sum", (term.base,), out.spec, dict(node.params))
             for product, factor in term.factors:
@@ -90,37 +91,6 @@ class _Split:
             return None
         *others, last = self.made
         return [*(n.update(source=node.source) for n in others), last.update(outputs=(out,), source=node.source)]
-
-    def _is_centred(self, symbol: Symbol, axes: tuple[int, ...]) -> bool:
-        """Whether a tensor is another one less its mean over the axes, so that its sums are 0."""
-        node = self.writer.get(symbol)
-        if node is None or node.command.name != "sub":
-            return False
-        x, mean = node.inputs
-        found = self._under_views(mean)
-        count = math.prod(x.shape[axis] for axis in axes)
-        if found is None or found.command.name not in ("mul", "div"):
-            return False
-        factor = self._number(found.inputs[1])
-        total = self._under_views(found.inputs[0])
-        wanted = count if found.command.name == "div" else 1 / count
-        is_sum = total is not None and total.command.name == "reduce_sum" and total.inputs == (x,)
-        is_mean = factor is not None and math.isclose(factor, wanted, rel_tol=1e-6)
-        return is_mean and total is not None and is_sum and tuple(total.params["axes"]) == tuple(axes)
-
-    def _under_views(self, symbol: Symbol) -> Node | None:
-        """What writes the numbers that a tensor shows in another form."""
-        node = self.writer.get(symbol)
-        while node is not None and node.command.name in ("broadcast_to", "reshape"):
-            node = self.writer.get(node.inputs[0])
-        return node
-
-    def _number(self, symbol: Symbol) -> float | None:
-        """What a tensor holds everywhere, as far as that is known."""
-        node = self.writer.get(symbol)
-        source = node.inputs[0] if node is not None and node.command.name == "broadcast_to" else symbol
-        value = self.graph.constants.get(source)
-        return float(value.reshape(-1)[0]) if value is not None and value.size == 1 else None
 
     def _make(
         self, name: str, inputs: tuple[Symbol, ...], spec: TensorSpec, params: dict[str, object] | None = None

@@ -31,6 +31,9 @@ WORST = {  # measured, rounded up; 2 is what nnc promises, 4 for powers
     "hypot": 0.6, "asin": 1.0, "acos": 1.0, "pow": 1.5,
 }  # fmt: skip
 BINARY = ("atan2", "hypot", "pow")
+EXACT_BINARY = (
+    "copysign", "nextafter", "max", "min", "fmod", "remainder", "floor_divide", "logaddexp", "safe_product",
+)  # fmt: skip
 
 
 def computed(name: str, dtype: dtypes.DType, arrays: list[NDArray], lanes: int) -> NDArray:
@@ -167,11 +170,7 @@ def test_log_gamma_below_0_is_as_good_as_its_largest_term() -> None:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_scalars_and_vectors_give_the_same_bits(name: str) -> None:
-    arity = (
-        2
-        if name in (*BINARY, "copysign", "nextafter", "max", "min", "fmod", "remainder", "floor_divide", "logaddexp")
-        else 1
-    )
+    arity = 3 if name == "fma" else 2 if name in (*BINARY, *EXACT_BINARY) else 1
     for dtype in FLOATS:
         arrays = [patterns(dtype, seed)[:1024] for seed in range(arity)]
         body = lambda code, *values: FUNCTIONS[name](*(Term(code, value) for value in values)).value
@@ -210,3 +209,14 @@ def test_remainders_are_exact_however_far_apart_the_operands_are(dtype: dtypes.D
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(computed("fmod", dtype, [x, y], 8), np.fmod(x, y))
         np.testing.assert_array_equal(computed("remainder", dtype, [x, y], 8), np.remainder(x, y))
+
+
+def test_safe_products_of_0_are_0_whatever_the_other_factor_is() -> None:
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 2, -3, 1e30], np.float32)
+    x, y = (each.ravel() for each in np.meshgrid(special, special))
+    with np.errstate(all="ignore"):
+        wanted = np.where((x == 0) | (y == 0), np.float32(0), x * y)
+    np.testing.assert_array_equal(computed("safe_product", dtypes.float32, [x, y], 16), wanted)
+    by_known = lambda code, x: FUNCTIONS["safe_product"](Term(code, x), Term(code, code.like(x, -3))).value
+    (found,) = run([Elementwise(by_known, [dtypes.float32], dtypes.float32, 8, special.size)], [[special]])
+    np.testing.assert_array_equal(found, special * np.float32(-3))

@@ -1,0 +1,43 @@
+"""Leaves out of a program what could be done once for many calls: packing arrays that are passed again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nnc.commands.pack import pack
+from nnc.graph import Graph, Symbol, register_pass
+from nnc.options import Options
+
+
+@register_pass("keep", provides=("kept",))
+def keep(graph: Graph, options: Options) -> Graph:
+    """Makes the results of `pack` nodes that read inputs further inputs, if whoever runs the program can keep them between calls.
+
+    Requires: `order` ran; nothing that follows tells these inputs from others.
+    Ensures:  the attribute "kept": for each new input (they stand last) the position of what it is made of, and its layout.
+    Example:  (x, w): p = pack(w){layout=…}; return conv(x, p)  →  (x, w, p): return conv(x, p)
+    """
+    positions = lasting_inputs(graph, options)
+    kept = [node for node in graph.nodes if node.command is pack and node.inputs[0] in positions]
+    kept.sort(key=lambda node: positions[node.inputs[0]])
+    if not kept:
+        return graph.with_attrs(kept=())
+    made = {node.outputs[0]: (positions[node.inputs[0]], node.params["layout"]) for node in kept}
+    nodes = tuple(node for node in graph.nodes if node not in kept)
+    return graph.update(inputs=(*graph.inputs, *made), nodes=nodes).with_attrs(kept=tuple(made.values()))
+
+
+def lasting_inputs(graph: Graph, options: Options) -> Mapping[Symbol, int]:
+    """The inputs that are likely to be the same in many calls, and their positions.
+
+    Donated ones are not, nor, in all likelihood, those that the program returns something like: parameters for which there is a
+    gradient or a new value. A program that must fit into a budget keeps nothing, so that for it there are none.
+    """
+    if not options.keeps or options.memory_budget is not None:
+        return {}
+    returned = {(symbol.spec.shape, symbol.spec.dtype) for symbol in graph.outputs}
+    return {
+        symbol: i
+        for i, symbol in enumerate(graph.inputs)
+        if i not in options.donated and (symbol.spec.shape, symbol.spec.dtype) not in returned
+    }

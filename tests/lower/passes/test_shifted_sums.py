@@ -1,0 +1,83 @@
+"""Means and variances of long rows take one pass over memory, and are as exact as two passes make them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc import nn
+from nnc.lower.pipeline import GROUPING, PIPELINE
+from tests.lower.passes.tools import names, run
+
+_RNG = np.random.default_rng(5)
+X = _RNG.normal(size=(4, 32, 32, 16)).astype(np.float32)
+ZEROS = np.zeros(16, np.float32)
+
+
+def _moments(x: Any) -> Any:
+    mean = nnp.mean(x, axis=(0, 1, 2))
+    return mean, nnp.mean((x - mean) ** 2, axis=(0, 1, 2))
+
+
+def test_both_moments_are_found_in_one_pass_over_memory() -> None:
+    graph = run(nnc.make_graph(_moments)(X), *PIPELINE, *GROUPING)
+    sweeps = [node for node in graph.nodes if node.command.name == "fused" and graph.inputs[0] in node.inputs]
+    assert len(sweeps) == 1
+
+
+def test_rows_that_stay_in_the_cache_and_what_kernels_make_keep_their_two_passes() -> None:
+    short = nnc.make_graph(lambda x: nnp.var(x, axis=0))(X.reshape(512, -1))
+    along = nnc.make_graph(lambda x: nnp.var(x, axis=1))(X.reshape(8, -1))
+    made = nnc.make_graph(lambda x: _moments(nnp.sin(x)))(X)
+    for graph in (short, along, made):
+        before = run(graph, *PIPELINE)
+        assert run(before, "shifted_sums").nodes == before.nodes
+
+
+def test_variances_of_other_axes_or_about_other_centres_are_left_alone() -> None:
+    other = lambda x: (
+        nnp.mean(x, axis=(0, 1, 2)),
+        nnp.mean((x - nnp.mean(x, axis=(1, 2), keepdims=True)) ** 2, axis=(0, 1, 2)),
+    )
+    centre = lambda x: nnp.mean((x - ZEROS - 1) ** 2, axis=(0, 1, 2))
+    for function in (other, centre):
+        before = run(nnc.make_graph(function)(X), *PIPELINE)
+        assert names(run(before, "shifted_sums")) == names(before)
+
+
+def _outlier(at: tuple[int, ...], value: float) -> Any:
+    x = X.copy()
+    x[at] = value
+    return x
+
+
+@pytest.mark.parametrize(
+    "x",
+    [X, X + 1e4, X * 1e-3 + 7, _outlier((0, 0, 0), 1e4), _outlier((0, 4, 4), 1e4), _outlier((2, 20, 20), 50) * 1e-3],
+    ids=["plain", "far from 0", "narrow", "outlier", "outlier in the sample", "narrow with an outlier"],
+)
+def test_the_variance_has_a_few_roundings_wherever_the_mean_lies(x: Any) -> None:
+    mean, variance = map(np.asarray, nnc.compile(_moments)(x))
+    exact = x.astype(np.float64)
+    deviation = exact.std(axis=(0, 1, 2))
+    np.testing.assert_allclose(variance, deviation**2, rtol=1e-5)
+    assert np.all(np.abs(mean - exact.mean(axis=(0, 1, 2))) <= 1e-6 * deviation + 2e-7 * np.abs(x).max())
+
+
+def test_what_is_the_same_everywhere_has_variance_0_and_infinity_makes_nan() -> None:
+    mean, variance = map(np.asarray, nnc.compile(_moments)(np.full_like(X, 3.3)))
+    assert not variance.any() and np.all(mean == np.float32(3.3))
+    infinite = np.asarray(nnc.compile(_moments)(_outlier((1, 2, 3), np.inf))[1])
+    assert np.isnan(infinite).all()
+
+
+def test_a_batch_norm_in_a_loop_is_the_same() -> None:
+    def f(x: Any) -> Any:
+        return nnc.scan(lambda y, _: (nn.batch_norm(y, ZEROS, ZEROS, axis=3)[0], None), x, None, length=2)[0]
+
+    want = (X - X.mean((0, 1, 2))) / X.std((0, 1, 2))
+    np.testing.assert_allclose(np.asarray(nnc.compile(f)(X)), want, atol=1e-4)
