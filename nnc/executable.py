@@ -15,12 +15,13 @@ from nnc import dtypes
 from nnc.array import Array, new_array
 from nnc.backends.loaded import candidate_kernels, choose_kernel, expected_compiler
 from nnc.collection import collection_paused
+from nnc.commands.pack import packable
 from nnc.commands.promote import astype, is_weak
 from nnc.context import activity, set_context
 from nnc.errors import ArgumentTypeError, TraceError, user_error
 from nnc.graph import Graph, TensorSpec, run_passes
 from nnc.lower.autotune import Tuner
-from nnc.lower.kept import Kept
+from nnc.lower.kept import Kept, is_alone
 from nnc.lower.pipeline import lower
 from nnc.lower.program import Program
 from nnc.lower.report import Cost, MemoryPlan
@@ -46,6 +47,7 @@ class Lowered:
     _out: FlatTree
     _weak: tuple[bool, ...]
     _donated: frozenset[int]
+    _lasting: frozenset[int]  # leaves of which something can be kept between calls
     _seconds: float  # of tracing
 
     @classmethod
@@ -62,9 +64,11 @@ class Lowered:
             snapshot = take_snapshot(fun, call.objects(), hidden)
         weak_results = tuple(map(is_weak, flat.result.dynamic))
         donated = call.donated_leaves() if call.signature.donates else frozenset()
+        leaves = call.arguments.dynamic
+        lasting = frozenset(i for i, x in enumerate(leaves) if i not in donated and _may_last(x))
         seconds = perf_counter() - start
         out = flat.result.skeleton()
-        return cls(call.signature, call.key, staged, snapshot, options, out, weak_results, donated, seconds)
+        return cls(call.signature, call.key, staged, snapshot, options, out, weak_results, donated, lasting, seconds)
 
     @property
     def captures_tracers(self) -> bool:
@@ -123,7 +127,10 @@ class Lowered:
         graph = graph.update(inputs=tuple(graph.inputs[i] for i in used))
         explicit = self._staged.num_explicit
         donated = tuple(place for place, i in enumerate(used) if i < explicit and i in self._donated)
-        options = self._options.update(donated=donated, keeps=True)
+        options = self._options.update(donated=donated)
+        if any(node.command in packable for node in graph.walk()):
+            last = self._lasting.union(i + explicit for i, x in enumerate(self._staged.captured) if _may_last(x))
+            options = options.update(keeps=tuple(place for place, i in enumerate(used) if i in last))
         choose = Tuner(candidate_kernels, options) if options.autotune else choose_kernel
         return graph, lower(graph, options, choose, expected_compiler() if options.native else None), used
 
@@ -258,6 +265,12 @@ class Executable:
 
 
 _MEMORY = attrgetter("memory")
+
+
+def _may_last(leaf: Any) -> bool:
+    """Whether what is made of an argument like this one can be kept for the next call: of arrays, unless others can write to their
+    memory, and of what only has a spec, since nothing is known against it."""
+    return is_alone(leaf) or (hasattr(leaf, "spec") and not isinstance(leaf, Array))
 
 
 def _data(leaf: Any, spec: TensorSpec) -> np.ndarray[Any, Any]:

@@ -1,4 +1,4 @@
-"""Attention without its matrix of weights: the command, its tangent and its gradient, in memory linear in the number of tokens.
+"""Attention without its matrix of weights: the command and its derivatives of any order, in memory linear in the number of tokens.
 
     s[t, j] = scale · q[t] · k[j] + bias[t, j]    w = softmax over allowed j of s    out[t] = sum over j of w[t, j] · v[j]
 

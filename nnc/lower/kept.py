@@ -90,7 +90,7 @@ class Kept:
         for row, out in zip(rows, arrays, strict=True):
             row.run([memory], [out], row.params)
         del memory
-        reference = weakref.ref(owner, partial(_forget, weakref.ref(self), source)) if _is_alone(owner) else None
+        reference = weakref.ref(owner, partial(_forget, weakref.ref(self), source)) if is_alone(owner) else None
         self._entries[source] = entry = _Entry(reference, arrays)
         return entry
 
@@ -126,9 +126,9 @@ def _is_unused(arrays: Sequence[NDArray]) -> bool:
     return all(_count(arrays, i) == _UNUSED for i in range(len(arrays)))
 
 
-def _is_alone(owner: Any) -> bool:
-    """Whether it is an array of nnc to whose memory nobody else has a reference."""
-    if not isinstance(owner, Array):
+def is_alone(owner: Any) -> bool:
+    """Whether it is an array of nnc to whose memory nobody else has a reference, so that what is made of it can be kept."""
+    if not isinstance(owner, Array) or owner.is_deleted():
         return False
     view = owner.data
     return isinstance(view.base, np.ndarray) and view.base.flags.owndata and _count_base(view) == _ALONE

@@ -78,7 +78,7 @@ def dot_product_attention(
     full = (*spec_of(q).shape[:-3], spec_of(q).shape[-2], count, keys)
     bias = [_read_scores("bias", rest[0], full)] if rest else []
     masks = [] if mask is None else [_read_mask(mask, full)]
-    window = (local_window_size,) * 2 if isinstance(local_window_size, int) else local_window_size
+    window = _read_window(local_window_size)
     lengths = [
         None if x is None else _read_lengths(name, x, full[:-3], longest)
         for name, x, longest in (
@@ -148,6 +148,17 @@ def _read_mask(mask: Any, full: tuple[int, ...]) -> Value:
             fix="pass True where a query may attend to a key; numbers to add to the scores are a bias.",
         )  # fmt: skip
     return _read_scores("mask", mask, full)
+
+
+def _read_window(size: Any) -> tuple[int, int] | None:
+    """How many keys before a query and after it take part."""
+    pair = size if isinstance(size, (tuple, list)) else (size, size)
+    if size is not None and (len(pair) != 2 or not all(isinstance(n, int) and n >= 0 for n in pair)):
+        raise user_error(
+            ArgumentError, WHERE, f"local_window_size={size!r} is no number of keys, nor a pair of such.",
+            fix="give how many keys before a query and after it take part, 0 or more; None: all.",
+        )  # fmt: skip
+    return None if size is None else (pair[0], pair[1])
 
 
 def _read_lengths(name: str, x: Any, lead: tuple[int, ...], longest: int) -> Value:

@@ -14,7 +14,7 @@ from nnc import dtypes
 from nnc.commands import pool as commands
 from nnc.commands.promote import promote
 from nnc.commands.rules import Value
-from nnc.commands.windows import Padding, Shape
+from nnc.commands.windows import Padding, Shape, window_shape
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import spec_of
 from nnc.graph.recall import recalled
@@ -75,7 +75,9 @@ def _read_windows(
     extra = (0,) * form.rank
     if ceil_mode:
         extra = tuple(map(_more, spatial, windows, strides, pads, dilations))
-    return canonical, lead, _Windows(form, spatial, windows, strides, pads, dilations, extra)
+    found = _Windows(form, spatial, windows, strides, pads, dilations, extra)
+    window_shape(where, spatial, operands={"x": spec_of(x)}, **found.params)  # raises where there is none
+    return canonical, lead, found
 
 
 def _more(n: int, window: int, stride: int, padding: tuple[int, int], dilation: int) -> int:

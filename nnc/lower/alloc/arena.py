@@ -2,7 +2,7 @@
 
 Greedy planners come first; the first plan that meets the lower bound (the largest live set) wins, else the smallest. Where
 none meets the bound and there are not too many blocks, searches of bounded length follow. Same input, same plan, in every
-process; a long search gets further where there is a compiler.
+process; searches get further where there is a compiler.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from nnc.lower.alloc.search import improve
 from nnc.options import Allocator
 
 ALIGNMENT = 64
-DEFAULT_EFFORT = 10_000_000  # array cells: some hundredths of a second
-THOROUGH = 3_000_000_000  # about ten seconds at most
+THOROUGH = 2_400_000_000  # array cells: about ten seconds at most
+_EFFORT = 200_000  # array cells a block, by default
+_MOST_EFFORT = 60_000_000  # by default: a fifth of a second
 _SEARCHED = 2000  # blocks
 _PAIRED = 2000  # blocks
 
@@ -43,7 +44,7 @@ def plan_arena(
     alignment: int = ALIGNMENT,
     *,
     algorithm: Allocator = "portfolio",
-    effort: int = DEFAULT_EFFORT,
+    effort: int | None = None,
     native: bool = True,
 ) -> ArenaPlan:
     """Offsets for tensors that live in [first, end) and take `size` bytes, such that no two live ones overlap.
@@ -52,8 +53,8 @@ def plan_arena(
 
     Args:     algorithm: "article" is the published algorithm of libnnc, "article-size" its variant that takes large tensors
               first; both serve comparisons, "article" up to 2000 tensors. effort: how many array cells the search may visit where
-              no greedy plan meets the bound. native: whether a long search may run as machine code, which visits more cells in
-              the same time, so that plans differ from those without.
+              no greedy plan meets the bound; None is a fifth of a second. native: whether a search may run as machine code,
+              which visits more cells in the same time, so that plans differ from those without.
 
     Example:
         >>> plan_arena([0, 1, 2], [2, 3, 4], [256, 512, 256])
@@ -68,7 +69,7 @@ def plan_blocks(
     alignment: int = ALIGNMENT,
     *,
     algorithm: Allocator = "portfolio",
-    effort: int = DEFAULT_EFFORT,
+    effort: int | None = None,
     native: bool = True,
 ) -> ArenaPlan:
     """Offsets for blocks, such that no two that live in the same step overlap; see `plan_arena`.
@@ -87,7 +88,14 @@ def max_live(first: Sequence[int], end: Sequence[int], size: Sequence[int]) -> i
 
 
 def _plan(
-    nbytes: Ints, lo: Ints, hi: Ints, owner: Ints, alignment: int, algorithm: Allocator, effort: int, native: bool
+    nbytes: Ints,
+    lo: Ints,
+    hi: Ints,
+    owner: Ints,
+    alignment: int,
+    algorithm: Allocator,
+    effort: int | None,
+    native: bool,
 ) -> ArenaPlan:
     units = -(-nbytes // alignment)
     offsets = np.zeros(len(units), np.int64)
@@ -99,7 +107,8 @@ def _plan(
         fix = 'choose "article-size", which tries no pairs, or "portfolio", the default.'
         raise user_error(UnsupportedError, "allocator", trouble, fix=fix)
     if algorithm == "portfolio":
-        offsets[placed], peak = _best(problem, effort, native)
+        cells = min(_EFFORT * len(placed), _MOST_EFFORT) if effort is None else effort
+        offsets[placed], peak = _best(problem, cells, native)
     else:
         groups = plan_groups(problem, size_first=algorithm == "article-size")
         offsets[placed], peak = groups.offsets, groups.total

@@ -7,14 +7,34 @@ the same tops are one. `turns` says what may come next; here is what is kept.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
+from nnc.lower.alloc.greedy import order_rank
 from nnc.lower.alloc.problem import Ints
-from nnc.lower.alloc.turns import LiveSets, Moves, Style, Turns, nothing_placed
+from nnc.lower.alloc.turns import LiveSets, Moves, Plans, Style, Turns, nothing_placed, penalties
 
 _CELLS = 8_000_000  # of the partial plans that are kept
 _WIDEST = 4096
+_RISES = 16  # of the cap, at most
 _MOVE = 500  # cells that take as long as to compare a move with others
+_NOISE = (0.0, 0.1, 0.3, 0.6)  # of orders: the spread of the logarithm of their first key
+_KEEN = (30.0, 60.0, 120.0, 200.0, 500.0)
+_BULK = (0.0, 0.5, 1.0, 2.0)
+_CHILDREN = (3, 5, 8)
+
+
+def drawn_style(
+    rng: np.random.Generator, turn: int, keys: Sequence[tuple[Ints, ...]], width: int, cap: int, *, tight: bool
+) -> Style:
+    """A random style: the turn says by which keys blocks are ranked, and how far their order may be disturbed."""
+    first, *others = keys[turn % len(keys)]
+    noise = _NOISE[turn // len(keys) % len(_NOISE)]
+    rank = order_rank(first * rng.lognormal(0, noise, len(first)), *others)
+    children, keen, bulk = int(rng.choice(_CHILDREN)), float(rng.choice(_KEEN)), float(rng.choice(_BULK))
+    return Style(rank, width, children, keen, bulk, cap, tight)
 
 
 class BeamSearch:
@@ -35,8 +55,14 @@ class BeamSearch:
         """About how much a run costs for each partial plan that it keeps."""
         return 4 * self.sets.blocks * (self.sets.cells + _MOVE)
 
-    def run(self, style: Style) -> Ints | None:
-        """Offsets below the cap; None where none are found, or not within the budget."""
+    def run(self, style: Style, limit: int | None = None) -> Ints | None:
+        """Offsets below the cap; None where none are found, or not within the budget.
+
+        Args:     limit: how far the cap may rise. It does where nothing may come next below it, and what is placed stays, so that
+                  a search that aims too low ends with a plan all the same.
+        """
+        limit = style.cap if limit is None else limit
+        rise = max(1, (limit - style.cap) // _RISES)
         plans = nothing_placed(self.sets, style)
         volume, placed = np.zeros(1), np.zeros(1, np.int64)
         history: list[tuple[Ints, Ints]] = []
@@ -44,20 +70,24 @@ class BeamSearch:
             moves = self.turns.moves(plans, style)
             self.budget -= self.turns.calls + (len(moves.move) + len(plans.name)) * (self.sets.cells + _MOVE)
             is_block = moves.move >= 0
-            placed = placed[moves.parent] + is_block
-            volume = volume[moves.parent] + np.where(is_block, self.volumes[np.maximum(moves.move, 0)], 0)
-            done = np.flatnonzero(placed == self.sets.blocks)
+            all_placed = placed[moves.parent] + is_block
+            all_volume = volume[moves.parent] + np.where(is_block, self.volumes[np.maximum(moves.move, 0)], 0)
+            done = np.flatnonzero(all_placed == self.sets.blocks)
             if done.size:
                 return self._offsets([*history, (moves.parent, moves.move)], int(done[0]))
             _, kept = np.unique(moves.name, return_index=True)
             kept.sort()
-            score = np.log1p(moves.penalty[kept]) - style.bulk * volume[kept] / np.maximum(placed[kept], 1)
+            score = np.log1p(moves.penalty[kept]) - style.bulk * all_volume[kept] / np.maximum(all_placed[kept], 1)
             kept = kept[np.argsort(score, kind="stable")[: style.width]]
-            if not kept.size or self.budget < 0:
+            if self.budget < 0 or (not kept.size and style.cap >= limit):
                 return None
+            if not kept.size:
+                style = replace(style, cap=min(style.cap + rise, limit))
+                plans = Plans(plans.rows, penalties(self.sets, plans.rows, style), plans.name)
+                continue
             chosen = Moves(*(column[kept] for column in (moves.parent, moves.move, moves.penalty, moves.name)))
             plans = self.turns.made(plans, chosen, style)
-            volume, placed = volume[kept], placed[kept]
+            volume, placed = all_volume[kept], all_placed[kept]
             history.append((chosen.parent, chosen.move))
 
     def _offsets(self, history: list[tuple[Ints, Ints]], last: int) -> Ints:

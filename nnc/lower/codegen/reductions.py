@@ -58,11 +58,8 @@ def _halved(code: Code, node: Node, x: Value) -> Value:
     while x.lanes > 1:
         half, kind = x.lanes // 2, scalar_type(x.dtype)
         low, high = (", ".join(f"i32 {lane}" for lane in range(first, first + half)) for first in (0, half))
-        parts = [
-            Value(code.let(f"shufflevector {x.typed}, <{x.lanes} x {kind}> poison, <{half} x i32> <{lanes}>"), x.dtype, half)
-            for lanes in (low, high)
-        ]
-        x = combine(code, node, *parts)
+        source = f"shufflevector {x.typed}, <{x.lanes} x {kind}> poison, <{half} x i32>"
+        x = combine(code, node, *(Value(code.let(f"{source} <{lanes}>"), x.dtype, half) for lanes in (low, high)))
     return Value(code.let(f"extractelement {x.typed}, i64 0"), x.dtype)
 
 

@@ -17,7 +17,9 @@ _DTYPES = (dtypes.float32, dtypes.float64)
 
 @register_pass("contract_products")
 def contract_products(graph: Graph, options: Options) -> Graph:
-    """Joins products with the one sum or difference that reads them, if `options.contract` allows it. Results differ in the last digit.
+    """Joins products with the one sum or difference that reads them, if `options.contract` allows it.
+
+    Results differ in the last digit, from eager commands' too.
 
     Requires: rules that look for sums and products have run; dead code elimination need not follow.
     Ensures:  no sum of float32 or float64 has an operand that is a product and read nowhere else.

@@ -30,14 +30,15 @@ def keep(graph: Graph, options: Options) -> Graph:
 def lasting_inputs(graph: Graph, options: Options) -> Mapping[Symbol, int]:
     """The inputs that are likely to be the same in many calls, and their positions.
 
-    Donated ones are not, nor, in all likelihood, those that the program returns something like: parameters for which there is a
-    gradient or a new value. A program that must fit into a budget keeps nothing, so that for it there are none.
+    They are among those of which something can be kept. What the program returns something like changes, in all likelihood: it is
+    a parameter for which there is a gradient or a new value. A program that must fit into a budget keeps nothing, so that for it
+    there are none.
     """
-    if not options.keeps or options.memory_budget is not None:
+    if options.memory_budget is not None:
         return {}
     returned = {(symbol.spec.shape, symbol.spec.dtype) for symbol in graph.outputs}
     return {
         symbol: i
         for i, symbol in enumerate(graph.inputs)
-        if i not in options.donated and (symbol.spec.shape, symbol.spec.dtype) not in returned
+        if i in options.keeps and (symbol.spec.shape, symbol.spec.dtype) not in returned
     }

@@ -240,7 +240,7 @@ class _Picker(Remake):
         Such logits are rounded as the logarithm of the sum is, which is as large as they are.
         """
         place = _Place(x.shape, (index,), (x.spec.ndim - 1,), x.spec.ndim - 1, mode)
-        if not self._is_worth_it(x, place):
+        if x.dtype not in (dtypes.float32, dtypes.float64) or not self._is_worth_it(x, place):
             return None
         chosen = self._chosen(x, place)
         logarithm = self.make("logsumexp", x, axes=place.axes)
@@ -291,14 +291,17 @@ class _Picker(Remake):
             base, updates, place = scattered
             is_zero = self._number(base) == 0
             if operand is y and name == "sub":
-                rest = other if is_zero else self.make("sub", other, base)
+                rest = other if is_zero else self._added("sub", other, base)
                 return self._scatter(rest, self.make("neg", updates), place)
             if is_zero:
                 rest = self.make("neg", other) if name == "sub" else other
             else:
-                rest = self.make(name, *((base, other) if operand is x else (other, base)))
+                rest = self._added(name, *((base, other) if operand is x else (other, base)))
             return self._scatter(rest, updates, place)
         return None
+
+    def _added(self, name: str, x: Symbol, y: Symbol) -> Symbol:
+        return self._sum(name, x, y) or self.make(name, x, y)
 
     def _product(self, name: str, x: Symbol, y: Symbol) -> Symbol | None:
         """A product changes what is scattered as it changes the tensor that it is scattered into."""
@@ -336,11 +339,11 @@ class _Picker(Remake):
         if self.keeps_checks or not is_label or out.dtype.itemsize >= x.dtype.itemsize:
             return None
         rows = tuple(range(place.batch))
+        label = self.make("convert", place.indices[0], dtype=dtypes.int64)
         index, update = (
-            self.make("broadcast_to", self.reshape(y, x.shape[:-1]), shape=x.shape, axes=rows)
-            for y in (place.indices[0], updates)
+            self.make("broadcast_to", self.reshape(y, x.shape[:-1]), shape=x.shape, axes=rows) for y in (label, updates)
         )
-        count = self.make("iota", shape=x.shape, dtype=index.dtype, axis=place.batch)
+        count = self.make("iota", shape=x.shape, dtype=dtypes.int64, axis=place.batch)
         added = self.make("select", self.make("equal", index, count), update, self.number(0, x, x.shape))
         return self.make("convert", self.make("add", base, added), **node.params)
 

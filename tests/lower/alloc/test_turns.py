@@ -83,6 +83,17 @@ def test_a_compiled_search_ends_as_that_of_numpy_does() -> None:
             np.testing.assert_array_equal(found, other)
 
 
+def test_a_narrow_search_that_aims_too_low_ends_with_a_plan_where_its_cap_may_rise() -> None:
+    p = gapless(4, 80)
+    sets = LiveSets.of(p)
+    style, limit = style_of(p, 0.0, width=2), int(1.3 * p.bound)
+    assert BeamSearch(sets, ArrayTurns(sets), 10**12).run(style) is None
+    found = BeamSearch(sets, ArrayTurns(sets), 10**12).run(style, limit)
+    assert found is not None
+    assert p.bound < int((found + p.size).max()) <= limit
+    assert find_overlap(p.lo, p.hi, p.size, found) is None
+
+
 @given(st.integers(0, 10**6), st.integers(5, 14))
 def test_a_wide_search_finds_every_plan_without_a_gap(seed: int, count: int) -> None:
     p = gapless(seed, count, 12, 24)

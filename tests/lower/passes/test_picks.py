@@ -122,6 +122,14 @@ def test_a_loss_of_short_logits_makes_no_long_ones() -> None:
     assert loss.lower(x, Y).compile().memory_plan.arena_bytes < X.nbytes / 3
 
 
+def test_short_labels_of_short_logits_choose_among_many_classes() -> None:
+    x, y = nnp.asarray(_RNG.normal(size=(2, 600))).astype("bfloat16"), np.asarray([3, 90], np.int8)
+    gradient = nnc.grad(lambda x: nn.softmax_cross_entropy(x.astype("float32"), y).sum())
+    found, want = (np.asarray(f(x)).astype(np.float32) for f in (nnc.compile(gradient), gradient))
+    np.testing.assert_allclose(found, want, rtol=1e-2, atol=1e-4)
+    assert (found < 0).sum() == 2
+
+
 def test_underflowing_probabilities_have_the_logarithm_of_zero() -> None:
     x = np.asarray([[0, 200, 0], [0, 1, 2]], np.float32)
     f = nnc.compile(lambda x: nnp.log(nn.softmax(x))[nnp.arange(2), np.asarray([0, 1])])
@@ -179,7 +187,7 @@ def test_a_row_of_a_table_that_is_read_and_stepped_is_all_that_is_touched() -> N
 def test_what_is_scattered_into_zeros_is_scattered_into_what_they_are_added_to() -> None:
     """A table of embeddings that is the last layer, too; two look-ups in one table."""
     tied = nnc.grad(lambda table, y: nnp.sum(table[y] ** 2) + nnp.sum(table**3) + nnp.sum(nnp.sin(table)))
-    twice = nnc.grad(lambda table, y: nnp.sum(table[y] ** 2) + nnp.sum(table[y + 1] ** 3))
+    twice = nnc.grad(lambda table, y: nnp.sum(table[y] ** 2) + nnp.sum(table**2) + nnp.sum(table[y + 1] ** 3))
     table, y = _RNG.normal(size=(50, 8)).astype(np.float32), np.asarray([3, 3, 40, 7])
     for gradient, scatters in ((tied, 1), (twice, 2)):
         found = names(picked(gradient, table, y))
