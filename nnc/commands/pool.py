@@ -3,6 +3,7 @@ move on the axes before the last one.
 
 max_pool, sum_pool:  the greatest element, or the sum, of each window
 max_pool_places:     the place of the greatest element in its window, counted in row-major order: one byte for windows up to 256
+max_pool_both:       both, of which lowering makes one command where both are wanted
 pick_pool:           of each window the element at a given place
 …_input_grad:        the transposes of the linear ones
 
@@ -165,6 +166,17 @@ max_pool_places = register(
     infer=_places_infer,
     reference=with_channels(_places_reference),
     batch=batch_with("max_pool_places", _keep),
+    cost=_cost,
+)
+
+_max_pool_parts = (with_channels(_max_pool_reference), with_channels(_places_reference))
+
+max_pool_both = register(
+    "max_pool_both",
+    outputs=2,
+    infer=lambda x, **params: (_max_pool_infer(x, **params), _places_infer(x, **params)),
+    reference=lambda x, **params: tuple(part(x, **params) for part in _max_pool_parts),
+    batch=batch_with("max_pool_both", _keep),
     cost=_cost,
 )
 

@@ -37,7 +37,7 @@ REWRITES = (
 )  # fmt: skip
 PIPELINE = (*REWRITES, "layout", "order", "recompute", "pack", "keep")
 # last, since what is computed again to save memory may be chosen command by command; the first find no more to do in their results
-FUSION = ("totals", "contract_products", "shifted_sums", "at_writers", "at_readers", "fuse")
+FUSION = ("totals", "contract_products", "shifted_sums", "join_pools", "at_writers", "at_readers", "fuse")
 GROUPING = (*FUSION, "epilogue", "join_kernels", "interleave")
 
 

@@ -153,12 +153,12 @@ def _read_mask(mask: Any, full: tuple[int, ...]) -> Value:
 def _read_window(size: Any) -> tuple[int, int] | None:
     """How many keys before a query and after it take part."""
     pair = size if isinstance(size, (tuple, list)) else (size, size)
-    if size is not None and (len(pair) != 2 or not all(isinstance(n, int) and n >= 0 for n in pair)):
+    if size is not None and (len(pair) != 2 or not all(hasattr(n, "__index__") and n >= 0 for n in pair)):
         raise user_error(
             ArgumentError, WHERE, f"local_window_size={size!r} is no number of keys, nor a pair of such.",
             fix="give how many keys before a query and after it take part, 0 or more; None: all.",
         )  # fmt: skip
-    return None if size is None else (pair[0], pair[1])
+    return None if size is None else (int(pair[0]), int(pair[1]))
 
 
 def _read_lengths(name: str, x: Any, lead: tuple[int, ...], longest: int) -> Value:

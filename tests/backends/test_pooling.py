@@ -129,6 +129,34 @@ def test_operands_and_results_may_lie_in_any_way(name: str, layout: Any) -> None
     np.testing.assert_array_equal(found, expected)
 
 
+def check_both(x: Any, params: dict[str, Any], layout: Any = np.ascontiguousarray) -> None:
+    """One kernel finds the greatest elements and their places."""
+    both = command("max_pool_both")
+    expected = reference[both](x, **params)
+    kernel = choose_kernel(both, (spec_of(x),), params)
+    assert kernel.backend == "cpu"
+    found = [layout(np.full(part.shape, 77, part.dtype)) for part in expected]
+    kernel.run([layout(x)], found, params)
+    for part, want, name in zip(found, expected, ("max_pool", "max_pool_places"), strict=True):
+        np.testing.assert_array_equal(part, want)
+        np.testing.assert_array_equal(want, reference[command(name)](x, **params))
+
+
+@pytest.mark.parametrize(("geometry", "last"), CASES)
+def test_one_kernel_finds_the_greatest_elements_and_their_places(geometry: str, last: bool) -> None:
+    for dtype in (np.float32, np.int8, np.float16):
+        (x,), params = problem(geometry, "max_pool", dtype, last=last)
+        check_both(x, params)
+
+
+@pytest.mark.parametrize("layout", [gaps, backwards, turned, misaligned])
+def test_it_does_so_wherever_operands_and_results_lie_and_finds_nan_first(layout: Any) -> None:
+    (x,), params = problem("overlapping, many channels", "max_pool", np.float32)
+    x[RNG.random(x.shape) < 0.3] = np.nan
+    x[RNG.random(x.shape) < 0.3] = -np.inf
+    check_both(x, params, layout)
+
+
 def test_threads_share_large_poolings() -> None:
     x = RNG.normal(size=(4, 8, 128, 128)).astype(np.float32)
     params = {"window": (2, 2), "stride": (2, 2), "padding": ((0, 0), (0, 0)), "dilation": (1, 1)}

@@ -46,6 +46,7 @@ def _samples() -> list[Sample]:
             samples += [
                 Sample("max_pool", (x,), params),
                 Sample("max_pool_places", (x,), params),
+                Sample("max_pool_both", (x,), params),
                 Sample("pick_pool", (x, places), params),
                 Sample("pick_pool_input_grad", (ct, places), spatial),
                 Sample("sum_pool", (x,), params),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 import nnc
 import nnc.io
 import nnc.nn
 import nnc.numpy as nnp
 import nnc.random
-from nnc.errors import ArgumentTypeError, MissingNameError, OutOfBoundsError, ShapeError, TreeError
+from nnc.errors import ArgumentError, ArgumentTypeError, MissingNameError, OutOfBoundsError, ShapeError, TreeError
 from tests.errors.reports import reports
 
 
@@ -98,3 +100,20 @@ def test_images_enlarged_by_a_factor_in_pytorch_spelling() -> None:
 def test_labels_that_are_no_class() -> None:
     with reports(OutOfBoundsError, "5", "3"):
         nnc.nn.softmax_cross_entropy(nnp.ones((2, 3)), nnp.asarray([0, 5]))
+
+
+def test_a_pool_whose_windows_do_not_move_or_do_not_fit() -> None:
+    x = nnp.ones((2, 3, 8, 8), "float32")
+    with reports(ArgumentError, "avg_pool: stride (0, 0)", "float32[2,3,8,8]"):
+        nnc.nn.avg_pool(x, 2, stride=0)
+    with reports(ShapeError, "lp_pool", "the window covers 9 elements", "has 8"):
+        nnc.nn.lp_pool(x, 9)
+
+
+def test_an_attention_window_of_fewer_than_no_keys() -> None:
+    q = nnp.ones((2, 5, 2, 8), "float32")
+    for size in (-1, (1, -2), (1, 2, 3), 2.5):
+        with reports(ArgumentError, f"local_window_size={size!r}", "0 or more"):
+            nnc.nn.dot_product_attention(q, q, q, local_window_size=size)  # type: ignore[arg-type]
+    near = nnc.nn.dot_product_attention(q, q, q, local_window_size=np.int64(1))  # type: ignore[arg-type]
+    assert near.shape == q.shape

@@ -8,6 +8,7 @@ else, are done one by one.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -176,7 +177,24 @@ def _first_place(code: Code, axes: Sequence[_Axis], o: Sequence[Bound]) -> Bound
 # -- what is found of a window -----------------------------------------------------------------------------------------
 
 
-class _Sum:
+class _Found(ABC):
+    """What is found of a window while its elements are gone through."""
+
+    @abstractmethod
+    def take(self, x: Value, place: Bound) -> None:
+        """Looks at one element."""
+
+    @abstractmethod
+    def result(self, dtype: DType) -> Value:
+        """What was found."""
+
+    def results(self, outs: Sequence[DType]) -> list[Value]:
+        """All that was found."""
+        (dtype,) = outs
+        return [self.result(dtype)]
+
+
+class _Sum(_Found):
     """The sum of a window's elements."""
 
     def __init__(self, code: Code, dtype: DType, lanes: int, first: Bound) -> None:
@@ -193,7 +211,7 @@ class _Sum:
         return self.code.convert(self.code.read(self.total), dtype)
 
 
-class _Maximum:
+class _Maximum(_Found):
     """The greatest element; NaN, which processors' own maximum drops, is noted apart."""
 
     def __init__(self, code: Code, dtype: DType, lanes: int, first: Bound) -> None:
@@ -217,7 +235,7 @@ class _Maximum:
         return code.convert(best, dtype)
 
 
-class _Place:
+class _Place(_Found):
     """The place of the greatest element, the first of equal ones and of NaN."""
 
     def __init__(self, code: Code, dtype: DType, lanes: int, first: Bound) -> None:
@@ -246,7 +264,16 @@ def _lowest(dtype: DType) -> float | int:
     return int(np.iinfo(dtype).min) if dtypes.is_integer(dtype) else -math.inf
 
 
-_Finder = Callable[[Code, DType, int, Bound], _Sum | _Maximum | _Place]
+class _Both(_Place):
+    """The greatest element and its place."""
+
+    def results(self, outs: Sequence[DType]) -> list[Value]:
+        """All that was found."""
+        best, place = outs
+        return [self.code.convert(self.code.read(self.best), best), self.result(place)]
+
+
+_Finder = Callable[[Code, DType, int, Bound], _Found]
 
 
 # -- forward -----------------------------------------------------------------------------------------------------------
@@ -256,12 +283,12 @@ def _forward(finder: _Finder) -> Callable[[Step], Native | None]:
     """The kernel that finds something of each window."""
 
     def native(step: Step) -> Native | None:
-        (x,), (out,) = step.inputs, step.outputs
-        form, printer = _Form.of(step, x, [out]), Printer(step)
-        if out.spec.size:
+        (x,), outs = step.inputs, step.outputs
+        form, printer = _Form.of(step, x, outs), Printer(step)
+        if outs[0].spec.size:
             loop, count = form.split()
-            grain = grain_of(count, x.spec.nbytes + out.spec.nbytes)
-            kernel = _Forward(form, finder, x.spec.dtype, out.spec.dtype)
+            grain = grain_of(count, x.spec.nbytes + sum(out.spec.nbytes for out in outs))
+            kernel = _Forward(form, finder, x.spec.dtype, tuple(out.spec.dtype for out in outs))
             printer.parts(count, grain, lambda code, begin, end: kernel.print(code, (loop, begin, end)))
         return printer.native()
 
@@ -275,14 +302,15 @@ class _Forward:
     form: _Form
     finder: _Finder
     dtype: DType
-    out: DType
+    outs: tuple[DType, ...]
 
     def print(self, code: Code, part: tuple[int, Bound, Bound]) -> None:
         """The loops, of one only over a part."""
         form = self.form
         *outer, last = form.axes
+        names = ["%in0", *(f"%out{i}" for i in range(len(self.outs)))]
         with ExitStack() as stack:
-            pointers = stack.enter_context(form.over_batches(code, ["%in0", "%out0"], part))
+            pointers = stack.enter_context(form.over_batches(code, names, part))
             o: list[Bound] = []
             for number, axis in enumerate(outer, len(form.batches)):
                 o.append(stack.enter_context(code.loop(*_part_of(part, number, axis.count))))
@@ -303,25 +331,33 @@ class _Forward:
 
     def _along_batch(self, code: Code, o: list[Bound], pointers: Sequence[str], at: Bound, lanes: int) -> None:
         """One window of neighbouring batches."""
-        x, out = (
+        moved = [
             code.offset(pointer, times(code, at, dtype.itemsize))
-            for pointer, dtype in zip(pointers, (self.dtype, self.out), strict=True)
-        )
-        self._window(code, o, x, out, lanes)
+            for pointer, dtype in zip(pointers, (self.dtype, *self.outs), strict=True)
+        ]
+        self._window(code, o, moved, lanes)
 
-    def _window(self, code: Code, o: list[Bound], x: str, out: str, lanes: int) -> None:
+    def _window(self, code: Code, o: list[Bound], pointers: Sequence[str], lanes: int) -> None:
         axes = self.form.axes
         found = self.finder(code, self.dtype, lanes, _first_place(code, axes, o))
+        x, *outs = pointers
         with _over_places(code, axes, o, x) as (pointer, place):
             found.take(code.load(pointer, self.dtype, lanes), place)
-        code.store(out, found.result(self.out))
+        self._store(code, outs, found)
+
+    def _store(self, code: Code, pointers: Sequence[str], found: _Found) -> None:
+        results = found.results(self.outs)
+        for pointer, result in zip(pointers, results, strict=True):
+            code.store(pointer, result)
 
     def _row(self, code: Code, o: list[Bound], pointers: Sequence[str]) -> None:
         """A row of windows: those at the borders one by one, those inside in vectors."""
         last = self.form.axes[-1]
         first, stop = last.inner()
         lanes = min(self._most_lanes(), 1 << max(stop - first, 1).bit_length() - 1)
-        dense = last.step == self.dtype.itemsize and last.steps == (self.out.itemsize,) and last.stride <= 2
+        dense = (
+            last.step == self.dtype.itemsize and last.steps == tuple(d.itemsize for d in self.outs) and last.stride <= 2
+        )
         if not dense or lanes < _LEAST_LANES:
             self._one_by_one(code, o, pointers, 0, last.count)
             return
@@ -337,13 +373,12 @@ class _Forward:
         if begin == end:
             return
         with code.loop(begin, end) as i:
-            x, out = _windows_at(code, self.form.axes[-1:], [i], pointers)
-            self._window(code, [*o, i], x, out, 0)
+            self._window(code, [*o, i], _windows_at(code, self.form.axes[-1:], [i], pointers), 0)
 
     def _neighbours(self, code: Code, o: list[Bound], pointers: Sequence[str], i: Bound, lanes: int) -> None:
         """Neighbouring windows, all of which lie inside on the last axis."""
         *outer, last = self.form.axes
-        x, out = _windows_at(code, [last], [i], pointers)
+        x, *outs = _windows_at(code, [last], [i], pointers)
         first = times(code, _first_place(code, outer, o), last.window)
         found = self.finder(code, self.dtype, lanes, first)
         with _over_places(code, outer, o, x) as (row, number):
@@ -354,7 +389,7 @@ class _Forward:
             else:
                 with code.loop(0, last.window) as k:
                     found.take(self._load(code, row, k, lanes), _plus(code, base, k))
-        code.store(out, found.result(self.out))
+        self._store(code, outs, found)
 
     def _load(self, code: Code, row: str, k: Bound, lanes: int) -> Value:
         """The elements that neighbouring windows have at a place."""
@@ -502,6 +537,7 @@ def _computes(specs: tuple[TensorSpec, ...], params: object) -> bool:
 
 add_native("max_pool", _forward(_Maximum), _computes)
 add_native("max_pool_places", _forward(_Place), _computes)
+add_native("max_pool_both", _forward(_Both), _computes)
 add_native("sum_pool", _forward(_Sum), _computes)
 for _name in ("sum_pool_input_grad", "pick_pool_input_grad"):
     add_native(_name, _backward, _computes, partial(_workspace, _name))

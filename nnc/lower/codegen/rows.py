@@ -214,54 +214,6 @@ class Rows(Values):
                 if not nest.is_full(symbol):
                     self.store(len(nest.graph.inputs) + i, self.value(symbol, block), block)
 
-    # -- without a row -------------------------------------------------------------------------------------------------
-
-    def flat(self, first: Value, end: Value) -> None:
-        """The steps first to end of a flat nest of any length: whole ones, then the vectors of the last one."""
-        code, step = self.code, self.code.integer(self.step)
-        size = self.size_of_vector_loop or Value("%n", dtypes.int64)
-        whole = code.div(size, step)
-        with code.loop(first, code.intrinsic("smin", end, whole)) as unit:
-            self._whole_step(Block({}, {}), code.mul(unit, step))
-        rest = code.mul(code.intrinsic("smax", first, whole), step)
-        self._rest(Block({}, {}), rest, code.intrinsic("smin", code.mul(end, step), size))
-
-    def _elements(self, outer: Block) -> None:
-        """One step of the vector loop where nothing is reduced. Only the last one, if it is no whole one, has masks: under them
-        memory far from the processor is read and written at half the pace."""
-        vector, code = self.nest.vector, self.code
-        start = outer.rounds.get(vector) if vector is not None else None
-        if vector is None or start is None:
-            self._compute([outer], self._all_outputs())
-            return
-        n = self.nest.sizes[vector]
-        if n % self.step == 0 or known_integer(start) is not None:
-            self._compute(self._copies(outer, start), self._all_outputs())
-            return
-        is_whole = code.compare("le", code.add(start, code.integer(self.step)), code.integer(n))
-        with code.when(is_whole):
-            self._whole_step(outer, start)
-        with code.when(code.not_(is_whole)):
-            self._rest(outer, start, code.integer(n), even=n % self.lanes == 0)
-
-    def _whole_step(self, outer: Block, start: Value) -> None:
-        """The vectors from element `start` of the vector loop on that are worked on at once."""
-        starts = [self.code.add(start, self.code.integer(c * self.lanes)) for c in range(self.copies)]
-        self._compute([self._block(outer, at, None) for at in starts], self._all_outputs())
-
-    def _rest(self, outer: Block, first: Value, end: Value, even: bool = False) -> None:
-        """The elements that make no whole step, vector by vector; `even`: they make whole vectors."""
-        with self.code.loop(first, end, self.lanes) as start:
-            self._compute([self._block(outer, start, self._mask(start, even))], self._all_outputs())
-
-    def _block(self, outer: Block, start: Value, mask: Value | None) -> Block:
-        return Block({}, {**outer.rounds, self.nest.vector: start}, mask, outer)  # type: ignore[dict-item]
-
-    def _all_outputs(self) -> list[tuple[Symbol, int]]:
-        return [(symbol, i) for i, symbol in enumerate(self.nest.graph.outputs)]
-
-    # -- one row, continued --------------------------------------------------------------------------------------------
-
     def _know_rows(self, columns: Sequence[Block], phase: int) -> None:
         """Computes what is the same all along the row and known before this phase."""
         for block in columns:
@@ -296,6 +248,49 @@ class Rows(Values):
             bits = ", ".join(f"i1 {'true' if lane < count else 'false'}" for lane in range(self.lanes))
             return Value(f"<{bits}>", dtypes.bool_, self.lanes) if count < self.lanes else None
         return code.compare("lt", self.ramp(dtypes.int32), code.convert(left, dtypes.int32))
+
+    # -- without a row -------------------------------------------------------------------------------------------------
+
+    def flat(self, first: Value, end: Value) -> None:
+        """The steps first to end of a flat nest of any length: whole ones, then the vectors of the last one."""
+        code, step = self.code, self.code.integer(self.step)
+        size = self.size_of_vector_loop or Value("%n", dtypes.int64)
+        whole = code.div(size, step)
+        with code.loop(first, code.intrinsic("smin", end, whole)) as unit:
+            self._whole_step(Block({}, {}), code.mul(unit, step))
+        rest = code.mul(code.intrinsic("smax", first, whole), step)
+        self._rest(Block({}, {}), rest, code.intrinsic("smin", code.mul(end, step), size))
+
+    def _elements(self, outer: Block) -> None:
+        """One step of the vector loop where nothing is reduced. Only the last one, if it is no whole one, has masks: under them
+        memory far from the processor is read and written at half the pace."""
+        vector, code = self.nest.vector, self.code
+        start = outer.rounds[vector] if vector is not None else None
+        n = self.nest.sizes[vector] if vector is not None else 0
+        if start is None or n % self.step == 0 or known_integer(start) is not None:
+            self._compute(self._copies(outer, start), self._all_outputs())
+            return
+        is_whole = code.compare("le", code.add(start, code.integer(self.step)), code.integer(n))
+        with code.when(is_whole):
+            self._whole_step(outer, start)
+        with code.when(code.not_(is_whole)):
+            self._rest(outer, start, code.integer(n), even=n % self.lanes == 0)
+
+    def _whole_step(self, outer: Block, start: Value) -> None:
+        """The vectors from element `start` of the vector loop on that are worked on at once."""
+        starts = [self.code.add(start, self.code.integer(c * self.lanes)) for c in range(self.copies)]
+        self._compute([self._block(outer, at, None) for at in starts], self._all_outputs())
+
+    def _rest(self, outer: Block, first: Value, end: Value, even: bool = False) -> None:
+        """The elements that make no whole step, vector by vector; `even`: they make whole vectors."""
+        with self.code.loop(first, end, self.lanes) as start:
+            self._compute([self._block(outer, start, self._mask(start, even))], self._all_outputs())
+
+    def _block(self, outer: Block, start: Value, mask: Value | None) -> Block:
+        return Block({}, {**outer.rounds, self.nest.vector: start}, mask, outer)  # type: ignore[dict-item]
+
+    def _all_outputs(self) -> list[tuple[Symbol, int]]:
+        return [(symbol, i) for i, symbol in enumerate(self.nest.graph.outputs)]
 
     # -- phases --------------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from nnc.lower.passes.hoist_products import hoist_products
 from nnc.lower.passes.inline_calls import inline_barriers, inline_calls
 from nnc.lower.passes.interleave import interleave
 from nnc.lower.passes.join_kernels import join_kernels
+from nnc.lower.passes.join_pools import join_pools
 from nnc.lower.passes.join_sums import join_sums
 from nnc.lower.passes.keep import keep
 from nnc.lower.passes.layout import layout
@@ -33,7 +34,7 @@ from nnc.lower.passes.totals import totals
 
 __all__ = [
     "at_readers", "at_writers", "combine", "contract_products", "cse", "dce", "epilogue", "fewer_residuals", "fold", "fuse",
-    "hoist_products", "inline_barriers", "inline_calls", "interleave", "join_kernels", "join_sums", "keep", "layout",
+    "hoist_products", "inline_barriers", "inline_calls", "interleave", "join_kernels", "join_pools", "join_sums", "keep", "layout",
     "licm", "one_hot", "order", "pack", "parts", "picks", "recompute", "shifted_sums", "simplify", "sink_products", "sink_sums",
     "split_sums", "totals",
 ]  # fmt: skip
