@@ -96,19 +96,19 @@ def random_rows(count: int) -> list[list[Cell]]:
 
 
 def packing_rows(counts: Sequence[int]) -> list[list[Cell]]:
-    """Packings without a gap, and with few, planned with the effort of the command line; their mean and the worst."""
+    """Packings without a gap, and with few, planned with the effort of the command line; means and the worst."""
     rows: list[list[Cell]] = []
-    ratios, times = [], []
+    figures: list[list[float]] = []
     for missing, note in ((0.0, ""), (0.03, ", 3 % missing")):
         for count in counts:
             columns = packing(count, count, 4 * count, 1 << 14, missing)
             blocks = [Block(int(n), ((int(a), int(b)),)) for a, b, n in zip(*columns, strict=True)]
             row = plan_row(blocks, THOROUGH)
             rows.append([f"packing of {count}{note}", *row])
-            ratios.append(float(row[2]))
-            times.append(float(row[4]))
-    rows.append(["mean", "", "", round(statistics.mean(ratios), 4), "", round(statistics.mean(times), 3)])
-    return [*rows, ["worst", "", "", max(ratios), "", max(times)]]
+            figures.append([float(cell) for cell in row])
+    together = list(zip(*figures, strict=True))
+    rows.append(["mean", *(round(statistics.mean(column), 4) for column in together)])
+    return [*rows, ["worst", *map(max, together)]]
 
 
 def blocks_of(plan: MemoryPlan) -> list[Block]:

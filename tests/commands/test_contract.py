@@ -40,8 +40,8 @@ WITHOUT_ROWS |= {"while", "scan", "case_of", "pull_rounds", "add_tapes", "merge_
 WITHOUT_ROWS |= {"fused", "fused_many", "with_epilogue"}  # made by lowering; tests/lower/codegen shows them
 WITHOUT_ROWS |= {"pack"}  # likewise; test_pack shows it
 WITHOUT_ROWS |= {"callback", "check_finite"}  # they have effects instead of results; tests/debug shows them
-# Commands that have no derivative on purpose: integers or booleans come out, or the derivative is not wanted.
-NOT_DIFFERENTIABLE = {"nextafter"}
+# Commands that have no derivative on purpose: integers or booleans come out, the derivative is not wanted, or lowering makes them.
+NOT_DIFFERENTIABLE = {"nextafter", "max_pool_both"}
 
 
 def _all_samples() -> list[Sample]:

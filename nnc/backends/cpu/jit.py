@@ -102,8 +102,8 @@ class Jit:
         return {name: addresses[standin] for name, standin in STANDINS.items()}
 
     def expect(self, wanted: Native | str | None = None) -> None:
-        """A kernel will be wanted soon, a program's text, or what is not printed yet: another process, where there is one, begins to
-        compile."""
+        """A kernel will be wanted soon, a program's text, or what is not printed yet: another process, where there is one, begins
+        to compile."""
         if wanted is None:
             self.engine.expect()
         elif isinstance(wanted, str):

@@ -219,6 +219,8 @@ class Helper:
 
 
 def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    """The process, with pipes as wide as they can be."""
+
     def start(pipe: int) -> subprocess.Popen[bytes]:
         # In a session of its own: what a terminal sends to the processes in front is meant for the user's.
         return subprocess.Popen(

@@ -95,7 +95,7 @@ class Compiler(Protocol):
         ...
 
     def expect(self, wanted: Native | str | None = None) -> None:
-        """A kernel will be wanted soon, a program's text, or what is not printed yet. To say so is never needed, but may save time."""
+        """A kernel will be wanted soon, a program's text, or what is not printed yet. This is never needed, but may save time."""
         ...
 
     def load(self, natives: Sequence[Native]) -> Sequence[Function]:

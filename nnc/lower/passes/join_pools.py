@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from nnc.commands.pool import max_pool, max_pool_both, max_pool_places
 from nnc.graph import Graph, Node, register_pass
+from nnc.lower.codegen.domain import is_view
 from nnc.lower.passes.at_readers import key_of
 from nnc.options import Options
 
 
 @register_pass("join_pools")
 def join_pools(graph: Graph, options: Options) -> Graph:
-    """Makes one `max_pool_both` node of a `max_pool` and the `max_pool_places` of the same windows behind it, or right before it.
+    """Makes one `max_pool_both` node of neighbours in the order, a `max_pool` and the `max_pool_places` of the same windows.
 
-    What is pooled need not be kept for the second, which takes less than it does. Sub-graphs stay as they are.
+    Where places are found much later, memory was short in between. Sub-graphs stay as they are.
 
-    Requires: the layout is the one that will run.
+    Requires: the order and the layout are those that will run.
     Ensures:  the same values, up to the sign of zero.
-    Example:  y = max_pool(x); …; p = max_pool_places(x)  →  y, p = max_pool_both(x); …
+    Example:  y = max_pool(x); p = max_pool_places(x)  →  y, p = max_pool_both(x)
     """
     if not options.native:
         return graph
-    position = {node: i for i, node in enumerate(graph.nodes)}
+    position = {node: i for i, node in enumerate(node for node in graph.nodes if not is_view(node))}
     found = {key_of(node)[1:]: node for node in graph.nodes if node.command == max_pool_places}
     pairs: dict[Node, Node] = {}
     for node in graph.nodes:
         places = found.get(key_of(node)[1:]) if node.command == max_pool else None
-        if places is not None and position[node] <= position[places] + 1:
+        if places is not None and abs(position[node] - position[places]) == 1:
             pairs[node] = found.pop(key_of(node)[1:])
     if not pairs:
         return graph

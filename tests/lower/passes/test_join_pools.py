@@ -39,3 +39,13 @@ def test_poolings_of_other_windows_and_without_a_gradient_stay() -> None:
     for graph in (forward, nnc.make_graph(other)(X)):
         before = run(graph, *REWRITES)
         assert names(run(before, "join_pools")) == names(before)
+
+
+def test_places_that_are_found_much_later_stay_apart() -> None:
+    graph = run(nnc.make_graph(nnc.grad(_loss))(X), *REWRITES)
+    (places,) = (node for node in graph.nodes if node.command.name == "max_pool_places")
+    nodes = [node for node in graph.nodes if node is not places]
+    at = next(i for i, node in enumerate(nodes) if places.outputs[0] in node.inputs)
+    late = graph.update(nodes=(*nodes[:at], places, *nodes[at:]))
+    assert names(late).index("max_pool_places") > names(late).index("max_pool") + 1
+    assert names(run(late, "join_pools")) == names(late)
