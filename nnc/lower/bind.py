@@ -41,6 +41,8 @@ def bind_buffers(
     classes = Classes(emitter.tensors, steps, outputs, options.donated)
     classes.share_carried(emitter.carried)
     classes.share_moves()
+    if join:
+        classes.place_parts(joins=True)
     classes.share_in_place()
     if join:
         classes.place_parts()

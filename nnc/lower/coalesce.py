@@ -2,8 +2,8 @@
 
 Two sets of tensors may become one buffer unless both hold something at the same time. At the same time they may hold one value
 (one is a move of the other), or meet in a single step that may write over its input. In this order: what loops carry (on which
-the number of their copies rests), all other moves, commands that may write over an input, parts that are joined, and arguments
-given away for results. What did not work out stays a copy.
+the number of their copies rests), all other moves, joins that are parts of joins, commands that may write over an input, all other
+parts that are joined, and arguments given away for results. What did not work out stays a copy.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from nnc.commands.rules import in_place_facts
 from nnc.dtypes import DType, int8
@@ -114,9 +114,9 @@ class Classes:
         if a == b:
             return True
         kind = self._kind(a, b)
-        if kind is None or self.tensors[a].nbytes != self.tensors[b].nbytes or a in self._parts or b in self._parts:
+        if kind is None or self.tensors[a].nbytes != self.tensors[b].nbytes:
             return False
-        if a in self._joined and b in self._joined:
+        if any(root in self._parts or root in self._joined for root in (a, b)):
             return False
         if not self._compatible(a, b, moved):
             return False
@@ -131,8 +131,6 @@ class Classes:
         self._returned[a] |= self._returned[b]
         self.intervals[a] = join((*self.intervals[a], *self.intervals[b]))
         self._members[a] += self._members[b]
-        if b in self._joined:
-            self._joined.add(a)
 
     def _kind(self, a: int, b: int) -> Kind | None:
         """What two classes would be as one; None where they must stay two."""
@@ -267,13 +265,22 @@ class Classes:
         """Whether an input of a step was given away, so that nothing else can take its place."""
         return i < len(step.inputs) and step.inputs[i].buffer in self._donated
 
-    def place_parts(self) -> None:
-        """Lets the parts of a joined tensor be written where they belong in it; the last join of a part is its place."""
+    def place_parts(self, joins: bool = False) -> None:
+        """Lets the parts of a joined tensor be written where they belong in it; the last join of a part is its place.
+
+        Args:     joins: only parts that are joined tensors themselves.
+        """
         for at in reversed(range(len(self.live.points))):
             step = self.live.points[at]
             if step is not None and step.command.name in _JOINS:
                 for view, region in zip(step.inputs, part_regions(step), strict=True):
-                    self._place(view, region, at)
+                    if not joins or self._is_joined(view.buffer):
+                        self._place(view, region, at)
+
+    def _is_joined(self, tensor: int) -> bool:
+        """Whether a tensor is put together of others."""
+        steps = (self.live.points[at] for at in self.live.writes[tensor])
+        return any(step is not None and step.command.name in _JOINS for step in steps)
 
     def _place(self, view: View, region: View, join_at: int) -> None:
         part, whole = self.find(view.buffer), self.find(region.buffer)
@@ -300,15 +307,40 @@ class Classes:
         """Whether nothing else uses the bytes that a part would lie in, while it does."""
         mine, root = self.intervals[self.find(tensor)], self.find(tensor)
         level: _Part | None = part
+        chain = [tensor]
         while level is not None:
+            chain.append(level.region.buffer)
             whole = self.find(level.region.buffer)
             if whole == root:
                 return False
-            for first, end in overlap(mine, self._occupied(whole, level)):
-                if level is not part or not self._same_value(tensor, part.region.buffer, first, end):
-                    return False
+            same = partial(self._same_value, *chain) if level is part else partial(self._same_through, chain)
+            if not all(same(first, end) for first, end in overlap(mine, self._occupied(whole, level))):
+                return False
             level = self._parts.get(whole)
         return True
+
+    def _same_through(self, chain: Sequence[int], first: int, end: int) -> bool:
+        """Whether the last of these tensors, each of them joined into the next, holds from `first` to `end` what the first does.
+
+        So it is if the first is written once, then joined into the second, and that, later, into the third, and so on, and none of
+        them nor of their classes is written otherwise until the end.
+        """
+        live = self.live
+        lives = next((life for life in live.intervals[chain[0]] if life[0] <= first and end <= life[1]), None)
+        if lives is None or not any(a <= first and end <= b for a, b in live.intervals[chain[-1]]):
+            return False
+        since = max((at for at in live.writes[chain[0]] if lives[0] <= at < end), default=first)
+        if since >= first:
+            return False
+        joins: list[int] = []
+        for source, target in pairwise(chain):
+            found = [at for at in live.writes[target] if since < at < end]
+            if not found or not all(self._moves(at, source, target) for at in found):
+                return False
+            joins, since = joins + found, found[0]
+        steps = [step for at in (*joins, end - 1) if (step := live.points[at]) is not None]
+        others = {view.buffer for step in steps for view in step.outputs}.difference(chain)
+        return not any(self.find(tensor) in map(self.find, chain) for tensor in others)
 
     def _occupied(self, whole: int, level: _Part) -> Intervals:
         """When a class itself, or a part of it that another join put there, may use the bytes of `level`."""

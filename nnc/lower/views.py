@@ -96,10 +96,17 @@ def within(view: View, place: View) -> View | None:
             room[dense] = n - index, stride
     strides = []
     for n, step in zip(view.spec.shape, view.strides, strict=True):
-        left, stride = room.pop(step, (1, 0)) if n > 1 and step else (n, 0)
-        if n > left:
+        if n == 1 or not step:
+            strides.append(0)
+            continue
+        axes = [dense for dense in room if dense <= step and step % dense == 0]
+        if not axes:
             return None
-        strides.append(stride)
+        times = step // max(axes)
+        left, stride = room.pop(max(axes))
+        if (n - 1) * times >= left:
+            return None
+        strides.append(stride * times)
     return place.show(view.spec, at, tuple(strides))
 
 

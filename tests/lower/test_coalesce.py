@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-import nnc  # noqa: F401  (registers every command)
+import nnc
+import nnc.numpy as nnp
 from nnc.graph import Graph, GraphBuilder, Symbol
 from nnc.lower.bind import bind_buffers
 from nnc.lower.liveness import walk
@@ -251,6 +254,70 @@ def test_parts_are_written_where_they_belong_in_what_they_are_joined_to(
     agree(graph, ramp(2, 4), -ramp(2, 4))
     allowed = 1 if name == "joined again and again" else 0  # `rows` is a part of one, and read by another
     assert len({"concatenate", "copy"} & set(names(compile_graph(graph).bound.steps))) <= allowed
+
+
+@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_joins_that_begin_with_one_another_are_one_piece_of_memory(flat: bool, axis: int) -> None:
+    """As in the blocks of a DenseNet, all of whose layers read what those before have made, again in the backward pass."""
+
+    def blocks(x: Any) -> Any:
+        made, whole, read = [x], x, []
+        for _ in range(5):
+            made.append(nnp.cumsum(nnp.tanh(whole), axis=1 - axis))
+            whole = nnp.concatenate(made, axis=axis) if flat else nnp.concatenate([whole, made[-1]], axis=axis)
+            read.append(whole)
+        return sum(nnp.sum(nnp.cumsum(part, axis=0) ** 2) / part.size for part in reversed(read))
+
+    def fun(x: Any) -> Any:
+        return blocks(nnp.cumsum(x, axis=0))
+
+    x = (ramp(2, 4) / 4).astype(F)
+    f = nnc.compile(fun)
+    np.testing.assert_allclose(f(x), fun(nnp.asarray(x)), rtol=1e-5)
+    steps = f.lower(x).compile()._program.bound.steps
+    assert not {"concatenate", "copy"} & set(names(steps))
+
+
+def test_a_view_with_steps_lies_in_a_part_of_a_join(agree: Agree, compile_graph: Compile) -> None:
+    def make(b: GraphBuilder, x: Symbol, y: Symbol) -> Any:
+        part = summed(b, x)
+        some = b.add("slice", part, start=(1, 0), limit=(6, 4), stride=(3, 2))
+        whole = joined(b, 1, part, b.add("tanh", y))
+        return b.add("exp", some), summed(b, whole)
+
+    graph = record(make, ((6, 4), F), ((6, 3), F))
+    agree(graph, ramp(6, 4), -ramp(6, 3))
+    assert not {"concatenate", "copy"} & set(names(compile_graph(graph).bound.steps))
+
+
+@st.composite
+def joining(draw: st.DrawFn) -> tuple[Graph, int]:
+    """A graph of joins of joins, elementwise commands and sums, many of which are read late, and the number of its rows."""
+    b, rows = GraphBuilder(), draw(st.integers(1, 3))
+    x = b.input((rows, 3), F)
+    made, read = [b.add("cumsum", x, axis=0)], []
+    for _ in range(draw(st.integers(3, 9))):
+        kind = draw(st.sampled_from(["join", "join", "join", "tanh", "neg", "cumsum"]))
+        if kind == "join":
+            parts = draw(st.lists(st.sampled_from(made[-4:]), min_size=1, max_size=2))
+            parts = parts if draw(st.booleans()) else [made[-1], *parts]
+            made.append(joined(b, 1, *parts))
+        else:
+            params = {"axis": 1} if kind == "cumsum" else {}
+            made.append(b.add(kind, draw(st.sampled_from(made[-4:])), **params))
+        if made[-1].shape[1] > 60:
+            made.pop()
+        if draw(st.booleans()):
+            read.append(draw(st.sampled_from(made)))
+    return b.build(*[b.add("sin", part) for part in (*read, made[-1])]), rows
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # it holds no state
+@given(made=joining())
+def test_joins_of_joins_hold_what_was_joined(made: tuple[Graph, int], agree: Agree) -> None:
+    graph, rows = made
+    agree(graph, ramp(rows, 3), tolerance=1e-4)
 
 
 def test_arguments_constants_and_second_uses_of_a_part_are_copied_into_a_join(agree: Agree) -> None:

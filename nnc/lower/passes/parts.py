@@ -5,6 +5,8 @@ The commands take any number of parts, so these are no equations of a fixed numb
 
 from __future__ import annotations
 
+from bisect import insort
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -23,7 +25,8 @@ def parts(graph: Graph, options: Options) -> Graph:
 
     Requires: tensors of one number are in the form that `fold` gives them.
     Ensures:  no slice lies within one part of a join; no join has one part, or the neighbouring slices of one tensor that make a
-              slice of it; no part of an assembled tensor is zeros, nor a whole of it.
+              slice of it; a join begins with another that is made anyway, so that both can lie in the same memory, and else has
+              no joins as parts; no part of an assembled tensor is zeros, nor a whole of it.
     Example:  a = concatenate(x, y); b = slice(a) of the rows of y  →  a = concatenate(x, y); b = y
     """
     return _Cutter().graph(graph)
@@ -34,13 +37,15 @@ class _Cutter(OncePerGraph):
         writers: dict[Symbol, Node] = {}
         renamed: dict[Symbol, Symbol] = {}
         nodes: list[Node] = []
+        joins = _Joins(graph)
+        rules = {**_RULES, "concatenate": joins.shorten}
         changed = False
         for old in graph.nodes:
             node = self.renew(old, renamed)
-            rule = _RULES.get(node.command.name)
+            rule = rules.get(node.command.name)
             found = rule(node, writers, graph.constants) if rule is not None else None
             while isinstance(found, Node):
-                node, rule = found, _RULES.get(found.command.name)
+                node, rule = found, rules.get(found.command.name)
                 found = rule(node, writers, graph.constants) if rule is not None else None
             changed |= node is not old or found is not None
             if isinstance(found, Symbol):
@@ -48,6 +53,8 @@ class _Cutter(OncePerGraph):
                 continue
             nodes.append(node)
             writers.update(dict.fromkeys(node.outputs, node))
+            if node.command.name == "concatenate":
+                joins.add(node)
         if not changed:
             return graph
         outputs = tuple(renamed.get(symbol, symbol) for symbol in graph.outputs)
@@ -62,7 +69,7 @@ def _boxes(node: Node) -> list[tuple[Symbol, Box]]:
     """The parts of a join, and where each stands."""
     if node.command.name == "assemble":
         return [(s, Box(tuple(start), s.shape)) for s, start in zip(node.inputs, node.params["starts"], strict=True)]
-    axis, at, boxes = node.params["axis"] % node.outputs[0].spec.ndim, 0, []
+    axis, at, boxes = _axis(node), 0, []
     for symbol in node.inputs:
         start = tuple(at if i == axis else 0 for i in range(symbol.spec.ndim))
         boxes.append((symbol, Box(start, symbol.shape)))
@@ -90,27 +97,57 @@ def _slice(node: Node, writers: Writers, constants: Constants) -> Found:
     return None
 
 
-def _concatenate(node: Node, writers: Writers, constants: Constants) -> Found:
-    """Empty parts go; joined joins become one; neighbouring slices of one tensor become one slice."""
-    (out,) = node.outputs
-    axis = node.params["axis"] % out.spec.ndim
-    parts = [symbol for symbol in node.inputs if symbol.shape[axis]]
-    flat: list[Symbol] = []
-    for symbol in parts:
-        inner = writers.get(symbol)
-        same = (
-            inner is not None and inner.command.name == "concatenate" and inner.params["axis"] % out.spec.ndim == axis
-        )
-        flat += inner.inputs if same and inner is not None else (symbol,)
-    whole = _as_one_slice(flat, axis, writers)
-    if whole is not None:
-        base, params = whole
-        if base.shape == out.shape:
-            return base
-        return node.update(command=command("slice"), inputs=(base,), params=MappingProxyType(params))
-    if len(flat) == 1:
-        return flat[0]
-    return node.update(inputs=tuple(flat)) if flat and tuple(flat) != node.inputs else None
+class _Joins:
+    """The `concatenate` nodes of a graph, found by what they begin with."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._readers = Counter(symbol for node in graph.nodes for symbol in node.inputs) + Counter(graph.outputs)
+        self._first: dict[Symbol, tuple[Symbol, ...]] = {}  # what a node read when it was counted
+        self._parts: dict[tuple[int, Symbol], tuple[Symbol, ...]] = {}
+        self._whole: dict[tuple[int, tuple[Symbol, ...]], Symbol] = {}
+        self._lengths: dict[tuple[int, Symbol, Symbol], list[int]] = {}  # of those that begin with two symbols
+
+    def add(self, node: Node) -> None:
+        """Takes note of a node."""
+        (out,), axis, parts = node.outputs, _axis(node), self._flat(node)
+        self._parts[axis, out] = parts
+        if len(parts) > 1 and (axis, parts) not in self._whole:
+            self._whole[axis, parts] = out
+            insort(self._lengths.setdefault((axis, parts[0], parts[1]), []), len(parts))
+
+    def shorten(self, node: Node, writers: Writers, constants: Constants) -> Found:
+        """Empty parts go; neighbouring slices of one tensor become one slice; joined joins become one, but for what other nodes
+        read, too, and a join begins with: it can lie in the same memory."""
+        (out,), axis, flat = node.outputs, _axis(node), self._flat(node)
+        whole = _as_one_slice(list(flat), axis, writers)
+        if whole is not None:
+            base, params = whole
+            if base.shape == out.shape:
+                return base
+            return node.update(command=command("slice"), inputs=(base,), params=MappingProxyType(params))
+        if len(flat) == 1:
+            return flat[0]
+        inputs = self._beginning(node, axis, flat)
+        return node.update(inputs=inputs) if inputs and inputs != node.inputs else None
+
+    def _flat(self, node: Node) -> tuple[Symbol, ...]:
+        axis = _axis(node)
+        parts = (self._parts.get((axis, symbol), (symbol,)) for symbol in node.inputs if symbol.shape[axis])
+        return tuple(symbol for symbols in parts for symbol in symbols)
+
+    def _beginning(self, node: Node, axis: int, flat: tuple[Symbol, ...]) -> tuple[Symbol, ...]:
+        """The parts of a join, the first of them being those of the longest other one whose result others read."""
+        read = self._first.setdefault(node.outputs[0], node.inputs)
+        for length in reversed(self._lengths.get((axis, flat[0], flat[1]), ()) if len(flat) > 2 else ()):
+            join = self._whole.get((axis, flat[:length])) if length < len(flat) else None
+            if join is not None and self._readers[join] > read.count(join):
+                return (join, *flat[length:])
+        return flat
+
+
+def _axis(join: Node) -> int:
+    axis: int = join.params["axis"] % join.outputs[0].spec.ndim
+    return axis
 
 
 def _as_one_slice(parts: list[Symbol], axis: int, writers: Writers) -> tuple[Symbol, dict[str, Any]] | None:
@@ -192,7 +229,6 @@ def _places(
 
 _RULES: dict[str, Callable[[Node, Writers, Constants], Found]] = {
     "slice": _slice,
-    "concatenate": _concatenate,
     "assemble": _assemble,
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice,

@@ -29,6 +29,7 @@ def join(x: Any, y: Any) -> Any:
         (lambda x, y: nnp.concatenate(nnp.split(x, 3, axis=1)[1:], axis=1), 1),
         (lambda x, y: nnp.concatenate([x[:, :1], x[:, 2:]], axis=1), 3),
         (lambda x, y: join(join(x, y), x), 1),
+        (lambda x, y: (join(x, y), nnp.concatenate([x, y, x], axis=1)), 2),
         (lambda x, y: join(x, y[:, :0]), 0),
         (lambda x, y: nnp.stack([x, y])[1], 0),
         (lambda x, y: nnp.zeros((2, 3), dtype="float32").at[:, :].set(y), 0),
@@ -77,3 +78,25 @@ def test_what_is_written_over_entirely_is_not_made() -> None:
     nothing = b.add("full", shape=(4,), dtype=np.dtype("float32"), value=0)
     graph = b.build(b.add("dynamic_update_slice", nothing, b.add("neg", x), start, mode="clip"))
     assert names(check_after(graph, PASSES, [np.arange(4, dtype=np.float32), np.int64(2)], 1)) == ["neg"]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: (join(x, y), join(join(x, y), x), nnp.concatenate([x, y, x, y], axis=1)),
+        lambda x, y: (nnp.concatenate([x, y], 1), nnp.concatenate([x, y, x], 1), join(nnp.concatenate([x, y, x], 1), y)),
+    ],
+)
+def test_a_join_begins_with_the_longest_one_that_is_read_elsewhere(function: Callable[..., Any]) -> None:
+    graph = check_after(nnc.make_graph(function)(X, Y), PASSES, [X, Y], 3)
+    first, second, third = (node for node in graph.nodes if node.command.name == "concatenate")
+    assert second.inputs[0] is first.outputs[0] and third.inputs[0] is second.outputs[0]
+    assert [len(node.inputs) for node in graph.nodes] == [2, 2, 2]
+
+
+def test_joins_along_different_axes_are_not_taken_for_beginnings() -> None:
+    def function(x: Any, y: Any) -> Any:
+        return nnp.concatenate([x, y], axis=0), nnp.concatenate([x, y, y], axis=1)
+
+    graph = check_after(nnc.make_graph(function)(X, Y), PASSES, [X, Y], 2)
+    assert sorted(len(node.inputs) for node in graph.nodes) == [2, 3]
