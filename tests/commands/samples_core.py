@@ -114,4 +114,7 @@ _ELEMENTWISE = dict.fromkeys(
     [c for family in (elementwise, constants, trigonometry, parts) for c in _commands(family)]
     + [special.erf, special.erfc]
 )
-SAMPLES = [*_SPECIAL, *(row for command in _ELEMENTWISE for row in _elementwise(command)), *_SHAPE, *_REDUCE]
+_FUSED = [
+    Sample("multiply_add", (_X, _Y, _POSITIVE), dtypes=("float32", "float64"))
+]  # lowering writes it on these alone
+SAMPLES = [*_SPECIAL, *_FUSED, *(row for command in _ELEMENTWISE for row in _elementwise(command)), *_SHAPE, *_REDUCE]

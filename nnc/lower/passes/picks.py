@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nnc import dtypes
@@ -20,6 +20,7 @@ from nnc.graph.graph import NDArray
 from nnc.lower.passes.once import OncePerGraph
 from nnc.lower.passes.remake import Remake
 from nnc.options import Options
+from nnc.source import SourceLine
 
 _FEW = 4  # times fewer elements are read, or changed, than there are
 _LEAVES = 4  # tensors that are read in place of one
@@ -86,13 +87,15 @@ class _Place:
     axes: tuple[int, ...]
     batch: int
     mode: str
+    source: SourceLine | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, node: Node) -> _Place:
         """That of a node."""
         x, *operands = node.inputs
-        indices = operands[1:] if node.command.name == "scatter" else operands
-        return cls(x.shape, tuple(indices), node.params["axes"], node.params["batch"], node.params["mode"])
+        indices = tuple(operands[1:] if node.command.name == "scatter" else operands)
+        params = node.params
+        return cls(x.shape, indices, params["axes"], params["batch"], params["mode"], node.source)
 
     @property
     def params(self) -> dict[str, Any]:
@@ -152,7 +155,7 @@ class _Picker(Remake):
             return self._chosen(x, place) if self._is_worth_it(x, place) else None
         if node.command is _PICK:
             logits, index = node.inputs
-            return self._pick(logits, index, node.params["mode"])
+            return self._pick(logits, index, node.params["mode"], node.source)
         if name in ("add", "sub"):
             return self._sum(name, *node.inputs)
         if name in _PRODUCTS:
@@ -225,21 +228,23 @@ class _Picker(Remake):
         if node is not None and self._is_known(symbol, place):
             return self._respread(node, place)
         if node is None or not self._is_passed(node, place):
-            return self.make("gather", symbol, *place.indices, **place.params)
+            return self._make_at(place, "gather", symbol, *place.indices, **place.params)
         if node.command.name in _SOFTMAX:
             (x,), (index,) = node.inputs, place.indices
             flat = self.reshape(index, (*index.shape[: place.batch], math.prod(index.shape[place.batch :])))
-            picked = self._pick(x, flat, place.mode) or self.make(_PICK.name, x, flat, mode=place.mode)
+            picked = self._pick(x, flat, place.mode, place.source) or self._make_at(
+                place, _PICK.name, x, flat, mode=place.mode
+            )
             picked = self.reshape(picked, place.read)
             return picked if node.command.name == "log_softmax" else self.make("exp", picked)
         return self.make(node.command.name, *(self._chosen(x, place) for x in node.inputs), **node.params)
 
-    def _pick(self, x: Symbol, index: Symbol, mode: str) -> Symbol | None:
+    def _pick(self, x: Symbol, index: Symbol, mode: str, source: SourceLine | None) -> Symbol | None:
         """The log-probabilities that are read, where elements of the logits are better computed by themselves; else None.
 
         Such logits are rounded as the logarithm of the sum is, which is as large as they are.
         """
-        place = _Place(x.shape, (index,), (x.spec.ndim - 1,), x.spec.ndim - 1, mode)
+        place = _Place(x.shape, (index,), (x.spec.ndim - 1,), x.spec.ndim - 1, mode, source)
         if x.dtype not in (dtypes.float32, dtypes.float64) or not self._is_worth_it(x, place):
             return None
         chosen = self._chosen(x, place)
@@ -272,7 +277,15 @@ class _Picker(Remake):
         return (node.inputs[0], node.inputs[1], place) if place.mode in PICK_MODES else None
 
     def _scatter(self, x: Symbol, updates: Symbol, place: _Place) -> Symbol:
-        return self.make("scatter", x, updates, *place.indices, op="add", **place.params)
+        return self._make_at(place, "scatter", x, updates, *place.indices, op="add", **place.params)
+
+    def _make_at(self, place: _Place, name: str, *inputs: Symbol, **params: Any) -> Symbol:
+        """A command that holds indices against sizes; what it says names the line where they were written."""
+        present, self.source = self.source, place.source or self.source
+        try:
+            return self.make(name, *inputs, **params)
+        finally:
+            self.source = present
 
     def _number(self, symbol: Symbol) -> float | None:
         """What a tensor holds everywhere, as far as that is known."""

@@ -84,7 +84,11 @@ def test_what_is_written_over_entirely_is_not_made() -> None:
     "function",
     [
         lambda x, y: (join(x, y), join(join(x, y), x), nnp.concatenate([x, y, x, y], axis=1)),
-        lambda x, y: (nnp.concatenate([x, y], 1), nnp.concatenate([x, y, x], 1), join(nnp.concatenate([x, y, x], 1), y)),
+        lambda x, y: (
+            nnp.concatenate([x, y], 1),
+            nnp.concatenate([x, y, x], 1),
+            join(nnp.concatenate([x, y, x], 1), y),
+        ),
     ],
 )
 def test_a_join_begins_with_the_longest_one_that_is_read_elsewhere(function: Callable[..., Any]) -> None:
