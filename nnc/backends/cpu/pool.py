@@ -40,9 +40,10 @@ POOL_EXPORTS = (WORK, WAKE)
 POOL_CALLS = ("syscall", "sched_yield")
 _PARTS_OF_A_THREAD = 4
 _MOST_PARTS = 1 << 14
-_CALLER_PAUSES = 1000  # 26 µs with 26 ns for a pause: a worker that takes much longer may have lost its processor
-_WORKER_PAUSES = 4000  # 130 µs: the next loop of a program begins sooner as a rule, and to be woken up takes 40
-_PAUSES_OF_A_TURN = 64  # 2 µs; then a worker that waits offers its processor to others, of whom one may be its caller
+_CALLER_PAUSES = 8000  # 0.2 ms with 26 ns for a pause: a worker that takes much longer may have lost its processor
+# 2 ms, as libgomp's threads: a worker that sleeps is often woken on its caller's processor and stays there for a tick of 4 ms. To
+# offer the processor meanwhile (sched_yield) is worse: Linux takes a whole slice of time from who does.
+_WORKER_PAUSES = 80_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,6 @@ def pool_text(machine: str | None = None, more: str = "") -> str:
         "MOST_PARTS": _MOST_PARTS,
         "CALLER_PAUSES": _CALLER_PAUSES,
         "WORKER_PAUSES": _WORKER_PAUSES,
-        "PAUSES_OF_A_TURN": _PAUSES_OF_A_TURN,
     }.items():
         text = text.replace(f"<{name}>", str(value))
     return text
@@ -321,7 +321,7 @@ entry:
 busy:
   br label %look
 look:
-  %pauses = phi i64 [ 0, %busy ], [ %pauses.now, %spin ], [ %pauses.now, %offer ], [ %pauses, %again ], [ %pauses, %pool.taken ]
+  %pauses = phi i64 [ 0, %busy ], [ %pauses.now, %spin ], [ %pauses, %again ], [ %pauses, %pool.taken ]
   %word = load atomic i64, ptr @nnc.job acquire, align 8
   %left.mask = and i64 %word, 4294901760
   %none.left = icmp eq i64 %left.mask, 0
@@ -361,11 +361,6 @@ idle:
 spin:
   <PAUSE>
   %pauses.now = add i64 %pauses, 1
-  %some.pauses = urem i64 %pauses.now, <PAUSES_OF_A_TURN>
-  %offers = icmp eq i64 %some.pauses, 0
-  br i1 %offers, label %offer, label %look
-offer:
-  %offered = call i32 @sched_yield()
   br label %look
 sleep:
   %slept.before = atomicrmw add ptr @nnc.sleepers, i32 1 seq_cst

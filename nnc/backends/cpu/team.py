@@ -98,6 +98,7 @@ declare i32 @pthread_setspecific(i32, i64)
 @nnc.team = internal global { ptr, ptr, i64 } zeroinitializer, align 128
 @nnc.team.met = internal global [32 x i32] zeroinitializer, align 128
 @nnc.team.round = internal global [32 x i32] zeroinitializer, align 128
+@nnc.team.asleep = internal global [32 x i32] zeroinitializer, align 128
 
 define void @nnc_team_start(ptr %fn, ptr %data, i32 %size) nounwind {
   %key = load i32, ptr @nnc_team_key
@@ -202,21 +203,30 @@ meet:
   br i1 %is.last, label %open, label %wait
 open:
   store atomic i32 0, ptr @nnc.team.met monotonic, align 4
-  %opened = atomicrmw add ptr @nnc.team.round, i32 1 release
+  %opened = atomicrmw add ptr @nnc.team.round, i32 1 seq_cst
+  %asleep = load atomic i32, ptr @nnc.team.asleep seq_cst, align 4
+  %some.asleep = icmp ne i32 %asleep, 0
+  br i1 %some.asleep, label %wake, label %pass
+wake:
+  %woken = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr @nnc.team.round, i64 129, i64 2147483647)
   ret void
 wait:
-  %pauses = phi i64 [ 1, %meet ], [ %pauses.now, %spin ], [ %pauses.now, %offer ]
+  %pauses = phi i64 [ 0, %meet ], [ %pauses.now, %spin ], [ 0, %sleep ]
   %now = load atomic i32, ptr @nnc.team.round acquire, align 4
   %is.open = icmp ne i32 %now, %round
-  br i1 %is.open, label %pass, label %spin
+  br i1 %is.open, label %pass, label %wait.more
+wait.more:
+  %soon = icmp ult i64 %pauses, <CALLER_PAUSES>
+  br i1 %soon, label %spin, label %sleep
 spin:
   <PAUSE>
   %pauses.now = add i64 %pauses, 1
-  %some = urem i64 %pauses.now, <PAUSES_OF_A_TURN>
-  %offers = icmp eq i64 %some, 0
-  br i1 %offers, label %offer, label %wait
-offer:
-  %offered = call i32 @sched_yield()
+  br label %wait
+sleep:
+  %round.i64 = zext i32 %round to i64
+  %slept.before = atomicrmw add ptr @nnc.team.asleep, i32 1 seq_cst
+  %slept = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr @nnc.team.round, i64 128, i64 %round.i64, ptr null)
+  %slept.after = atomicrmw sub ptr @nnc.team.asleep, i32 1 monotonic
   br label %wait
 pass:
   ret void
