@@ -60,12 +60,8 @@ class Pieces:
                   of a piece, whose keys may be where results go.
         """
         shared, ends = self.shared, code.offset(work, 2 * self._array)
-        args = code.room(shared.nbytes)
         places = {"from0": keys or code.offset(work, self._array), "to0": work, "ends": ends}
-        for name, pointer in (pointers | places).items():
-            code.line(f"store ptr {pointer}, ptr {shared.field(code, args, name)}")
-        for name in ("vary", "special"):
-            code.store(shared.field(code, args, name), code.integer(0))
+        args = shared.begin(code, pointers | places)
         with shared.part(printer, "fill") as (inner, _, begin, end):
             fill(inner, "%args", begin, end)
         shared.call(code, "KERNEL.fill", args)
@@ -84,9 +80,8 @@ class Pieces:
 
     def _print_halve(self, printer: Printer) -> None:
         """`KERNEL.halve` cuts pieces of so many final ones as the field says."""
-        code = _function("halve")
-        width = self.shared.integer(code, "%args", "shift")
-        with code.loop(Value("%first", dtypes.int64), Value("%stop", dtypes.int64)) as number:
+        with self.shared.each(printer, "halve") as (code, number):
+            width = self.shared.integer(code, "%args", "shift")
             at = code.mul(number, width)
             begin, end = self._end(code, at), self._end(code, code.add(at, width))
             count = code.sub(end, begin)
@@ -99,20 +94,15 @@ class Pieces:
                 )
             middle = code.add(at, code.shr(width, code.integer(1)))
             code.store(self._place(code, middle), code.add(begin, code.read(lows)))
-        code.ret()
-        printer.add(code)
 
     def _print_piece(self, printer: Printer, place: Place) -> None:
         """`KERNEL.piece` sorts pieces and writes what becomes of them."""
-        code = _function("piece")
-        with code.loop(Value("%first", dtypes.int64), Value("%stop", dtypes.int64)) as number:
+        with self.shared.each(printer, "piece") as (code, number):
             begin, end = self._end(code, number), self._end(code, code.add(number, code.integer(1)))
             count = code.sub(end, begin)
             keys, spare = self._arrays(code, begin)
             code.line(f"call void @KERNEL.sort(ptr {keys}, ptr {spare}, {count.typed})")
             place(code, "%args", begin, count, keys)
-        code.ret()
-        printer.add(code)
 
     def _arrays(self, code: Code, begin: Value) -> tuple[str, str]:
         """The keys and the spare memory from a position on."""
@@ -126,7 +116,3 @@ class Pieces:
     def _end(self, code: Code, number: Value) -> Value:
         """Where a piece begins, which is where the one before ends."""
         return code.load(self._place(code, number), dtypes.int64)
-
-
-def _function(name: str) -> Code:
-    return Code(f"KERNEL.{name}", [("ptr", "args"), ("i64", "first"), ("i64", "stop")], "internal void")

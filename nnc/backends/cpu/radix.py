@@ -63,11 +63,7 @@ class Radix:
         Args:     fill: makes elements of a range of positions. finish: writes their results. place: writes those of a bucket.
         """
         shared = self.shared
-        args = code.room(shared.nbytes)
-        for name, pointer in (pointers | self._places(code, work)).items():
-            code.line(f"store ptr {pointer}, ptr {shared.field(code, args, name)}")
-        for name in ("vary", "special"):
-            code.store(shared.field(code, args, name), code.integer(0))
+        args = shared.begin(code, pointers | self._places(code, work))
         self._run(code, printer, "fill", args, fill)
         vary = code.bitcast(shared.integer(code, args, "vary"), dtypes.uint64)
         todo = code.slot(code.constant(True, dtypes.bool_))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -51,16 +51,31 @@ class Shared:
         """Where a field lies."""
         return code.offset(args, 8 * _FIELDS.index(name))
 
+    def begin(self, code: Code, pointers: Mapping[str, str]) -> str:
+        """The fields of a row that is about to be sorted: these pointers, and numbers that are 0."""
+        args = code.room(self.nbytes)
+        for name, pointer in pointers.items():
+            code.line(f"store ptr {pointer}, ptr {self.field(code, args, name)}")
+        for name in ("vary", "special"):
+            code.store(self.field(code, args, name), code.integer(0))
+        return args
+
+    @contextmanager
+    def each(self, printer: Printer, name: str) -> Iterator[tuple[Code, Value]]:
+        """A function that `call` runs for things that have numbers: yields its code, and the number of one."""
+        code = Code(f"KERNEL.{name}", [("ptr", "args"), ("i64", "first"), ("i64", "stop")], "internal void")
+        with code.loop(Value("%first", dtypes.int64), Value("%stop", dtypes.int64)) as number:
+            yield code, number
+        code.ret()
+        printer.add(code)
+
     @contextmanager
     def part(self, printer: Printer, name: str) -> Iterator[tuple[Code, Value, Value, Value]]:
         """A function for parts: yields its code, the number of a part, and the positions where it begins and ends."""
-        code = Code(f"KERNEL.{name}", [("ptr", "args"), ("i64", "first"), ("i64", "stop")], "internal void")
-        with code.loop(Value("%first", dtypes.int64), Value("%stop", dtypes.int64)) as number:
+        with self.each(printer, name) as (code, number):
             begin = code.intrinsic("smin", code.mul(number, code.integer(self.chunk)), code.integer(self.n))
             end = code.intrinsic("smin", code.add(begin, code.integer(self.chunk)), code.integer(self.n))
             yield code, number, begin, end
-        code.ret()
-        printer.add(code)
 
     def call(self, code: Code, name: str, args: str, count: int | None = None) -> None:
         """Runs a function for all parts, or for so many other things; in threads where there is more than one part."""

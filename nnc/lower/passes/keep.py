@@ -23,7 +23,7 @@ def keep(graph: Graph, options: Options) -> Graph:
     if not kept:
         return graph.with_attrs(kept=())
     made = {node.outputs[0]: (positions[node.inputs[0]], node.params["layout"]) for node in kept}
-    nodes = tuple(node for node in graph.nodes if node not in kept)
+    nodes = tuple(node for node in graph.nodes if not made.keys() & node.outputs)
     return graph.update(inputs=(*graph.inputs, *made), nodes=nodes).with_attrs(kept=tuple(made.values()))
 
 
