@@ -100,7 +100,7 @@ class Lowered:
         explicit, specs = self._staged.num_explicit, self._staged.graph.input_specs
         arguments = tuple((i, specs[i]) for i in used if i < explicit)
         captured = tuple(self._staged.captured[i - explicit] for i in used if i >= explicit)
-        timings = Timings(tuple(clock.items()))
+        timings, outside = Timings(tuple(clock.items())), program.outside
         return Executable(
             self._signature,
             self._key,
@@ -115,7 +115,8 @@ class Lowered:
             self._weak,
             self._donated,
             timings,
-            Kept(program.bound, choose_kernel) if program.bound.kept else None,
+            outside.donated,
+            Kept(outside, choose_kernel) if outside.kept else None,
         )
 
     def _make_program(self) -> tuple[Graph, Program, list[int]]:
@@ -152,6 +153,7 @@ class Executable:
     _weak: tuple[bool, ...]
     _donated: frozenset[int]  # leaves that no caller may use again
     timings: Timings
+    _written: tuple[int, ...]  # inputs of the program that it writes over
     _kept: Kept | None
 
     @property
@@ -227,7 +229,7 @@ class Executable:
 
     def _take_donated(self, leaves: Sequence[Any], inputs: list[Any]) -> None:
         """Leaves memory that is written over to the program alone."""
-        for place in self._program.bound.donated:
+        for place in self._written:
             leaf = leaves[self._reads[place][0]]
             if not isinstance(leaf, Array):
                 inputs[place] = inputs[place].copy()

@@ -23,7 +23,8 @@ from nnc.array import Array
 from nnc.commands.pack import pack
 from nnc.graph import Command, Kernel, TensorSpec
 from nnc.lower.frame import aligned_bytes
-from nnc.lower.stages import Bound, NDArray
+from nnc.lower.native_program import Outside
+from nnc.lower.stages import NDArray
 
 ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any]], Kernel]
 
@@ -52,17 +53,17 @@ class _Entry:
 class Kept:
     """The last inputs of a program, which are made of the others: one set of them, for any number of threads."""
 
-    def __init__(self, bound: Bound, choose: ChooseKernel) -> None:
+    def __init__(self, outside: Outside, choose: ChooseKernel) -> None:
         def row(source: int, layout: str, spec: TensorSpec) -> _Row:
             params = MappingProxyType({"layout": layout})
-            return _Row(spec, params, choose(pack, (bound.inputs[source],), params).run)
+            return _Row(spec, params, choose(pack, (outside.inputs[source],), params).run)
 
-        pairs = list(zip(bound.kept, bound.inputs[len(bound.inputs) - len(bound.kept) :], strict=True))
+        pairs = list(zip(outside.kept, outside.inputs[len(outside.inputs) - len(outside.kept) :], strict=True))
         self._rows = {
             source: [row(source, layout, spec) for (_, layout), spec in group]
             for source, group in groupby(pairs, key=lambda pair: pair[0][0])
         }
-        self._dtypes = {source: bound.inputs[source].dtype for source in self._rows}
+        self._dtypes = {source: outside.inputs[source].dtype for source in self._rows}
         self._entries: dict[int, _Entry] = {}
         self._lock = threading.RLock()
 

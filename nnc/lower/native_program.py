@@ -44,12 +44,14 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What one has to know of a compiled program to call it: the inputs that it takes, the specs of the fresh memory that it is
-    given, its results, its constants, its arena, and how many loops count rounds."""
+    """What one has to know of a compiled program to call it: the inputs that it takes, which of them it may write over and which are
+    kept for it (`Bound.kept`), the specs of the fresh memory that it is given, its results, its constants, its arena, and how many
+    loops count rounds."""
 
     name: str
     inputs: tuple[TensorSpec, ...]
     donated: tuple[int, ...]
+    kept: tuple[tuple[int, str], ...]
     made: tuple[TensorSpec, ...]
     results: tuple[Result, ...]
     constants: tuple[NDArray, ...]
@@ -67,6 +69,7 @@ class Outside:
             name=bound.name,
             inputs=bound.inputs,
             donated=bound.donated,
+            kept=bound.kept,
             made=made,
             results=tuple(Result(buffer.kind, buffer.index, view) for buffer, view in outputs),
             constants=bound.constants,

@@ -59,6 +59,11 @@ class Program:
         return replace(self, around=around, _idle=[])
 
     @property
+    def outside(self) -> Outside:
+        """What one has to know of it to call it."""
+        return self.code.outside if self.code is not None else Outside.of(self.planned)
+
+    @property
     def planned(self) -> Planned:
         """Steps on buffers, and the offsets of these."""
         return self.parts().planned

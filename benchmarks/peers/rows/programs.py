@@ -23,7 +23,8 @@ def _rk4() -> Inputs:
 
 
 def _while() -> Inputs:
-    return {"start": np.float32(0.0), "factor": np.float32(0.999), "shift": np.float32(0.5)}
+    # 0.3 has digits far below those of x, so that the last digit tells how often a round was rounded
+    return {"start": np.float32(0.0), "factor": np.float32(0.999), "shift": np.float32(0.3)}
 
 
 def _likelihood() -> Inputs:
@@ -64,13 +65,24 @@ ROWS = (
     ),
     Row(
         "while",
-        f"while loop, {ROUNDS:,} rounds on a scalar",
-        "programs.scalar_while",
+        f"while loop, {ROUNDS:,} rounds on a scalar, contracted",
+        "programs.contracted_while",
         _while,
         Work(flops=2 * ROUNDS, chain=ROUNDS),
         "while",
         {"rounds": ROUNDS},
-        rtol=1e-3,
+        frameworks=("nnc", "jax"),
+        rtol=0,
+    ),
+    Row(
+        "while-rounded",
+        f"while loop, {ROUNDS:,} rounds on a scalar, each operation rounded",
+        "programs.rounded_while",
+        _while,
+        Work(flops=2 * ROUNDS, chain=2 * ROUNDS),
+        "while-rounded",
+        {"rounds": ROUNDS},
+        rtol=0,
         parts=_LOOP,
     ),
     Row(

@@ -31,10 +31,18 @@ def rk4(inputs: Inputs, *, steps: int) -> Step:
     return lambda: integrate(*arguments)
 
 
-def scalar_while(inputs: Inputs, *, rounds: int) -> Step:
-    """x = factor · x + shift until the rounds are over or x is large."""
+def contracted_while(inputs: Inputs, *, rounds: int) -> Step:
+    """x = factor · x + shift, rounded once, until the rounds are over or x is large."""
+    return _scalar_while(inputs, rounds, contract=True)
 
-    @nnc.compile
+
+def rounded_while(inputs: Inputs, *, rounds: int) -> Step:
+    """The same loop, the product rounded before it is added."""
+    return _scalar_while(inputs, rounds, contract=False)
+
+
+def _scalar_while(inputs: Inputs, rounds: int, *, contract: bool) -> Step:
+    @nnc.compile(contract=contract)
     def loop(rounds: Any, start: Any, factor: Any, shift: Any) -> Any:
         def goes_on(state: Any) -> Any:
             i, x = state

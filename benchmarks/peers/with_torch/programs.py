@@ -37,7 +37,7 @@ def rk4(inputs: Inputs, wrap: Wrap, *, steps: int) -> Step:
     return step
 
 
-def scalar_while(inputs: Inputs, wrap: Wrap, *, rounds: int) -> Step:
+def rounded_while(inputs: Inputs, wrap: Wrap, *, rounds: int) -> Step:
     """x = factor · x + shift until the rounds are over or x is large."""
 
     @wrap

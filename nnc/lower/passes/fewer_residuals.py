@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nnc.commands.rules import effect, scalar
@@ -201,7 +201,7 @@ def _plan(uses: _Uses, position: int) -> _Plan | None:
     free = {*loop.counter, *(x.inner[0] for x in loop.captured), *body.constants}
     free.update(inner for inner, tensor in tensors.items() if uses.lives_until(tensor, max(places)))
     producers = {node.outputs[0]: node for node in body.nodes if _may_repeat(node)}
-    kept = _cheapest({row.inner[0] for row in read}, free, producers)
+    kept = _cheapest([row.inner[0] for row in read], free, producers)
     if total_bytes(kept) >= total_bytes(row.inner[0] for row in read):
         return None
     tensors = {inner: tensor for inner, tensor in tensors.items() if inner in free or inner in kept}
@@ -229,7 +229,7 @@ def _may_repeat(node: Node) -> bool:
     return node.command in scalar or is_view(node) or node.command.name == "full"
 
 
-def _cheapest(wanted: set[Symbol], free: set[Symbol], producers: Mapping[Symbol, Node]) -> list[Symbol]:
+def _cheapest(wanted: Sequence[Symbol], free: set[Symbol], producers: Mapping[Symbol, Node]) -> list[Symbol]:
     """What to keep of each round, so that what is wanted can be computed from it and from what is free.
 
     Each symbol is two things of a minimum cut, its computation and its use. A symbol whose use is second and whose computation is
