@@ -114,8 +114,10 @@ def _locate(
             if mode == "error" or (mode in ("clip", "wrap") and size == 0):
                 value = index[~ok].flat[0]
                 before = f", {-value} before the first element," if value < 0 else ""
+                from_end = f"; counted from the end it was {value - size}" if value < 0 else ""
                 raise user_error(
-                    OutOfBoundsError, where, f"index {value}{before} is out of range for axis {axis}, which has size {size}.",
+                    OutOfBoundsError, where,
+                    f"index {value}{before} is out of range for axis {axis}, which has size {size}{from_end}.",
                     fix=f"index with 0 to {size - 1}, or pass mode= another than 'error' to accept such indices."
                     if size else "an axis of size 0 has no element to index.",
                 )  # fmt: skip

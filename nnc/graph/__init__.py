@@ -24,7 +24,8 @@ from nnc.graph.registry import (
     reference,
     register,
 )
-from nnc.graph.rewrite import Rule, RuleError, Sample, apply_rules, rewrite_rule, sample
+from nnc.graph.rewrite import apply_rules
+from nnc.graph.rule import Rule, RuleError, Sample, rewrite_rule, sample
 from nnc.graph.rule_check import check_rule
 from nnc.graph.serialize import from_json, load_graph, save_graph, storable, to_json
 from nnc.graph.spec import TensorSpec, spec_of

@@ -168,7 +168,7 @@ class Graph:
                 needed.update(node.inputs)
                 nodes.append(node)
         constants = {symbol: value for symbol, value in self.constants.items() if symbol in needed}
-        return replace(self, outputs=outputs, nodes=tuple(reversed(nodes)), constants=constants)
+        return Graph(self.inputs, outputs, tuple(reversed(nodes)), constants, self.attrs, self.name)
 
     @property
     def reads(self) -> frozenset[Symbol]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from math import lcm
 
@@ -13,7 +15,7 @@ from nnc.graph import Graph, Node, Symbol
 from nnc.lower.coalesce import Classes, place_views, rewrite
 from nnc.lower.emit import COPIES, Body, Emitter, Workspace
 from nnc.lower.liveness import walk
-from nnc.lower.stages import Bound, Buffer, Kind, Loop, Step, View
+from nnc.lower.stages import Bound, Buffer, Kind, Loop, Step, Steps, View
 from nnc.options import Options
 
 
@@ -22,24 +24,46 @@ def no_workspace(node: Node) -> int:
     return 0
 
 
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """The steps of a graph on tensors that each have memory of their own: the first are its inputs, `results` its outputs.
+    `carried` are moves that loops rest on."""
+
+    tensors: Sequence[Buffer]
+    steps: Steps
+    inputs: int
+    results: Sequence[View]
+    carried: Sequence[tuple[View, View]]
+
+
+def emit(graph: Graph, workspace: Workspace = no_workspace) -> Emitted:
+    """The steps of a graph before any of its tensors share memory.
+
+    Args:     workspace: bytes that the kernel of a node needs while it runs.
+    """
+    emitter = Emitter(Rings().size, workspace)
+    inputs, steps, results = emitter.program(graph)
+    return Emitted(emitter.tensors, steps, len(inputs), results, emitter.carried)
+
+
 def bind_buffers(
     graph: Graph,
     options: Options,
     *,
+    emitted: Emitted | None = None,
     join: bool = True,
-    workspace: Workspace = no_workspace,
     kept: tuple[tuple[int, str], ...] = (),
 ) -> Bound:
     """The steps of `graph` on buffers.
 
-    Args:     join: parts of joined tensors may be written where they belong, which saves copies, and may cost memory. workspace:
-              bytes that the kernel of a node needs while it runs. kept: see `Bound`.
+    Args:     emitted: its steps, if they are known. join: parts of joined tensors may be written where they belong, which saves
+              copies, and may cost memory. kept: see `Bound`.
     """
-    emitter = Emitter(Rings().size, workspace)
-    inputs, steps, results = emitter.program(graph)
+    emitted = emit(graph) if emitted is None else emitted
+    steps, results = emitted.steps, emitted.results
     outputs = [view.buffer for view in results]
-    classes = Classes(emitter.tensors, steps, outputs, options.donated)
-    classes.share_carried(emitter.carried)
+    classes = Classes(emitted.tensors, steps, outputs, options.donated)
+    classes.share_carried(emitted.carried)
     classes.share_moves()
     if join:
         classes.place_parts(joins=True)
@@ -48,7 +72,7 @@ def bind_buffers(
         classes.place_parts()
     classes.give_donated(outputs)
     steps, weights = rewrite(steps, classes)
-    numbers, buffers, constants = _number(emitter, classes, len(inputs))
+    numbers, buffers, constants = _number(emitted, classes)
     steps = place_views(steps, lambda view: view.of(numbers[view.buffer]))
     when = [0, *accumulate(weights)]
     ranges = classes.ranges()
@@ -66,7 +90,7 @@ def bind_buffers(
         steps=steps,
         outputs=tuple(placed),
         intervals=tuple(intervals),
-        donated=tuple(i for i in range(len(inputs)) if numbers[classes.find(i)] in written),
+        donated=tuple(i for i in range(emitted.inputs) if numbers[classes.find(i)] in written),
         joins=classes.has_parts(),
         kept=kept,
     )
@@ -78,9 +102,9 @@ def _written(step: Step) -> tuple[View, ...]:
     return step.outputs if counter is None else (*step.outputs, counter)
 
 
-def _number(emitter: Emitter, classes: Classes, inputs: int) -> tuple[dict[int, int], list[Buffer], list[Symbol]]:
+def _number(emitted: Emitted, classes: Classes) -> tuple[dict[int, int], list[Buffer], list[Symbol]]:
     """The number of each class of tensors, the buffers in that order, and the symbols of the constants."""
-    tensors, ranges = emitter.tensors, classes.ranges()
+    tensors, inputs, ranges = emitted.tensors, emitted.inputs, classes.ranges()
     live = classes.live.intervals
 
     def first(i: int) -> tuple[int, int]:

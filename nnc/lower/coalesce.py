@@ -22,7 +22,7 @@ from nnc.lower.liveness import Liveness, join
 from nnc.lower.stages import Branches, Buffer, Intervals, Kind, Loop, Round, Step, Steps, View
 from nnc.lower.views import within
 
-_JOINS = ("concatenate", "assemble")
+JOINS = ("concatenate", "assemble")
 _MEETINGS = 16  # points in a row at which two classes may meet in place
 
 
@@ -92,7 +92,7 @@ class Classes:
         for step in self.live.points:
             if step is None:
                 continue
-            regions = part_regions(step) if step.command.name in _JOINS else ()
+            regions = part_regions(step) if step.command.name in JOINS else ()
             for view in (*step.inputs, *step.outputs, *regions):
                 self._views[view.buffer].add(view)
 
@@ -178,7 +178,7 @@ class Classes:
         if is_move(step):
             pairs = zip(step.inputs, step.outputs, strict=True)
             return any((x.buffer, y.buffer) == (source, target) for x, y in pairs)
-        joins = step.command.name in _JOINS and step.outputs[0].buffer == target
+        joins = step.command.name in JOINS and step.outputs[0].buffer == target
         return joins and source in self._operands(at, step).reads
 
     def _in_place(self, at: int, a: int, b: int) -> bool:
@@ -272,7 +272,7 @@ class Classes:
         """
         for at in reversed(range(len(self.live.points))):
             step = self.live.points[at]
-            if step is not None and step.command.name in _JOINS:
+            if step is not None and step.command.name in JOINS:
                 for view, region in zip(step.inputs, part_regions(step), strict=True):
                     if not joins or self._is_joined(view.buffer):
                         self._place(view, region, at)
@@ -280,7 +280,7 @@ class Classes:
     def _is_joined(self, tensor: int) -> bool:
         """Whether a tensor is put together of others."""
         steps = (self.live.points[at] for at in self.live.writes[tensor])
-        return any(step is not None and step.command.name in _JOINS for step in steps)
+        return any(step is not None and step.command.name in JOINS for step in steps)
 
     def _place(self, view: View, region: View, join_at: int) -> None:
         part, whole = self.find(view.buffer), self.find(region.buffer)
@@ -448,7 +448,7 @@ def _rewrite_one(step: Step, classes: Classes, weights: list[int]) -> list[Step]
     if step.region is not None:
         inner = partial(_rewrite, classes=classes, weights=weights)
         return [replace(step, region=map_region(step.region, classes.place, inner, lambda: weights.append(1)))]
-    if step.command.name == "assemble" or (step.command.name in _JOINS and classes.has_parts()):
+    if step.command.name == "assemble" or (step.command.name in JOINS and classes.has_parts()):
         return _join_steps(step, classes)
     return _single_moves(step, classes) if is_move(step) else [_placed(step, classes.place)]
 

@@ -10,14 +10,13 @@ from functools import cached_property
 from typing import Any
 
 from nnc.context import timed
-from nnc.dtypes import TAPE
 from nnc.graph import Kernel, TensorSpec
-from nnc.lower.codegen.arguments import Words, is_layout_known, make_table
+from nnc.lower.codegen.arguments import Words, make_table
 from nnc.lower.codegen.entry import EntryText, print_entry
 from nnc.lower.codegen.native import Compiler, Function, Native
 from nnc.lower.liveness import walk
 from nnc.lower.schedule.types import Schedule
-from nnc.lower.stages import Kind, Loop, NDArray, Planned, Step, Steps, View
+from nnc.lower.stages import Kind, Loop, NDArray, Planned, Steps, View
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _ENTRY_OF_PARTS = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
@@ -154,11 +153,19 @@ class NativeCode:
                 self._entries[apart] = self._compile(apart)
             return self._entries[apart]
 
-    def _compile(self, apart: bool) -> Entry:
+    def expect(self, apart: bool) -> None:
+        """That entry will be asked for: prints it, and has it compiled meanwhile."""
+        with self._lock:
+            self._compiler.expect(self._printed(apart).text.text)
+
+    def _printed(self, apart: bool) -> Printed:
         if apart not in self.printed:
             with timed("printing kernels"):
                 self.printed[apart] = self._print(apart)
-        printed = self.printed[apart]
+        return self.printed[apart]
+
+    def _compile(self, apart: bool) -> Entry:
+        printed = self._printed(apart)
         with timed("compiling kernels"):
             self._compiler.expect(printed.text.text)
             functions = self._compiler.load(printed.text.called)
@@ -185,33 +192,6 @@ class NativeCode:
         positions = {key: i for i, key in enumerate(with_state)}
         text = print_entry(parts.planned, words, natives, positions, apart)
         return Printed(text, tuple(natives[key] for key in with_state))
-
-
-def find_natives(planned: Planned, kernels: Mapping[int, Kernel], compiler: Compiler) -> dict[int, Native]:
-    """The compiled kernels of a program, by identity of the step; none where nothing is won."""
-    natives: dict[int, Native] = {}
-    if not is_layout_known():
-        return natives
-    with timed("printing kernels"):
-        for step in walk(planned.bound.steps):
-            native = _native_of(planned, kernels.get(id(step)), step)
-            if native is not None:
-                natives[id(step)] = native
-                if not native.inline:  # others become part of the program's own text, as a rule
-                    compiler.expect(native)
-    return natives
-
-
-def _native_of(planned: Planned, kernel: Kernel | None, step: Step) -> Native | None:
-    """The compiled kernel of a step. Tapes hold Python's objects, which compiled code does not touch."""
-
-    def is_tape(view: View) -> bool:
-        return view.spec.dtype == TAPE or planned.bound.buffers[view.buffer].kind is Kind.TAPE
-
-    if kernel is None or kernel.native is None or any(map(is_tape, (*step.inputs, *step.outputs))):
-        return None
-    native: Native | None = kernel.native(step)
-    return native
 
 
 def _symbols(printed: EntryText, functions: Sequence[Function]) -> dict[str, int]:

@@ -13,13 +13,14 @@ from nnc.dtypes import TAPE
 from nnc.errors import InternalError
 from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, find_kernel, run_passes
 from nnc.lower.alloc import Block, find_block_overlap, plan_blocks
-from nnc.lower.bind import bind_buffers, no_workspace
+from nnc.lower.bind import bind_buffers, emit, no_workspace
 from nnc.lower.codegen.native import Compiler
 from nnc.lower.emit import Workspace
 from nnc.lower.kernels import RunProgram, sub_graph_kernel
+from nnc.lower.natives import Natives, settled
 from nnc.lower.passes.remat import Remat
 from nnc.lower.program import Program
-from nnc.lower.report import check_budget
+from nnc.lower.report import check_addresses, check_budget
 from nnc.lower.schedule.make import concurrent_lives, make_schedule
 from nnc.lower.schedule.races import check_schedule
 from nnc.lower.stages import Bound, Kind, Planned, Step
@@ -35,7 +36,8 @@ REWRITES = (
     "dce", "hoist_products", "sink_sums", "sink_products", "dce", "fewer_residuals",
     "fold", "simplify", "parts", "cse", "dce", "inline_barriers",
 )  # fmt: skip
-PIPELINE = (*REWRITES, "layout", "order", "recompute", "pack", "keep")
+SETTLED = (*REWRITES, "layout")  # what is not computed element by element has its form now
+PIPELINE = (*SETTLED, "order", "recompute", "pack", "keep")
 # last, since what is computed again to save memory may be chosen command by command; the first find no more to do in their results
 FUSION = ("totals", "contract_products", "shifted_sums", "join_pools", "at_writers", "at_readers", "fuse")
 GROUPING = (*FUSION, "epilogue", "join_kernels", "interleave")
@@ -79,14 +81,16 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel, compiler:
         with set_context(source=step.source):
             return choose_kernel(step.command, step.input_specs, step.params)
 
-    def program(planned: Planned, options: Options) -> Program:
+    def program(planned: Planned, options: Options, natives: Natives | None = None) -> Program:
         with timed("scheduling"):
             schedule = make_schedule(planned, options)
         if options.verify_passes:
             check_schedule(planned, schedule)
         with timed("choosing kernels"):
             chosen = Program.of(planned, schedule, step_kernel)
-        return chosen.compiled(compiler) if compiler is not None and options.native else chosen
+        if compiler is None or not options.native:
+            return chosen
+        return chosen.compiled(compiler, natives or Natives(step_kernel, compiler))
 
     chooser = choose_kernel if hasattr(choose_kernel, "__qualname__") else type(choose_kernel)
     choice = f"{chooser.__module__}.{chooser.__qualname__}"
@@ -94,29 +98,38 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel, compiler:
     known = place.read() if place is not None else None
     made = known.program(step_kernel, compiler if options.native else None) if known is not None else None
     if made is None:
-        if place is not None and compiler is not None and options.native:
-            compiler.expect()
-        planned = plan(graph, options, workspace)
+        natives = Natives(step_kernel, compiler) if compiler is not None and options.native else None
+        if natives is not None:
+            natives.begin()
+        planned = plan(graph, options, workspace, natives)
         check_budget(planned, options.memory_budget)
-        made = program(planned, options)
-        if place is not None and (compiler is None or not options.native or compiler.works()):
-            place.write(made)
+        made = program(planned, options, natives)
+        stored = place.encode(made) if place is not None and (natives is None or natives.compiler.works()) else None
+        made.load()  # the compiler has worked meanwhile
+        if place is not None and stored is not None:
+            place.write(stored)
     return made
 
 
-def plan(graph: Graph, options: Options, workspace: Workspace = no_workspace) -> Planned:
+def plan(
+    graph: Graph, options: Options, workspace: Workspace = no_workspace, natives: Natives | None = None
+) -> Planned:
     """The memory plan of `graph`, for which neither kernels nor memory are needed.
 
     Where it does not fit into `options.memory_budget`, values are computed again; the smallest plan found where that does not help.
 
-    Args:     workspace: bytes that the kernel of a node needs while it runs.
+    Args:     workspace: bytes that the kernel of a node needs while it runs. natives: is told what kernels to expect.
     """
-    rewritten = run_passes(graph, PIPELINE, options, verify=options.verify_passes)
+    rewritten = run_passes(graph, SETTLED, options, verify=options.verify_passes)
+    if natives is not None:
+        natives.expect(emit(settled(rewritten), workspace))
+    rewritten = run_passes(rewritten, PIPELINE[len(SETTLED) :], options, verify=options.verify_passes)
     budget = options.memory_budget
-    planned = _plan_rewritten(rewritten, options, workspace)
+    planned = _plan_rewritten(rewritten, options, workspace, natives)
     if budget is None or planned.peak <= budget:
         return planned
     compact = options.update(compact=True)
+    rewritten = run_passes(rewritten, ("late",), compact, verify=options.verify_passes)
     planned = _plan_rewritten(rewritten, compact, workspace)
     if planned.peak <= budget:
         return planned
@@ -125,14 +138,18 @@ def plan(graph: Graph, options: Options, workspace: Workspace = no_workspace) ->
     return remat.fit(planned, budget)
 
 
-def _plan_rewritten(graph: Graph, options: Options, workspace: Workspace) -> Planned:
+def _plan_rewritten(graph: Graph, options: Options, workspace: Workspace, natives: Natives | None = None) -> Planned:
     """The plan of a graph that has been through the passes before; sub-graphs go through them with their graph."""
     kept = graph.attrs.get("kept", ())
     graph = run_passes(graph, GROUPING, options, verify=options.verify_passes)
+    with timed("binding buffers"):
+        emitted = emit(graph, workspace)
+    if natives is not None:
+        natives.expect(emitted)
 
     def place(join: bool) -> Planned:
         with timed("binding buffers"):
-            bound = bind_buffers(graph, options, workspace=workspace, join=join, kept=kept)
+            bound = bind_buffers(graph, options, emitted=emitted, join=join, kept=kept)
         with timed("planning memory"):
             return plan_memory(bound, options)
 
@@ -145,6 +162,7 @@ def _plan_rewritten(graph: Graph, options: Options, workspace: Workspace) -> Pla
 
 def plan_memory(bound: Bound, options: Options) -> Planned:
     """Gives each buffer of the arena its offset."""
+    check_addresses(bound)
     inside = [i for i, buffer in enumerate(bound.buffers) if buffer.kind is Kind.ARENA]
     lives = concurrent_lives(bound, options)
     blocks = [Block(bound.buffers[i].nbytes, lives[i]) for i in inside]

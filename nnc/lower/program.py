@@ -11,7 +11,8 @@ from nnc.lower.codegen.native import Compiler
 from nnc.lower.frame import Frame
 from nnc.lower.liveness import walk
 from nnc.lower.native_frame import NativeFrame
-from nnc.lower.native_program import NativeCode, Outside, Parts, find_natives
+from nnc.lower.native_program import NativeCode, Outside, Parts
+from nnc.lower.natives import Natives
 from nnc.lower.report import Cost, MemoryPlan, make_cost, make_memory_plan, program_text
 from nnc.lower.schedule.types import Around, Schedule
 from nnc.lower.stages import Bound, NDArray, Planned, Step
@@ -40,19 +41,28 @@ class Program:
         parts = Parts(planned, schedule, kernels, {})
         return cls(lambda: parts, len(schedule.streams) > 1)
 
-    def compiled(self, compiler: Compiler) -> Program:
-        """The same program as machine code, if it has kernels for that and the compiler works."""
+    def compiled(self, compiler: Compiler, natives: Natives) -> Program:
+        """The same program as machine code, if it has kernels for that and the compiler works, which begins with it."""
         found = self.parts()
-        natives = find_natives(found.planned, found.kernels, compiler)
-        if not natives or not compiler.works():
+        known = natives.of(found.planned, found.kernels)
+        if not known or not compiler.works():
             return self
-        parts = replace(found, natives=natives)
-        return self.with_code(NativeCode(Outside.of(found.planned), lambda: parts, compiler))
+        parts = replace(found, natives=known)
+        code = NativeCode(Outside.of(found.planned), lambda: parts, compiler)
+        code.expect(self._is_apart)
+        return self.with_code(code)
 
     def with_code(self, code: NativeCode) -> Program:
-        """The same program as this machine code, which is compiled now."""
-        code.entry(self._is_apart)
+        """The same program as this machine code."""
         return replace(self, parts=code.parts, code=code, _idle=[])
+
+    def load(self) -> None:
+        """Waits for the machine code, if it is to have some.
+
+        Raises:   InternalError: the compiler does not take a text.
+        """
+        if self.code is not None:
+            self.code.entry(self._is_apart)
 
     def watched(self, around: Around) -> Program:
         """The same program, with something done around each step of a run: for measuring, and for tests."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -208,6 +209,21 @@ def check_budget(planned: Planned, budget: int | None) -> None:
     )  # fmt: skip
 
 
+def check_addresses(bound: Bound) -> None:
+    """Raises MemoryBudgetError if the tensors of an arena take more bytes together than a process can number."""
+    inside = [buffer for buffer in bound.buffers if buffer.kind is Kind.ARENA]
+    total = sum(buffer.nbytes for buffer in inside)
+    if total <= sys.maxsize:
+        return
+    largest = max(inside, key=lambda buffer: buffer.nbytes)
+    raise user_error(
+        MemoryBudgetError, bound.name,
+        f"a call needs {format_bytes(total)} beside its inputs and outputs, a process can number {format_bytes(sys.maxsize + 1)}. "
+        f"The largest tensor is {largest.symbol.spec} ({format_bytes(largest.nbytes)}).",
+        source=largest.source, fix="use smaller shapes.",
+    )  # fmt: skip
+
+
 def _recomputed_text(cost: Cost) -> str:
     return (
         f"{len(cost.rows)} commands, {cost.flops} flops, {format_bytes(cost.nbytes)} read and written, "
@@ -334,9 +350,9 @@ def _view_text(bound: Bound, view: View) -> str:
 def format_bytes(nbytes: int) -> str:
     """A number of bytes for people."""
     value, unit = float(nbytes), 0
-    while value >= 1024 and unit < 5:
+    while value >= 1024 and unit < 6:
         value, unit = value / 1024, unit + 1
-    return f"{nbytes} B" if unit == 0 else f"{value:.2f} {'KMGTP'[unit - 1]}iB"
+    return f"{nbytes} B" if unit == 0 else f"{value:.2f} {'KMGTPE'[unit - 1]}iB"
 
 
 def format_table(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -64,19 +64,22 @@ class Place:
             except ValueError:
                 return None  # of another form, though whole
 
-    def write(self, program: Program) -> None:
-        """Keeps a program, if it has a stored form."""
+    def encode(self, program: Program) -> tuple[bytes, ...] | None:
+        """The stored form of a program; None where it has none, or is not worth the room."""
         with timed("keeping the program"):
             bound = program.bound
             if sum(value.nbytes for value in bound.constants) > _MOST_CONSTANTS or _commands(bound) & self.foreign:
-                return
+                return None
             try:
-                parts = encode_program(program, self.sources)
+                return encode_program(program, self.sources)
             except GraphError:  # a parameter is a function, or the like
-                return
-            if parts is not None:
-                self.cache.write_bytes(_KIND, self.key, *parts)
-                _shrink_once(self.cache)
+                return None
+
+    def write(self, stored: tuple[bytes, ...]) -> None:
+        """Keeps a program in its stored form."""
+        with timed("keeping the program"):
+            self.cache.write_bytes(_KIND, self.key, *stored)
+            _shrink_once(self.cache)
 
 
 def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> Place | None:

@@ -25,7 +25,7 @@ def find_views(graph: Graph) -> dict[Symbol, SymbolView]:
     """The view of each symbol of `graph` (without its sub-graphs'); those that own memory view themselves."""
     views = {symbol: SymbolView.whole(symbol) for symbol in (*graph.inputs, *graph.constants)}
     for node in graph.nodes:
-        if _may_share(node):
+        if may_share(node):
             sources = [views[symbol] for symbol in node.inputs]
             places = [View(i, view.spec, view.offset, view.strides) for i, view in enumerate(sources)]
             shared = shared_view(node, places)
@@ -46,7 +46,7 @@ def runs(node: Node, views: Mapping[Symbol, SymbolView]) -> bool:
     return not node.outputs
 
 
-def _may_share(node: Node) -> bool:
+def may_share(node: Node) -> bool:
     """Whether output 0 of a node may be a view of an input: the command says so."""
     if len(node.outputs) != 1 or node.graphs:
         return False
@@ -59,7 +59,7 @@ def shared_view(node: Node, sources: Sequence[View]) -> View | None:
 
     Args:     sources: where each input of the node lies.
     """
-    if not _may_share(node):
+    if not may_share(node):
         return None
     facts = in_place_facts(node.command, node.params)
     if facts.identity:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,13 +69,14 @@ def case_of(index: Any, branches: Sequence[Fun] | Mapping[int, Fun], *operands: 
     Args:     index: integer scalar. branches: functions in order from 0, or a dict from number to function. bypass: a pytree like
               the branches' results; by default the operands (the operand itself, where there is one).
     Returns:  the result. The gradient of a bypassed call goes straight to `bypass`.
-    Raises:   TreeError, ShapeError: results or `bypass` differ in structure, shapes or dtypes.
+    Raises:   ArgumentError: there is no branch. TreeError, ShapeError: results or `bypass` differ in structure, shapes or dtypes.
     Example:
         >>> nnc.case_of(-1, [nnp.zeros_like], 3.0)
         Array(3., dtype=float32)
     """
     position = _index("nnc.case_of", index)
     functions = dict(branches) if isinstance(branches, Mapping) else dict(enumerate(branches))
+    _check_some("nnc.case_of", functions)
     default = bypass if bypass is not None else operands[0] if len(operands) == 1 else operands
     slots = np.int64(len(functions))
     chosen: Any = slots
@@ -109,10 +110,14 @@ def _index(where: str, index: Any) -> Value:
     return x if x.spec.dtype == dtypes.int64 else convert(x, dtype=dtypes.int64)
 
 
-def _branch(where: str, index: Value, branches: Sequence[Fun], operands: tuple[Any, ...]) -> Any:
-    """Traces all branches on the operands and binds one node that runs one of them."""
+def _check_some(where: str, branches: Collection[Any]) -> None:
     if not branches:
         raise user_error(ArgumentError, where, "there is no branch.", fix="give at least one function.")
+
+
+def _branch(where: str, index: Value, branches: Sequence[Fun], operands: tuple[Any, ...]) -> Any:
+    """Traces all branches on the operands and binds one node that runs one of them."""
+    _check_some(where, branches)
     for branch in branches:
         check_callable(branch, where)
     given = FlatTree(operands)

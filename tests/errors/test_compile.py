@@ -55,6 +55,16 @@ def test_a_number_of_streams_that_is_none() -> None:
         nnc.compile(lambda x: x, streams=True)
 
 
+def test_tensors_that_no_process_can_hold() -> None:
+    def twice(x: Any) -> Any:
+        turned = nnp.exp(x)[::-1]  # the tensor that is too large
+        return nnp.sin(turned)[::-1]
+
+    lowered = nnc.compile(twice).lower(nnc.ShapeDtypeStruct((2**61,), "float32"))
+    with reports(MemoryBudgetError, "twice", "16.00 EiB", "float32[2305843009213693952] (8.00 EiB)", at="nnp.exp(x)"):
+        lowered.compile()
+
+
 def test_a_step_that_fails_on_another_stream() -> None:
     def far(x: Any, table: Any, i: Any) -> Any:
         return nnp.tanh(x @ x) @ x + (nnp.tanh(table @ table) @ table)[i]  # the row that is not there

@@ -17,7 +17,7 @@ def test_timings_list_each_part_of_the_compilation_once() -> None:
     assert len(parts) == len(set(parts))
     assert parts[0] == "tracing" and {"pass dce", "pass simplify", "binding buffers", "planning memory"} < set(parts)
     lowering = [part for part in parts if part not in ("reading the program", "keeping the program")]
-    assert lowering[-2:] == ["printing kernels", "compiling kernels"]
+    assert "printing kernels" in lowering and lowering[-1] == "compiling kernels"
     assert all(seconds >= 0 for _, seconds in program.timings.rows)
     assert program.timings.total == pytest.approx(sum(program.timings[part] for part in parts))
     assert str(program.timings).splitlines()[0].split() == ["part", "ms", "%"]

@@ -375,6 +375,7 @@ def test_branches_that_differ_are_listed_path_by_path() -> None:
         (ArgumentError, lambda: nnc.switch(0, [len], mode="wrap"), "mode"),
         (ArgumentTypeError, lambda: nnc.switch(0.5, [lambda: 1]), "integer"),
         (ShapeError, lambda: nnc.case_of(0, [lambda x: x[:2]], X), "shapes or dtypes"),
+        (ArgumentError, lambda: nnc.case_of(0, [], X), "nnc.case_of: there is no branch"),
     ],
 )
 def test_mistakes_say_what_is_wrong_and_where(kind: type[NncError], call: Callable[[], Any], said: str) -> None:

@@ -17,6 +17,7 @@ from nnc.lower.passes.join_kernels import join_kernels
 from nnc.lower.passes.join_pools import join_pools
 from nnc.lower.passes.join_sums import join_sums
 from nnc.lower.passes.keep import keep
+from nnc.lower.passes.late import late
 from nnc.lower.passes.layout import layout
 from nnc.lower.passes.licm import licm
 from nnc.lower.passes.one_hot import one_hot
@@ -34,7 +35,7 @@ from nnc.lower.passes.totals import totals
 
 __all__ = [
     "at_readers", "at_writers", "combine", "contract_products", "cse", "dce", "epilogue", "fewer_residuals", "fold", "fuse",
-    "hoist_products", "inline_barriers", "inline_calls", "interleave", "join_kernels", "join_pools", "join_sums", "keep", "layout",
-    "licm", "one_hot", "order", "pack", "parts", "picks", "recompute", "shifted_sums", "simplify", "sink_products", "sink_sums",
+    "hoist_products", "inline_barriers", "inline_calls", "interleave", "join_kernels", "join_pools", "join_sums", "keep", "late",
+    "layout", "licm", "one_hot", "order", "pack", "parts", "picks", "recompute", "shifted_sums", "simplify", "sink_products", "sink_sums",
     "split_sums", "totals",
 ]  # fmt: skip

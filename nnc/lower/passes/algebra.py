@@ -7,6 +7,7 @@ A rule is not here if its sides can differ: x + 0.0 is 0.0 for x = -0.0, x * 0 i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -41,8 +42,15 @@ FLOATS, INTEGERS = REALS[:3], REALS[3:]
 ANY = ("float32", "bfloat16", "complex64", "int32", "bool")
 
 
-def _samples(*names: str, variables: int = 1) -> list[Sample]:
-    return [sample(*(x,) * variables) for x in _specs(*names)]
+def _samples(*names: str, variables: int = 1, forms: int = 1, **params: Any) -> list[Sample]:
+    """Samples of each dtype. The first ones show all `forms` of the left side: two, if it has tensors of one number."""
+    return [Sample((x,) * variables, params, form=i < forms) for i, x in enumerate(_specs(*names))]
+
+
+def _choices(*names: str, variables: int) -> list[Sample]:
+    """Samples whose first variable is a condition."""
+    samples = _samples(*names, variables=variables)
+    return [replace(x, specs=(x.specs[0].update(dtype=dtypes.bool_), *x.specs)) for x in samples]
 
 
 def _is_real(x: Any, *others: Any) -> bool:
@@ -105,12 +113,12 @@ def magnitude_of_magnitude(x: Value) -> Any:
     return ew.abs_(ew.abs_(x)), ew.abs_(x)
 
 
-@rewrite_rule(samples=_samples(*REALS, "complex64"))
+@rewrite_rule(samples=_samples(*REALS, "complex64", forms=2))
 def add_negative_zero(x: Value) -> Any:
     return ew.add(x, number(x, _neutral(x))), x
 
 
-@rewrite_rule(samples=_samples(*REALS, "complex64"))
+@rewrite_rule(samples=_samples(*REALS, "complex64", forms=2))
 def add_to_negative_zero(x: Value) -> Any:
     return ew.add(number(x, _neutral(x)), x), x
 
@@ -120,70 +128,67 @@ def _neutral(x: Value) -> Any:
     return complex(-0.0, -0.0) if dtypes.is_complex(x.dtype) else -0.0 if dtypes.is_float(x.dtype) else 0
 
 
-@rewrite_rule(samples=_samples(*REALS, "complex64"))
+@rewrite_rule(samples=_samples(*REALS, "complex64", forms=2))
 def subtract_zero(x: Value) -> Any:
     return ew.sub(x, number(x, 0)), x
 
 
-@rewrite_rule(samples=_samples(*REALS, "complex64"))
+@rewrite_rule(samples=_samples(*REALS, "complex64", forms=2))
 def subtract_from_negative_zero(x: Value) -> Any:
     return ew.sub(number(x, _neutral(x)), x), ew.neg(x)
 
 
-@rewrite_rule(when=_is_real, samples=_samples(*REALS, "bool"))
+@rewrite_rule(when=_is_real, samples=_samples(*REALS, "bool", forms=2))
 def times_one(x: Value) -> Any:
     return ew.mul(x, number(x, 1)), x
 
 
-@rewrite_rule(when=_is_real, samples=_samples(*REALS, "bool"))
+@rewrite_rule(when=_is_real, samples=_samples(*REALS, "bool", forms=2))
 def one_times(x: Value) -> Any:
     return ew.mul(number(x, 1), x), x
 
 
-@rewrite_rule(when=_is_signed, samples=_samples(*FLOATS, "int32"))
+@rewrite_rule(when=_is_signed, samples=_samples(*FLOATS, "int32", forms=2))
 def times_minus_one(x: Value) -> Any:
     return ew.mul(x, number(x, -1)), ew.neg(x)
 
 
-@rewrite_rule(when=_is_signed, samples=_samples(*FLOATS, "int32"))
+@rewrite_rule(when=_is_signed, samples=_samples(*FLOATS, "int32", forms=2))
 def minus_one_times(x: Value) -> Any:
     return ew.mul(number(x, -1), x), ew.neg(x)
 
 
-@rewrite_rule(when=_is_integer, samples=_samples(*INTEGERS))
+@rewrite_rule(when=_is_integer, samples=_samples(*INTEGERS, forms=2))
 def times_zero(x: Value) -> Any:
     return ew.mul(x, number(x, 0)), constants.full_like(x, 0)
 
 
-@rewrite_rule(when=_is_real, samples=_samples(*REALS))
+@rewrite_rule(when=_is_real, samples=_samples(*REALS, forms=2))
 def safe_times_one(x: Value) -> Any:
     return ew.safe_mul(x, number(x, 1)), x
 
 
-@rewrite_rule(when=_is_real, samples=_samples(*REALS))
+@rewrite_rule(when=_is_real, samples=_samples(*REALS, forms=2))
 def one_safe_times(x: Value) -> Any:
     return ew.safe_mul(number(x, 1), x), x
 
 
-@rewrite_rule(when=_is_real, samples=_samples(*FLOATS))
+@rewrite_rule(when=_is_real, samples=_samples(*FLOATS, forms=2))
 def divide_by_one(x: Value) -> Any:
     return ew.div(x, number(x, 1)), x
 
 
-@rewrite_rule(when=_is_real, samples=_samples(*FLOATS))
+@rewrite_rule(when=_is_real, samples=_samples(*FLOATS, forms=2))
 def divide_one(x: Value) -> Any:
     return ew.div(number(x, 1), x), ew.reciprocal(x)
 
 
-@rewrite_rule(samples=[sample(x, exponent=1) for x in _specs(*REALS)], when=lambda x, exponent: exponent == 1)
+@rewrite_rule(samples=_samples(*REALS, exponent=1), when=lambda x, exponent: exponent == 1)
 def first_power(x: Value, *, exponent: int) -> Any:
     return ew.integer_pow(x, exponent=exponent), x
 
 
-@rewrite_rule(
-    samples=[sample(x, exponent=2) for x in _specs(*REALS)],
-    when=lambda x, exponent: exponent == 2 and _is_real(x),
-)
+@rewrite_rule(samples=_samples(*REALS, exponent=2), when=lambda x, exponent: exponent == 2 and _is_real(x))
 def second_power(x: Value, *, exponent: int) -> Any:
     return ew.integer_pow(x, exponent=exponent), ew.square(x)
 
@@ -191,22 +196,22 @@ def second_power(x: Value, *, exponent: int) -> Any:
 # -- choice, order, identity -------------------------------------------------------------------------------------------
 
 
-@rewrite_rule(samples=[sample(x.update(dtype=dtypes.bool_), x) for x in _specs(*ANY)])
+@rewrite_rule(samples=_choices(*ANY, variables=1))
 def select_equal(condition: Value, x: Value) -> Any:
     return ew.select(condition, x, x), x
 
 
-@rewrite_rule(samples=_samples(*ANY, variables=2))
+@rewrite_rule(samples=_samples(*ANY, variables=2, forms=2))
 def select_true(x: Value, y: Value) -> Any:
     return ew.select(number(spec(x.shape, "bool"), True), x, y), x
 
 
-@rewrite_rule(samples=_samples(*ANY, variables=2))
+@rewrite_rule(samples=_samples(*ANY, variables=2, forms=2))
 def select_false(x: Value, y: Value) -> Any:
     return ew.select(number(spec(x.shape, "bool"), False), x, y), y
 
 
-@rewrite_rule(samples=[sample(x.update(dtype=dtypes.bool_), x, x) for x in _specs(*ANY)])
+@rewrite_rule(samples=_choices(*ANY, variables=2))
 def select_by_negation(condition: Value, x: Value, y: Value) -> Any:
     return ew.select(ew.bitwise_not(condition), x, y), ew.select(condition, y, x)
 
@@ -226,7 +231,7 @@ def or_itself(x: Value) -> Any:
     return ew.bitwise_or(x, x), x
 
 
-@rewrite_rule(samples=_samples("bool"))
+@rewrite_rule(samples=_samples("bool", forms=2))
 def and_true(x: Value) -> Any:
     return ew.bitwise_and(x, number(x, -1)), x
 

@@ -89,13 +89,13 @@ MATRIX, CUBE = spec((2, 3), "float32"), spec((2, 3, 4), "float64")
 
 
 def _samples(*variables: Any) -> list[Sample]:
-    """Samples for x and further variables; "like": of its spec, "row": of the spec of its sums, axes kept."""
+    """Samples for x and further variables, of one form; "like": of its spec, "row": of the spec of its sums, axes kept."""
 
     def specs(x: TensorSpec, axes: Axes) -> list[TensorSpec]:
         return [x, *(x if kind == "like" else x.update(shape=_kept(x, axes)) for kind in variables)]
 
     cases = ((MATRIX, (1,)), (MATRIX, (0,)), (CUBE, (1,)), (CUBE, (0, 2)))
-    return [sample(*specs(x, axes), axes=axes) for x, axes in cases]
+    return [Sample(tuple(specs(x, axes)), {"axes": axes}, form=i == 0) for i, (x, axes) in enumerate(cases)]
 
 
 @rewrite_rule(exact=False, samples=_samples())

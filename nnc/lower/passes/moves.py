@@ -8,13 +8,14 @@ Two moves become one, a move that changes nothing goes, and a product takes its 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import product
 from typing import Any
 
 from nnc.commands import reduce as rd
 from nnc.commands.contract import dot
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_axes, broadcast_to, concatenate, flip, pad, reshape, slice_, transpose
-from nnc.graph import Command, Rule, TensorSpec, rewrite_rule, sample
+from nnc.graph import Command, Rule, Sample, TensorSpec, rewrite_rule, sample
 from nnc.lower.passes.algebra import REALS, spec
 
 Axes = tuple[int, ...]
@@ -193,8 +194,9 @@ def _reduction_of_ones(command: Command, names: Iterable[str]) -> Rule:
 
     rule.__name__ = f"{command.name}_of_one_element"
     variables = [spec((2, 1, 3, 1), name) for name in names]
-    cases = [sample(x, axes=axes) for x in variables for axes in ((1, 3), ())]
-    return rewrite_rule(samples=cases, when=lambda x, axes: all(x.shape[axis] == 1 for axis in axes))(rule)
+    cases = enumerate(product(variables, ((1, 3), ())))
+    samples = [Sample((x,), {"axes": axes}, form=i == 0) for i, (x, axes) in cases]
+    return rewrite_rule(samples=samples, when=lambda x, axes: all(x.shape[axis] == 1 for axis in axes))(rule)
 
 
 REDUCTIONS_OF_ONES = (

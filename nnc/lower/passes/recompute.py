@@ -8,6 +8,7 @@ from nnc.commands.rules import scalar
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.codegen.domain import can_fuse, is_reduction
 from nnc.lower.min_cut import INFINITE, MinCut
+from nnc.lower.passes.dce import dce
 from nnc.lower.passes.order import Description
 from nnc.lower.views import runs
 from nnc.options import Options
@@ -56,7 +57,7 @@ class Peak:
     """The place in a graph where the most bytes are live, and what is live across it."""
 
     def __init__(self, graph: Graph, options: Options) -> None:
-        self.graph = graph
+        self.graph, self.options = graph, options
         description = Description(graph, donated={graph.inputs[i] for i in options.donated}, free=graph.outputs)
         live = description.live_bytes()
         self.nbytes = max(live)
@@ -181,7 +182,7 @@ class Peak:
                 nodes.append(node if inputs == node.inputs else node.update(inputs=inputs))
             elif self.views[node.outputs[0]].base not in recipes:
                 nodes.append(node)
-        return self.graph.update(nodes=tuple(nodes))
+        return dce(self.graph.update(nodes=tuple(nodes)), self.options)
 
     def _renewed(self, symbol: Symbol, recipes: dict[Symbol, list[Node]]) -> Iterator[Node]:
         """The nodes that make a symbol that lies in memory that is made anew, in order; some may be done."""

@@ -1,0 +1,248 @@
+"""Rewrite rules as equations: a function of tensors that returns the two sides of an equality.
+
+A rule is run on symbols, so both sides are graphs made with ordinary commands. Its samples (specs of the variables) give the
+forms of the left side, by which sites are found (`rewrite.py`); for the specs of a site the rule is run again.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from operator import attrgetter
+from typing import Any
+
+from nnc import dtypes
+from nnc.context import set_context
+from nnc.errors import ArgumentError, GraphError, user_error
+from nnc.graph.builder import GraphBuilder
+from nnc.graph.graph import Graph, NDArray, Node, Symbol
+from nnc.graph.registry import Command
+from nnc.graph.spec import TensorSpec
+from nnc.source import SourceLine
+
+_DEFAULT_SPEC = TensorSpec((2, 3), dtypes.float32)
+_MARKABLE = (int, float, complex, str, bytes, tuple)
+
+
+class RuleError(GraphError):
+    """A rewrite rule is no equation, is false, or runs in a circle with others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Specs of a rule's variables and values of its static parameters; one without a `form` of its own only serves checks."""
+
+    specs: tuple[TensorSpec, ...]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    form: bool = True
+
+
+def sample(*specs: TensorSpec, **params: Any) -> Sample:
+    """A sample for a rule: one spec for each variable, one value for each static parameter."""
+    return Sample(specs, params)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A node of a form. Symbols are numbered; `through` is the one by which the node was reached."""
+
+    through: int
+    command: Command
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    params: frozenset[str]  # their names
+    graphs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A left side without specs and values of parameters: its nodes from the root upwards, and its constants.
+
+    The first symbols are the variables. Of constants without axes the number is known, of others (None) only the place.
+    """
+
+    variables: int
+    symbols: int
+    steps: tuple[Step, ...]
+    constants: tuple[tuple[int, Any], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Equation:
+    """Both sides of a rule for concrete specs, as graphs of the same variables and nodes.
+
+    `symbols` and `nodes` are those of the left side, in the order of its `form`.
+    """
+
+    left: Graph
+    right: Graph
+    form: Form
+    symbols: tuple[Symbol, ...]
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pattern:
+    """A form of a rule's left side; `statics` says at which step a static parameter is read off, and by which name."""
+
+    form: Form
+    statics: Mapping[str, tuple[int, str]]
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """An equation between graphs, used from left to right.
+
+    `function(*variables, **statics)` returns both sides; `when(*specs, **statics)` is a side condition; `exact` says that
+    both sides are equal bit for bit; `samples` show the forms of the left side and serve to check the rule.
+    """
+
+    function: Callable[..., tuple[Any, Any]]
+    when: Callable[..., bool] | None
+    exact: bool
+    samples: tuple[Sample, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return self.function.__name__
+
+    def __repr__(self) -> str:
+        return f"<Rule {self.name}>"
+
+    @cached_property
+    def patterns(self) -> tuple[Pattern, ...]:
+        """The forms that the left side takes over the samples."""
+        patterns: dict[Form, Pattern] = {}
+        for case in filter(attrgetter("form"), self.samples):
+            marked = {name: _mark(value) for name, value in case.params.items()}
+            equation = self.instantiate(case.specs, marked)
+            if equation.form not in patterns:
+                patterns[equation.form] = Pattern(equation.form, self._find_statics(equation.nodes, marked))
+        return tuple(patterns.values())
+
+    def _find_statics(self, left: Sequence[Node], marked: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
+        places = [(i, key, value) for i, node in enumerate(left) for key, value in node.params.items()]
+        found: dict[str, tuple[int, str]] = {}
+        for name, mark in marked.items():
+            place = next(((i, key) for i, key, value in places if value is mark), None)
+            if place is None:
+                raise self.error(
+                    f"static parameter {name!r} is not a parameter of a node of the left side.",
+                    "pass it to a command of the left side as it is.",
+                )
+            found[name] = place
+        return found
+
+    def instantiate(self, specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> Equation:
+        """Both sides for variables of `specs`.
+
+        Raises:   RuleError: the rule is no equation: see the message. NncError: a command does not take the specs.
+        """
+        builder = GraphBuilder(self.name)
+        variables = tuple([builder.input(spec) for spec in specs])
+        with builder, set_context(source=self.source):
+            sides = self.function(*variables, **params)
+        if not isinstance(sides, tuple) or len(sides) != 2:
+            raise self.error("it does not return two sides.", "return (left, right).")
+        left, right = (side if isinstance(side, tuple) else (side,) for side in sides)
+        graph = builder.build(*left, *right)
+        writers = {symbol: node for node in graph.nodes for symbol in node.outputs}
+        root = writers.get(left[0]) if left else None
+        if root is None or root.outputs != left:
+            raise self.error(
+                "the left side is not all that one command yields.", "return a command's output as the left side."
+            )
+        if [symbol.spec for symbol in left] != [symbol.spec for symbol in right]:
+            raise self.error(
+                f"the sides differ in spec: {', '.join(str(symbol.spec) for symbol in left)} = "
+                f"{', '.join(str(symbol.spec) for symbol in right)}.",
+                "convert the right side, or state a condition with when=.",
+            )
+        left_graph, right_graph = graph.restrict(left), graph.restrict(right)
+        if root in right_graph.nodes:
+            raise self.error("the right side reads the left side.", "write the right side without it.")
+        return Equation(left_graph, right_graph, *_take_apart(left_graph))
+
+    @cached_property
+    def source(self) -> SourceLine:
+        """Where the rule is written."""
+        code = self.function.__code__
+        return SourceLine(code.co_filename, code.co_firstlineno, self.name)
+
+    def error(self, problem: str, fix: str, operands: Mapping[str, Any] | None = None) -> RuleError:
+        """The error for a mistake in this rule."""
+        return user_error(RuleError, f"rule {self.name}", problem, operands=operands, fix=fix)
+
+
+def rewrite_rule(
+    *, when: Callable[..., bool] | None = None, exact: bool = True, samples: Sequence[Sample] = ()
+) -> Callable[[Callable[..., tuple[Any, Any]]], Rule]:
+    """Makes a rewrite rule of the decorated function.
+
+    Its positional parameters are tensors of any spec, its keyword-only ones static parameters, each of which some command
+    of the left side is given as it is. Commands called in it build the two sides, which it returns.
+
+    Args:     when: side condition `(*specs, **statics) -> bool`. exact: both sides are equal bit for bit, for all inputs.
+              samples: specs that the commands take, at least one for each form of the left side: commands, wiring, names of
+              parameters, numbers among the constants. 2x3 float32 by default.
+    Raises:   ArgumentError: there are static parameters, but no samples.
+    Example:
+        >>> @rewrite_rule()
+        ... def double_negation(x):
+        ...     return command("neg")(command("neg")(x)), x
+        >>> graph = make_graph(lambda x: -(-x))(nnp.ones(2))
+        >>> len(apply_rules(graph, [double_negation]).nodes)
+        0
+    """
+
+    def make(function: Callable[..., tuple[Any, Any]]) -> Rule:
+        parameters = inspect.signature(function).parameters.values()
+        variables = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        if not samples and len(variables) != len(parameters):
+            raise user_error(
+                ArgumentError, f"rule {function.__name__}", "it has static parameters, but no samples of them.",
+                fix="pass samples=[sample(spec, ..., name=value)].",
+            )  # fmt: skip
+        default = (Sample((_DEFAULT_SPEC,) * len(variables)),)
+        return Rule(function, when, exact, tuple(samples) or default)
+
+    return make
+
+
+def number_of(constant: NDArray) -> Any:
+    """The number that a constant without axes is; None for other constants, and for NaN, which equals nothing."""
+    if constant.ndim or not dtypes.is_known(constant.dtype):
+        return None
+    number = constant.item()
+    return number if number == number else None
+
+
+def _take_apart(left: Graph) -> tuple[Form, tuple[Symbol, ...], tuple[Node, ...]]:
+    """The form of a left side, and which symbols and nodes stand in it."""
+    writers = {symbol: node for node in left.nodes for symbol in node.outputs}
+    places = {symbol: i for i, symbol in enumerate(left.inputs)}
+    steps: list[Step] = []
+    nodes: list[Node] = []
+    waiting = [(-1, left.nodes[-1])]
+    while waiting:
+        through, node = waiting.pop()
+        outputs = tuple([places.setdefault(symbol, len(places)) for symbol in node.outputs])
+        for symbol in node.inputs:
+            if symbol not in places:
+                places[symbol] = len(places)
+                if symbol in writers:
+                    waiting.append((places[symbol], writers[symbol]))
+        inputs = tuple([places[symbol] for symbol in node.inputs])
+        steps.append(Step(through, node.command, inputs, outputs, frozenset(node.params), len(node.graphs)))
+        nodes.append(node)
+    constants = tuple([(places[symbol], number_of(value)) for symbol, value in left.constants.items()])
+    return Form(len(left.inputs), len(places), tuple(steps), constants), tuple(places), tuple(nodes)
+
+
+def _mark(value: Any) -> Any:
+    """An equal value that can be told from all others by identity, where its type allows."""
+    kind = type(value)
+    return type(kind.__name__, (kind,), {})(value) if kind in _MARKABLE else value

@@ -1,0 +1,146 @@
+"""Finds the compiled kernels of a program, and has them compiled before there is one: their texts are known long before.
+
+What a kernel's text says follows from the parameters, sub-graphs, specs and strides of its step. Those of a graph's steps hardly
+change when buffers are bound, and those of commands that no later pass touches are known before nodes are put into an order. So
+steps are *expected* as soon as they are known, which prints their kernels, and the compiler works on them meanwhile. An expectation
+that fails costs no more than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nnc.commands.rules import expansion
+from nnc.context import timed
+from nnc.dtypes import TAPE
+from nnc.graph import Graph, Kernel, Node, find_kernel, kernel
+from nnc.lower.bind import Emitted
+from nnc.lower.coalesce import JOINS
+from nnc.lower.codegen.arguments import binder, is_layout_known
+from nnc.lower.codegen.domain import can_fuse, is_reduction, is_view
+from nnc.lower.codegen.epilogue import PRODUCTS
+from nnc.lower.codegen.native import Compiler, Native, Remembered
+from nnc.lower.emit import is_move
+from nnc.lower.liveness import walk
+from nnc.lower.stages import Buffer, Kind, Loop, Planned, Step, View
+from nnc.lower.views import may_share
+
+_JOINED = frozenset({*JOINS, "max_pool", "max_pool_places"})  # they are put together, or their operands
+
+
+class Natives:
+    """The compiled kernels of steps, each asked for once: steps with the same parameters and sub-graphs, by identity, share one if
+    their operands lie alike.
+
+    Args:     choose: gives the kernel of a step.
+    """
+
+    def __init__(self, choose: Callable[[Step], Kernel], compiler: Compiler) -> None:
+        self.compiler, self._choose = compiler, choose
+        self._known: dict[Any, tuple[Step, Native | None]] = {}  # holds a step, so that ids stay what they are
+
+    def begin(self) -> None:
+        """There will be a program: has the compiler begin with what is in each."""
+        self.compiler.expect()
+        self.compiler.expect(binder())
+
+    def expect(self, emitted: Emitted) -> None:
+        """Steps like these will be in the program: has their kernels compiled meanwhile.
+
+        Few moves are left of those that there are, and what is joined with other tensors may come to lie among them.
+        """
+        steps = [step for step in walk(emitted.steps) if not is_move(step)]
+        joins = [step for step in steps if step.command.name in JOINS]
+        joined = {view.buffer for step in joins for view in (*step.inputs, *step.outputs)}
+        if joined:
+            steps = [s for s in steps if joined.isdisjoint([view.buffer for view in (*s.inputs, *s.outputs)])]
+        self._find(steps, emitted.tensors, self._choose)
+
+    def of(self, planned: Planned, kernels: Mapping[int, Kernel]) -> dict[int, Native]:
+        """The compiled kernels of a program, by identity of the step; none where nothing is won."""
+        steps = list(walk(planned.bound.steps))
+        return self._find(steps, planned.bound.buffers, lambda step: kernels.get(id(step)))
+
+    def _find(
+        self, steps: Sequence[Step], buffers: Sequence[Buffer], choose: Callable[[Step], Kernel | None]
+    ) -> dict[int, Native]:
+        found: dict[int, Native] = {}
+        if not is_layout_known():
+            return found
+        has_loops = any(isinstance(step.region, Loop) for step in steps)
+        with timed("printing kernels"):
+            for step in steps:
+                if step.region is None and not _touches_tape(step, buffers):
+                    native = self._native(step, choose, has_loops)
+                    if native is not None:
+                        found[id(step)] = native
+        return found
+
+    def _native(self, step: Step, choose: Callable[[Step], Kernel | None], has_loops: bool) -> Native | None:
+        inputs, outputs = (tuple([(v.spec, v.strides) for v in views]) for views in (step.inputs, step.outputs))
+        key = step.command, id(step.params), tuple(map(id, step.graphs)), inputs, outputs
+        known = self._known.get(key)
+        if known is None:
+            chosen = choose(step)
+            native: Native | None = None
+            if chosen is not None and chosen.native is not None:
+                native = chosen.native(step)
+            known = self._known[key] = step, native
+            if native is not None and not (
+                native.inline and has_loops
+            ):  # these stand in the program's own text, as a rule
+                self.compiler.expect(native)
+        return known[1]
+
+
+def _touches_tape(step: Step, buffers: Sequence[Buffer]) -> bool:
+    """Whether a step touches Python's objects, which compiled code does not."""
+
+    def is_tape(view: View) -> bool:
+        return view.spec.dtype == TAPE or buffers[view.buffer].kind is Kind.TAPE
+
+    return any(map(is_tape, step.inputs)) or any(map(is_tape, step.outputs))
+
+
+# -- what will not change ----------------------------------------------------------------------------------------------
+
+
+def settled(graph: Graph) -> Graph:
+    """The nodes, those of sub-graphs included, that no pass touches which comes after the form of a graph is settled, and the views
+    that they read through.
+
+    They run kernels that are printed once for all steps alike, and are neither computed element by element nor joined with others;
+    a product is if what reads it first is computed so.
+    """
+    nodes = tuple(dict.fromkeys(graph.walk()))
+    known = {name: kernel.get(name, ()) for name in {node.command for node in nodes}}
+    printed = {name for name, kernels in known.items() if any(isinstance(each.native, Remembered) for each in kernels)}
+    kept = {node for node in nodes if node.command in printed and _stays(node)}
+    products = {node.outputs[0]: node for node in kept if node.command.name in PRODUCTS}
+    if products:
+        for node in nodes:
+            for product in [products.pop(symbol) for symbol in node.inputs if symbol in products]:
+                if can_fuse(node) and not is_view(node) and not is_reduction(node):
+                    kept.discard(product)
+    writer = {symbol: node for node in nodes for symbol in node.outputs} if kept else {}
+    left = [symbol for node in kept for symbol in node.inputs]
+    while left:
+        view = writer.get(left.pop())
+        if view is not None and view not in kept and may_share(view):
+            kept.add(view)
+            left += view.inputs
+    part = tuple(node for node in nodes if node in kept)
+    written = {symbol for node in part for symbol in node.outputs}
+    read = dict.fromkeys(symbol for node in part for symbol in node.inputs if symbol not in written)
+    return Graph(tuple(read), (), part)
+
+
+def _stays(node: Node) -> bool:
+    """Whether a node will be a step as it is, if it is no product, with a kernel that is printed once."""
+    if node.graphs or node.command.name in _JOINED or node.command in expansion or can_fuse(node):
+        return False
+    if any(symbol.dtype == TAPE for symbol in (*node.inputs, *node.outputs)):
+        return False
+    found = find_kernel(node.command, tuple(symbol.spec for symbol in node.inputs), node.params)
+    return found is not None and isinstance(found.native, Remembered)

@@ -1,0 +1,101 @@
+"""Elementwise commands wait for their readers where that takes no more memory."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import nnc
+import nnc.numpy as nnp
+from nnc import nn, optim
+from nnc.errors import MemoryBudgetError
+from nnc.graph import Graph, GraphBuilder, verify
+from nnc.lower.passes.late import late
+from nnc.lower.passes.order import Description
+from nnc.options import Options
+from tests.lower.passes.test_generated import graphs
+from tests.lower.passes.tools import check_same_bits, names, run
+
+X = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
+
+
+def staged(function: Any, *arguments: Any) -> Graph:
+    return run(nnc.make_graph(function)(*arguments), "inline_calls", "dce")
+
+
+def largest(graph: Graph) -> int:
+    return max(Description(graph, free=graph.outputs).live_bytes())
+
+
+def test_what_one_value_yields_is_made_behind_what_need_not_wait_for_it() -> None:
+    def f(x: Any) -> Any:
+        y = nnp.exp(x)
+        z, w = -y, nnp.sin(y)
+        a = nnp.cumsum(x, axis=0)
+        return z * a + w * y
+
+    graph = staged(f, X)
+    after = run(graph, "late")
+    assert names(graph)[:4] == ["exp", "neg", "sin", "cumsum"]
+    assert names(after)[0] == "cumsum"
+    assert largest(after) < largest(graph)
+    check_same_bits(graph, after, [X])
+
+
+def test_what_would_have_to_live_longer_for_fewer_bytes_stays() -> None:
+    def f(x: Any) -> Any:
+        total = nnp.cumsum(x, axis=1) + nnp.cumprod(x, axis=1)  # two values become one
+        return nnp.cumsum(x, axis=0) * total
+
+    graph = staged(f, X)
+    assert run(graph, "late").nodes == graph.nodes
+
+
+def test_donated_inputs_do_not_live_longer() -> None:
+    b = GraphBuilder("donated")
+    x = b.input((8, 8), "float32")
+    y, z = b.add("exp", x), b.add("neg", x)
+    a = b.add("cumsum", z, axis=0)
+    graph = b.build(b.add("mul", y, a), z)
+    assert late(graph, Options(donated=(0,))).nodes == graph.nodes
+    assert names(late(graph, Options())) == ["neg", "cumsum", "exp", "mul"]
+
+
+@given(graphs())
+def test_random_graphs_compute_the_same(graph: Graph) -> None:
+    rng = np.random.default_rng(0)
+    inputs = [rng.normal(size=s.shape).astype(s.dtype) for s in graph.input_specs]
+    after = late(graph, Options())
+    verify(after)
+    check_same_bits(graph, after, inputs)
+
+
+def test_a_budget_for_a_transformer_costs_little_time() -> None:
+    """Of the derivative of its gelu, which is made of the layer's input alone, nothing waits for the product behind it."""
+    keys = nnc.random.split(nnc.random.key(0), 4)
+    layers = [nn.TransformerEncoderLayer(64, 4, key=key, activation=nn.gelu, dropout_rate=0.0) for key in keys]
+    model, adam = nn.TransformerEncoder(layers), optim.adam(1e-3)
+
+    def step(model: Any, state: Any, x: Any) -> Any:
+        gradient = nnc.grad(lambda model: nnp.mean(model(x) ** 2))(model)
+        updates, state = adam.update(gradient, state, model)
+        return optim.apply_updates(model, updates), state
+
+    arguments = model, nnc.eval_shape(adam.init, model), nnc.ShapeDtypeStruct((16, 32, 64), "float32")
+
+    def within(budget: int | None) -> Any:
+        compiled = nnc.compile(step, donate_argnums=(0, 1), memory_budget=budget, streams=1)
+        return compiled.lower(*arguments).compile()
+
+    unlimited = within(None)
+    plan = within(unlimited.memory_plan.peak * 6 // 10).memory_plan
+    assert 0 < plan.recomputed.seconds < 0.25 * unlimited.cost.seconds
+    with pytest.raises(MemoryBudgetError, match="raise memory_budget to") as caught:
+        within(1)
+    found = re.search(r"raise memory_budget to (\d+)", str(caught.value))
+    assert found is not None
+    assert int(found[1]) < unlimited.memory_plan.peak * 45 // 100
