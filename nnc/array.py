@@ -481,6 +481,8 @@ def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | Non
     Example:  >>> asarray([[1, 2], [3, 4]], dtype="float32").shape
               (2, 2)
     """
+    if isinstance(obj, ArrayMethods) and dtype is None and device is None and not copy:
+        return obj
     if device is not None and str(device) != "cpu":
         raise user_error(
             UnsupportedError, "asarray", f"there is no device {device!r}.", fix="use one of nnc.devices()."

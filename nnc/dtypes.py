@@ -35,6 +35,8 @@ DEFAULT_FLOAT, DEFAULT_INT, DEFAULT_COMPLEX = float32, int64, complex64
 _KINDS = {
     dtype: kind for kind, group in enumerate(((bool_,), (*SIGNED, *UNSIGNED), FLOATS, COMPLEX)) for dtype in group
 }
+_NARROW = frozenset({float16, bfloat16})
+_REAL_PARTS = {complex64: float32, complex128: float64}
 _WEAK_DEFAULT = (bool_, DEFAULT_INT, DEFAULT_FLOAT, DEFAULT_COMPLEX)
 
 
@@ -98,7 +100,7 @@ def same_kind(a: DType, b: DType) -> bool:
 
 def real_dtype(dtype: DType) -> DType:
     """The dtype of the real part."""
-    return {complex64: float32, complex128: float64}.get(dtype, dtype)
+    return _REAL_PARTS.get(dtype, dtype)
 
 
 def complex_dtype(dtype: DType) -> DType:
@@ -108,7 +110,7 @@ def complex_dtype(dtype: DType) -> DType:
 
 def accumulator(dtype: DType) -> DType:
     """The dtype in which sums and products of `dtype` are accumulated: float32 for the 16-bit floats."""
-    return float32 if dtype in (float16, bfloat16) else dtype
+    return float32 if dtype in _NARROW else dtype
 
 
 def to_float(dtype: DType) -> DType:

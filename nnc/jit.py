@@ -159,8 +159,9 @@ class Compiled:
                 if recorder is not None:
                     return recorder.evaluate(self, *args, **kwargs)
             else:
+                is_second = call.key in self._entries  # the first call like this may be the last one
                 executable = self._find(call)
-                if executable is not None and not context.modes:
+                if is_second and executable is not None and not context.modes:
                     self._note_usual(call, executable)
             if executable is not None:
                 return executable.run(call.arguments.dynamic)

@@ -17,9 +17,14 @@ def version_of(*distributions: str) -> str:
     """The version of the first distribution that is installed, or "absent"."""
     for name in distributions:
         try:
-            return metadata.version(name)
+            found = metadata.distribution(name)
         except metadata.PackageNotFoundError:
             continue
+        head = (found.read_text("METADATA") or "").partition("\n\n")[
+            0
+        ]  # `found.version` reads it by Python's parser of mail
+        stated = [line.removeprefix("Version: ") for line in head.splitlines() if line.startswith("Version: ")]
+        return stated[0] if stated else found.version
     return ABSENT
 
 

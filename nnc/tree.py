@@ -25,6 +25,7 @@ NAMESPACE = "nnc"
 CHILDREN = "_tree_children"  # the attribute that holds which fields of a dataclass are children
 _CHILDREN = frozenset({list, tuple, dict, type(None)})  # whose objects are never settings
 _ABSENT = object()
+_NO_TYPE = type(_ABSENT)  # of what tells nothing by its type
 TreeDef = optree.PyTreeSpec
 
 
@@ -178,39 +179,46 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
     slots = any(hasattr(inspect.getattr_static(cls, name, None), "__set__") for name in names)
     is_plain = bool(cls.__dictoffset__) and not slots  # all fields stand in the object's dictionary
 
-    by_type: dict[type, bool | None] = {}  # whether values of a type are settings; None: that depends on the value
-
-    def is_setting(name: str, value: Any) -> bool:
-        if name in static:
-            return True
-        kind = type(value)
-        if kind not in by_type:
-            by_type[kind] = _role_of(kind, static_scalars)
-        role = by_type[kind]
-        return not is_array(value) and _is_opaque(value) if role is None else role
-
     unsaved = frozenset(names if static_scalars else static)
     read: Callable[[Any], tuple[Any, ...]] = (
         attrgetter(*names) if len(names) > 1 else lambda x: tuple(getattr(x, name) for name in names)
     )
+    roles: dict[type, bool | None] = {}  # whether values of a type are settings; None: that depends on the value
+    splits: dict[tuple[type, ...], _Split | None] = {}  # by the types of the values; None: the values decide
+
+    def split_of(values: Sequence[Any], mapped: Sequence[str]) -> _Split:
+        types = tuple([type(value) for value in values])
+        if types not in splits:
+            pairs = zip(names, types, strict=True)
+            known = [None if kind is _NO_TYPE else name in static or role_of(kind) for name, kind in pairs]
+            splits[types] = None if None in known else _Split.of(names, known)
+        split = splits[types]
+        if split is not None and (not mapped or mapped == split.entries):
+            return split
+        return _Split.of(names, [is_setting(name, x, mapped) for name, x in zip(names, values, strict=True)])
+
+    def role_of(kind: type) -> bool | None:
+        if kind not in roles:
+            roles[kind] = _role_of(kind, static_scalars)
+        return roles[kind]
+
+    def is_setting(name: str, value: Any, mapped: Sequence[str]) -> bool | None:
+        if value is _ABSENT:
+            return None
+        if name in mapped or name in static:
+            return name not in mapped
+        role = role_of(type(value))
+        return not is_array(value) and _is_opaque(value) if role is None else role
 
     def flatten_fields(x: Any) -> tuple[list[Any], tuple[Any, ...], tuple[str, ...]]:
         mapped = getattr(x, CHILDREN, ())  # their roles stay, whatever the leaves are now (a mask of bools)
-        order, children, settings = [], [], []
         try:
             values = read(x)
         except AttributeError:  # not all are set
             values = tuple([getattr(x, name, _ABSENT) for name in names])
-        for name, value in zip(names, values, strict=True):
-            if value is _ABSENT:
-                continue
-            if name in mapped or not is_setting(name, value):
-                order.append(name)
-                children.append(value)
-            else:
-                settings.append((name, value))
-        entries = tuple(order)
-        return children, (entries, Settings(tuple(settings), unsaved)), entries
+        split = split_of(values, mapped)
+        settings = tuple([(name, values[i]) for name, i in split.settings])
+        return [values[i] for i in split.children], (split.entries, Settings(settings, unsaved)), split.entries
 
     def unflatten_fields(metadata: Any, children: Iterable[Any]) -> Any:
         order, settings = metadata
@@ -231,6 +239,22 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
         cls, flatten_fields, unflatten_fields, path_entry_type=optree.GetAttrEntry, namespace=NAMESPACE
     )
     return cls
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Split:
+    """Which fields of a dataclass hold children, and which settings: their names, and their places among the fields."""
+
+    entries: tuple[str, ...]
+    children: tuple[int, ...]
+    settings: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def of(cls, names: Sequence[str], are_settings: Sequence[bool | None]) -> _Split:
+        """The split of fields with these names; None stands for a field without a value."""
+        children = tuple([i for i, is_setting in enumerate(are_settings) if is_setting is False])
+        settings = tuple([(name, i) for i, name in enumerate(names) if are_settings[i]])
+        return cls(tuple([names[i] for i in children]), children, settings)
 
 
 def _role_of(kind: type, static_scalars: bool) -> bool | None:
@@ -257,7 +281,12 @@ class Settings:
         return frozenset(kept) - self.unsaved
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Settings) and same_settings(self.items, other.items)
+        if not isinstance(other, Settings) or len(self.items) != len(other.items):
+            return False
+        for (name, value), (other_name, other_value) in zip(self.items, other.items, strict=True):
+            if name != other_name or not (value is other_value or same_settings(value, other_value)):
+                return False
+        return True
 
     def __hash__(self) -> int:
         return hash(tuple(name for name, _ in self.items))

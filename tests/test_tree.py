@@ -86,6 +86,20 @@ def test_dataclass_fields_are_children_unless_they_hold_settings() -> None:
     assert tree.structure(Layer(1.0)) == tree.structure(Layer(5.0, rate=0.1))
 
 
+def test_fields_without_a_value_are_left_out_whatever_they_are_declared_as() -> None:
+    layer: Any = object.__new__(Layer)
+    layer.w = np.ones(2)
+    for absent in (True, False):
+        assert tree.structure(layer) == tree.structure(layer)
+        assert [path for path, _ in tree.flatten_with_path(layer)] == [".w", ".rate"]
+        assert [name for _, name in tree.settings(layer)] == ["name", "size"] + ([] if absent else ["act", "kept"])
+        layer.act, layer.kept = len, 2.0
+    mask = tree.map(lambda x: True, layer)
+    assert tree.leaves(mask) == [True, True], "what was a child stays one, though bools are settings"
+    del mask.w
+    assert tree.leaves(mask) == [True]
+
+
 def test_static_floats_are_told_apart_as_python_shows_them() -> None:
     def of(value: Any) -> Any:
         return tree.structure(Layer(1.0, kept=value))

@@ -177,8 +177,10 @@ def linear_in(command: str, transposes: Mapping[int, Callable[..., Value]]) -> D
     def transpose(cotangents: Cotangents, operands: tuple[Value | Linear, ...], **params: Any) -> Tangents:
         check_linear_in_one(command, operands)
         return tuple(
-            transposes[i](cotangents[0], *operands, **params) if isinstance(operand, Linear) else None
-            for i, operand in enumerate(operands)
+            [
+                transposes[i](cotangents[0], *operands, **params) if type(operand) is Linear else None
+                for i, operand in enumerate(operands)
+            ]
         )
 
     return Derivative(jvp, transpose)
@@ -186,8 +188,8 @@ def linear_in(command: str, transposes: Mapping[int, Callable[..., Value]]) -> D
 
 def check_linear_in_one(command: str, operands: tuple[Value | Linear, ...]) -> None:
     """Raises UnsupportedError where more than one operand is linear: their product is not."""
-    moving = {f"operand {i}": x.spec for i, x in enumerate(operands) if isinstance(x, Linear)}
-    if len(moving) > 1:
+    if len([x for x in operands if type(x) is Linear]) > 1:
+        moving = {f"operand {i}": x.spec for i, x in enumerate(operands) if type(x) is Linear}
         raise not_linear(command, f"in {len(moving)} operands together", moving)
 
 

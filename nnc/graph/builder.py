@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -13,10 +14,45 @@ import numpy as np
 from nnc.context import Context, get_context, new_level, set_context
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, GraphError, NncError, user_error, word_anew
 from nnc.graph.boxes import Box
-from nnc.graph.graph import Graph, NDArray, Node, Symbol, new_node, new_symbol
-from nnc.graph.registry import Command, command, infer
+from nnc.graph.graph import NO_PARAMS, Graph, NDArray, Node, Symbol, new_node, new_symbol
+from nnc.graph.registry import REGISTRY, Command, command, infer
 from nnc.graph.spec import TensorSpec
 from nnc.source import SourceLine, user_source
+
+Row = tuple[
+    Command, tuple[int, ...], tuple[TensorSpec, ...], Mapping[str, Any], tuple[Graph, ...], SourceLine | None, bool
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Nodes in a form in which they can be recorded again for other symbols.
+
+    These stand in a list: first those that are `given`, then those that are `fixed`, then what the nodes write. A row has a
+    command, the places of what it reads, the specs of what it writes, parameters, sub-graphs, the line, and whether that is the
+    caller's.
+    """
+
+    fixed: tuple[Symbol, ...]
+    rows: tuple[Row, ...]
+    places: Mapping[Symbol, int]
+
+    @classmethod
+    def of(cls, nodes: Sequence[Node], given: Sequence[Symbol], source: SourceLine | None) -> Passage:
+        """The passage of some nodes that read the symbols `given`, among others; `source` is the line of the caller."""
+        written = [symbol for node in nodes for symbol in node.outputs]
+        known = {*given, *written}
+        read = dict.fromkeys(symbol for node in nodes for symbol in node.inputs)
+        fixed = tuple([symbol for symbol in read if symbol not in known])
+        order = (*given, *fixed, *written)
+        places = {symbol: i for i, symbol in enumerate(order)}
+
+        def row(node: Node) -> Row:
+            inputs = tuple([places[symbol] for symbol in node.inputs])
+            specs = tuple([symbol.spec for symbol in node.outputs])
+            return node.command, inputs, specs, node.params, node.graphs, node.source, node.source == source
+
+        return cls(fixed, tuple(map(row, nodes)), places)
 
 
 class GraphBuilder:
@@ -149,7 +185,8 @@ class GraphBuilder:
         """Appends a node that reads symbols known to have their values in this graph, and returns what it writes."""
         specs = infer_specs(command, tuple([symbol.spec for symbol in read]), params, graphs)
         outputs = tuple([new_symbol(spec) for spec in specs])
-        self._append(new_node(command, read, outputs, MappingProxyType(dict(params)), graphs, source))
+        fixed = MappingProxyType(dict(params)) if params else NO_PARAMS
+        self._append(new_node(command, read, outputs, fixed, graphs, source))
         return outputs
 
     def process(
@@ -164,19 +201,22 @@ class GraphBuilder:
         """The nodes from a position on."""
         return self._nodes[position:]
 
-    def repeat(
-        self, nodes: Sequence[Node], symbols: dict[Symbol, Symbol], line: SourceLine | None, instead: SourceLine | None
-    ) -> None:
-        """Appends nodes of this graph once more. `symbols` says what they read in place of others, and grows by what they write.
+    def repeat(self, passage: Passage, symbols: list[Symbol], source: SourceLine | None) -> None:
+        """Appends the nodes of a passage once more, to which `symbols` are given, and adds what they write to that list.
 
-        Args:     line: the user's line that made the nodes. instead: the line that repeats them.
+        Args:     source: the user's line that repeats them.
         """
-        for node in nodes:
-            read = tuple([symbols.get(symbol, symbol) for symbol in node.inputs])
-            written = tuple([new_symbol(symbol.spec) for symbol in node.outputs])
-            symbols.update(zip(node.outputs, written, strict=True))
-            source = instead if node.source == line else node.source
-            self._append(new_node(node.command, read, written, node.params, node.graphs, source))
+        symbols += passage.fixed
+        nodes, written = self._nodes, self._written
+        for cmd, places, specs, params, graphs, line, is_callers in passage.rows:
+            if is_callers:
+                line = source
+            read = tuple([symbols[place] for place in places])
+            outputs = tuple([new_symbol(spec) for spec in specs])
+            nodes.append(new_node(cmd, read, outputs, params, graphs, line))
+            for symbol in outputs:
+                symbols.append(symbol)
+                written[symbol] = line
 
     def build(self, *outputs: Symbol, attrs: Mapping[str, Any] | None = None) -> Graph:
         """The finished graph with these outputs."""
@@ -262,27 +302,25 @@ def infer_specs(
 
     Raises:   NncError: the command does not take these operands or parameters.
     """
-    if not graphs and all(map(_is_plain, params.values())):
-        try:
-            return _known_specs(command, infer[command], specs, tuple(params), *params.values())
-        except (NncError, TypeError):  # the latter also for a parameter without a hash
-            pass  # found out, or said in words, below
+    for value in params.values():
+        if type(value) not in _PLAIN and not isinstance(value, np.dtype):
+            break  # it may not be kept: functions hold on to what they capture
+    else:
+        if not graphs:
+            try:
+                return _known_specs(command, REGISTRY.version, specs, *params, *params.values())
+            except (NncError, TypeError):  # the latter also for a parameter without a hash
+                pass  # found out, or said in words, below
     return _infer_anew(command, specs, params, graphs)
 
 
 _PLAIN = frozenset({bool, int, float, complex, str, tuple, type(None)})
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether a parameter may be kept: functions hold on to what they capture."""
-    return type(value) in _PLAIN or isinstance(value, np.dtype)
-
-
 @lru_cache(maxsize=1 << 14, typed=True)
-def _known_specs(
-    command: Command, rule: Any, specs: tuple[TensorSpec, ...], names: tuple[str, ...], *values: Any
-) -> tuple[TensorSpec, ...]:
-    """The output specs by the rule that the command has now."""
+def _known_specs(command: Command, version: int, specs: tuple[TensorSpec, ...], *params: Any) -> tuple[TensorSpec, ...]:
+    """The output specs by the rules of this version of the registry; `params` are all names, then all values."""
+    names, values = params[: len(params) // 2], params[len(params) // 2 :]
     return _infer_anew(command, specs, dict(zip(names, values, strict=True)), ())
 
 

@@ -33,7 +33,7 @@ def structural_hash(graph: Graph) -> str:
 
 def _digest(graph: Graph, known: dict[Graph, str]) -> str:
     if graph not in known:
-        lines = [_digest(token, known) if isinstance(token, Graph) else token for token in _tokens(graph, _strict)]
+        lines = [token if type(token) is str else _digest(token, known) for token in _tokens(graph, _strict)]
         known[graph] = hashlib.sha256("\n".join([*lines, ""]).encode()).hexdigest()
     return known[graph]
 
@@ -104,40 +104,39 @@ def _plain_text(value: Any) -> str | None:
 
 def _tokens(graph: Graph, encode: Encode) -> Iterator[Any]:
     """The graph as a sequence in which symbols are numbered by first appearance; a sub-graph is one token."""
+    constants = graph.constants
     numbers: dict[Symbol, str] = {}
-    texts: dict[TensorSpec, str] = {}
-
-    def text(symbol: Symbol) -> str:
-        spec = symbol.spec
-        known = texts.get(spec)
-        if known is None:
-            known = texts[spec] = f"{spec.dtype.name}{list(map(int, spec.shape))}{spec.layout!r}{spec.device!r}"
-        return known
+    specs: dict[TensorSpec, str] = {}
+    settings: dict[int, list[Any]] = {}  # of nodes with the same parameters, by the identity of these, there are many
 
     def number(symbol: Symbol) -> str:
-        """The number of a symbol; a constant has its elements beside it where it is first read."""
-        known = numbers.get(symbol)
-        if known is not None:
-            return known
-        found = numbers[symbol] = str(len(numbers))
-        if symbol not in graph.constants:
-            return found
-        content = hashlib.sha256(np.asarray(graph.constants[symbol]).tobytes()).hexdigest()
-        return f"{found} {text(symbol)} {content}"
+        """The number of a symbol that appears; its spec is beside it, and of a constant the elements."""
+        numbers[symbol] = found = str(len(numbers))
+        spec = symbol.spec
+        text = specs.get(spec)
+        if text is None:
+            text = specs[spec] = f"{spec.dtype.name}{list(spec.shape)}{spec.layout!r}{spec.device!r}"
+        if symbol not in constants:
+            return f"{found} {text}"
+        return f"{found} {text} {hashlib.sha256(np.asarray(constants[symbol]).tobytes()).hexdigest()}"
 
-    yield f"graph {len(graph.inputs)} {len(graph.constants)} {len(graph.nodes)} {len(graph.outputs)}"
+    yield f"graph {len(graph.inputs)} {len(constants)} {len(graph.nodes)} {len(graph.outputs)}"
     for symbol in graph.inputs:
-        yield f"input {number(symbol)} {text(symbol)}"
+        yield f"input {number(symbol)}"
     for node in graph.nodes:
-        params = node.params
-        yield f"node {node.command.name} {len(node.inputs)} {len(node.outputs)} {len(params)} {len(node.graphs)}"
-        yield ";".join([number(symbol) for symbol in node.inputs])
-        for name in sorted(params) if len(params) > 1 else params:
-            yield encode(node, name, params[name])
-        yield from node.graphs
-        yield ";".join([f"{number(symbol)} {text(symbol)}" for symbol in node.outputs])
+        params, graphs = node.params, node.graphs
+        read = ";".join([numbers.get(symbol) or number(symbol) for symbol in node.inputs])
+        written = ";".join([number(symbol) for symbol in node.outputs])
+        yield f"node {node.command.name} {len(params)} {len(graphs)} {read} to {written}"
+        if params:
+            told = settings.get(id(params))
+            if told is None:
+                told = settings[id(params)] = [encode(node, name, params[name]) for name in sorted(params)]
+            yield from told
+        if graphs:
+            yield from graphs
     for symbol in graph.outputs:
-        yield f"return {number(symbol)}"
-    for symbol in graph.constants:
+        yield f"return {numbers.get(symbol) or number(symbol)}"
+    for symbol in constants:
         if symbol not in numbers:
             yield f"unread {number(symbol)}"

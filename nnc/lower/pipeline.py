@@ -97,6 +97,7 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel, compiler:
     place = find_place(graph, options, native=compiler is not None and options.native, choice=choice)
     known = place.read() if place is not None else None
     made = known.program(step_kernel, compiler if options.native else None) if known is not None else None
+    stored = None
     if made is None:
         natives = Natives(step_kernel, compiler) if compiler is not None and options.native else None
         if natives is not None:
@@ -104,10 +105,11 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel, compiler:
         planned = plan(graph, options, workspace, natives)
         check_budget(planned, options.memory_budget)
         made = program(planned, options, natives)
-        stored = place.encode(made) if place is not None and (natives is None or natives.compiler.works()) else None
-        made.load()  # the compiler has worked meanwhile
-        if place is not None and stored is not None:
-            place.write(stored)
+        if place is not None and (natives is None or natives.compiler.works()):
+            stored = place.encode(made)  # the compiler works meanwhile
+    made.load()
+    if place is not None and stored is not None:
+        place.write(stored)
     return made
 
 

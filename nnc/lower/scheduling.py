@@ -1,22 +1,23 @@
 """Orders operations so that little memory is live at once: graph theory alone, on numbers.
 
 List schedules by several rules, each cheap and good at another kind of graph; the best wins, the given order where none is
-better. Same graph, same order, in every process.
+better. An order is measured while it is made, and given up as soon as too much is live. Same graph, same order, in every process.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import add
-from typing import Any
+from itertools import chain, filterfalse
+from typing import Any, NamedTuple
 
 Order = list[int]
-Priority = Callable[[int, int, int], tuple[int, int]]  # (bytes added, bytes freed, operation)
 _NEVER = -1
-_REFINEMENT = 200_000  # operations: about a fifth of a second
+_FAR = 1 << 62
+_RAN = -1  # instead of a number of operations that are waited for
+_REFINEMENT = 200_000  # operations that the moves that are tried may take, were none of them given up
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,8 @@ class OperationGraph:
 
     Storage s takes `nbytes[s]` from the operation that writes it to the last that reads it, or to the end if it is in `kept`;
     storages that nothing writes are there all the time and cost nothing here. Operation i must follow those of `after[i]` beside
-    the writers of what it reads. `overwrites[i]` are pairs (read, written) of storages that may share memory when i is the last
-    reader.
+    the writers of what it reads. `overwrites[i]` are pairs (read, written) of storages, equally large, that may share memory when
+    i is the last reader.
     """
 
     nbytes: Sequence[int]
@@ -50,16 +51,23 @@ class OperationGraph:
         """The operations that read each storage."""
         readers: list[list[int]] = [[] for _ in self.nbytes]
         for i, read in enumerate(self.reads):
-            for s in dict.fromkeys(read):
-                readers[s].append(i)
+            for s in read:
+                found = readers[s]
+                if not found or found[-1] != i:
+                    found.append(i)
         return readers
 
     @cached_property
     def before(self) -> list[list[int]]:
         """The operations that must precede each."""
-        writers = ((self.writer[s] for s in read) for read in self.reads)
-        found = (dict.fromkeys((*after, *wrote)) for after, wrote in zip(self.after, writers, strict=True))
-        return [[j for j in predecessors if j != _NEVER and j != i] for i, predecessors in enumerate(found)]
+        writer = self.writer
+        before: list[list[int]] = []
+        for i, (after, read) in enumerate(zip(self.after, self.reads, strict=True)):
+            found = {*after, *[writer[s] for s in read]}
+            found.discard(_NEVER)
+            found.discard(i)
+            before.append(list(found))
+        return before
 
     @cached_property
     def following(self) -> list[list[int]]:
@@ -73,115 +81,137 @@ class OperationGraph:
     @cached_property
     def ending(self) -> list[list[int]]:
         """The storages that end with each operation if it is their last reader: those that take bytes and are not kept."""
-        ends = [
-            n > 0 and i != _NEVER and s not in self.kept
-            for s, (n, i) in enumerate(zip(self.nbytes, self.writer, strict=True))
-        ]
-        return [list(dict.fromkeys(s for s in read if ends[s])) for read in self.reads]
+        ending: list[list[int]] = [[] for _ in self.reads]
+        for s, (nbytes, writer, readers) in enumerate(zip(self.nbytes, self.writer, self.readers, strict=True)):
+            if nbytes and writer != _NEVER and s not in self.kept:
+                for i in readers:
+                    ending[i].append(s)
+        return ending
 
     @cached_property
     def written(self) -> list[tuple[int, int]]:
-        """The bytes that each operation writes, and those among them that nothing reads."""
+        """The bytes that each operation writes, and those among them that are read or kept."""
         nbytes, readers, kept = self.nbytes, self.readers, self.kept
-        unread = [0 if read or s in kept else n for s, (n, read) in enumerate(zip(nbytes, readers, strict=True))]
-        return [
-            (nbytes[wrote[0]], unread[wrote[0]])
-            if len(wrote) == 1 else (sum(nbytes[s] for s in wrote), sum(unread[s] for s in wrote))
-            for wrote in self.writes
-        ]  # fmt: skip
+        written: list[tuple[int, int]] = []
+        for wrote in self.writes:
+            added = wanted = 0
+            for s in wrote:
+                added += nbytes[s]
+                if readers[s] or s in kept:
+                    wanted += nbytes[s]
+            written.append((added, wanted))
+        return written
 
-    def live_bytes(self, order: Sequence[int]) -> list[int]:
-        """The bytes that are live while each operation of `order` runs."""
-        before, added = self.run(order, list(map(len, self.readers)), 0)
-        return list(map(add, before, added))
-
-    def run(self, order: Sequence[int], left: Any, live: int) -> tuple[list[int], list[int]]:
-        """The bytes that are live before each of these operations, and those that it needs beside them.
-
-        Args:     left: as for `effect`; it is counted down. live: the bytes that are live before all of them.
-        """
-        ending, written = self.ending, self.written
-        before, needed = [], []
-        for i in order:
-            added, freed = written[i]
-            if ending[i]:
-                dying = [s for s in ending[i] if left[s] == 1]
-                if dying:
-                    added, freed = self._after_ending(i, dying)
-                for s in ending[i]:
-                    left[s] -= 1
-            before.append(live)
-            needed.append(added)
-            live += added - freed
-        return before, needed
-
-    def effect(self, i: int, left: Sequence[int] | Mapping[int, int]) -> tuple[int, int]:
-        """The bytes that operation i needs beside those that are live, and those that it leaves free.
-
-        Args:     left: for each storage that can end, the number of readers that have not run yet, i among them.
-        """
-        dying = [s for s in self.ending[i] if left[s] == 1]
-        return self._after_ending(i, dying) if dying else self.written[i]
-
-    def _after_ending(self, i: int, dying: list[int]) -> tuple[int, int]:
-        """As `effect`, for the storages that end with operation i."""
-        nbytes = self.nbytes
-        added, freed = self.written[i]
-        for s in dying:
-            freed += nbytes[s]
-        if self.overwrites[i]:
-            taken: set[int] = set()
-            for read, written in self.overwrites[i]:
-                if read in dying and written not in taken:
-                    dying.remove(read)
-                    taken.add(written)
-                    added -= nbytes[written]
-                    freed -= nbytes[read]
-        return added, freed
-
-    def peak(self, order: Sequence[int]) -> int:
+    def peak(self, order: Iterable[int]) -> int:
         """The largest live set of an order."""
         return max(self.live_bytes(order), default=0)
 
+    def live_bytes(self, order: Iterable[int]) -> list[int]:
+        """The bytes that are live while each operation of `order` runs."""
+        found = self.run(order, list(map(len, self.readers)), 0)
+        assert found is not None
+        return found[2]
+
+    def run(
+        self, order: Iterable[int], left: Any, live: int, most: int = _FAR, times: int = 0
+    ) -> tuple[Order, list[int], list[int]] | None:
+        """These operations, the bytes that are live before each, and those that are while it runs.
+
+        Args:     left: for each storage the number of readers that have not run yet; it is counted down. live: the bytes that are
+                  live before all of them. most: where more bytes are live, or so many for more than this number of `times`, the
+                  result is None, and no further operations are asked for.
+        """
+        nbytes, ending, written, overwrites = self.nbytes, self.ending, self.written, self.overwrites
+        ran: Order = []
+        before: list[int] = []
+        during: list[int] = []
+        for i in order:
+            now, wanted = written[i]
+            now += live
+            ended = 0
+            for s in ending[i]:
+                left[s] -= 1
+                if not left[s]:
+                    ended += nbytes[s]
+            if ended and overwrites[i]:
+                now -= self._shared(i, left)
+            if now >= most:
+                if now > most or not times:
+                    return None
+                times -= 1
+            ran.append(i)
+            before.append(live)
+            during.append(now)
+            live += wanted - ended
+        return ran, before, during
+
+    def _shared(self, i: int, left: Any) -> int:
+        """The bytes of the results of operation i that lie where operands end with it."""
+        shared = 0
+        used: list[int] = []
+        for read, written in self.overwrites[i]:
+            if not left[read] and read not in used and written not in used:
+                used += read, written
+                shared += self.nbytes[read]
+        return shared
+
 
 class _Forward:
-    """A schedule in the making, from the first operation on."""
+    """A schedule in the making, from the first operation on.
+
+    `net[i]` are the bytes by which more would be live after operation i than before it, if it ran next.
+    """
 
     def __init__(self, graph: OperationGraph) -> None:
-        self.graph, self.before, self.following = graph, graph.before, graph.following
-        self._left = [len(readers) for readers in graph.readers]
+        self.before, self.following = graph.before, graph.following
+        self._nbytes, self._ending = graph.nbytes, graph.ending
+        self._left = list(map(len, graph.readers))
+        self._rest = list(
+            map(sum, graph.readers)
+        )  # the readers that are left, added up: the last one, where one is left
+        self.net = [wanted for _, wanted in graph.written]
+        for i, ending in enumerate(graph.ending):
+            for s in ending:
+                if self._left[s] == 1:
+                    self.net[i] -= graph.nbytes[s]
 
-    def effect(self, i: int) -> tuple[int, int]:
-        """The bytes that i needs beside those that are live, and those that it leaves free."""
-        return self.graph.effect(i, self._left)
-
-    def run(self, i: int) -> Iterator[int]:
-        """Runs i; yields operations that free more from now on: they became the only reader that is left."""
-        for s in self.graph.ending[i]:
-            self._left[s] -= 1
-            if self._left[s] == 1:
-                yield from self.graph.readers[s]
+    def run(self, i: int) -> list[int]:
+        """Runs i; returns operations that free more from now on: they became the only reader that is left."""
+        left, rest, changed = self._left, self._rest, []
+        for s in self._ending[i]:
+            left[s] -= 1
+            rest[s] -= i
+            if left[s] == 1:
+                self.net[rest[s]] -= self._nbytes[s]
+                changed.append(rest[s])
+        return changed
 
 
 class _Backward:
-    """A schedule in the making, from the last operation backwards: reading makes a storage live, writing it ends that."""
+    """A schedule in the making, from the last operation backwards: reading makes a storage live, writing it ends that.
+
+    `net[i]` are the bytes by which more would be live before operation i than after it, if it ran next.
+    """
 
     def __init__(self, graph: OperationGraph) -> None:
-        self.graph, self.before, self.following = graph, graph.following, graph.before
-        self._live = [writer == _NEVER or s in graph.kept for s, writer in enumerate(graph.writer)]
+        self.before, self.following = graph.following, graph.before
+        self._nbytes, self._ending, self._readers = graph.nbytes, graph.ending, graph.readers
+        self._live = [False] * len(graph.nbytes)
+        self.net = [-wanted for _, wanted in graph.written]
+        for i, ending in enumerate(graph.ending):
+            for s in ending:
+                self.net[i] += graph.nbytes[s]
 
-    def effect(self, i: int) -> tuple[int, int]:
-        """The bytes that i needs beside those that are live, and those that it leaves free."""
-        nbytes, live = self.graph.nbytes, self._live
-        added = sum(nbytes[s] for s in {*self.graph.reads[i], *self.graph.writes[i]} if not live[s])
-        return added, sum(nbytes[s] for s in self.graph.writes[i])
-
-    def run(self, i: int) -> Iterator[int]:
-        """Runs i; yields operations that need less from now on: something that they read became live."""
-        for s in dict.fromkeys(self.graph.reads[i]):
-            if not self._live[s]:
-                self._live[s] = True
-                yield from self.graph.readers[s]
+    def run(self, i: int) -> list[int]:
+        """Runs i; returns operations that need less from now on: something that they read became live."""
+        live, net, changed = self._live, self.net, []
+        for s in self._ending[i]:
+            if not live[s]:
+                live[s] = True
+                for j in self._readers[s]:
+                    net[j] -= self._nbytes[s]
+                changed += self._readers[s]
+        return changed
 
 
 def improve_order(graph: OperationGraph) -> Order:
@@ -189,35 +219,54 @@ def improve_order(graph: OperationGraph) -> Order:
 
     Several rules make orders; small moves then improve the best of them.
     """
-    best = list(range(len(graph.reads)))
-    least = graph.peak(best)
-    if not least:
-        return best
+    best = _Placed.of(graph, range(len(graph.reads)))
+    assert best is not None
+    if not any(best.live):
+        return best.order
     for candidate in _candidates(graph):
-        peak = graph.peak(candidate)
-        if peak < least:
-            best, least = candidate, peak
-    return _refine(graph, best)
+        best = _Placed.of(graph, candidate, below=max(best.live)) or best
+    return _refine(best).order
 
 
-def _candidates(graph: OperationGraph) -> Iterator[Order]:
+def _candidates(graph: OperationGraph) -> Iterator[Iterable[int]]:
     """Orders by different rules, each also with operations that free at least what they take run as soon as they can."""
     given = list(range(len(graph.reads)))
-    yield _schedule(_Forward(graph), _eager(given))
+    yield _schedule(_Forward(graph), given, eager=True)
     by_depth = _depth_first(graph)
     yield by_depth
-    yield _schedule(_Forward(graph), _eager(by_depth))
-    yield _schedule(_Forward(graph), lambda added, freed, i: (added - freed, i))
-    yield _schedule(_Forward(graph), lambda added, freed, i: (added - freed, -i))
-    latest = _schedule(_Backward(graph), lambda added, freed, i: (added - freed, -i))[::-1]
+    yield _schedule(_Forward(graph), by_depth, eager=True)
+    yield _schedule(_Forward(graph), given)
+    yield _schedule(_Forward(graph), given[::-1])
+    latest = list(_schedule(_Backward(graph), given[::-1]))[::-1]
     yield latest
-    yield _schedule(_Forward(graph), _eager(latest))
+    yield _schedule(_Forward(graph), latest, eager=True)
 
 
-def _eager(order: Sequence[int]) -> Priority:
-    """Operations that free at least what they take at once, the others by `order`."""
-    position = _positions(order)
-    return lambda added, freed, i: (0 if added <= freed else 1, position[i])
+def _schedule(state: _Forward | _Backward, ties: Sequence[int], *, eager: bool = False) -> Iterator[int]:
+    """Runs at every turn the ready operation that adds the fewest bytes, the first of `ties` of several: O(n log n).
+
+    An operation whose effect improves enters the queue once more; entries of operations that ran are passed over.
+
+    Args:     eager: it only matters whether an operation adds bytes at all.
+    """
+    n, net, following = len(ties), state.net, state.following
+    position = _positions(ties)
+    waiting = list(map(len, state.before))
+    queue = [(net[i] > 0 if eager else net[i]) * n + position[i] for i, count in enumerate(waiting) if not count]
+    heapq.heapify(queue)
+    while queue:
+        i = ties[heapq.heappop(queue) % n]
+        if waiting[i] == _RAN:
+            continue
+        waiting[i] = _RAN
+        yield i
+        ready = [j for j in state.run(i) if not waiting[j]]
+        for j in following[i]:
+            waiting[j] -= 1
+            if not waiting[j]:
+                ready.append(j)
+        for j in ready:
+            heapq.heappush(queue, (net[j] > 0 if eager else net[j]) * n + position[j])
 
 
 def _positions(order: Sequence[int]) -> list[int]:
@@ -227,47 +276,22 @@ def _positions(order: Sequence[int]) -> list[int]:
     return position
 
 
-def _schedule(state: _Forward | _Backward, priority: Priority) -> Order:
-    """Runs at every turn the ready operation of the least priority, which may depend on what is live: O(n log n).
-
-    An operation whose effect improves enters the queue once more; entries of operations that ran are passed over.
-    """
-    waiting = [len(before) for before in state.before]
-    ran = [False] * len(waiting)
-    queue = [(priority(*state.effect(i), i), i) for i, count in enumerate(waiting) if not count]
-    heapq.heapify(queue)
-    order: Order = []
-    while queue:
-        _, i = heapq.heappop(queue)
-        if ran[i]:
-            continue
-        ran[i] = True
-        order.append(i)
-        changed = {j: None for j in state.run(i) if not ran[j] and not waiting[j]}
-        for j in state.following[i]:
-            waiting[j] -= 1
-            if not waiting[j]:
-                changed[j] = None
-        for j in changed:
-            heapq.heappush(queue, (priority(*state.effect(j), j), j))
-    return order
-
-
 def _depth_first(graph: OperationGraph) -> Order:
     """Each operation after what it needs, that with the largest results first, from the last operations backwards."""
-    size = [sum(graph.nbytes[s] for s in written) for written in graph.writes]
-    seen = [False] * len(size)
+    n = len(graph.reads)
+    rank = [added * n - i for i, (added, _) in enumerate(graph.written)]
+    seen = [False] * n
     order: Order = []
     for root in (i for i, following in enumerate(graph.following) if not following):
-        stack = [(root, False)]
+        stack = [root]  # operations, and ~i for one that runs when what it needs has run
         while stack:
-            i, done = stack.pop()
-            if done:
-                order.append(i)
+            i = stack.pop()
+            if i < 0:
+                order.append(~i)
             elif not seen[i]:
                 seen[i] = True
-                stack.append((i, True))
-                stack += [(j, False) for j in sorted(graph.before[i], key=lambda j: (size[j], -j)) if not seen[j]]
+                stack.append(~i)
+                stack += sorted([j for j in graph.before[i] if not seen[j]], key=rank.__getitem__)
     return order
 
 
@@ -281,85 +305,91 @@ class _Placed:
     live: list[int]
 
     @classmethod
-    def of(cls, graph: OperationGraph, order: Order) -> _Placed:
-        """The form of an order."""
-        before, added = graph.run(order, list(map(len, graph.readers)), 0)
-        return cls(graph, order, before, list(map(add, before, added)))
+    def of(cls, graph: OperationGraph, order: Iterable[int], below: int = _FAR) -> _Placed | None:
+        """The form of an order; None where its peak is not below so many bytes."""
+        found = graph.run(order, list(map(len, graph.readers)), 0, below)
+        return cls(graph, *found) if found is not None else None
 
     @cached_property
     def position(self) -> list[int]:
         """The place of each operation."""
         return _positions(self.order)
 
-    def moved(self, first: int, part: Sequence[int]) -> _Placed:
-        """The order in which those from place `first` on stand as in `part`; nothing changes before and behind them."""
-        ending, readers, position = self.graph.ending, self.graph.readers, self.position
-        left: dict[int, int] = {}
-        for i in part:
-            for s in ending[i]:
-                if s not in left:
-                    left[s] = sum([position[j] >= first for j in readers[s]])
-        before, added = self.graph.run(part, left, self.before[first])
-        end = first + len(part)
-        return _Placed(
-            self.graph,
-            [*self.order[:first], *part, *self.order[end:]],
-            [*self.before[:first], *before, *self.before[end:]],
-            [*self.live[:first], *map(add, before, added), *self.live[end:]],
-        )
+    def moved(self, move: _Move, most: int = _FAR) -> _Placed | None:
+        """The order after a move; None where more than so many bytes are live then, or so many as often as now."""
+        first, end = move.first, move.end
+        left, times = _Left(self, first), self.live[first:end].count(most)
+        found = self.graph.run(move.part(self.order), left, self.before[first], most, times - 1)
+        if found is None:
+            return None
+        columns = zip((self.order, self.before, self.live), found, strict=True)
+        return _Placed(self.graph, *([*column[:first], *part, *column[end:]] for column, part in columns))
 
 
-def _refine(graph: OperationGraph, order: Order) -> Order:
+class _Left(dict[int, int]):
+    """How many operations read each storage from a place of an order on, counted when that is first asked for."""
+
+    def __init__(self, placed: _Placed, first: int) -> None:
+        super().__init__()
+        self._readers, self._position, self._first = placed.graph.readers, placed.position, first
+
+    def __missing__(self, s: int) -> int:
+        position, first = self._position, self._first
+        return sum([position[i] >= first for i in self._readers[s]])
+
+
+class _Move(NamedTuple):
+    """Puts those of places `first` to `end` that are in `group` behind the others there, or in front of them."""
+
+    first: int
+    end: int
+    group: set[int]
+    in_front: bool = False
+
+    def part(self, order: Order) -> Iterator[int]:
+        """The operations of these places after the move."""
+        between, moves = order[self.first : self.end], self.group.__contains__
+        group, others = filter(moves, between), filterfalse(moves, between)
+        return chain(group, others) if self.in_front else chain(others, group)
+
+
+def _refine(placed: _Placed) -> _Placed:
     """Moves writers of what is live at the peak behind it, and readers before it, while that lowers the peak.
 
-    The budget counts operations looked at, so it does not depend on the machine.
+    The budget counts moves tried, so it does not depend on the machine.
     """
-    placed = _Placed.of(graph, order)
-    budget = _REFINEMENT // len(order)
-    improved = True
-    while improved and budget > 0:
-        improved = False
+    budget = _REFINEMENT // len(placed.order)
+    better: _Placed | None = placed
+    while better is not None and budget > 0:
+        placed, better = better, None
         least = max(placed.live)
-        count = placed.live.count(least)
-        for first, part in _moves(placed, placed.live.index(least)):
+        for move in _moves(placed, placed.live.index(least)):
             budget -= 1
-            candidate = placed.moved(first, part)
-            if (max(candidate.live), candidate.live.count(least)) < (least, count):
-                placed, improved = candidate, True
+            better = placed.moved(move, least)
+            if better is not None or budget <= 0:
                 break
-            if budget <= 0:
-                break
-    return placed.order
+    return better or placed
 
 
-def _moves(placed: _Placed, peak: int) -> Iterator[tuple[int, Order]]:
-    """Parts of an order, from a place on, in which something that is live at place `peak`, though not used there, is no longer:
-    largest first."""
+def _moves(placed: _Placed, peak: int) -> Iterator[_Move]:
+    """Moves after which something that is live at place `peak`, though not used there, is no longer: largest first."""
     graph, order, position = placed.graph, placed.order, placed.position
     at = order[peak]
     used = {*graph.reads[at], *graph.writes[at]}
-    bystanders = []
-    for s, writer in enumerate(graph.writer):
-        if writer != _NEVER and s not in used and position[writer] < peak and graph.nbytes[s]:
-            last = max((position[i] for i in graph.readers[s]), default=-1)
-            if last > peak or s in graph.kept:
-                bystanders.append((-graph.nbytes[s], s, last))
-    first = min((position[graph.writer[s]] for _, s, _ in bystanders), default=peak)
-    end = max((last for _, _, last in bystanders), default=peak)
-    needed = _reached([at], graph.before, position, range(first, peak))
-    following = _reached([at], graph.following, position, range(peak, end + 1))
-    for _, s, last in sorted(bystanders):
-        writer = graph.writer[s]
-        start = position[writer]
+    idle = {s for i in order[peak + 1 :] for s in graph.reads[i]}.union(graph.kept).difference(used)
+    bystanders = [s for i in order[:peak] for s in graph.writes[i] if s in idle and graph.nbytes[s]]
+    starts = {s: position[graph.writer[s]] for s in bystanders}
+    lasts = {s: max([position[i] for i in graph.readers[s]], default=-1) for s in bystanders}
+    needed = _reached([at], graph.before, position, range(min(starts.values(), default=peak), peak))
+    following = _reached([at], graph.following, position, range(peak, max(lasts.values(), default=peak) + 1))
+    for s in sorted(bystanders, key=lambda s: (-graph.nbytes[s], s)):
+        writer, start, last = graph.writer[s], starts[s], lasts[s]
         if writer not in needed:  # it and what follows from it go behind the peak
-            group = _reached([writer], graph.following, position, range(start, peak))
-            between = order[start : peak + 1]
-            yield start, [*(i for i in between if i not in group), *(i for i in between if i in group)]
+            yield _Move(start, peak + 1, _reached([writer], graph.following, position, range(start, peak)))
         readers = [reader for reader in graph.readers[s] if position[reader] > peak]
         if s not in graph.kept and following.isdisjoint(readers):  # they and what they need go before the peak
             group = _reached(readers, graph.before, position, range(peak, last + 1))
-            between = order[peak : last + 1]
-            yield peak, [*(i for i in between if i in group), *(i for i in between if i not in group)]
+            yield _Move(peak, last + 1, group, in_front=True)
 
 
 def _reached(starts: Sequence[int], edges: Sequence[Sequence[int]], position: Sequence[int], inside: range) -> set[int]:

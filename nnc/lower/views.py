@@ -7,35 +7,52 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import nnc.commands.shape  # noqa: F401  (registers the commands whose cells are filled here)
-from nnc.commands.rules import alias, in_place_facts
-from nnc.graph import Attribute, Graph, Node, Symbol, TensorSpec
+from nnc.commands.rules import alias, in_place_facts, inplace
+from nnc.graph import Attribute, Command, Graph, Node, Symbol, TensorSpec
 from nnc.lower.stages import Strides, SymbolView, View, is_contiguous, row_major
 
 Axes = tuple[int, ...]
 Restride = Callable[..., tuple[int, Strides] | None]
+_EMPTY: Mapping[Symbol, SymbolView] = MappingProxyType({})
 
 restride: Attribute[Restride] = Attribute(
     "restride", "(spec, out, strides, **params) -> (bytes to skip, strides), or None where only a copy will do"
 )
 
 
-def find_views(graph: Graph) -> dict[Symbol, SymbolView]:
-    """The view of each symbol of `graph` (without its sub-graphs'); those that own memory view themselves."""
-    views = {symbol: SymbolView.whole(symbol) for symbol in (*graph.inputs, *graph.constants)}
+def find_views(graph: Graph, known: Mapping[Symbol, SymbolView] = _EMPTY) -> dict[Symbol, SymbolView]:
+    """The view of each symbol of `graph` (without its sub-graphs'); those that own memory view themselves.
+
+    Args:     known: views of symbols, some of which are in the graph; the result has all of them.
+    """
+    given = [symbol for symbol in (*graph.inputs, *graph.constants) if symbol not in known]
+    views = {**known, **{symbol: SymbolView.whole(symbol) for symbol in given}}
+    shares: dict[Command, bool] = {}
     for node in graph.nodes:
-        if may_share(node):
-            sources = [views[symbol] for symbol in node.inputs]
-            places = [View(i, view.spec, view.offset, view.strides) for i, view in enumerate(sources)]
-            shared = shared_view(node, places)
-            if shared is not None:
-                base = sources[shared.buffer].base
-                views[node.outputs[0]] = SymbolView(base, shared.spec, shared.offset, shared.strides)
-                continue
-        for symbol in node.outputs:
-            views[symbol] = SymbolView.whole(symbol)
+        command, outputs = node.command, node.outputs
+        if outputs and outputs[0] in known:
+            continue
+        if command not in shares:
+            shares[command] = _ever_shares(command)
+        shared = _shared_memory(node, views) if shares[command] else None
+        if shared is not None:
+            views[outputs[0]] = shared
+        else:
+            for symbol in outputs:
+                views[symbol] = SymbolView.whole(symbol)
     return views
+
+
+def _shared_memory(node: Node, views: Mapping[Symbol, SymbolView]) -> SymbolView | None:
+    """The view that output 0 of a node is of the memory of an input; None where the node must run."""
+    if not may_share(node):
+        return None
+    sources = [views[symbol] for symbol in node.inputs]
+    view = shared_view(node, [View(i, source.spec, source.offset, source.strides) for i, source in enumerate(sources)])
+    return SymbolView(sources[view.buffer].base, view.spec, view.offset, view.strides) if view is not None else None
 
 
 def runs(node: Node, views: Mapping[Symbol, SymbolView]) -> bool:
@@ -46,12 +63,21 @@ def runs(node: Node, views: Mapping[Symbol, SymbolView]) -> bool:
     return not node.outputs
 
 
+def _ever_shares(command: Command) -> bool:
+    """Whether there are nodes of a command whose output may be a view of an input."""
+    facts = inplace.get(command, None)
+    return callable(facts) or bool(facts and facts.identity) or _is_view(command)
+
+
+def _is_view(command: Command) -> bool:
+    return alias.get(command, None) == "view" and command in restride
+
+
 def may_share(node: Node) -> bool:
     """Whether output 0 of a node may be a view of an input: the command says so."""
     if len(node.outputs) != 1 or node.graphs:
         return False
-    is_view = alias.get(node.command, None) == "view" and node.command in restride
-    return is_view or bool(in_place_facts(node.command, node.params).identity)
+    return _is_view(node.command) or bool(in_place_facts(node.command, node.params).identity)
 
 
 def shared_view(node: Node, sources: Sequence[View]) -> View | None:

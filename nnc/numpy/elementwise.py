@@ -20,6 +20,20 @@ from nnc.numpy.operands import static_int, to_value
 from nnc.numpy.types import finfo
 from nnc.spelling import spelled
 
+__all__ = [
+    "abs", "absolute", "acos", "acosh", "add", "allclose", "angle", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
+    "arctan2", "arctanh", "around", "array_equal", "array_equiv", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
+    "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "cbrt", "ceil",
+    "clip", "conj", "conjugate", "copysign", "cos", "cosh", "deg2rad", "degrees", "divide", "divmod", "equal", "exp", "exp2",
+    "expm1", "fabs", "fix", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "greater", "greater_equal",
+    "heaviside", "hypot", "imag", "invert", "isclose", "iscomplex", "isfinite", "isinf", "isnan", "isneginf", "isposinf",
+    "isreal", "left_shift", "less", "less_equal", "log", "log1p", "log2", "log10", "logaddexp", "logaddexp2", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply", "nan_to_num", "negative", "nextafter",
+    "not_equal", "positive", "pow", "power", "rad2deg", "radians", "real", "reciprocal", "remainder", "right_shift", "rint",
+    "round", "sign", "signbit", "sin", "sinc", "sinh", "sqrt", "square", "subtract", "tan", "tanh", "true_divide", "trunc",
+    "where",
+]  # fmt: skip
+
 F = TypeVar("F", bound=Callable[..., Any])
 ToDtype = Callable[[dtypes.DType], dtypes.DType] | None
 

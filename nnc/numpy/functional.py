@@ -20,6 +20,8 @@ from nnc.numpy.manipulation import broadcast_shapes, expand_dims, moveaxis, resh
 from nnc.numpy.operands import Shape, to_axes, to_axis, to_shape, to_value
 from nnc.trace.vectorize import vmap
 
+__all__ = ["apply_along_axis", "apply_over_axes", "fromfunction", "piecewise", "vectorize"]
+
 Fun = Callable[..., Any]
 
 

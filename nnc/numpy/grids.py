@@ -20,6 +20,11 @@ from nnc.numpy.operands import check_not_inplace, static_int, to_shape, to_value
 from nnc.numpy.searching import nonzero
 from nnc.spelling import spelled
 
+__all__ = [
+    "c_", "diag_indices", "diag_indices_from", "fill_diagonal", "index_exp", "indices", "ix_", "mask_indices", "meshgrid",
+    "mgrid", "ogrid", "r_", "s_", "tril_indices", "tril_indices_from", "triu_indices", "triu_indices_from",
+]  # fmt: skip
+
 
 @spelled
 def meshgrid(*arrays: Any, indexing: str = "xy", sparse: bool = False) -> list[Value]:

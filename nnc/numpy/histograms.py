@@ -22,6 +22,8 @@ from nnc.numpy.operands import static_int, to_value
 from nnc.numpy.searching import bincount, ravel_multi_index, searchsorted
 from nnc.spelling import spelled
 
+__all__ = ["histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
+
 
 @spelled
 def histogram_bin_edges(x: Any, bins: Any = 10, range: Any = None) -> Value:

@@ -16,6 +16,11 @@ from nnc.numpy.manipulation import atleast_1d, atleast_2d, atleast_3d, expand_di
 from nnc.numpy.operands import static_int, to_axis, to_value
 from nnc.spelling import spelled
 
+__all__ = [
+    "append", "array_split", "block", "column_stack", "concat", "concatenate", "dsplit", "dstack", "hsplit", "hstack", "split",
+    "stack", "unstack", "vsplit", "vstack",
+]  # fmt: skip
+
 # -- joins -------------------------------------------------------------------------------------------------------------
 
 

@@ -21,6 +21,12 @@ from nnc.graph.recall import recalled
 from nnc.numpy.operands import Axis, static_int, to_axes, to_axis, to_shape, to_value
 from nnc.spelling import spelled
 
+__all__ = [
+    "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "diagonal", "expand_dims",
+    "flip", "fliplr", "flipud", "iscomplexobj", "isrealobj", "isscalar", "matrix_transpose", "moveaxis", "ndim", "permute_dims",
+    "ravel", "reshape", "roll", "rollaxis", "rot90", "shape", "size", "squeeze", "swapaxes", "trace", "transpose",
+]  # fmt: skip
+
 # -- shape -------------------------------------------------------------------------------------------------------------
 
 

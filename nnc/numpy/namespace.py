@@ -20,6 +20,8 @@ from nnc.graph.registry import REGISTRY
 from nnc.numpy.interop import await_einops
 from nnc.numpy.types import isdtype
 
+__all__ = ["__array_api_version__", "__array_namespace_info__"]
+
 __array_api_version__ = "2024.12"
 set_namespace(sys.modules["nnc.numpy"])
 await_einops()

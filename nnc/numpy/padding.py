@@ -22,6 +22,8 @@ from nnc.numpy.repetition import PAD_MODES, pad_widths
 from nnc.numpy.statistics import median
 from nnc.spelling import spelled
 
+__all__ = ["pad"]
+
 STATISTICS: dict[str, Callable[..., Value]] = {
     "maximum": red.max, "mean": red.mean, "median": median, "minimum": red.min,
 }  # fmt: skip

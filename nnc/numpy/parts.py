@@ -22,6 +22,8 @@ from nnc.numpy.reductions import sum as sum_
 from nnc.numpy.repetition import pad
 from nnc.spelling import spelled
 
+__all__ = ["bitwise_count", "frexp", "gcd", "lcm", "ldexp", "modf", "packbits", "spacing", "unpackbits"]
+
 # -- floats ------------------------------------------------------------------------------------------------------------
 
 

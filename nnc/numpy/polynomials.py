@@ -21,6 +21,8 @@ from nnc.numpy.repetition import pad
 from nnc.numpy.signals import convolve
 from nnc.spelling import spelled
 
+__all__ = ["poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub", "polyval", "roots"]
+
 
 def _coefficients(p: Any, where: str, name: str = "p") -> Value:
     p = to_value(p, where, name)

@@ -25,6 +25,11 @@ from nnc.numpy import elementwise as el
 from nnc.numpy.operands import Axis, Shape, converted, keep, ravel_for, static_int, to_axes, to_axis, to_value
 from nnc.spelling import spelled
 
+__all__ = [
+    "all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "cummax", "cummin", "cumprod", "cumsum",
+    "cumulative_prod", "cumulative_sum", "diff", "max", "mean", "min", "prod", "ptp", "std", "sum", "var",
+]  # fmt: skip
+
 
 def _apply(
     name: str, command: Command, accepts: Accepts, x: Value, axis: Axis, keepdims: bool, where: Any = None, fill: Any = None,

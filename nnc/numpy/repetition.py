@@ -20,6 +20,8 @@ from nnc.numpy.operands import known, ravel_for, static_int, to_axis, to_shape, 
 from nnc.numpy.reductions import cumsum
 from nnc.spelling import spelled
 
+__all__ = ["repeat", "resize", "tile"]
+
 # -- repetition and padding --------------------------------------------------------------------------------------------
 
 

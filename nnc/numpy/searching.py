@@ -41,6 +41,12 @@ from nnc.numpy.reductions import count_nonzero, cumsum
 from nnc.numpy.repetition import pad, pick
 from nnc.spelling import spelled
 
+__all__ = [
+    "argpartition", "argsort", "argwhere", "bincount", "choose", "compress", "delete", "digitize", "extract", "flatnonzero",
+    "insert", "lexsort", "nonzero", "partition", "place", "put", "put_along_axis", "putmask", "ravel_multi_index",
+    "searchsorted", "select", "sort", "sort_complex", "take", "take_along_axis", "top_k", "unravel_index",
+]  # fmt: skip
+
 KEPT = (
     "use nnp.where(condition, x, 0), which keeps the shape, or take the elements at nnp.nonzero(condition, size=n); or make the "
     "places known while tracing."

@@ -27,6 +27,11 @@ from nnc.numpy.reductions import count_nonzero, cumsum
 from nnc.numpy.searching import argsort, flatnonzero, lexsort, sort
 from nnc.spelling import spelled
 
+__all__ = [
+    "intersect1d", "isin", "setdiff1d", "setxor1d", "union1d", "unique", "unique_all", "unique_counts", "unique_inverse",
+    "unique_values",
+]  # fmt: skip
+
 
 class UniqueAll(NamedTuple):
     """What `unique_all` returns."""

@@ -25,6 +25,11 @@ from nnc.numpy.reductions import cumsum, diff
 from nnc.numpy.special import i0
 from nnc.spelling import spelled
 
+__all__ = [
+    "bartlett", "blackman", "convolve", "correlate", "ediff1d", "gradient", "hamming", "hanning", "kaiser", "trim_zeros",
+    "unwrap",
+]  # fmt: skip
+
 # -- convolution -------------------------------------------------------------------------------------------------------
 
 _MODES = ("full", "same", "valid")

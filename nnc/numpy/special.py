@@ -20,6 +20,11 @@ from nnc.numpy.operands import Axis, keep, static_int, to_axes, to_value
 from nnc.numpy.types import iinfo
 from nnc.spelling import spelled
 
+__all__ = [
+    "betaln", "digamma", "erf", "erfc", "erfinv", "expit", "gammaln", "i0", "i0e", "i1", "i1e", "lgamma", "logit", "logsumexp",
+    "polygamma", "segment_max", "segment_min", "segment_prod", "segment_sum", "xlog1py", "xlogy",
+]  # fmt: skip
+
 
 def erf(x: Any, /) -> Value:
     """Returns the error function, 2/√π · the integral of exp(-t²) from 0 to x.

@@ -24,6 +24,12 @@ from nnc.numpy.operands import Axis, to_axes, to_axis, to_value
 from nnc.numpy.searching import argsort, searchsorted, take, take_along_axis
 from nnc.spelling import spelled
 
+__all__ = [
+    "average", "corrcoef", "cov", "cross", "interp", "kron", "median", "nanargmax", "nanargmin", "nancumprod", "nancumsum",
+    "nanmax", "nanmean", "nanmedian", "nanmin", "nanpercentile", "nanprod", "nanquantile", "nanstd", "nansum", "nanvar",
+    "percentile", "quantile", "trapezoid",
+]  # fmt: skip
+
 # -- averages ----------------------------------------------------------------------------------------------------------
 
 

@@ -72,6 +72,9 @@ def is_trainable(leaf: Any) -> bool:
 
     Raises:   DTypeError: an array of a dtype that nnc does not have.
     """
+    spec = getattr(leaf, "spec", None)
+    if spec is not None:
+        return dtypes.is_inexact(spec.dtype)
     return tree.is_array(leaf) and dtypes.is_inexact(dtype_of(as_operand(leaf, "nnc.optim", "a leaf")))
 
 

@@ -69,19 +69,25 @@ def _pull(
     sums: dict[Symbol, Any],
 ) -> None:
     rule = derivative.get(node.command, None)
-    moving = [symbol in active for symbol in node.inputs]
-    decides = any(on and not is_differentiable(s.spec) for s, on in zip(node.inputs, moving, strict=True))
+    operands: list[Any] = []
+    decides = False
+    for symbol in node.inputs:
+        if symbol in active:
+            operands.append(Linear(symbol.spec))
+            decides = decides or not is_differentiable(symbol.spec)
+        else:
+            operands.append(environment[symbol])
     if rule is None or rule.transpose is None or decides:
         raise user_error(
             UnsupportedError, node.command.name, "it is not linear, so it cannot be run backwards.",
             operands={f"input {i}": s.spec for i, s in enumerate(node.inputs)},
             fix="make the rule given to custom_jvp linear in its tangents (or the function given to linear_transpose linear).",
         )  # fmt: skip
-    operands = tuple([Linear(s.spec) if on else environment[s] for s, on in zip(node.inputs, moving, strict=True)])
     filled = tuple([zeros(s.spec) if ct is None else ct for s, ct in zip(node.outputs, cotangents, strict=True)])
     static = {**node.params, "graphs": node.graphs} if node.graphs else node.params
-    for symbol, on, ct in zip(node.inputs, moving, rule.transpose(filled, operands, **static), strict=True):
-        if on and ct is not None:
+    found = rule.transpose(filled, tuple(operands), **static)
+    for symbol, operand, ct in zip(node.inputs, operands, found, strict=True):
+        if ct is not None and type(operand) is Linear:
             sums[symbol] = add_tangents(sums.get(symbol), ct)
 
 

@@ -12,7 +12,7 @@ from nnc.array import as_value
 from nnc.commands import control
 from nnc.commands.promote import astype, is_weak
 from nnc.commands.rules import Derivative, Tangents, Value, batch, derivative, is_differentiable, lead, zeros
-from nnc.context import activity
+from nnc.context import activity, get_context
 from nnc.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -99,7 +99,8 @@ class _Custom:
             outputs, moved = rule([p for p, _ in pairs], [t for _, t in pairs])
             if any(isinstance(x, DualTracer) and x.owner is top for x in outputs):
                 raise _captured_error(self.transform)
-            duals = [x if t is None else DualTracer(top, x, t) for x, t in zip(outputs, moved, strict=True)]
+            line = get_context().source
+            duals = [x if t is None else DualTracer(top, x, t, line) for x, t in zip(outputs, moved, strict=True)]
             return flat.build_result(duals)
         specs = [argument_spec(x) for x in leaves]
         with activity(f"tracing {name_of(self.fun)} for {self.transform}"):

@@ -19,7 +19,7 @@ from nnc.commands.rules import derivative, zeros
 from nnc.context import get_context, new_level, set_context
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
-from nnc.source import user_source
+from nnc.source import SourceLine, user_source
 from nnc.trace.backward import push_graph
 from nnc.trace.staging import Staged, StagingTrace
 from nnc.trace.tracer import Tracer
@@ -32,8 +32,10 @@ class DualTracer(Tracer):
 
     __slots__ = ("primal", "tangent")
 
-    def __init__(self, trace: DualTrace, primal: Any, tangent: Any, weak: bool = False) -> None:
-        super().__init__(trace, primal.spec, get_context().source, weak)
+    def __init__(
+        self, trace: DualTrace, primal: Any, tangent: Any, source: SourceLine | None, weak: bool = False
+    ) -> None:
+        self.owner, self.spec, self.source, self.weak = trace, primal.spec, source, weak
         self.primal, self.tangent = primal, tangent
 
     def concrete(self, what: str, fix: str = "") -> NDArray:
@@ -65,12 +67,13 @@ class DualTrace:
         """Runs a command on primals and pushes the tangents through its rule."""
         pairs = [self.split(arg) for arg in args]
         primals, tangents = tuple(p for p, _ in pairs), tuple(t for _, t in pairs)
-        with set_context(source=get_context().source or user_source()):
+        source = get_context().source or user_source()
+        with set_context(source=source):
             outputs, out_tangents = self._push(command, primals, tangents, params, graphs)
-            return [
-                x if t is None or not dtypes.is_inexact(spec_of(x).dtype) else DualTracer(self, x, t)
-                for x, t in zip(outputs, out_tangents, strict=True)
-            ]
+        return [
+            x if t is None or not dtypes.is_inexact(spec_of(x).dtype) else DualTracer(self, x, t, source)
+            for x, t in zip(outputs, out_tangents, strict=True)
+        ]
 
     def _push(
         self, command: Command, primals: tuple[Any, ...], tangents: tuple[Any, ...], params: dict[str, Any],
@@ -109,7 +112,7 @@ def run_jvp(
 
 def _dual(trace: DualTrace, primal: Any, tangent: Any) -> Any:
     primal = as_value(primal)
-    return primal if tangent is None else DualTracer(trace, primal, tangent, weak=primal.weak)
+    return primal if tangent is None else DualTracer(trace, primal, tangent, get_context().source, primal.weak)
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,7 @@ def _run(
             if i in given:  # a source that is computed from others
                 t = add_tangents(t, given[i].tangent)
             if t is not None and is_differentiable(t.spec):
-                known[i] = DualTracer(trace, value(i), t)
+                known[i] = DualTracer(trace, value(i), t, get_context().source)
     return [known[i] if i in known else value(i) for i in structure.targets]
 
 

@@ -163,7 +163,8 @@ class FlatFunction:
         self.out = FlatTree(self.fun(*args, **kwargs))
         for leaf in self.out.leaves:
             check_result(leaf, self.fun)
-        return [as_operand(leaf, name_of(self.fun), "result") for leaf in self.out.dynamic]
+        name = name_of(self.fun)
+        return [as_operand(leaf, name, "result") for leaf in self.out.dynamic]
 
     @property
     def result(self) -> FlatTree:
@@ -184,7 +185,7 @@ def _as_weak(value: Any, like: Any) -> Any:
 
 def check_result(leaf: Any, fun: Callable[..., Any]) -> None:
     """Raises ArgumentTypeError for results that are neither arrays nor settings (sets, iterators)."""
-    if isinstance(leaf, (set, frozenset)) or (hasattr(leaf, "__next__") and not hasattr(leaf, "spec")):
+    if not hasattr(leaf, "spec") and (isinstance(leaf, (set, frozenset)) or hasattr(leaf, "__next__")):
         raise user_error(
             ArgumentTypeError, name_of(fun), f"it returns a {type(leaf).__name__}, which is no pytree of arrays.",
             fix="return arrays in lists, tuples, dicts or dataclasses.",

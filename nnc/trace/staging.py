@@ -76,7 +76,9 @@ class StagingTrace:
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
     ) -> Sequence[Any]:
         """Records a command as a node."""
-        symbols = tuple([self.symbol_of(arg) for arg in args])
+        symbols = tuple(
+            [arg.symbol if type(arg) is StagedTracer and arg.owner is self else self.symbol_of(arg) for arg in args]
+        )
         source = get_context().source or user_source()
         if command is broadcast_to:
             return [StagedTracer(self, self._spread(symbols[0], params, source), source)]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnc.lower.scheduling import OperationGraph, _Placed, improve_order
+from nnc.lower.scheduling import OperationGraph, _Move, _Placed, improve_order
 
 INSTANCES = Path(__file__).parent / "alloc" / "instances"
 
@@ -159,19 +159,33 @@ def test_a_moved_part_of_an_order_changes_what_is_live_as_the_whole_order_says(
     graph: OperationGraph, data: Any
 ) -> None:
     n = len(graph.reads)
-    placed = _Placed.of(graph, list(range(n)))
+    placed = _Placed.of(graph, range(n))
+    assert placed is not None
     for _ in range(2):  # the second move starts from what the first one found
         first = data.draw(st.integers(0, n - 1))
-        later = data.draw(st.integers(first + 1, n))
-        part = placed.order[first:later]
-        chosen = set(data.draw(st.lists(st.sampled_from(part), max_size=4)))
-        part = [*(i for i in part if i not in chosen), *(i for i in part if i in chosen)]
-        moved = placed.moved(first, part)
+        end = data.draw(st.integers(first + 1, n))
+        chosen = set(data.draw(st.lists(st.sampled_from(placed.order[first:end]), max_size=4)))
+        move = _Move(first, end, chosen, in_front=data.draw(st.booleans()))
+        moved = placed.moved(move)
+        assert moved is not None
         place = {i: k for k, i in enumerate(moved.order)}
         if any(place[j] > place[i] for i, before in enumerate(graph.before) for j in before):
             continue  # no order of this graph
         assert moved == _Placed.of(graph, moved.order)
+        now, then = ((max(of.live), of.live.count(max(placed.live))) for of in (placed, moved))
+        if now[0] in placed.live[first:end]:
+            assert placed.moved(move, most=now[0]) == (moved if then < now else None)
         placed = moved
+
+
+@given(operation_graphs(), st.data())
+def test_an_order_is_given_up_where_its_peak_is_not_below_a_limit(graph: OperationGraph, data: Any) -> None:
+    asked: list[int] = []
+    live = graph.live_bytes(range(len(graph.reads)))
+    limit = data.draw(st.integers(1, max(live) + 1))
+    found = _Placed.of(graph, (asked.append(i) or i for i in range(len(live))), below=limit)
+    assert (found is not None) == (max(live) < limit)
+    assert len(asked) == next((i + 1 for i, nbytes in enumerate(live) if nbytes >= limit), len(live))
 
 
 def test_an_update_runs_as_soon_as_its_gradient_is_there_and_all_readers_of_the_parameter_are_done() -> None:

@@ -36,6 +36,6 @@ from nnc.lower.passes.totals import totals
 __all__ = [
     "at_readers", "at_writers", "combine", "contract_products", "cse", "dce", "epilogue", "fewer_residuals", "fold", "fuse",
     "hoist_products", "inline_barriers", "inline_calls", "interleave", "join_kernels", "join_pools", "join_sums", "keep", "late",
-    "layout", "licm", "one_hot", "order", "pack", "parts", "picks", "recompute", "shifted_sums", "simplify", "sink_products", "sink_sums",
-    "split_sums", "totals",
+    "layout", "licm", "one_hot", "order", "pack", "parts", "picks", "recompute", "shifted_sums", "simplify", "sink_products",
+    "sink_sums", "split_sums", "totals",
 ]  # fmt: skip

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from nnc.commands.rules import in_place_facts
 from nnc.dtypes import TAPE
-from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.graph import Graph, Node, Symbol, TensorSpec, register_pass
 from nnc.lower.alloc import ALIGNMENT
 from nnc.lower.passes.dce import has_effect
 from nnc.lower.scheduling import OperationGraph, improve_order
 from nnc.lower.stages import SymbolView
-from nnc.lower.views import find_views, runs
+from nnc.lower.views import find_views
 from nnc.options import Options
+
+_Numbers = tuple[int, ...]
+_Row = tuple[_Numbers, _Numbers, tuple[tuple[int, int], ...]]  # reads, writes and overwrites of an operation
 
 
 @register_pass("order")
@@ -55,6 +59,8 @@ class _Orderer:
         return tuple(self._inner(node) for node in nodes if node is not None)
 
     def _inner(self, node: Node) -> Node:
+        if not node.graphs:
+            return node
         params = node.params
         first = 1 + params["xs"] if "xs" in params else 0  # a round of a scan begins with its number and the elements
         carried = slice(first, first + params.get("carries", 0))
@@ -66,7 +72,8 @@ class Description:
     """A graph as operations on storages.
 
     Args:     donated: inputs that may be overwritten. free: symbols whose memory is no part of the arena. carried: inputs that
-              end with their last reader. before: how many nodes must stay in front of the others.
+              end with their last reader. before: how many nodes must stay in front of the others. known: the description of a
+              graph that has many of the same nodes and is called alike, none of which lies elsewhere in this graph.
     """
 
     def __init__(
@@ -77,14 +84,28 @@ class Description:
         free: Sequence[Symbol] = (),
         carried: Sequence[Symbol] = (),
         before: int = 0,
+        known: Description | None = None,
     ) -> None:
-        self.views = find_views(graph)
+        self.views: dict[Symbol, SymbolView] = find_views(graph, known.views if known is not None else {})
         self.graph, self.donated, self.carried = graph, donated or set(), carried
         self.free = {self.views[symbol].base for symbol in free}
-        self.number = {s: i for i, s in enumerate(s for s in graph.symbols() if self.views[s].base is s)}  # of storages
+        self.number: dict[Symbol, int] = dict(known.number) if known is not None else {}  # of what each symbol lies in
+        self._nbytes: list[int] = list(known._nbytes) if known is not None else []
+        self._rows: dict[Node, _Row] = known._rows if known is not None else {}
+        self._number_storages()
         # an entry that is no node begins the round, another stands for the test
         self.entries: list[Node | None] = [None, *graph.nodes[:before], None, *graph.nodes[before:]]
         self.test = before + 1
+
+    def _number_storages(self) -> None:
+        number, nbytes, free = self.number, self._nbytes, self.free
+        for symbol, view in self.views.items():
+            if symbol not in number:
+                if view.base is symbol:
+                    number[symbol] = len(nbytes)
+                    nbytes.append(0 if symbol in free else padded_bytes(symbol.spec))
+                else:
+                    number[symbol] = number[view.base]
 
     def operations(self) -> OperationGraph:
         """The entries as operations."""
@@ -95,67 +116,75 @@ class Description:
         return self._operations([()] * len(self.entries)).live_bytes(range(len(self.entries)))
 
     def _operations(self, after: list[tuple[int, ...]]) -> OperationGraph:
-        views, number = self.views, self.number
-        nbytes = [
-            0 if s in self.free or s.dtype == TAPE else -(-s.spec.nbytes // ALIGNMENT) * ALIGNMENT for s in number
-        ]
-        reads: list[tuple[int, ...]] = []
-        writes: list[tuple[int, ...]] = []
-        overwrites: list[tuple[tuple[int, int], ...]] = []
-        for node in self.entries:
-            touches = node is not None and runs(node, views)
-            reads.append(tuple(number[views[s].base] for s in node.inputs) if node is not None and touches else ())
-            written = node.outputs if node is not None else self.carried if not writes else ()
-            writes.append(tuple(number[s] for s in written if s in number))
-            overwrites.append(self._overwrites(node) if node is not None else ())
-        kept = frozenset(number[views[s].base] for s in self.graph.outputs)
-        return OperationGraph(nbytes, reads, writes, after, overwrites, kept)
+        rows = [self._row(node) if node is not None else ((), (), ()) for node in self.entries]
+        rows[0] = (), tuple(self.number[s] for s in self.carried), ()
+        reads, writes, overwrites = zip(*rows, strict=True)
+        kept = frozenset(self.number[s] for s in self.graph.outputs)
+        return OperationGraph(self._nbytes, reads, writes, after, overwrites, kept)
 
-    def _overwrites(self, node: Node) -> tuple[tuple[int, int], ...]:
-        return tuple(
-            (self.number[view.base], self.number[output])
-            for view, output in overwritable(node, self.views)
-            if (view.base in self.free) == (output in self.free)
-        )
+    def _row(self, node: Node) -> _Row:
+        """The storages that a node reads and writes, and the pairs of them that may share memory; none for a view."""
+        row = self._rows.get(node)
+        if row is None:
+            number, views, free = self.number, self.views, self.free
+            writes = tuple([number[s] for s in node.outputs if views[s].base is s])
+            if writes or not node.outputs:
+                reads = tuple([number[s] for s in node.inputs])
+                pairs = [(view.base, output) for view, output in overwritable(node, views)]
+                row = reads, writes, tuple([(number[a], number[b]) for a, b in pairs if (a in free) == (b in free)])
+            else:
+                row = (), (), ()
+            self._rows[node] = row
+        return row
 
     def _after(self) -> list[tuple[int, ...]]:
         """For each entry those that it follows, beside the writers of the memory that it reads."""
+        views, donated = self.views, self.donated
+        tapes = {symbol for symbol in views if symbol.spec.dtype == TAPE}
         writer: dict[Symbol, int] = {}
         readers: dict[Symbol, list[int]] = {}
         updater: dict[Symbol, int] = {}
-        last_effect = 0
+        last_effect = start = 0
         result: list[tuple[int, ...]] = []
         for i, node in enumerate(self.entries):
             if node is None:
                 result.append(tuple(range(i)))
+                start = i
                 continue
-            after = [0 if i < self.test else self.test, *(writer[s] for s in node.inputs if s in writer)]
-            if has_effect(node) or any(s.dtype == TAPE for s in (*node.inputs, *node.outputs)):
+            after = [start, *[writer[s] for s in node.inputs if s in writer]]
+            if has_effect(node) or not tapes.isdisjoint(node.inputs) or not tapes.isdisjoint(node.outputs):
                 after.append(last_effect)
                 last_effect = i
-            for symbol in node.inputs:
-                base = self.views[symbol].base
-                if base in self.donated:
-                    readers.setdefault(base, []).append(i)
-                    updater.pop(base, None)
-            if self.donated:
-                updater |= {view.base: i for view, _ in overwritable(node, self.views) if view.base in self.donated}
-            writer |= dict.fromkeys(node.outputs, i)
+            given = donated.intersection([views[s].base for s in node.inputs]) if donated else ()
+            for base in given:
+                readers.setdefault(base, []).append(i)
+                updater.pop(base, None)
+            if given:
+                updater |= {view.base: i for view, _ in overwritable(node, views) if view.base in given}
+            for s in node.outputs:
+                writer[s] = i
             result.append(tuple(after))
         for base, i in updater.items():  # the last reader in the given order, so this makes no circle
             result[i] = (*result[i], *(j for j in readers[base] if j < i))
         return result
 
 
+@lru_cache(maxsize=1 << 14)
+def padded_bytes(spec: TensorSpec) -> int:
+    """The bytes that a tensor takes of the arena."""
+    return 0 if spec.dtype == TAPE else -(-spec.nbytes // ALIGNMENT) * ALIGNMENT
+
+
 def overwritable(node: Node, views: dict[Symbol, SymbolView]) -> list[tuple[SymbolView, Symbol]]:
     """The inputs of `node` whose whole memory may become that of an output, and that output."""
     found: list[tuple[SymbolView, Symbol]] = []
-    pairs = in_place_facts(node.command, node.params).overwrite
-    for i, j in pairs:
-        if i < len(node.inputs) and j < len(node.outputs):
-            view, output = views[node.inputs[i]], node.outputs[j]
-            fits = view.spec.shape == output.spec.shape and view.spec.dtype.itemsize == output.spec.dtype.itemsize
-            if fits and views[output].base is output and view.is_whole:
+    inputs, outputs = node.inputs, node.outputs
+    for i, j in in_place_facts(node.command, node.params).overwrite:
+        if i < len(inputs) and j < len(outputs):
+            view, output = views[inputs[i]], outputs[j]
+            x, y = view.spec, output.spec
+            fits = x is y or (x.shape == y.shape and x.dtype.itemsize == y.dtype.itemsize)
+            if fits and views[output].base is output and (view.base is inputs[i] or view.is_whole):
                 found.append((view, output))
     return found
 

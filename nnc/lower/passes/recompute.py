@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from nnc.commands.rules import scalar
 from nnc.graph import Graph, Node, Symbol, register_pass
@@ -43,10 +43,10 @@ def recompute(graph: Graph, options: Options) -> Graph:
     if peak.nbytes < _WORTHWHILE:
         return graph
     if options.native and (derived := peak.derived()) is not None:
-        peak = Peak(derived, options)
+        peak = Peak(derived, options, peak)
     first = peak
     while (smaller := peak.lowered()) is not None:
-        following = Peak(smaller, options)
+        following = Peak(smaller, options, peak)
         if following.nbytes > _PROGRESS * peak.nbytes:
             break
         peak = following
@@ -54,22 +54,26 @@ def recompute(graph: Graph, options: Options) -> Graph:
 
 
 class Peak:
-    """The place in a graph where the most bytes are live, and what is live across it."""
+    """The place in a graph where the most bytes are live, and what is live across it.
 
-    def __init__(self, graph: Graph, options: Options) -> None:
+    Args:     origin: that of the graph of which this one was made.
+    """
+
+    def __init__(self, graph: Graph, options: Options, origin: Peak | None = None) -> None:
         self.graph, self.options = graph, options
-        description = Description(graph, donated={graph.inputs[i] for i in options.donated}, free=graph.outputs)
-        live = description.live_bytes()
+        donated = {graph.inputs[i] for i in options.donated}
+        known = origin.description if origin is not None else None
+        self.description: Description = Description(graph, donated=donated, free=graph.outputs, known=known)
+        live = self.description.live_bytes()
         self.nbytes = max(live)
-        at = description.entries[live.index(self.nbytes)]
-        self.place = graph.nodes.index(at) if at is not None else -1
-        self.views = description.views
-        self.writers = {symbol: node for node in graph.nodes for symbol in node.outputs}
-        self.positions = {node: i for i, node in enumerate(graph.nodes)}
+        self.place = max(live.index(self.nbytes) - (len(live) - len(graph.nodes)), -1)
+        self.views = self.description.views
+        # the places of the nodes that write symbols
+        self.writers = {symbol: place for place, node in enumerate(graph.nodes) for symbol in node.outputs}
 
     def lowered(self) -> Graph | None:
         """The graph in which what can be made anew is, after the peak; None where nothing can."""
-        early, late = self._early(), self._read_late()
+        early, late = self._early(), {base for _, read in self._late() for base in read}
         wanted = {s for s in early if s in late and s.spec.nbytes * _MINOR >= self.nbytes}
         wanted -= {self.views[s].base for s in self.graph.outputs}
         at_hand = {*self.graph.inputs, *self.graph.constants, *late.intersection(early)}
@@ -89,14 +93,19 @@ class Peak:
         where they read nothing else already."""
         early = self._early()
         kept = {*self.graph.inputs, *self.graph.constants, *(self.views[s].base for s in self.graph.outputs)}
-        kept |= self._read_late(lambda node: not can_fuse(node))
         kept.update(s for s in early if s.spec.nbytes * _MINOR < self.nbytes)
-        wanted = self._read_late().intersection(early) - kept
+        large = set(early) - kept
+        late = [(node, large.intersection(read)) for node, read in self._late()]
+        for node, read in late:
+            if not read <= kept and not can_fuse(node):
+                kept |= read
+        wanted = {symbol for _, read in late for symbol in read} - kept
         stored = self._cheapest(wanted, kept)
+        at_hand = kept | stored
         recipes: dict[Symbol, list[Node]] = {}
         for symbol in early:
             if symbol in wanted and symbol not in stored:
-                recipe = self._recipe(symbol, kept | stored, most=_NODES)
+                recipe = self._recipe(symbol, at_hand, most=_NODES)
                 if recipe is not None:
                     recipes[symbol] = recipe
         return self._rewritten(recipes) if recipes else None
@@ -127,61 +136,65 @@ class Peak:
             symbol = stack.pop()
             if symbol in found:
                 continue
-            node = self.writers.get(symbol)
+            node = self.graph.nodes[self.writers[symbol]] if symbol in self.writers else None
             if node is None or not can_fuse(node) or is_reduction(node):
                 found[symbol] = None
                 continue
-            found[symbol] = [base for base in (self.views[s].base for s in node.inputs) if base not in kept]
-            stack += found[symbol] or ()
+            sources = [base for base in [self.views[s].base for s in node.inputs] if base not in kept]
+            found[symbol] = sources
+            stack += sources
         return found
 
     def _early(self) -> list[Symbol]:
         """The values with memory of their own that are written up to the peak."""
-        nodes = (node for node in self.graph.nodes[: self.place + 1] if runs(node, self.views))
-        return [s for node in nodes for s in node.outputs if self.views[s].base is s]
+        views = self.views
+        return [s for node in self.graph.nodes[: self.place + 1] for s in node.outputs if views[s].base is s]
 
-    def _read_late(self, accepts: Callable[[Node], bool] = lambda node: True) -> set[Symbol]:
-        """What nodes read after the peak."""
-        nodes = (node for node in self.graph.nodes[self.place + 1 :] if runs(node, self.views) and accepts(node))
-        return {self.views[s].base for node in nodes for s in node.inputs}
+    def _late(self) -> list[tuple[Node, list[Symbol]]]:
+        """The nodes that run after the peak, each with the memory that it reads."""
+        views = self.views
+        nodes = [node for node in self.graph.nodes[self.place + 1 :] if runs(node, views)]
+        return [(node, [views[s].base for s in node.inputs]) for node in nodes]
 
     def _recipe(self, symbol: Symbol, at_hand: set[Symbol], most: int = _WORK) -> list[Node] | None:
         """The nodes that make a symbol from what is at hand, in order; None where they are too many, or one is not cheap."""
-        found: set[Symbol] = set()
+        found: set[int] = set()  # places of nodes
         stack, work = [symbol], 0
         while stack:
             output = stack.pop()
             base = self.views[output].base
-            if (
-                output in found
-                or base in at_hand
-                or (output is not symbol and base.spec.nbytes * _SMALL <= symbol.spec.nbytes)
-            ):
+            if base in at_hand or (output is not symbol and base.spec.nbytes * _SMALL <= symbol.spec.nbytes):
                 continue
-            found.add(output)
-            node = self.writers[output]
+            place = self.writers[output]
+            if place in found:
+                continue
+            found.add(place)
+            node = self.graph.nodes[place]
             if runs(node, self.views):
                 work += 1 if node.command.name in _CHEAP else 2
                 if node.command not in scalar or len(node.outputs) > 1 or work > most:
                     return None
             stack += node.inputs
-        return sorted((self.writers[s] for s in found), key=self.positions.__getitem__)
+        return [self.graph.nodes[place] for place in sorted(found)]
 
     def _rewritten(self, recipes: dict[Symbol, list[Node]]) -> Graph:
         """The graph with the recipes carried out where the first node after the peak needs them."""
         nodes = list(self.graph.nodes[: self.place + 1])
+        remade = {symbol for symbol, view in self.views.items() if view.base in recipes}
         renamed: dict[Symbol, Symbol] = {}
         for node in self.graph.nodes[self.place + 1 :]:
-            if runs(node, self.views):
+            if not runs(node, self.views):
+                if node.outputs[0] not in remade:
+                    nodes.append(node)
+            elif remade.isdisjoint(node.inputs):
+                nodes.append(node)
+            else:
                 for symbol in node.inputs:
                     for needed in self._renewed(symbol, recipes):
                         if needed.outputs[0] not in renamed:
                             renamed[needed.outputs[0]] = Symbol(needed.outputs[0].spec)
                             nodes.append(_renamed(needed, renamed))
-                inputs = tuple(renamed.get(s, s) if self.views[s].base in recipes else s for s in node.inputs)
-                nodes.append(node if inputs == node.inputs else node.update(inputs=inputs))
-            elif self.views[node.outputs[0]].base not in recipes:
-                nodes.append(node)
+                nodes.append(node.update(inputs=tuple([renamed[s] if s in remade else s for s in node.inputs])))
         return dce(self.graph.update(nodes=tuple(nodes)), self.options)
 
     def _renewed(self, symbol: Symbol, recipes: dict[Symbol, list[Node]]) -> Iterator[Node]:
@@ -190,9 +203,10 @@ class Peak:
         if symbol is base or base not in recipes:
             yield from recipes.get(base, ())
         else:
-            for source in self.writers[symbol].inputs:
+            node = self.graph.nodes[self.writers[symbol]]
+            for source in node.inputs:
                 yield from self._renewed(source, recipes)
-            yield self.writers[symbol]
+            yield node
 
 
 def _renamed(node: Node, renamed: dict[Symbol, Symbol]) -> Node:

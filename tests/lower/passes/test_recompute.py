@@ -47,6 +47,19 @@ def test_a_cheap_value_that_is_read_late_is_made_anew_with_its_views() -> None:
     assert arena_bytes(after) < 0.9 * arena_bytes(graph)
 
 
+def test_what_is_read_nowhere_but_where_it_is_made_anew_is_gone_from_where_it_was_made() -> None:
+    def whole(x: Any) -> Any:
+        y = nnp.exp(x)
+        square = y * y  # read late alone
+        large = nnp.concatenate([x, x, x, x]) * nnp.sum(nnp.cumsum(y, axis=0))
+        return nnp.cumsum(nnp.reshape(square, (-1,)) * nnp.sum(nnp.cumsum(large, axis=0)))
+
+    graph = run(nnc.make_graph(whole)(np.ones((256, 1024), np.float32)), "inline_calls", "dce")
+    after = recompute(graph, Options(native=False))
+    assert (names(after).count("exp"), names(after).count("mul")) == (2, names(graph).count("mul"))
+    assert names(after).index("mul") > names(after).index("concatenate")
+
+
 def test_a_value_that_no_elementwise_command_makes_is_kept() -> None:
     graph, after = before_and_after(lambda x: nnp.cumsum(x, axis=1))
     assert after.nodes == graph.nodes
@@ -101,6 +114,9 @@ def test_values_stay_the_same_wherever_the_peak_is(graph: Graph) -> None:
         if after is not None:
             verify(after)
             check_same_bits(graph, after, inputs)
+            described, anew = Peak(after, Options(), peak).description, Peak(after, Options()).description
+            assert {symbol: described.views[symbol] for symbol in after.symbols()} == anew.views
+            assert described.live_bytes() == anew.live_bytes()
 
 
 def test_compiled_kernels_make_anew_what_they_alone_read_from_the_fewest_bytes() -> None:
