@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from time import perf_counter
@@ -13,6 +14,7 @@ import numpy as np
 import nnc.lower.passes.check_finite  # noqa: F401  (registers the pass)
 from nnc import dtypes
 from nnc.array import Array, new_array
+from nnc.backends.cpu.ahead import Ahead
 from nnc.backends.loaded import candidate_kernels, choose_kernel, expected_compiler
 from nnc.collection import collection_paused
 from nnc.commands.pack import packable
@@ -84,9 +86,10 @@ class Lowered:
         """The graph as text."""
         return str(self._staged.graph)
 
-    def compile(self) -> Executable:
+    def compile(self, ahead: Ahead | None = None) -> Executable:
         """Plans memory and binds kernels.
 
+        Args:     ahead: prepares the first call meanwhile.
         Raises:   MemoryBudgetError: the plan does not fit. TraceError: the function captures values of an enclosing trace.
         """
         if self.captures_tracers:
@@ -96,7 +99,9 @@ class Lowered:
             )  # fmt: skip
         clock = {"tracing": self._seconds}
         with set_context(clock=clock), collection_paused():
-            graph, program, used = self._make_program()
+            graph, program, used = self._make_program(ahead)
+            if ahead is not None and ahead.room is not None:
+                program.make_ready(ahead.room)
         explicit, specs = self._staged.num_explicit, self._staged.graph.input_specs
         arguments = tuple((i, specs[i]) for i in used if i < explicit)
         captured = tuple(self._staged.captured[i - explicit] for i in used if i >= explicit)
@@ -119,7 +124,7 @@ class Lowered:
             Kept(outside, choose_kernel) if outside.kept else None,
         )
 
-    def _make_program(self) -> tuple[Graph, Program, list[int]]:
+    def _make_program(self, ahead: Ahead | None) -> tuple[Graph, Program, list[int]]:
         """The graph of what is wanted, its program, and which inputs they read."""
         wanted = ("dce", "check_finite") if self._options.check_finite else ("dce",)
         graph = run_passes(self._staged.graph, wanted, self._options, verify=self._options.verify_passes)
@@ -133,7 +138,21 @@ class Lowered:
             last = self._lasting.union(i + explicit for i, x in enumerate(self._staged.captured) if _may_last(x))
             options = options.update(keeps=tuple(place for place, i in enumerate(used) if i in last))
         choose = Tuner(candidate_kernels, options) if options.autotune else choose_kernel
-        return graph, lower(graph, options, choose, expected_compiler() if options.native else None), used
+        compiler, expect = expected_compiler() if options.native else None, ahead.expect if ahead is not None else None
+        return graph, lower(graph, options, choose, compiler, expect), used
+
+
+def prepare_ahead(call: Call, options: Options) -> AbstractContextManager[Ahead | None]:
+    """A block that makes the program of a call: what the call will write to is touched meanwhile, at once the arrays that it gives
+    away."""
+    compiler = expected_compiler() if options.native else None
+    if compiler is None:
+        return nullcontext()
+    ahead = compiler.ahead()
+    if call.signature.donates:
+        given = (call.arguments.dynamic[i] for i in call.donated_leaves())
+        ahead.touch([leaf.data for leaf in given if is_alone(leaf)])
+    return ahead
 
 
 @dataclass(frozen=True, slots=True)

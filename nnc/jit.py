@@ -12,7 +12,7 @@ from typing import Any
 from nnc.array import as_value
 from nnc.context import get_context, shorten_traceback
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, TraceError, UnsupportedError, user_error
-from nnc.executable import Executable, Lowered
+from nnc.executable import Executable, Lowered, prepare_ahead
 from nnc.options import Options, parse_bytes
 from nnc.signature import Call, Key, Likeness, Names, Numbers, Signature, difference
 from nnc.trace.dynamic import Recorder
@@ -241,10 +241,12 @@ class Compiled:
                     f"it would be traced again, though max_traces={self._max_traces}: {reason}.",
                     fix="call it with the same shapes, dtypes and static arguments, or raise max_traces.",
                 )  # fmt: skip
-            lowered = Lowered.of(call, self._options.update(check_finite=True) if checks else self._options)
-            if lowered.captures_tracers:
-                return None
-            executable = lowered.compile()
+            options = self._options.update(check_finite=True) if checks else self._options
+            with prepare_ahead(call, options) as ahead:
+                lowered = Lowered.of(call, options)
+                if lowered.captures_tracers:
+                    return None
+                executable = lowered.compile(ahead)
             entries[call.key] = executable
             self._misses += not checks
             self._reason, self._last_key = f"the last call traced, because {reason}", call.key

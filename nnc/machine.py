@@ -57,6 +57,12 @@ def usable_threads() -> int:
     return os.cpu_count() or 1
 
 
+def available_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
+    """Bytes that programs can still take without others being moved to disk; None where the system does not say."""
+    rows = [line.partition(":") for line in read_text(meminfo).splitlines()]
+    return next((1024 * int(found.split()[0]) for found in values_of(rows, "MemAvailable")), None)
+
+
 def numpy_blas() -> str:
     """Name and version of the BLAS that NumPy was built with."""
     config = np.show_config(mode="dicts")

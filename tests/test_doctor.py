@@ -79,7 +79,7 @@ def test_absent_libraries_are_said_to_be_absent(monkeypatch: pytest.MonkeyPatch)
     def missing(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(metadata, "version", missing)
+    monkeypatch.setattr(metadata, "distribution", missing)
     monkeypatch.setattr(metadata, "files", missing)
     facts = doctor.libraries()
     assert {name for name, fact in facts.items() if fact == doctor.ABSENT} == {"oneDNN", *doctor.OPTIONAL}
@@ -93,7 +93,7 @@ def test_a_onednn_wheel_is_found_through_its_list_of_files(monkeypatch: pytest.M
         def locate(self) -> str:
             return f"/somewhere/lib/{self.name}"
 
-    monkeypatch.setattr(metadata, "version", lambda name: "2025.1")
+    monkeypatch.setattr(doctor, "version_of", lambda *names: "2025.1")
     monkeypatch.setattr(metadata, "files", lambda name: [File("LICENSE"), File("libdnnl.so.3.8"), File("libdnnl.so.3")])
     assert doctor.onednn() == "2025.1 at /somewhere/lib/libdnnl.so.3"
     monkeypatch.setattr(metadata, "files", lambda name: [File("LICENSE")])
@@ -115,3 +115,8 @@ def test_without_a_compiler_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_version_of_nnc_is_known_where_it_is_not_installed() -> None:
     assert doctor.collect()["versions"]["nnc"] == nnc.__version__
+
+
+def test_versions_are_those_that_python_finds() -> None:
+    for name in doctor.REQUIRED:
+        assert doctor.version_of("no-such-distribution", name) == metadata.version(name)

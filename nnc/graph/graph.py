@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from nnc.source import SourceLine
 
 NDArray = np.ndarray[Any, Any]
 Runner = Callable[[Command, Sequence[Any], dict[str, Any], tuple[Any, ...]], Sequence[Any]]
-_EMPTY: Mapping[str, Any] = MappingProxyType({})
+NO_PARAMS: Mapping[str, Any] = MappingProxyType({})
 
 
 class _UnfinishedSymbol:
@@ -54,10 +54,11 @@ class Symbol(_UnfinishedSymbol):
 
 def new_symbol(spec: TensorSpec) -> Symbol:
     """A symbol without a name; traces make so many that it matters how long it takes."""
-    symbol = _UnfinishedSymbol()
+    symbol: Any = _UnfinishedSymbol()
     symbol.spec, symbol.name = spec, ""
     symbol.__class__ = Symbol  # faster than to set the fields of what cannot be assigned to
-    return cast(Symbol, symbol)
+    made: Symbol = symbol
+    return made
 
 
 class _UnfinishedNode:
@@ -83,7 +84,7 @@ class Node(_UnfinishedNode):
     command: Command
     inputs: tuple[Symbol, ...]
     outputs: tuple[Symbol, ...]
-    params: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    params: Mapping[str, Any] = field(default_factory=lambda: NO_PARAMS)
     graphs: tuple[Graph, ...] = ()
     source: SourceLine | None = None
 
@@ -92,8 +93,10 @@ class Node(_UnfinishedNode):
         follow = rewritten.get(self.command, None) if changes.get("graphs", self.graphs) != self.graphs else None
         if follow is not None and "params" not in changes:
             changes["params"] = MappingProxyType(dict(follow(self.params, self.graphs, changes["graphs"])))
-        fields = {"command": self.command, "inputs": self.inputs, "outputs": self.outputs, "params": self.params}
-        return Node(**{**fields, "graphs": self.graphs, "source": self.source, **changes})
+        node = new_node(self.command, self.inputs, self.outputs, self.params, self.graphs, self.source)
+        for name, value in changes.items():
+            object.__setattr__(node, name, value)
+        return node
 
 
 def new_node(
@@ -101,11 +104,12 @@ def new_node(
     graphs: tuple[Graph, ...], source: SourceLine | None,
 ) -> Node:  # fmt: skip
     """A node, made in the shortest time."""
-    node = _UnfinishedNode()
+    node: Any = _UnfinishedNode()
     node.command, node.inputs, node.outputs = command, inputs, outputs
     node.params, node.graphs, node.source = params, graphs, source
     node.__class__ = Node
-    return cast(Node, node)
+    made: Node = node
+    return made
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,6 +148,12 @@ class Graph:
     def output_specs(self) -> tuple[TensorSpec, ...]:
         """Specs of the outputs."""
         return tuple(symbol.spec for symbol in self.outputs)
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes there are, those of sub-graphs included."""
+        inner = [graph.num_nodes for node in self.nodes if node.graphs for graph in node.graphs]
+        return len(self.nodes) + sum(inner)
 
     def symbols(self) -> Iterator[Symbol]:
         """All symbols in the order in which they get their values: inputs, constants, node outputs."""

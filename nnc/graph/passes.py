@@ -93,17 +93,12 @@ def run_passes(graph: Graph, names: Sequence[str], options: Any = None, *, verif
     lost: dict[str, str] = {}
     if verify:
         verify_graph(graph)
-    count = _count_nodes(graph)
+    count = graph.num_nodes
     for step in pipeline:
         _check_needs(graph, step, lost)
         with activity(f"running pass {step.name!r}"):
             graph, count = _run(graph, step, options, verify, lost, count)
     return graph
-
-
-def _count_nodes(graph: Graph) -> int:
-    """How many nodes there are, those of sub-graphs included."""
-    return len(graph.nodes) + sum([_count_nodes(inner) for node in graph.nodes if node.graphs for inner in node.graphs])
 
 
 def _run(graph: Graph, step: Pass, options: Any, verify: bool, lost: dict[str, str], before: int) -> tuple[Graph, int]:
@@ -132,7 +127,7 @@ def _run(graph: Graph, step: Pass, options: Any, verify: bool, lost: dict[str, s
                 lost[name] = step.name
     for name in step.provides:
         lost.pop(name, None)
-    after = before if result.nodes is graph.nodes else _count_nodes(result)
+    after = before if result.nodes is graph.nodes else result.num_nodes
     attrs[LOG] = (*graph.attrs.get(LOG, ()), PassRecord(step.name, seconds, before, after))
     result = result.update(attrs=attrs)
     return verify_graph(result) if verify else result, after

@@ -36,7 +36,7 @@ def apply_rules(graph: Graph, rules: Sequence[Rule], *, exact: bool = False, max
     Raises:   RuleError: `max_rewrites` is exceeded, or a rule is no equation.
     """
     chosen = [rule for rule in rules if rule.exact or not exact]
-    limit = max_rewrites if max_rewrites is not None else 32 * sum(1 for _ in graph.walk()) + 256
+    limit = max_rewrites if max_rewrites is not None else 32 * graph.num_nodes + 256
     return _Rewriter(chosen, limit).graph(graph)
 
 
@@ -59,10 +59,8 @@ class _Match:
     nodes: tuple[Node, ...]
 
 
-def _match(
-    form: Form, root: Node, writers: Mapping[Symbol, Node], constants: Mapping[Symbol, NDArray]
-) -> _Match | None:
-    """Matches a form with the graph that ends in `root`."""
+def _match(form: Form, root: Node, writers: Mapping[Symbol, Node], numbers: Mapping[Symbol, Any]) -> _Match | None:
+    """Matches a form with the graph that ends in `root`; `numbers` are those of its constants."""
     symbols: list[Any] = [None] * form.symbols
     nodes: list[Node] = []
     for step in form.steps:
@@ -81,8 +79,7 @@ def _match(
                     return None
         nodes.append(node)
     for place, number in form.constants:
-        constant = constants.get(symbols[place])
-        if constant is None or (number is not None and number_of(constant) != number):
+        if symbols[place] not in numbers or (number is not None and number != numbers[symbols[place]]):
             return None
     return _Match(tuple(symbols), tuple(nodes)) if None not in symbols else None  # it is where no node reads a variable
 
@@ -115,9 +112,10 @@ class _Candidate:
     def of(cls, rule: Rule, pattern: Pattern) -> _Candidate:
         """That of a rule's pattern."""
         form = pattern.form
-        kinds: dict[int, _Kind] = {place: (None, number) for place, number in form.constants}
-        for step in reversed(form.steps):
-            kinds.update(dict.fromkeys(step.outputs, _kind(step.command, step.inputs, kinds)))
+        numbers = dict(form.constants)
+        kinds: dict[int, _Kind] = {place: (None, number) for place, number in numbers.items()}
+        for step in form.steps:
+            kinds.update(dict.fromkeys(step.outputs, _kind(step.command, step.inputs, numbers)))
         places = form.steps[0].inputs
         return cls(rule, pattern, [(i, kinds[place]) for i, place in enumerate(places) if place in kinds])
 
@@ -128,10 +126,9 @@ class _Candidate:
         )
 
 
-def _kind(command: Command, inputs: Sequence[Any], kinds: Mapping[Any, _Kind]) -> _Kind:
-    """The kind of what a command writes, by those of what it reads."""
-    writer, number = kinds.get(inputs[0], _GIVEN) if inputs else _GIVEN
-    return command, number if writer is None else None
+def _kind(command: Command, inputs: Sequence[Any], numbers: Mapping[Any, Any]) -> _Kind:
+    """The kind of what a command writes, by the numbers that are known."""
+    return command, numbers.get(inputs[0]) if inputs else None
 
 
 class _Rewriter:
@@ -199,7 +196,8 @@ class _Rewriting:
         self.nodes: list[Node] = []
         self.writers: dict[Symbol, Node] = {}
         self.constants = dict(graph.constants)
-        self.kinds: dict[Symbol, _Kind] = {s: (None, number_of(value)) for s, value in graph.constants.items()}
+        self.numbers = {symbol: number_of(value) for symbol, value in graph.constants.items()}
+        self.kinds: dict[Symbol, _Kind] = {symbol: (None, number) for symbol, number in self.numbers.items()}
         self.renamed: dict[Symbol, Symbol] = {}
         self.replaced: set[Node | Symbol] = set()  # inner nodes and constants of left sides
         self.changed = False
@@ -226,7 +224,7 @@ class _Rewriting:
     def append(self, node: Node) -> None:
         """Adds a node to the result."""
         self.nodes.append(node)
-        kind = _kind(node.command, node.inputs, self.kinds)
+        kind = _kind(node.command, node.inputs, self.numbers)
         for symbol in node.outputs:
             self.writers[symbol] = node
             self.kinds[symbol] = kind
@@ -257,7 +255,7 @@ class _Rewriting:
         above = tuple([kinds.get(symbol, _GIVEN) for symbol in node.inputs])
         for candidate in rewriter.fitting(node.command, above):
             rule, form = candidate.rule, candidate.pattern.form
-            match = _match(form, node, self.writers, self.constants)
+            match = _match(form, node, self.writers, self.numbers)
             if match is None:
                 continue
             specs = tuple([symbol.spec for symbol in match.symbols[: form.variables]])
@@ -282,8 +280,8 @@ class _Rewriting:
         for constant, value in right.constants.items():
             if constant not in values:
                 values[constant] = new = Symbol(constant.spec, constant.name)
-                self.constants[new] = value
-                self.kinds[new] = None, number_of(value)
+                self.constants[new], self.numbers[new] = value, number_of(value)
+                self.kinds[new] = None, self.numbers[new]
         result = dict(zip(reversed(right.outputs), reversed(root.outputs), strict=True))
         lines = {old.command: old.source for old in (*match.nodes, root)}
         made: list[Node] = []

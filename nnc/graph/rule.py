@@ -23,7 +23,7 @@ from nnc.graph.spec import TensorSpec
 from nnc.source import SourceLine
 
 _DEFAULT_SPEC = TensorSpec((2, 3), dtypes.float32)
-_MARKABLE = (int, float, complex, str, bytes, tuple)
+_MARKED = {kind: type(kind.__name__, (kind,), {}) for kind in (int, float, complex, str, bytes, tuple)}
 
 
 class RuleError(GraphError):
@@ -143,7 +143,7 @@ class Rule:
         """
         builder = GraphBuilder(self.name)
         variables = tuple([builder.input(spec) for spec in specs])
-        with builder, set_context(source=self.source):
+        with set_context(staging=builder, level=builder.level, source=self.source):
             sides = self.function(*variables, **params)
         if not isinstance(sides, tuple) or len(sides) != 2:
             raise self.error("it does not return two sides.", "return (left, right).")
@@ -244,5 +244,4 @@ def _take_apart(left: Graph) -> tuple[Form, tuple[Symbol, ...], tuple[Node, ...]
 
 def _mark(value: Any) -> Any:
     """An equal value that can be told from all others by identity, where its type allows."""
-    kind = type(value)
-    return type(kind.__name__, (kind,), {})(value) if kind in _MARKABLE else value
+    return _MARKED[type(value)](value) if type(value) in _MARKED else value

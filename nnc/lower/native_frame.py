@@ -21,7 +21,7 @@ from nnc.lower.codegen.arguments import Words, as_plain
 from nnc.lower.codegen.entry import BIND
 from nnc.lower.codegen.entry_steps import CALLS, POLL, Failure
 from nnc.lower.frame import Arrays, Run, aligned_bytes, as_bytes, check_inputs, explain, make_view, result_of, tape_view
-from nnc.lower.native_program import Entry, Result
+from nnc.lower.native_program import Entry, Outside, Result
 from nnc.lower.schedule.run import StreamRunner
 from nnc.lower.schedule.types import Around
 from nnc.lower.stages import Branches, Buffer, Kind, Loop, NDArray, Step, Steps, View
@@ -30,13 +30,31 @@ _NOTHING: tuple[NDArray, ...] = ()
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a program writes to in a call: an arena, and the fresh arrays of its outputs."""
+
+    arena: NDArray
+    made: list[NDArray]
+
+    @classmethod
+    def of(cls, outside: Outside) -> Room:
+        """That of a program."""
+        return cls(aligned_bytes(outside.arena_bytes), [np.empty(spec.shape, spec.dtype) for spec in outside.made])
+
+    def fits(self, outside: Outside) -> bool:
+        """Whether it is that of a program."""
+        made = [(array.shape, array.dtype) for array in self.made]
+        return self.arena.nbytes == outside.arena_bytes and made == [(s.shape, s.dtype) for s in outside.made]
+
+
 class _Memory:
     """The memory of a frame: the arena, the arguments of the present call, tapes, and the rounds of loops."""
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: Entry, arena: NDArray) -> None:
         outside, words = entry.outside, entry.words
         self.entry = entry
-        self.arena = aligned_bytes(outside.arena_bytes)
+        self.arena = arena
         self.words = (ctypes.c_int64 * words.size)()
         self.given: Sequence[NDArray] = _NOTHING
         self.made: Sequence[NDArray] = _NOTHING
@@ -189,11 +207,12 @@ class _Callbacks:
 
 
 class NativeFrame:
-    """The arena of one call at a time of a compiled program."""
+    """The arena of one call at a time of a compiled program. `room` is what its first call writes to, where that was made ahead."""
 
-    def __init__(self, entry: Entry, around: Around | None) -> None:
+    def __init__(self, entry: Entry, around: Around | None, room: Room | None = None) -> None:
         self.entry = entry
-        self._memory = _Memory(entry)
+        self._made = [room.made] if room is not None else []
+        self._memory = _Memory(entry, aligned_bytes(entry.outside.arena_bytes) if room is None else room.arena)
         self._callbacks = _Callbacks([_Block(self._memory, steps) for steps in entry.blocks])
         self._function = _CALLBACK(self._called())
         schedule = entry.parts().schedule if entry.apart else None
@@ -245,7 +264,7 @@ class NativeFrame:
         """
         entry, memory = self.entry, self._memory
         memory.given = given = list(inputs)
-        memory.made = made = list(map(np.empty, self._shapes, self._dtypes))
+        memory.made = made = self._made.pop() if self._made else list(map(np.empty, self._shapes, self._dtypes))
         memory.words[Words.given_at], memory.words[Words.made_at] = id(given), id(made)
         try:
             if self._is_plain:

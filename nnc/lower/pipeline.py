@@ -17,6 +17,7 @@ from nnc.lower.bind import bind_buffers, emit, no_workspace
 from nnc.lower.codegen.native import Compiler
 from nnc.lower.emit import Workspace
 from nnc.lower.kernels import RunProgram, sub_graph_kernel
+from nnc.lower.native_program import Outside
 from nnc.lower.natives import Natives, settled
 from nnc.lower.passes.remat import Remat
 from nnc.lower.program import Program
@@ -43,11 +44,18 @@ FUSION = ("totals", "contract_products", "shifted_sums", "join_pools", "at_write
 GROUPING = (*FUSION, "epilogue", "join_kernels", "interleave")
 
 
-def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel, compiler: Compiler | None = None) -> Program:
+def lower(
+    graph: Graph,
+    options: Options,
+    choose_kernel: ChooseKernel,
+    compiler: Compiler | None = None,
+    expect: Callable[[Outside], None] | None = None,
+) -> Program:
     """The program that computes `graph`.
 
     Args:     graph: any graph; its inputs are the program's. options: see Options. choose_kernel: the kernel for a
               command on inputs of these specs. compiler: of kernels and programs; without one, steps run from Python.
+              expect: is told what calls need, before code is compiled or loaded.
     Raises:   MemoryBudgetError: a call would allocate more than `options.memory_budget`.
     """
 
@@ -96,6 +104,8 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel, compiler:
     choice = f"{chooser.__module__}.{chooser.__qualname__}"
     place = find_place(graph, options, native=compiler is not None and options.native, choice=choice)
     known = place.read() if place is not None else None
+    if expect is not None and known is not None and known.outside is not None:
+        expect(known.outside)
     made = known.program(step_kernel, compiler if options.native else None) if known is not None else None
     stored = None
     if made is None:
@@ -104,6 +114,8 @@ def lower(graph: Graph, options: Options, choose_kernel: ChooseKernel, compiler:
             natives.begin()
         planned = plan(graph, options, workspace, natives)
         check_budget(planned, options.memory_budget)
+        if expect is not None and known is None:
+            expect(Outside.of(planned))
         made = program(planned, options, natives)
         if place is not None and (natives is None or natives.compiler.works()):
             stored = place.encode(made)  # the compiler works meanwhile

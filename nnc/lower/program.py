@@ -10,7 +10,7 @@ from nnc.graph import Kernel
 from nnc.lower.codegen.native import Compiler
 from nnc.lower.frame import Frame
 from nnc.lower.liveness import walk
-from nnc.lower.native_frame import NativeFrame
+from nnc.lower.native_frame import NativeFrame, Room
 from nnc.lower.native_program import NativeCode, Outside, Parts
 from nnc.lower.natives import Natives
 from nnc.lower.report import Cost, MemoryPlan, make_cost, make_memory_plan, program_text
@@ -121,12 +121,17 @@ class Program:
         finally:
             self._idle.append(frame)
 
-    def _make_frame(self) -> Frame | NativeFrame:
+    def make_ready(self, room: Room) -> None:
+        """Lets the first call of compiled code run in this room, if that is of the right size."""
+        if self.code is not None and room.fits(self.code.outside):
+            self._idle.append(self._make_frame(room))
+
+    def _make_frame(self, room: Room | None = None) -> Frame | NativeFrame:
         """What one call at a time runs on."""
         with collection_paused():
             if self.code is None:
                 return Frame(self)
-            return NativeFrame(self.code.entry(self._is_apart), self.around)
+            return NativeFrame(self.code.entry(self._is_apart), self.around, room)
 
     @property
     def _is_apart(self) -> bool:

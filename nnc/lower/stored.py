@@ -12,7 +12,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, fields
 from functools import cache, lru_cache
 from pathlib import Path
@@ -37,6 +37,9 @@ from nnc.source import SourceLine
 _KIND = "programs"
 _LIBRARIES = ("llvmlite", "onednn-cpu-gomp")  # of which to ask the version does not load them
 _FOLDER = Path(__file__).parents[1]
+_ABOVE = frozenset(
+    {"trace", "numpy", "random", "debug", "nn", "optim", "io", "data", "view"}
+)  # make graphs, and lower none
 _STARTED = time.time()
 _SETTLED = 2.0  # seconds; files that changed later may be others than those that this process runs
 _APART = frozenset({"cache_folder", "verify_passes"})  # options that programs do not depend on
@@ -94,7 +97,7 @@ def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> 
     if files is None:
         return None
     foreign = foreign_commands(REGISTRY.version)
-    if any(node.command.name in foreign for node in graph.walk()):
+    if foreign and any(node.command.name in foreign for node in graph.walk()):
         return None
     with timed("reading the program"):
         try:
@@ -102,7 +105,7 @@ def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> 
         except GraphError:
             return None
         sources: dict[SourceLine, int] = {}
-        names = hashlib.sha256(json.dumps(list(_labels(graph, sources))).encode()).hexdigest()
+        names = hashlib.sha256(json.dumps(_labels(graph, sources)).encode()).hexdigest()
         chosen = {f.name: repr(getattr(options, f.name)) for f in fields(options) if f.name not in _APART}
         key = {"graph": digest, "names": names, "options": chosen, "native": native, "choice": choice, "files": files}
         key |= {"here": _here(), "foreign": sorted(foreign)}
@@ -122,33 +125,39 @@ def _shrink_once(store: Cache) -> None:
     store.shrink(_KIND, _MOST_BYTES)
 
 
-def _labels(graph: Graph, sources: dict[SourceLine, int]) -> Iterator[Any]:
+def _labels(graph: Graph, sources: dict[SourceLine, int]) -> list[Any]:
     """What `structural_hash` leaves out: names, and which nodes have the same source line. Notes the lines by first appearance."""
-    yield graph.name
-    yield [symbol.name for symbol in graph.symbols()]
+    labels: list[Any] = [graph.name, [symbol.name for symbol in graph.symbols()]]
+    source: SourceLine | None = None
+    number: int | None = None
     for node in graph.nodes:
         for inner in node.graphs:
-            yield from _labels(inner, sources)
-        yield None if node.source is None else sources.setdefault(node.source, len(sources))
+            labels.append(_labels(inner, sources))
+        if node.source is not source:  # else as the node before
+            source = node.source
+            number = None if source is None else sources.setdefault(source, len(sources))
+        labels.append(number)
+    return labels
 
 
 @cache
 def files_digest() -> str | None:
-    """What tells these files of nnc from others: names, sizes and times; None where a file changed after this process read it."""
-    found = [(entry.path, entry.stat()) for entry in _python_files(_FOLDER)]
+    """What tells these files of nnc from others, as far as they have a part in lowering: names, sizes and times; None where one
+    changed after this process read it."""
+    found = [(entry.path, entry.stat()) for entry in _python_files(_FOLDER, _ABOVE)]
     begin = len(str(_FOLDER))
     lines = sorted(f"{path[begin:]} {facts.st_size} {facts.st_mtime_ns}\n" for path, facts in found)
     newest = max((facts.st_mtime for _, facts in found), default=0.0)
     return hashlib.sha256("".join(lines).encode()).hexdigest() if newest < _STARTED - _SETTLED else None
 
 
-def _python_files(folder: os.PathLike[str] | str) -> Iterator[os.DirEntry[str]]:
-    """The Python files in a folder and those within it."""
+def _python_files(folder: os.PathLike[str] | str, without: Set[str] = frozenset()) -> Iterator[os.DirEntry[str]]:
+    """The Python files in a folder and those within it, but not in folders of these names."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(".py"):
                 yield entry
-            elif entry.name != "__pycache__" and entry.is_dir():
+            elif entry.name != "__pycache__" and entry.name not in without and entry.is_dir():
                 yield from _python_files(entry.path)
 
 
@@ -164,25 +173,20 @@ def _here() -> dict[str, str]:
 @lru_cache(maxsize=1)
 def foreign_commands(version: int) -> frozenset[str]:
     """The commands of which another package says something, in this version of the registry: its files may change unnoticed."""
-    return frozenset(
-        command.name
-        for column in ATTRIBUTES.values()
-        for command in column
-        if not all(map(_is_own, _functions(column[command])))
-    )
-
-
-def _functions(value: Any) -> Iterator[Any]:
-    """The functions within a cell of the registry."""
-    if isinstance(value, tuple):
-        for item in value:
-            yield from _functions(item)
-    elif isinstance(value, Kernel):
-        yield from (value.run, value.supports, value.workspace, value.native, value.layouts)
-    else:
-        yield value
+    cells = ((command.name, column[command]) for column in ATTRIBUTES.values() for command in column)
+    return frozenset(name for name, value in cells if not _is_own(value))
 
 
 def _is_own(value: Any) -> bool:
-    module = getattr(value, "__module__", None)
-    return module is None or module.partition(".")[0] in ("nnc", "builtins", "numpy", "functools")
+    """Whether the functions within a cell of the registry are all of this package, or of those that it is made with."""
+    if isinstance(value, tuple):
+        return all(map(_is_own, value))
+    if isinstance(value, Kernel):
+        functions = value.run, value.supports, value.workspace, value.native, value.layouts
+        return all(map(_is_own, functions))
+    return _is_own_module(getattr(value, "__module__", None))
+
+
+@cache
+def _is_own_module(name: str | None) -> bool:
+    return name is None or name.partition(".")[0] in ("nnc", "builtins", "numpy", "functools")

@@ -70,7 +70,6 @@ def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[byt
     natives = program.code.natives if program.code is not None else {}
     texts = _Texts()
     body["natives"] = [texts.row(natives.get(key)) for key in writer.steps]
-    body["texts"] = list(texts.numbers)
     backends = [program.kernels[key].backend if key in program.kernels else None for key in writer.steps]
     head: Tree = {
         "concurrent": program.is_concurrent,
@@ -84,8 +83,9 @@ def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[byt
     if program.code is not None:
         head["outside"] = _outside_tree(program.code.outside)
         head["entries"] = [
-            [apart, *_printed_tree(printed, writer, natives)] for apart, printed in program.code.printed.items()
+            [apart, *_printed_tree(printed, writer, natives, texts)] for apart, printed in program.code.printed.items()
         ]
+    head["texts"] = list(texts.numbers)
     if len(writer.tables.sources) > len(sources):
         return None
     body |= {**writer.tables.tables(), "sources": len(sources), "views": writer.view_rows, "table": writer.step_rows}
@@ -144,15 +144,15 @@ def _read_outside(tree: Tree) -> Outside:
     )
 
 
-def _printed_tree(printed: Printed, writer: _Writer, natives: Mapping[int, Native]) -> list[Any]:
+def _printed_tree(printed: Printed, writer: _Writer, natives: Mapping[int, Native], texts: _Texts) -> list[Any]:
     """The row of an entry, of which steps with a state are told by their positions in the table."""
-    text, texts = printed.text, _Texts()
+    text = printed.text
     for native in (*text.called, *text.held):
         texts.row(native)
     positions = {id(natives[key]): i for key, i in writer.steps.items() if key in natives}
     states = [positions[id(native)] for native in printed.states]
     names = [[native.name for native in row] for row in (text.called, text.held)]
-    return [text.text, *names, list(texts.numbers), states, [writer.all(steps) for steps in text.blocks]]
+    return [text.text, *names, states, [writer.all(steps) for steps in text.blocks]]
 
 
 class _Texts:
@@ -169,10 +169,6 @@ class _Texts:
             return {"anew": native.name}
         text = native.text, native.inline, native.packed
         return {"text": self.numbers.setdefault(text, len(self.numbers)), "numbers": native.numbers}
-
-
-def _read_texts(rows: Sequence[Any]) -> list[Native]:
-    return [Native(text, inline=inline, packed=packed) for text, inline, packed in rows]
 
 
 def _view_row(view: View, tables: GraphWriter) -> list[Any]:
@@ -364,9 +360,19 @@ class StoredProgram:
         self.head, self._sources = _unpack(head), sources
 
     @cached_property
+    def outside(self) -> Outside | None:
+        """What one has to know of the compiled program to call it; None where it is not compiled."""
+        return _read_outside(self.head["outside"]) if "outside" in self.head else None
+
+    @cached_property
     def body(self) -> Tree:
         """The tables."""
         return _unpack(self._packed)
+
+    @cached_property
+    def texts(self) -> list[Native]:
+        """The compiled kernels whose texts it holds."""
+        return [Native(text, inline=inline, packed=packed) for text, inline, packed in self.head["texts"]]
 
     @cached_property
     def reader(self) -> _Reader:
@@ -379,7 +385,7 @@ class StoredProgram:
         if not all(map(kernels.is_same, head["chosen"])):
             return None
         program = Program(kernels.parts, head["concurrent"])
-        if "outside" not in head:
+        if self.outside is None:
             return program
         if compiler is None or not compiler.works():
             return None
@@ -389,7 +395,7 @@ class StoredProgram:
             if entry is None:
                 return None
             printed[apart] = entry
-        return program.with_code(NativeCode(_read_outside(head["outside"]), kernels.parts, compiler, printed))
+        return program.with_code(NativeCode(self.outside, kernels.parts, compiler, printed))
 
     def _printed(
         self,
@@ -397,13 +403,12 @@ class StoredProgram:
         text: str,
         called: Sequence[str],
         held: Sequence[str],
-        texts: Sequence[Any],
         states: Sequence[int],
         blocks: Sequence[Sequence[int]],
     ) -> Printed | None:
         """The text of an entry; None where a kernel that is made anew is another now."""
         anew = [kernels.native(i) for i in self.head["chosen"]]
-        known = {n.name: n for n in (binder(), *anew, *_read_texts(texts)) if n is not None}
+        known = {n.name: n for n in (binder(), *anew, *self.texts) if n is not None}
         with_state = [native for i in states if (native := kernels.native(i)) is not None]
         if not known.keys() >= {*called, *held} or len(with_state) < len(states):
             return None
@@ -454,7 +459,6 @@ class _Kernels:
     def _read_parts(self) -> Parts:
         stored = self._stored
         tree, reader = stored.body, stored.reader
-        texts = _read_texts(tree["texts"])
         kernels: dict[int, Kernel] = {}
         natives: dict[int, Native] = {}
         for i, (step, backend, row) in enumerate(
@@ -462,7 +466,7 @@ class _Kernels:
         ):
             if backend is not None:  # what was compiled is that of this backend, whatever would be chosen today
                 kernels[id(step)] = replace(self._choose_kernel(i), backend=backend)
-            native = None if row is None else self.native(i) if "anew" in row else texts[row["text"]]
+            native = None if row is None else self.native(i) if "anew" in row else stored.texts[row["text"]]
             if native is not None:
                 natives[id(step)] = replace(native, numbers=tuple(row["numbers"])) if row.get("numbers") else native
         return Parts(_read_plan(tree, reader), _read_schedule(tree), kernels, natives)

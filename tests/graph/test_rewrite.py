@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnc.errors import ArgumentError
+from nnc.errors import ArgumentError, ShapeError
 from nnc.graph import (
     Command,
     Graph,
     GraphBuilder,
     Rule,
     RuleError,
+    Sample,
     TensorSpec,
     apply_rules,
     check_rule,
@@ -26,6 +27,7 @@ from nnc.graph import (
 
 add, sub, mul, neg, exp = (command(name) for name in ("add", "sub", "mul", "neg", "exp"))
 full, reshape, transpose, slice_ = (command(name) for name in ("full", "reshape", "transpose", "slice"))
+broadcast_to = command("broadcast_to")
 MATRIX = TensorSpec((2, 3), "float32")
 EVERY_DTYPE = [sample(TensorSpec((3,), name)) for name in ("int8", "bfloat16", "float64", "complex64")]
 
@@ -233,7 +235,7 @@ def test_the_first_rule_of_the_list_wins() -> None:
 
 @pytest.mark.parametrize("between", [1, 2, 3])
 def test_a_change_far_above_a_node_lets_its_rule_apply_later(between: int) -> None:
-    """What the second rule replaces is what the first one made, so that the third finds its left side two sweeps late."""
+    """What the second rule replaces is what the first one made, and the third finds its left side below that."""
     tanh, sin, cos = map(command, ("tanh", "sin", "cos"))
 
     def above(x: Any) -> Any:
@@ -307,6 +309,24 @@ def test_commands_with_several_outputs_can_be_replaced(new_command: Callable[...
     assert result.outputs == (graph.outputs[0], result.nodes[0].outputs[0])
 
 
+def test_what_stands_for_several_outputs_may_be_replaced_in_turn(new_command: Callable[..., Command]) -> None:
+    both = new_command("test_both_alike", 1, 2, infer=lambda x: (x, x), reference=lambda x: (x, x))
+
+    @rewrite_rule(samples=[sample(MATRIX)])
+    def alike(x: Any) -> Any:
+        copy = command("copy")(x)
+        return both(x), (copy, copy)
+
+    @rewrite_rule()
+    def without_copy(x: Any) -> Any:
+        return command("copy")(x), x
+
+    graph = record(lambda x: (*both(x), neg(both(x)[1])), MATRIX)
+    result = verify(apply_rules(graph, [alike, without_copy]))
+    assert names(result) == ["neg"] and result.outputs[:2] == (*result.inputs, *result.inputs)
+    assert result.nodes[0].inputs == result.inputs
+
+
 def test_rules_with_several_forms_of_the_left_side_find_each() -> None:
     @rewrite_rule(samples=[sample(MATRIX), sample(TensorSpec((2,), "float32"))])
     def by_rank(x: Any) -> Any:
@@ -319,6 +339,44 @@ def test_rules_with_several_forms_of_the_left_side_find_each() -> None:
     matrix, vector = (record(lambda x: neg(neg(neg(exp(x)))), TensorSpec(shape, "float32")) for shape in ((2, 3), (2,)))
     assert names(apply_rules(vector, [by_rank])) == ["exp", "neg"]
     assert names(apply_rules(matrix, [by_rank])) == ["full", "exp", "sub", "neg", "neg"]
+
+
+def test_a_sample_that_shows_no_form_only_serves_to_check() -> None:
+    vector = TensorSpec((3,), "float32")
+
+    def by_rank(x: Any) -> Any:
+        return (neg(neg(x)) if len(x.shape) == 2 else neg(neg(neg(neg(x))))), x
+
+    for shows_form in (True, False):
+        rule = rewrite_rule(samples=[sample(MATRIX), Sample((vector,), form=shows_form)])(by_rank)
+        assert len(rule.patterns) == 1 + shows_form
+        graph = record(lambda x: neg(neg(neg(neg(x)))), vector)
+        assert (apply_rules(graph, [rule]) is graph) != shows_form
+        if shows_form:
+            check_rule(rule)
+        else:
+            with pytest.raises(RuleError, match="it does not find its own left side"):
+                check_rule(rule)
+
+
+def test_a_number_is_part_of_a_form_and_the_same_for_all_dtypes() -> None:
+    @rewrite_rule(exact=False, samples=[sample(MATRIX)])
+    def times_one(x: Any) -> Any:
+        return mul(x, broadcast_to(np.asarray(1, x.dtype), shape=x.shape)), x
+
+    for dtype, value, count in (("int8", 1, 0), ("float64", 1.0, 0), ("float64", 2.0, 2), ("complex64", np.nan, 2)):
+        spec = TensorSpec((4,), dtype)
+        graph = record(lambda x: mul(x, broadcast_to(np.asarray(value, x.dtype), shape=x.shape)), spec)  # noqa: B023
+        assert len(names(apply_rules(graph, [times_one]))) == count
+
+
+def test_a_rule_that_a_command_refuses_says_where_it_is_written() -> None:
+    @rewrite_rule()
+    def wrong_shape(x: Any) -> Any:
+        return neg(reshape(x, shape=(5,))), x
+
+    with pytest.raises(ShapeError, match=r"test_rewrite.py:\d+ in wrong_shape"):
+        check_rule(wrong_shape)
 
 
 def test_rules_that_run_in_a_circle_are_stopped() -> None:

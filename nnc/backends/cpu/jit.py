@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from nnc.backends.cpu.ahead import TOUCH, Ahead
 from nnc.backends.cpu.engine import Engine, Library
 from nnc.backends.cpu.llvm import CALLS, INLINED, Recipe
 from nnc.backends.cpu.object_cache import Objects
@@ -100,6 +101,10 @@ class Jit:
         """Functions that do with nnc's threads what those of these names do with OpenMP's, where `runtime.has_team`."""
         addresses = self._loaded_runtime().addresses
         return {name: addresses[standin] for name, standin in STANDINS.items()}
+
+    def ahead(self) -> Ahead:
+        """What touches memory beside the making of a program."""
+        return Ahead(lambda: self._loaded_runtime().addresses[TOUCH] if self.works() else None)
 
     def expect(self, wanted: Native | str | None = None) -> None:
         """A kernel will be wanted soon, a program's text, or what is not printed yet: another process, where there is one, begins

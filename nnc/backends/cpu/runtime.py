@@ -9,6 +9,7 @@ import ctypes
 import sys
 from dataclasses import dataclass
 
+from nnc.backends.cpu.ahead import TOUCH, TOUCH_TEXT
 from nnc.backends.cpu.conversions import NAMES, conversions_text
 from nnc.backends.cpu.openmp import Openmp
 from nnc.backends.cpu.pool import ALONE, POOL_CALLS, POOL_EXPORTS, Pool, pool_text
@@ -107,8 +108,8 @@ define void @nnc_take_threads() nounwind {
 
 # nnc_parallel_for(fn, args, n, grain): fn(args, begin, end) on parts of 0..n, of `grain` items at least; in threads where there is
 # more than one part. nnc_take_threads(): libraries that use OpenMP by themselves take `nnc_num_threads` threads when this thread
-# calls them.
-EXPORTS = ("nnc_parallel_for", "nnc_take_threads", *NAMES)
+# calls them. nnc_touch: see there.
+EXPORTS = ("nnc_parallel_for", "nnc_take_threads", TOUCH, *NAMES)
 _OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads", "omp_in_parallel", "omp_set_num_threads")
 _MEMORY = ("memcpy", "memmove", "memset")
 _MATHS = tuple(
@@ -152,7 +153,7 @@ class Runtime:
         has_openmp = self.openmp.library is not None
         alternative = _OPENMP_LOOPS if has_openmp else _SERIAL_LOOPS
         loops = alternative if self.pool is None else pool_text(more=TEAM_TEXT if self.has_team else "")
-        return loops + (_TAKE_THREADS if has_openmp else _TAKE_NOTHING) + conversions_text()
+        return loops + (_TAKE_THREADS if has_openmp else _TAKE_NOTHING) + TOUCH_TEXT + conversions_text()
 
     @property
     def exports(self) -> tuple[str, ...]:

@@ -53,11 +53,11 @@ class _Merger(OncePerGraph):
         nodes: list[Node] = []
         changed = bool(renamed)
         for old in graph.nodes:
-            node, twice = self.merge_within(old, renamed)
+            node, twice = self.merge_within(old, renamed) if old.graphs else (self.renew(old, renamed), None)
             twin = None
             if node.outputs and not self._is_unique(node):
                 alike = known.setdefault(_key(node), [])
-                twin = next((other for other in alike if _equal(node, other)), None)
+                twin = next((other for other in alike if _equal(node, other)), None) if alike else None
                 if twin is None:
                     alike.append(node)
             changed |= node is not old or twin is not None
@@ -65,7 +65,8 @@ class _Merger(OncePerGraph):
                 nodes.append(node)
             else:
                 renamed.update(zip(node.outputs, twin.outputs, strict=True))
-            renamed.update((symbol, renamed.get(kept, kept)) for symbol, kept in twice.items())
+            if twice:
+                renamed.update((symbol, renamed.get(kept, kept)) for symbol, kept in twice.items())
         if not changed:
             return graph
         constants = {symbol: value for symbol, value in graph.constants.items() if symbol not in renamed}
@@ -77,8 +78,6 @@ class _Merger(OncePerGraph):
         inputs = tuple(renamed.get(symbol, symbol) for symbol in node.inputs)
         if inputs != node.inputs:
             node = node.update(inputs=inputs)
-        if not node.graphs:
-            return node, {}
         loop = take_apart(node)
         node = self.renew(node if loop is None else self._without_twins(loop), {})
         loop = take_apart(node)
@@ -138,12 +137,11 @@ def _unlike(group: Sequence[Yield], twice: dict[Symbol, Symbol]) -> tuple[Yield,
 
 
 def _key(node: Node) -> Any:
-    """Equal for equal nodes. The text of a parameter tells 1 from 1.0 and True, which are equal to Python."""
-    inputs: Any = node.inputs
+    """Equal for equal nodes."""
+    inputs = node.inputs
     if node.command in commutes:
         inputs = tuple(sorted(inputs, key=id))
-    params = tuple(sorted((name, repr(value)) for name, value in node.params.items()))
-    return node.command.name, inputs, params, tuple(len(graph.nodes) for graph in node.graphs)
+    return node.command, inputs, frozenset(node.params.items()), tuple([len(graph.nodes) for graph in node.graphs])
 
 
 def _equal(a: Node, b: Node) -> bool:

@@ -72,8 +72,9 @@ class _Fold:
 
     def add(self, old: Node) -> None:
         """Appends a node, or what it folds to."""
-        inputs = tuple(self.renamed.get(symbol, symbol) for symbol in old.inputs)
-        node = old if inputs == old.inputs else old.update(inputs=inputs)
+        node = old
+        if not self.renamed.keys().isdisjoint(old.inputs):
+            node = old.update(inputs=tuple([self.renamed.get(symbol, symbol) for symbol in old.inputs]))
         if node.graphs:
             self.add_with_graphs(node, old)
         elif not self.fold(node):
@@ -91,6 +92,9 @@ class _Fold:
 
     def fold(self, node: Node) -> bool:
         """Whether the node's value is known; it is then a constant, or a broadcast of one."""
+        for symbol in node.inputs:
+            if symbol not in self.constants and symbol not in self.numbers:
+                return False
         if len(node.outputs) != 1 or node.command in effect or node.command not in reference:
             return False
         (out,) = node.outputs
@@ -145,11 +149,10 @@ class _Fold:
         self.changed = True
 
     def value_of(self, node: Node, out: Symbol) -> NDArray | None:
-        """The value of a node on constants; None where it is large, or the command raises."""
+        """The value of a node on known values, some of them constants; None where it is large, or the command raises."""
         constants = [self.constants[symbol] for symbol in node.inputs if symbol in self.constants]
-        known = all(symbol in self.constants or symbol in self.numbers for symbol in node.inputs)
         size = sum(value.nbytes for value in constants)
-        if not known or (node.inputs and not constants) or any(value.dtype == TAPE for value in constants):
+        if (node.inputs and not constants) or any(value.dtype == TAPE for value in constants):
             return None
         if size > LARGEST_OPERANDS or out.spec.nbytes > max(size, LARGEST_RESULT):
             return None

@@ -144,13 +144,12 @@ class _Layouts(OncePerGraph):
     """Rewrites graphs and their sub-graphs."""
 
     def rewrite(self, graph: Graph) -> Graph:
-        ways = {node: way for node in graph.nodes if (way := _way(node)) is not None}
-        chosen: set[Node] = set()
-        if any(node.command.name in _CONVOLUTIONS for node in ways):
-            chosen = _choose(graph, ways)
+        chosen: dict[Node, _Way] = {}
+        if any(node.command.name in _CONVOLUTIONS for node in graph.nodes):
+            chosen = _choose(graph, {node: way for node in graph.nodes if (way := _way(node)) is not None})
         if not chosen and not any(node.graphs for node in graph.nodes):
             return graph
-        return _Turned(graph, {node: ways[node] for node in chosen}, lambda node: self.renew(node, {})).result()
+        return _Turned(graph, chosen, lambda node: self.renew(node, {})).result()
 
 
 def _turns(node: Node, order: Callable[[int], Axes]) -> bool:
@@ -168,8 +167,8 @@ def _is_lazy(node: Node) -> bool:
     return node.command.name == "broadcast_to" or _turns(node, _first_order)
 
 
-def _choose(graph: Graph, ways: Mapping[Node, _Way]) -> set[Node]:
-    """The nodes that run with their channels last, so that the least is moved."""
+def _choose(graph: Graph, ways: Mapping[Node, _Way]) -> dict[Node, _Way]:
+    """The nodes that run with their channels last, so that the least is moved, and how."""
     number = {node: i for i, node in enumerate(ways)}
     cut = MinCut(len(number))
     writers = {node.outputs[0]: node for node, way in ways.items() if way.output}
@@ -189,8 +188,9 @@ def _choose(graph: Graph, ways: Mapping[Node, _Way]) -> set[Node]:
     for symbol in graph.outputs:
         readers[symbol] = readers.get(symbol, ([], False))[0], True
     made = {node.outputs[0] for node in graph.nodes if _is_lazy(node)}
+    free = {spec for spec in {symbol.spec for symbol in readers} if spec.ndim < 3 or _is_free(spec)}
     for symbol, (able, others) in readers.items():
-        if symbol.spec.ndim < 3 or symbol in made or _is_free(symbol.spec):
+        if symbol.spec in free or symbol in made:
             continue
         cost = _CONVERSION * symbol.spec.nbytes
         writer = writers.get(symbol)
@@ -209,7 +209,7 @@ def _choose(graph: Graph, ways: Mapping[Node, _Way]) -> set[Node]:
             cut.cost_if(turned, reader, INFINITE)
             cut.cost_if(reader, back, INFINITE)
     second = cut.second()
-    return {node for node, i in number.items() if second[i]}
+    return {node: way for (node, way), is_turned in zip(ways.items(), second, strict=False) if is_turned}
 
 
 class _Turned:
@@ -219,48 +219,51 @@ class _Turned:
         self.old, self.ways, self.renew = graph, ways, renew
         self.nodes: list[Node] = []
         self.lazy = {node.outputs[0]: node for node in graph.nodes if _is_lazy(node)}
-        self.places: dict[tuple[Symbol, bool], Symbol] = {
-            (symbol, False): symbol for symbol in (*graph.inputs, *graph.constants)
-        }
+        self.first: dict[Symbol, Symbol] = {symbol: symbol for symbol in (*graph.inputs, *graph.constants)}
+        self.last: dict[Symbol, Symbol] = {}  # what shows a symbol with its channels last
 
     def result(self) -> Graph:
         """The new graph."""
         for node in self.old.nodes:
             way = self.ways.get(node)
-            if node.outputs and node.outputs[0] in self.lazy:
+            if way is not None:
+                self._turn(node, way)
+            elif node.outputs and node.outputs[0] in self.lazy:
                 continue  # made where it is read
-            if _turns(node, last_order) and (node.inputs[0], True) in self.places:
-                self.places[node.outputs[0], False] = self.places[node.inputs[0], True]
-            elif way is None:
-                inputs = tuple(self._get(symbol, False, node) for symbol in node.inputs)
+            elif _turns(node, last_order) and node.inputs[0] in self.last:
+                self.first[node.outputs[0]] = self.last[node.inputs[0]]
+            else:
+                inputs = tuple([self._get(symbol, False, node) for symbol in node.inputs])
                 renewed = self.renew(node)
                 self.nodes.append(renewed if inputs == node.inputs else renewed.update(inputs=inputs))
-                self.places.update({(symbol, False): symbol for symbol in node.outputs})
-            else:
-                self._turn(node, way)
+                self.first.update(zip(node.outputs, node.outputs, strict=True))
         outputs = tuple(self._get(symbol, False, None) for symbol in self.old.outputs)
         return self.old.update(nodes=tuple(self.nodes), outputs=outputs)
 
     def _turn(self, node: Node, way: _Way) -> None:
-        inputs = tuple(self._get(s, turned, node) for s, turned in zip(node.inputs, way.inputs, strict=True))
+        inputs = tuple([self._get(s, turned, node) for s, turned in zip(node.inputs, way.inputs, strict=True)])
         old = node.outputs[0]
         new = Symbol(_turned_spec(old.spec), old.name) if way.output and old.spec.ndim > 2 else old
         self.nodes.append(node.update(inputs=inputs, outputs=(new,), params=MappingProxyType(dict(way.params))))
-        self.places[old, way.output] = new
+        self._places(way.output)[old] = new
 
     def _get(self, symbol: Symbol, last: bool, reader: Node | None) -> Symbol:
         """The symbol with its channels where they are asked for."""
         last = last and symbol.spec.ndim > 2
-        found = self.places.get((symbol, last))
+        places = self._places(last)
+        found = places.get(symbol)
         if found is None:
             view = self.lazy.get(symbol)
-            found = self._convert(symbol, last, reader) if view is None else self._show(view, last)
-            self.places[symbol, last] = found
+            found = places[symbol] = self._convert(symbol, last, reader) if view is None else self._show(view, last)
         return found
+
+    def _places(self, last: bool) -> dict[Symbol, Symbol]:
+        """The symbols of the new graph that show those of the old one in an order."""
+        return self.last if last else self.first
 
     def _convert(self, symbol: Symbol, last: bool, reader: Node | None) -> Symbol:
         """A tensor's elements in the other order."""
-        source = self.places[symbol, not last]
+        source = self._places(not last)[symbol]
         order = last_order(symbol.spec.ndim)
         if _is_free(symbol.spec):
             spec = _turned_spec(symbol.spec) if last else symbol.spec

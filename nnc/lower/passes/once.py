@@ -15,9 +15,10 @@ class OncePerGraph(ABC):
 
     def graph(self, graph: Graph) -> Graph:
         """What `rewrite` makes of a graph."""
-        if graph not in self._known:
-            self._known[graph] = self.rewrite(graph)
-        return self._known[graph]
+        found = self._known.get(graph)
+        if found is None:
+            found = self._known[graph] = self.rewrite(graph)
+        return found
 
     @abstractmethod
     def rewrite(self, graph: Graph) -> Graph:
@@ -25,6 +26,9 @@ class OncePerGraph(ABC):
 
     def renew(self, node: Node, renamed: dict[Symbol, Symbol]) -> Node:
         """The node with rewritten sub-graphs, reading what its inputs are renamed to; the node itself where neither changes."""
-        inputs = tuple(renamed.get(symbol, symbol) for symbol in node.inputs) if renamed else node.inputs
-        graphs = tuple(map(self.graph, node.graphs))
+        inputs, graphs = node.inputs, node.graphs
+        if not renamed.keys().isdisjoint(inputs):
+            inputs = tuple([renamed.get(symbol, symbol) for symbol in inputs])
+        if graphs:
+            graphs = tuple(map(self.graph, graphs))
         return node if (inputs, graphs) == (node.inputs, node.graphs) else node.update(inputs=inputs, graphs=graphs)

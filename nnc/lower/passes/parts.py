@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -52,7 +53,8 @@ class _Cutter(OncePerGraph):
                 renamed[node.outputs[0]] = found
                 continue
             nodes.append(node)
-            writers.update(dict.fromkeys(node.outputs, node))
+            for symbol in node.outputs:
+                writers[symbol] = node
             if node.command.name == "concatenate":
                 joins.add(node)
         if not changed:
@@ -101,11 +103,16 @@ class _Joins:
     """The `concatenate` nodes of a graph, found by what they begin with."""
 
     def __init__(self, graph: Graph) -> None:
-        self._readers = Counter(symbol for node in graph.nodes for symbol in node.inputs) + Counter(graph.outputs)
+        self._graph = graph
         self._first: dict[Symbol, tuple[Symbol, ...]] = {}  # what a node read when it was counted
         self._parts: dict[tuple[int, Symbol], tuple[Symbol, ...]] = {}
         self._whole: dict[tuple[int, tuple[Symbol, ...]], Symbol] = {}
         self._lengths: dict[tuple[int, Symbol, Symbol], list[int]] = {}  # of those that begin with two symbols
+
+    @cached_property
+    def _readers(self) -> Mapping[Symbol, int]:
+        """How often each symbol is read."""
+        return Counter([*(symbol for node in self._graph.nodes for symbol in node.inputs), *self._graph.outputs])
 
     def add(self, node: Node) -> None:
         """Takes note of a node."""

@@ -7,9 +7,9 @@ entropy is spelled, and a step of plain gradient descent on a table of embedding
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from nnc import dtypes
@@ -59,17 +59,24 @@ class _Picks(OncePerGraph):
 
 def _checks(graph: Graph) -> set[Check]:
     """The indices that are held against sizes by commands whose results are needed."""
-    found = set()
+    found: set[Check] = set()
+    if not any(map(_is_checked, graph.nodes)):
+        return found
     nodes = graph.restrict(graph.outputs).nodes
     reshaped = {node.outputs[0]: node.inputs[0] for node in nodes if node.command.name == "reshape"}
     for node in nodes:
-        if node.command.name in _CHECKED and node.params["mode"] == "error":
+        if _is_checked(node):
             x, *operands = node.inputs
             indices = operands[1:] if node.command.name == "scatter" else operands
             axes = node.params.get("axes", (x.spec.ndim - 1,))
             indices = [_root(index, reshaped) for index in indices]
             found.add((tuple(indices), tuple(x.shape[axis] for axis in axes)))
     return found
+
+
+def _is_checked(node: Node) -> bool:
+    """Whether a command holds indices against sizes."""
+    return node.command.name in _CHECKED and node.params["mode"] == "error"
 
 
 def _root(symbol: Symbol, reshaped: Mapping[Symbol, Symbol]) -> Symbol:
@@ -140,11 +147,17 @@ class _Picker(Remake):
     def __init__(self, passes: OncePerGraph, graph: Graph, keeps_checks: bool) -> None:
         super().__init__(passes, graph)
         self.keeps_checks = keeps_checks
-        self.readers = Counter(symbol for node in graph.nodes for symbol in dict.fromkeys(node.inputs))
-        self.readers.update(graph.outputs)
-        self.kept = {symbol for node in graph.nodes if not _is_elementwise(node) for symbol in node.inputs}
-        self.kept.update(graph.outputs)
         self.known: dict[tuple[Symbol, _Place], Symbol] = {}
+        self.scattered: set[Symbol] = set()
+
+    @cached_property
+    def readers(self) -> Mapping[Symbol, Sequence[Node | None]]:
+        """The nodes of the old graph that read a symbol; None for an output."""
+        readers: dict[Symbol, list[Node | None]] = {symbol: [None] for symbol in self.graph.outputs}
+        for node in self.graph.nodes:
+            for symbol in set(node.inputs):
+                readers.setdefault(symbol, []).append(node)
+        return readers
 
     def new_form(self, node: Node) -> Symbol | None:
         """What stands for the result of a node; None where the node stays."""
@@ -156,6 +169,8 @@ class _Picker(Remake):
         if node.command is _PICK:
             logits, index = node.inputs
             return self._pick(logits, index, node.params["mode"], node.source)
+        if self.scattered.isdisjoint(node.inputs):
+            return None
         if name in ("add", "sub"):
             return self._sum(name, *node.inputs)
         if name in _PRODUCTS:
@@ -163,6 +178,11 @@ class _Picker(Remake):
         change = {"neg": self._negation, "reduce_sum": self._total, "convert": self._narrowed}.get(name)
         scattered = self._scattered(node.inputs[0]) if change is not None else None
         return change(node, *scattered) if change is not None and scattered is not None else None
+
+    def _append(self, node: Node) -> None:
+        super()._append(node)
+        if node.command.name == "scatter":
+            self.scattered.update(node.outputs)
 
     def _is_worth_it(self, symbol: Symbol, place: _Place) -> bool:
         """Whether chosen elements of a tensor are better computed by themselves; log-probabilities always are."""
@@ -197,12 +217,14 @@ class _Picker(Remake):
             return False
         if node.command.name == "convert" and node.inputs[0].dtype.itemsize < node.outputs[0].dtype.itemsize:
             return True
-        return self.readers[node.outputs[0]] <= 1 or all(self._stays(x, place) for x in node.inputs)
+        return len(self.readers.get(node.outputs[0], ())) <= 1 or all(self._stays(x, place) for x in node.inputs)
 
     def _stays(self, symbol: Symbol, place: _Place) -> bool:
         """Whether a tensor is in memory for others than elementwise commands, or made of such tensors, which softmax reads, too."""
         node = self.writers.get(symbol)
-        if node is None or symbol in self.kept or self._is_known(symbol, place):
+        if node is None or self._is_known(symbol, place):
+            return True
+        if any(reader is None or not _is_elementwise(reader) for reader in self.readers.get(symbol, ())):
             return True
         if not _is_elementwise(node):
             return _is_over_rows(node, place)

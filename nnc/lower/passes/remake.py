@@ -56,7 +56,8 @@ class Remake(ABC):
 
     def _append(self, node: Node) -> None:
         self._nodes.append(node)
-        self.writers.update(dict.fromkeys(node.outputs, node))
+        for symbol in node.outputs:
+            self.writers[symbol] = node
 
     def make(self, name: str, *inputs: Symbol, **params: Any) -> Symbol:
         """Appends a command with one result, and returns that."""

@@ -1,0 +1,103 @@
+"""What the first call of a program writes to, touched by threads while the program is being made.
+
+The first write to a page of memory waits for the system, and in a virtual machine for its host, too: a first call may wait longer
+for that than it computes. What was made as zeros is dearer still where a program reads it before it writes to it, since its pages
+are found twice. So the arrays that a call gives away are touched while its function is traced, and what its frame needs once that
+is known: while code is compiled or loaded. What is not done when the program runs, the program does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nnc.lower.native_frame import Room
+from nnc.lower.native_program import Outside
+from nnc.lower.stages import NDArray
+from nnc.machine import available_memory
+
+TOUCH = "nnc_touch"
+_PAGE = 4096  # where pages are larger, more touches than pages cost little
+_LEAST = 1 << 20  # bytes; fewer are found sooner than a thread
+_SHARE = 4  # of what memory is available one part may be touched
+
+# nnc_touch(ranges, count, stop): writes to all pages of memory what stands there, range by range (address, bytes), until the word
+# `stop` is not 0. What others write meanwhile stays.
+TOUCH_TEXT = f"""
+define void @{TOUCH}(ptr %ranges, i64 %count, ptr %stop) nounwind {{
+entry:
+  %some = icmp sgt i64 %count, 0
+  br i1 %some, label %range, label %done
+range:
+  %i = phi i64 [ 0, %entry ], [ %next, %end ]
+  %begin.at = getelementptr [2 x i64], ptr %ranges, i64 %i
+  %bytes.at = getelementptr i8, ptr %begin.at, i64 8
+  %begin = load ptr, ptr %begin.at
+  %bytes = load i64, ptr %bytes.at
+  br label %page
+page:
+  %offset = phi i64 [ 0, %range ], [ %further, %touch ]
+  %left = icmp slt i64 %offset, %bytes
+  br i1 %left, label %ask, label %end
+ask:
+  %word = load atomic i32, ptr %stop monotonic, align 4
+  %goes.on = icmp eq i32 %word, 0
+  br i1 %goes.on, label %touch, label %done
+touch:
+  %at = getelementptr i8, ptr %begin, i64 %offset
+  %same = cmpxchg ptr %at, i8 0, i8 0 monotonic monotonic
+  %further = add i64 %offset, {_PAGE}
+  br label %page
+end:
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %count
+  br i1 %more, label %range, label %done
+done:
+  ret void
+}}
+"""
+
+
+class Ahead:
+    """Touches memory while a program is made: a block, at whose end it stops.
+
+    Args:     find: gives the address of the compiled function `nnc_touch`, for which it may wait; None where there is none.
+    """
+
+    def __init__(self, find: Callable[[], int | None]) -> None:
+        self.room: Room | None = None
+        self._find, self._stop = find, ctypes.c_int32(0)
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> Ahead:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        """Ends it: nothing is held any more but by `room`."""
+        self._stop.value = 1
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+    def expect(self, outside: Outside) -> None:
+        """Makes room for the first call of a program, and touches that."""
+        self.room = Room.of(outside)
+        self.touch([self.room.arena, *self.room.made])
+
+    def touch(self, arrays: Sequence[NDArray]) -> None:
+        """Touches contiguous arrays that lie in memory of Python's own, unless memory is short."""
+        nbytes, available = sum(array.nbytes for array in arrays), available_memory()
+        if nbytes >= _LEAST and available is not None and nbytes <= available // _SHARE:
+            thread = threading.Thread(target=self._run, args=(list(arrays),), name="nnc-ahead")
+            thread.start()
+            self._threads.append(thread)
+
+    def _run(self, arrays: list[NDArray]) -> None:
+        address = self._find()
+        if address is not None:
+            words = [word for array in arrays for word in (array.ctypes.data, array.nbytes)]
+            function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(address)
+            function((ctypes.c_int64 * len(words))(*words), len(arrays), ctypes.addressof(self._stop))
+        arrays.clear()  # which the thread's arguments hold

@@ -1,0 +1,225 @@
+"""What first calls write to, touched while their programs are made: pages are present, values stay, nothing is held afterwards."""
+
+from __future__ import annotations
+
+import mmap
+import resource
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc.backends.cpu import ahead
+from nnc.backends.cpu.ahead import Ahead
+from nnc.backends.cpu.jit import compiler
+from nnc.lower.kept import is_alone
+from nnc.lower.native_frame import NativeFrame
+from nnc.machine import available_memory
+
+pytestmark = [
+    pytest.mark.skipif(compiler() is None or available_memory() is None, reason="LLVM is not installed, or no Linux"),
+    pytest.mark.usefixtures("no_threads_left"),
+]
+
+MANY = 1 << 24  # bytes: 4096 pages of the smallest kind
+
+
+def own() -> Ahead:
+    found = compiler()
+    assert found is not None
+    return found.ahead()
+
+
+def finish(block: Ahead) -> None:
+    """Waits until all is touched."""
+    for thread in block._threads:
+        thread.join()
+
+
+def fresh(nbytes: int = MANY) -> Any:
+    """Zeros whose pages, small ones, the system has not found yet."""
+    memory = mmap.mmap(-1, nbytes)
+    memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(memory, np.uint8)
+
+
+def faults_of_writing(array: Any) -> int:
+    """How often this thread has to wait for a page when it writes to an array."""
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+    array[::4096] = 1
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
+
+
+@pytest.fixture
+def no_threads_left() -> Iterator[None]:
+    """Whatever a test does, no thread touches anything afterwards."""
+    yield
+    assert not [thread for thread in threading.enumerate() if thread.name == "nnc-ahead"]
+
+
+def test_memory_that_was_touched_is_there_when_it_is_written_to() -> None:
+    touched, other = fresh(), fresh()
+    with own() as block:
+        block.touch([touched[: MANY // 2], touched[MANY // 2 :]])
+        finish(block)
+    assert faults_of_writing(touched) < 100 < 3000 < faults_of_writing(other)
+
+
+def test_touching_changes_no_value() -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(0, 256, MANY // 4 + odd, np.uint8) for odd in (0, 1, 4095)]
+    expected = [array.copy() for array in arrays]
+    with own() as block:
+        block.touch([array[1:] for array in arrays])
+        finish(block)
+    assert all(np.array_equal(array, copied) for array, copied in zip(arrays, expected, strict=True))
+
+
+def test_what_is_written_meanwhile_stays() -> None:
+    array = np.zeros(MANY, np.uint8)
+    with own() as block:
+        for value in range(1, 9):
+            block.touch([array])
+            array[::4096] = value
+            finish(block)
+            assert np.all(array[::4096] == value)
+
+
+def test_the_block_ends_though_not_all_is_touched_and_holds_nothing() -> None:
+    array = fresh(64 * MANY)
+    count = sys.getrefcount(array)
+    with own() as block:
+        block.touch([array])
+    assert not block._threads and sys.getrefcount(array) == count
+    assert faults_of_writing(array[-MANY:]) > 0
+
+
+def test_where_memory_is_short_nothing_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "available_memory", lambda: 2 * MANY)
+    array = fresh()
+    with own() as block:
+        block.touch([array])
+        assert not block._threads
+    assert faults_of_writing(array) > 3000
+
+
+def test_without_a_compiler_that_works_nothing_is_touched() -> None:
+    array = fresh()
+    with Ahead(lambda: None) as block:
+        block.touch([array])
+        finish(block)
+    assert faults_of_writing(array) > 3000
+
+
+# -- first calls -------------------------------------------------------------------------------------------------------
+
+
+def update(state: Any, x: Any) -> Any:
+    y = nnp.matmul(x, x)
+    return [s + 1 for s in state], nnp.matmul(nnp.tanh(nnp.matmul(y, x)), y)
+
+
+def program_of(compiled: Any) -> Any:
+    (executable,) = compiled._entries.values()
+    return executable._program
+
+
+class Watched(Ahead):
+    """Notes what is touched."""
+
+    blocks: list[Watched]
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.touched: list[list[tuple[int, int]]] = []
+        self.blocks.append(self)
+
+    def touch(self, arrays: Any) -> None:
+        self.touched.append([(array.ctypes.data, array.nbytes) for array in arrays])
+        super().touch(arrays)
+
+
+@pytest.fixture
+def blocks(monkeypatch: pytest.MonkeyPatch) -> list[Watched]:
+    """The blocks in which programs are made."""
+    Watched.blocks = []
+    monkeypatch.setattr("nnc.backends.cpu.jit.Ahead", Watched)
+    return Watched.blocks
+
+
+def test_a_first_call_runs_in_what_was_touched_for_it(blocks: list[Watched]) -> None:
+    compiled = nnc.compile(update, donate_argnums=0)
+    state, x = [nnp.zeros((600, 600)) for _ in range(2)], nnp.ones((600, 600)) / 600
+    given = {(leaf.data.ctypes.data, leaf.nbytes) for leaf in state}
+    added, result = compiled(state, x)
+    (block,) = blocks
+    donated, (arena, *made) = block.touched
+    assert set(donated) == given
+    (frame,) = program_of(compiled)._idle
+    assert (frame.arena.ctypes.data, frame.arena.nbytes) == arena and arena[1] > 1 << 20
+    assert made == [(result.data.ctypes.data, result.nbytes)]
+    assert all(np.all(np.asarray(s) == 1) for s in added)
+    np.testing.assert_allclose(result, np.full((600, 600), np.tanh(1 / 600)), rtol=1e-4)
+
+
+def test_a_second_call_has_outputs_of_its_own(blocks: list[Watched]) -> None:
+    compiled, x = nnc.compile(lambda x: nnp.matmul(x, x) + 1), nnp.ones((700, 700))
+    first, second = compiled(x), compiled(2 * x)
+    assert float(first[0, 0]) == 701 and float(second[0, 0]) == 2801
+    assert len(blocks) == 1
+
+
+def test_a_stored_program_is_prepared_for_as_well(blocks: list[Watched]) -> None:
+    x = nnp.ones((601, 601))
+    for _ in range(2):
+        compiled = nnc.compile(lambda x: nnp.tanh(nnp.matmul(nnp.matmul(x, x), x)))
+        compiled(x)
+        (frame,) = program_of(compiled)._idle
+        (touched,) = blocks.pop().touched
+        assert touched[0] == (frame.arena.ctypes.data, frame.arena.nbytes)
+
+
+def test_arrays_that_others_see_are_left_alone(blocks: list[Watched]) -> None:
+    memory = np.zeros((600, 600), np.float32)
+    x = nnp.asarray(memory)  # which shares it
+    nnc.compile(lambda x: x + 1, donate_argnums=0)(x)
+    assert not any(memory.ctypes.data in dict(touched) for touched in blocks[0].touched)
+
+
+def test_compiling_ahead_of_time_takes_no_memory_for_calls() -> None:
+    executable = nnc.compile(lambda x: nnp.matmul(x, x)).lower(nnp.ones((600, 600))).compile()
+    assert executable._program._idle == []
+
+
+def test_a_function_that_fails_leaves_nothing_behind(blocks: list[Watched]) -> None:
+    def wrong(state: Any) -> Any:
+        raise ValueError("stop")
+
+    state = nnp.zeros((1000, 1000))
+    with pytest.raises(ValueError, match="stop"):
+        nnc.compile(wrong, donate_argnums=0)(state)
+    (block,) = blocks
+    assert len(block.touched) == 1 and block.room is None and not block._threads
+    assert is_alone(state)
+    assert float(state[0, 0]) == 0
+
+
+def test_a_room_of_another_size_is_not_used() -> None:
+    compiled, other = nnc.compile(lambda x: nnp.matmul(x, x)), nnc.compile(lambda x: nnp.matmul(x, x))
+    compiled(nnp.ones((64, 64)))
+    other(nnp.ones((32, 32)))
+    program = program_of(compiled)
+    before = len(program._idle)
+    with own() as block:
+        block.expect(program_of(other).outside)
+        assert block.room is not None
+        program.make_ready(block.room)
+        assert len(program._idle) == before
+        block.expect(program.outside)
+        program.make_ready(block.room)
+    assert len(program._idle) == before + 1 and isinstance(program._idle[-1], NativeFrame)
