@@ -16,13 +16,10 @@ from nnc.errors import NncError
 from nnc.graph.graph import Graph, NDArray, Node, Symbol
 from nnc.graph.hashing import same_params, structurally_equal
 from nnc.graph.registry import Command
-from nnc.graph.rule import Equation, Form, Pattern, Rule, RuleError, number_of
+from nnc.graph.rule import Equation, Form, Kind, Pattern, Rule, RuleError, kind_of, number_of
 from nnc.graph.spec import TensorSpec
 
-# What is known of a tensor at a glance: the command that writes it (None: a constant), and the number that it is or that its
-# writer reads first. A tensor of one number is a broadcast of it: most sites with another number than a rule's are told by this.
-_Kind = tuple[Command | None, Any]
-_GIVEN: _Kind = (Command("given"), None)  # of a graph's inputs
+_GIVEN: Kind = (Command("given"), None)  # of a graph's inputs
 
 
 def apply_rules(graph: Graph, rules: Sequence[Rule], *, exact: bool = False, max_rewrites: int | None = None) -> Graph:
@@ -100,47 +97,16 @@ def _agrees(equation: Equation, match: _Match, constants: Mapping[Symbol, NDArra
     return True
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Candidate:
-    """A rule with one of the forms of its left side, and the kinds of the root's operands that are no variables."""
-
-    rule: Rule
-    pattern: Pattern
-    wanted: Sequence[tuple[int, _Kind]]
-
-    @classmethod
-    def of(cls, rule: Rule, pattern: Pattern) -> _Candidate:
-        """That of a rule's pattern."""
-        form = pattern.form
-        numbers = dict(form.constants)
-        kinds: dict[int, _Kind] = {place: (None, number) for place, number in numbers.items()}
-        for step in form.steps:
-            kinds.update(dict.fromkeys(step.outputs, _kind(step.command, step.inputs, numbers)))
-        places = form.steps[0].inputs
-        return cls(rule, pattern, [(i, kinds[place]) for i, place in enumerate(places) if place in kinds])
-
-    def fits(self, kinds: Sequence[_Kind]) -> bool:
-        """Whether operands of these kinds may be those of the root."""
-        return len(kinds) == len(self.pattern.form.steps[0].inputs) and all(
-            kinds[i][0] is writer and number in (None, kinds[i][1]) for i, (writer, number) in self.wanted
-        )
-
-
-def _kind(command: Command, inputs: Sequence[Any], numbers: Mapping[Any, Any]) -> _Kind:
-    """The kind of what a command writes, by the numbers that are known."""
-    return command, numbers.get(inputs[0]) if inputs else None
-
-
 class _Rewriter:
     """One run of `apply_rules`."""
 
     def __init__(self, rules: Sequence[Rule], limit: int) -> None:
-        self.candidates: dict[Command, list[_Candidate]] = {}
+        self.candidates: dict[Command, list[tuple[Rule, Pattern]]] = {}
         for rule in rules:
             for pattern in rule.patterns:
-                self.candidates.setdefault(pattern.form.steps[0].command, []).append(_Candidate.of(rule, pattern))
+                self.candidates.setdefault(pattern.form.steps[0].command, []).append((rule, pattern))
         self.limit, self.count = limit, 0
-        self._fitting: dict[tuple[Command, tuple[_Kind, ...]], list[_Candidate]] = {}
+        self._fitting: dict[tuple[Command, tuple[Kind, ...]], list[tuple[Rule, Pattern]]] = {}
         self._equations: dict[tuple[Rule, tuple[TensorSpec, ...], str], Equation | None] = {}
         self._finished: dict[Graph, Graph] = {}
 
@@ -151,11 +117,11 @@ class _Rewriter:
             self._finished[graph] = self._finished[after] = after
         return self._finished[graph]
 
-    def fitting(self, command: Command, kinds: tuple[_Kind, ...]) -> Sequence[_Candidate]:
+    def fitting(self, command: Command, kinds: tuple[Kind, ...]) -> Sequence[tuple[Rule, Pattern]]:
         """The candidates for a node of this command, with operands of these kinds."""
         found = self._fitting.get((command, kinds))
         if found is None:
-            found = [candidate for candidate in self.candidates[command] if candidate.fits(kinds)]
+            found = [(rule, pattern) for rule, pattern in self.candidates[command] if pattern.fits(kinds)]
             self._fitting[command, kinds] = found
         return found
 
@@ -197,7 +163,7 @@ class _Rewriting:
         self.writers: dict[Symbol, Node] = {}
         self.constants = dict(graph.constants)
         self.numbers = {symbol: number_of(value) for symbol, value in graph.constants.items()}
-        self.kinds: dict[Symbol, _Kind] = {symbol: (None, number) for symbol, number in self.numbers.items()}
+        self.kinds: dict[Symbol, Kind] = {symbol: (None, number) for symbol, number in self.numbers.items()}
         self.renamed: dict[Symbol, Symbol] = {}
         self.replaced: set[Node | Symbol] = set()  # inner nodes and constants of left sides
         self.changed = False
@@ -224,7 +190,7 @@ class _Rewriting:
     def append(self, node: Node) -> None:
         """Adds a node to the result."""
         self.nodes.append(node)
-        kind = _kind(node.command, node.inputs, self.numbers)
+        kind = kind_of(node.command, node.inputs, self.numbers)
         for symbol in node.outputs:
             self.writers[symbol] = node
             self.kinds[symbol] = kind
@@ -253,17 +219,16 @@ class _Rewriting:
         if node.command not in rewriter.candidates:
             return None
         above = tuple([kinds.get(symbol, _GIVEN) for symbol in node.inputs])
-        for candidate in rewriter.fitting(node.command, above):
-            rule, form = candidate.rule, candidate.pattern.form
-            match = _match(form, node, self.writers, self.numbers)
+        for rule, pattern in rewriter.fitting(node.command, above):
+            match = _match(pattern.form, node, self.writers, self.numbers)
             if match is None:
                 continue
-            specs = tuple([symbol.spec for symbol in match.symbols[: form.variables]])
-            statics = {name: match.nodes[i].params[key] for name, (i, key) in candidate.pattern.statics.items()}
+            specs = tuple([symbol.spec for symbol in match.symbols[: pattern.form.variables]])
+            statics = {name: match.nodes[i].params[key] for name, (i, key) in pattern.statics.items()}
             if rule.when is not None and not rule.when(*specs, **statics):
                 continue
             equation = rewriter.instantiate(rule, specs, statics)
-            if equation is not None and equation.form == form and _agrees(equation, match, self.constants):
+            if equation is not None and equation.form == pattern.form and _agrees(equation, match, self.constants):
                 rewriter.count_rewrite(rule)
                 return equation, match
         return None

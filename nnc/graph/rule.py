@@ -44,6 +44,16 @@ def sample(*specs: TensorSpec, **params: Any) -> Sample:
     return Sample(specs, params)
 
 
+# What is known of a tensor at a glance: the command that writes it (None: a constant), and the number that it is or that its
+# writer reads first. A tensor of one number is a broadcast of it: most sites with another number than a rule's are told by this.
+Kind = tuple[Command | None, Any]
+
+
+def kind_of(writer: Command, inputs: Sequence[Any], numbers: Mapping[Any, Any]) -> Kind:
+    """The kind of what a command writes, by the numbers that are known of constants."""
+    return writer, numbers.get(inputs[0]) if inputs else None
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """A node of a form. Symbols are numbered; `through` is the one by which the node was reached."""
@@ -85,10 +95,31 @@ class Equation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
-    """A form of a rule's left side; `statics` says at which step a static parameter is read off, and by which name."""
+    """A form of a rule's left side.
+
+    `statics` says at which step a static parameter is read off, and by which name; `kinds` are those of the root's operands that
+    are no variables, by their positions.
+    """
 
     form: Form
     statics: Mapping[str, tuple[int, str]]
+    kinds: Sequence[tuple[int, Kind]]
+
+    @classmethod
+    def of(cls, form: Form, statics: Mapping[str, tuple[int, str]]) -> Pattern:
+        """The pattern with its kinds."""
+        numbers = dict(form.constants)
+        kinds: dict[int, Kind] = {place: (None, number) for place, number in numbers.items()}
+        for step in form.steps:
+            kinds.update(dict.fromkeys(step.outputs, kind_of(step.command, step.inputs, numbers)))
+        places = form.steps[0].inputs
+        return cls(form, statics, [(i, kinds[place]) for i, place in enumerate(places) if place in kinds])
+
+    def fits(self, kinds: Sequence[Kind]) -> bool:
+        """Whether operands of these kinds may be those of the root."""
+        return len(kinds) == len(self.form.steps[0].inputs) and all(
+            kinds[i][0] is writer and number in (None, kinds[i][1]) for i, (writer, number) in self.kinds
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +151,7 @@ class Rule:
             marked = {name: _mark(value) for name, value in case.params.items()}
             equation = self.instantiate(case.specs, marked)
             if equation.form not in patterns:
-                patterns[equation.form] = Pattern(equation.form, self._find_statics(equation.nodes, marked))
+                patterns[equation.form] = Pattern.of(equation.form, self._find_statics(equation.nodes, marked))
         return tuple(patterns.values())
 
     def _find_statics(self, left: Sequence[Node], marked: Mapping[str, Any]) -> dict[str, tuple[int, str]]:

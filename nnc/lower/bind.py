@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import lcm
@@ -12,10 +12,11 @@ import numpy as np
 
 from nnc.commands.loop import ROUND
 from nnc.graph import Graph, Node, Symbol
-from nnc.lower.coalesce import Classes, place_views, rewrite
+from nnc.lower.coalesce import Classes
 from nnc.lower.emit import COPIES, Body, Emitter, Workspace
 from nnc.lower.liveness import walk
-from nnc.lower.stages import Bound, Buffer, Kind, Loop, Step, Steps, View
+from nnc.lower.rewrite import rewrite
+from nnc.lower.stages import Bound, Buffer, Intervals, Kind, Loop, NDArray, Step, Steps, View
 from nnc.options import Options
 
 
@@ -71,17 +72,14 @@ def bind_buffers(
     if join:
         classes.place_parts()
     classes.give_donated(outputs)
-    steps, weights = rewrite(steps, classes)
-    numbers, buffers, constants = _number(emitted, classes)
-    steps = place_views(steps, lambda view: view.of(numbers[view.buffer]))
-    when = [0, *accumulate(weights)]
     ranges = classes.ranges()
+    numbers, buffers, constants = _number(emitted, classes, ranges)
+    steps, weights = rewrite(steps, classes, numbers)
+    when = [0, *accumulate(weights)]
     intervals = [tuple((when[a], when[b]) for a, b in ranges[root] if when[a] < when[b]) for root in numbers]
     placed = [view.of(numbers[view.buffer]) for view in map(classes.place, results)]
     written = {view.buffer for step in walk(steps) for view in _written(step)}
-    values = dict(graph.constants) | {
-        s: v for inner in graph.walk() for g in inner.graphs for s, v in g.constants.items()
-    }
+    values = _constant_values(graph)
     return Bound(
         name=graph.name,
         inputs=graph.input_specs,
@@ -96,15 +94,26 @@ def bind_buffers(
     )
 
 
+def _constant_values(graph: Graph) -> dict[Symbol, NDArray]:
+    """The constants of a graph and of its sub-graphs."""
+    values = dict(graph.constants)
+    for node in graph.nodes:
+        for inner in node.graphs:
+            values.update(_constant_values(inner))
+    return values
+
+
 def _written(step: Step) -> tuple[View, ...]:
     """What a step writes by itself: its outputs, and a loop the number of its round."""
     counter = step.region.counter if isinstance(step.region, Loop) else None
     return step.outputs if counter is None else (*step.outputs, counter)
 
 
-def _number(emitted: Emitted, classes: Classes) -> tuple[dict[int, int], list[Buffer], list[Symbol]]:
+def _number(
+    emitted: Emitted, classes: Classes, ranges: Mapping[int, Intervals]
+) -> tuple[dict[int, int], list[Buffer], list[Symbol]]:
     """The number of each class of tensors, the buffers in that order, and the symbols of the constants."""
-    tensors, inputs, ranges = emitted.tensors, emitted.inputs, classes.ranges()
+    tensors, inputs = emitted.tensors, emitted.inputs
     live = classes.live.intervals
 
     def first(i: int) -> tuple[int, int]:

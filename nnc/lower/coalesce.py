@@ -1,4 +1,4 @@
-"""Lets tensors share memory, so that moves cost nothing: emitted steps on tensors → `Bound` steps on buffers.
+"""Finds tensors that may share memory, so that moves cost nothing; `rewrite` puts steps onto the buffers that this leaves.
 
 Two sets of tensors may become one buffer unless both hold something at the same time. At the same time they may hold one value
 (one is a move of the other), or meet in a single step that may write over its input. In this order: what loops carry (on which
@@ -8,18 +8,18 @@ parts that are joined, and arguments given away for results. What did not work o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import accumulate, pairwise
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import accumulate, chain, pairwise
 
 from nnc.commands.rules import in_place_facts
-from nnc.dtypes import DType, int8
-from nnc.graph import TensorSpec, command
-from nnc.graph.boxes import Box, uncovered
-from nnc.lower.emit import is_move, move
+from nnc.dtypes import DType
+from nnc.graph import TensorSpec
+from nnc.graph.boxes import Box
+from nnc.lower.emit import is_move
 from nnc.lower.liveness import Liveness, join
-from nnc.lower.stages import Branches, Buffer, Intervals, Kind, Loop, Round, Step, Steps, View
+from nnc.lower.stages import Buffer, Intervals, Kind, Step, Steps, View
 from nnc.lower.views import within
 
 JOINS = ("concatenate", "assemble")
@@ -77,8 +77,9 @@ class Classes:
         self, tensors: Sequence[Buffer], steps: Steps, last: Sequence[int], donated: Sequence[int] = ()
     ) -> None:
         self.tensors = tensors
-        self.live = Liveness(steps, [tensor.nbytes for tensor in tensors], last)
-        self.intervals = [join(lives) for lives in self.live.intervals]
+        self._nbytes = [tensor.nbytes for tensor in tensors]
+        self.live = Liveness(steps, self._nbytes, last)
+        self.intervals = [join(lives) if len(lives) > 1 else lives for lives in self.live.intervals]
         self._members = [[i] for i in range(len(tensors))]
         self.kinds = [tensor.kind for tensor in tensors]
         self._parent = list(range(len(tensors)))
@@ -88,13 +89,17 @@ class Classes:
         self._joined: set[int] = set()  # classes that parts lie in
         self._lying: dict[int, dict[int, list[int]]] = {}  # the parts in a tensor, by the point of their join
         self._known: dict[int, _Operands] = {}  # of steps that may write over an input, by their point
-        self._views: list[set[View]] = [set() for _ in tensors]  # what steps read and write of each, and join into it
+
+    @cached_property
+    def _views(self) -> list[set[View]]:
+        """What steps read and write of each tensor, and join into it."""
+        views: list[set[View]] = [set() for _ in self.tensors]
         for step in self.live.points:
-            if step is None:
-                continue
-            regions = part_regions(step) if step.command.name in JOINS else ()
-            for view in (*step.inputs, *step.outputs, *regions):
-                self._views[view.buffer].add(view)
+            if step is not None:
+                regions = part_regions(step) if step.command.name in JOINS else ()
+                for view in (*step.inputs, *step.outputs, *regions):
+                    views[view.buffer].add(view)
+        return views
 
     def find(self, tensor: int) -> int:
         """The tensor that stands for all that share memory with this one."""
@@ -114,9 +119,9 @@ class Classes:
         if a == b:
             return True
         kind = self._kind(a, b)
-        if kind is None or self.tensors[a].nbytes != self.tensors[b].nbytes:
+        if kind is None or self._nbytes[a] != self._nbytes[b]:
             return False
-        if any(root in self._parts or root in self._joined for root in (a, b)):
+        if self._parts and any(root in self._parts or root in self._joined for root in (a, b)):
             return False
         if not self._compatible(a, b, moved):
             return False
@@ -134,14 +139,14 @@ class Classes:
 
     def _kind(self, a: int, b: int) -> Kind | None:
         """What two classes would be as one; None where they must stay two."""
-        kinds = {self.kinds[a], self.kinds[b]}
+        kinds = x, y = self.kinds[a], self.kinds[b]
         if Kind.CONSTANT in kinds or Kind.TAPE in kinds or (self._returned[a] and self._returned[b]):
             return None
         if Kind.INPUT in kinds:
-            taken = a if self.kinds[a] is Kind.INPUT else b
-            return Kind.INPUT if len(kinds) == 2 and taken in self._donated else None
+            taken = a if x is Kind.INPUT else b
+            return Kind.INPUT if x is not y and taken in self._donated else None
         if Kind.OUTPUT in kinds:
-            return Kind.OUTPUT if len(kinds) == 2 else None
+            return Kind.OUTPUT if x is not y else None
         return Kind.ARENA
 
     def _compatible(self, a: int, b: int, moved: tuple[int, int] | None) -> bool:
@@ -226,15 +231,15 @@ class Classes:
         return all(end == at + 1 for first, end in lives if first <= at < end)
 
     def _whole(self, view: View) -> bool:
-        return view.covers(self.tensors[view.buffer].nbytes)
+        """Whether a view is all of its tensor, in row-major order."""
+        if view.spec is self.tensors[view.buffer].symbol.spec:
+            return view.is_dense and not view.offset and not view.rounds
+        return view.covers(self._nbytes[view.buffer])
 
     def _alike(self, x: View, y: View) -> bool:
-        return (
-            self._whole(x)
-            and self._whole(y)
-            and x.spec.shape == y.spec.shape
-            and x.spec.dtype.itemsize == y.spec.dtype.itemsize
-        )
+        a, b = x.spec, y.spec
+        same = a is b or (a.shape == b.shape and a.dtype.itemsize == b.dtype.itemsize)
+        return same and self._whole(x) and self._whole(y)
 
     # -- what is tried -------------------------------------------------------------------------------------------------
 
@@ -393,14 +398,14 @@ class Classes:
 
     def ranges(self) -> dict[int, Intervals]:
         """When each class of tensors is in use, with its parts."""
-        found: dict[int, list[tuple[int, int]]] = {}
-        for root in range(len(self.tensors)):
-            if self.find(root) == root:
+        found: dict[int, list[Intervals]] = {}
+        for root, parent in enumerate(self._parent):
+            if parent == root:
                 top = root
                 while top in self._parts:
                     top = self.find(self._parts[top].region.buffer)
-                found.setdefault(top, []).extend(self.intervals[root])
-        return {root: join(ranges) for root, ranges in found.items()}
+                found.setdefault(top, []).append(self.intervals[root])
+        return {root: join(chain(*ranges)) if len(ranges) > 1 else ranges[0] for root, ranges in found.items()}
 
     def has_parts(self) -> bool:
         """Whether some tensor lies within another."""
@@ -416,121 +421,11 @@ def part_regions(step: Step) -> list[View]:
         axis = params["axis"] % out.spec.ndim
         at = [0, *accumulate(view.spec.shape[axis] for view in step.inputs)]
         starts = [tuple(at[i] if a == axis else 0 for a in range(out.spec.ndim)) for i in range(len(step.inputs))]
-    return [_region(out, Box(tuple(start), view.spec.shape)) for start, view in zip(starts, step.inputs, strict=True)]
+    return [region_of(out, Box(tuple(start), view.spec.shape)) for start, view in zip(starts, step.inputs, strict=True)]
 
 
-def _region(out: View, box: Box) -> View:
+def region_of(out: View, box: Box) -> View:
+    """The part of a tensor that lies in a box."""
     spec = TensorSpec(box.shape, out.spec.dtype)
     skipped = sum(a * stride for a, stride in zip(box.start, out.strides, strict=True))
     return out.show(spec, out.offset + skipped, out.strides)
-
-
-def rewrite(steps: Steps, classes: Classes) -> tuple[Steps, list[int]]:
-    """Steps on classes without the moves that became none, and how many steps now stand at each point of time."""
-    weights: list[int] = []
-    return _rewrite(steps, classes, weights), weights
-
-
-# Functions that call themselves are not nested in others: such a function and what it reads would stay until garbage is collected,
-# which is not done while programs are made.
-def _rewrite(steps: Steps, classes: Classes, weights: list[int]) -> Steps:
-    new: list[Step] = []
-    for step in steps:
-        position = len(weights)
-        weights.append(0)
-        made = _rewrite_one(step, classes, weights)
-        weights[position] = len(made)
-        new += made
-    return tuple(new)
-
-
-def _rewrite_one(step: Step, classes: Classes, weights: list[int]) -> list[Step]:
-    if step.region is not None:
-        inner = partial(_rewrite, classes=classes, weights=weights)
-        return [replace(step, region=map_region(step.region, classes.place, inner, lambda: weights.append(1)))]
-    if step.command.name == "assemble" or (step.command.name in JOINS and classes.has_parts()):
-        return _join_steps(step, classes)
-    return _single_moves(step, classes) if is_move(step) else [_placed(step, classes.place)]
-
-
-def place_views(steps: Steps, place: Callable[[View], View]) -> Steps:
-    """Steps with each view replaced."""
-    inner = partial(place_views, place=place)
-    return tuple(
-        _placed(step, place)
-        if step.region is None
-        else replace(step, region=map_region(step.region, place, inner, lambda: None))
-        for step in steps
-    )
-
-
-def map_region(
-    region: Loop | Branches, place: Callable[[View], View], steps: Callable[[Steps], Steps], frame: Callable[[], None]
-) -> Loop | Branches:
-    """A region with its views and steps replaced, in the order of time; `frame` is told of each point of its frame."""
-
-    def block(old: Steps) -> Steps:
-        new = steps(old)
-        frame()
-        return new
-
-    if isinstance(region, Branches):
-        return Branches(place(region.index), tuple(map(block, region.branches)))
-    copies = []
-    for c in region.copies:
-        frame()
-        blocks = [block(old) for old in (c.head, c.leave, c.tail, c.turn)]
-        copies.append(Round(blocks[0], place(c.test) if c.test is not None else None, *blocks[1:]))
-    counter = place(region.counter) if region.counter is not None else None
-    count = place(region.count) if region.count is not None else None
-    begins = {place(View.whole(tensor, TensorSpec((), int8))).buffer for tensor in region.begins}
-    return replace(region, copies=tuple(copies), counter=counter, count=count, begins=tuple(sorted(begins)))
-
-
-def _placed(step: Step, place: Callable[[View], View]) -> Step:
-    inputs, outputs = tuple(map(place, step.inputs)), tuple(map(place, step.outputs))
-    return Step(step.command, inputs, outputs, step.params, step.graphs, step.source, step.region)
-
-
-def _single_moves(step: Step, classes: Classes) -> list[Step]:
-    """The moves of a step that are left, one by one, each before what it reads is written over."""
-    pairs = [(x, y) for x, y in zip(step.inputs, step.outputs, strict=True) if classes.place(x) != classes.place(y)]
-    read, written = ([classes.find(pair[side].buffer) for pair in pairs] for side in (0, 1))
-    waits = [[j for j, other in enumerate(read) if other == buffer] for buffer in written]
-    done: set[int] = set()
-    order = [i for first in range(len(pairs)) for i in _in_turn(first, waits, done)]
-    return [move([classes.place(pairs[i][0])], [classes.place(pairs[i][1])], step.source) for i in order]
-
-
-def _in_turn(i: int, waits: Sequence[Sequence[int]], done: set[int]) -> Iterator[int]:
-    """A number after those that it waits for, without those that are done. `share` lets no moves wait in a circle."""
-    if i not in done:
-        done.add(i)
-        for j in waits[i]:
-            yield from _in_turn(j, waits, done)
-        yield i
-
-
-def _join_steps(step: Step, classes: Classes) -> list[Step]:
-    """What is left to do of a join: nothing for parts that lie in it, copies of the others, zeros where there is none."""
-    placed = _placed(step, classes.place)
-    regions = [classes.place(region) for region in part_regions(step)]
-    pairs = [(view, replace(region, spec=view.spec)) for view, region in zip(placed.inputs, regions, strict=True)]
-    left = [(view, region) for view, region in pairs if not _same_bytes(view, region)]
-    if len(left) == len(pairs) and step.command.name == "concatenate":
-        return [placed]
-    steps = [move([view], [region], step.source) for view, region in left if view.spec.size]
-    if step.command.name == "assemble":
-        out = step.outputs[0]
-        boxes = [Box(tuple(s), v.spec.shape) for s, v in zip(step.params["starts"], step.inputs, strict=True)]
-        for box in uncovered(boxes, out.spec.shape):
-            gap = classes.place(_region(out, box))
-            params = {"shape": box.shape, "dtype": out.spec.dtype, "value": 0}
-            steps.append(Step(command("full"), (), (gap,), params, source=step.source))
-    return steps
-
-
-def _same_bytes(x: View, y: View) -> bool:
-    same = (x.buffer, x.offset, x.rounds, x.spec.shape) == (y.buffer, y.offset, y.rounds, y.spec.shape)
-    used = [n > 1 for n in x.spec.shape]
-    return same and all(a == b or not u for a, b, u in zip(x.strides, y.strides, used, strict=True))

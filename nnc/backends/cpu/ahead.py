@@ -8,6 +8,7 @@ is known: while code is compiled or loaded. What is not done when the program ru
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
@@ -69,17 +70,19 @@ class Ahead:
     def __init__(self, find: Callable[[], int | None]) -> None:
         self.room: Room | None = None
         self._find, self._stop = find, ctypes.c_int32(0)
-        self._threads: list[threading.Thread] = []
+        self._changed = threading.Condition()
+        self._waiting: list[Sequence[NDArray]] = []  # each for a thread, which may come too late
+        self._running = 0
 
     def __enter__(self) -> Ahead:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        """Ends it: nothing is held any more but by `room`."""
-        self._stop.value = 1
-        for thread in self._threads:
-            thread.join()
-        self._threads.clear()
+        """Ends it; nothing is held any more."""
+        self._stop.value, self.room = 1, None
+        with self._changed:
+            self._waiting.clear()
+            self._changed.wait_for(lambda: not self._running)
 
     def expect(self, outside: Outside) -> None:
         """Makes room for the first call of a program, and touches that."""
@@ -90,14 +93,23 @@ class Ahead:
         """Touches contiguous arrays that lie in memory of Python's own, unless memory is short."""
         nbytes, available = sum(array.nbytes for array in arrays), available_memory()
         if nbytes >= _LEAST and available is not None and nbytes <= available // _SHARE:
-            thread = threading.Thread(target=self._run, args=(list(arrays),), name="nnc-ahead")
-            thread.start()
-            self._threads.append(thread)
+            self._waiting.append(arrays)
+            _thread.start_new_thread(self._run, ())  # that of `threading` waits until it has come
 
-    def _run(self, arrays: list[NDArray]) -> None:
-        address = self._find()
-        if address is not None:
-            words = [word for array in arrays for word in (array.ctypes.data, array.nbytes)]
-            function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(address)
-            function((ctypes.c_int64 * len(words))(*words), len(arrays), ctypes.addressof(self._stop))
-        arrays.clear()  # which the thread's arguments hold
+    def _run(self) -> None:
+        with self._changed:
+            if not self._waiting:
+                return
+            arrays = self._waiting.pop(0)
+            self._running += 1
+        try:
+            address = self._find()
+            if address is not None:
+                words = [word for array in arrays for word in (array.ctypes.data, array.nbytes)]
+                function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(address)
+                function((ctypes.c_int64 * len(words))(*words), len(arrays), ctypes.addressof(self._stop))
+        finally:
+            del arrays
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()

@@ -240,15 +240,18 @@ class _Draft:
     def call(self, scratchpad: int, workspace: str) -> Call:
         """The call whose scratchpad begins at that byte of the workspace, which that pointer points to."""
         operands = [Operand(r, desc, workspace if p == "workspace" else p, at) for r, desc, p, at in self.operands]
-        desc = self.desc.desc(SCRATCHPAD)
-        if desc.nbytes:
-            operands.append(Operand(SCRATCHPAD, desc, workspace, scratchpad))
+        if self.desc.scratchpad_bytes:
+            operands.append(Operand(SCRATCHPAD, self._scratchpad, workspace, scratchpad))
         return Call(self._primitive, tuple(operands))
 
     @cached_property
     def _primitive(self) -> Primitive:
         """One for all calls: several threads may run it at once."""
         return Primitive(self.desc)
+
+    @cached_property
+    def _scratchpad(self) -> MemoryDesc:
+        return self.desc.desc(SCRATCHPAD)
 
 
 @dataclass(frozen=True)

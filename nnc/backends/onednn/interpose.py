@@ -44,12 +44,13 @@ def can_interpose() -> bool:
     return sys.platform == "linux" and platform.libc_ver()[0] == "glibc" and platform.machine() in _CALL
 
 
-def interpose(library: ctypes.CDLL, functions: Mapping[str, int]) -> bool:
+def interpose(known: Mapping[str, int], functions: Mapping[str, int]) -> bool:
     """Lets a library call functions at these addresses in the place of those with these names.
 
+    Args:     known: what it imports, as `imported` says.
     Returns:  whether it imports all of them; if not, nothing is changed.
     """
-    places = {name: at for name, at in imported(library).items() if name in functions}
+    places = {name: at for name, at in known.items() if name in functions}
     if places.keys() != functions.keys():
         return False
     protect = ctypes.CDLL(None).mprotect
@@ -72,9 +73,9 @@ def imported(library: ctypes.CDLL) -> dict[str, int]:
             break
         values[entries[i].tag] = entries[i].value
     calls = (_Relocation * (values.get(_SIZE, 0) // ctypes.sizeof(_Relocation))).from_address(values.get(_CALLS, 0))
-    symbols = ctypes.cast(values[_SYMBOLS], POINTER(_Symbol))
+    symbols, kind = ctypes.cast(values[_SYMBOLS], POINTER(_Symbol)), _CALL[platform.machine()]
     return {
         ctypes.string_at(values[_STRINGS] + symbols[call.symbol].name).decode(): known.base + call.offset
         for call in calls
-        if call.kind == _CALL[platform.machine()]
+        if call.kind == kind
     }

@@ -161,17 +161,20 @@ def share_threads(functions: ctypes.CDLL) -> bool:
     jit = compiler()
     if jit is None or not jit.runtime.has_team or not can_interpose():
         return False
-    asked = {name for name in imported(functions) if name.startswith(("GOMP_", "omp_"))}
-    return asked - jit.standins.keys() <= _OF_SHUFFLES and interpose(functions, jit.standins)
+    known = imported(functions)
+    asked = {name for name in known if name.startswith(("GOMP_", "omp_"))}
+    return asked - jit.standins.keys() <= _OF_SHUFFLES and interpose(known, jit.standins)
 
 
 def _find() -> str | None:
     """The shared library's file in the distribution."""
     try:
-        files = importlib.metadata.files(DISTRIBUTION) or []
+        found = importlib.metadata.distribution(DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError:
         return None
-    names = [str(file.locate()) for file in files if file.name.startswith("libdnnl.so")]
+    rows = (found.read_text("RECORD") or "").splitlines()  # `found.files` takes all of them apart
+    paths = [row.partition(",")[0] for row in rows if "libdnnl.so" in row]
+    names = [str(found.locate_file(path)) for path in paths if path.rpartition("/")[2].startswith("libdnnl.so")]
     return min(names, key=len, default=None)
 
 
@@ -400,7 +403,9 @@ class PrimitiveDesc(_Owned):
     @property
     def scratchpad_bytes(self) -> int:
         """Bytes that the primitive needs while it runs."""
-        return self.desc(SCRATCHPAD).nbytes
+        functions = loaded().functions
+        borrowed = functions.dnnl_primitive_desc_query_md(self.handle, QUERIES[SCRATCHPAD], 0)
+        return int(functions.dnnl_memory_desc_get_size(borrowed))
 
     @property
     def implementation(self) -> str:

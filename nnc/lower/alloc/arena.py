@@ -7,7 +7,7 @@ process; searches get further where there is a compiler.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from nnc.errors import UnsupportedError, user_error
 from nnc.lower.alloc.article import plan_groups
 from nnc.lower.alloc.core import core_plans
-from nnc.lower.alloc.greedy import FAR, portfolio
+from nnc.lower.alloc.greedy import FAR, lowest_plan, portfolio
 from nnc.lower.alloc.problem import Block, Ints, Problem, block_rows, make_problem, section_loads
 from nnc.lower.alloc.search import improve
 from nnc.options import Allocator
@@ -117,19 +117,8 @@ def _plan(
 
 def _best(p: Problem, effort: int, native: bool) -> tuple[Ints, int]:
     """The smallest plan found, and its height."""
-    best, peak = _lowest(p, portfolio(p), p.size, FAR)
+    best, peak = lowest_plan(p, portfolio(p), p.size, FAR)
     if peak == p.bound or len(p.size) > _SEARCHED:
         return best, peak
-    best, peak = _lowest(p, core_plans(p, peak), best, peak)
+    best, peak = lowest_plan(p, core_plans(p, peak), best, peak)
     return improve(p, best, peak, effort, native=native) if peak > p.bound else (best, peak)
-
-
-def _lowest(p: Problem, plans: Iterable[Ints], best: Ints, peak: int) -> tuple[Ints, int]:
-    """The lowest of `best` and of the plans, as far as the first that meets the bound, and its height."""
-    for candidate in plans:
-        height = int((candidate + p.size).max())
-        if height < peak:
-            best, peak = candidate, height
-        if peak == p.bound:
-            break
-    return best, peak

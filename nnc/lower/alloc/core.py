@@ -8,17 +8,18 @@ the core have more room than they need at most steps and go into what gaps are l
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
-from nnc.lower.alloc.greedy import FAR, Numbers, best_fit, dive, order_of, order_rank
+from nnc.lower.alloc.greedy import FAR, Numbers, Planner, best_fit, dive, lowest_plan, order_of, order_rank
 from nnc.lower.alloc.problem import Ints, Problem, make_problem
 
 _SHARES = (0.025, 0.006, 0.001)  # of the bound, by which a step may be less full
 
 
-def core_plans(p: Problem, peak: int) -> Iterator[Ints]:
-    """Plans that may be lower than `peak`."""
+def core_plans(p: Problem, peak: int) -> Iterator[Planner]:
+    """What makes plans that may be lower than `peak`."""
     order = order_of(p.size, p.duration)
     for share in _SHARES:
         for bottom in (p.end, p.duration):
@@ -26,8 +27,8 @@ def core_plans(p: Problem, peak: int) -> Iterator[Ints]:
             if int((offsets + p.size)[inside].max()) < peak:
                 given = np.where(inside, offsets, -1)
                 first = np.concatenate([np.flatnonzero(inside), order[~inside[order]]])
-                yield best_fit(p, first, given=given)
-                yield best_fit(p, first, given=given, lowest=True)
+                yield partial(best_fit, p, first, given=given)
+                yield partial(best_fit, p, first, given=given, lowest=True)
 
 
 def _core(p: Problem, share: float, bottom: Ints) -> tuple[Numbers, Ints]:
@@ -46,19 +47,11 @@ def _core(p: Problem, share: float, bottom: Ints) -> tuple[Numbers, Ints]:
         number[above] = np.arange(len(above))
         rows = np.flatnonzero(number[p.owner] >= 0)
         rest, placed = make_problem(p.size[above], p.lo[rows], p.hi[rows], number[p.owner[rows]])
-        offsets[above[placed]] = int(p.size[stack].sum()) + _lowest(rest)
+        offsets[above[placed]] = int(p.size[stack].sum()) + lowest_plan(rest, _dives(rest), rest.size, FAR)[0]
     return steps > 0, offsets
 
 
-def _lowest(p: Problem) -> Ints:
-    """The lowest plan of some greedy ones, or the first that meets the bound."""
+def _dives(p: Problem) -> Iterator[Planner]:
     tight, duration = p.largest_load(), p.duration
-    best, peak = p.size, FAR
     for keys in ((tight, p.size * duration, duration), (p.end, duration), (tight, duration), (p.size, duration)):
-        offsets = dive(p, order_rank(*keys))
-        height = int((offsets + p.size).max())
-        if height < peak:
-            best, peak = offsets, height
-        if peak == p.bound:
-            break
-    return best
+        yield partial(dive, p, order_rank(*keys))

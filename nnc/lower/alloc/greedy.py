@@ -1,13 +1,14 @@
 """Greedy planners, each cheap and good at another kind of graph, and the order in which they are tried.
 
 The dive always places the block that can lie lowest; the best fit takes the tightest gap for each block of a fixed order.
-Both cost O(n) vector work a block.
+Both cost O(n) vector work a block, and leave a plan unfinished as soon as it is as high as one that is known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,22 +19,41 @@ FAR = np.iinfo(np.int64).max // 4
 _MANY = 4000  # blocks; above, the planners that rarely win are left out
 
 
-def portfolio(p: Problem) -> Iterator[Ints]:
-    """Plans, the most promising first."""
+class Planner(Protocol):
+    """Makes a plan."""
+
+    def __call__(self, *, below: int) -> Ints:
+        """The offsets; a plan that is not lower than `below` may be unfinished, but shows that it is not."""
+
+
+def portfolio(p: Problem) -> Iterator[Planner]:
+    """What makes plans, the most promising first."""
     tight, duration = p.largest_load(), p.duration
     area = p.size * duration
-    yield dive(p, order_rank(tight, area, duration))
-    yield dive(p, order_rank(tight, duration, area))
-    yield best_fit(p, order_of(p.size, duration))
+    yield partial(dive, p, order_rank(tight, area, duration))
+    yield partial(dive, p, order_rank(tight, duration, area))
+    yield partial(best_fit, p, order_of(p.size, duration))
     if len(p.size) > _MANY:
         return
-    yield best_fit(p, order_of(p.size), lowest=True)
-    yield dive(p, order_rank(p.end, duration))
-    yield best_fit(p, order_of(tight, p.size))  # by breadth: the fullest steps first
-    yield dive(p, order_rank(area, duration))
-    yield dive(p, order_rank(-p.start, duration))
-    yield dive(p, order_rank(p.size, duration))
-    yield best_fit(p, order_of(duration, p.size))
+    yield partial(best_fit, p, order_of(p.size), lowest=True)
+    yield partial(dive, p, order_rank(p.end, duration))
+    yield partial(best_fit, p, order_of(tight, p.size))  # by breadth: the fullest steps first
+    yield partial(dive, p, order_rank(area, duration))
+    yield partial(dive, p, order_rank(-p.start, duration))
+    yield partial(dive, p, order_rank(p.size, duration))
+    yield partial(best_fit, p, order_of(duration, p.size))
+
+
+def lowest_plan(p: Problem, planners: Iterable[Planner], best: Ints, peak: int) -> tuple[Ints, int]:
+    """The lowest of `best` and of the plans, as far as the first that meets the bound, and its height."""
+    for make in planners:
+        plan = make(below=peak)
+        height = int((plan + p.size).max())
+        if height < peak:
+            best, peak = plan, height
+        if peak == p.bound:
+            break
+    return best, peak
 
 
 def search_keys(p: Problem) -> list[tuple[Ints, ...]]:
@@ -55,8 +75,11 @@ def order_of(*keys: Numbers) -> Ints:
     return np.lexsort(tuple(-key for key in reversed(keys)))
 
 
-def dive(p: Problem, rank: Ints) -> Ints:
-    """Places at every turn the block that can lie lowest (ties: by `rank`), on top of those placed at the same time."""
+def dive(p: Problem, rank: Ints, *, below: int = FAR) -> Ints:
+    """Places at every turn the block that can lie lowest (ties: by `rank`), on top of those placed at the same time.
+
+    Args:     below: no further block is placed once one ends there or higher.
+    """
     n = len(p.size)
     lo, hi, owner, simple = p.lo, p.hi, p.owner, p.is_simple
     begin, later, start, size = p.begin.tolist(), p.later.tolist(), lo.tolist(), p.size.tolist()
@@ -65,12 +88,15 @@ def dive(p: Problem, rank: Ints) -> Ints:
     for _ in range(n):
         t = int(key.argmin())
         offset[t] = at = int(key[t]) // n
+        top = at + size[t]
+        if top >= below:
+            break
         key[t] = FAR
-        floor = (at + size[t]) * n
+        floor = top * n
         for row in (t,) if simple else p.rows_of(t).tolist():
             near = slice(begin[row], later[row])
             keys = key[near] if simple else key[owner[near]]
-            raised = np.flatnonzero((keys < floor) & (hi[near] > start[row]))
+            (raised,) = ((keys < floor) & (hi[near] > start[row])).nonzero()
             if raised.size:
                 raised += begin[row]
                 if not simple:
@@ -79,31 +105,36 @@ def dive(p: Problem, rank: Ints) -> Ints:
     return np.array(offset, np.int64)
 
 
-def best_fit(p: Problem, order: Ints, lowest: bool = False, given: Ints | None = None) -> Ints:
+def best_fit(p: Problem, order: Ints, lowest: bool = False, given: Ints | None = None, *, below: int = FAR) -> Ints:
     """Takes the blocks in order and puts each into the tightest gap between those that live at the same time.
 
-    Args:     lowest: take the lowest gap instead. given: offsets of blocks that have their places, -1 of others.
+    Args:     lowest: take the lowest gap instead. given: offsets of blocks that have their places, -1 of others. below: no
+              further block is placed once one ends there or higher.
     """
     fixed = [-1] * len(order) if given is None else given.tolist()
-    offset = np.zeros(len(p.size), np.int64)
-    lo, hi, start, stop = (np.empty(len(p.lo), np.int64) for _ in range(4))  # the placed rows, by offset
+    sizes, offset = p.size.tolist(), [0] * len(p.size)
+    placed = np.empty((4, len(p.lo)), np.int64)  # the placed rows, by offset
+    lo, hi, start, stop = placed
     count = 0
     for t in order.tolist():
-        rows, size = p.rows_of(t), p.size[t]
+        rows, size = p.rows_of(t), sizes[t]
         at = fixed[t]
         if at < 0:
             together = np.zeros(count, bool)
             for row in rows:
                 together |= (lo[:count] < p.hi[row]) & (hi[:count] > p.lo[row])
-            found = np.flatnonzero(together)
-            ends = np.maximum.accumulate(np.concatenate([[0], stop[found]]))
+            (found,) = together.nonzero()
+            ends = np.zeros(len(found) + 1, np.int64)
+            np.maximum.accumulate(stop[found], out=ends[1:])
             gaps = start[found] - ends[:-1]
-            fitting = np.flatnonzero(gaps >= size)
+            (fitting,) = (gaps >= size).nonzero()
             at = int(ends[fitting[0 if lowest else gaps[fitting].argmin()]] if fitting.size else ends[-1])
         offset[t] = at
-        place = int(np.searchsorted(start[:count], at))
+        if at + size >= below:
+            break
+        place, more = int(start[:count].searchsorted(at)), len(rows)
+        placed[:, place + more : count + more] = placed[:, place:count].copy()
         for column, values in ((lo, p.lo[rows]), (hi, p.hi[rows]), (start, at), (stop, at + size)):
-            column[place + len(rows) : count + len(rows)] = column[place:count].copy()
-            column[place : place + len(rows)] = values
-        count += len(rows)
-    return offset
+            column[place : place + more] = values
+        count += more
+    return np.array(offset, np.int64)

@@ -118,7 +118,7 @@ class _Merger(OncePerGraph):
         """Whether the node must not be merged with an equal one."""
         if node.command in effect or node.params.get("barrier", False):
             return True
-        return any(map(self._has_unique, node.graphs))
+        return bool(node.graphs) and any(map(self._has_unique, node.graphs))
 
     def _has_unique(self, graph: Graph) -> bool:
         if graph not in self.unique:
@@ -141,7 +141,8 @@ def _key(node: Node) -> Any:
     inputs = node.inputs
     if node.command in commutes:
         inputs = tuple(sorted(inputs, key=id))
-    return node.command, inputs, frozenset(node.params.items()), tuple([len(graph.nodes) for graph in node.graphs])
+    params = frozenset(node.params.items()) if node.params else ()
+    return node.command, inputs, params, tuple([len(graph.nodes) for graph in node.graphs]) if node.graphs else ()
 
 
 def _equal(a: Node, b: Node) -> bool:

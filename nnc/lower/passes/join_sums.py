@@ -25,7 +25,9 @@ def join_sums(graph: Graph, options: Options) -> Graph:
 
 class _Joiner(OncePerGraph):
     def rewrite(self, graph: Graph) -> Graph:
-        readers = Counter(symbol for node in graph.nodes for symbol in node.inputs) + Counter(graph.outputs)
+        readers = Counter[Symbol]()
+        if any(node.command.name == "assemble" for node in graph.nodes):
+            readers.update([*(symbol for node in graph.nodes for symbol in node.inputs), *graph.outputs])
         joins: dict[Symbol, Node] = {}
         nodes: list[Node] = []
         for node in graph.nodes:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import mmap
 import resource
 import sys
-import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,10 +19,9 @@ from nnc.lower.kept import is_alone
 from nnc.lower.native_frame import NativeFrame
 from nnc.machine import available_memory
 
-pytestmark = [
-    pytest.mark.skipif(compiler() is None or available_memory() is None, reason="LLVM is not installed, or no Linux"),
-    pytest.mark.usefixtures("no_threads_left"),
-]
+pytestmark = pytest.mark.skipif(
+    compiler() is None or available_memory() is None, reason="LLVM is not installed, or no Linux"
+)
 
 MANY = 1 << 24  # bytes: 4096 pages of the smallest kind
 
@@ -37,8 +34,13 @@ def own() -> Ahead:
 
 def finish(block: Ahead) -> None:
     """Waits until all is touched."""
-    for thread in block._threads:
-        thread.join()
+    with block._changed:
+        assert block._changed.wait_for(lambda: is_idle(block), 60)
+
+
+def is_idle(block: Ahead) -> bool:
+    """Whether nothing is touched, nor will be."""
+    return not block._waiting and not block._running
 
 
 def fresh(nbytes: int = MANY) -> Any:
@@ -53,13 +55,6 @@ def faults_of_writing(array: Any) -> int:
     before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
     array[::4096] = 1
     return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
-
-
-@pytest.fixture
-def no_threads_left() -> Iterator[None]:
-    """Whatever a test does, no thread touches anything afterwards."""
-    yield
-    assert not [thread for thread in threading.enumerate() if thread.name == "nnc-ahead"]
 
 
 def test_memory_that_was_touched_is_there_when_it_is_written_to() -> None:
@@ -95,8 +90,20 @@ def test_the_block_ends_though_not_all_is_touched_and_holds_nothing() -> None:
     count = sys.getrefcount(array)
     with own() as block:
         block.touch([array])
-    assert not block._threads and sys.getrefcount(array) == count
+    assert is_idle(block) and sys.getrefcount(array) == count
     assert faults_of_writing(array[-MANY:]) > 0
+
+
+def test_a_thread_that_comes_too_late_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    late: list[Any] = []
+    monkeypatch.setattr(ahead._thread, "start_new_thread", lambda run, given: late.append(run))
+    array = fresh()
+    count = sys.getrefcount(array)
+    with own() as block:
+        block.touch([array])
+    late[0]()
+    assert is_idle(block) and sys.getrefcount(array) == count
+    assert faults_of_writing(array) > 3000
 
 
 def test_where_memory_is_short_nothing_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +111,7 @@ def test_where_memory_is_short_nothing_is_touched(monkeypatch: pytest.MonkeyPatc
     array = fresh()
     with own() as block:
         block.touch([array])
-        assert not block._threads
+        assert is_idle(block)
     assert faults_of_writing(array) > 3000
 
 
@@ -204,7 +211,7 @@ def test_a_function_that_fails_leaves_nothing_behind(blocks: list[Watched]) -> N
     with pytest.raises(ValueError, match="stop"):
         nnc.compile(wrong, donate_argnums=0)(state)
     (block,) = blocks
-    assert len(block.touched) == 1 and block.room is None and not block._threads
+    assert len(block.touched) == 1 and block.room is None and is_idle(block)
     assert is_alone(state)
     assert float(state[0, 0]) == 0
 
