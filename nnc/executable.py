@@ -116,6 +116,7 @@ class Lowered:
             captured,
             self._snapshot,
             self._out,
+            self._out.treedef.is_leaf() and len(self._out.where) == 1,
             graph.output_specs,
             self._weak,
             self._donated,
@@ -168,6 +169,7 @@ class Executable:
     _captured: tuple[Array, ...]
     snapshot: Snapshot
     _out: FlatTree
+    _is_array: bool  # whether the result is one array, in no container
     _results: tuple[TensorSpec, ...]
     _weak: tuple[bool, ...]
     _donated: frozenset[int]  # leaves that no caller may use again
@@ -236,15 +238,17 @@ class Executable:
         if self._captured:
             inputs += [value.data for value in self._captured]
         inputs += made
-        if not self._donated:
-            return self._out.build(list(map(new_array, self._program.run(inputs), self._results, self._weak)))
-        self._take_donated(leaves, inputs)
-        results = list(map(new_array, self._program.run(inputs), self._results, self._weak))
-        for i in self._donated:
+        donated = self._donated
+        if donated:
+            self._take_donated(leaves, inputs)
+        outputs = self._program.run(inputs)
+        for i in donated:
             leaf = leaves[i]
             if isinstance(leaf, Array):
                 leaf.delete()
-        return self._out.build(results)
+        if self._is_array:
+            return new_array(outputs[0], self._results[0], self._weak[0])
+        return self._out.build(list(map(new_array, outputs, self._results, self._weak)))
 
     def _take_donated(self, leaves: Sequence[Any], inputs: list[Any]) -> None:
         """Leaves memory that is written over to the program alone."""

@@ -240,7 +240,7 @@ class Likeness:
     `facts` are what of each leaf belongs to the key, `where` says which leaves are dynamic (None: all).
     """
 
-    take: Take
+    take: Take | None  # None: the arguments are the leaves
     take_named: Take | None
     facts: tuple[Any, ...]
     where: tuple[int, ...] | None
@@ -255,13 +255,18 @@ class Likeness:
             return None
         leaves, where = call.arguments.leaves, call.arguments.where
         dynamic = tuple(where) if len(where) < len(leaves) else None
+        if not kwargs and all(type(x) is Array for x in args):
+            take = None
         return cls(take, take_named, tuple(map(_facts, leaves)), dynamic, all(type(leaf) is Array for leaf in leaves))
 
     def leaves_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
         """The dynamic leaves of another call; None where that is not like these."""
         leaves: list[Any] = []
         try:
-            self.take(args, leaves)
+            if self.take is None:
+                leaves += args
+            else:
+                self.take(args, leaves)
             if kwargs or self.take_named is not None:
                 if self.take_named is None:
                     return None

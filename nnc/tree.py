@@ -314,8 +314,7 @@ def same_settings(a: Any, b: Any) -> bool:
 
 def _is_opaque(value: Any) -> bool:
     """Whether optree sees a leaf that is no number: a function, an object."""
-    treedef = optree.tree_structure(value, namespace=NAMESPACE)
-    return treedef.is_leaf() and treedef.num_leaves == 1
+    return bool(optree.tree_is_leaf(value, namespace=NAMESPACE))
 
 
 def _is_dataclass(leaf: Any) -> bool:

@@ -197,9 +197,9 @@ class GraphBuilder:
         outputs = self.add(command, *symbols, graphs=graphs, **params)
         return (outputs,) if command.outputs == 1 else tuple(outputs)
 
-    def nodes_from(self, position: int) -> list[Node]:
-        """The nodes from a position on."""
-        return self._nodes[position:]
+    def nodes_between(self, begin: int, end: int) -> list[Node]:
+        """The nodes from one position on, up to another."""
+        return self._nodes[begin:end]
 
     def repeat(self, passage: Passage, symbols: list[Symbol], source: SourceLine | None) -> None:
         """Appends the nodes of a passage once more, to which `symbols` are given, and adds what they write to that list.

@@ -81,8 +81,10 @@ def _match(form: Form, root: Node, writers: Mapping[Symbol, Node], numbers: Mapp
     return _Match(tuple(symbols), tuple(nodes)) if None not in symbols else None  # it is where no node reads a variable
 
 
-def _agrees(equation: Equation, match: _Match, constants: Mapping[Symbol, NDArray]) -> bool:
-    """Whether what has the form of a left side is the left side: all specs, parameters, sub-graphs and constants are equal."""
+def _agrees(equation: Equation, pattern: Pattern, match: _Match, constants: Mapping[Symbol, NDArray]) -> bool:
+    """Whether what matches a pattern is a left side, also in all specs, parameters, sub-graphs and constants."""
+    if equation.form.steps != pattern.form.steps:
+        return False
     for wanted, node in zip(equation.nodes, match.nodes, strict=True):
         if not same_params(wanted.params, node.params):
             return False
@@ -228,7 +230,7 @@ class _Rewriting:
             if rule.when is not None and not rule.when(*specs, **statics):
                 continue
             equation = rewriter.instantiate(rule, specs, statics)
-            if equation is not None and equation.form == pattern.form and _agrees(equation, match, self.constants):
+            if equation is not None and _agrees(equation, pattern, match, self.constants):
                 rewriter.count_rewrite(rule)
                 return equation, match
         return None

@@ -10,8 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc import dtypes
 from nnc.context import set_context
@@ -23,7 +22,9 @@ from nnc.graph.spec import TensorSpec
 from nnc.source import SourceLine
 
 _DEFAULT_SPEC = TensorSpec((2, 3), dtypes.float32)
-_MARKED = {kind: type(kind.__name__, (kind,), {}) for kind in (int, float, complex, str, bytes, tuple)}
+_MARKED = {  # whose values can be told by identity
+    kind: type(kind.__name__, (kind,), {}) for kind in (int, float, complex, str, bytes, tuple)
+}
 
 
 class RuleError(GraphError):
@@ -54,8 +55,7 @@ def kind_of(writer: Command, inputs: Sequence[Any], numbers: Mapping[Any, Any]) 
     return writer, numbers.get(inputs[0]) if inputs else None
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """A node of a form. Symbols are numbered; `through` is the one by which the node was reached."""
 
     through: int
@@ -66,17 +66,21 @@ class Step:
     graphs: int
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """A left side without specs and values of parameters: its nodes from the root upwards, and its constants.
 
     The first symbols are the variables. Of constants without axes the number is known, of others (None) only the place.
     """
 
     variables: int
-    symbols: int
+    symbols: int  # how many there are
     steps: tuple[Step, ...]
     constants: tuple[tuple[int, Any], ...]
+
+    def common(self, other: Form) -> Form:
+        """The form without the numbers that are different in another one of the same steps."""
+        pairs = zip(self.constants, other.constants, strict=True)
+        return self._replace(constants=tuple([(place, a if a == b else None) for (place, a), (_, b) in pairs]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,13 +149,14 @@ class Rule:
 
     @cached_property
     def patterns(self) -> tuple[Pattern, ...]:
-        """The forms that the left side takes over the samples."""
-        patterns: dict[Form, Pattern] = {}
-        for case in filter(attrgetter("form"), self.samples):
+        """The forms that the left side takes over the samples, without numbers that vary."""
+        patterns: dict[tuple[Step, ...], Pattern] = {}
+        for case in [case for case in self.samples if case.form]:
             marked = {name: _mark(value) for name, value in case.params.items()}
             equation = self.instantiate(case.specs, marked)
-            if equation.form not in patterns:
-                patterns[equation.form] = Pattern.of(equation.form, self._find_statics(equation.nodes, marked))
+            form, known = equation.form, patterns.get(equation.form.steps)
+            statics = self._find_statics(equation.nodes, marked)
+            patterns[form.steps] = Pattern.of(form if known is None else form.common(known.form), statics)
         return tuple(patterns.values())
 
     def _find_statics(self, left: Sequence[Node], marked: Mapping[str, Any]) -> dict[str, tuple[int, str]]:
@@ -218,7 +223,7 @@ def rewrite_rule(
 
     Args:     when: side condition `(*specs, **statics) -> bool`. exact: both sides are equal bit for bit, for all inputs.
               samples: specs that the commands take, at least one for each form of the left side: commands, wiring, names of
-              parameters, numbers among the constants. 2x3 float32 by default.
+              parameters. If numbers in it vary with the specs, samples must show that. 2x3 float32 by default.
     Raises:   ArgumentError: there are static parameters, but no samples.
     Example:
         >>> @rewrite_rule()

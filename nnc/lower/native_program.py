@@ -43,7 +43,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What one has to know of a compiled program to call it: the inputs that it takes, which of them it may write over and which are
+    """What one has to know of a compiled program to call it: the inputs that it takes, which of them it writes over and which are
     kept for it (`Bound.kept`), the specs of the fresh memory that it is given, its results, its constants, its arena, and how many
     loops count rounds."""
 

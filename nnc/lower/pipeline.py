@@ -19,7 +19,7 @@ from nnc.lower.emit import Workspace
 from nnc.lower.kernels import RunProgram, sub_graph_kernel
 from nnc.lower.native_program import Outside
 from nnc.lower.natives import Natives, settled
-from nnc.lower.passes.remat import Remat
+from nnc.lower.passes.remat import Remat, frugal
 from nnc.lower.program import Program
 from nnc.lower.report import check_addresses, check_budget
 from nnc.lower.schedule.make import concurrent_lives, make_schedule
@@ -148,7 +148,8 @@ def plan(
     if planned.peak <= budget:
         return planned
     kernels = run_passes(rewritten, FUSION, compact, verify=options.verify_passes)
-    remat = Remat((kernels, rewritten), compact, workspace, lambda graph: _plan_rewritten(graph, compact, workspace))
+    forms = kernels, rewritten, frugal(rewritten, compact)
+    remat = Remat(forms, compact, workspace, lambda graph: _plan_rewritten(graph, compact, workspace))
     return remat.fit(planned, budget)
 
 

@@ -1,9 +1,9 @@
 """The stored form of a lowered program: its plan, its schedule and what was printed for the compiler, but no code.
 
-It has two parts. The *head* holds what a program needs to run, the *body* what can be asked about it. There specs, source lines,
-graphs, views and steps stand in tables, so what a program shares is stored once, and are read when they are first wanted. Kernels
-with addresses or a state, and those that run in Python, are chosen and made anew, by which a stored program notices that it does
-not belong here.
+It has two parts. The *head* holds what a program needs to run, texts of kernels included, the *body*, compressed, what can be asked
+about it. There specs, source lines, graphs, views and steps stand in tables, so what a program shares is stored once, and are read
+when they are first wanted. Kernels with addresses or a state, and those that run in Python, are chosen and made anew, by which a
+stored program notices that it does not belong here.
 """
 
 from __future__ import annotations
@@ -89,21 +89,17 @@ def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[byt
     if len(writer.tables.sources) > len(sources):
         return None
     body |= {**writer.tables.tables(), "sources": len(sources), "views": writer.view_rows, "table": writer.step_rows}
-    return _pack(head), _pack(body)
+    return marshal.dumps(head), zlib.compress(marshal.dumps(body), 1)
 
 
-def _pack(tree: Tree) -> bytes:
-    return zlib.compress(marshal.dumps(tree), 1)
+def _tree(content: bytes) -> Tree:
+    """What was made `content`.
 
-
-def _unpack(content: bytes) -> Tree:
-    """What `_pack` made.
-
-    Raises:   ValueError: it did not.
+    Raises:   ValueError: it is no tree.
     """
     try:
-        tree = marshal.loads(zlib.decompress(content))
-    except (EOFError, TypeError, zlib.error) as error:
+        tree = marshal.loads(content)
+    except (EOFError, TypeError) as error:
         raise ValueError(str(error)) from error
     if not isinstance(tree, dict):
         raise ValueError("no tree")
@@ -357,7 +353,7 @@ class StoredProgram:
 
     def __init__(self, parts: Sequence[bytes], sources: Sequence[SourceLine]) -> None:
         head, self._packed = parts
-        self.head, self._sources = _unpack(head), sources
+        self.head, self._sources = _tree(head), sources
 
     @cached_property
     def outside(self) -> Outside | None:
@@ -367,7 +363,7 @@ class StoredProgram:
     @cached_property
     def body(self) -> Tree:
         """The tables."""
-        return _unpack(self._packed)
+        return _tree(zlib.decompress(self._packed))
 
     @cached_property
     def texts(self) -> list[Native]:

@@ -48,11 +48,9 @@ def find_views(graph: Graph, known: Mapping[Symbol, SymbolView] = _EMPTY) -> dic
 
 def _shared_memory(node: Node, views: Mapping[Symbol, SymbolView]) -> SymbolView | None:
     """The view that output 0 of a node is of the memory of an input; None where the node must run."""
-    if not may_share(node):
-        return None
     sources = [views[symbol] for symbol in node.inputs]
-    view = shared_view(node, [View(i, source.spec, source.offset, source.strides) for i, source in enumerate(sources)])
-    return SymbolView(sources[view.buffer].base, view.spec, view.offset, view.strides) if view is not None else None
+    place = _shared_place(node, sources)
+    return SymbolView(sources[place[0]].base, *place[1:]) if place is not None else None
 
 
 def runs(node: Node, views: Mapping[Symbol, SymbolView]) -> bool:
@@ -85,11 +83,20 @@ def shared_view(node: Node, sources: Sequence[View]) -> View | None:
 
     Args:     sources: where each input of the node lies.
     """
+    place = _shared_place(node, sources)
+    return sources[place[0]].show(*place[1:]) if place is not None else None
+
+
+def _shared_place(
+    node: Node, sources: Sequence[View] | Sequence[SymbolView]
+) -> tuple[int, TensorSpec, int, Strides] | None:
+    """The input in whose memory output 0 of `node` is a view, and its spec, offset and strides there; None where it must run."""
     if not may_share(node):
         return None
-    facts = in_place_facts(node.command, node.params)
-    if facts.identity:
-        return sources[facts.identity[0]]
+    identity = in_place_facts(node.command, node.params).identity
+    if identity:
+        same = sources[identity[0]]
+        return identity[0], same.spec, same.offset, same.strides
     source, out = sources[0], node.outputs[0].spec
     if out.size == 0:
         return None
@@ -99,7 +106,7 @@ def shared_view(node: Node, sources: Sequence[View]) -> View | None:
     skipped, strides = moved
     if is_contiguous(out, strides):
         strides = row_major(out)
-    return source.show(out, source.offset + skipped, strides)
+    return 0, out, source.offset + skipped, strides
 
 
 def within(view: View, place: View) -> View | None:

@@ -66,10 +66,14 @@ class DualTrace:
     ) -> Sequence[Any]:
         """Runs a command on primals and pushes the tangents through its rule."""
         pairs = [self.split(arg) for arg in args]
-        primals, tangents = tuple(p for p, _ in pairs), tuple(t for _, t in pairs)
-        source = get_context().source or user_source()
-        with set_context(source=source):
+        primals, tangents = tuple([p for p, _ in pairs]), tuple([t for _, t in pairs])
+        source = get_context().source
+        if source is not None:
             outputs, out_tangents = self._push(command, primals, tangents, params, graphs)
+        else:
+            source = user_source()
+            with set_context(source=source):
+                outputs, out_tangents = self._push(command, primals, tangents, params, graphs)
         return [
             x if t is None or not dtypes.is_inexact(spec_of(x).dtype) else DualTracer(self, x, t, source)
             for x, t in zip(outputs, out_tangents, strict=True)

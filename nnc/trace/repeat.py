@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from nnc.commands.rules import effect
-from nnc.context import get_context
+from nnc.context import get_context, set_context
 from nnc.graph import Node, Symbol
 from nnc.graph.builder import Passage
 from nnc.graph.recall import exact_setting, set_recall_of_traces
@@ -58,10 +58,13 @@ def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     if not site.is_sound():
         return function(*args, **kwargs)
     key.append(site.dual)
+    form = tuple(key)
     try:
-        known = trace.repeats.get(tuple(key), _NEW)
+        known = trace.repeats.get(form, _NEW)
     except TypeError:  # a setting without a hash
         return function(*args, **kwargs)
+    if type(known) is _First:
+        known = trace.repeats[form] = _Record.of(known)
     if known is None:
         return function(*args, **kwargs)
     source = context.source or user_source()
@@ -70,10 +73,13 @@ def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     before = site.count_nodes()
     trace.is_noting = True
     try:
-        result = function(*args, **kwargs)
+        with set_context(
+            source=source
+        ):  # no frame of the user's comes between: no setting that has a hash is a function
+            result = function(*args, **kwargs)
     finally:
         trace.is_noting = False
-    trace.repeats[tuple(key)] = _Record.of(site, before, source, result)
+    trace.repeats[form] = _First(site, before, site.count_nodes(), source, result)
     return result
 
 
@@ -128,6 +134,16 @@ class _Site:
         return self.trace.builder.num_nodes, self.linear.builder.num_nodes if self.linear is not None else 0
 
 
+class _First(NamedTuple):
+    """The first of calls that are alike: where, the numbers of nodes before and after, by which line, and what it returned."""
+
+    site: _Site
+    before: tuple[int, int]
+    after: tuple[int, int]
+    source: SourceLine | None
+    result: Any
+
+
 @dataclass(frozen=True, slots=True)
 class _Record:
     """What one call recorded, as far as it depends on the operands: `nodes` of their symbols, `linear` ones of their tangents and
@@ -140,13 +156,14 @@ class _Record:
     result: Callable[[_Copy], Any]
 
     @classmethod
-    def of(cls, site: _Site, before: tuple[int, int], source: SourceLine | None, result: Any) -> _Record | None:
-        """The record of the call that just returned `result`; None where it cannot be repeated."""
-        nodes, written = _depending(site.trace.builder.nodes_from(before[0]), {*site.symbols})
+    def of(cls, first: _First) -> _Record | None:
+        """The record of a call; None where it cannot be repeated."""
+        site, before, after, source, result = first
+        nodes, written = _depending(site.trace.builder.nodes_between(before[0], after[0]), {*site.symbols})
         linear: list[Node] = []
         captured: dict[Symbol, Symbol] = {}  # of the linear graph: that of the value
         if site.linear is not None:
-            found = site.linear.builder.nodes_from(before[1])
+            found = site.linear.builder.nodes_between(before[1], after[1])
             for symbol in dict.fromkeys(symbol for node in found for symbol in node.inputs):
                 value = site.linear.values.get(symbol)
                 if type(value) is StagedTracer and value.owner is site.trace:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -11,7 +13,7 @@ from nnc import dtypes
 from nnc.array import Array
 from nnc.commands.promote import is_weak, to_dtype
 from nnc.context import activity
-from nnc.errors import TraceError, user_error
+from nnc.errors import ShapeError, TraceError, user_error
 from nnc.graph import Graph, TensorSpec, spec_of
 from nnc.trace.flat import FlatFunction, FlatTree, check_callable, name_of
 from nnc.trace.staging import Staged, stage
@@ -21,6 +23,7 @@ from nnc.trace.staging import Staged, stage
 class ShapeDtypeStruct:
     """A shape and a dtype without a value, which may stand for an array where a function is only traced.
 
+    Raises:   ShapeError: the shape holds something that is no size.
     Example:
         >>> nnc.eval_shape(lambda x: x @ x.T, nnc.ShapeDtypeStruct((2, 3), "float32"))
         ShapeDtypeStruct(shape=(2, 2), dtype=dtype('float32'))
@@ -30,7 +33,7 @@ class ShapeDtypeStruct:
     dtype: Any
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(self.shape))
+        object.__setattr__(self, "shape", tuple(map(_size, self.shape)))
         object.__setattr__(self, "dtype", to_dtype(self.dtype, "nnc.ShapeDtypeStruct"))
 
     @property
@@ -47,6 +50,21 @@ class ShapeDtypeStruct:
     def size(self) -> int:
         """Number of elements."""
         return self.spec.size
+
+
+def _size(number: Any) -> int:
+    try:
+        size = operator.index(number)
+    except TypeError:
+        size = -1
+    if not 0 <= size <= sys.maxsize:
+        raise user_error(
+            ShapeError,
+            "nnc.ShapeDtypeStruct",
+            f"{number!r} is no size of an axis.",
+            fix=f"give integers from 0 to {sys.maxsize}.",
+        )
+    return size
 
 
 def argument_spec(leaf: Any) -> TensorSpec:

@@ -228,6 +228,12 @@ def test_an_unknown_dtype_of_a_shape_without_a_value() -> None:
         nnc.ShapeDtypeStruct((2,), "flaot32")
 
 
+def test_a_shape_that_no_array_has() -> None:
+    for size in (-1, 2.5, 2**70):
+        with reports(ShapeError, "ShapeDtypeStruct", repr(size)):
+            nnc.ShapeDtypeStruct((3, size), "float32")
+
+
 def test_complex_to_float_drops_the_imaginary_part_silently_nowhere() -> None:
     x = nnp.asarray([1 + 2j])
     with reports(DTypeError, "complex64", "float32", "real"):

@@ -370,6 +370,20 @@ def test_a_number_is_part_of_a_form_and_the_same_for_all_dtypes() -> None:
         assert len(names(apply_rules(graph, [times_one]))) == count
 
 
+def test_numbers_may_vary_with_the_specs_if_samples_show_it() -> None:
+    def times_rows(x: Any) -> Any:
+        n, less = (broadcast_to(np.asarray(x.shape[0] - i, x.dtype), shape=x.shape) for i in (0, 1))
+        return mul(x, n), add(mul(x, less), x)
+
+    pair, triple, seven = (TensorSpec((n, 2), "float32") for n in (2, 3, 7))
+    wrong(times_rows, "it does not find its own", exact=False, samples=[sample(pair), Sample((triple,), form=False)])
+    rule = rewrite_rule(exact=False, samples=[sample(pair), sample(triple)])(times_rows)
+    check_rule(rule, [sample(seven)])
+    for value, count in ((7, 3), (6, 2)):
+        graph = record(lambda x: mul(x, broadcast_to(np.asarray(value, x.dtype), shape=x.shape)), seven)  # noqa: B023
+        assert len(names(apply_rules(graph, [rule]))) == count
+
+
 def test_a_rule_that_a_command_refuses_says_where_it_is_written() -> None:
     @rewrite_rule()
     def wrong_shape(x: Any) -> Any:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -21,13 +22,14 @@ import nnc.lower.stored_form as stored_form
 import nnc.numpy as nnp
 from nnc.backends.loaded import choose_kernel, compiler
 from nnc.errors import MemoryBudgetError, ShapeError
-from nnc.graph import Command, Graph, GraphBuilder, Kernel, TensorSpec, register
+from nnc.graph import ATTRIBUTES, Command, Graph, GraphBuilder, Kernel, TensorSpec, register
 from nnc.graph.passes import run_passes
 from nnc.lower.cache import Cache
 from nnc.lower.pipeline import lower
 from nnc.lower.program import Program
 from nnc.options import Options
 
+NNC = Path(nnc.__file__).parent
 X, W = np.linspace(-1, 1, 48, dtype=np.float32).reshape(8, 6), np.linspace(1, -1, 30, dtype=np.float32).reshape(6, 5)
 
 
@@ -238,9 +240,41 @@ def test_files_that_changed_while_the_process_ran_keep_it_from_storing(
     os.utime(file, (long_ago, long_ago))
     before = digest()
     assert before is not None
+    (tmp_path / "nn").mkdir()
+    (tmp_path / "nn" / "layers.py").write_text("which only makes graphs")
+    assert digest() == before
     file.write_text("a = 12")
     os.utime(file, (long_ago, long_ago))
     assert digest() not in (None, before)
+
+
+def test_the_files_that_no_program_depends_on_say_nothing_that_lowering_reads() -> None:
+    def modules(value: Any) -> set[str]:
+        if isinstance(value, tuple):
+            return {name for item in value for name in modules(item)}
+        if isinstance(value, Kernel):
+            return modules((value.run, value.supports, value.workspace, value.native, value.layouts))
+        return {str(getattr(value, "__module__", None))}
+
+    above = tuple(f"nnc.{name}." for name in stored._ABOVE)
+    columns = {
+        name
+        for name, column in ATTRIBUTES.items()
+        for command in column
+        if any(f"{module}.".startswith(above) for module in modules(column[command]))
+    }
+    assert columns <= {"batch", "derivative"}, "transforms read these; lowering does not"
+    sources = [
+        path.read_text()
+        for folder in ("lower", "backends", "commands", "graph")
+        for path in (NNC / folder).rglob("*.py")
+    ]
+    assert sources and not [
+        line
+        for text in sources
+        for line in text.splitlines()
+        if re.match(rf"(from|import) nnc\.({'|'.join(stored._ABOVE)})\b", line)
+    ]
 
 
 def test_names_and_equal_source_lines_tell_programs_apart(bench: Workbench) -> None:

@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 _MAGIC = b"\x7fELF\x02\x01\x01"  # 64 bits, the low byte first
 _RELOCATABLE, _X86_64 = 1, 62
@@ -81,9 +82,11 @@ def _libc() -> ctypes.CDLL:
     return library
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
-    """A part of a file, from `offset` on. Of sums, `of` is the section whose bytes they change."""
+class _Section(NamedTuple):
+    """A part of a file, from `offset` on. Of sums, `of` is the section whose bytes they change.
+
+    `is_loaded`: it is needed in memory. Nothing is thrown through compiled code, so how to unwind that is not.
+    """
 
     kind: int
     flags: int
@@ -92,19 +95,14 @@ class _Section:
     link: int
     of: int
     alignment: int
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether it is needed in memory; nothing is thrown through compiled code, so how to unwind it is not."""
-        return bool(self.flags & _IN_MEMORY) and self.kind not in (_NOTE, _UNWINDING) and self.size > 0
+    is_loaded: bool
 
     @property
     def is_writable(self) -> bool:
         return bool(self.flags & _WRITE)
 
 
-@dataclass(frozen=True, slots=True)
-class _Symbol:
+class _Symbol(NamedTuple):
     """A place in a section; global ones are known by name to all files."""
 
     name: str
@@ -131,13 +129,12 @@ class _File:
         if not content.startswith(_MAGIC) or (kind, machine) != (_RELOCATABLE, _X86_64):
             raise UnknownFormError("no object file of x86-64")
         sections = []
-        for i in range(count):
-            _, kind, flags, _, offset, size, link, of, alignment, _ = _SECTION.unpack_from(
-                content, sections_at + i * _SECTION.size
-            )
-            sections.append(_Section(kind, flags, offset, size, link, of, max(alignment, 1)))
-            if sections[-1].is_loaded and (kind not in (_CONTENT, _ZEROS) or flags & _OF_THREADS):
+        rows = _SECTION.iter_unpack(content[sections_at : sections_at + count * _SECTION.size])
+        for _, kind, flags, _, offset, size, link, of, alignment, _ in rows:
+            is_loaded = bool(flags & _IN_MEMORY) and kind not in (_NOTE, _UNWINDING) and size > 0
+            if is_loaded and (kind not in (_CONTENT, _ZEROS) or flags & _OF_THREADS):
                 raise UnknownFormError(f"a section of type {kind}, flags {flags}")
+            sections.append(_Section(kind, flags, offset, size, link, of, max(alignment, 1), is_loaded))
         found = cls(content, tuple(sections), ())
         return cls(content, found.sections, tuple(found._read_symbols()))
 

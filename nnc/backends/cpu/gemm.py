@@ -365,6 +365,8 @@ def _print_pack(
             if done:
                 with code.loop(0, done, shape.lanes) as p, code.loop(0, width, shape.lanes) as first:
                     _print_turned(code, product, shape, b, buffer, p, first, width)
+        if done == inner.size:
+            return
         with code.loop(done, inner.size) as p:
             row = code.offset(b, times(code, p, inner.y))
             target = code.offset(buffer, times(code, p, row_bytes))

@@ -52,8 +52,19 @@ KERNEL = Recipe(("sroa", "simplify_cfg"), 2)
 # Programs with loops that take kernels in: what a round leaves for the next one stays in registers, so a short loop is 2.5 times as
 # fast as with the passes above, for 4 ms.
 INLINED = Recipe((), 2, first_level=True)
-# Programs that only call, 30 µs for each call, and the runtime, in which nothing takes long: a fifth of what the others take.
+# Programs that only call, 30 µs for each call, and hold the shortest kernels; and the runtime. Nothing takes long there: a fifth of
+# what the others take.
 CALLS = Recipe((), 0)
+
+# Passes of code generation that find nothing in such kernels, or what makes no difference: a sixth of LLVM's time. Loops count as
+# they are written, instructions stand in a good order, and processors look far ahead by themselves. These hold for a whole process,
+# so they are set only where nobody else uses LLVM. A name that LLVM does not know is passed over.
+_WITHOUT = (
+    "-post-RA-scheduler=0", "-enable-misched=0", "-disable-lsr", "-disable-machine-sink", "-disable-postra-machine-sink",
+    "-disable-postra-machine-licm", "-disable-constant-hoisting", "-disable-partial-libcall-inlining", "-enable-shrink-wrap=0",
+    "-disable-early-ifcvt", "-x86-cmov-converter=0", "-disable-x86-lea-opt", "-disable-x86-domain-reassignment",
+    "-fixup-byte-word-insts=0", "-disable-mergeicmps", "-disable-replace-with-vec-lib", "-lower-interleaved-accesses=0",
+)  # fmt: skip
 
 
 class Llvm:
@@ -249,6 +260,9 @@ def main() -> None:
     sys.path.append(folder)
     with os.fdopen(os.dup(1), "wb") as answers, os.fdopen(0, "rb", closefd=False) as requests:
         os.dup2(2, 1)  # nobody else writes between answers
+        binding = importlib.import_module("llvmlite.binding")
+        for option in _WITHOUT:
+            binding.set_option("", option)
         serve(requests, answers, int(threads), cpu[0] if cpu else None)
         os._exit(0)  # nobody waits for what is still being compiled
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from dataclasses import dataclass
+from functools import cached_property
 
 from nnc.backends.cpu.ahead import TOUCH, TOUCH_TEXT
 from nnc.backends.cpu.conversions import NAMES, conversions_text
@@ -147,7 +148,7 @@ class Runtime:
         """Whether the pool can stand in for OpenMP."""
         return self.pool is not None and self.openmp.library is not None
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The functions that the runtime adds, as LLVM's text."""
         has_openmp = self.openmp.library is not None

@@ -1,14 +1,23 @@
-"""oneDNN's primitives from compiled code: a function that points memory objects at a step's tensors and runs primitives."""
+"""oneDNN's primitives from compiled code: a function that points memory objects at a step's tensors and runs primitives.
+
+What is run, and on what, is told by the state that the function is given, so that all steps with as many tensors share one text.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
+from nnc import dtypes
 from nnc.backends.onednn.library import Memory, MemoryDesc, Primitive, Stream, loaded
+from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.native import Native
+
+_WORD = 8  # bytes
+_OF_POINTED = 3  # words that say where a memory object points
 
 
 @dataclass(frozen=True)
@@ -33,19 +42,24 @@ class Call:
 class CallState:
     """The library's objects that calls need for one arena: a stream, memory objects, and lists of arguments.
 
-    It begins with the stream; each call follows with its primitive, its memory objects, and pairs (role, memory object).
+    It begins with the stream and the number of calls. Each call follows: its primitive, how many arguments it has, and how many of
+    these are pointed at tensors; for each of the latter the memory object, the tensor's place in the list of pointers, and the
+    bytes to skip; then a pair (role, memory object) for each argument.
     """
 
-    def __init__(self, calls: Sequence[Call], scratch: int) -> None:
+    def __init__(self, calls: Sequence[Call], names: Sequence[str], scratch: int) -> None:
         stream = Stream()
         memories = [[Memory(operand.desc) for operand in call.operands] for call in calls]
-        words = [stream.handle]
+        words = [stream.handle, len(calls)]
         for call, row in zip(calls, memories, strict=True):
-            words += [call.primitive.handle, *(memory.handle for memory in row)]
+            pointed, pairs = [], []
             for operand, memory in zip(call.operands, row, strict=True):
-                words += [operand.role, memory.handle]
-                if not operand.pointer:
+                pairs += [operand.role, memory.handle]
+                if operand.pointer:
+                    pointed += [memory.handle, _WORD * names.index(operand.pointer), operand.offset]
+                else:
                     memory.point(scratch + operand.offset)
+            words += [call.primitive.handle, len(row), len(pointed) // _OF_POINTED, *pointed, *pairs]
         self.words = np.array(words, np.uint64)
         self.held = (stream, memories, tuple(calls))
 
@@ -56,40 +70,44 @@ class CallState:
 
 
 def calls_native(calls: Sequence[Call], inputs: int, outputs: int = 1, *, workspace: bool = False) -> Native:
-    """The kernel that runs the calls one after the other. Their primitives and layouts are its state; the text knows pointers."""
+    """The kernel that runs the calls one after the other."""
     names = [*(f"in{i}" for i in range(inputs)), *(f"out{i}" for i in range(outputs)), *["workspace"] * workspace]
-    parameters = ", ".join(f"ptr %{name}" for name in (*names, "state"))
-    lines = ["  %stream = load ptr, ptr %state"]
-    at = 8
-    for c, call in enumerate(calls):
-        lines += _load(f"primitive{c}", at)
-        for o, operand in enumerate(call.operands):
-            if not operand.pointer:
-                continue
-            lines += _load(f"memory{c}.{o}", at + 8 * (o + 1))
-            pointer = f"%{operand.pointer}"
-            if operand.offset:
-                lines.append(f"  %data{c}.{o} = getelementptr i8, ptr {pointer}, i64 {operand.offset}")
-                pointer = f"%data{c}.{o}"
-            lines.append(f"  %set{c}.{o} = call i32 @dnnl_memory_set_data_handle(ptr %memory{c}.{o}, ptr {pointer})")
-        count = len(call.operands)
-        lines.append(f"  %arguments{c} = getelementptr i8, ptr %state, i64 {at + 8 * (count + 1)}")
-        lines.append(
-            f"  %status{c} = call i32 @dnnl_primitive_execute(ptr %primitive{c}, ptr %stream, i32 {count}, ptr %arguments{c})"
-        )
-        previous = f"%failed{c - 1}" if c else "0"
-        lines.append(f"  %failed{c} = or i32 {previous}, %status{c}")
-        at += 8 * (1 + 3 * count)
-    lines += [f"  %result = zext i32 %failed{len(calls) - 1} to i64", "  ret i64 %result"]
-    text = "\n".join([
-        "declare i32 @dnnl_memory_set_data_handle(ptr, ptr)", "declare i32 @dnnl_primitive_execute(ptr, ptr, i32, ptr)",
-        "declare void @nnc_take_threads()", f"define i64 @KERNEL({parameters}) nounwind {{",
-        "  call void @nnc_take_threads()", *lines, "}", "",  # OpenMP's number is one of each thread
-    ])  # fmt: skip
     kept, ends = tuple(calls), [o.offset + o.desc.nbytes for call in calls for o in call.operands if not o.pointer]
     symbols = {name: loaded().address(name) for name in ("dnnl_memory_set_data_handle", "dnnl_primitive_execute")}
-    return Native(text, symbols, lambda scratch: CallState(kept, scratch), max(ends, default=0))
+    return Native(_text(len(names)), symbols, lambda scratch: CallState(kept, names, scratch), max(ends, default=0))
 
 
-def _load(name: str, at: int) -> list[str]:
-    return [f"  %{name}.at = getelementptr i8, ptr %state, i64 {at}", f"  %{name} = load ptr, ptr %{name}.at"]
+@cache
+def _text(tensors: int) -> str:
+    """The function for so many tensors, which does what a `CallState` says."""
+    code = Code("KERNEL", [*(("ptr", f"x{i}") for i in range(tensors)), ("ptr", "state")])
+    pointers = code.room(_WORD * tensors)
+    for tensor in range(tensors):
+        code.line(f"store ptr %x{tensor}, ptr {code.offset(pointers, _WORD * tensor)}")
+    code.line("call void @nnc_take_threads()")  # OpenMP's number is one of each thread
+    stream = code.let("load ptr, ptr %state")
+    at, failed = code.slot(code.integer(2 * _WORD)), code.slot(Value("0", dtypes.int32))
+    with code.loop(0, code.load(code.offset("%state", _WORD), dtypes.int64)):
+        head = code.offset("%state", code.read(at))
+        primitive = code.let(f"load ptr, ptr {head}")
+        count, pointed = (code.load(code.offset(head, _WORD * k), dtypes.int64) for k in (1, 2))
+        first = code.offset(head, 3 * _WORD)
+        with code.loop(0, pointed) as i:
+            entry = code.offset(first, code.mul(i, code.integer(_WORD * _OF_POINTED)))
+            memory = code.let(f"load ptr, ptr {entry}")
+            place, skipped = (code.load(code.offset(entry, _WORD * k), dtypes.int64) for k in (1, 2))
+            begin = code.let(f"load ptr, ptr {code.offset(pointers, place)}")
+            code.let(f"call i32 @dnnl_memory_set_data_handle(ptr {memory}, ptr {code.offset(begin, skipped)})")
+        pairs = code.mul(pointed, code.integer(_WORD * _OF_POINTED))
+        operands = (
+            f"ptr {primitive}, ptr {stream}, {code.convert(count, dtypes.int32).typed}, ptr {code.offset(first, pairs)}"
+        )
+        status = Value(code.let(f"call i32 @dnnl_primitive_execute({operands})"), dtypes.int32)
+        code.write(failed, code.or_(code.read(failed), status))
+        length = code.add(pairs, code.add(code.mul(count, code.integer(2 * _WORD)), code.integer(3 * _WORD)))
+        code.write(at, code.add(code.read(at), length))
+    code.ret(code.convert(code.read(failed), dtypes.int64))
+    return "\n".join([
+        "declare i32 @dnnl_memory_set_data_handle(ptr, ptr)", "declare i32 @dnnl_primitive_execute(ptr, ptr, i32, ptr)",
+        "declare void @nnc_take_threads()", code.text(),
+    ])  # fmt: skip

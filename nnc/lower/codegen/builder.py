@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -194,6 +194,13 @@ class Code(Writer):
         one = self.let(f"insertelement {kind} poison, {x.typed}, i64 0")
         text = self.let(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
         return Value(text, x.dtype, lanes)
+
+    def shuffle(self, x: Value, y: Value | None, order: Iterable[int]) -> Value:
+        """Lanes of two vectors, by number: those of `y` follow those of `x`."""
+        lanes = ", ".join([f"i32 {lane}" for lane in order])
+        count, other = lanes.count(",") + 1, "poison" if y is None else y.text
+        text = self.let(f"shufflevector {x.typed}, {x.type} {other}, <{count} x i32> <{lanes}>")
+        return Value(text, x.dtype, count)
 
     def match(self, *values: Value) -> list[Value]:
         """The values, all with as many lanes as the widest."""

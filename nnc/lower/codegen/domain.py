@@ -7,12 +7,14 @@ gone through once or, where a reduction's result is read by what is reduced agai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from nnc.commands.control import fused
 from nnc.commands.rules import InPlace
-from nnc.graph import Graph, Node, Symbol, kernel
+from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, kernel
+from nnc.graph.registry import REGISTRY
 from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.scalars import has_scalar
 
@@ -22,22 +24,33 @@ GATHER = "gather"
 UNIT = -1  # the label of an axis of size 1
 
 _INDICES = 1 << 16
+_STRUCTURED = frozenset({*REDUCTIONS, *VIEWS, GATHER})  # commands whose operands differ in their axes
 
 Labels = tuple[int, ...]
+Axes = tuple[int, ...]
+_Sum = tuple[int, Axes, int]  # the kind of what is reduced, the axes that are removed, the kind of the result
 
 
 def can_fuse(node: Node) -> bool:
     """Whether a node can be a part of a printed loop nest."""
-    name, outputs = node.command.name, node.outputs
-    if has_better_kernel(node):
+    if node.graphs or len(node.outputs) != 1 or has_better_kernel(node):
         return False
-    if node.graphs or len(outputs) != 1 or any(0 in s.shape or not has_code(s.dtype) for s in (*node.inputs, *outputs)):
+    if node.command.name == GATHER and node.params["mode"] == "error" and node.inputs[1].spec.size > _INDICES:
+        return False  # many indices are looked at by several threads in a kernel of their own
+    specs = tuple([symbol.spec for symbol in node.inputs])
+    return _has_code(node.command, specs, node.outputs[0].spec, tuple(node.params), REGISTRY.version)
+
+
+@lru_cache(maxsize=4096)
+def _has_code(
+    command: Command, inputs: tuple[TensorSpec, ...], output: TensorSpec, params: tuple[str, ...], _version: int
+) -> bool:
+    """Whether a command can be printed, with parameters of these names and what is registered in this version."""
+    if any(0 in spec.shape or not has_code(spec.dtype) for spec in (*inputs, output)):
         return False
-    if name in REDUCTIONS or name in VIEWS or name == "iota":
+    if command.name in _STRUCTURED or command.name == "iota":
         return True
-    if name == GATHER:  # many indices are looked at by several threads in a kernel of their own
-        return node.params["mode"] != "error" or node.inputs[1].spec.size <= _INDICES
-    return has_scalar(node.command, tuple(s.dtype for s in node.inputs), outputs[0].dtype, node.params)
+    return has_scalar(command, [spec.dtype for spec in inputs], output.dtype, dict.fromkeys(params))
 
 
 def has_better_kernel(node: Node) -> bool:
@@ -45,9 +58,10 @@ def has_better_kernel(node: Node) -> bool:
     known = kernel.get(node.command, ())
     if not known:
         return False
-    nests = max((each.priority for each in kernel.get(fused, ())), default=0)
-    specs = tuple(s.spec for s in node.inputs)
-    return any(each.priority > nests and each.supports(specs, node.params) for each in known)
+    nests = max([each.priority for each in kernel.get(fused, ())], default=0)
+    better = [each for each in known if each.priority > nests]
+    specs = tuple([s.spec for s in node.inputs]) if better else ()
+    return any(each.supports(specs, node.params) for each in better)
 
 
 def is_reduction(node: Node) -> bool:
@@ -64,23 +78,27 @@ def is_view(node: Node) -> bool:
 
 
 class Domain:
-    """The labels of symbols, which grow node by node."""
+    """The labels of symbols, which grow node by node.
+
+    Many symbols have the same labels along their axes: they are of one *kind*, and there are few kinds. What holds for labels is
+    looked at kind by kind, and where labels turn out to be one loop, the first takes the others' places in each.
+    """
+
+    __slots__ = ("_gathered", "_kind", "_kinds", "_mixed", "_sums", "sizes")
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
-        self._parent: list[int] = []
-        self._axes: dict[Symbol, Labels] = {}
-        self._removed: list[Labels] = []  # for each reduction
-        self._gathered: dict[Symbol, Labels] = {}  # what is read at computed places, and along which axes
+        self._kinds: list[Labels] = []
+        self._kind: dict[Symbol, int] = {}  # by its place in the list
+        self._sums: frozenset[_Sum] = frozenset()
+        self._gathered: Mapping[Symbol, Axes] = {}  # what is read at computed places, and along which axes
         self._mixed = False  # whether something is read both so and element by element
-        self._tied = False  # whether labels have been made one, or removed, since the last check
 
     def copy(self) -> Domain:
         """A copy that grows by itself."""
         other = Domain()
-        other.sizes, other._parent = list(self.sizes), list(self._parent)
-        other._axes, other._removed = dict(self._axes), list(self._removed)
-        other._gathered = dict(self._gathered)
+        other.sizes, other._kinds, other._kind = self.sizes.copy(), self._kinds.copy(), self._kind.copy()
+        other._sums, other._gathered, other._mixed = self._sums, self._gathered, self._mixed
         return other
 
     @classmethod
@@ -96,168 +114,197 @@ class Domain:
         """The domain of nodes that are known to fit."""
         domain = cls()
         for node in nodes:
-            domain._extend(node)
+            domain.extend(node)
+        return domain
+
+    @classmethod
+    def joined(cls, x: Domain, y: Domain) -> Domain:
+        """What two domains know; what both know is tied together."""
+        small, large = (x, y) if len(x._kind) < len(y._kind) else (y, x)
+        domain = large.copy()
+        domain._absorb(small)
         return domain
 
     # -- labels --------------------------------------------------------------------------------------------------------
 
     def axes(self, symbol: Symbol) -> Labels:
         """The label of each axis of a symbol."""
-        return tuple(map(self._find, self._known(symbol)))
+        return self._kinds[self._known(symbol)]
 
     @property
     def reduced(self) -> frozenset[int]:
         """The labels that reductions remove."""
-        return frozenset(self._find(label) for removed in self._removed for label in removed)
+        return frozenset([self._kinds[kind][axis] for kind, axes, _ in self._sums for axis in axes])
 
-    def _find(self, label: int) -> int:
-        if label == UNIT:
+    def _new_label(self, size: int) -> int:
+        if size == 1:
             return UNIT
-        while self._parent[label] != label:
-            self._parent[label] = self._parent[self._parent[label]]
-            label = self._parent[label]
-        return label
+        self.sizes.append(size)
+        return len(self.sizes) - 1
 
-    def _known(self, symbol: Symbol) -> Labels:
-        axes = self._axes.get(symbol)
-        if axes is None:
-            labels = []
-            for n in symbol.shape:
-                if n == 1:
-                    labels.append(UNIT)
-                else:
-                    labels.append(len(self.sizes))
-                    self._parent.append(len(self.sizes))
-                    self.sizes.append(n)
-            axes = self._axes[symbol] = tuple(labels)
-        return axes
+    def _known(self, symbol: Symbol) -> int:
+        """The kind of a symbol; one with new labels if it has none so far."""
+        if symbol not in self._kind:
+            self._kind[symbol] = self._kind_of(tuple([self._new_label(n) for n in symbol.spec.shape]))
+        return self._kind[symbol]
 
-    def _tie(self, x: Iterable[int], y: Iterable[int]) -> None:
-        for a, b in zip(x, y, strict=True):
-            i, j = self._find(a), self._find(b)
-            if i != j and UNIT not in (i, j):
-                self._parent[max(i, j)] = min(i, j)
-                self._tied = True
+    def _kind_of(self, labels: Labels) -> int:
+        """The kind with these labels."""
+        if labels not in self._kinds:
+            self._kinds.append(labels)
+        return self._kinds.index(labels)
+
+    def _connect(self, x: Symbol, y: Symbol, axes: Sequence[tuple[int, int]]) -> None:
+        """Makes pairs of an axis of x and one of y the same loops; the other axes of y get new labels, if it is not known yet."""
+        mine = self._kinds[self._known(x)]
+        if y in self._kind:
+            yours = self._kinds[self._kind[y]]
+            self._tie([(mine[i], yours[j]) for i, j in axes])
+            return
+        labels = [UNIT] * len(y.spec.shape)
+        for i, j in axes:
+            labels[j] = mine[i]
+        labels = [label if label != UNIT else self._new_label(n) for label, n in zip(labels, y.spec.shape, strict=True)]
+        self._kind[y] = self._kind_of(tuple(labels))
+
+    def _tie(self, pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
+        """Makes pairs of labels one; returns the labels that are gone, and what stands for them."""
+        gone: dict[int, int] = {}
+        for a, b in pairs:
+            while a in gone:
+                a = gone[a]
+            while b in gone:
+                b = gone[b]
+            if a != b and UNIT not in (a, b):
+                gone[max(a, b)] = min(a, b)
+        if gone:
+            for label in sorted(gone):  # what stands for it is smaller, and stays by now
+                gone[label] = gone.get(gone[label], gone[label])
+            self._kinds = [tuple([gone.get(label, label) for label in labels]) for labels in self._kinds]
+        return gone
 
     # -- growing -------------------------------------------------------------------------------------------------------
 
-    def absorb(self, other: Domain) -> None:
-        """Takes over the labels of another domain; what both know is tied together."""
-        shift = len(self.sizes)
-        self.sizes += other.sizes
-        self._parent += [label + shift for label in other._parent]
+    def _absorb(self, other: Domain) -> None:
+        """Takes over the labels of another domain."""
+        shared = self._kind.keys() & other._kind.keys()
+        here = {UNIT: UNIT}  # what the other's labels are called
+        same = []
+        for kind, theirs in {(self._kind[symbol], other._kind[symbol]) for symbol in shared}:
+            for label, called in zip(other._kinds[theirs], self._kinds[kind], strict=True):
+                if here.setdefault(label, called) != called:
+                    same.append((here[label], called))
+        if same:
+            gone = self._tie(same)
+            here = {label: gone.get(called, called) for label, called in here.items()}
+        kinds = []
+        for labels in other._kinds:
+            for label in labels:
+                if label not in here:
+                    here[label] = self._new_label(other.sizes[label])
+            kinds.append(self._kind_of(tuple([here[label] for label in labels])))
+        for symbol, kind in other._kind.items():
+            self._kind[symbol] = kinds[kind]
+        if other._sums:
+            self._sums |= {(kinds[kind], axes, kinds[result]) for kind, axes, result in other._sums}
+        if self._gathered or other._gathered:
+            self._mixed |= any(self._gathered.get(symbol) != other._gathered.get(symbol) for symbol in shared)
+            self._gathered = {**self._gathered, **other._gathered}
 
-        def moved(labels: Labels) -> Labels:
-            return tuple(label if label == UNIT else label + shift for label in labels)
-
-        for symbol in other._axes.keys() & self._axes.keys():
-            self._tie(self._axes[symbol], moved(other._axes[symbol]))
-            self._mixed |= self._gathered.get(symbol) != other._gathered.get(symbol)
-        now = {labels: tuple(map(self._find, moved(labels))) for labels in set(other._axes.values())}
-        self._axes = {symbol: now[labels] for symbol, labels in other._axes.items()} | self._axes
-        self._gathered |= other._gathered
-        self._removed += map(moved, other._removed)
-        self._tied = self._tied or bool(other._removed)
-
-    def add(self, node: Node) -> bool:
+    def extend(self, node: Node) -> bool:
         """Adds a node that `can_fuse`; False where its axes do not fit, and the domain is of no use any more."""
-        return self._extend(node) and (not self._tied or self.is_sound())
-
-    def _extend(self, node: Node) -> bool:
-        """Adds a node without a look at the others."""
         name, params, out = node.command.name, node.params, node.outputs[0]
-        known = self._known
-        if any(x in self._gathered for x in node.inputs[name == GATHER :]):
+        if self._gathered and any(x in self._gathered for x in node.inputs[name == GATHER :]):
             return False
-        if name == GATHER:
-            return self._extend_by_gather(node)
-        if name in REDUCTIONS:
-            x = node.inputs[0]
-            gone = {axis % x.spec.ndim for axis in params["axes"]}
-            axes = known(x)
-            self._tie([label for i, label in enumerate(axes) if i not in gone], known(out))
-            self._removed.append(tuple(axes[i] for i in sorted(gone) if axes[i] != UNIT))
-            self._tied = True
-        elif name == "transpose":
-            axes = known(node.inputs[0])
-            self._tie([axes[axis] for axis in params["permutation"]], known(out))
-        elif name == "broadcast_to":
-            x = node.inputs[0]
-            where = params.get("axes")
-            places = where if where is not None else range(out.spec.ndim - x.spec.ndim, out.spec.ndim)
-            axes = known(out)
-            self._tie(known(x), [axes[place] for place in places])
-        elif name == "reshape":
-            mine, yours = ([label for label in known(s) if label != UNIT] for s in (node.inputs[0], out))
-            if [self.sizes[label] for label in mine] != [self.sizes[label] for label in yours]:
-                return False
-            self._tie(mine, yours)
-        else:
+        if name not in _STRUCTURED:
             self._extend_by_elements(node)
+        elif name == GATHER:
+            return self._extend_by_gather(node)
+        elif name == "broadcast_to":
+            (x,), where = node.inputs, params.get("axes")
+            places = where if where is not None else range(out.spec.ndim - x.spec.ndim, out.spec.ndim)
+            if x in self._kind:
+                self._connect(x, out, list(enumerate(places)))
+            else:
+                self._connect(out, x, [(place, axis) for axis, place in enumerate(places)])
+        elif name == "reshape":
+            (x,) = node.inputs
+            mine, yours = ([axis for axis, n in enumerate(symbol.spec.shape) if n != 1] for symbol in (x, out))
+            if [x.spec.shape[i] for i in mine] != [out.spec.shape[j] for j in yours]:
+                return False
+            self._connect(x, out, list(zip(mine, yours, strict=True)))
+        elif name == "transpose":
+            self._connect(node.inputs[0], out, [(axis, i) for i, axis in enumerate(params["permutation"])])
+        else:
+            (x,), gone = node.inputs, {axis % node.inputs[0].spec.ndim for axis in params["axes"]}
+            kept = [axis for axis in range(x.spec.ndim) if axis not in gone]
+            self._connect(x, out, [(axis, i) for i, axis in enumerate(kept)])
+            removed = tuple([axis for axis in sorted(gone) if x.spec.shape[axis] != 1])
+            if removed:
+                self._sums |= {(self._kind[x], removed, self._kind[out])}
         return True
 
     def _extend_by_elements(self, node: Node) -> None:
         """All have the same axes; those of symbols that are not known yet need no labels of their own."""
-        (out,) = node.outputs
-        axes = self._axes
-        labels = axes.get(out)
-        for x in node.inputs:
-            mine = axes.get(x)
-            if labels is None:
-                labels = self._known(x) if mine is None else mine
-            elif mine is None:
-                axes[x] = labels
-            elif mine is not labels:
-                self._tie(mine, labels)
-                axes[x] = labels
-        if labels is None:
-            self._known(out)
-        else:
-            axes[out] = labels
+        symbols = (*node.outputs, *node.inputs)
+        kinds = [kind for symbol in symbols if (kind := self._kind.get(symbol)) is not None]
+        for other in kinds[1:]:
+            if other != kinds[0]:
+                self._tie(zip(self._kinds[kinds[0]], self._kinds[other], strict=True))
+        kind = kinds[0] if kinds else self._known(symbols[0])
+        for symbol in symbols:
+            self._kind[symbol] = kind
 
     def _extend_by_gather(self, node: Node) -> bool:
         """Indexed axes are no loops: the loops of the indices take their place."""
         (x, *indices), (out,) = node.inputs, node.outputs
         axes, batch = tuple(node.params["axes"]), node.params["batch"]
-        if self._gathered.get(x, axes) != axes or (x in self._axes and x not in self._gathered):
+        if self._gathered.get(x, axes) != axes or (x in self._kind and x not in self._gathered):
             return False
-        self._gathered[x] = axes
-        labels = self._axes[x] = tuple(UNIT if i in axes else label for i, label in enumerate(self._known(x)))
-        found, depth = self._known(out), indices[0].spec.ndim
-        self._tie(labels[:batch], found[:batch])
-        self._tie([label for i, label in enumerate(labels) if i >= batch and i not in axes], found[depth:])
+        self._gathered = {**self._gathered, x: axes}
+        if x not in self._kind:
+            labels = [UNIT if axis in axes else self._new_label(n) for axis, n in enumerate(x.spec.shape)]
+            self._kind[x] = self._kind_of(tuple(labels))
+        depth = indices[0].spec.ndim
+        kept = [axis for axis in range(batch, x.spec.ndim) if axis not in axes]
+        rest = zip(kept, range(depth, out.spec.ndim), strict=True)
+        self._connect(x, out, [*((axis, axis) for axis in range(batch)), *rest])
         for index in indices:
-            self._tie(self._known(index), found[:depth])
+            self._connect(out, index, [(axis, axis) for axis in range(depth)])
         return True
 
-    def is_sound(self) -> bool:
-        """Whether no symbol has a label twice, and reductions remove the same labels and leave none of them."""
-        self._tied = False
-        if self._mixed:
-            return False
-        for labels in set(self._axes.values()):
-            found = [self._find(label) for label in labels if label != UNIT]
-            if len(set(found)) < len(found):
-                return False
-        removed = [frozenset(map(self._find, labels)) for labels in self._removed if labels]
-        return all(other == removed[0] for other in removed)
+    # -- what holds ----------------------------------------------------------------------------------------------------
 
-    def fits(self, nodes: Sequence[Node], outputs: Iterable[Symbol]) -> bool:
+    def is_sound(self) -> bool:
+        """Whether no symbol has a label twice, and reductions remove the same labels."""
+        removed = {frozenset([self._kinds[kind][axis] for axis in axes]) for kind, axes, _ in self._sums}
+        return len(removed) <= 1 and not self._mixed and all(map(_are_apart, self._kinds))
+
+    def fits(self, outputs: Iterable[Symbol]) -> bool:
         """Whether the nodes, of which others read `outputs`, are one loop nest: each output has an element for each round of all
         loops, or one for each row."""
-        if self._tied and not self.is_sound():
+        if not self.is_sound():
             return False
-        reduced = self.reduced
-        if self._mixed:
-            return False
-        every = frozenset(self._find(label) for labels in set(self._axes.values()) for label in labels) - {UNIT}
-        rows = every - reduced
-        reducing = nodes if self._removed else ()
-        for node in reducing:  # a sum that does not belong to every row would be computed again for each
-            if is_reduction(node) and frozenset(self.axes(node.outputs[0])) - {UNIT} != rows:
-                return False
-        shapes = (every, rows) if reduced else (every,)
-        return all(frozenset(self.axes(symbol)) - {UNIT} in shapes for symbol in outputs)
+        if len(self._kinds) == 1:  # all is read and written in every round
+            return True
+        loops = list(map(_loops, self._kinds))
+        every = loops[0].union(*loops)
+        rows = every - self.reduced if self._sums else every
+        if any(loops[result] != rows for _, _, result in self._sums):
+            return False  # a sum that does not belong to every row would be computed again for each
+        return all(loops[self._kind[symbol]] in (every, rows) for symbol in outputs)
+
+
+@lru_cache(maxsize=1024)
+def _loops(labels: Labels) -> frozenset[int]:
+    """The labels of axes that are loops."""
+    return frozenset(labels) - {UNIT}
+
+
+@lru_cache(maxsize=1024)
+def _are_apart(labels: Labels) -> bool:
+    """Whether no axes share a loop."""
+    return len(_loops(labels)) + labels.count(UNIT) == len(labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +328,7 @@ class Phases:
         count = 0
         for node in graph.nodes:
             out = node.outputs[0]
-            rank[out] = max((rank[s] for s in node.inputs), default=0)
+            rank[out] = max([rank[s] for s in node.inputs], default=0)
             if is_reduction(node):
                 count = max(count, rank[out] + 1)
                 rank[out] += 1
@@ -303,23 +350,22 @@ class Phases:
 def overwrites(graph: Graph, domain: Domain) -> InPlace:
     """Which inputs of a fused graph may share memory with which outputs: those whose elements are read for the last time where the
     output's element of the same place is written."""
+    anywhere = {node.inputs[0] for node in graph.nodes if node.command.name == GATHER}
+    inputs = [(i, x.spec.shape, domain.axes(x)) for i, x in enumerate(graph.inputs) if x not in anywhere]
+    form = [(out.spec.shape, domain.axes(out)) for out in graph.outputs]
+    pairs = [(i, j) for j, wanted in enumerate(form) for i, *given in inputs if tuple(given) == wanted]
+    if not pairs or not domain.reduced:  # then all is read and written in one round
+        return InPlace(tuple(pairs))
     phases = Phases.of(graph, domain)
     last = dict.fromkeys(graph.inputs, 0)
-    needed = _phase_reads(graph, domain, phases)
-    for phase, symbols in enumerate(needed):
+    for phase, symbols in enumerate(_phase_reads(graph, domain, phases)):
         for symbol in symbols:
             if symbol in last:
                 last[symbol] = max(last[symbol], phase)
-    anywhere = {node.inputs[0] for node in graph.nodes if node.command.name == GATHER}
-    pairs = []
-    for j, out in enumerate(graph.outputs):
-        axes = domain.axes(out)
-        full = not domain.reduced or not domain.reduced.isdisjoint(axes)
-        written = phases.rank[out] if full else phases.count
-        for i, x in enumerate(graph.inputs):
-            if x.shape == out.shape and domain.axes(x) == axes and last[x] <= written and x not in anywhere:
-                pairs.append((i, j))
-    return InPlace(tuple(pairs))
+    written = [
+        phases.count if domain.reduced.isdisjoint(domain.axes(out)) else phases.rank[out] for out in graph.outputs
+    ]
+    return InPlace(tuple([(i, j) for i, j in pairs if last[graph.inputs[i]] <= written[j]]))
 
 
 def _phase_reads(graph: Graph, domain: Domain, phases: Phases) -> list[set[Symbol]]:

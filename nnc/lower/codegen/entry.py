@@ -47,12 +47,12 @@ def print_entry(
     called = {name: native for f in functions for name, native in f.called.items()}
     declared = {name: line for f in functions for name, line in f.signatures.items()}
     inner = {natives[id(s)].name for step in steps for s in _in_loops(step) if id(s) in natives}
-    held = tuple(native for name, native in called.items() if name in inner and _can_be_held(native))
+    held = tuple(native for native in called.values() if _can_be_held(native))
     lines = {line for f in functions for line in f.declarations}
     bodies: list[str] = []
     for native in held:
         del called[native.name], declared[native.name]
-        needed, body = _as_internal(native)
+        needed, body = _as_internal(native, "alwaysinline " if native.name in inner else "")
         lines |= needed
         bodies.append(body)
     called[binder().name] = binder()
@@ -146,11 +146,11 @@ def _can_be_held(native: Native) -> bool:
     return native.inline and re.search(r"^(!|attributes #)", native.text, re.MULTILINE) is None
 
 
-def _as_internal(native: Native) -> tuple[set[str], str]:
+def _as_internal(native: Native, attribute: str) -> tuple[set[str], str]:
     """The declarations of a kernel, and its functions for a module that takes them in."""
     lines = native.code.splitlines()
     declared = {line for line in lines if line.startswith("declare ")}
     body = "\n".join(line for line in lines if line not in declared) + "\n"
     start = f"define i64 @{native.name}("
     signature = re.compile(re.escape(start) + r"([^{]*)\{")
-    return declared, signature.sub(rf"define internal i64 @{native.name}(\1alwaysinline {{", body, count=1)
+    return declared, signature.sub(rf"define internal i64 @{native.name}(\1{attribute}{{", body, count=1)

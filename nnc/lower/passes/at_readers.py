@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache, cached_property
+from itertools import accumulate
+
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.codegen.domain import can_fuse, is_view
 from nnc.options import Options
@@ -23,66 +27,72 @@ def at_readers(graph: Graph, options: Options) -> Graph:
     Ensures:  the same values bit for bit; no more bytes are live, but for the few numbers.
     Example:  y = sub(x, m); … a = square(y); … b = mul(y, s)  →  y1 = sub(x, m); a = square(y1); … y2 = sub(x, m); b = mul(y2, s)
     """
-    return _Spread(graph).result() if options.native else graph
+    if not options.native:
+        return graph
+    candidates = [node for node in graph.nodes if _is_light(node)]
+    return _Spread(graph).result(candidates) if candidates else graph
+
+
+def _is_light(node: Node) -> bool:
+    """Whether a node makes something large by a command that is no work."""
+    return node.command.name in _COMMANDS and node.outputs[0].spec.nbytes >= _LEAST
 
 
 def key_of(node: Node) -> tuple[object, ...]:
     """What two nodes that compute the same agree in."""
-    return node.command, node.inputs, tuple(sorted(node.params.items()))
+    return node.command, node.inputs, tuple(sorted(node.params.items())) if node.params else ()
 
 
-def repeated(graph: Graph) -> set[Node]:
-    """The nodes of such commands that compute what another one does."""
-    found: dict[tuple[object, ...], list[Node]] = {}
+def repeated(graph: Graph) -> set[Symbol]:
+    """What nodes of such commands compute that another one computes, too."""
+    found: dict[tuple[object, ...], list[Symbol]] = {}
     for node in graph.nodes:
-        if node.command.name in _COMMANDS and node.outputs[0].spec.nbytes >= _LEAST:
-            found.setdefault(key_of(node), []).append(node)
-    return {node for nodes in found.values() if len(nodes) > 1 for node in nodes}
+        if _is_light(node):
+            found.setdefault(key_of(node), []).append(node.outputs[0])
+    return {symbol for symbols in found.values() if len(symbols) > 1 for symbol in symbols}
 
 
 class _Spread:
     """One run of the pass."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.writer = {symbol: node for node in graph.nodes for symbol in node.outputs}
-        self.readers: dict[Symbol, list[Node]] = {}
-        self.stage: dict[Node, int] = {}  # how many nodes that cannot be in a kernel stand before
-        stage = 0
-        for node in graph.nodes:
-            self.stage[node] = stage
-            stage += not can_fuse(node)
-            for symbol in dict.fromkeys(node.inputs):
-                self.readers.setdefault(symbol, []).append(node)
+        self.graph, self.outputs = graph, frozenset(graph.outputs)
+        self.can_fuse = cache(can_fuse)
+        self.writer = {symbol: i for i, node in enumerate(graph.nodes) for symbol in node.outputs}
+        self.readers: dict[Symbol, list[int]] = {}
+        for i, node in enumerate(graph.nodes):
+            for symbol in node.inputs:
+                self.readers.setdefault(symbol, []).append(i)
 
-    def result(self) -> Graph:
-        """The new graph; the same where there is no such value."""
+    @cached_property
+    def stages(self) -> list[int]:
+        """How many nodes that cannot be in a kernel stand before each."""
+        return list(accumulate([not self.can_fuse(node) for node in self.graph.nodes], initial=0))
+
+    def result(self, candidates: Sequence[Node]) -> Graph:
+        """The new graph; the same where none of the candidates is such a value."""
         chosen: dict[Symbol, Node] = {}
-        for node in self.graph.nodes:
+        for node in candidates:
             if chosen.keys().isdisjoint(node.inputs) and self._is_chosen(node):
                 chosen[node.outputs[0]] = node
         if not chosen:
             return self.graph
         nodes: list[Node] = []
         for node in self.graph.nodes:
-            if any(symbol in chosen for symbol in node.outputs):
-                continue
-            copies: dict[Symbol, Symbol] = {}
-            for symbol in dict.fromkeys(node.inputs):
-                if symbol in chosen:
-                    copies[symbol] = Symbol(symbol.spec, symbol.name)
-                    nodes.append(chosen[symbol].update(outputs=(copies[symbol],)))
-            nodes.append(node.update(inputs=tuple(copies.get(s, s) for s in node.inputs)) if copies else node)
+            if not chosen.keys().isdisjoint(node.inputs):
+                copies = {s: Symbol(s.spec, s.name) for s in node.inputs if s in chosen}
+                nodes += [chosen[symbol].update(outputs=(copy,)) for symbol, copy in copies.items()]
+                nodes.append(node.update(inputs=tuple([copies.get(s, s) for s in node.inputs])))
+            elif chosen.keys().isdisjoint(node.outputs):
+                nodes.append(node)
         return self.graph.update(nodes=tuple(nodes))
 
     def _is_chosen(self, node: Node) -> bool:
-        if node.command.name not in _COMMANDS or len(node.outputs) != 1 or not can_fuse(node):
-            return False
         (out,) = node.outputs
-        readers = self.readers.get(out, ())
-        if out.spec.nbytes < _LEAST or out in self.graph.outputs:
+        if out in self.outputs or not self.can_fuse(node):
             return False
-        if any(is_view(reader) or not can_fuse(reader) for reader in readers):
+        readers = {self.graph.nodes[i] for i in self.readers.get(out, ())}
+        if any(is_view(reader) or not self.can_fuse(reader) for reader in readers):
             return False
         large = [s for s in dict.fromkeys(node.inputs) if self._root(s).spec.nbytes * _SMALL > out.spec.nbytes]
         if len(large) != 1 or large[0].spec.nbytes > out.spec.nbytes:
@@ -91,19 +101,18 @@ class _Spread:
 
     def _root(self, symbol: Symbol) -> Symbol:
         """What a symbol is a view of."""
-        node = self.writer.get(symbol)
-        while node is not None and is_view(node):
-            symbol = node.inputs[0]
-            node = self.writer.get(symbol)
+        while (i := self.writer.get(symbol)) is not None and is_view(self.graph.nodes[i]):
+            symbol = self.graph.nodes[i].inputs[0]
         return symbol
 
     def _is_in_memory(self, symbol: Symbol) -> bool:
         """Whether there is no kernel of elementwise commands that makes it and might keep it to itself."""
-        node = self.writer.get(symbol)
-        return node is None or not can_fuse(node) or self._is_kept(symbol)
+        i = self.writer.get(symbol)
+        return i is None or not self.can_fuse(self.graph.nodes[i]) or self._is_kept(symbol)
 
     def _is_kept(self, symbol: Symbol) -> bool:
         """Whether a kernel makes it that others must read later."""
-        node = self.writer.get(symbol)
-        last = self.readers[symbol][-1]
-        return node is not None and can_fuse(node) and self.stage[node] < self.stage[last]
+        i = self.writer.get(symbol)
+        if i is None or not self.can_fuse(self.graph.nodes[i]):
+            return False
+        return self.stages[i] < self.stages[self.readers[symbol][-1]]

@@ -22,13 +22,14 @@ def at_writers(graph: Graph, options: Options) -> Graph:
     """
     if not options.native:
         return graph
-    writer = {symbol: node for node in graph.nodes for symbol in node.outputs}
+    sums = [node for node in graph.nodes if is_reduction(node) and _is_small(node) and can_fuse(node)]
+    wanted = {node.inputs[0] for node in sums}
+    made = [node for node in graph.nodes if not wanted.isdisjoint(node.outputs)]
+    ends = {s for node in made if can_fuse(node) and not is_view(node) and not is_reduction(node) for s in node.outputs}
     moved: dict[Symbol, list[Node]] = {}
-    for node in graph.nodes:
-        if is_reduction(node) and can_fuse(node) and node.outputs[0].spec.nbytes * _SMALL <= node.inputs[0].spec.nbytes:
-            made = writer.get(node.inputs[0])
-            if made is not None and can_fuse(made) and not is_view(made) and not is_reduction(made):
-                moved.setdefault(node.inputs[0], []).append(node)
+    for node in sums:
+        if node.inputs[0] in ends:
+            moved.setdefault(node.inputs[0], []).append(node)
     if not moved:
         return graph
     late = {node for nodes in moved.values() for node in nodes}
@@ -37,3 +38,7 @@ def at_writers(graph: Graph, options: Options) -> Graph:
         if node not in late:
             nodes += [node, *(x for symbol in node.outputs for x in moved.get(symbol, ()))]
     return graph.update(nodes=tuple(nodes))
+
+
+def _is_small(node: Node) -> bool:
+    return node.outputs[0].spec.nbytes * _SMALL <= node.inputs[0].spec.nbytes

@@ -86,7 +86,7 @@ class _Waiting:
         if len(set(joinable)) == len(joinable):
             return self.graph
         entries = len(self.description.entries)
-        live = self.description.operations().live_bytes(range(entries))
+        live = self.description.live_bytes()
         most = max(live) + max(live) // _PEAK
         for position, (node, key) in enumerate(zip(self.graph.nodes, keys, strict=True)):
             there = live[entries - len(keys) + position] + sum(group.nbytes for group in self.groups.values())

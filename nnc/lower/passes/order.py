@@ -113,7 +113,7 @@ class Description:
 
     def live_bytes(self) -> list[int]:
         """The bytes that are live while each entry runs, in the given order."""
-        return self._operations([()] * len(self.entries)).live_bytes(range(len(self.entries)))
+        return self._operations([()] * len(self.entries)).live
 
     def _operations(self, after: list[tuple[int, ...]]) -> OperationGraph:
         rows = [self._row(node) if node is not None else ((), (), ()) for node in self.entries]

@@ -18,6 +18,7 @@ from nnc.lower.emit import Workspace
 from nnc.lower.passes.order import Description
 from nnc.lower.rematerialize import Problem, Schedule, fit, squeeze
 from nnc.lower.report import node_cost
+from nnc.lower.scheduling import frugal_order
 from nnc.lower.stages import Planned
 from nnc.lower.views import runs
 from nnc.options import Options
@@ -27,8 +28,19 @@ _NEAR = 0.98  # of the budget; a plan that takes less leaves room for less work
 _SLACK = (1.08, 1.2)  # limits that are tried as well: plans may be smaller than the estimates by much
 
 
+def frugal(graph: Graph, options: Options) -> Graph:
+    """The nodes in an order in which little waits for long, whatever its peak: less of it has to be computed again.
+
+    `order` has no reason to run a weight's gradient early where memory is far from its peak, and may keep all that it reads.
+    """
+    description = _describe(graph, options)
+    nodes = (description.entries[i] for i in frugal_order(description.operations()))
+    return graph.update(nodes=tuple(node for node in nodes if node is not None))
+
+
 class Remat:
-    """A program that is too large for a budget, as graphs of which each is one form of it: as kernels and as single commands.
+    """A program that is too large for a budget, as graphs of which each is one form of it: as kernels, as single commands, or in
+    another order.
 
     What kernels keep to themselves takes no memory, so the live bytes of kernels are those of the plan. Single commands can be
     computed again without the rest of their kernel, but it is only known afterwards which kernels that makes.
@@ -113,8 +125,7 @@ class _Form:
 
     def __init__(self, graph: Graph, options: Options, workspace: Workspace) -> None:
         self.graph = graph
-        donated = {graph.inputs[i] for i in options.donated}
-        description = Description(graph, donated=donated, free=graph.outputs)
+        description = _describe(graph, options)
         self.entries, self.views = description.entries, description.views
         self.writers = {symbol: node for node in graph.nodes for symbol in node.outputs}
         self.problem = _problem(description, workspace)
@@ -156,6 +167,10 @@ class _Form:
             ran.add(i)
             nodes.append(node)
         return self.graph.update(nodes=tuple(nodes)), tuple(copies)
+
+
+def _describe(graph: Graph, options: Options) -> Description:
+    return Description(graph, donated={graph.inputs[i] for i in options.donated}, free=graph.outputs)
 
 
 def _problem(description: Description, workspace: Workspace) -> Problem:

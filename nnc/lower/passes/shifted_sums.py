@@ -8,7 +8,7 @@ from nnc import dtypes
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.codegen.domain import can_fuse
 from nnc.lower.passes.centred import Centred
-from nnc.lower.passes.fuse import COLUMN, ROW
+from nnc.lower.passes.grouping import COLUMN, ROW
 from nnc.lower.passes.once import OncePerGraph
 from nnc.lower.passes.remake import Remake
 from nnc.options import Options

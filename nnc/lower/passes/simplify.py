@@ -52,7 +52,7 @@ class _Reciprocals(OncePerGraph):
                     nodes.append(Node(command("broadcast_to"), (factor,), (spread,), params, source=node.source))
                     factor = spread
                 node = node.update(command=command("mul"), inputs=(node.inputs[0], factor))
-            nodes.append(self.renew(node, {}))
+            nodes.append(self.renew(node, {}) if node.graphs else node)
         if len(nodes) == len(graph.nodes) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True)):
             return graph
         return graph.update(nodes=tuple(nodes), constants=constants)

@@ -14,10 +14,12 @@ from nnc import nn
 from nnc.backends.numpy_ref import choose_kernel
 from nnc.errors import MemoryBudgetError
 from nnc.graph import Graph, GraphBuilder
+from nnc.lower.passes.remat import frugal
 from nnc.lower.pipeline import lower
 from nnc.lower.program import Program
 from nnc.options import Options
 from tests.lower import test_random_graphs, test_random_loops
+from tests.lower.passes.tools import evaluate
 
 KIB = 1024
 EXAMPLES = settings(max_examples=max(5, settings.default.max_examples // 3))  # each compiles three programs or more
@@ -182,6 +184,25 @@ def test_kernels_are_computed_again_as_a_whole_and_their_estimates_are_the_plans
     assert again.seconds < unlimited.cost.seconds / 4
     for a, b in zip(nnc.tree.leaves(limited(model, x)), nnc.tree.leaves(unlimited(model, x)), strict=True):
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+def test_in_the_frugal_order_nothing_waits_for_what_could_have_ended_it() -> None:
+    b = GraphBuilder("late_gradients")
+    x = b.input((16, 16), "float32")
+    values = [b.add(name, x) for name in ("sin", "cos", "tanh")]
+    sums = [b.add("reduce_sum", value, axes=(0,)) for value in values]
+    graph = b.build(*sums)
+    after = frugal(graph, Options())
+    assert [node.command.name for node in after.nodes] == [
+        "sin",
+        "reduce_sum",
+        "cos",
+        "reduce_sum",
+        "tanh",
+        "reduce_sum",
+    ]
+    for one, other in zip(evaluate(graph, [image()]), evaluate(after, [image()]), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def check_within(graph: Graph, inputs: list[Any], part: float, donated: tuple[int, ...]) -> None:

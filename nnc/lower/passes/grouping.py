@@ -1,0 +1,277 @@
+"""Which nodes of a graph become one kernel: those that go over the same elements, as far as the order of the nodes allows.
+
+Each node is asked to join what it reads and what reads the same: a question or two for every node, of groups with dozens of nodes.
+So sets of nodes and of symbols are integers here, with a bit for each: whether others read a result earlier is one operation.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from nnc.commands.rules import effect
+from nnc.graph import Graph, Node, Symbol
+from nnc.lower.codegen.builder import has_code
+from nnc.lower.codegen.domain import GATHER, UNIT, Domain, can_fuse, is_reduction, is_view
+from nnc.lower.passes.at_readers import repeated
+
+ROW = 1 << 15  # elements of a row that is gone through in several phases: more would not stay in the cache
+COLUMN = 1 << 10  # the same for rows across memory, many of which are gone through at once
+_NODES = 96  # in one kernel: a longer one spills registers and takes long to compile
+_OPERANDS = 32
+_SMALL = 64  # nodes in between that make this part of what a group makes do not matter
+_SIBLINGS = 4  # how many earlier readers of an operand are tried
+
+
+@dataclass(eq=False, slots=True)
+class Group:
+    """Nodes that become one kernel, by their positions: those that compute, and those that they take along."""
+
+    domain: Domain
+    nodes: list[int]  # in order; it runs where the last one stands
+    taken: set[int]
+    outputs: list[int]  # the nodes whose results others read
+    views: list[tuple[int, Symbol]]  # what is read of a node's result in another form
+    members: int  # the nodes as a set
+    readers: int  # the nodes, in the group and elsewhere, that read its results, directly or through views
+    reads: int  # the symbols that its nodes read
+
+
+class Grouping:
+    """The groups of one graph.
+
+    A node is *free* if it costs nothing within a kernel, so that every kernel may have it: a view, or what is made of nothing.
+
+    Args:     early: how many nodes stay in front of the others. compact: whether nothing may be kept in memory for longer.
+    """
+
+    def __init__(self, graph: Graph, early: int, compact: bool) -> None:
+        self.nodes, self.early, self.compact = graph.nodes, early, compact
+        self.group: list[Group | None] = [None] * len(graph.nodes)
+        self.writer: dict[Symbol, int] = {}
+        self.is_free: list[bool] = []
+        self.small = {s for s, value in graph.constants.items() if value.size == 1 and has_code(s.dtype)}
+        self._given = set(self.small)  # small constants in any form, and what is made of nothing
+        self._shown: dict[Symbol, Symbol] = {}  # what a symbol is a view of
+        self._readers: dict[Symbol, list[int]] = {}  # the nodes that compute with a symbol, directly or through views
+        self._read_by = [0] * len(
+            graph.nodes
+        )  # the same for what a node writes, as a set; one more reader is the caller
+        self._nbytes: list[int] = []  # that a node writes; 0 if it is free
+        self._number: dict[Symbol, int] = {}  # the bits of symbols
+        self._gathers = self._raising = self._effects = 0  # nodes
+        self._single: int | None = None  # the last node that computes a single value
+        self._copies = repeated(graph)  # go with their reader, not with others that read the same
+        fusable = list(map(can_fuse, graph.nodes))
+        for i, node in enumerate(graph.nodes):
+            self._describe(i, node, fusable[i])
+        self._made = list(accumulate(self._nbytes, initial=0))  # bytes that are written before a node
+        for symbol, readers in self._readers.items():
+            if symbol in self.writer:
+                self._read_by[self.writer[symbol]] |= sum([1 << j for j in readers])
+        self._shared = {x: readers for x, readers in self._readers.items() if len(readers) > 1 and x.spec.size > 1}
+        for symbol in {self._shown.get(symbol, symbol) for symbol in graph.outputs}:
+            if symbol in self.writer:
+                self._read_by[self.writer[symbol]] |= 1 << len(graph.nodes)
+        for i, node in enumerate(graph.nodes):
+            if fusable[i] and not self.is_free[i]:
+                self._place(i, node)
+
+    def _describe(self, i: int, node: Node, fusable: bool) -> None:
+        """Notes what others will ask of a node."""
+        for symbol in node.outputs:
+            self.writer[symbol] = i
+        free = fusable and (not node.inputs or is_view(node))
+        self.is_free.append(free)
+        self._nbytes.append(0 if free else sum([symbol.spec.nbytes for symbol in node.outputs]))
+        if node.command in effect:
+            self._effects |= 1 << i
+        if node.command.name == GATHER:
+            self._gathers |= 1 << i
+            self._raising |= may_raise(node) << i
+        if not free:
+            for root in {self._shown.get(symbol, symbol) for symbol in node.inputs}:
+                self._readers.setdefault(root, []).append(i)
+        elif not node.inputs:
+            self._given.add(node.outputs[0])
+        else:
+            self._shown[node.outputs[0]] = self._shown.get(node.inputs[0], node.inputs[0])
+            if node.inputs[0] in self._given:
+                self._given.add(node.outputs[0])
+
+    # -- what a group is made of ---------------------------------------------------------------------------------------
+
+    def chain(self, symbol: Symbol) -> list[int]:
+        """The free nodes that make a symbol, in order."""
+        found: list[int] = []
+        i = self.writer.get(symbol)
+        while i is not None and self.is_free[i]:
+            found.append(i)
+            inputs = self.nodes[i].inputs
+            i = self.writer.get(inputs[0]) if inputs else None
+        return found[::-1]
+
+    def written(self, group: Group) -> list[Symbol]:
+        """The symbols of a group that others read."""
+        return [self.nodes[j].outputs[0] for j in group.outputs]
+
+    def _place(self, i: int, node: Node) -> None:
+        """Puts a node into a group, with those that it can share a kernel with."""
+        group = self._alone(i, node)
+        if group is None:
+            return
+        for other in self._candidates(i, node):
+            group = self._merged(other, group) or group
+        for j in group.nodes:
+            self.group[j] = group
+        if node.outputs[0].spec.size == 1:
+            self._single = i
+
+    def _alone(self, i: int, node: Node) -> Group | None:
+        """A group of one node and, if that fits, what it reads of small constants and of what is made of nothing."""
+        given = [j for symbol in node.inputs if symbol in self._given for j in self.chain(symbol)]
+        domain = self._fitting([*given, i])
+        if domain is None and given:
+            given = []
+            domain = self._fitting([i])
+        if domain is None:
+            return None
+        views = []
+        reads = 0
+        for symbol in node.inputs:
+            reads |= 1 << self._number.setdefault(symbol, len(self._number))
+            if symbol in self._shown and (made := self.writer.get(self._shown[symbol])) is not None:
+                views.append((made, symbol))
+        return Group(domain, [i], set(given), [i], views, 1 << i, self._read_by[i], reads)
+
+    def _fitting(self, nodes: Sequence[int]) -> Domain | None:
+        """The domain of a node, and of free ones before it, if they can be a kernel."""
+        domain = Domain()
+        for j in nodes:
+            if not domain.extend(self.nodes[j]):
+                return None
+        if self._gathers >> nodes[-1] & 1 and self._gathers_from_itself(nodes):
+            return None
+        return domain if domain.fits(self.nodes[nodes[-1]].outputs) else None
+
+    # -- who joins whom ------------------------------------------------------------------------------------------------
+
+    def _candidates(self, i: int, node: Node) -> Iterable[Group]:
+        """The groups that a node may join, the most promising first: those that make what it reads, and that read the same."""
+        roots = [self._shown.get(symbol, symbol) for symbol in node.inputs]
+        made = self._groups([self.writer[root] for root in roots if root in self.writer])
+        others: list[int] = []
+        if self._single is not None and node.outputs[0].spec.size == 1:
+            others.append(self._single)
+        if node.outputs[0] not in self._copies:
+            copies = [self.nodes[self.writer[symbol]] for symbol in node.inputs if symbol in self._copies]
+            roots += [self._shown.get(symbol, symbol) for copy in copies for symbol in copy.inputs]
+            for readers in [self._shared[root] for root in roots if root in self._shared]:
+                end = bisect_left(readers, i)
+                others += reversed(readers[max(end - _SIBLINGS, 0) : end])
+        return dict.fromkeys([*sorted(made, key=lambda group: -group.nodes[-1]), *self._groups(others)])
+
+    def _groups(self, nodes: Iterable[int]) -> list[Group]:
+        """The groups of nodes that have one so far."""
+        return [group for j in nodes if (group := self.group[j]) is not None]
+
+    def _merged(self, other: Group, mine: Group) -> Group | None:
+        """One group of two, which runs where the second does; None if that is not allowed or of no use."""
+        i = mine.nodes[-1]
+        if len(other.nodes) + len(mine.nodes) > _NODES or (other.nodes[0] < self.early) != (i < self.early):
+            return None
+        members = other.members | mine.members
+        if other.readers & ~members & ((1 << i) - 1):  # somebody needs a result earlier
+            return None
+        if not self._saves_memory(other, mine) or self._fails_late(other, i):
+            return None
+        domain, taken = other.domain, other.taken | mine.taken
+        chains = [self.chain(symbol) for j, symbol in mine.views if other.members >> j & 1]
+        if chains:
+            domain = domain.copy()
+            taken.update(*chains)
+            if not all(domain.extend(self.nodes[j]) for chain in chains for j in chain):
+                return None
+        nodes = sorted([*other.nodes, *mine.nodes])
+        outputs = sorted([*other.outputs, *mine.outputs])
+        outputs = [j for j in outputs if self._read_by[j] & ~members]
+        group = Group(
+            Domain.joined(domain, mine.domain), nodes, taken, outputs, other.views + mine.views,
+            members, other.readers | mine.readers, other.reads | mine.reads,
+        )  # fmt: skip
+        if group.reads.bit_count() + len(outputs) > _OPERANDS + len(nodes) or not group.domain.fits(
+            self.written(group)
+        ):
+            return None
+        if self._gathers & members and self._gathers_from_itself([*nodes, *taken]):
+            return None
+        return group if self._is_worthwhile(group) else None
+
+    def _saves_memory(self, other: Group, mine: Group) -> bool:
+        """Whether what is kept longer, since the other group runs later, is no more than what need not be kept at all."""
+        i, last = mine.nodes[-1], other.nodes[-1]
+        made = self._made[i] - self._made[last + 1]
+        if made and len(mine.nodes) > 1:
+            made -= sum([self._nbytes[j] for j in mine.nodes if last < j < i])
+        if not made or made * _SMALL <= max(
+            [self._nbytes[j] for j in other.nodes]
+        ):  # there is room for what the group reads
+            return True
+        if self.compact:
+            return False
+        longer = 0
+        for root in {self._shown.get(s, s) for j in other.nodes for s in self.nodes[j].inputs}:
+            writer = self.writer.get(root)
+            if writer is not None and not other.members >> writer & 1 and self._readers[root][-1] < i:
+                longer += root.spec.nbytes
+        others = ~(other.members | mine.members)
+        gone = sum([self._nbytes[j] for j in other.nodes if not self._read_by[j] & others])
+        return longer <= gone
+
+    def _fails_late(self, other: Group, i: int) -> bool:
+        """Whether a node that may raise would come behind an effect that it stands before."""
+        return bool(self._raising & other.members) and bool((self._effects & ((1 << i) - 1)) >> other.nodes[0])
+
+    def _gathers_from_itself(self, nodes: Iterable[int]) -> bool:
+        """Whether a kernel would read at computed places what it makes itself, or could not look at indices beforehand."""
+        made = {self.nodes[j].outputs[0] for j in nodes}
+        gathers = [node for j in nodes if (node := self.nodes[j]).command.name == GATHER]
+        return any(
+            node.inputs[0] in self.small or not made.isdisjoint(node.inputs if may_raise(node) else node.inputs[:1])
+            for node in gathers
+        )
+
+    def _is_worthwhile(self, group: Group) -> bool:
+        """Whether one kernel is no slower than two: rows that are gone through again must stay in the cache."""
+        domain, reduced = group.domain, group.domain.reduced
+        if not reduced:
+            return True
+        length = math.prod([domain.sizes[label] for label in reduced])
+        if length <= COLUMN:
+            return True
+        symbols = [s for j in group.nodes for s in (*self.nodes[j].inputs, *self.nodes[j].outputs)]
+        axes = domain.axes(max(symbols, key=lambda symbol: symbol.spec.size))
+        last = next((label for label in reversed(axes) if label != UNIT), UNIT)
+        return (last in reduced and length <= ROW) or self._is_gone_through_once(group, reduced)
+
+    def _is_gone_through_once(self, group: Group, reduced: frozenset[int]) -> bool:
+        """Whether neither a sum depends on another one, nor a result that has elements of its own for all that is summed."""
+        late: set[Symbol] = set()  # what is known when sums are
+        for j in group.nodes:
+            node = self.nodes[j]
+            is_late = late and any(self._shown.get(symbol, symbol) in late for symbol in node.inputs)
+            if is_reduction(node):
+                if is_late:
+                    return False
+                late.add(node.outputs[0])
+            elif is_late:
+                late.add(node.outputs[0])
+        return all(s not in late or reduced.isdisjoint(group.domain.axes(s)) for s in self.written(group))
+
+
+def may_raise(node: Node) -> bool:
+    """Whether a node that can be fused refuses some values."""
+    return node.command.name == GATHER and node.params["mode"] == "error"
