@@ -152,7 +152,7 @@ def prepare_ahead(call: Call, options: Options) -> AbstractContextManager[Ahead 
     ahead = compiler.ahead()
     if call.signature.donates:
         given = (call.arguments.dynamic[i] for i in call.donated_leaves())
-        ahead.touch([leaf.data for leaf in given if is_alone(leaf)])
+        ahead.arrays.begin([leaf.data for leaf in given if is_alone(leaf)])
     return ahead
 
 

@@ -93,10 +93,14 @@ class Node(_UnfinishedNode):
         follow = rewritten.get(self.command, None) if changes.get("graphs", self.graphs) != self.graphs else None
         if follow is not None and "params" not in changes:
             changes["params"] = MappingProxyType(dict(follow(self.params, self.graphs, changes["graphs"])))
-        node = new_node(self.command, self.inputs, self.outputs, self.params, self.graphs, self.source)
+        node: Any = _UnfinishedNode()
+        node.command, node.inputs, node.outputs = self.command, self.inputs, self.outputs
+        node.params, node.graphs, node.source = self.params, self.graphs, self.source
         for name, value in changes.items():
-            object.__setattr__(node, name, value)
-        return node
+            setattr(node, name, value)
+        node.__class__ = Node
+        made: Node = node
+        return made
 
 
 def new_node(

@@ -261,14 +261,15 @@ class Classes:
         for step in self.live.points:
             if step is None or step.region is not None:
                 continue
-            pairs = in_place_facts(step.command, step.params).overwrite
-            for i, j in sorted(pairs, key=lambda pair: not self._is_given(step, pair[0])):
-                if i < len(step.inputs) and j < len(step.outputs) and self._alike(step.inputs[i], step.outputs[j]):
-                    self.share(step.inputs[i].buffer, step.outputs[j].buffer)
-
-    def _is_given(self, step: Step, i: int) -> bool:
-        """Whether an input of a step was given away, so that nothing else can take its place."""
-        return i < len(step.inputs) and step.inputs[i].buffer in self._donated
+            inputs, outputs = step.inputs, step.outputs
+            numbers = in_place_facts(step.command, step.params).overwrite
+            pairs = [(inputs[i], outputs[j]) for i, j in numbers if i < len(inputs) and j < len(outputs)]
+            pairs.sort(
+                key=lambda pair: pair[0].buffer not in self._donated
+            )  # nothing else can take a given one's place
+            for x, y in pairs:
+                if self._alike(x, y):
+                    self.share(x.buffer, y.buffer)
 
     def place_parts(self, joins: bool = False) -> None:
         """Lets the parts of a joined tensor be written where they belong in it; the last join of a part is its place.

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, filterfalse
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 Order = list[int]
+Counts = list[int] | dict[int, int]
 _NEVER = -1
 _FAR = 1 << 100  # more bytes than any shapes have
 _RAN = -1  # instead of a number of operations that are waited for
@@ -112,7 +113,7 @@ class OperationGraph:
         for s in self.kept:
             last[s] = len(self.reads)
         held = [0] * len(nbytes)  # the bytes of what is written and will be read
-        left = [True] * len(nbytes)
+        left = [1] * len(nbytes)
         live: list[int] = []
         before = 0
         for i, (read, written) in enumerate(zip(self.reads, self.writes, strict=True)):
@@ -127,7 +128,7 @@ class OperationGraph:
                 if last[s] == i and held[s]:
                     ended += held[s]
                     held[s] = 0
-                    left[s] = False
+                    left[s] = 0
             live.append(now - self._shared(i, left) if ended and self.overwrites[i] else now)
             before = after - ended
         return live
@@ -143,7 +144,7 @@ class OperationGraph:
         return found[2]
 
     def run(
-        self, order: Iterable[int], left: Any, live: int, most: int = _FAR, times: int = 0
+        self, order: Iterable[int], left: Counts, live: int, most: int = _FAR, times: int = 0
     ) -> tuple[Order, list[int], list[int]] | None:
         """These operations, the bytes that are live before each, and those that are while it runs.
 
@@ -175,7 +176,7 @@ class OperationGraph:
             live += wanted - ended
         return ran, before, during
 
-    def _shared(self, i: int, left: Any) -> int:
+    def _shared(self, i: int, left: Counts) -> int:
         """The bytes of the results of operation i that lie where operands end with it."""
         shared = 0
         used: list[int] = []
@@ -196,9 +197,8 @@ class _Forward:
         self.before, self.following = graph.before, graph.following
         self._nbytes, self._ending = graph.nbytes, graph.ending
         self._left = list(map(len, graph.readers))
-        self._rest = list(
-            map(sum, graph.readers)
-        )  # the readers that are left, added up: the last one, where one is left
+        # the readers that are left, added up: the last one, where one is left
+        self._rest = list(map(sum, graph.readers))
         self.net = [wanted for _, wanted in graph.written]
         for i, ending in enumerate(graph.ending):
             for s in ending:

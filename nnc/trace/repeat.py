@@ -73,9 +73,7 @@ def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     before = site.count_nodes()
     trace.is_noting = True
     try:
-        with set_context(
-            source=source
-        ):  # no frame of the user's comes between: no setting that has a hash is a function
+        with set_context(source=source):  # of all it does: settings with a hash are no functions of the user's
             result = function(*args, **kwargs)
     finally:
         trace.is_noting = False

@@ -19,6 +19,7 @@ from nnc.backends.onednn.library import library
 from nnc.commands.conv import conv, conv_input_grad, conv_weight_grad
 from nnc.commands.windows import window_shape
 from nnc.graph import TensorSpec, command, infer_specs, reference, spec_of
+from nnc.lower.stages import Step, View
 from nnc.nn import conv as nn_conv
 
 pytestmark = pytest.mark.skipif(library() is None or compiler() is None, reason="oneDNN or LLVM is not installed")
@@ -211,6 +212,20 @@ def test_the_workspace_is_part_of_the_plan() -> None:
     assert needed >= w.nbytes
     plan = lowered.compile().memory_plan
     assert plan.peak + plan.kept_bytes >= needed + 2 * 32 * math.prod(x.shape[2:]) * 4
+
+
+def test_calls_of_as_many_tensors_share_one_text() -> None:
+    names = set()
+    for geometry in ("3x3", "1x1", "groups", "1 axis"):
+        operands, params = problem(geometry, "conv")
+        (spec,) = infer_specs(conv, tuple(map(spec_of, operands)), params)
+        views = [View.whole(i, spec_of(x)) for i, x in enumerate(operands)]
+        nbytes = convolution._workspace("conv", tuple(map(spec_of, operands)), params)
+        results = [View.whole(2, spec), *[View.whole(3, TensorSpec((nbytes,), dtypes.uint8))] * (nbytes > 0)]
+        native = convolution._native(Step(conv, tuple(views), tuple(results), params))
+        assert native is not None
+        names.add((native.name, len(results)))
+    assert len(names) == len({results for _, results in names})
 
 
 def test_threads_share_an_executable() -> None:

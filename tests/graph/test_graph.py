@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import FrozenInstanceError
 
-from nnc.graph import GraphBuilder, verify
+import numpy as np
+import pytest
+
+from nnc.graph import Command, GraphBuilder, command, verify
 
 
 def test_a_restricted_graph_keeps_only_what_its_outputs_need() -> None:
@@ -27,3 +30,26 @@ def test_an_output_that_is_an_input_needs_no_node() -> None:
     b.add("neg", x)
     part = b.build(x).restrict((x,))
     assert (part.nodes, part.outputs, part.reads) == ((), (x,), {x})
+
+
+def test_an_updated_node_is_another_one_with_only_the_fields_that_nodes_have() -> None:
+    b = GraphBuilder()
+    x = b.input((2,), "float32")
+    node = b.build(b.add("neg", x)).nodes[0]
+    other = node.update(command=command("exp"), source=None)
+    assert (other.command.name, other.inputs, other.outputs, other.source) == ("exp", (x,), node.outputs, None)
+    assert node.command.name == "neg" and node.source is not None
+    with pytest.raises(AttributeError):
+        node.update(comand=command("exp"))
+    with pytest.raises(FrozenInstanceError):
+        other.inputs = ()  # type: ignore[misc]
+
+
+def test_nodes_are_counted_with_those_of_sub_graphs(call: Command) -> None:
+    b = GraphBuilder()
+    x = b.input((2,), "float32")
+    inner = b.build(b.add("exp", b.add("neg", x)))
+    b = GraphBuilder()
+    x = b.input((2,), "float32")
+    graph = b.build(b.add("neg", b.add(call, b.add(call, x, graphs=(inner,))[0], graphs=(inner,))[0]))
+    assert (inner.num_nodes, graph.num_nodes) == (2, 7)

@@ -3,7 +3,7 @@
 The first write to a page of memory waits for the system, and in a virtual machine for its host, too: a first call may wait longer
 for that than it computes. What was made as zeros is dearer still where a program reads it before it writes to it, since its pages
 are found twice. So the arrays that a call gives away are touched while its function is traced, and what its frame needs once that
-is known: while code is compiled or loaded. What is not done when the program runs, the program does.
+is known: while code is compiled or loaded, and while the program runs, as far as it has not come there itself.
 """
 
 from __future__ import annotations
@@ -61,40 +61,31 @@ done:
 """
 
 
-class Ahead:
-    """Touches memory while a program is made: a block, at whose end it stops.
+class Touching:
+    """Touches memory in threads of its own until it is told to stop.
 
     Args:     find: gives the address of the compiled function `nnc_touch`, for which it may wait; None where there is none.
     """
 
     def __init__(self, find: Callable[[], int | None]) -> None:
-        self.room: Room | None = None
         self._find, self._stop = find, ctypes.c_int32(0)
         self._changed = threading.Condition()
         self._waiting: list[Sequence[NDArray]] = []  # each for a thread, which may come too late
         self._running = 0
 
-    def __enter__(self) -> Ahead:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        """Ends it; nothing is held any more."""
-        self._stop.value, self.room = 1, None
-        with self._changed:
-            self._waiting.clear()
-            self._changed.wait_for(lambda: not self._running)
-
-    def expect(self, outside: Outside) -> None:
-        """Makes room for the first call of a program, and touches that."""
-        self.room = Room.of(outside)
-        self.touch([self.room.arena, *self.room.made])
-
-    def touch(self, arrays: Sequence[NDArray]) -> None:
+    def begin(self, arrays: Sequence[NDArray]) -> None:
         """Touches contiguous arrays that lie in memory of Python's own, unless memory is short."""
         nbytes, available = sum(array.nbytes for array in arrays), available_memory()
         if nbytes >= _LEAST and available is not None and nbytes <= available // _SHARE:
             self._waiting.append(arrays)
             _thread.start_new_thread(self._run, ())  # that of `threading` waits until it has come
+
+    def stop(self) -> None:
+        """Ends it: no array is held any more."""
+        self._stop.value = 1
+        with self._changed:
+            self._waiting.clear()
+            self._changed.wait_for(lambda: not self._running)
 
     def _run(self) -> None:
         with self._changed:
@@ -113,3 +104,30 @@ class Ahead:
             with self._changed:
                 self._running -= 1
                 self._changed.notify_all()
+
+
+class Ahead:
+    """Touches what the call of a program writes to: a block within which that is made.
+
+    Arrays that the call gives away or returns must not be held by threads when it runs, so the end of the block is the end of that.
+    The arena is touched further beside the run, unless there will be none.
+    """
+
+    def __init__(self, find: Callable[[], int | None]) -> None:
+        self.room: Room | None = None
+        self.arrays, self.arena = Touching(find), Touching(find)
+
+    def __enter__(self) -> Ahead:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        self.room = None
+        self.arrays.stop()
+        if kind is not None:
+            self.arena.stop()
+
+    def expect(self, outside: Outside) -> None:
+        """Makes room for the call, and touches that."""
+        self.room = Room.of(outside)
+        self.arrays.begin(self.room.made)
+        self.arena.begin([self.room.arena])

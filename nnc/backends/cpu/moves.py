@@ -183,7 +183,7 @@ def turn(code: Code, vectors: list[Value]) -> list[Value]:
         for i, x in enumerate(vectors):
             if not i & distance:
                 y = vectors[i + distance]
-                mixed[i], mixed[i + distance] = (code.shuffle(x, y, order) for order in orders)
+                mixed[i], mixed[i + distance] = (code.shuffle(x, order, y) for order in orders)
         vectors = mixed
     return vectors
 
@@ -253,7 +253,7 @@ def _reversed_row(code: Code, word: DType, source: str, target: str, begin: Boun
         first = code.sub(code.integer(-(max(lanes, 1) - 1) * size), at)
         value = code.load(code.offset(source, first), word, lanes)
         if lanes:
-            value = code.shuffle(value, None, range(lanes)[::-1])
+            value = code.shuffle(value, range(lanes - 1, -1, -1))
         code.store(code.offset(target, at), value)
 
     in_blocks(code, begin, end, _VECTOR // size, write)

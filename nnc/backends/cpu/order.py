@@ -128,15 +128,6 @@ def _at(code: Code, array: str, at: Value, kind: DType) -> str:
 # -- networks ----------------------------------------------------------------------------------------------------------
 
 
-def shuffle(code: Code, x: Value, order: Sequence[int], other: Value | None = None) -> Value:
-    """Lanes of x, and of `other` (numbered on), in a new order."""
-    lanes = ", ".join(f"i32 {lane}" for lane in order)
-    right = other.text if other is not None else "poison"
-    return Value(
-        code.let(f"shufflevector {x.typed}, {x.type} {right}, <{len(order)} x i32> <{lanes}>"), x.dtype, len(order)
-    )
-
-
 def _is_less(code: Code, a: Element, b: Element) -> Value:
     less = code.compare("lt", a[0], b[0])
     if len(a) == 1:
@@ -157,15 +148,15 @@ def _within(code: Code, a: Element, mask: int) -> Element:
     """Compares lanes e and e ^ mask of one register."""
     lanes = a[0].lanes
     upper = 1 << mask.bit_length() - 1
-    swapped = tuple(shuffle(code, x, [lane ^ mask for lane in range(lanes)]) for x in a)
+    swapped = tuple(code.shuffle(x, [lane ^ mask for lane in range(lanes)]) for x in a)
     low, high = exchange(code, a, swapped)
     order = [lane + lanes if lane & upper else lane for lane in range(lanes)]
-    return tuple(shuffle(code, x, order, y) for x, y in zip(low, high, strict=True))
+    return tuple(code.shuffle(x, order, y) for x, y in zip(low, high, strict=True))
 
 
 def backwards(code: Code, a: Element) -> Element:
     """A register's elements in the other direction."""
-    return tuple(shuffle(code, x, range(x.lanes - 1, -1, -1)) for x in a)
+    return tuple(code.shuffle(x, range(x.lanes - 1, -1, -1)) for x in a)
 
 
 def compare_all(code: Code, registers: list[Element], mask: int) -> list[Element]:

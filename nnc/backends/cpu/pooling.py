@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -400,8 +400,7 @@ class _Forward:
         low = code.load(pointer, self.dtype, lanes)
         high = code.load(code.offset(pointer, (lanes - 1) * self.dtype.itemsize), self.dtype, lanes)
         chosen = [2 * j if 2 * j < lanes else 2 * j + 1 for j in range(lanes)]  # the second vector begins one earlier
-        mask = ", ".join(f"i32 {j}" for j in chosen)
-        return replace(low, text=code.let(f"shufflevector {low.typed}, {high.typed}, <{lanes} x i32> <{mask}>"))
+        return code.shuffle(low, chosen, high)
 
 
 def _part_of(part: tuple[int, Bound, Bound], number: int, count: int) -> tuple[Bound, Bound]:

@@ -9,7 +9,7 @@ median of a sample from places that a generator of random numbers moves, so n lo
 from __future__ import annotations
 
 from nnc import dtypes
-from nnc.backends.cpu.order import Element, Layout, shuffle, sort_registers
+from nnc.backends.cpu.order import Element, Layout, sort_registers
 from nnc.backends.cpu.printer import looping
 from nnc.backends.cpu.vectors import vector_bytes
 from nnc.dtypes import DType
@@ -165,7 +165,7 @@ def _pivot(code: Code, array: str, n: Value, seed: Value, layout: Layout) -> Val
     inside = code.bitcast(code.shr(code.mul(part, room), code.constant(32, dtypes.uint64)), dtypes.int64)
     places = [code.add(code.mul(third, code.integer(k)), inside) for k in range(3)]
     medians = _median(code, *(code.load(_at(code, array, place, kind), kind, lanes) for place in places))
-    turned = [shuffle(code, medians, [(lane + lanes * k // 3) % lanes for lane in range(lanes)]) for k in range(3)]
+    turned = [code.shuffle(medians, [(lane + lanes * k // 3) % lanes for lane in range(lanes)]) for k in range(3)]
     return Value(code.let(f"extractelement {_median(code, *turned).typed}, i64 0"), kind)
 
 

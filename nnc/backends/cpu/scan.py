@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnc import dtypes
-from nnc.backends.cpu.order import shuffle
 from nnc.backends.cpu.printer import Axes, Bound, Printer, add_native, grain_of, in_blocks, longest, over
 from nnc.dtypes import DType
 from nnc.graph import TensorSpec
@@ -55,10 +54,10 @@ def _prefixes(code: Code, scan: _Scan, x: Value) -> Value:
     step = 1
     while step < x.lanes:
         if scan.neutral is None:
-            before = shuffle(code, x, [max(lane - step, 0) if lane >= step else lane for lane in range(x.lanes)])
+            before = code.shuffle(x, [max(lane - step, 0) if lane >= step else lane for lane in range(x.lanes)])
         else:
             order = [lane - step if lane >= step else x.lanes + lane for lane in range(x.lanes)]
-            before = shuffle(code, x, order, code.like(x, scan.neutral))
+            before = code.shuffle(x, order, code.like(x, scan.neutral))
         x = scan.combine(code, before, x)
         step *= 2
     return x
@@ -84,7 +83,7 @@ class _Kinds:
             first = code.add(first, code.integer((lanes - 1) * step))
         x = code.load(code.offset(pointer, first), self.memory, lanes)
         if backwards:
-            x = shuffle(code, x, range(lanes - 1, -1, -1))
+            x = code.shuffle(x, range(lanes - 1, -1, -1))
         return code.convert(x, self.wide)
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from operator import eq, ge, gt, le, lt, ne
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnc import dtypes
 from nnc.dtypes import DType
@@ -52,8 +52,7 @@ def memory_type(dtype: DType) -> str:
     return "i8" if dtypes.is_bool(dtype) else scalar_type(dtype)
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """A value in a register, or a constant: how it is written, its dtype, and its lanes (0: a scalar)."""
 
     text: str
@@ -195,17 +194,16 @@ class Code(Writer):
         text = self.let(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
         return Value(text, x.dtype, lanes)
 
-    def shuffle(self, x: Value, y: Value | None, order: Iterable[int]) -> Value:
-        """Lanes of two vectors, by number: those of `y` follow those of `x`."""
-        lanes = ", ".join([f"i32 {lane}" for lane in order])
-        count, other = lanes.count(",") + 1, "poison" if y is None else y.text
-        text = self.let(f"shufflevector {x.typed}, {x.type} {other}, <{count} x i32> <{lanes}>")
-        return Value(text, x.dtype, count)
+    def shuffle(self, x: Value, order: Sequence[int], other: Value | None = None) -> Value:
+        """Lanes of x, and of `other` (numbered on), in a new order."""
+        lanes, right = ", ".join([f"i32 {lane}" for lane in order]), "poison" if other is None else other.text
+        text = self.let(f"shufflevector {x.typed}, {x.type} {right}, <{len(order)} x i32> <{lanes}>")
+        return Value(text, x.dtype, len(order))
 
     def match(self, *values: Value) -> list[Value]:
         """The values, all with as many lanes as the widest."""
-        lanes = max(value.lanes for value in values)
-        return [self.splat(value, lanes) for value in values]
+        lanes = max([value.lanes for value in values])
+        return [value if value.lanes == lanes else self.splat(value, lanes) for value in values]
 
     # -- arithmetic ----------------------------------------------------------------------------------------------------
 
@@ -308,16 +306,15 @@ class Code(Writer):
     def intrinsic(self, name: str, *values: Value) -> Value:
         """An LLVM intrinsic named after the type of its first operand, of which its result is: `intrinsic("sqrt", x)`."""
         matched = self.match(*values)
-        x = matched[0]
-        known = [n for value in matched if (n := known_integer(value)) is not None]
-        if name in ("smin", "smax") and len(known) == len(matched):
-            return self.integer(min(known) if name == "smin" else max(known))
-        short = {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16"}.get(scalar_type(x.dtype))
-        short = short or scalar_type(x.dtype)
-        full = f"llvm.{name}.{f'v{x.lanes}' if x.lanes else ''}{short}"
-        self.declare(f"declare {x.type} @{full}({', '.join(value.type for value in matched)})")
-        call = f"call {x.type} @{full}({', '.join(value.typed for value in matched)})"
-        return Value(self.share(call), x.dtype, x.lanes)
+        x, kinds = matched[0], tuple([value.type for value in matched])
+        if name in ("smin", "smax"):
+            known = [n for value in matched if (n := known_integer(value)) is not None]
+            if len(known) == len(matched):
+                return self.integer(min(known) if name == "smin" else max(known))
+        full, declaration = _intrinsic(name, kinds)
+        self.declare(declaration)
+        operands = ", ".join([f"{kind} {value.text}" for kind, value in zip(kinds, matched, strict=True)])
+        return Value(self.share(f"call {kinds[0]} @{full}({operands})"), x.dtype, x.lanes)
 
     def fma(self, x: Value, y: Value, z: Value) -> Value:
         """x · y + z, rounded once."""
@@ -512,6 +509,14 @@ class Code(Writer):
             return Value(self.share(f"call {kind} @{full}({x.typed})"), x.dtype)
         self.declare(f"declare {kind} @{full}({kind}, {x.type})")
         return Value(self.share(f"call reassoc {kind} @{full}({start.typed}, {x.typed})"), x.dtype)
+
+
+@cache
+def _intrinsic(name: str, kinds: tuple[str, ...]) -> tuple[str, str]:
+    """The full name of an intrinsic on operands of such types, and its declaration."""
+    *lanes, scalar = kinds[0].strip("<>").split(" x ")
+    full = f"llvm.{name}.{''.join(f'v{n}' for n in lanes)}{_short(scalar)}"
+    return full, f"declare {kinds[0]} @{full}({', '.join(kinds)})"
 
 
 def known_number(x: Value) -> float | None:

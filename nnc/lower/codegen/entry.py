@@ -150,7 +150,7 @@ def _as_internal(native: Native, attribute: str) -> tuple[set[str], str]:
     """The declarations of a kernel, and its functions for a module that takes them in."""
     lines = native.code.splitlines()
     declared = {line for line in lines if line.startswith("declare ")}
-    body = "\n".join(line for line in lines if line not in declared) + "\n"
-    start = f"define i64 @{native.name}("
-    signature = re.compile(re.escape(start) + r"([^{]*)\{")
-    return declared, signature.sub(rf"define internal i64 @{native.name}(\1{attribute}{{", body, count=1)
+    body = "\n".join([line for line in lines if line not in declared]) + "\n"
+    before, start, after = body.partition(f" i64 @{native.name}(")
+    parameters, brace, rest = after.partition("{")
+    return declared, f"{before} internal{start}{parameters}{attribute}{brace}{rest}"

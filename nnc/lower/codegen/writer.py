@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 _FROM_OPERANDS = frozenset(
     (
@@ -22,10 +23,18 @@ _FROM_OPERANDS = frozenset(
 _DIVISIONS = frozenset(("sdiv", "srem", "udiv", "urem"))
 _BY_NUMBER = re.compile(r", [1-9]\d*$")
 _registers = re.compile(r"%[\w.]+").findall
+_hidden = re.compile(r'call i64 asm "", "=r,0"\(i64 ([^)]+)\)')
 
 
-class Lines(list["str | Lines"]):
+class Lines(list["str | _Pure | Lines"]):
     """Lines, and lines between them that are written later."""
+
+
+class _Pure(NamedTuple):
+    """An instruction that nobody needs unless its result is read."""
+
+    name: str
+    text: str
 
 
 @dataclass(slots=True)
@@ -62,8 +71,6 @@ class Writer:
         self._lines = Lines()
         self._scopes = [_Scope()]
         self._level: dict[str, int] = {}  # the scope in which a register is known; the function where none is noted
-        self._reads: dict[str, list[str]] = {}  # by instructions that may be dropped
-        self._counters: dict[str, str] = {}  # what registers hide
         self._sums: dict[str, tuple[str, int]] = {}  # of an i64: what a number was added to, and the number
         self._places: dict[str, tuple[str, int]] = {}  # of a pointer: another one, and by how many bytes it was moved
         self._count = 0
@@ -71,29 +78,12 @@ class Writer:
     def text(self) -> str:
         """The definition of the function, which must have returned."""
         listed = ", ".join(f"{kind} %{name}" for kind, name in self.parameters)
-        body = "\n".join(self._used(Lines([*self._slots, "  br label %start", "start:", *self._lines])))
+        lines: list[str | _Pure] = ["  br label %start", "start:"]
+        body = "\n".join(_used(_flat(self._slots, []) + _flat(self._lines, lines)))
+        if self.inline:
+            body = _hidden.sub(r"add i64 \1, 0", body)
         kind = f"{self.linkage} {self.returns}".lstrip()
         return f"define {kind} @{self.name}({listed}) {self.attributes} {{\nentry:\n{body}\n}}\n"
-
-    def _used(self, lines: Lines) -> list[str]:
-        """The lines without instructions whose results nobody reads."""
-        flat = list(_flat(lines))
-        if not self.shares:
-            return flat
-        used: set[str] = set()
-        kept, reads, counters = [], self._reads, self._counters
-        for line in reversed(flat):
-            registers = None
-            if line.startswith("  %"):
-                name = line[2 : line.index(" ", 2)]
-                registers = reads.get(name)
-                if registers is not None and name not in used:
-                    continue
-                if name in counters:
-                    line = f"  {name} = {self._hidden(name)}"
-            used.update(_registers(line) if registers is None else registers)
-            kept.append(line)
-        return kept[::-1]
 
     def fresh(self) -> str:
         """A new register name."""
@@ -129,13 +119,14 @@ class Writer:
 
     def share(self, text: str) -> str:
         """The register that holds an instruction's result, which depends on its operands alone and may be computed anywhere."""
-        name, lines, scopes = self.fresh(), self._lines, self._scopes
+        lines, scopes = self._lines, self._scopes
         if not self.shares:
+            name = self.fresh()
             lines.append(f"  {name} = {text}")
             return name
-        top, needs, level, registers = len(scopes) - 1, 0, self._level, _registers(text)
+        top, needs, level = len(scopes) - 1, 0, self._level
         if top:
-            for register in registers:
+            for register in _registers(text):
                 known_in = level.get(register, 0)
                 if known_in > needs:
                     needs = known_in
@@ -148,10 +139,10 @@ class Writer:
             if early is not None:
                 lines, top = early, i - 1
                 break
-        lines.append(f"  {name} = {text}")
+        name = self.fresh()
+        lines.append(_Pure(name, text))
         level[name] = top
         scopes[top].known[text] = name
-        self._reads[name] = registers
         return name
 
     # -- blocks --------------------------------------------------------------------------------------------------------
@@ -188,19 +179,29 @@ class Writer:
         if not self.shares:
             return number
         name = self.fresh()
-        self._counters[name] = number
-        self._lines.append(f"  {name} = ")
+        self._lines.append(f'  {name} = call i64 asm "", "=r,0"(i64 {number})')
         self._level[name] = len(self._scopes) - 1
         return name
 
-    def _hidden(self, name: str) -> str:
-        number = self._counters[name]
-        return f"add i64 {number}, 0" if self.inline else f'call i64 asm "", "=r,0"(i64 {number})'
 
-
-def _flat(lines: Lines) -> Iterator[str]:
+def _flat(lines: Lines, found: list[str | _Pure]) -> list[str | _Pure]:
+    """Adds all lines, those that were written later in their places."""
     for line in lines:
-        if isinstance(line, str):
-            yield line
+        if isinstance(line, Lines):
+            _flat(line, found)
         else:
-            yield from _flat(line)
+            found.append(line)
+    return found
+
+
+def _used(lines: list[str | _Pure]) -> list[str]:
+    """The lines without instructions whose results nobody reads."""
+    used = set(_registers("\n".join([line for line in lines if isinstance(line, str)])))
+    kept: list[str] = []
+    for line in reversed(lines):
+        if isinstance(line, str):
+            kept.append(line)
+        elif line.name in used:
+            kept.append(f"  {line.name} = {line.text}")
+            used.update(_registers(line.text))
+    return kept[::-1]

@@ -171,8 +171,8 @@ class _Memory:
         self._entry = {node: i for i, node in enumerate(description.entries) if node is not None}
         graph = description.graph
         self._given = {*graph.inputs, *graph.constants}.difference(description.donated, description.carried)
-        self._operations = description.operations()
-        self._live = self._operations.live_bytes(range(len(description.entries)))
+        self._operations = description.operations(stay=True)
+        self._live = self._operations.live.copy()
         self._limit = max(self._live)
         self._last = [readers[-1] if readers else -1 for readers in self._operations.readers]
 
@@ -202,6 +202,9 @@ class _Memory:
 
     def _is_written_over(self, product: Node, first: int, end: int) -> bool:
         """Whether entries first..end may write over what a product reads; then it must not run after them."""
-        read = {self._views[symbol].base for symbol in product.inputs} - self._given
-        nodes = (node for node in self._entries[first:end] if node is not None)
-        return bool(read) and any(view.base in read for node in nodes for view, _ in overwritable(node, self._views))
+        for base in {self._views[symbol].base for symbol in product.inputs} - self._given:
+            for i in self._operations.readers[self._number[base]]:
+                node = self._entries[i] if first <= i < end else None
+                if node is not None and any(view.base is base for view, _ in overwritable(node, self._views)):
+                    return True
+        return False

@@ -77,6 +77,7 @@ class _Waiting:
         self.groups: dict[Any, _Group] = {}
         self.touched: dict[Symbol, Any] = {}  # the key of the group that touches it
         self.results: set[Symbol] = set()  # of kernels that were put off
+        self.waiting = 0  # bytes that are kept for all groups
         self.nodes: list[Node] = []
 
     def result(self, before: int) -> Graph:
@@ -89,8 +90,7 @@ class _Waiting:
         live = self.description.live_bytes()
         most = max(live) + max(live) // _PEAK
         for position, (node, key) in enumerate(zip(self.graph.nodes, keys, strict=True)):
-            there = live[entries - len(keys) + position] + sum(group.nbytes for group in self.groups.values())
-            if position == before or there > most:
+            if position == before or live[entries - len(keys) + position] + self.waiting > most:
                 self._run(self.groups)
             bases = self._bases(node.inputs)
             if not runs(node, self.views):  # a view of what is known by then
@@ -121,6 +121,7 @@ class _Waiting:
         group.touches |= {*bases, *node.outputs}
         self.results.update(node.outputs)
         group.nbytes += nbytes
+        self.waiting += nbytes
         self.touched |= dict.fromkeys(group.touches, key)
         if len(group.members) == _MEMBERS:
             self._run([key])
@@ -129,6 +130,7 @@ class _Waiting:
         """Lets groups wait no longer."""
         for key in list(keys):
             group = self.groups.pop(key)
+            self.waiting -= group.nbytes
             for base in group.touches:
                 del self.touched[base]
             self.nodes.append(_joined(group.members))

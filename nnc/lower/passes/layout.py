@@ -171,42 +171,39 @@ def _choose(graph: Graph, ways: Mapping[Node, _Way]) -> dict[Node, _Way]:
     """The nodes that run with their channels last, so that the least is moved, and how."""
     number = {node: i for i, node in enumerate(ways)}
     cut = MinCut(len(number))
-    writers = {node.outputs[0]: node for node, way in ways.items() if way.output}
-    readers: dict[Symbol, tuple[list[int], bool]] = {}  # those who can read it turned, and whether others read it, too
+    writers = {node.outputs[0]: number[node] for node, way in ways.items() if way.output}
+    readers: dict[Symbol, list[int]] = {}  # the nodes that can read a symbol turned
+    others = set(graph.outputs)  # what is read in its first order, too
     for node in graph.nodes:
         way = ways.get(node)
         if way is not None:
             cut.cost_of_first(number[node], _first_cost(node))
-        elif _is_lazy(node) or _turns(node, last_order):
-            continue  # shows either order
-        for position, symbol in enumerate(node.inputs):
-            able, others = readers.get(symbol, ([], False))
-            if way is not None and way.inputs[position]:
-                readers[symbol] = [*able, number[node]], others
-            else:
-                readers[symbol] = able, True
-    for symbol in graph.outputs:
-        readers[symbol] = readers.get(symbol, ([], False))[0], True
+            for symbol, turns in zip(node.inputs, way.inputs, strict=True):
+                if turns:
+                    readers.setdefault(symbol, []).append(number[node])
+                else:
+                    others.add(symbol)
+        elif not _is_lazy(node) and not _turns(node, last_order):  # those show either order
+            others.update(node.inputs)
     made = {node.outputs[0] for node in graph.nodes if _is_lazy(node)}
-    free = {spec for spec in {symbol.spec for symbol in readers} if spec.ndim < 3 or _is_free(spec)}
-    for symbol, (able, others) in readers.items():
+    symbols = dict.fromkeys((*readers, *writers))
+    free = {spec for spec in {symbol.spec for symbol in symbols} if spec.ndim < 3 or _is_free(spec)}
+    for symbol in symbols:
         if symbol.spec in free or symbol in made:
             continue
-        cost = _CONVERSION * symbol.spec.nbytes
-        writer = writers.get(symbol)
-        if writer is None:
-            turned = cut.thing()  # a turned copy, for all that read it turned
-            cut.cost_of_second(turned, cost)
-            for reader in able:
-                cut.cost_if(turned, reader, INFINITE)
-            continue
-        turned, back = cut.thing(), cut.thing()  # copies in the order that is not the writer's
-        cut.cost_if(number[writer], turned, cost)
-        cut.cost_if(back, number[writer], cost)
-        if others:
-            cut.cost_of_second(back, INFINITE)
+        able, writer, cost = readers.get(symbol, ()), writers.get(symbol), _CONVERSION * symbol.spec.nbytes
+        turned = cut.thing()  # a turned copy, for all that read it turned
         for reader in able:
             cut.cost_if(turned, reader, INFINITE)
+        if writer is None:
+            cut.cost_of_second(turned, cost)
+            continue
+        cut.cost_if(writer, turned, cost)
+        back = cut.thing()  # a copy of what is written turned, in the first order
+        cut.cost_if(back, writer, cost)
+        if symbol in others:
+            cut.cost_of_second(back, INFINITE)
+        for reader in able:
             cut.cost_if(reader, back, INFINITE)
     second = cut.second()
     return {node: way for (node, way), is_turned in zip(ways.items(), second, strict=False) if is_turned}
@@ -233,7 +230,7 @@ class _Turned:
             elif _turns(node, last_order) and node.inputs[0] in self.last:
                 self.first[node.outputs[0]] = self.last[node.inputs[0]]
             else:
-                inputs = tuple([self._get(symbol, False, node) for symbol in node.inputs])
+                inputs = tuple([self.first.get(symbol) or self._get(symbol, False, node) for symbol in node.inputs])
                 renewed = self.renew(node)
                 self.nodes.append(renewed if inputs == node.inputs else renewed.update(inputs=inputs))
                 self.first.update(zip(node.outputs, node.outputs, strict=True))

@@ -73,7 +73,7 @@ class Description:
 
     Args:     donated: inputs that may be overwritten. free: symbols whose memory is no part of the arena. carried: inputs that
               end with their last reader. before: how many nodes must stay in front of the others. known: the description of a
-              graph that has many of the same nodes and is called alike, none of which lies elsewhere in this graph.
+              graph that is called alike, and whose symbols, as far as they are in this one, lie where they do here.
     """
 
     def __init__(
@@ -95,7 +95,6 @@ class Description:
         self._number_storages()
         # an entry that is no node begins the round, another stands for the test
         self.entries: list[Node | None] = [None, *graph.nodes[:before], None, *graph.nodes[before:]]
-        self.test = before + 1
 
     def _number_storages(self) -> None:
         number, nbytes, free = self.number, self._nbytes, self.free
@@ -107,13 +106,13 @@ class Description:
                 else:
                     number[symbol] = number[view.base]
 
-    def operations(self) -> OperationGraph:
-        """The entries as operations."""
-        return self._operations(self._after())
+    def operations(self, *, stay: bool = False) -> OperationGraph:
+        """The entries as operations; if they `stay` where they are, without what each must follow."""
+        return self._operations([()] * len(self.entries) if stay else self._after())
 
     def live_bytes(self) -> list[int]:
         """The bytes that are live while each entry runs, in the given order."""
-        return self._operations([()] * len(self.entries)).live
+        return self.operations(stay=True).live
 
     def _operations(self, after: list[tuple[int, ...]]) -> OperationGraph:
         rows = [self._row(node) if node is not None else ((), (), ()) for node in self.entries]

@@ -95,13 +95,14 @@ class _Last:
     def nodes(self) -> set[Node]:
         """All of them."""
         outputs = set(self.graph.outputs)
-        most = max((symbol.spec.size for node in self.graph.nodes for symbol in node.inputs), default=0) // _LESS
+        read = {symbol.spec for node in self.graph.nodes for symbol in node.inputs}
+        most = max([spec.size for spec in read], default=0) // _LESS
         found: set[Node] = set()
         for node in reversed(self.graph.nodes):
             (first, *others) = node.outputs or (None,)
-            if first is None or others or not _is_cheap(node, most) or (first in outputs and first.spec.size != 1):
+            if first is None or others or not found.issuperset(self.readers.get(first, ())):
                 continue
-            if all(reader in found for reader in self.readers.get(first, ())):
+            if (first not in outputs or first.spec.size == 1) and _is_cheap(node, most):
                 found.add(node)
         while True:  # what reads something else than small results stays, and so does what leads to it
             staying = {node for node in found if not self._may_be_last(node, found)}

@@ -13,10 +13,10 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc.backends.cpu import ahead
-from nnc.backends.cpu.ahead import Ahead
+from nnc.backends.cpu.ahead import Ahead, Touching
 from nnc.backends.cpu.jit import compiler
 from nnc.lower.kept import is_alone
-from nnc.lower.native_frame import NativeFrame
+from nnc.lower.native_frame import NativeFrame, Room
 from nnc.machine import available_memory
 
 pytestmark = pytest.mark.skipif(
@@ -32,15 +32,15 @@ def own() -> Ahead:
     return found.ahead()
 
 
-def finish(block: Ahead) -> None:
+def finish(touching: Touching) -> None:
     """Waits until all is touched."""
-    with block._changed:
-        assert block._changed.wait_for(lambda: is_idle(block), 60)
+    with touching._changed:
+        assert touching._changed.wait_for(lambda: is_idle(touching), 60)
 
 
-def is_idle(block: Ahead) -> bool:
+def is_idle(touching: Touching) -> bool:
     """Whether nothing is touched, nor will be."""
-    return not block._waiting and not block._running
+    return not touching._waiting and not touching._running
 
 
 def fresh(nbytes: int = MANY) -> Any:
@@ -60,8 +60,8 @@ def faults_of_writing(array: Any) -> int:
 def test_memory_that_was_touched_is_there_when_it_is_written_to() -> None:
     touched, other = fresh(), fresh()
     with own() as block:
-        block.touch([touched[: MANY // 2], touched[MANY // 2 :]])
-        finish(block)
+        block.arrays.begin([touched[: MANY // 2], touched[MANY // 2 :]])
+        finish(block.arrays)
     assert faults_of_writing(touched) < 100 < 3000 < faults_of_writing(other)
 
 
@@ -70,8 +70,8 @@ def test_touching_changes_no_value() -> None:
     arrays = [rng.integers(0, 256, MANY // 4 + odd, np.uint8) for odd in (0, 1, 4095)]
     expected = [array.copy() for array in arrays]
     with own() as block:
-        block.touch([array[1:] for array in arrays])
-        finish(block)
+        block.arrays.begin([array[1:] for array in arrays])
+        finish(block.arrays)
     assert all(np.array_equal(array, copied) for array, copied in zip(arrays, expected, strict=True))
 
 
@@ -79,9 +79,9 @@ def test_what_is_written_meanwhile_stays() -> None:
     array = np.zeros(MANY, np.uint8)
     with own() as block:
         for value in range(1, 9):
-            block.touch([array])
+            block.arrays.begin([array])
             array[::4096] = value
-            finish(block)
+            finish(block.arrays)
             assert np.all(array[::4096] == value)
 
 
@@ -89,8 +89,8 @@ def test_the_block_ends_though_not_all_is_touched_and_holds_nothing() -> None:
     array = fresh(64 * MANY)
     count = sys.getrefcount(array)
     with own() as block:
-        block.touch([array])
-    assert is_idle(block) and sys.getrefcount(array) == count
+        block.arrays.begin([array])
+    assert is_idle(block.arrays) and sys.getrefcount(array) == count
     assert faults_of_writing(array[-MANY:]) > 0
 
 
@@ -100,9 +100,9 @@ def test_a_thread_that_comes_too_late_finds_nothing(monkeypatch: pytest.MonkeyPa
     array = fresh()
     count = sys.getrefcount(array)
     with own() as block:
-        block.touch([array])
+        block.arrays.begin([array])
     late[0]()
-    assert is_idle(block) and sys.getrefcount(array) == count
+    assert is_idle(block.arrays) and sys.getrefcount(array) == count
     assert faults_of_writing(array) > 3000
 
 
@@ -110,16 +110,16 @@ def test_where_memory_is_short_nothing_is_touched(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(ahead, "available_memory", lambda: 2 * MANY)
     array = fresh()
     with own() as block:
-        block.touch([array])
-        assert is_idle(block)
+        block.arrays.begin([array])
+        assert is_idle(block.arrays)
     assert faults_of_writing(array) > 3000
 
 
 def test_without_a_compiler_that_works_nothing_is_touched() -> None:
     array = fresh()
     with Ahead(lambda: None) as block:
-        block.touch([array])
-        finish(block)
+        block.arrays.begin([array])
+        finish(block.arrays)
     assert faults_of_writing(array) > 3000
 
 
@@ -136,19 +136,29 @@ def program_of(compiled: Any) -> Any:
     return executable._program
 
 
-class Watched(Ahead):
+class Notes(Touching):
     """Notes what is touched."""
+
+    def __init__(self, find: Any) -> None:
+        super().__init__(find)
+        self.touched: list[tuple[int, int]] = []
+
+    def begin(self, arrays: Any) -> None:
+        self.touched += [(array.ctypes.data, array.nbytes) for array in arrays]
+        super().begin(arrays)
+
+
+class Watched(Ahead):
+    """A block of which one knows what it touched."""
 
     blocks: list[Watched]
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.touched: list[list[tuple[int, int]]] = []
+    def __init__(self, find: Any) -> None:
+        super().__init__(find)
+        notes = Notes(find), Notes(find)
+        self.arrays, self.arena = notes
+        self.touched = [note.touched for note in notes]
         self.blocks.append(self)
-
-    def touch(self, arrays: Any) -> None:
-        self.touched.append([(array.ctypes.data, array.nbytes) for array in arrays])
-        super().touch(arrays)
 
 
 @pytest.fixture
@@ -165,11 +175,12 @@ def test_a_first_call_runs_in_what_was_touched_for_it(blocks: list[Watched]) -> 
     given = {(leaf.data.ctypes.data, leaf.nbytes) for leaf in state}
     added, result = compiled(state, x)
     (block,) = blocks
-    donated, (arena, *made) = block.touched
+    (*donated, made), (arena,) = block.touched
     assert set(donated) == given
     (frame,) = program_of(compiled)._idle
     assert (frame.arena.ctypes.data, frame.arena.nbytes) == arena and arena[1] > 1 << 20
-    assert made == [(result.data.ctypes.data, result.nbytes)]
+    assert made == (result.data.ctypes.data, result.nbytes)
+    assert is_alone(result) and block.room is None
     assert all(np.all(np.asarray(s) == 1) for s in added)
     np.testing.assert_allclose(result, np.full((600, 600), np.tanh(1 / 600)), rtol=1e-4)
 
@@ -187,15 +198,14 @@ def test_a_stored_program_is_prepared_for_as_well(blocks: list[Watched]) -> None
         compiled = nnc.compile(lambda x: nnp.tanh(nnp.matmul(nnp.matmul(x, x), x)))
         compiled(x)
         (frame,) = program_of(compiled)._idle
-        (touched,) = blocks.pop().touched
-        assert touched[0] == (frame.arena.ctypes.data, frame.arena.nbytes)
+        assert blocks.pop().touched[1] == [(frame.arena.ctypes.data, frame.arena.nbytes)]
 
 
 def test_arrays_that_others_see_are_left_alone(blocks: list[Watched]) -> None:
     memory = np.zeros((600, 600), np.float32)
     x = nnp.asarray(memory)  # which shares it
     nnc.compile(lambda x: x + 1, donate_argnums=0)(x)
-    assert not any(memory.ctypes.data in dict(touched) for touched in blocks[0].touched)
+    assert memory.ctypes.data not in dict(blocks[0].touched[0])
 
 
 def test_compiling_ahead_of_time_takes_no_memory_for_calls() -> None:
@@ -211,9 +221,25 @@ def test_a_function_that_fails_leaves_nothing_behind(blocks: list[Watched]) -> N
     with pytest.raises(ValueError, match="stop"):
         nnc.compile(wrong, donate_argnums=0)(state)
     (block,) = blocks
-    assert len(block.touched) == 1 and block.room is None and is_idle(block)
+    assert [len(part) for part in block.touched] == [1, 0] and block.room is None and is_idle(block.arrays)
     assert is_alone(state)
     assert float(state[0, 0]) == 0
+
+
+def test_the_arena_is_touched_until_it_is_there_unless_there_is_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = nnc.compile(lambda x: nnp.matmul(x, x))
+    compiled(nnp.ones((8, 8)))
+    outside, rooms = program_of(compiled).outside, [Room(fresh(4 * MANY), []) for _ in range(2)]
+    monkeypatch.setattr(Room, "of", lambda _: rooms[-1])
+    with own() as block:
+        block.expect(outside)
+    finish(block.arena)
+    assert faults_of_writing(rooms.pop().arena) < 100
+    block = own()
+    block.expect(outside)
+    block.__exit__(ValueError)
+    assert is_idle(block.arena)
+    assert faults_of_writing(rooms.pop().arena) > 100
 
 
 def test_a_room_of_another_size_is_not_used() -> None:

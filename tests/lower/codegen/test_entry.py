@@ -156,6 +156,22 @@ def test_an_index_without_a_branch_fails_as_it_does_from_python() -> None:
         assert messages[0] == messages[1]
 
 
+@pytest.mark.parametrize("short", [True, False])
+def test_programs_hold_short_kernels_themselves(short: bool) -> None:
+    b = GraphBuilder("held")
+    x = b.input((3,), "float64")
+    graph = b.build(b.add("mul", b.add("add", x, x), x))
+    choose = chooser({name: lambda step: elementwise(step, inline=short) for name in ELEMENTWISE})
+    program, oracle = lower(graph, Options(), choose, jit()), lower(graph, Options(), choose)
+    same(program, oracle, np.arange(3.0))
+    assert program.code is not None
+    text = program.code.printed[False].text
+    kernels = {native.name for native in program.code.natives.values()}
+    assert {native.name for native in text.held} == (kernels if short else set())
+    assert kernels.isdisjoint(native.name for native in text.called) is short
+    assert all((f"define internal i64 @{name}(" in text.text) is short for name in kernels)
+
+
 # -- errors --------------------------------------------------------------------------------------------------------------
 
 
