@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -21,7 +21,9 @@ class TensorSpec:
     layout, dtype or device is always a node of the graph, so two specs either are equal or need an explicit command between them.
 
     Equal specs are one object, so that comparing and hashing them costs nothing: every call of a compiled function and every
-    eager command does both.
+    eager command does both. What follows from the fields is kept beside them: passes ask for it all the time.
+
+    `ndim` is the number of axes, `size` the number of elements, `nbytes` their bytes, without padding.
 
     Example:
         >>> str(TensorSpec((2, 3), "float32")), TensorSpec((2, 3), "float32").nbytes
@@ -32,6 +34,9 @@ class TensorSpec:
     dtype: DType
     layout: str = "strided"
     device: str = "cpu"
+    ndim: int = field(init=False, repr=False)
+    size: int = field(init=False, repr=False)
+    nbytes: int = field(init=False, repr=False)
 
     def __new__(cls, shape: Any, dtype: Any, layout: str = "strided", device: str = "cpu") -> TensorSpec:
         """The one spec with these fields; the shape may be any sequence, the dtype anything that names one."""
@@ -47,14 +52,11 @@ class TensorSpec:
             known = _KNOWN.get(key)
             if known is None:
                 own = np.dtype(dtype.type)  # there are others that are equal, for which compiled programs look in vain
-                key = (
-                    tuple(map(int, shape)),
-                    own if own == dtype else dtype,
-                    layout,
-                    device,
-                )  # NumPy's integers are equal to Python's, but no JSON
+                dtype = own if own == dtype else dtype
+                shape = tuple(map(int, shape))  # NumPy's integers are equal to Python's, but no JSON
+                key, size = (shape, dtype, layout, device), math.prod(shape)
                 known = object.__new__(cls)
-                for name, value in zip(("shape", "dtype", "layout", "device"), key, strict=True):
+                for name, value in zip(cls.__slots__, (*key, len(shape), size, size * dtype.itemsize), strict=False):
                     object.__setattr__(known, name, value)
                 _KNOWN[key] = known
             return known
@@ -66,21 +68,6 @@ class TensorSpec:
     def spec(self) -> TensorSpec:
         """Itself: a spec stands for a tensor wherever only its spec is read."""
         return self
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the elements, without padding."""
-        return self.size * self.dtype.itemsize
 
     def update(
         self, *, shape: Any = None, dtype: Any = None, layout: str | None = None, device: str | None = None

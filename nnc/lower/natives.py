@@ -21,7 +21,7 @@ from nnc.lower.codegen.arguments import binder, is_layout_known
 from nnc.lower.codegen.domain import can_fuse, is_reduction, is_view
 from nnc.lower.codegen.epilogue import PRODUCTS
 from nnc.lower.codegen.native import Compiler, Native, Remembered
-from nnc.lower.emit import is_move
+from nnc.lower.emit import LOOPS, is_move
 from nnc.lower.liveness import walk
 from nnc.lower.stages import Buffer, Kind, Loop, Planned, Step, View
 from nnc.lower.views import may_share
@@ -38,10 +38,12 @@ class Natives:
 
     def __init__(self, choose: Callable[[Step], Kernel], compiler: Compiler) -> None:
         self.compiler, self._choose = compiler, choose
+        self._has_loops = False
         self._known: dict[Any, tuple[Step, Native | None]] = {}  # holds a step, so that ids stay what they are
 
-    def begin(self) -> None:
-        """There will be a program: has the compiler begin with what is in each."""
+    def begin(self, graph: Graph) -> None:
+        """A graph will become a program: has the compiler begin with what is in each."""
+        self._has_loops = any(node.command.name in LOOPS for node in graph.walk())
         self.compiler.expect()
         self.compiler.expect(binder())
 
@@ -68,16 +70,16 @@ class Natives:
         found: dict[int, Native] = {}
         if not is_layout_known():
             return found
-        has_loops = any(isinstance(step.region, Loop) for step in steps)
+        self._has_loops |= any(isinstance(step.region, Loop) for step in steps)
         with timed("printing kernels"):
             for step in steps:
                 if step.region is None and not _touches_tape(step, buffers):
-                    native = self._native(step, choose, has_loops)
+                    native = self._native(step, choose)
                     if native is not None:
                         found[id(step)] = native
         return found
 
-    def _native(self, step: Step, choose: Callable[[Step], Kernel | None], has_loops: bool) -> Native | None:
+    def _native(self, step: Step, choose: Callable[[Step], Kernel | None]) -> Native | None:
         inputs, outputs = (tuple([(v.spec, v.strides) for v in views]) for views in (step.inputs, step.outputs))
         key = step.command, id(step.params), tuple(map(id, step.graphs)), inputs, outputs
         known = self._known.get(key)
@@ -87,9 +89,8 @@ class Natives:
             if chosen is not None and chosen.native is not None:
                 native = chosen.native(step)
             known = self._known[key] = step, native
-            if native is not None and not (
-                native.inline and has_loops
-            ):  # these stand in the program's own text, as a rule
+            # programs with loops hold the others in their own text, as a rule
+            if native is not None and not (native.inline and self._has_loops):
                 self.compiler.expect(native)
         return known[1]
 

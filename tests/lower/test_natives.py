@@ -91,13 +91,18 @@ def rounds(x: Any, w: Any) -> Any:
     return nnc.scan(lambda c, row: (nnp.tanh(c @ w @ w.T + row), nnp.sum(c)), x, nnp.stack([x, x + 1]))
 
 
-@pytest.mark.parametrize(
-    "function", [training, sorted_products, joined, rounds], ids=lambda function: function.__name__
-)
+def short_rounds(x: Any, w: Any) -> Any:
+    return nnc.scan(lambda c, row: (c @ row + row[0, 0], nnp.sum(c)), x[:4, :4], nnp.stack([x[:4, :4], w[:4, :4]]))
+
+
+FUNCTIONS = [training, sorted_products, joined, rounds, short_rounds]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
 def test_what_is_expected_is_asked_for(function: Any) -> None:
     watched = Watched()
     lowered(function, watched)
-    assert len(watched.expected) > 2
+    assert watched.expected
     assert set(watched.expected) <= set(watched.asked)
     assert len(watched.expected) == len(set(watched.expected))
 

@@ -88,17 +88,17 @@ class Touching:
             self._changed.wait_for(lambda: not self._running)
 
     def _run(self) -> None:
+        address = self._find()  # nothing is held meanwhile
         with self._changed:
-            if not self._waiting:
+            if address is None or not self._waiting:
+                self._waiting.clear()
                 return
             arrays = self._waiting.pop(0)
             self._running += 1
         try:
-            address = self._find()
-            if address is not None:
-                words = [word for array in arrays for word in (array.ctypes.data, array.nbytes)]
-                function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(address)
-                function((ctypes.c_int64 * len(words))(*words), len(arrays), ctypes.addressof(self._stop))
+            words = [word for array in arrays for word in (array.ctypes.data, array.nbytes)]
+            function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(address)
+            function((ctypes.c_int64 * len(words))(*words), len(arrays), ctypes.addressof(self._stop))
         finally:
             del arrays
             with self._changed:

@@ -161,10 +161,8 @@ class Domain:
             yours = self._kinds[self._kind[y]]
             self._tie([(mine[i], yours[j]) for i, j in axes])
             return
-        labels = [UNIT] * len(y.spec.shape)
-        for i, j in axes:
-            labels[j] = mine[i]
-        labels = [label if label != UNIT else self._new_label(n) for label, n in zip(labels, y.spec.shape, strict=True)]
+        same = {j: mine[i] for i, j in axes if mine[i] != UNIT and y.spec.shape[j] != 1}
+        labels = [same[j] if j in same else self._new_label(n) for j, n in enumerate(y.spec.shape)]
         self._kind[y] = self._kind_of(tuple(labels))
 
     def _tie(self, pairs: Iterable[tuple[int, int]]) -> dict[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import resource
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,14 @@ def test_a_thread_that_comes_too_late_finds_nothing(monkeypatch: pytest.MonkeyPa
     assert faults_of_writing(array) > 3000
 
 
+def test_who_ends_the_block_need_not_wait_for_the_compiler() -> None:
+    array, ready = fresh(), threading.Event()
+    with Ahead(lambda: None if ready.wait(60) else 0) as block:
+        block.arrays.begin([array])
+    assert not ready.is_set() and is_idle(block.arrays)
+    ready.set()
+
+
 def test_where_memory_is_short_nothing_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ahead, "available_memory", lambda: 2 * MANY)
     array = fresh()
@@ -117,9 +126,10 @@ def test_where_memory_is_short_nothing_is_touched(monkeypatch: pytest.MonkeyPatc
 
 def test_without_a_compiler_that_works_nothing_is_touched() -> None:
     array = fresh()
-    with Ahead(lambda: None) as block:
+    asked = threading.Event()
+    with Ahead(asked.set) as block:
         block.arrays.begin([array])
-        finish(block.arrays)
+        assert asked.wait(60)
     assert faults_of_writing(array) > 3000
 
 
