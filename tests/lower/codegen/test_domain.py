@@ -65,3 +65,11 @@ def test_a_copy_grows_by_itself() -> None:
     assert copy.extend(graph.nodes[1])
     assert (len(copy.reduced), len(domain.reduced)) == (1, 0)
     assert copy.fits(graph.outputs) and domain.fits(graph.nodes[0].outputs)
+
+
+def test_an_axis_of_one_element_that_is_stretched_is_no_loop() -> None:
+    graph = nnc.make_graph(lambda x, y: x * y)(np.ones((6, 4), np.float32), np.ones((6, 1), np.float32))
+    domain = Domain.of(graph)
+    row, column = domain.axes(graph.outputs[0])
+    assert UNIT not in (row, column)
+    assert domain.axes(graph.inputs[1]) == (row, UNIT)
