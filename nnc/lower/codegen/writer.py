@@ -196,7 +196,10 @@ def _flat(lines: Lines, found: list[str | _Pure]) -> list[str | _Pure]:
 
 def _used(lines: list[str | _Pure]) -> list[str]:
     """The lines without instructions whose results nobody reads."""
-    used = set(_registers("\n".join([line for line in lines if isinstance(line, str)])))
+    others = [line for line in lines if isinstance(line, str)]
+    if len(others) == len(lines):
+        return others
+    used = set(_registers("\n".join(others)))
     kept: list[str] = []
     for line in reversed(lines):
         if isinstance(line, str):
