@@ -226,6 +226,7 @@ def rewrite_rule(
               parameters. If numbers in it vary with the specs, samples must show that. 2x3 float32 by default.
     Raises:   ArgumentError: there are static parameters, but no samples.
     Example:
+        >>> from nnc.graph import apply_rules
         >>> @rewrite_rule()
         ... def double_negation(x):
         ...     return command("neg")(command("neg")(x)), x
