@@ -98,7 +98,9 @@ def _encode_object(value: Any, symbols: Mapping[Symbol, int] | None) -> Any:
         return {"symbol": symbols[value]}
     kind = type(value)
     if RECORDS.get(kind.__name__) is kind:
-        content = {field.name: encode_value(getattr(value, field.name), symbols) for field in fields(value) if field.init}
+        content = {
+            field.name: encode_value(getattr(value, field.name), symbols) for field in fields(value) if field.init
+        }
         return {"record": [kind.__name__, content]}
     raise TypeError(f"{value!r} ({kind.__name__}) has no JSON form")
 

@@ -44,8 +44,8 @@ class Result:
 @dataclass(frozen=True, slots=True)
 class Outside:
     """What one has to know of a compiled program to call it: the inputs that it takes, which of them it writes over and which are
-    kept for it (`Bound.kept`), the specs of the fresh memory that it is given, its results, its constants, its arena, and how many
-    loops count rounds."""
+    kept for it (`Bound.kept`), the specs of the fresh memory that it is given, its results, its constants, its arena, how many
+    loops count rounds, and whether every step runs in every call: tests may leave much of the arena alone."""
 
     name: str
     inputs: tuple[TensorSpec, ...]
@@ -56,6 +56,7 @@ class Outside:
     constants: tuple[NDArray, ...]
     arena_bytes: int
     loops: int
+    runs_all: bool
 
     @classmethod
     def of(cls, planned: Planned) -> Outside:
@@ -63,7 +64,8 @@ class Outside:
         bound = planned.bound
         made = tuple(buffer.symbol.spec for buffer in bound.buffers if buffer.kind is Kind.OUTPUT)
         outputs = [(bound.buffers[view.buffer], view) for view in bound.outputs]
-        loops = (step.region.number for step in walk(bound.steps) if isinstance(step.region, Loop))
+        regions = [step.region for step in walk(bound.steps) if step.region is not None]
+        loops = [region for region in regions if isinstance(region, Loop)]
         return cls(
             name=bound.name,
             inputs=bound.inputs,
@@ -73,7 +75,8 @@ class Outside:
             results=tuple(Result(buffer.kind, buffer.index, view) for buffer, view in outputs),
             constants=bound.constants,
             arena_bytes=planned.arena_bytes,
-            loops=1 + max(loops, default=-1),
+            loops=1 + max((loop.number for loop in loops), default=-1),
+            runs_all=len(loops) == len(regions) and all(loop.length is not None for loop in loops),
         )
 
     @property

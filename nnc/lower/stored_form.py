@@ -121,6 +121,7 @@ def _outside_tree(outside: Outside) -> Tree:
         "constants": [encode_array(value) for value in outside.constants],
         "arena": outside.arena_bytes,
         "loops": outside.loops,
+        "all": outside.runs_all,
         "specs": [spec_tree(spec) for spec in writer.specs],
     }
 
@@ -137,6 +138,7 @@ def _read_outside(tree: Tree) -> Outside:
         constants=_arrays(tree["constants"]),
         arena_bytes=tree["arena"],
         loops=tree["loops"],
+        runs_all=tree["all"],
     )
 
 

@@ -127,7 +127,8 @@ class Ahead:
             self.arena.stop()
 
     def expect(self, outside: Outside) -> None:
-        """Makes room for the call, and touches that."""
+        """Makes room for the call, and touches that; of an arena only what surely will be written to, which is all or nothing."""
         self.room = Room.of(outside)
         self.arrays.begin(self.room.made)
-        self.arena.begin([self.room.arena])
+        if outside.runs_all:
+            self.arena.begin([self.room.arena])

@@ -211,6 +211,27 @@ def test_a_stored_program_is_prepared_for_as_well(blocks: list[Watched]) -> None
         assert blocks.pop().touched[1] == [(frame.arena.ctypes.data, frame.arena.nbytes)]
 
 
+def test_an_arena_that_may_not_be_needed_is_left_alone(blocks: list[Watched]) -> None:
+    def rounds(x: Any, count: Any) -> Any:
+        def turn(state: Any) -> Any:
+            return state[0] + 1, nnp.sin(state[1])
+
+        return nnp.sum(nnc.while_loop(lambda state: state[0] < count, turn, (0, x), max_steps=100)[1])
+
+    def branches(x: Any, count: Any) -> Any:
+        return nnc.cond(count > 0, lambda x: nnp.matmul(nnp.matmul(x, x), x), lambda x: x, x)
+
+    x = nnp.ones((600, 600))
+    for function in (nnc.grad(rounds), branches):
+        compiled = nnc.compile(function)
+        compiled(x, 2)
+        assert program_of(compiled).planned.arena_bytes > 1 << 20
+        assert blocks.pop().touched[1] == []
+    compiled = nnc.compile(lambda x: nnc.scan(lambda c, _: (nnp.matmul(c, c), nnp.sum(c)), x, None, length=3))
+    compiled(x)
+    assert blocks.pop().touched[1]
+
+
 def test_arrays_that_others_see_are_left_alone(blocks: list[Watched]) -> None:
     memory = np.zeros((600, 600), np.float32)
     x = nnp.asarray(memory)  # which shares it
