@@ -7,7 +7,8 @@ and coroutines never see each other's traces.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from time import perf_counter
@@ -24,9 +25,10 @@ class Context(NamedTuple):
     `staging` is the innermost trace that records every command (none when running eagerly), `level` that of
     the innermost trace (0: none), `source` the user's line on whose behalf a rule runs (a derivative points at the line that
     was differentiated), `activity` what the user asked for, outermost first, as in "tracing loss for grad", `meter` what counts
-    the bytes that loops keep for their reverse pass, `clock` what holds the seconds of each part of a compilation, `modes` what
-    is switched on ("eager", "check_finite" and "trace_errors" of nnc.debug; "watched" where a dynamic graph notes what a function
-    does; a dynamic graph that records nothing stands for itself).
+    the bytes that loops keep for their reverse pass, `clock` what holds the seconds of each part of a compilation, `later` what
+    collects tasks that a call can do without (none: they are done at once), `modes` what is switched on ("eager", "check_finite"
+    and "trace_errors" of nnc.debug; "watched" where a dynamic graph notes what a function does; a dynamic graph that records
+    nothing stands for itself).
     """
 
     staging: Any = None
@@ -35,6 +37,7 @@ class Context(NamedTuple):
     activity: tuple[str, ...] = ()
     meter: Any = None
     clock: dict[str, float] | None = None
+    later: deque[Callable[[], None]] | None = None
     modes: frozenset[Any] = frozenset()
 
 

@@ -13,6 +13,7 @@ from nnc.array import as_value
 from nnc.context import get_context, shorten_traceback
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, TraceError, UnsupportedError, user_error
 from nnc.executable import Executable, Lowered, prepare_ahead
+from nnc.lower.later import putting_off
 from nnc.options import Options, parse_bytes
 from nnc.signature import Call, Key, Likeness, Names, Numbers, Signature, difference
 from nnc.trace.dynamic import Recorder
@@ -242,7 +243,7 @@ class Compiled:
                     fix="call it with the same shapes, dtypes and static arguments, or raise max_traces.",
                 )  # fmt: skip
             options = self._options.update(check_finite=True) if checks else self._options
-            with prepare_ahead(call, options) as ahead:
+            with putting_off(), prepare_ahead(call, options) as ahead:
                 lowered = Lowered.of(call, options)
                 if lowered.captures_tracers:
                     return None

@@ -42,7 +42,9 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[li
     """
     while True:
         leaves, treedef = optree.tree_flatten(tree, is_leaf=is_leaf, namespace=NAMESPACE)
-        new = {type(leaf) for leaf in leaves if _is_dataclass(leaf) and not (is_leaf and is_leaf(leaf))}
+        kinds = {kind for kind in {type(leaf) for leaf in leaves} if dataclasses.is_dataclass(kind)}
+        met = [leaf for leaf in leaves if type(leaf) in kinds] if kinds else []
+        new = {type(leaf) for leaf in met if not is_array(leaf) and not (is_leaf and is_leaf(leaf))}
         if not new:
             return leaves, treedef
         for cls in new:

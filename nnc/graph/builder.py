@@ -94,7 +94,7 @@ class GraphBuilder:
     def input(self, shape: Sequence[int] | TensorSpec, dtype: Any = None, *, name: str = "") -> Symbol:
         """A new input of the graph."""
         spec = shape if isinstance(shape, TensorSpec) else TensorSpec(tuple(shape), dtype)
-        symbol = Symbol(spec, name)
+        symbol = new_symbol(spec, name)
         self._inputs.append(symbol)
         self._written[symbol] = None
         return symbol
@@ -169,13 +169,14 @@ class GraphBuilder:
         """
         cmd = command(target)
         source = source or get_context().source or user_source()
-        read = tuple(self._read(cmd, i, symbol) for i, symbol in enumerate(inputs))
-        specs = infer_specs(cmd, tuple(symbol.spec for symbol in read), params, graphs)
-        if out is not None:
-            outputs: tuple[Symbol, ...] = (self._write_alias(cmd, out, specs, source),)
+        written = self._written
+        read = tuple([x if x in written else self._read(cmd, i, x) for i, x in enumerate(inputs)])
+        if out is None:
+            outputs = self.record(cmd, read, params, graphs, source)
         else:
-            outputs = tuple([Symbol(spec) for spec in specs])
-        self._append(Node(cmd, read, outputs, MappingProxyType(params), graphs, source))
+            specs = infer_specs(cmd, tuple([symbol.spec for symbol in read]), params, graphs)
+            outputs = (self._write_alias(cmd, out, specs, source),)
+            self._append(Node(cmd, read, outputs, MappingProxyType(params), graphs, source))
         return outputs[0] if cmd.outputs == 1 else outputs
 
     def record(
@@ -186,7 +187,9 @@ class GraphBuilder:
         specs = infer_specs(command, tuple([symbol.spec for symbol in read]), params, graphs)
         outputs = tuple([new_symbol(spec) for spec in specs])
         fixed = MappingProxyType(dict(params)) if params else NO_PARAMS
-        self._append(new_node(command, read, outputs, fixed, graphs, source))
+        self._nodes.append(new_node(command, read, outputs, fixed, graphs, source))
+        for symbol in outputs:
+            self._written[symbol] = source
         return outputs
 
     def process(

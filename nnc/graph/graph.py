@@ -52,10 +52,10 @@ class Symbol(_UnfinishedSymbol):
         return f"Symbol({self.name + ': ' if self.name else ''}{self.spec})"
 
 
-def new_symbol(spec: TensorSpec) -> Symbol:
-    """A symbol without a name; traces make so many that it matters how long it takes."""
+def new_symbol(spec: TensorSpec, name: str = "") -> Symbol:
+    """A symbol; traces make so many that it matters how long it takes."""
     symbol: Any = _UnfinishedSymbol()
-    symbol.spec, symbol.name = spec, ""
+    symbol.spec, symbol.name = spec, name
     symbol.__class__ = Symbol  # faster than to set the fields of what cannot be assigned to
     made: Symbol = symbol
     return made

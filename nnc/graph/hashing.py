@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import zip_longest
 from typing import Any
 
@@ -45,6 +45,8 @@ def structurally_equal(a: Graph, b: Graph) -> bool:
 
 def _equal(a: Graph, b: Graph, known: dict[tuple[Graph, Graph], bool]) -> bool:
     if a is not b and (a, b) not in known:
+        if len(a.nodes) != len(b.nodes):
+            return False
         pairs = zip_longest(_tokens(a, _lenient), _tokens(b, _lenient))
         both = (_equal(x, y, known) if isinstance(x, Graph) and isinstance(y, Graph) else x == y for x, y in pairs)
         known[a, b] = all(both)
@@ -102,7 +104,7 @@ def _plain_text(value: Any) -> str | None:
     return f"dtype {value.name}" if isinstance(value, np.dtype) and value in KNOWN_DTYPES else None
 
 
-def _tokens(graph: Graph, encode: Encode) -> Iterator[Any]:
+def _tokens(graph: Graph, encode: Encode) -> list[Any]:
     """The graph as a sequence in which symbols are numbered by first appearance; a sub-graph is one token."""
     constants = graph.constants
     numbers: dict[Symbol, str] = {}
@@ -120,23 +122,20 @@ def _tokens(graph: Graph, encode: Encode) -> Iterator[Any]:
             return f"{found} {text}"
         return f"{found} {text} {hashlib.sha256(np.asarray(constants[symbol]).tobytes()).hexdigest()}"
 
-    yield f"graph {len(graph.inputs)} {len(constants)} {len(graph.nodes)} {len(graph.outputs)}"
-    for symbol in graph.inputs:
-        yield f"input {number(symbol)}"
+    tokens: list[Any] = [f"graph {len(graph.inputs)} {len(constants)} {len(graph.nodes)} {len(graph.outputs)}"]
+    tokens += [f"input {number(symbol)}" for symbol in graph.inputs]
     for node in graph.nodes:
         params, graphs = node.params, node.graphs
         read = ";".join([numbers.get(symbol) or number(symbol) for symbol in node.inputs])
         written = ";".join([number(symbol) for symbol in node.outputs])
-        yield f"node {node.command.name} {len(params)} {len(graphs)} {read} to {written}"
+        tokens.append(f"node {node.command.name} {len(params)} {len(graphs)} {read} to {written}")
         if params:
             told = settings.get(id(params))
             if told is None:
                 told = settings[id(params)] = [encode(node, name, params[name]) for name in sorted(params)]
-            yield from told
+            tokens += told
         if graphs:
-            yield from graphs
-    for symbol in graph.outputs:
-        yield f"return {numbers.get(symbol) or number(symbol)}"
-    for symbol in constants:
-        if symbol not in numbers:
-            yield f"unread {number(symbol)}"
+            tokens += graphs
+    tokens += [f"return {numbers.get(symbol) or number(symbol)}" for symbol in graph.outputs]
+    tokens += [f"unread {number(symbol)}" for symbol in constants if symbol not in numbers]
+    return tokens

@@ -140,6 +140,10 @@ class Attribute(Generic[T]):
     def __iter__(self) -> Iterator[Command]:
         return (COMMANDS[name] for name in self._cells)
 
+    def items(self) -> Iterator[tuple[str, T]]:
+        """The names of the commands that have a value, and these."""
+        return ((name, cell.value) for name, cell in self._cells.items())
+
 
 COMMANDS: dict[str, Command] = {}
 ATTRIBUTES: dict[str, Attribute[Any]] = {}

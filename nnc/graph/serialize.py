@@ -22,7 +22,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.errors import GraphError, NncError, RegistryError, user_error
 from nnc.graph.boxes import Box
-from nnc.graph.graph import Graph, NDArray, Node, Symbol
+from nnc.graph.graph import NO_PARAMS, Graph, NDArray, Node, Symbol, new_node, new_symbol
 from nnc.graph.registry import Command, command
 from nnc.graph.spec import TensorSpec
 from nnc.graph.verify import verify
@@ -107,11 +107,14 @@ def _encode_object(value: Any, symbols: Mapping[Symbol, int] | None) -> Any:
 
 def decode_value(tree: Any, symbols: list[Symbol] | None = None) -> Any:
     """The value that `encode_value` made `tree` of."""
-    if isinstance(tree, list):
-        return [decode_value(item, symbols) for item in tree]
-    if not isinstance(tree, dict):
+    kind = type(tree)
+    if kind is list:  # mostly of numbers
+        return [decode_value(item, symbols) if type(item) in _CONTAINERS else item for item in tree]
+    if kind is not dict:
         return tree
     ((tag, content),) = tree.items()
+    if tag == "tuple":
+        return tuple(decode_value(content, symbols))
     if tag == "symbol" and symbols is not None:
         return symbols[content]
     if tag == "record":
@@ -124,7 +127,12 @@ def decode_value(tree: Any, symbols: list[Symbol] | None = None) -> Any:
         return dict(items)
     if tag == "slice":
         return slice(*items)
-    return {"tuple": tuple, "frozenset": frozenset}[tag](items)
+    if tag == "frozenset":
+        return frozenset(items)
+    raise KeyError(tag)
+
+
+_CONTAINERS = frozenset({list, dict})
 
 
 def encode_array(value: NDArray) -> dict[str, Any]:
@@ -243,7 +251,7 @@ def encode_params(command: Command, params: Mapping[str, Any], source: SourceLin
 
 def decode_params(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     """The parameters that `encode_params` made `tree` of."""
-    return MappingProxyType({name: decode_value(value) for name, value in tree.items()})
+    return MappingProxyType({name: decode_value(value) for name, value in tree.items()}) if tree else NO_PARAMS
 
 
 def _values(
@@ -329,19 +337,19 @@ class GraphReader:
         return [self.graph(position) for position in range(len(self._graph_rows))]
 
     def _read_graph(self, tree: Mapping[str, Any]) -> Graph:
-        symbols = [Symbol(self.spec(spec), name) for spec, name in tree["symbols"]]
+        symbols = [new_symbol(self.spec(spec), name) for spec, name in tree["symbols"]]
         pick = _picker(symbols)
-        nodes = tuple(
-            Node(
+        nodes = tuple([
+            new_node(
                 command(node["command"]),
                 pick(node["inputs"]),
                 pick(node["outputs"]),
-                decode_params(node.get("params", {})),
-                tuple(self.graph(i) for i in node.get("graphs", ())),
+                decode_params(node["params"]) if "params" in node else NO_PARAMS,
+                tuple([self.graph(i) for i in node["graphs"]]) if "graphs" in node else (),
                 self.sources[node["source"]] if "source" in node else None,
             )
             for node in tree["nodes"]
-        )
+        ])  # fmt: skip
         constants = {symbols[i]: decode_array(value) for i, value in tree["constants"]}
         attrs = {name: decode_value(value, symbols) for name, value in tree["attrs"].items()}
         return Graph(pick(tree["inputs"]), pick(tree["outputs"]), nodes, constants, attrs, tree["name"])
@@ -357,7 +365,7 @@ def _extras(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _picker(symbols: list[Symbol]) -> Callable[[list[int]], tuple[Symbol, ...]]:
-    return lambda positions: tuple(symbols[i] for i in positions)
+    return lambda positions: tuple([symbols[i] for i in positions])
 
 
 def save_graph(path: str | os.PathLike[str], graph: Graph) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import nnc.lower.passes  # noqa: F401  (registers the passes of the pipeline)
@@ -17,6 +18,7 @@ from nnc.lower.bind import bind_buffers, emit, no_workspace
 from nnc.lower.codegen.native import Compiler
 from nnc.lower.emit import Workspace
 from nnc.lower.kernels import RunProgram, sub_graph_kernel
+from nnc.lower.later import do_later
 from nnc.lower.native_program import Outside
 from nnc.lower.natives import Natives, settled
 from nnc.lower.passes.remat import Remat, frugal
@@ -107,7 +109,7 @@ def lower(
     if expect is not None and known is not None and known.outside is not None:
         expect(known.outside)
     made = known.program(step_kernel, compiler if options.native else None) if known is not None else None
-    stored = None
+    keeps = False
     if made is None:
         natives = Natives(step_kernel, compiler) if compiler is not None and options.native else None
         if natives is not None:
@@ -117,11 +119,10 @@ def lower(
         if expect is not None and known is None:
             expect(Outside.of(planned))
         made = program(planned, options, natives)
-        if place is not None and (natives is None or natives.compiler.works()):
-            stored = place.encode(made)  # the compiler works meanwhile
+        keeps = natives is None or natives.compiler.works()
     made.load()
-    if place is not None and stored is not None:
-        place.write(stored)
+    if keeps and place is not None:
+        do_later(partial(place.keep, made))
     return made
 
 

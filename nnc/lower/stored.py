@@ -67,22 +67,22 @@ class Place:
             except ValueError:
                 return None  # of another form, though whole
 
-    def encode(self, program: Program) -> tuple[bytes, ...] | None:
-        """The stored form of a program; None where it has none, or is not worth the room."""
+    def keep(self, program: Program) -> None:
+        """Keeps a program, if it has a stored form that is worth the room."""
         with timed("keeping the program"):
-            bound = program.bound
-            if sum(value.nbytes for value in bound.constants) > _MOST_CONSTANTS or _commands(bound) & self.foreign:
-                return None
-            try:
-                return encode_program(program, self.sources)
-            except GraphError:  # a parameter is a function, or the like
-                return None
+            stored = self._encode(program)
+            if stored is not None:
+                self.cache.write_bytes(_KIND, self.key, *stored)
+                _shrink_once(self.cache)
 
-    def write(self, stored: tuple[bytes, ...]) -> None:
-        """Keeps a program in its stored form."""
-        with timed("keeping the program"):
-            self.cache.write_bytes(_KIND, self.key, *stored)
-            _shrink_once(self.cache)
+    def _encode(self, program: Program) -> tuple[bytes, bytes] | None:
+        bound = program.bound
+        if sum(value.nbytes for value in bound.constants) > _MOST_CONSTANTS or _commands(bound) & self.foreign:
+            return None
+        try:
+            return encode_program(program, self.sources)
+        except GraphError:  # a parameter is a function, or the like
+            return None
 
 
 def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> Place | None:
@@ -173,17 +173,16 @@ def _here() -> dict[str, str]:
 @lru_cache(maxsize=1)
 def foreign_commands(version: int) -> frozenset[str]:
     """The commands of which another package says something, in this version of the registry: its files may change unnoticed."""
-    cells = ((command.name, column[command]) for column in ATTRIBUTES.values() for command in column)
-    return frozenset(name for name, value in cells if not _is_own(value))
+    return frozenset(name for column in ATTRIBUTES.values() for name, value in column.items() if not _is_own(value))
 
 
 def _is_own(value: Any) -> bool:
     """Whether the functions within a cell of the registry are all of this package, or of those that it is made with."""
-    if isinstance(value, tuple):
-        return all(map(_is_own, value))
     if isinstance(value, Kernel):
         functions = value.run, value.supports, value.workspace, value.native, value.layouts
         return all(map(_is_own, functions))
+    if isinstance(value, tuple):
+        return all(map(_is_own, value))
     return _is_own_module(getattr(value, "__module__", None))
 
 

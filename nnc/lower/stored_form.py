@@ -83,7 +83,8 @@ def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[byt
     if program.code is not None:
         head["outside"] = _outside_tree(program.code.outside)
         head["entries"] = [
-            [apart, *_printed_tree(printed, writer, natives, texts)] for apart, printed in program.code.printed.items()
+            [apart, *_printed_tree(printed, writer, natives, texts)]
+            for apart, printed in tuple(program.code.printed.items())  # a call may add one
         ]
     head["texts"] = list(texts.numbers)
     if len(writer.tables.sources) > len(sources):

@@ -28,10 +28,15 @@ def is_stateful(module: Any) -> bool:
         (True, False)
     """
     if isinstance(module, Module):
-        fields = {item.name: item.metadata.get("state") for item in dataclasses.fields(module)}  # type: ignore[arg-type]
-        values = module.__dict__.items()
-        return any(is_stateful(value) or (fields.get(name) and value is not None) for name, value in values)
+        states, content = _states(cast(Hashable, type(module))), module.__dict__
+        return any(content.get(name) is not None for name in states) or any(map(is_stateful, content.values()))
     return is_container(module) and any(map(is_stateful, module.values() if isinstance(module, dict) else module))
+
+
+@lru_cache(maxsize=1024)
+def _states(cls: Any) -> tuple[str, ...]:
+    """The names of the fields that hold state."""
+    return tuple([item.name for item in dataclasses.fields(cls) if item.metadata.get("state")])
 
 
 def takes_key(module: Module) -> bool:

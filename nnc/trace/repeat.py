@@ -51,8 +51,7 @@ def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
         if not isinstance(arg, Tracer):
             key.append(exact_setting(arg))
         elif site.takes(arg):
-            key.append(arg.spec)
-            key.append((type(arg), arg.weak))
+            key += (arg.spec, arg.weak, type(arg))
         else:
             return function(*args, **kwargs)
     if not site.is_sound():

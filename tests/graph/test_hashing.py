@@ -77,6 +77,14 @@ def test_sub_graphs_matter(call: Command) -> None:
     assert structurally_equal(outer(1), outer(1)) and not structurally_equal(outer(1), outer(2))
 
 
+def test_graphs_of_other_numbers_of_nodes_are_not_equal() -> None:
+    b = GraphBuilder()
+    once = b.add("neg", b.input((2,), "float32"))
+    short, long = b.build(once), b.build(b.add("neg", once))
+    assert not structurally_equal(short, long)
+    assert not structurally_equal(long, short)
+
+
 def test_parameters_of_equal_value_and_other_type_differ() -> None:
     assert same_params({"a": (1, "x")}, {"a": (1, "x")})
     for value in (True, 1.0, (1,), np.int32(1), "1", 1 + 0j):

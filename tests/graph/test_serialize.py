@@ -228,5 +228,10 @@ def test_graphs_are_saved_to_files_and_loaded(squares: Graph, tmp_path: Path) ->
     assert structurally_equal(load_graph(tmp_path / "graph.json"), squares)
 
 
+def test_a_value_of_an_unknown_tag_is_refused() -> None:
+    with pytest.raises(KeyError, match="odd"):
+        decode_value({"odd": [1]})
+
+
 def test_commands_stand_in_parameters_by_name() -> None:
     assert through_json(command("add")) is command("add")

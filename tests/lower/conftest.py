@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import nnc  # noqa: F401  (registers every command)
 from nnc.array import Array
 from nnc.backends.numpy_ref import choose_kernel
 from nnc.graph import Graph
+from nnc.lower.later import WRITER
 from nnc.lower.pipeline import lower
 from nnc.lower.program import Program
 from nnc.options import Options
@@ -50,6 +52,18 @@ def agree(compile_graph: Compile) -> Callable[..., list[Any]]:
         return results
 
     return agree
+
+
+@pytest.fixture
+def written() -> Callable[[], None]:
+    """Waits until all that calls left for later is in files."""
+
+    def written() -> None:
+        for thread in threading.enumerate():
+            if thread.name == WRITER:
+                thread.join()
+
+    return written
 
 
 def check_equal(results: Sequence[Any], expected: Sequence[Any], tolerance: float) -> None:

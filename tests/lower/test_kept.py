@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -180,7 +181,9 @@ def test_a_program_with_a_budget_keeps_nothing() -> None:
     assert executable.memory_plan.kept_bytes == 0
 
 
-def test_a_stored_program_keeps_what_it_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_stored_program_keeps_what_it_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, written: Callable[[], None]
+) -> None:
     monkeypatch.setenv("NNC_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(stored, "files_digest", lambda: "these files")  # others may be changing them
     w, v = arrays(32, 16, 3, 3), arrays(16, 32, 3, 3)
@@ -188,6 +191,7 @@ def test_a_stored_program_keeps_what_it_kept(monkeypatch: pytest.MonkeyPatch, tm
     for _ in range(2):
         call = Watched(monkeypatch)
         assert [call(X, w, v) for _ in range(2)] == [2, 0]
+        written()
         plans.append(call.executable._program.bound)
     assert plans[0].kept == plans[1].kept != ()
     assert "reading the program" in str(call.executable.timings)

@@ -139,13 +139,16 @@ def test_a_stored_program_runs_before_anything_is_known_of_its_steps(
     assert len(program.bound.steps) == len(program.schedule.planned)
 
 
-def test_a_call_that_finds_its_program_reads_no_step(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_finds_its_program_reads_no_step(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, written: Callable[[], None]
+) -> None:
     def nobody(*_: Any) -> Any:
         raise AssertionError("a step was read")
 
     monkeypatch.setenv("NNC_CACHE_DIR", str(bench.folder))
     first, second = (nnc.compile(training, donate_argnums=1) for _ in range(2))
     expected = first(X, nnp.asarray(W))
+    written()
     monkeypatch.setattr(stored_form, "Step", nobody)
     donated = nnp.asarray(W)
     for one, other in zip(second(X, donated), expected, strict=True):

@@ -8,11 +8,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from nnc.backends.cpu.engine import Engine
 from nnc.backends.cpu.llvm import KERNEL, Recipe
 from nnc.lower.cache import Cache
+from nnc.lower.later import do_later
 
 _KIND = "objects"
 _TEXTS_OF_A_THREAD = 2  # fewer are compiled before a thread is ready
@@ -55,7 +57,7 @@ class Objects:
             found[i] = code
             self.compiled += 1
             if self._cache is not None:
-                self._cache.write_bytes(_KIND, self._key(texts[i], recipe), code)
+                do_later(partial(self._keep, self._cache, texts[i], recipe, code))
         return [code for code in found if isinstance(code, bytes)]
 
     def _make(self, makers: Sequence[Maker]) -> Iterator[bytes]:
@@ -72,6 +74,9 @@ class Objects:
     def _find(self, text: str, recipe: Recipe) -> bytes | None:
         found = self._cache.read_bytes(_KIND, self._key(text, recipe)) if self._cache is not None else None
         return found[0] if found else None
+
+    def _keep(self, cache: Cache, text: str, recipe: Recipe, code: bytes) -> None:
+        cache.write_bytes(_KIND, self._key(text, recipe), code)
 
     def _key(self, text: str, recipe: Recipe) -> dict[str, str]:
         return {"text": hashlib.sha256(text.encode()).hexdigest(), "recipe": recipe.encode(), **self._made_for}

@@ -161,5 +161,6 @@ def find_blas_setters(libraries: Iterable[Path] | None = None) -> list[Callable[
 
 def _blas_libraries() -> list[Path]:
     package = Path(np.__file__).parent
-    bundled = [*package.parent.glob("numpy.libs/*openblas*"), *package.glob(".dylibs/*openblas*")]
+    folders = [folder for folder in (package.parent / "numpy.libs", package / ".dylibs") if folder.is_dir()]
+    bundled = [folder / name for folder in folders for name in os.listdir(folder) if "openblas" in name]
     return bundled or [Path(name) for name in loaded_libraries("openblas")]

@@ -113,28 +113,30 @@ def best_fit(p: Problem, order: Ints, lowest: bool = False, given: Ints | None =
     """
     fixed = [-1] * len(order) if given is None else given.tolist()
     sizes, offset = p.size.tolist(), [0] * len(p.size)
-    placed = np.empty((4, len(p.lo)), np.int64)  # the placed rows, by offset
+    all_rows, first_row, los, his = p.rows.tolist(), p.first_row.tolist(), p.lo.tolist(), p.hi.tolist()
+    placed = np.empty((4, len(los)), np.int64)  # the placed rows, by offset
     lo, hi, start, stop = placed
     count = 0
     for t in order.tolist():
-        rows, size = p.rows_of(t), sizes[t]
-        at = fixed[t]
+        rows, size, at = all_rows[first_row[t] : first_row[t + 1]], sizes[t], fixed[t]
         if at < 0:
-            together = np.zeros(count, bool)
-            for row in rows:
-                together |= (lo[:count] < p.hi[row]) & (hi[:count] > p.lo[row])
+            first, end = lo[:count], hi[:count]
+            together = (first < his[rows[0]]) & (end > los[rows[0]])
+            for row in rows[1:]:
+                together |= (first < his[row]) & (end > los[row])
             (found,) = together.nonzero()
             ends = np.zeros(len(found) + 1, np.int64)
             np.maximum.accumulate(stop[found], out=ends[1:])
             gaps = start[found] - ends[:-1]
             (fitting,) = (gaps >= size).nonzero()
             at = int(ends[fitting[0 if lowest else gaps[fitting].argmin()]] if fitting.size else ends[-1])
-        offset[t] = at
-        if at + size >= below:
+        offset[t], top = at, at + size
+        if top >= below:
             break
-        place, more = int(start[:count].searchsorted(at)), len(rows)
-        placed[:, place + more : count + more] = placed[:, place:count].copy()
-        for column, values in ((lo, p.lo[rows]), (hi, p.hi[rows]), (start, at), (stop, at + size)):
-            column[place : place + more] = values
-        count += more
+        place = int(start[:count].searchsorted(at))
+        for row in rows:
+            if place < count:
+                placed[:, place + 1 : count + 1] = placed[:, place:count]
+            lo[place], hi[place], start[place], stop[place] = los[row], his[row], at, top
+            place, count = place + 1, count + 1
     return np.array(offset, np.int64)

@@ -62,12 +62,14 @@ class Value(NamedTuple):
     @property
     def type(self) -> str:
         """Its LLVM type."""
-        return vector_type(scalar_type(self.dtype), self.lanes)
+        _, dtype, lanes = self
+        return f"<{lanes} x {_TYPES[dtype]}>" if lanes else _TYPES[dtype]
 
     @property
     def typed(self) -> str:
         """Type and name, as operands are written."""
-        return f"{self.type} {self.text}"
+        text, dtype, lanes = self
+        return f"<{lanes} x {_TYPES[dtype]}> {text}" if lanes else f"{_TYPES[dtype]} {text}"
 
 
 def vector_type(scalar: str, lanes: int) -> str:
@@ -190,8 +192,8 @@ class Code(Writer):
         if x.dtype == dtypes.bfloat16:
             return self.bitcast(self.splat(self.bitcast(x, dtypes.uint16), lanes), x.dtype)
         kind = vector_type(scalar_type(x.dtype), lanes)
-        one = self.let(f"insertelement {kind} poison, {x.typed}, i64 0")
-        text = self.let(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
+        one = self.share(f"insertelement {kind} poison, {x.typed}, i64 0")
+        text = self.share(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
         return Value(text, x.dtype, lanes)
 
     def shuffle(self, x: Value, order: Sequence[int], other: Value | None = None) -> Value:
@@ -208,7 +210,8 @@ class Code(Writer):
     # -- arithmetic ----------------------------------------------------------------------------------------------------
 
     def _binary(self, real: str, integer: str, x: Value, y: Value, unsigned: str | None = None) -> Value:
-        x, y = self.match(x, y)
+        if x.lanes != y.lanes:
+            x, y = self.match(x, y)
         if x.dtype != y.dtype:
             raise InternalError(f"operands of dtype {x.dtype.name} and {y.dtype.name}")
         name = real if dtypes.is_float(x.dtype) else integer
@@ -222,7 +225,7 @@ class Code(Writer):
         """x + y."""
         if x.dtype == y.dtype == dtypes.int64 and not x.lanes and not y.lanes:
             (a, m), (b, n) = self._parts(x), self._parts(y)
-            both = self.let(f"add i64 {a}, {b}") if a and b else a or b
+            both = self.share(f"add i64 {a}, {b}") if a and b else a or b
             return self._sum(both, m + n)
         return self._binary("fadd", "add", x, y)
 
@@ -236,7 +239,7 @@ class Code(Writer):
         n = known_integer(y)
         if n is not None and x.dtype == dtypes.int64 and not x.lanes:
             a, m = self._parts(x)
-            product = a if n == 1 or not a else self.let(f"mul i64 {a}, {n}") if n else ""
+            product = a if n == 1 or not a else self.share(f"mul i64 {a}, {n}") if n else ""
             return self._sum(product, m * n)
         return self._binary("fmul", "mul", x, y)
 
@@ -249,7 +252,7 @@ class Code(Writer):
         number = (number + (1 << 63)) % (1 << 64) - (1 << 63)
         if not register or not number:
             return Value(register or str(number), dtypes.int64)
-        name = self.let(f"add i64 {register}, {number}")
+        name = self.share(f"add i64 {register}, {number}")
         self._sums[name] = register, number
         return Value(name, dtypes.int64)
 
@@ -322,23 +325,24 @@ class Code(Writer):
 
     def compare(self, predicate: str, x: Value, y: Value) -> Value:
         """A bool. `predicate`: "eq", "ne" (true for NaN), "lt", "le", "gt", "ge"; for floats also "uno" (one is NaN)."""
-        x, y = self.match(x, y)
+        if x.lanes != y.lanes:
+            x, y = self.match(x, y)
         a, b = known_number(x), known_number(y)
         if a is not None and b is not None and predicate in _HOLDS:
             return self.constant(_HOLDS[predicate](a, b), dtypes.bool_, x.lanes)
         if dtypes.is_float(x.dtype):
-            text = self.let(f"fcmp {_FLOAT_PREDICATES[predicate]} {x.type} {x.text}, {y.text}")
+            text = self.share(f"fcmp {_FLOAT_PREDICATES[predicate]} {x.type} {x.text}, {y.text}")
         else:
             name = _INT_PREDICATES[predicate]
             if name not in ("eq", "ne"):
                 name = ("u" if x.dtype in dtypes.UNSIGNED or dtypes.is_bool(x.dtype) else "s") + name
-            text = self.let(f"icmp {name} {x.type} {x.text}, {y.text}")
+            text = self.share(f"icmp {name} {x.type} {x.text}, {y.text}")
         return Value(text, dtypes.bool_, x.lanes)
 
     def select(self, condition: Value, x: Value, y: Value) -> Value:
         """x where the condition holds, else y."""
         condition, x, y = self.match(condition, x, y)
-        return Value(self.let(f"select {condition.typed}, {x.typed}, {y.typed}"), x.dtype, x.lanes)
+        return Value(self.share(f"select {condition.typed}, {x.typed}, {y.typed}"), x.dtype, x.lanes)
 
     # -- conversions ---------------------------------------------------------------------------------------------------
 
@@ -425,11 +429,12 @@ class Code(Writer):
         register, far = ("", nbytes) if isinstance(nbytes, int) else self._parts(nbytes)
         pointer, more = self._places.get(pointer, (pointer, 0))
         if register:
-            pointer = self.let(f"getelementptr i8, ptr {pointer}, i64 {register}")
-        if not far + more:
+            pointer = self.share(f"getelementptr i8, ptr {pointer}, i64 {register}")
+        far += more
+        if not far:
             return pointer
-        name = self.let(f"getelementptr i8, ptr {pointer}, i64 {far + more}")
-        self._places[name] = pointer, far + more
+        name = self.share(f"getelementptr i8, ptr {pointer}, i64 {far}")
+        self._places[name] = pointer, far
         return name
 
     def load(self, pointer: str, dtype: DType, lanes: int = 0, mask: Value | None = None) -> Value:
@@ -521,7 +526,11 @@ def _intrinsic(name: str, kinds: tuple[str, ...]) -> tuple[str, str]:
 
 def known_number(x: Value) -> float | None:
     """The number of which a value is made; None where that is not known, or its dtype has 16 bits."""
-    text = x.text.removeprefix(f"splat ({scalar_type(x.dtype)} ").removesuffix(")") if x.lanes else x.text
+    text = x.text
+    if text.startswith("%"):
+        return None
+    if x.lanes:
+        text = text.removeprefix(f"splat ({scalar_type(x.dtype)} ").removesuffix(")")
     if text in _BOOLS:
         return _BOOLS[text]
     if _FLOAT.fullmatch(text):
@@ -532,8 +541,8 @@ def known_number(x: Value) -> float | None:
 
 def known_integer(x: Value) -> int | None:
     """A known int64."""
-    known = x.dtype == dtypes.int64 and not x.lanes and not x.text.startswith("%")
-    return int(x.text) if known else None
+    text, dtype, lanes = x
+    return int(text) if not lanes and text[0] != "%" and dtype == dtypes.int64 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,7 +174,7 @@ class StepCode(Code):
         self.called[native.name] = native
         self.signatures[native.name] = f"declare i64 @{native.name}({', '.join(text.split()[0] for text in operands)})"
         returned = Value(self.let(f"call i64 @{native.name}({', '.join(operands)})"), dtypes.int64)
-        if may_fail(native):
+        if native.may_fail:
             success = self.compare("eq", returned, self.integer(0))
             self.fail_unless(success, Failure.KERNEL.code(self.outline.numbers[id(step)]))
 
@@ -338,7 +338,7 @@ class StepCode(Code):
         return (
             inner_regions > 1
             or region.limit is not None
-            or any(native is None or may_fail(native) for native in natives)
+            or any(native is None or native.may_fail for native in natives)
         )
 
     def _leave(
@@ -379,8 +379,3 @@ class StepCode(Code):
             return 0
         rounds = min(max(int(_POLL_SECONDS / one), 1), _MOST_ROUNDS)
         return 1 << (rounds.bit_length() - 1)
-
-
-def may_fail(native: Native) -> bool:
-    """Whether a kernel can return anything but 0."""
-    return native.text.count("ret i64") != native.text.count("ret i64 0\n")

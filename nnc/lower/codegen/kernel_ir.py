@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from nnc.dtypes import DType, accumulator
@@ -63,7 +64,7 @@ class Nest:
     loop_of: dict[int, int]
     axis_strides: tuple[tuple[int, ...], ...]
 
-    @property
+    @cached_property
     def operands(self) -> tuple[Symbol, ...]:
         """Inputs and outputs."""
         return (*self.graph.inputs, *self.graph.outputs)
@@ -78,14 +79,18 @@ class Nest:
         """How many rounds all loops make."""
         return math.prod(self.sizes)
 
-    @property
+    @cached_property
     def work(self) -> int:
         """Instructions for one element, by estimate."""
         return sum(map(weight, self.graph.nodes)) + len(self.operands)
 
     def is_full(self, symbol: Symbol) -> bool:
         """Whether an output has an element for each round of all loops rather than one for each row."""
-        return not self.row or not self.domain.reduced.isdisjoint(self.domain.axes(symbol))
+        return not self.row or not self._reduced.isdisjoint(self.domain.axes(symbol))
+
+    @cached_property
+    def _reduced(self) -> frozenset[int]:
+        return self.domain.reduced
 
     @property
     def widest(self) -> int:
@@ -215,19 +220,25 @@ def flat_length(graph: Graph, views: Sequence[View]) -> int | None:
             shape = view.spec.shape
     if shape is None or any(view.spec.shape != shape for view in views[len(graph.inputs) :]):
         return None
-    plain = all(
-        node.outputs[0].shape == shape or node.outputs[0].spec.size == 1
-        for node in graph.nodes
-        if node.command.name not in _PLACED and not is_reduction(node)
-    )
-    others = any(node.command.name in _PLACED or is_reduction(node) for node in graph.nodes)
-    return math.prod(shape) if plain and not others else None
+    for node in graph.nodes:
+        spec = node.outputs[0].spec
+        if (spec.shape != shape and spec.size != 1) or node.command.name in _PLACED or is_reduction(node):
+            return None
+    return math.prod(shape)
 
 
 def flat_key(graph: Graph, views: Sequence[View]) -> Any:
     """What a fused graph does with each element, at any length; None where `flat_length` is None."""
-    if flat_length(graph, views) is None:
-        return None
+    return _element_key(graph, views) if flat_length(graph, views) is not None else None
+
+
+def generic_form(graph: Graph, views: Sequence[View], least: int) -> tuple[int, Any] | None:
+    """`flat_length` and `flat_key`, where the length is `least` or more."""
+    length = flat_length(graph, views)
+    return (length, _element_key(graph, views)) if length is not None and length >= least else None
+
+
+def _element_key(graph: Graph, views: Sequence[View]) -> Any:
     single = tuple(not any(step for n, step in zip(v.spec.shape, v.strides, strict=True) if n > 1) for v in views)
     return graph_key(graph, with_shapes=False), single
 
@@ -240,13 +251,11 @@ def graph_key(graph: Graph, with_shapes: bool) -> Any:
     constants = tuple((number[s], value.dtype, value.tobytes()) for s, value in graph.constants.items())
     nodes = []
     for node in graph.nodes:
-        out = node.outputs[0]
-        params = (
-            tuple(node.params.items()) if with_shapes or (not is_view(node) and node.command.name != "full") else ()
-        )
-        value = repr(node.params.get("value"))
-        shape = out.shape if with_shapes else out.spec.size == 1
-        nodes.append((node.command.name, tuple(number[s] for s in node.inputs), params, value, out.dtype, shape))
+        name, spec, given = node.command.name, node.outputs[0].spec, node.params
+        params = tuple(given.items()) if with_shapes or (name != "full" and not is_view(node)) else ()
+        value = repr(given["value"]) if "value" in given else ""
+        shape = spec.shape if with_shapes else spec.size == 1
+        nodes.append((name, tuple([number[s] for s in node.inputs]), params, value, spec.dtype, shape))
     return (
         tuple(symbol.dtype for symbol in graph.inputs),
         constants,

@@ -18,7 +18,7 @@ from nnc import dtypes
 from nnc.graph import Graph, Symbol
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.domain import GATHER
-from nnc.lower.codegen.kernel_ir import flat_key, flat_length, graph_key, make_nest
+from nnc.lower.codegen.kernel_ir import generic_form, graph_key, make_nest
 from nnc.lower.codegen.native import Native
 from nnc.lower.codegen.rows import GENERIC, GRAIN, PARTS, Rows
 from nnc.lower.codegen.values import Block
@@ -57,12 +57,13 @@ class KernelPrinter:
     def native(self, step: Step) -> Native:
         """The kernel of a `fused` step."""
         graph, views = step.graphs[0], (*step.inputs, *step.outputs)
-        length = flat_length(graph, views)
-        if length is not None and length >= GENERIC:
-            native = self._find(step, flat_key(graph, views))
+        form = generic_form(graph, views, GENERIC)
+        if form is not None:
+            length, key = form
+            native = self._find(step, key)
             if native.numbers:
                 return replace(native, numbers=(length,))
-        places = tuple((view.spec.shape, view.strides) for view in views)
+        places = tuple([(view.spec.shape, view.strides) for view in views])
         return self._find(step, (graph_key(graph, with_shapes=True), places))
 
     def _find(self, step: Step, key: Any) -> Native:

@@ -50,6 +50,11 @@ class Native:
         """The text with its names filled in."""
         return self.text.replace(KERNEL, f"@{self.name}")
 
+    @cached_property
+    def may_fail(self) -> bool:
+        """Whether it can return anything but 0."""
+        return self.text.count("ret i64") != self.text.count("ret i64 0\n")
+
 
 class Remembered:
     """The `native` of a command's kernel, which prints once for all steps with the same parameters, shapes and strides."""

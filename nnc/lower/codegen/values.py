@@ -46,6 +46,8 @@ class Values:
         self.writer = {node.outputs[0]: node for node in nest.graph.nodes}
         self.place = {symbol: i for i, symbol in enumerate(nest.operands)}
         self.reductions = [node for node in nest.graph.nodes if is_reduction(node)]
+        loops = (*nest.outer, *nest.row)  # from the outside in, so that each loop moves a pointer once
+        self._steps = [[(loop, strides[loop]) for loop in loops if strides[loop]] for strides in nest.strides]
         self.code: Code
         self.pointers: list[str] = []
         self.saved: dict[Symbol, str] = {}  # where values of a row are kept
@@ -183,9 +185,8 @@ class Values:
 
     def _pointer(self, operand: int, block: Block) -> str:
         code, pointer = self.code, self.pointers[operand]
-        for loop in (*self.nest.outer, *self.nest.row):  # from the outside in, so that each loop moves the pointer once
-            step = self.nest.strides[operand][loop]
-            if step and loop in block.rounds:
+        for loop, step in self._steps[operand]:
+            if loop in block.rounds:
                 pointer = code.offset(pointer, code.mul(block.rounds[loop], code.integer(step)))
         return pointer
 

@@ -22,7 +22,7 @@ _FROM_OPERANDS = frozenset(
 )  # fmt: skip
 _DIVISIONS = frozenset(("sdiv", "srem", "udiv", "urem"))
 _BY_NUMBER = re.compile(r", [1-9]\d*$")
-_registers = re.compile(r"%[\w.]+").findall
+_registers = re.compile(r"%[0-9A-Za-z_.]+").findall
 _hidden = re.compile(r'call i64 asm "", "=r,0"\(i64 ([^)]+)\)')
 
 
@@ -31,18 +31,19 @@ class Lines(list["str | _Pure | Lines"]):
 
 
 class _Pure(NamedTuple):
-    """An instruction that nobody needs unless its result is read."""
+    """An instruction that nobody needs unless its result is read, and the registers that it reads."""
 
     name: str
     text: str
+    reads: Sequence[str]
 
 
 @dataclass(slots=True)
 class _Scope:
-    """The body of a loop, what runs under a condition, or all of a function: what is known within it, and for a loop the lines in
-    front of it."""
+    """The body of a loop, what runs under a condition, or all of a function: the instructions that are known within it alone, and
+    for a loop the lines in front of it."""
 
-    known: dict[str, str] = field(default_factory=dict)
+    texts: list[str] = field(default_factory=list)
     early: Lines | None = None
 
 
@@ -70,6 +71,7 @@ class Writer:
         self._slots = Lines()
         self._lines = Lines()
         self._scopes = [_Scope()]
+        self._known: dict[str, str] = {}  # which register holds an instruction's result, of all scopes
         self._level: dict[str, int] = {}  # the scope in which a register is known; the function where none is noted
         self._sums: dict[str, tuple[str, int]] = {}  # of an i64: what a number was added to, and the number
         self._places: dict[str, tuple[str, int]] = {}  # of a pointer: another one, and by how many bytes it was moved
@@ -119,30 +121,31 @@ class Writer:
 
     def share(self, text: str) -> str:
         """The register that holds an instruction's result, which depends on its operands alone and may be computed anywhere."""
-        lines, scopes = self._lines, self._scopes
         if not self.shares:
             name = self.fresh()
-            lines.append(f"  {name} = {text}")
+            self._lines.append(f"  {name} = {text}")
             return name
-        top, needs, level = len(scopes) - 1, 0, self._level
+        found = self._known.get(text)
+        if found is not None:
+            return found
+        lines, scopes, level = self._lines, self._scopes, self._level
+        reads, top = _registers(text), len(scopes) - 1
         if top:
-            for register in _registers(text):
+            needs = 0
+            for register in reads:
                 known_in = level.get(register, 0)
                 if known_in > needs:
                     needs = known_in
-        for i in range(needs, top + 1):
-            found = scopes[i].known.get(text)
-            if found is not None:
-                return found
-        for i in range(needs + 1, top + 1):
-            early = scopes[i].early
-            if early is not None:
-                lines, top = early, i - 1
-                break
+            for i in range(needs + 1, top + 1):
+                early = scopes[i].early
+                if early is not None:
+                    lines, top = early, i - 1
+                    break
         name = self.fresh()
-        lines.append(_Pure(name, text))
+        lines.append(_Pure(name, text, reads))
         level[name] = top
-        scopes[top].known[text] = name
+        scopes[top].texts.append(text)
+        self._known[text] = name
         return name
 
     # -- blocks --------------------------------------------------------------------------------------------------------
@@ -151,7 +154,7 @@ class Writer:
         """Begins a block. `always`: all that was written before in this scope has run before this."""
         self._lines.append(f"{label}:")
         if not always:
-            self._scopes[-1].known.clear()
+            self._forget(self._scopes[-1])
 
     def jump(self, label: str) -> None:
         """Goes on at a block."""
@@ -162,7 +165,13 @@ class Writer:
         """What is written in the block is known there alone. `early`: the lines in front of a loop, of which it is the body."""
         self._scopes.append(_Scope(early=early))
         yield
-        self._scopes.pop()
+        self._forget(self._scopes.pop())
+
+    def _forget(self, scope: _Scope) -> None:
+        """What was known within a scope is not known any more."""
+        for text in scope.texts:
+            del self._known[text]
+        scope.texts.clear()
 
     def in_front(self) -> Lines:
         """Lines that stand here and are written later."""
@@ -206,5 +215,5 @@ def _used(lines: list[str | _Pure]) -> list[str]:
             kept.append(line)
         elif line.name in used:
             kept.append(f"  {line.name} = {line.text}")
-            used.update(_registers(line.text))
+            used.update(line.reads)
     return kept[::-1]

@@ -138,6 +138,7 @@ class _Rebuilt:
     def _fused(self, group: Group) -> Node:
         nodes = [self.old.nodes[j] for j in sorted([*group.nodes, *group.taken])]
         constants = {s: self.old.constants[s] for node in nodes for s in node.inputs if s in self.grouping.small}
+        assert group.domain is not None
         return _fused_node(nodes, constants, self.grouping.written(group), group.domain)
 
 

@@ -28,9 +28,12 @@ _SIBLINGS = 4  # how many earlier readers of an operand are tried
 
 @dataclass(eq=False, slots=True)
 class Group:
-    """Nodes that become one kernel, by their positions: those that compute, and those that they take along."""
+    """Nodes that become one kernel, by their positions: those that compute, and those that they take along.
 
-    domain: Domain
+    A node for which a place is looked for has no domain of its own: it is only made where there is no such place.
+    """
+
+    domain: Domain | None
     nodes: list[int]  # in order; it runs where the last one stands
     taken: set[int]
     outputs: list[int]  # the nodes whose results others read
@@ -119,33 +122,37 @@ class Grouping:
         return [self.nodes[j].outputs[0] for j in group.outputs]
 
     def _place(self, i: int, node: Node) -> None:
-        """Puts a node into a group, with those that it can share a kernel with."""
-        group = self._alone(i, node)
+        """Puts a node into a group, with those that it can share a kernel with and, if that fits, with what it reads of small
+        constants and of what is made of nothing."""
+        given = [j for symbol in node.inputs if symbol in self._given for j in self.chain(symbol)]
+        others = self._candidates(i, node)
+        group = self._joined(self._alone(i, node, given), others)
+        if group is None and given:
+            group = self._joined(self._alone(i, node, []), others)
         if group is None:
             return
-        for other in self._candidates(i, node):
-            group = self._merged(other, group) or group
         for j in group.nodes:
             self.group[j] = group
         if node.outputs[0].spec.size == 1:
             self._single = i
 
-    def _alone(self, i: int, node: Node) -> Group | None:
-        """A group of one node and, if that fits, what it reads of small constants and of what is made of nothing."""
-        given = [j for symbol in node.inputs if symbol in self._given for j in self.chain(symbol)]
-        domain = self._fitting([*given, i])
-        if domain is None and given:
-            given = []
-            domain = self._fitting([i])
-        if domain is None:
-            return None
+    def _alone(self, i: int, node: Node, given: Sequence[int]) -> Group:
+        """A group of one node, and of what it takes along, as far as that fits."""
         views = []
         reads = 0
         for symbol in node.inputs:
             reads |= 1 << self._number.setdefault(symbol, len(self._number))
             if symbol in self._shown and (made := self.writer.get(self._shown[symbol])) is not None:
                 views.append((made, symbol))
-        return Group(domain, [i], set(given), [i], views, 1 << i, self._read_by[i], reads)
+        return Group(None, [i], set(given), [i], views, 1 << i, self._read_by[i], reads)
+
+    def _joined(self, group: Group, others: Iterable[Group]) -> Group | None:
+        """A group of one node with those of these that it can join; None where it does not even fit by itself."""
+        for other in others:
+            group = self._merged(other, group) or group
+        if group.domain is None:
+            group.domain = self._fitting([*sorted(group.taken), *group.nodes])
+        return group if group.domain is not None else None
 
     def _fitting(self, nodes: Sequence[int]) -> Domain | None:
         """The domain of a node, and of free ones before it, if they can be a kernel."""
@@ -188,27 +195,34 @@ class Grouping:
             return None
         if not self._saves_memory(other, mine) or self._fails_late(other, i):
             return None
-        domain, taken = other.domain, other.taken | mine.taken
-        chains = [self.chain(symbol) for j, symbol in mine.views if other.members >> j & 1]
-        if chains:
-            domain = domain.copy()
-            taken.update(*chains)
-            if not all(domain.extend(self.nodes[j]) for chain in chains for j in chain):
-                return None
         nodes = sorted([*other.nodes, *mine.nodes])
-        outputs = sorted([*other.outputs, *mine.outputs])
-        outputs = [j for j in outputs if self._read_by[j] & ~members]
-        group = Group(
-            Domain.joined(domain, mine.domain), nodes, taken, outputs, other.views + mine.views,
-            members, other.readers | mine.readers, other.reads | mine.reads,
-        )  # fmt: skip
-        if group.reads.bit_count() + len(outputs) > _OPERANDS + len(nodes) or not group.domain.fits(
-            self.written(group)
-        ):
+        read_by, others = self._read_by, ~members
+        outputs = [j for j in sorted([*other.outputs, *mine.outputs]) if read_by[j] & others]
+        reads = other.reads | mine.reads
+        if reads.bit_count() + len(outputs) > _OPERANDS + len(nodes):
             return None
+        chains = [self.chain(symbol) for j, symbol in mine.views if other.members >> j & 1]
+        domain = self._tied(other, mine, chains)
+        if domain is None or not domain.fits([self.nodes[j].outputs[0] for j in outputs]):
+            return None
+        taken = other.taken.union(mine.taken, *chains)
         if self._gathers & members and self._gathers_from_itself([*nodes, *taken]):
             return None
-        return group if self._is_worthwhile(group) else None
+        views, readers = other.views + mine.views, other.readers | mine.readers
+        group = Group(domain, nodes, taken, outputs, views, members, readers, reads)
+        return group if self._is_worthwhile(group, domain) else None
+
+    def _tied(self, other: Group, mine: Group, chains: Sequence[Sequence[int]]) -> Domain | None:
+        """The domain of two groups, and of the free nodes between them; None where their axes do not fit."""
+        assert other.domain is not None
+        more = [j for chain in chains for j in chain]
+        if mine.domain is None:
+            more += (*sorted(mine.taken), *mine.nodes)
+        domain = other.domain.copy() if more else other.domain
+        for j in more:
+            if not domain.extend(self.nodes[j]):
+                return None
+        return domain if mine.domain is None else Domain.joined(domain, mine.domain)
 
     def _saves_memory(self, other: Group, mine: Group) -> bool:
         """Whether what is kept longer, since the other group runs later, is no more than what need not be kept at all."""
@@ -244,9 +258,9 @@ class Grouping:
             for node in gathers
         )
 
-    def _is_worthwhile(self, group: Group) -> bool:
+    def _is_worthwhile(self, group: Group, domain: Domain) -> bool:
         """Whether one kernel is no slower than two: rows that are gone through again must stay in the cache."""
-        domain, reduced = group.domain, group.domain.reduced
+        reduced = domain.reduced
         if not reduced:
             return True
         length = math.prod([domain.sizes[label] for label in reduced])
@@ -255,9 +269,9 @@ class Grouping:
         symbols = [s for j in group.nodes for s in (*self.nodes[j].inputs, *self.nodes[j].outputs)]
         axes = domain.axes(max(symbols, key=lambda symbol: symbol.spec.size))
         last = next((label for label in reversed(axes) if label != UNIT), UNIT)
-        return (last in reduced and length <= ROW) or self._is_gone_through_once(group, reduced)
+        return (last in reduced and length <= ROW) or self._is_gone_through_once(group, domain)
 
-    def _is_gone_through_once(self, group: Group, reduced: frozenset[int]) -> bool:
+    def _is_gone_through_once(self, group: Group, domain: Domain) -> bool:
         """Whether neither a sum depends on another one, nor a result that has elements of its own for all that is summed."""
         late: set[Symbol] = set()  # what is known when sums are
         for j in group.nodes:
@@ -269,7 +283,8 @@ class Grouping:
                 late.add(node.outputs[0])
             elif is_late:
                 late.add(node.outputs[0])
-        return all(s not in late or reduced.isdisjoint(group.domain.axes(s)) for s in self.written(group))
+        reduced = domain.reduced
+        return all(s not in late or reduced.isdisjoint(domain.axes(s)) for s in self.written(group))
 
 
 def may_raise(node: Node) -> bool:

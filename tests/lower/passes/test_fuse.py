@@ -137,6 +137,21 @@ def test_counted_numbers_in_another_shape_are_right() -> None:
     )
 
 
+def test_counted_numbers_that_do_not_fit_into_a_kernel_are_read_from_memory() -> None:
+    """The numbers and their transpose would need the same loop for both axes; the sum of the two is in a kernel all the same."""
+
+    def function(x: Any) -> Any:
+        numbers = nnp.broadcast_to(nnp.arange(5.0), (5, 5))
+        return nnp.tanh(numbers + numbers.T) * x
+
+    x = np.eye(5, dtype=np.float32)
+    graph = run_passes(nnc.make_graph(function)(x), ("order", "fuse"), Options(), verify=True)
+    assert commands(graph) == ["fused", "fused"]
+    (last,) = (node.graphs[0] for node in graph.nodes if node.outputs == graph.outputs)
+    assert [node.command.name for node in last.nodes] == ["add", "tanh", "mul"]
+    np.testing.assert_allclose(nnc.compile(function)(x), np.diag(np.tanh(2.0 * np.arange(5))), rtol=1e-5)
+
+
 def test_a_sum_is_not_computed_again_for_each_element_that_reads_it() -> None:
     """The sums go over x alone; what is multiplied by them has columns of its own."""
     graph = fused(lambda x, y: nnp.sum(x, 1, keepdims=True) * y, X, X)

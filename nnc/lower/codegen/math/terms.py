@@ -12,12 +12,16 @@ from nnc.lower.codegen.builder import Code, Value
 Number = bool | int | float
 
 
-@dataclass(frozen=True, slots=True)
 class Term:
-    """A value and the code that computes it. Numbers that meet one take its dtype; both operands have one dtype."""
+    """A value and the code that computes it. Numbers that meet one take its dtype; both operands have one dtype.
 
-    code: Code
-    value: Value
+    There are thousands in a program, and a frozen dataclass takes three times as long to make.
+    """
+
+    __slots__ = ("code", "value")
+
+    def __init__(self, code: Code, value: Value) -> None:
+        self.code, self.value = code, value
 
     @property
     def dtype(self) -> DType:
@@ -105,7 +109,7 @@ class Term:
 
     def to(self, dtype: DType) -> Term:
         """The value in another dtype."""
-        return self.of(self.code.convert(self.value, dtype))
+        return self if self.value.dtype == dtype else self.of(self.code.convert(self.value, dtype))
 
     def intrinsic(self, name: str, *others: Term | Number) -> Term:
         """One of LLVM's functions."""
