@@ -31,10 +31,10 @@ def workers() -> list[threading.Thread]:
 
 
 def check_no_workers() -> None:
-    """Threads of programs that are gone end soon, not at once."""
-    gc.collect()
+    """Threads of programs that are gone end soon, not at once; programs are held while they are written to files."""
     until = time.monotonic() + 10
     while workers() and time.monotonic() < until:
+        gc.collect()
         time.sleep(0.01)
     assert not workers()
 
