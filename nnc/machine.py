@@ -20,9 +20,8 @@ def version_of(*distributions: str) -> str:
             found = metadata.distribution(name)
         except metadata.PackageNotFoundError:
             continue
-        head = (found.read_text("METADATA") or "").partition("\n\n")[
-            0
-        ]  # `found.version` reads it by Python's parser of mail
+        # `found.version` reads this by Python's parser of mail, which takes longer
+        head = (found.read_text("METADATA") or "").partition("\n\n")[0]
         stated = [line.removeprefix("Version: ") for line in head.splitlines() if line.startswith("Version: ")]
         return stated[0] if stated else found.version
     return ABSENT

@@ -20,7 +20,7 @@ from nnc.source import SourceLine
 COPIES = 64  # how far a loop is unrolled before its carried values are copied instead
 _PEELED = 4096  # bytes; smaller values are copied into a loop once rather than giving it a first round of its own
 
-LOOPS = ("while", "scan")
+_LOOPS = ("while", "scan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class _Block:
         shared = shared_view(node, operands)
         if shared is not None:
             self.places[node.outputs[0]] = shared
-        elif node.command.name in LOOPS and not _has_tapes(node, self._planned):
+        elif node.command.name in _LOOPS and not _has_tapes(node, self._planned):
             self._loop(position, node, operands)
         elif node.command.name == "case_of" and not _has_tapes(node, self._planned):
             self._branches(node, operands)

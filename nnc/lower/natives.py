@@ -21,9 +21,9 @@ from nnc.lower.codegen.arguments import binder, is_layout_known
 from nnc.lower.codegen.domain import can_fuse, is_reduction, is_view
 from nnc.lower.codegen.epilogue import PRODUCTS
 from nnc.lower.codegen.native import Compiler, Native, Remembered
-from nnc.lower.emit import LOOPS, is_move
+from nnc.lower.emit import is_move
 from nnc.lower.liveness import walk
-from nnc.lower.stages import Buffer, Kind, Loop, Planned, Step, View
+from nnc.lower.stages import Buffer, Kind, Planned, Step, View
 from nnc.lower.views import may_share
 
 _JOINED = frozenset({*JOINS, "max_pool", "max_pool_places"})  # they are put together, or their operands
@@ -38,12 +38,10 @@ class Natives:
 
     def __init__(self, choose: Callable[[Step], Kernel], compiler: Compiler) -> None:
         self.compiler, self._choose = compiler, choose
-        self._has_loops = False
         self._known: dict[Any, tuple[Step, Native | None]] = {}  # holds a step, so that ids stay what they are
 
-    def begin(self, graph: Graph) -> None:
-        """A graph will become a program: has the compiler begin with what is in each."""
-        self._has_loops = any(node.command.name in LOOPS for node in graph.walk())
+    def begin(self) -> None:
+        """There will be a program: has the compiler begin with what is in each."""
         self.compiler.expect()
         self.compiler.expect(binder())
 
@@ -70,7 +68,6 @@ class Natives:
         found: dict[int, Native] = {}
         if not is_layout_known():
             return found
-        self._has_loops |= any(isinstance(step.region, Loop) for step in steps)
         with timed("printing kernels"):
             for step in steps:
                 if step.region is None and not _touches_tape(step, buffers):
@@ -89,8 +86,7 @@ class Natives:
             if chosen is not None and chosen.native is not None:
                 native = chosen.native(step)
             known = self._known[key] = step, native
-            # programs with loops hold the others in their own text, as a rule
-            if native is not None and not (native.inline and self._has_loops):
+            if native is not None and not native.is_held:
                 self.compiler.expect(native)
         return known[1]
 

@@ -113,7 +113,7 @@ def lower(
     if made is None:
         natives = Natives(step_kernel, compiler) if compiler is not None and options.native else None
         if natives is not None:
-            natives.begin(graph)
+            natives.begin()
         planned = plan(graph, options, workspace, natives)
         check_budget(planned, options.memory_budget)
         if expect is not None and known is None:

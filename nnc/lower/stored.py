@@ -37,9 +37,8 @@ from nnc.source import SourceLine
 _KIND = "programs"
 _LIBRARIES = ("llvmlite", "onednn-cpu-gomp")  # of which to ask the version does not load them
 _FOLDER = Path(__file__).parents[1]
-_ABOVE = frozenset(
-    {"trace", "numpy", "random", "debug", "nn", "optim", "io", "data", "view"}
-)  # make graphs, and lower none
+# make graphs, and lower none
+_ABOVE = frozenset({"trace", "numpy", "random", "debug", "nn", "optim", "io", "data", "view"})
 _STARTED = time.time()
 _SETTLED = 2.0  # seconds; files that changed later may be others than those that this process runs
 _APART = frozenset({"cache_folder", "verify_passes"})  # options that programs do not depend on

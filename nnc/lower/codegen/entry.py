@@ -7,7 +7,6 @@ are grouped, since LLVM takes longer for one long function than for some short o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -47,7 +46,7 @@ def print_entry(
     called = {name: native for f in functions for name, native in f.called.items()}
     declared = {name: line for f in functions for name, line in f.signatures.items()}
     inner = {natives[id(s)].name for step in steps for s in _in_loops(step) if id(s) in natives}
-    held = tuple(native for native in called.values() if _can_be_held(native))
+    held = tuple(native for native in called.values() if native.is_held)
     lines = {line for f in functions for line in f.declarations}
     bodies: list[str] = []
     for native in held:
@@ -139,11 +138,6 @@ def _in_loops(step: Step) -> Iterable[Step]:
         if isinstance(inner.region, Loop):
             for c in inner.region.copies:
                 yield from walk(c.steps)
-
-
-def _can_be_held(native: Native) -> bool:
-    """Whether a kernel's text can stand within another module: numbered metadata would mean something else there."""
-    return native.inline and re.search(r"^(!|attributes #)", native.text, re.MULTILINE) is None
 
 
 def _as_internal(native: Native, attribute: str) -> tuple[set[str], str]:

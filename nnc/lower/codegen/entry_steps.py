@@ -99,7 +99,6 @@ class StepCode(Code):
         self._failures: list[tuple[str, int]] = []
         self._at: dict[int, Value] = {}  # the present round of each loop around
         self._local: dict[int, str] = {}  # buffers that lie on the stack
-        self._kept = True  # whether its number is kept in memory
 
     def place(self, label: str, *, always: bool = False) -> None:
         """Begins a block."""
@@ -239,8 +238,8 @@ class StepCode(Code):
         poll = self.slot(self.integer(polls)) if polls else None
         # polls lie in a loop around the ring, which is then free of calls
         begin = self.label("ring") if polls else labels[region.first]
-        self._kept = self._reads_rounds(step, region)
-        taken = {} if self._kept or self._local else self._take_in(step)
+        kept = self._reads_rounds(step, region)
+        taken = {} if kept or self._local else self._take_in(step)
         self.jump(begin if region.first == 0 else labels[0])
         for k, (label, c) in enumerate(zip(labels, region.copies, strict=True)):
             if k == region.first and polls:
@@ -252,7 +251,7 @@ class StepCode(Code):
                 self._leave(
                     region, c, self.compare("ge", done, counted), self.sub(done, self.integer(1)), length, after
                 )
-            self._enter(region, done, length)
+            self._enter(region, done, length, kept)
             self.steps(c.head)
             if c.test is not None:
                 self._leave(region, c, self.not_(self.load(self.address(c.test), dtypes.bool_)), done, length, after)
@@ -362,10 +361,10 @@ class StepCode(Code):
             return self.sub(self.sub(length, self.integer(1)), done)
         return done
 
-    def _enter(self, region: Loop, done: Value, length: Value | None) -> None:
-        """Notes the number of the round."""
+    def _enter(self, region: Loop, done: Value, length: Value | None, kept: bool) -> None:
+        """Notes the number of the round, also in memory where it is kept there."""
         at = self._at[region.number] = self._number(region, done, length)
-        if self._kept:
+        if kept:
             self.store(self.word(self.outline.words.round(region.number)), at)
         if region.counter is not None:
             self.store(self.address(region.counter), at)

@@ -6,6 +6,7 @@ of the step's inputs, outputs and workspace; nothing of Python runs in between.
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,8 +29,8 @@ class Native:
 
     `symbols` are addresses of C functions that the text declares. `state` makes what one arena at a time needs, such as
     descriptions of memory that a library fills in; it is given the address of `scratch` bytes, which others use between calls.
-    `inline`: so short that loops take it in. `packed`: the kernel takes one pointer in the place of all pointers to tensors and all
-    numbers: to 8 bytes for each of the numbers, then for each of the pointers.
+    `inline`: so short that programs hold it in their own text, and loops take it in. `packed`: the kernel takes one pointer in the
+    place of all pointers to tensors and all numbers: to 8 bytes for each of the numbers, then for each of the pointers.
     """
 
     text: str
@@ -49,6 +50,11 @@ class Native:
     def code(self) -> str:
         """The text with its names filled in."""
         return self.text.replace(KERNEL, f"@{self.name}")
+
+    @cached_property
+    def is_held(self) -> bool:
+        """Whether programs hold it in their own text: in another module, numbered metadata would mean something else."""
+        return self.inline and re.search(r"^(!|attributes #)", self.text, re.MULTILINE) is None
 
     @cached_property
     def may_fail(self) -> bool:

@@ -121,6 +121,17 @@ def test_a_million_rounds_run_without_python() -> None:
     assert found[:2] == ["run", "run"] and len(found) == 4  # of the program and of its frame; the end of the block
 
 
+def test_python_knows_the_round_after_a_loop_within_it() -> None:
+    def body(pair: tuple[Any, Any], x: Any) -> tuple[tuple[Any, Any], Any]:
+        a, b = pair
+        c = nnc.fori_loop(0, 3, lambda _, c: c + x, a)
+        return (b, c), -c  # changes places: the program holds the round twice
+
+    xs = np.arange(4.0)
+    graph = nnc.make_graph(lambda a, b, xs: nnc.scan(body, (a, b), xs))(ONE, ONE, xs)
+    same(*lower_twice(graph, ["add", "copy"]), ONE, ONE, xs)  # `neg` runs in Python, and writes its row
+
+
 def test_a_loop_that_takes_long_lets_python_look_for_interrupts() -> None:
     program, _ = lower_twice(counting(10**7))
     with calls() as found:
