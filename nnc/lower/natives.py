@@ -17,8 +17,9 @@ from nnc.dtypes import TAPE
 from nnc.graph import Graph, Kernel, Node, find_kernel, kernel
 from nnc.lower.bind import Emitted
 from nnc.lower.coalesce import JOINS
-from nnc.lower.codegen.arguments import binder, is_layout_known
+from nnc.lower.codegen.arguments import is_layout_known
 from nnc.lower.codegen.domain import can_fuse, is_reduction, is_view
+from nnc.lower.codegen.entry import common
 from nnc.lower.codegen.epilogue import PRODUCTS
 from nnc.lower.codegen.native import Compiler, Native, Remembered
 from nnc.lower.emit import is_move
@@ -43,7 +44,8 @@ class Natives:
     def begin(self) -> None:
         """There will be a program: has the compiler begin with what is in each."""
         self.compiler.expect()
-        self.compiler.expect(binder())
+        for native in common():
+            self.compiler.expect(native)
 
     def expect(self, emitted: Emitted) -> None:
         """Steps like these will be in the program: has their kernels compiled meanwhile.

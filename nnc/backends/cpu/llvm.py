@@ -52,8 +52,8 @@ KERNEL = Recipe(("sroa", "simplify_cfg"), 2)
 # Programs with loops that take kernels in: what a round leaves for the next one stays in registers, so a short loop is 2.5 times as
 # fast as with the passes above, for 4 ms.
 INLINED = Recipe((), 2, first_level=True)
-# Programs that only call, 30 µs for each call, and hold the shortest kernels; and the runtime. Nothing takes long there: a fifth of
-# what the others take.
+# Programs that only call, most of it by constants, and hold the shortest kernels; and the runtime. Nothing takes long there, and
+# this takes a fifth of what the others do.
 CALLS = Recipe((), 0)
 
 # Passes of code generation that find nothing in such kernels, or what makes no difference: a sixth of LLVM's time. Loops count as

@@ -34,9 +34,9 @@ _COUNTS, _ROW = 4, 4  # words at the start of a table, and of a row before the s
 class Words:
     """Where compiled code finds what: positions of 64-bit words in the memory of a frame.
 
-    First the lists `given` and `made`, the table of what is expected, the callback, the arena and the number of the next call of
-    that; then the addresses of inputs, where inputs end, addresses of results and of constants; the present round of each loop;
-    and the states of kernels.
+    First the lists `given` and `made`, the table of what is expected, the callback, the arena, the number of the next call of the
+    callback, and a 0; then the addresses of inputs, where inputs end, addresses of results and of constants; the present round of
+    each loop; and the states of kernels.
     """
 
     inputs: int
@@ -51,6 +51,7 @@ class Words:
     callback_at = 3
     arena_at = 4
     next_call = 5
+    zero_at = 6
 
     @property
     def _padded(self) -> int:
@@ -58,11 +59,11 @@ class Words:
 
     def input(self, i: int) -> int:
         """The address of an input."""
-        return 6 + i
+        return 7 + i
 
     def result(self, i: int) -> int:
         """The address of a result's memory."""
-        return 6 + 2 * self._padded + i
+        return self.input(2 * self._padded) + i
 
     def constant(self, i: int) -> int:
         """The address of a constant."""

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nnc.lower.codegen.arguments import Words, binder
-from nnc.lower.codegen.entry_steps import Failure, Outline, StepCode, bases_of
+from nnc.lower.codegen.entry_steps import Failure, Outline, StepCode
 from nnc.lower.codegen.native import Native
-from nnc.lower.liveness import walk
+from nnc.lower.codegen.step_table import runner
+from nnc.lower.liveness import touched, walk
 from nnc.lower.stages import Loop, Planned, Step, Steps
 
 BIND = -1  # the part that finds the arguments
@@ -28,6 +29,11 @@ class EntryText:
     called: tuple[Native, ...]
     held: tuple[Native, ...]
     blocks: tuple[Steps, ...]
+
+
+def common() -> tuple[Native, ...]:
+    """What programs call whatever they compute."""
+    return binder(), runner()
 
 
 def print_entry(
@@ -56,7 +62,8 @@ def print_entry(
         bodies.append(body)
     called[binder().name] = binder()
     lines |= {*declared.values(), f"declare i64 @{binder().name}(ptr, ptr)"}
-    texts = [*sorted(lines), *bodies, *(f.text() for f in functions), _main(len(groups), apart)]
+    tables = [table for f in functions for table in f.tables]
+    texts = [*sorted(lines), *bodies, *tables, *(f.text() for f in functions), _main(len(groups), apart)]
     return EntryText("\n".join(texts), tuple(called.values()), held, tuple(outline.blocks))
 
 
@@ -81,18 +88,16 @@ def _part(outline: Outline, name: str, steps: Steps) -> list[StepCode]:
     Where no Python runs in a loop, all its memory is reached through the parameters of a function, so that LLVM may be told that no
     two of them overlap: arguments that are written over share no memory with others, results are fresh.
     """
-    bases = bases_of(outline, steps)
-    code = StepCode(outline, name, [("ptr", "frame")])
-    code.load_bases(bases)
+    code = StepCode(outline, name)
     if not any(isinstance(step.region, Loop) for step in steps) or not outline.is_native(steps):
         code.steps(steps)
         code.finish()
         return [code]
-    registers = ["frame", *(base for base, _ in bases)]
-    inner = StepCode(outline, f"{name}.rounds", [("ptr noalias", register) for register in registers])
+    words = sorted({Words.arena_at, *(outline.place(number)[0] for number in touched(steps))})
+    inner = StepCode(outline, f"{name}.rounds", words)
     inner.steps(steps)
     inner.finish()
-    operands = ", ".join(f"ptr %{register}" for register in registers)
+    operands = ", ".join(["ptr %frame", *(f"ptr {code.base(word)}" for word in words)])
     code.line(f"%why = call i64 @{inner.name}({operands})")
     code.line("ret i64 %why")
     return [inner, code]

@@ -1,20 +1,23 @@
 """Prints steps, loops and branches of a program as one function: kernels are called where their tensors lie, rounds are real loops.
 
+steps in a row                           rows of a table (nnc.lower.codegen.step_table)
 loop 0, copies (a, b), first = 0:        a: head, test → leave, tail, count;  b: likewise;  back to a
 steps without a compiled kernel          one call back into Python for all that stand in a row
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import groupby
 
 from nnc import dtypes
 from nnc.lower.codegen.arguments import Words
 from nnc.lower.codegen.builder import Code, Slot, Value
 from nnc.lower.codegen.native import Native
+from nnc.lower.codegen.step_table import MOST, StepTable, runner
 from nnc.lower.liveness import touched, walk
 from nnc.lower.report import step_bytes, step_flops
 from nnc.lower.stages import Branches, Kind, Loop, Planned, Round, Step, Steps, View
@@ -65,38 +68,37 @@ class Outline:
         """Whether all steps, those within regions included, run without Python."""
         return all(step.region is not None or id(step) in self.natives for step in walk(steps))
 
+    def place(self, number: int) -> tuple[int, int]:
+        """Where a buffer begins: the word of the frame that holds an address, and how far behind that."""
+        buffer, offset = self.planned.bound.buffers[number], self.planned.offsets[number]
+        if offset is not None:
+            return Words.arena_at, offset
+        find = {Kind.INPUT: self.words.input, Kind.OUTPUT: self.words.result, Kind.CONSTANT: self.words.constant}
+        return find[buffer.kind](buffer.index), 0
+
     def seconds(self, steps: Iterable[Step]) -> float:
         """About how long steps take, each once."""
         inner = [step for step in walk(steps) if step.region is None]
         return sum(_CALL + max(step_flops(step) / _FLOPS, step_bytes(step) / _BYTES) for step in inner)
 
 
-def bases_of(outline: Outline, steps: Steps) -> list[tuple[str, int]]:
-    """The memory that steps touch: names of registers, and the words that hold the addresses; the arena is one."""
-    words, found = outline.words, {"arena": Words.arena_at}
-    for number in sorted(touched(steps)):
-        buffer = outline.planned.bound.buffers[number]
-        if buffer.kind is Kind.INPUT:
-            found[f"b{number}"] = words.input(buffer.index)
-        elif buffer.kind is Kind.OUTPUT:
-            found[f"b{number}"] = words.result(buffer.index)
-        elif buffer.kind is Kind.CONSTANT:
-            found[f"b{number}"] = words.constant(buffer.index)
-    return list(found.items())
-
-
 class StepCode(Code):
-    """A function that runs steps. Its registers %frame, %arena and %b1, … hold where its memory lies."""
+    """A function that runs steps. Its register %frame holds where the frame lies, and %w4, … what is in words of that; those in
+    `given` are parameters."""
 
     shares = False  # what is written early may not read what is written late
 
-    def __init__(self, outline: Outline, name: str, parameters: Sequence[tuple[str, str]]) -> None:
-        super().__init__(name, parameters, returns="internal i64")
+    def __init__(self, outline: Outline, name: str, given: Sequence[int] = ()) -> None:
+        # Parameters that are more than the frame are all ways to the memory of the steps: no two of them overlap.
+        names = ["frame", *(f"w{position}" for position in given)]
+        super().__init__(name, [("ptr noalias" if given else "ptr", name) for name in names], returns="internal i64")
         self.outline = outline
         self.called: dict[str, Native] = {}
         self.signatures: dict[str, str] = {}  # how called kernels are declared
+        self.tables: list[str] = []
         self._block = "start"
-        self._failures: list[tuple[str, int]] = []
+        self._failures: list[tuple[str, str]] = []
+        self._loaded = set(given)  # words that are in registers
         self._at: dict[int, Value] = {}  # the present round of each loop around
         self._local: dict[int, str] = {}  # buffers that lie on the stack
 
@@ -109,11 +111,13 @@ class StepCode(Code):
         """Where a word of the frame lies."""
         return self.offset("%frame", 8 * position)
 
-    def load_bases(self, bases: Iterable[tuple[str, int]]) -> None:
-        """Loads the addresses of memory."""
-        with self._early():
-            for name, position in bases:
-                self.line(f"%{name} = load ptr, ptr {self.word(position)}")
+    def base(self, position: int) -> str:
+        """The address in a word of the frame."""
+        if position not in self._loaded:
+            self._loaded.add(position)
+            with self._early():
+                self.line(f"%w{position} = load ptr, ptr {self.word(position)}")
+        return f"%w{position}"
 
     def finish(self) -> None:
         """Returns: 0 at the end of the steps, else why they stopped."""
@@ -124,10 +128,10 @@ class StepCode(Code):
             self.line(f"%why = phi i64 {found}")
             self.line("ret i64 %why")
 
-    def fail_unless(self, condition: Value, code: int) -> None:
-        """Stops where a bool does not hold."""
+    def fail_unless(self, condition: Value, code: int | str) -> None:
+        """Stops where a bool does not hold. `code`: what is returned, or the register that holds it."""
         following = self.label("next")
-        self._failures.append((self._block, code))
+        self._failures.append((self._block, str(code)))
         self.branch(condition, following, "failed")
         self.place(following)
 
@@ -143,20 +147,44 @@ class StepCode(Code):
 
     def steps(self, steps: Steps) -> None:
         """Runs steps in a row."""
-        waiting: list[Step] = []
+        for run, alike in groupby(steps, self._way):
+            run(tuple(alike))
+
+    def _way(self, step: Step) -> Callable[[Steps], None]:
+        """What runs such steps as this one, so many as follow one another."""
+        if step.region is not None:
+            return self._regions
+        native = self.outline.natives.get(id(step))
+        if native is None:
+            return self._python
+        operands = len(step.inputs) + len(step.outputs) + len(native.numbers) + (id(step) in self.outline.states)
+        return self._calls if self._at or (operands > MOST and not native.packed) else self._rows
+
+    def _rows(self, steps: Steps) -> None:
+        """Steps that stay in place, as a table."""
+        outline, table = self.outline, StepTable()
         for step in steps:
-            if step.region is None and id(step) not in self.outline.natives:
-                waiting.append(step)
-                continue
-            self._python(waiting)
-            waiting = []
-            if isinstance(step.region, Loop):
-                self._loop(step, step.region)
-            elif isinstance(step.region, Branches):
-                self._branches(step, step.region)
-            else:
-                self._kernel(step)
-        self._python(waiting)
+            native, operands = outline.natives[id(step)], list[tuple[int, int]]()
+            for view in (*step.inputs, *step.outputs):
+                word, begin = outline.place(view.buffer)
+                operands.append((word, begin + view.offset))
+            if id(step) in outline.states:
+                operands.append((outline.words.state(outline.states[id(step)]), 0))
+            numbers = [(Words.zero_at, number) for number in native.numbers]
+            self._declare(native, ["ptr"] if native.packed else ["ptr"] * len(operands) + ["i64"] * len(numbers))
+            operands = numbers + operands if native.packed else operands + numbers
+            table.add(native, Failure.KERNEL.code(outline.numbers[id(step)]), operands)
+        name = f"{self.name}.rows{len(self.tables)}"
+        self.tables.append(table.text(name))
+        self._declare(runner(), ["ptr", "ptr", "ptr", "i64", "ptr"])
+        given = f"ptr @{name}.functions, ptr @{name}.words, i64 {len(steps)}, ptr {self.room(8 * table.room)}"
+        returned = Value(self.let(f"call i64 @{runner().name}(ptr %frame, {given})"), dtypes.int64)
+        self.fail_unless(self.compare("eq", returned, self.integer(0)), returned.text)
+
+    def _calls(self, steps: Steps) -> None:
+        """Steps that move with the rounds of loops, or that loops take in, as calls."""
+        for step in steps:
+            self._kernel(step)
 
     def _kernel(self, step: Step) -> None:
         native = self.outline.natives[id(step)]
@@ -168,14 +196,18 @@ class StepCode(Code):
             operands = [f"ptr {self.address(view)}" for view in views]
         state = self.outline.states.get(id(step))
         if state is not None:
-            operands.append(f"ptr {self.let(f'load ptr, ptr {self.word(self.outline.words.state(state))}')}")
+            operands.append(f"ptr {self.base(self.outline.words.state(state))}")
         operands += sizes
-        self.called[native.name] = native
-        self.signatures[native.name] = f"declare i64 @{native.name}({', '.join(text.split()[0] for text in operands)})"
+        self._declare(native, [text.split()[0] for text in operands])
         returned = Value(self.let(f"call i64 @{native.name}({', '.join(operands)})"), dtypes.int64)
         if native.may_fail:
             success = self.compare("eq", returned, self.integer(0))
             self.fail_unless(success, Failure.KERNEL.code(self.outline.numbers[id(step)]))
+
+    def _declare(self, native: Native, kinds: Sequence[str]) -> None:
+        """Notes a function that is called, and the types of its operands."""
+        self.called[native.name] = native
+        self.signatures[native.name] = f"declare i64 @{native.name}({', '.join(kinds)})"
 
     def _table(self, sizes: Sequence[str], views: Sequence[View]) -> str:
         """Numbers and where views begin, in a row on the stack; only what moves with the rounds of loops is written there again.
@@ -198,11 +230,10 @@ class StepCode(Code):
         yield
         self._lines = lines
 
-    def _python(self, steps: list[Step]) -> None:
-        if steps:
-            self.outline.blocks.append(tuple(steps))
-            number = len(self.outline.blocks) - 1
-            self._call_back(number, Failure.PYTHON.code(number))
+    def _python(self, steps: Steps) -> None:
+        self.outline.blocks.append(steps)
+        number = len(self.outline.blocks) - 1
+        self._call_back(number, Failure.PYTHON.code(number))
 
     def _call_back(self, number: int, failure: int) -> None:
         """Calls Python, which returns the number of the call; where it breaks off, the result is left over from another call."""
@@ -214,13 +245,20 @@ class StepCode(Code):
 
     # -- regions -------------------------------------------------------------------------------------------------------
 
+    def _regions(self, steps: Steps) -> None:
+        for step in steps:
+            if isinstance(step.region, Loop):
+                self._loop(step, step.region)
+            elif isinstance(step.region, Branches):
+                self._branches(step, step.region)
+
     def _branches(self, step: Step, region: Branches) -> None:
         index = self.load(self.address(region.index), region.index.spec.dtype)
         failure = Failure.BRANCH.code(self.outline.numbers[id(step)])
         labels = [self.label("branch") for _ in region.branches]
         after = self.label("after")
         choices = " ".join(f"{index.type} {i}, label %{label}" for i, label in enumerate(labels))
-        self._failures.append((self._block, failure))
+        self._failures.append((self._block, str(failure)))
         self.line(f"switch {index.typed}, label %failed [{choices}]")
         for label, branch in zip(labels, region.branches, strict=True):
             self.place(label)
@@ -314,8 +352,8 @@ class StepCode(Code):
 
     def _memory(self, number: int) -> str:
         """Where a buffer begins."""
-        offset = self.outline.planned.offsets[number]
-        return self.offset("%arena", offset) if offset is not None else f"%b{number}"
+        word, begin = self.outline.place(number)
+        return self.offset(self.base(word), begin)
 
     def _copy(self, source: str, target: str, nbytes: int) -> None:
         self.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
