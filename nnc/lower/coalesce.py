@@ -176,13 +176,13 @@ class Classes:
         return not any(self.find(tensor) in map(self.find, both) for tensor in others)
 
     def _moves(self, at: int, source: int, target: int) -> bool:
-        """Whether the step at this point moves or joins one tensor into another."""
+        """Whether the step at this point moves or joins one tensor into another, with all elements in the same order."""
         step = self.live.points[at]
         if step is None:
             return False
         if is_move(step):
             pairs = zip(step.inputs, step.outputs, strict=True)
-            return any((x.buffer, y.buffer) == (source, target) for x, y in pairs)
+            return any((x.buffer, y.buffer) == (source, target) and self._alike(x, y) for x, y in pairs)
         joins = step.command.name in JOINS and step.outputs[0].buffer == target
         return joins and source in self._operands(at, step).reads
 

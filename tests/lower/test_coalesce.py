@@ -189,6 +189,17 @@ def test_branches_write_where_their_results_are_wanted(agree: Agree) -> None:
         agree(graph, np.asarray(index), ramp(4), ramp(4))
 
 
+def test_what_one_branch_yields_as_it_is_and_another_in_another_order_has_two_places(agree: Agree) -> None:
+    turns = [lambda b, x: x, lambda b, x: b.add("transpose", x, permutation=(1, 0)), lambda b, x: b.add("flip", x, axes=(0,))]
+    branches = tuple(record(turn, ((2, 2), F)) for turn in turns)
+
+    def make(b: GraphBuilder, i: Symbol, x: Symbol) -> Any:
+        return b.add("case_of", i, b.add("exp", x), graphs=branches)
+
+    for index in range(3):
+        agree(record(make, ((), "int64"), ((2, 2), F)), np.asarray(index), ramp(2, 2))
+
+
 # -- joins -------------------------------------------------------------------------------------------------------------
 
 

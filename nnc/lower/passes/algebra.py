@@ -231,9 +231,9 @@ def or_itself(x: Value) -> Any:
     return ew.bitwise_or(x, x), x
 
 
-@rewrite_rule(samples=_samples("bool", forms=2))
+@rewrite_rule(when=lambda x: dtypes.is_bool(x.dtype), samples=_samples("bool", forms=2))
 def and_true(x: Value) -> Any:
-    return ew.bitwise_and(x, number(x, -1)), x
+    return ew.bitwise_and(x, number(x, True)), x
 
 
 @rewrite_rule(samples=_samples(*REALS, "bool"))

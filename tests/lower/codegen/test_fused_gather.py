@@ -60,6 +60,11 @@ def test_elements_along_any_axis_are_read_at_vectors_of_places() -> None:
     check(lambda x, i, j: x[i, j] * 2 + x[j % 50, i % 37], TABLE, IDS, IDS % 37)
 
 
+def test_a_table_that_names_its_own_places_is_no_element_of_the_loop() -> None:
+    check(lambda x: nnp.take(x, x, mode="wrap") + 1, np.array([4, 1, 6, 0, 2]))
+    check(lambda x: nnp.take(x, x, mode="wrap") * 2 + x, np.array([4, 1, 6, 0, 2], np.uint8))
+
+
 @pytest.mark.parametrize("bad", [50, -51])
 def test_an_index_out_of_range_raises_before_anything_is_written(bad: int) -> None:
     ids = IDS.copy()

@@ -115,3 +115,9 @@ def test_lossless_conversions_are_those_that_hold_every_value() -> None:
         assert not algebra.is_lossless(d[a], d[b])
     assert algebra.is_lossless(bfloat16, d["float32"])
     assert not algebra.is_lossless(bfloat16, d["float16"]) and not algebra.is_lossless(d["float16"], bfloat16)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint64", "int16", "bool"])
+def test_one_is_all_bits_of_a_bool_alone(dtype: str) -> None:
+    x = np.arange(4).astype(dtype)
+    np.testing.assert_array_equal(nnc.compile(lambda x: x & nnp.ones_like(x))(x), x & np.ones_like(x))
