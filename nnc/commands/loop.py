@@ -17,7 +17,16 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.commands.rules import Derivative, Linear, add_tangents, batch_elementwise, effect, linear_in_all, zeros
+from nnc.commands.rules import (
+    Derivative,
+    Linear,
+    add_tangents,
+    batch_elementwise,
+    batch_with,
+    effect,
+    linear_in_all,
+    zeros,
+)
 from nnc.context import get_context, set_context
 from nnc.dtypes import TAPE
 from nnc.errors import ArgumentError, GraphError, OutOfBoundsError, ShapeError, user_error
@@ -70,11 +79,15 @@ class Tape:
         """All rows."""
         return self._rows[: self.length]
 
+    @classmethod
+    def of(cls, rows: NDArray) -> Tape:
+        """A tape of these rows."""
+        tape = cls(rows.shape[1:], rows.dtype, len(rows))
+        tape._rows[...], tape.length = rows, len(rows)
+        return tape
+
     def __add__(self, other: Tape) -> Tape:
-        total = Tape(np.broadcast_shapes(self._rows.shape[1:], other._rows.shape[1:]), self._rows.dtype, self.length)
-        total._rows[...] = self.rows() + other.rows()
-        total.length = self.length
-        return total
+        return Tape.of(self.rows() + other.rows())
 
 
 def tape_spec(handle: tuple[int, ...] = ()) -> TensorSpec:
@@ -149,6 +162,50 @@ add_tapes = register(
         lambda cotangents, operands: tuple(cotangents[0] if isinstance(x, Linear) else None for x in operands),
     ),
     batch=batch_elementwise("add_tapes"),
+)
+
+
+def _spread_tape(x: NDArray, *, count: int, axis: int) -> NDArray:
+    content = x.flat[0] if x.size else 0
+    if isinstance(content, Tape):
+        content = Tape.of(np.expand_dims(content.rows(), 1 + axis))
+    return _as_handle(content, (*x.shape[:axis], count, *x.shape[axis:]))
+
+
+def _sum_tape(x: NDArray, *, count: int, axis: int) -> NDArray:
+    content = x.flat[0] if x.size else 0
+    if isinstance(content, Tape):
+        rows = content.rows()
+        every = (*rows.shape[: 1 + axis], count, *rows.shape[2 + axis :])  # a row for all stands for each
+        content = Tape.of(np.broadcast_to(rows, every).sum(1 + axis, dtype=rows.dtype))
+    return _as_handle(content, (*x.shape[:axis], *x.shape[axis + 1 :]))
+
+
+def _tape_axis(params: dict[str, Any]) -> dict[str, Any]:
+    return {**params, "axis": params["axis"] + 1}
+
+
+# A tape of no batch among tapes of one: it gets the axis, of which its rows have one element that stands for all; and what the
+# cotangents of all elements sum to. Cotangents that a loop yields have no handle, but all axes of the rows.
+spread_tape: Command = register(
+    "spread_tape",
+    1,
+    infer=lambda x, count, axis: x.update(shape=(*x.shape[:axis], count, *x.shape[axis:])),
+    reference=_spread_tape,
+    derivative=linear_in_all(
+        "spread_tape", lambda cotangents, operands, count, axis: (sum_tape(cotangents[0], count=count, axis=axis),)
+    ),
+    batch=batch_with("spread_tape", _tape_axis),
+)
+sum_tape: Command = register(
+    "sum_tape",
+    1,
+    infer=lambda x, count, axis: x.update(shape=(*x.shape[:axis], *x.shape[axis + 1 :])),
+    reference=_sum_tape,
+    derivative=linear_in_all(
+        "sum_tape", lambda cotangents, operands, count, axis: (spread_tape(cotangents[0], count=count, axis=axis),)
+    ),
+    batch=batch_with("sum_tape", _tape_axis),
 )
 
 

@@ -235,6 +235,8 @@ def lead(size: int, x: Value, is_batched: bool) -> Value:
     """`x` with a leading batch axis: itself where it has one, else broadcast along a new one."""
     if is_batched:
         return x
+    if x.spec.dtype == TAPE:
+        return get_command("spread_tape")(x, count=size, axis=0)
     shape = x.spec.shape
     return get_command("broadcast_to")(x, shape=(size, *shape), axes=tuple(range(1, len(shape) + 1)))
 

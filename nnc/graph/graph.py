@@ -120,6 +120,8 @@ def new_node(
 class Graph:
     """Nodes in topological order from `inputs` and `constants` to `outputs`; `attrs` maps a name to what a pass computed.
 
+    Attributes whose names begin with an underscore are notes for the passes that follow: they have no stored form.
+
     A graph is a function: calling it evaluates its nodes on arrays, and inside a trace on tracers.
 
     Example:

@@ -212,6 +212,7 @@ class GraphWriter:
         if graph in self.positions:
             return self.positions[graph]
         symbols = {symbol: i for i, symbol in enumerate(graph.symbols())}
+        lasting = {name: value for name, value in graph.attrs.items() if not name.startswith("_")}
         tree = {
             "name": graph.name,
             "symbols": [[self.spec(symbol.spec), symbol.name] for symbol in symbols],
@@ -221,7 +222,7 @@ class GraphWriter:
             ],
             "nodes": [self._node(node, symbols) for node in graph.nodes],
             "outputs": [symbols[symbol] for symbol in graph.outputs],
-            "attrs": _values(graph.attrs, f"attribute {{}} of graph {graph.name!r}", symbols),
+            "attrs": _values(lasting, f"attribute {{}} of graph {graph.name!r}", symbols),
         }
         self.graphs.append(tree)
         return self.positions.setdefault(graph, len(self.graphs) - 1)

@@ -7,9 +7,9 @@ better. An order is measured while it is made, and given up as soon as too much 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, filterfalse
 from typing import NamedTuple
 
@@ -104,6 +104,17 @@ class OperationGraph:
         return written
 
     @cached_property
+    def beginning(self) -> tuple[list[int], list[int], list[int]]:
+        """Before anything runs: how many operations read each storage, these added up (the last one, where one is left), and the
+        bytes by which more would be live after each operation than before it, if it ran first."""
+        nbytes, left = self.nbytes, list(map(len, self.readers))
+        net = [
+            wanted - sum([nbytes[s] for s in ending if left[s] == 1])
+            for (_, wanted), ending in zip(self.written, self.ending, strict=True)
+        ]
+        return left, list(map(sum, self.readers)), net
+
+    @cached_property
     def live(self) -> list[int]:
         """The bytes that are live while each operation runs, in the given order: what `live_bytes` finds, in one pass."""
         nbytes, last = self.nbytes, [_NEVER] * len(self.nbytes)
@@ -129,7 +140,7 @@ class OperationGraph:
                     ended += held[s]
                     held[s] = 0
                     left[s] = 0
-            live.append(now - self._shared(i, left) if ended and self.overwrites[i] else now)
+            live.append(now - self.shared(i, left) if ended and self.overwrites[i] else now)
             before = after - ended
         return live
 
@@ -165,7 +176,7 @@ class OperationGraph:
                 if not left[s]:
                     ended += nbytes[s]
             if ended and overwrites[i]:
-                now -= self._shared(i, left)
+                now -= self.shared(i, left)
             if now >= most:
                 if now > most or not times:
                     return None
@@ -176,11 +187,14 @@ class OperationGraph:
             live += wanted - ended
         return ran, before, during
 
-    def _shared(self, i: int, left: Counts) -> int:
+    def shared(self, i: int, left: Counts) -> int:
         """The bytes of the results of operation i that lie where operands end with it."""
+        pairs = self.overwrites[i]
+        if len(pairs) == 1:
+            return 0 if left[pairs[0][0]] else self.nbytes[pairs[0][0]]
         shared = 0
         used: list[int] = []
-        for read, written in self.overwrites[i]:
+        for read, written in pairs:
             if not left[read] and read not in used and written not in used:
                 used += read, written
                 shared += self.nbytes[read]
@@ -190,30 +204,33 @@ class OperationGraph:
 class _Forward:
     """A schedule in the making, from the first operation on.
 
-    `net[i]` are the bytes by which more would be live after operation i than before it, if it ran next.
+    `net[i]` are the bytes by which more would be live after operation i than before it, if it ran next; `now` are those that were
+    live while the last one ran, `live` those after it.
     """
 
     def __init__(self, graph: OperationGraph) -> None:
         self.before, self.following = graph.before, graph.following
-        self._nbytes, self._ending = graph.nbytes, graph.ending
-        self._left = list(map(len, graph.readers))
-        # the readers that are left, added up: the last one, where one is left
-        self._rest = list(map(sum, graph.readers))
-        self.net = [wanted for _, wanted in graph.written]
-        for i, ending in enumerate(graph.ending):
-            for s in ending:
-                if self._left[s] == 1:
-                    self.net[i] -= graph.nbytes[s]
+        self._graph, self._nbytes, self._ending, self._written = graph, graph.nbytes, graph.ending, graph.written
+        self._overwrites = graph.overwrites
+        self._left, self._rest, self.net = map(list.copy, graph.beginning)
+        self.live = self.now = 0
 
     def run(self, i: int) -> list[int]:
         """Runs i; returns operations that free more from now on: they became the only reader that is left."""
         left, rest, changed = self._left, self._rest, []
+        added, wanted = self._written[i]
+        net = self.net[i]
         for s in self._ending[i]:
             left[s] -= 1
             rest[s] -= i
             if left[s] == 1:
                 self.net[rest[s]] -= self._nbytes[s]
                 changed.append(rest[s])
+        now = self.live + added
+        if net != wanted and self._overwrites[i]:
+            now -= self._graph.shared(i, left)
+        self.now = now
+        self.live += net
         return changed
 
 
@@ -254,7 +271,7 @@ def improve_order(graph: OperationGraph) -> Order:
     if not any(best.live):
         return best.order
     for candidate in _candidates(graph):
-        best = _Placed.of(graph, candidate, below=max(best.live)) or best
+        best = candidate(below=max(best.live)) or best
     return _refine(best).order
 
 
@@ -266,18 +283,37 @@ def frugal_order(graph: OperationGraph) -> Order:
     return list(_schedule(_Forward(graph), list(range(len(graph.reads)))))
 
 
-def _candidates(graph: OperationGraph) -> Iterator[Iterable[int]]:
-    """Orders by different rules, each also with operations that free at least what they take run as soon as they can."""
+def _candidates(graph: OperationGraph) -> Iterator[Callable[..., _Placed | None]]:
+    """Orders by different rules, each also with operations that free at least what they take run as soon as they can. They are
+    functions of `below`, the peak that they must stay below to be of use."""
     given = list(range(len(graph.reads)))
-    yield _schedule(_Forward(graph), given, eager=True)
+    yield partial(_scheduled, graph, given, eager=True)
     by_depth = _depth_first(graph)
-    yield by_depth
-    yield _schedule(_Forward(graph), by_depth, eager=True)
-    yield _schedule(_Forward(graph), given)
-    yield _schedule(_Forward(graph), given[::-1])
+    yield partial(_Placed.of, graph, by_depth)
+    yield partial(_scheduled, graph, by_depth, eager=True)
+    yield partial(_scheduled, graph, given)
+    yield partial(_scheduled, graph, given[::-1])
     latest = list(_schedule(_Backward(graph), given[::-1]))[::-1]
-    yield latest
-    yield _schedule(_Forward(graph), latest, eager=True)
+    yield partial(_Placed.of, graph, latest)
+    yield partial(_scheduled, graph, latest, eager=True)
+
+
+def _scheduled(graph: OperationGraph, ties: Sequence[int], below: int, *, eager: bool = False) -> _Placed | None:
+    """A schedule from the first operation on, measured while it is made; None where its peak is not below so many bytes."""
+    state = _Forward(graph)
+    order: Order = []
+    before: list[int] = []
+    during: list[int] = []
+    live = 0
+    for i in _schedule(state, ties, eager=eager):
+        now = state.now
+        if now >= below:
+            return None
+        order.append(i)
+        before.append(live)
+        during.append(now)
+        live = state.live
+    return _Placed(graph, order, before, during)
 
 
 def _schedule(state: _Forward | _Backward, ties: Sequence[int], *, eager: bool = False) -> Iterator[int]:
@@ -297,8 +333,8 @@ def _schedule(state: _Forward | _Backward, ties: Sequence[int], *, eager: bool =
         if waiting[i] == _RAN:
             continue
         waiting[i] = _RAN
-        yield i
         ready = [j for j in state.run(i) if not waiting[j]]
+        yield i
         for j in following[i]:
             waiting[j] -= 1
             if not waiting[j]:
@@ -413,8 +449,8 @@ def _moves(placed: _Placed, peak: int) -> Iterator[_Move]:
     """Moves after which something that is live at place `peak`, though not used there, is no longer: largest first."""
     graph, order, position = placed.graph, placed.order, placed.position
     at = order[peak]
-    used = {*graph.reads[at], *graph.writes[at]}
-    idle = {s for i in order[peak + 1 :] for s in graph.reads[i]}.union(graph.kept).difference(used)
+    idle = set(graph.kept).union(*[graph.reads[i] for i in order[peak + 1 :]])
+    idle.difference_update(graph.reads[at], graph.writes[at])
     bystanders = [s for i in order[:peak] for s in graph.writes[i] if s in idle and graph.nbytes[s]]
     starts = {s: position[graph.writer[s]] for s in bystanders}
     lasts = {s: max([position[i] for i in graph.readers[s]], default=-1) for s in bystanders}

@@ -41,8 +41,19 @@ def is_contiguous(spec: TensorSpec, strides: Strides) -> bool:
     return all(n == 1 or stride == dense for n, stride, dense in rows)
 
 
+class _UnfinishedSymbolView:
+    """A view that is being made: its fields can still be set."""
+
+    __slots__ = ("base", "offset", "spec", "strides")
+
+    base: Symbol
+    spec: TensorSpec
+    offset: int
+    strides: Strides
+
+
 @dataclass(frozen=True, slots=True)
-class SymbolView:
+class SymbolView(_UnfinishedSymbolView):
     """Where a symbol lies: within the memory of the symbol `base` (itself, if it views nothing), in bytes."""
 
     base: Symbol
@@ -50,10 +61,14 @@ class SymbolView:
     offset: int
     strides: Strides
 
-    @classmethod
-    def whole(cls, symbol: Symbol) -> SymbolView:
-        """The view of a symbol that has memory of its own."""
-        return cls(symbol, symbol.spec, 0, row_major(symbol.spec))
+    @staticmethod
+    def whole(symbol: Symbol) -> SymbolView:
+        """The view of a symbol that has memory of its own; passes make one of each symbol, so that it matters how long it takes."""
+        view: Any = _UnfinishedSymbolView()
+        view.base, view.spec, view.offset, view.strides = symbol, symbol.spec, 0, row_major(symbol.spec)
+        view.__class__ = SymbolView  # faster than to set the fields of what cannot be assigned to
+        made: SymbolView = view
+        return made
 
     @property
     def is_whole(self) -> bool:
@@ -89,8 +104,20 @@ class Buffer:
         return self.symbol.spec.nbytes
 
 
+class _UnfinishedView:
+    """A view that is being made: its fields can still be set."""
+
+    __slots__ = ("buffer", "offset", "rounds", "spec", "strides")
+
+    buffer: int
+    spec: TensorSpec
+    offset: int
+    strides: Strides
+    rounds: tuple[tuple[int, int], ...]
+
+
 @dataclass(frozen=True, slots=True)
-class View:
+class View(_UnfinishedView):
     """A strided tensor within a buffer; offset and strides in bytes. `rounds` lists (loop, bytes): the tensor lies that many bytes
     further for each round that the loop of that number counts."""
 
@@ -100,18 +127,18 @@ class View:
     strides: Strides
     rounds: tuple[tuple[int, int], ...] = ()
 
-    @classmethod
-    def whole(cls, buffer: int, spec: TensorSpec) -> View:
+    @staticmethod
+    def whole(buffer: int, spec: TensorSpec) -> View:
         """The view of all of a buffer that holds a tensor of `spec`."""
-        return cls(buffer, spec, 0, row_major(spec))
+        return new_view(buffer, spec, 0, row_major(spec), ())
 
     def of(self, buffer: int) -> View:
         """The same view, of another buffer."""
-        return self if buffer == self.buffer else View(buffer, self.spec, self.offset, self.strides, self.rounds)
+        return self if buffer == self.buffer else new_view(buffer, self.spec, self.offset, self.strides, self.rounds)
 
     def show(self, spec: TensorSpec, offset: int, strides: Strides) -> View:
         """Another tensor within the same buffer."""
-        return View(self.buffer, spec, offset, strides, self.rounds)
+        return new_view(self.buffer, spec, offset, strides, self.rounds)
 
     @property
     def is_dense(self) -> bool:
@@ -130,6 +157,15 @@ class View:
         reach = [(n - 1) * stride for n, stride in zip(self.spec.shape, self.strides, strict=True)]
         low, high = sum(r for r in reach if r < 0), sum(r for r in reach if r > 0)
         return self.offset + low, self.offset + high + self.spec.dtype.itemsize
+
+
+def new_view(buffer: int, spec: TensorSpec, offset: int, strides: Strides, rounds: tuple[tuple[int, int], ...]) -> View:
+    """A view, made in the shortest time: binding makes thousands."""
+    view: Any = _UnfinishedView()
+    view.buffer, view.spec, view.offset, view.strides, view.rounds = buffer, spec, offset, strides, rounds
+    view.__class__ = View
+    made: View = view
+    return made
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,11 @@ def test_each_pass_is_logged_with_time_and_node_counts(passes: None, squares: Gr
     assert isinstance(first, PassRecord)
 
 
+def test_notes_for_the_next_pass_are_no_part_of_the_stored_form(squares: Graph) -> None:
+    noted = squares.with_attrs(_note=object(), lasting=1)
+    assert from_json(to_json(noted)).attrs == {"lasting": 1}
+
+
 def test_a_missing_attribute_names_the_passes_that_provide_it(passes: None, squares: Graph) -> None:
     with pytest.raises(GraphError, match="use: the pass needs the attribute 'count'(.|\n)*Fix: run 'count' before it"):
         run_passes(squares, ["use"])

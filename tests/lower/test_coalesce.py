@@ -190,7 +190,11 @@ def test_branches_write_where_their_results_are_wanted(agree: Agree) -> None:
 
 
 def test_what_one_branch_yields_as_it_is_and_another_in_another_order_has_two_places(agree: Agree) -> None:
-    turns = [lambda b, x: x, lambda b, x: b.add("transpose", x, permutation=(1, 0)), lambda b, x: b.add("flip", x, axes=(0,))]
+    turns = [
+        lambda b, x: x,
+        lambda b, x: b.add("transpose", x, permutation=(1, 0)),
+        lambda b, x: b.add("flip", x, axes=(0,)),
+    ]
     branches = tuple(record(turn, ((2, 2), F)) for turn in turns)
 
     def make(b: GraphBuilder, i: Symbol, x: Symbol) -> Any:

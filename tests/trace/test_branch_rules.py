@@ -151,3 +151,25 @@ def test_branches_may_keep_tapes_of_different_rows_for_each_row_of_a_batch(run: 
     rows = np.array([[0.5, 1.0, 0.2], [-0.5, 1.0, 0.2]])
     found = run(lambda x: nnc.vmap(nnc.grad(f))(x))(rows)
     np.testing.assert_allclose(found, [nnc.grad(f)(row) for row in rows], rtol=1e-12)
+
+
+@RUN
+@pytest.mark.parametrize("size", [1, 2, 3])  # of what the loop carries, which the rows of the batch share
+@pytest.mark.parametrize("limits", [{}, {"max_steps": 50}])
+def test_rows_that_choose_a_branch_may_share_its_tape(
+    run: Callable[..., Any], size: int, limits: dict[str, int]
+) -> None:
+    def f(x: Any, i: Any) -> Any:
+        grow = lambda x: nnc.while_loop(lambda c: nnp.sum(c) < 1.5, lambda c: c * c + c, x, **limits)
+        return nnp.sum(nnc.cond(i == 0, grow, lambda x: x, x))
+
+    gradient, x, choices = nnc.grad(f), np.linspace(0.1, 0.4, size), np.array([0, 1, 0])
+    found = run(nnc.vmap(gradient, (None, 0)))(x, choices)
+    np.testing.assert_allclose(found, [gradient(x, i) for i in choices], rtol=1e-12)
+    xs = np.stack([x, 2 * x])  # of two batches, one within the other, the inner one shares it
+    found = run(nnc.vmap(nnc.vmap(gradient, (None, 0)), (0, None)))(xs, choices)
+    np.testing.assert_allclose(found, [[gradient(x, i) for i in choices] for x in xs], rtol=1e-12)
+    second = run(nnc.grad(lambda x: nnp.sum(nnc.vmap(gradient, (None, 0))(x, choices) ** 2)))(x)
+    np.testing.assert_allclose(
+        second, nnc.grad(lambda x: sum(nnp.sum(gradient(x, i) ** 2) for i in choices))(x), rtol=1e-9
+    )

@@ -69,7 +69,7 @@ def run_python(program: Any, state: State, captured: Any) -> State:
         elif kind == "while":
             _, limit, slot, number, body = statement
             count = 0
-            while count < limit and bool(state[slot] < number + count):
+            while count < limit and bool(state[slot] - count < number):
                 state, count = run_python(body, state, captured), count + 1
         elif kind == "if":
             state = run_python(
@@ -94,7 +94,7 @@ def run_nnc(program: Any, state: State, captured: Any) -> State:
             state = nnc.fori_loop(0, statement[1], step, state)
         elif kind == "while":
             _, limit, slot, number, body = statement
-            go = lambda c, limit=limit, slot=slot, number=number: (c[0] < limit) & (c[1][slot] < number + c[0])
+            go = lambda c, limit=limit, slot=slot, number=number: (c[0] < limit) & (c[1][slot] - c[0] < number)
             step = lambda c, body=body: (c[0] + 1, run_nnc(body, c[1], captured))
             state = nnc.while_loop(go, step, (0, state))[1]
         elif kind == "if":

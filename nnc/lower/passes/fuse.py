@@ -9,7 +9,7 @@ import nnc.commands.normalize  # noqa: F401  (its commands have expansions)
 from nnc.commands.control import PRINTED, fused
 from nnc.commands.rules import expansion
 from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
-from nnc.graph.graph import NDArray, new_node
+from nnc.graph.graph import NDArray, new_node, new_symbol
 from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.domain import (
     GATHER,
@@ -138,8 +138,7 @@ class _Rebuilt:
     def _fused(self, group: Group) -> Node:
         nodes = [self.old.nodes[j] for j in sorted([*group.nodes, *group.taken])]
         constants = {s: self.old.constants[s] for node in nodes for s in node.inputs if s in self.grouping.small}
-        assert group.domain is not None
-        return _fused_node(nodes, constants, self.grouping.written(group), group.domain)
+        return _fused_node(nodes, constants, self.grouping.written(group), self.grouping.domain_of(group))
 
 
 def _without_repeats(nodes: Sequence[Node], outputs: Sequence[Symbol]) -> Sequence[Node]:
@@ -175,7 +174,7 @@ def _fused_node(
     inputs = tuple(dict.fromkeys([s for node in kept for s in node.inputs if s not in own and s not in constants]))
     held = {s: value for s, value in constants.items() if s in needed}
     facts = overwrites(Graph(inputs, tuple(outputs), tuple(kept), held), domain)
-    renamed = {s: Symbol(s.spec, s.name) for s in (*inputs, *held, *own)}
+    renamed = {s: new_symbol(s.spec, s.name) for s in (*inputs, *held, *own)}
     graph = Graph(
         tuple([renamed[s] for s in inputs]),
         tuple([renamed[s] for s in outputs]),

@@ -30,10 +30,12 @@ _SIBLINGS = 4  # how many earlier readers of an operand are tried
 class Group:
     """Nodes that become one kernel, by their positions: those that compute, and those that they take along.
 
-    A node for which a place is looked for has no domain of its own: it is only made where there is no such place.
+    A group is *plain* if all that its nodes read and write has one shape and is gone through element by element: it always fits,
+    and its domain is only made where it has to be compared with another one. So is that of a node for which a place is looked for.
     """
 
     domain: Domain | None
+    is_plain: bool
     nodes: list[int]  # in order; it runs where the last one stands
     taken: set[int]
     outputs: list[int]  # the nodes whose results others read
@@ -41,6 +43,7 @@ class Group:
     members: int  # the nodes as a set
     readers: int  # the nodes, in the group and elsewhere, that read its results, directly or through views
     reads: int  # the symbols that its nodes read
+    most: int  # the bytes of the largest result, whoever reads it
 
 
 class Grouping:
@@ -60,12 +63,11 @@ class Grouping:
         self._given = set(self.small)  # small constants in any form, and what is made of nothing
         self._shown: dict[Symbol, Symbol] = {}  # what a symbol is a view of
         self._readers: dict[Symbol, list[int]] = {}  # the nodes that compute with a symbol, directly or through views
-        self._read_by = [0] * len(
-            graph.nodes
-        )  # the same for what a node writes, as a set; one more reader is the caller
+        # the same for what a node writes, as a set; one more reader is the caller
+        self._read_by = [0] * len(graph.nodes)
         self._nbytes: list[int] = []  # that a node writes; 0 if it is free
         self._number: dict[Symbol, int] = {}  # the bits of symbols
-        self._gathers = self._raising = self._effects = 0  # nodes
+        self._gathers = self._raising = self._effects = self._sums = 0  # nodes
         self._single: int | None = None  # the last node that computes a single value
         self._copies = repeated(graph)  # go with their reader, not with others that read the same
         fusable = list(map(can_fuse, graph.nodes))
@@ -96,6 +98,7 @@ class Grouping:
             self._gathers |= 1 << i
             self._raising |= may_raise(node) << i
         if not free:
+            self._sums |= is_reduction(node) << i
             for root in {self._shown.get(symbol, symbol) for symbol in node.inputs}:
                 self._readers.setdefault(root, []).append(i)
         elif not node.inputs:
@@ -129,11 +132,8 @@ class Grouping:
         group = self._joined(self._alone(i, node, given), others)
         if group is None and given:
             group = self._joined(self._alone(i, node, []), others)
-        if group is None:
-            return
-        for j in group.nodes:
-            self.group[j] = group
-        if node.outputs[0].spec.size == 1:
+        self.group[i] = group
+        if group is not None and node.outputs[0].spec.size == 1:
             self._single = i
 
     def _alone(self, i: int, node: Node, given: Sequence[int]) -> Group:
@@ -144,15 +144,22 @@ class Grouping:
             reads |= 1 << self._number.setdefault(symbol, len(self._number))
             if symbol in self._shown and (made := self.writer.get(self._shown[symbol])) is not None:
                 views.append((made, symbol))
-        return Group(None, [i], set(given), [i], views, 1 << i, self._read_by[i], reads)
+        is_plain = not (self._sums | self._gathers) >> i & 1 and all(_shows_one(self.nodes[j]) for j in given)
+        return Group(None, is_plain, [i], set(given), [i], views, 1 << i, self._read_by[i], reads, self._nbytes[i])
 
     def _joined(self, group: Group, others: Iterable[Group]) -> Group | None:
         """A group of one node with those of these that it can join; None where it does not even fit by itself."""
         for other in others:
             group = self._merged(other, group) or group
-        if group.domain is None:
+        if group.domain is None and not group.is_plain:
             group.domain = self._fitting([*sorted(group.taken), *group.nodes])
-        return group if group.domain is not None else None
+        return group if group.is_plain or group.domain is not None else None
+
+    def domain_of(self, group: Group) -> Domain:
+        """The domain of a group."""
+        if group.domain is None:
+            group.domain = Domain.of_nodes([self.nodes[j] for j in sorted([*group.nodes, *group.taken])])
+        return group.domain
 
     def _fitting(self, nodes: Sequence[int]) -> Domain | None:
         """The domain of a node, and of free ones before it, if they can be a kernel."""
@@ -186,14 +193,15 @@ class Grouping:
         return [group for j in nodes if (group := self.group[j]) is not None]
 
     def _merged(self, other: Group, mine: Group) -> Group | None:
-        """One group of two, which runs where the second does; None if that is not allowed or of no use."""
+        """The first of two groups, to which the second is added, and which runs where that does; None if that is not allowed or of
+        no use."""
         i = mine.nodes[-1]
         if len(other.nodes) + len(mine.nodes) > _NODES or (other.nodes[0] < self.early) != (i < self.early):
             return None
         members = other.members | mine.members
         if other.readers & ~members & ((1 << i) - 1):  # somebody needs a result earlier
             return None
-        if not self._saves_memory(other, mine) or self._fails_late(other, i):
+        if not self._saves_memory(other, mine) or (self._raising & other.members and self._fails_late(other, i)):
             return None
         nodes = sorted([*other.nodes, *mine.nodes])
         read_by, others = self._read_by, ~members
@@ -201,28 +209,48 @@ class Grouping:
         reads = other.reads | mine.reads
         if reads.bit_count() + len(outputs) > _OPERANDS + len(nodes):
             return None
-        chains = [self.chain(symbol) for j, symbol in mine.views if other.members >> j & 1]
-        domain = self._tied(other, mine, chains)
-        if domain is None or not domain.fits([self.nodes[j].outputs[0] for j in outputs]):
-            return None
-        taken = other.taken.union(mine.taken, *chains)
-        if self._gathers & members and self._gathers_from_itself([*nodes, *taken]):
-            return None
-        views, readers = other.views + mine.views, other.readers | mine.readers
-        group = Group(domain, nodes, taken, outputs, views, members, readers, reads)
-        return group if self._is_worthwhile(group, domain) else None
+        chains = [self.chain(symbol) for j, symbol in mine.views if other.members >> j & 1] if mine.views else []
+        domain = None
+        is_plain = not chains and self._share_elements(other, mine)
+        if not is_plain:
+            domain = self._tied(other, mine, chains)
+            if domain is None or not domain.fits([self.nodes[j].outputs[0] for j in outputs]):
+                return None
+            if self._gathers & members and self._gathers_from_itself([*nodes, *other.taken.union(mine.taken, *chains)]):
+                return None
+            if self._sums & members and not self._is_worthwhile(nodes, outputs, domain):
+                return None
+        other.domain, other.is_plain = domain, is_plain
+        other.nodes, other.outputs, other.members, other.reads = nodes, outputs, members, reads
+        other.taken.update(mine.taken, *chains)
+        other.views += mine.views
+        other.readers |= mine.readers
+        other.most = max(other.most, mine.most)
+        for j in mine.nodes:
+            self.group[j] = other
+        return other
+
+    def _share_elements(self, other: Group, mine: Group) -> bool:
+        """Whether two groups are plain and of the same shape: one reads what the other reads or makes."""
+        if not (other.is_plain and mine.is_plain):
+            return False
+        if other.reads & mine.reads or other.readers & mine.members:
+            return True
+        return all(self.nodes[group.nodes[0]].outputs[0].spec.size == 1 for group in (other, mine))
 
     def _tied(self, other: Group, mine: Group, chains: Sequence[Sequence[int]]) -> Domain | None:
         """The domain of two groups, and of the free nodes between them; None where their axes do not fit."""
-        assert other.domain is not None
         more = [j for chain in chains for j in chain]
-        if mine.domain is None:
+        is_alone = mine.domain is None and len(mine.nodes) == 1
+        if is_alone:
             more += (*sorted(mine.taken), *mine.nodes)
-        domain = other.domain.copy() if more else other.domain
+        domain = self.domain_of(other)
+        if more:
+            domain = domain.copy()
         for j in more:
             if not domain.extend(self.nodes[j]):
                 return None
-        return domain if mine.domain is None else Domain.joined(domain, mine.domain)
+        return domain if is_alone else Domain.joined(domain, self.domain_of(mine))
 
     def _saves_memory(self, other: Group, mine: Group) -> bool:
         """Whether what is kept longer, since the other group runs later, is no more than what need not be kept at all."""
@@ -230,9 +258,7 @@ class Grouping:
         made = self._made[i] - self._made[last + 1]
         if made and len(mine.nodes) > 1:
             made -= sum([self._nbytes[j] for j in mine.nodes if last < j < i])
-        if not made or made * _SMALL <= max(
-            [self._nbytes[j] for j in other.nodes]
-        ):  # there is room for what the group reads
+        if not made or made * _SMALL <= other.most:  # there is room for what the group reads
             return True
         if self.compact:
             return False
@@ -258,23 +284,21 @@ class Grouping:
             for node in gathers
         )
 
-    def _is_worthwhile(self, group: Group, domain: Domain) -> bool:
+    def _is_worthwhile(self, nodes: Sequence[int], outputs: Sequence[int], domain: Domain) -> bool:
         """Whether one kernel is no slower than two: rows that are gone through again must stay in the cache."""
         reduced = domain.reduced
-        if not reduced:
-            return True
         length = math.prod([domain.sizes[label] for label in reduced])
         if length <= COLUMN:
             return True
-        symbols = [s for j in group.nodes for s in (*self.nodes[j].inputs, *self.nodes[j].outputs)]
+        symbols = [s for j in nodes for s in (*self.nodes[j].inputs, *self.nodes[j].outputs)]
         axes = domain.axes(max(symbols, key=lambda symbol: symbol.spec.size))
         last = next((label for label in reversed(axes) if label != UNIT), UNIT)
-        return (last in reduced and length <= ROW) or self._is_gone_through_once(group, domain)
+        return (last in reduced and length <= ROW) or self._is_gone_through_once(nodes, outputs, domain)
 
-    def _is_gone_through_once(self, group: Group, domain: Domain) -> bool:
+    def _is_gone_through_once(self, nodes: Sequence[int], outputs: Sequence[int], domain: Domain) -> bool:
         """Whether neither a sum depends on another one, nor a result that has elements of its own for all that is summed."""
         late: set[Symbol] = set()  # what is known when sums are
-        for j in group.nodes:
+        for j in nodes:
             node = self.nodes[j]
             is_late = late and any(self._shown.get(symbol, symbol) in late for symbol in node.inputs)
             if is_reduction(node):
@@ -284,7 +308,13 @@ class Grouping:
             elif is_late:
                 late.add(node.outputs[0])
         reduced = domain.reduced
-        return all(s not in late or reduced.isdisjoint(domain.axes(s)) for s in self.written(group))
+        written = [self.nodes[j].outputs[0] for j in outputs]
+        return all(s not in late or reduced.isdisjoint(domain.axes(s)) for s in written)
+
+
+def _shows_one(node: Node) -> bool:
+    """Whether a free node is made of nothing, or shows one element in another form: it fits whatever reads it."""
+    return not node.inputs or node.inputs[0].spec.size == 1
 
 
 def may_raise(node: Node) -> bool:

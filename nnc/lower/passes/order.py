@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import islice
 
 from nnc.commands.rules import in_place_facts
 from nnc.dtypes import TAPE
@@ -17,9 +18,10 @@ from nnc.options import Options
 
 _Numbers = tuple[int, ...]
 _Row = tuple[_Numbers, _Numbers, tuple[tuple[int, int], ...]]  # reads, writes and overwrites of an operation
+_NOTHING: _Row = (), (), ()
 
 
-@register_pass("order")
+@register_pass("order", provides=("_description",))
 def order(graph: Graph, options: Options) -> Graph:
     """Puts the nodes into an order whose largest live set is smaller, in sub-graphs, too.
 
@@ -28,6 +30,7 @@ def order(graph: Graph, options: Options) -> Graph:
     of it. Nodes with effects keep their order, and no node of a round crosses the test.
 
     Requires: later passes keep the order; outputs have memory of their own.
+    Provides: `_description`, which tells passes that follow what it found out about memory.
     Ensures:  the largest live set is at most that of the given order, which stays where nothing better is found.
     Example:  a = f(x); b = f(y); c = sum(a); d = sum(b)  →  a = f(x); c = sum(a); b = f(y); d = sum(b)
     """
@@ -44,7 +47,8 @@ class _Orderer:
     def top(self, graph: Graph) -> Graph:
         """The ordered form of the graph that is called."""
         donated = {graph.inputs[i] for i in self.donated}
-        return _with_nodes(graph, self._ordered(Description(graph, donated=donated, free=graph.outputs)))
+        description = Description(graph, donated=donated, free=graph.outputs)
+        return _with_nodes(graph, self._ordered(description)).with_attrs(_description=description)
 
     def round(self, graph: Graph, carried: slice, before: int) -> Graph:
         """The ordered form of a sub-graph, some inputs of which are carried and the first nodes of which precede the test."""
@@ -98,13 +102,12 @@ class Description:
 
     def _number_storages(self) -> None:
         number, nbytes, free = self.number, self._nbytes, self.free
-        for symbol, view in self.views.items():
-            if symbol not in number:
-                if view.base is symbol:
-                    number[symbol] = len(nbytes)
-                    nbytes.append(0 if symbol in free else padded_bytes(symbol.spec))
-                else:
-                    number[symbol] = number[view.base]
+        for symbol, view in islice(self.views.items(), len(number), None):  # those that are known stand in front
+            if view.base is symbol:
+                number[symbol] = len(nbytes)
+                nbytes.append(0 if symbol in free else padded_bytes(symbol.spec))
+            else:
+                number[symbol] = number[view.base]
 
     def operations(self, *, stay: bool = False) -> OperationGraph:
         """The entries as operations; if they `stay` where they are, without what each must follow."""
@@ -115,7 +118,8 @@ class Description:
         return self.operations(stay=True).live
 
     def _operations(self, after: list[tuple[int, ...]]) -> OperationGraph:
-        rows = [self._row(node) if node is not None else ((), (), ()) for node in self.entries]
+        known = self._rows
+        rows = [known.get(node) or self._row(node) if node is not None else _NOTHING for node in self.entries]
         rows[0] = (), tuple(self.number[s] for s in self.carried), ()
         reads, writes, overwrites = zip(*rows, strict=True)
         kept = frozenset(self.number[s] for s in self.graph.outputs)
@@ -123,17 +127,14 @@ class Description:
 
     def _row(self, node: Node) -> _Row:
         """The storages that a node reads and writes, and the pairs of them that may share memory; none for a view."""
-        row = self._rows.get(node)
-        if row is None:
-            number, views, free = self.number, self.views, self.free
-            writes = tuple([number[s] for s in node.outputs if views[s].base is s])
-            if writes or not node.outputs:
-                reads = tuple([number[s] for s in node.inputs])
-                pairs = [(view.base, output) for view, output in overwritable(node, views)]
-                row = reads, writes, tuple([(number[a], number[b]) for a, b in pairs if (a in free) == (b in free)])
-            else:
-                row = (), (), ()
-            self._rows[node] = row
+        number, views, free, outputs = self.number, self.views, self.free, node.outputs
+        writes = tuple([number[s] for s in outputs if views[s].base is s])
+        row = _NOTHING
+        if writes or not outputs:
+            reads = tuple([number[s] for s in node.inputs])
+            pairs = [(view.base, output) for view, output in overwritable(node, views)]
+            row = reads, writes, tuple([(number[a], number[b]) for a, b in pairs if (a in free) == (b in free)])
+        self._rows[node] = row
         return row
 
     def _after(self) -> list[tuple[int, ...]]:
@@ -177,8 +178,11 @@ def padded_bytes(spec: TensorSpec) -> int:
 def overwritable(node: Node, views: dict[Symbol, SymbolView]) -> list[tuple[SymbolView, Symbol]]:
     """The inputs of `node` whose whole memory may become that of an output, and that output."""
     found: list[tuple[SymbolView, Symbol]] = []
+    pairs = in_place_facts(node.command, node.params).overwrite
+    if not pairs:
+        return found
     inputs, outputs = node.inputs, node.outputs
-    for i, j in in_place_facts(node.command, node.params).overwrite:
+    for i, j in pairs:
         if i < len(inputs) and j < len(outputs):
             view, output = views[inputs[i]], outputs[j]
             x, y = view.spec, output.spec

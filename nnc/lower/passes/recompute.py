@@ -56,13 +56,13 @@ def recompute(graph: Graph, options: Options) -> Graph:
 class Peak:
     """The place in a graph where the most bytes are live, and what is live across it.
 
-    Args:     origin: that of the graph of which this one was made.
+    Args:     origin: that of the graph of which this one was made; else `order` may have described this one.
     """
 
     def __init__(self, graph: Graph, options: Options, origin: Peak | None = None) -> None:
         self.graph, self.options = graph, options
         donated = {graph.inputs[i] for i in options.donated}
-        known = origin.description if origin is not None else None
+        known = origin.description if origin is not None else graph.attrs.get("_description")
         self.description: Description = Description(graph, donated=donated, free=graph.outputs, known=known)
         live = self.description.live_bytes()
         self.nbytes = max(live)

@@ -6,13 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
 
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
 from nnc.graph import Graph, run_passes
+from nnc.lower.passes.grouping import Grouping
 from nnc.lower.pipeline import REWRITES
 from nnc.options import Options
+from tests.lower.passes.test_generated import graphs
 
 X = np.linspace(-2, 2, 48, dtype=np.float32).reshape(6, 8)
 
@@ -186,3 +189,15 @@ def test_compact_kernels_keep_nothing_in_memory_for_longer() -> None:
     graph = graph.update(nodes=tuple(sorted(graph.nodes, key=lambda node: order[node.command.name])))
     assert commands(run_passes(graph, ("fuse",), Options())) == ["dot", "cumsum", "fused"]
     assert commands(run_passes(graph, ("fuse",), Options(compact=True))) == ["fused", "dot", "cumsum", "fused"]
+
+
+@given(graphs())
+def test_each_group_is_one_loop_nest_whether_or_not_that_was_looked_at(graph: Graph) -> None:
+    """Groups that go over elements of one shape are joined without a look at their loops."""
+    grouping = Grouping(graph, 0, compact=False)
+    for i, group in enumerate(grouping.group):
+        if group is not None:
+            assert i in group.nodes
+            assert group.members == sum(1 << j for j in group.nodes)
+            group.domain = None
+            assert grouping.domain_of(group).fits(grouping.written(group))

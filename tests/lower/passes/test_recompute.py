@@ -8,7 +8,7 @@ from hypothesis import given
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
-from nnc.graph import Graph, verify
+from nnc.graph import Graph, structural_hash, verify
 from nnc.lower.bind import bind_buffers
 from nnc.lower.passes.recompute import Peak, recompute
 from nnc.lower.pipeline import PIPELINE, REWRITES, plan_memory
@@ -58,6 +58,16 @@ def test_what_is_read_nowhere_but_where_it_is_made_anew_is_gone_from_where_it_wa
     after = recompute(graph, Options(native=False))
     assert (names(after).count("exp"), names(after).count("mul")) == (2, names(graph).count("mul"))
     assert names(after).index("mul") > names(after).index("concatenate")
+
+
+def test_what_order_found_out_about_memory_leads_to_the_same_graph() -> None:
+    x = np.ones((256, 1024), np.float32)
+    ordered = run(nnc.make_graph(early_and_late(lambda x: nnp.exp(x) * 2))(x), "inline_calls", "dce", "order")
+    assert "_description" in ordered.attrs
+    described, found_anew = (recompute(graph, Options(native=False)) for graph in (ordered, ordered.update(attrs={})))
+    assert names(described).count("exp") == 2
+    assert structural_hash(described) == structural_hash(found_anew)
+    assert Peak(ordered, Options()).nbytes == Peak(ordered.update(attrs={}), Options()).nbytes
 
 
 def test_a_value_that_no_elementwise_command_makes_is_kept() -> None:
