@@ -32,7 +32,7 @@ from nnc.commands.rules import (
     linear_in_all,
     not_linear,
 )
-from nnc.errors import DTypeError, user_error
+from nnc.errors import ArgumentError, DTypeError, user_error
 from nnc.graph import Command, TensorSpec, register
 
 Partial = Callable[..., Value]
@@ -328,6 +328,11 @@ def _pow_exponent(x: Value, y: Value, out: Value) -> Value:
 
 def _pow(x: Any, y: Any) -> Any:
     """NumPy takes a square root where one exponent 0.5 stands for all, which is wrong at -inf and -0: so it gets a copy."""
+    if dtypes.is_integer(y.dtype) and np.any(y < 0):
+        raise user_error(
+            ArgumentError, "pow", f"an integer to the power {np.min(y)} is no integer.",
+            fix="convert to a float first: x.astype('float32') ** y.",
+        )  # fmt: skip
     return np.power(x.reshape(-1), np.array(y).reshape(-1)).reshape(x.shape)
 
 

@@ -7,8 +7,7 @@ specs that stand there, and only a left side that agrees in every parameter, spe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,8 +47,7 @@ def finds(rule: Rule, left: Graph) -> bool:
 # -- finding sites -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Match:
+class _Match(NamedTuple):
     """What the symbols and nodes of a form stand for, in its order."""
 
     symbols: tuple[Symbol, ...]

@@ -55,6 +55,8 @@ class TensorSpec:
                 dtype = own if own == dtype else dtype
                 shape = tuple(map(int, shape))  # NumPy's integers are equal to Python's, but no JSON
                 key, size = (shape, dtype, layout, device), math.prod(shape)
+                known = _KNOWN.get(key)
+            if known is None:
                 known = object.__new__(cls)
                 for name, value in zip(cls.__slots__, (*key, len(shape), size, size * dtype.itemsize), strict=False):
                     object.__setattr__(known, name, value)

@@ -201,66 +201,6 @@ class OperationGraph:
         return shared
 
 
-class _Forward:
-    """A schedule in the making, from the first operation on.
-
-    `net[i]` are the bytes by which more would be live after operation i than before it, if it ran next; `now` are those that were
-    live while the last one ran, `live` those after it.
-    """
-
-    def __init__(self, graph: OperationGraph) -> None:
-        self.before, self.following = graph.before, graph.following
-        self._graph, self._nbytes, self._ending, self._written = graph, graph.nbytes, graph.ending, graph.written
-        self._overwrites = graph.overwrites
-        self._left, self._rest, self.net = map(list.copy, graph.beginning)
-        self.live = self.now = 0
-
-    def run(self, i: int) -> list[int]:
-        """Runs i; returns operations that free more from now on: they became the only reader that is left."""
-        left, rest, changed = self._left, self._rest, []
-        added, wanted = self._written[i]
-        net = self.net[i]
-        for s in self._ending[i]:
-            left[s] -= 1
-            rest[s] -= i
-            if left[s] == 1:
-                self.net[rest[s]] -= self._nbytes[s]
-                changed.append(rest[s])
-        now = self.live + added
-        if net != wanted and self._overwrites[i]:
-            now -= self._graph.shared(i, left)
-        self.now = now
-        self.live += net
-        return changed
-
-
-class _Backward:
-    """A schedule in the making, from the last operation backwards: reading makes a storage live, writing it ends that.
-
-    `net[i]` are the bytes by which more would be live before operation i than after it, if it ran next.
-    """
-
-    def __init__(self, graph: OperationGraph) -> None:
-        self.before, self.following = graph.following, graph.before
-        self._nbytes, self._ending, self._readers = graph.nbytes, graph.ending, graph.readers
-        self._live = [False] * len(graph.nbytes)
-        self.net = [-wanted for _, wanted in graph.written]
-        for i, ending in enumerate(graph.ending):
-            for s in ending:
-                self.net[i] += graph.nbytes[s]
-
-    def run(self, i: int) -> list[int]:
-        """Runs i; returns operations that need less from now on: something that they read became live."""
-        live, net, changed = self._live, self.net, []
-        for s in self._ending[i]:
-            if not live[s]:
-                live[s] = True
-                for j in self._readers[s]:
-                    net[j] -= self._nbytes[s]
-                changed += self._readers[s]
-        return changed
-
-
 def improve_order(graph: OperationGraph) -> Order:
     """The order with the smallest peak that is found; the given one where none is better.
 
@@ -280,7 +220,9 @@ def frugal_order(graph: OperationGraph) -> Order:
 
     Its peak may be larger than that of others, but little waits for long.
     """
-    return list(_schedule(_Forward(graph), list(range(len(graph.reads)))))
+    found = _scheduled(graph, range(len(graph.reads)))
+    assert found is not None
+    return found.order
 
 
 def _candidates(graph: OperationGraph) -> Iterator[Callable[..., _Placed | None]]:
@@ -293,54 +235,97 @@ def _candidates(graph: OperationGraph) -> Iterator[Callable[..., _Placed | None]
     yield partial(_scheduled, graph, by_depth, eager=True)
     yield partial(_scheduled, graph, given)
     yield partial(_scheduled, graph, given[::-1])
-    latest = list(_schedule(_Backward(graph), given[::-1]))[::-1]
+    latest = _backwards(graph)
     yield partial(_Placed.of, graph, latest)
     yield partial(_scheduled, graph, latest, eager=True)
 
 
-def _scheduled(graph: OperationGraph, ties: Sequence[int], below: int, *, eager: bool = False) -> _Placed | None:
-    """A schedule from the first operation on, measured while it is made; None where its peak is not below so many bytes."""
-    state = _Forward(graph)
+def _scheduled(graph: OperationGraph, ties: Sequence[int], below: int = _FAR, *, eager: bool = False) -> _Placed | None:
+    """Runs at every turn the ready operation that adds the fewest bytes, the first of `ties` of several: O(n log n).
+
+    The order is measured while it is made; None where its peak is not below so many bytes. An operation that becomes the only
+    reader that is left of something enters the queue once more; entries of operations that ran are passed over.
+
+    Args:     eager: it only matters whether an operation adds bytes at all.
+    """
+    n, following, overwrites, shared = len(ties), graph.following, graph.overwrites, graph.shared
+    nbytes, all_ending, all_written = graph.nbytes, graph.ending, graph.written
+    left, rest, net = map(list.copy, graph.beginning)
+    position, waiting = _positions(ties), list(map(len, graph.before))
+    queue = [(net[i] > 0 if eager else net[i]) * n + position[i] for i, count in enumerate(waiting) if not count]
+    heapq.heapify(queue)
     order: Order = []
     before: list[int] = []
     during: list[int] = []
     live = 0
-    for i in _schedule(state, ties, eager=eager):
-        now = state.now
-        if now >= below:
-            return None
-        order.append(i)
-        before.append(live)
-        during.append(now)
-        live = state.live
-    return _Placed(graph, order, before, during)
-
-
-def _schedule(state: _Forward | _Backward, ties: Sequence[int], *, eager: bool = False) -> Iterator[int]:
-    """Runs at every turn the ready operation that adds the fewest bytes, the first of `ties` of several: O(n log n).
-
-    An operation whose effect improves enters the queue once more; entries of operations that ran are passed over.
-
-    Args:     eager: it only matters whether an operation adds bytes at all.
-    """
-    n, net, following = len(ties), state.net, state.following
-    position = _positions(ties)
-    waiting = list(map(len, state.before))
-    queue = [(net[i] > 0 if eager else net[i]) * n + position[i] for i, count in enumerate(waiting) if not count]
-    heapq.heapify(queue)
     while queue:
         i = ties[heapq.heappop(queue) % n]
         if waiting[i] == _RAN:
             continue
         waiting[i] = _RAN
-        ready = [j for j in state.run(i) if not waiting[j]]
-        yield i
+        added = net[i]
+        ready: list[int] = []
+        for s in all_ending[i]:
+            left[s] -= 1
+            rest[s] -= i
+            if left[s] == 1:
+                j = rest[s]
+                net[j] -= nbytes[s]
+                if not waiting[j]:
+                    ready.append(j)
+        now, wanted = all_written[i]
+        now += live
+        if added != wanted and overwrites[i]:
+            now -= shared(i, left)
+        if now >= below:
+            return None
+        order.append(i)
+        before.append(live)
+        during.append(now)
+        live += added
         for j in following[i]:
             waiting[j] -= 1
             if not waiting[j]:
                 ready.append(j)
         for j in ready:
             heapq.heappush(queue, (net[j] > 0 if eager else net[j]) * n + position[j])
+    return _Placed(graph, order, before, during)
+
+
+def _backwards(graph: OperationGraph) -> Order:
+    """The same from the last operation backwards, where of several the last comes first: reading makes a storage live, writing it
+    ends that."""
+    n, nbytes, all_ending, readers, before = len(graph.reads), graph.nbytes, graph.ending, graph.readers, graph.before
+    # the bytes by which more would be live before each operation than after it, if it ran next
+    net = [
+        sum([nbytes[s] for s in ending]) - wanted for (_, wanted), ending in zip(graph.written, all_ending, strict=True)
+    ]
+    live = [False] * len(nbytes)
+    waiting = list(map(len, graph.following))
+    queue = [net[i] * n + n - 1 - i for i, count in enumerate(waiting) if not count]
+    heapq.heapify(queue)
+    order: Order = []
+    while queue:
+        i = n - 1 - heapq.heappop(queue) % n
+        if waiting[i] == _RAN:
+            continue
+        waiting[i] = _RAN
+        order.append(i)
+        ready: list[int] = []  # operations that may run, or need less from now on: something that they read became live
+        for s in all_ending[i]:
+            if not live[s]:
+                live[s] = True
+                for j in readers[s]:
+                    net[j] -= nbytes[s]
+                    if not waiting[j]:
+                        ready.append(j)
+        for j in before[i]:
+            waiting[j] -= 1
+            if not waiting[j]:
+                ready.append(j)
+        for j in ready:
+            heapq.heappush(queue, net[j] * n + n - 1 - j)
+    return order[::-1]
 
 
 def _positions(order: Sequence[int]) -> list[int]:

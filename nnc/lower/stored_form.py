@@ -157,7 +157,7 @@ class _Texts:
     """Numbers the texts of compiled kernels."""
 
     def __init__(self) -> None:
-        self.numbers: dict[tuple[str, bool, bool], int] = {}
+        self.numbers: dict[tuple[Any, ...], int] = {}
 
     def row(self, native: Native | None) -> Tree | None:
         """The text and the numbers of a compiled kernel; the name alone where it is made anew."""
@@ -165,8 +165,13 @@ class _Texts:
             return None
         if native.symbols or native.state is not None:
             return {"anew": native.name}
-        text = native.text, native.inline, native.packed
-        return {"text": self.numbers.setdefault(text, len(self.numbers)), "numbers": native.numbers}
+        return {"text": self._number(native), "numbers": native.numbers}
+
+    def _number(self, native: Native) -> int:
+        """The number of a text, which comes after those of the kernels that it calls."""
+        calls = tuple([self._number(called) for called in native.calls])
+        text = native.text, native.inline, native.packed, native.light, calls
+        return self.numbers.setdefault(text, len(self.numbers))
 
 
 def _view_row(view: View, tables: GraphWriter) -> list[Any]:
@@ -370,7 +375,11 @@ class StoredProgram:
     @cached_property
     def texts(self) -> list[Native]:
         """The compiled kernels whose texts it holds."""
-        return [Native(text, inline=inline, packed=packed) for text, inline, packed in self.head["texts"]]
+        found: list[Native] = []
+        for text, inline, packed, light, calls in self.head["texts"]:
+            called = tuple([found[i] for i in calls])
+            found.append(Native(text, inline=inline, packed=packed, light=light, calls=called))
+        return found
 
     @cached_property
     def reader(self) -> _Reader:

@@ -9,10 +9,11 @@ from nnc import dtypes
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import astype, promote
-from nnc.commands.rules import Value
+from nnc.commands.rules import Value, check_axis
 from nnc.commands.shape import broadcast_to
 from nnc.errors import DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
+from nnc.numpy.operands import static_int
 from nnc.spelling import spelled
 
 
@@ -27,8 +28,8 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = dtypes.float32, axis: int 
                [1., 0., 0.]], dtype=float32)
     """
     x = nnp.asarray(x)
-    at = axis % (x.ndim + 1)
-    shape = (*x.shape[:at], num_classes, *x.shape[at:])
+    at = check_axis("one_hot", static_int(axis, "one_hot", "axis"), x.ndim + 1)
+    shape = (*x.shape[:at], static_int(num_classes, "one_hot", "num_classes"), *x.shape[at:])
     spread = broadcast_to(x, shape=shape, axes=tuple(i for i in range(len(shape)) if i != at))
     classes = constants.iota(shape=shape, dtype=dtypes.int64, axis=at)
     return astype(ew.equal(*promote(spread, classes, where="one_hot")), dtypes.as_dtype(dtype))

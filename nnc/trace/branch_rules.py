@@ -19,7 +19,7 @@ from nnc.commands.loop import case_of
 from nnc.commands.reduce import reduce_and, reduce_max, reduce_min
 from nnc.commands.rules import Cotangents, Derivative, Linear, Tangents, Value, batch, derivative, lead, zeros
 from nnc.commands.shape import broadcast_to
-from nnc.dtypes import TAPE
+from nnc.dtypes import TAPE, is_integer
 from nnc.graph import Graph, Symbol, TensorSpec, bind
 from nnc.trace.backward import push_graph, transpose_graph
 from nnc.trace.batching import run_batched
@@ -122,13 +122,16 @@ def _share_slots(kept: Sequence[Sequence[Symbol]]) -> tuple[list[TensorSpec], li
     """Slots for what branches hand over, and the symbol that each branch puts into a slot.
 
     Branches share slots where specs agree. Tapes have slots of their own: the specs of their rows, which may differ, are not known.
+    So have integers: in a batch, where rows choose, each branch reads its slots for all rows, and an index of another branch may
+    be out of range. 0, which others leave there, is not.
     """
     slots: list[TensorSpec] = []
     assigned: list[dict[int, Symbol]] = []
     for symbols in kept:
         places: dict[int, Symbol] = {}
         for symbol in symbols:
-            alike = (i for i, s in enumerate(slots) if s == symbol.spec and s.dtype != TAPE and i not in places)
+            alone = symbol.spec.dtype == TAPE or is_integer(symbol.spec.dtype)
+            alike = (i for i, s in enumerate(slots) if not alone and s == symbol.spec and i not in places)
             place = next(alike, len(slots))
             if place == len(slots):
                 slots.append(symbol.spec)

@@ -163,6 +163,23 @@ def test_several_contracted_axes_and_batches() -> None:
     check([x, y, bias, columns(residual)], body, params)
 
 
+@pytest.mark.parametrize("size", [(70, 100, 90), (33, 1500, 64), (130, 70, 40)])
+def test_shared_tiles_give_the_bits_that_a_kernels_own_do(size: tuple[int, int, int]) -> None:
+    m, k, n = size
+    rng = np.random.default_rng(1)
+    inputs = [numbers(rng, shape, "float32") for shape in ((m, k), (n, k), (n,), (m,), (m, n))]
+    inputs[1] = inputs[1].T
+    graph, found = graph_of(inputs, MATRICES, bias_and_residual), []
+    for limit in (math.inf, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(gemm, "_SHARED_VOLUME", limit)
+            patch.setattr(gemm, "_SHARED_TILE", 0)
+            found.append(np.full((m, n), 7, np.float32))
+            call(graph, inputs, [found[-1]])
+    np.testing.assert_array_equal(*found)
+    assert_close(found[1], by_reference(graph, inputs)[0], k, "float32")
+
+
 def test_large_products_are_shared_by_threads() -> None:
     rng = np.random.default_rng(0)
     inputs = [numbers(rng, shape, "float32") for shape in ((260, 300), (300, 200), (200,), (260,), (260, 200))]

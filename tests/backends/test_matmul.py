@@ -243,10 +243,59 @@ def test_short_vectors_serve_machines_without_long_ones(monkeypatch: pytest.Monk
     for module in (gemm, dot_products):
         monkeypatch.setattr(module, "vector_bytes", lambda: 32)
     rng = np.random.default_rng(8)
-    for m, k, n in ((1, 5, 40), (9, 70, 31), (50, 300, 64), (64, 65, 2)):
+    for m, k, n in ((1, 5, 40), (9, 70, 31), (64, 65, 2), (50, 300, 90)):
         x, y = numbers(rng, (m, k), "float32"), numbers(rng, (k, n), "float32")
         check(x, y)
         check(x, np.asfortranarray(y))
+    own, together = (by_tiles(x, y, ((1,), (0,)), shared=shared) for shared in (False, True))
+    np.testing.assert_array_equal(together, own)
+
+
+def by_tiles(x: np.ndarray, y: np.ndarray, contract: Any, *, shared: bool) -> np.ndarray:
+    """A product whose tiles are those that products share, or stand in its own text."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gemm, "_SHARED_VOLUME", 0 if shared else math.inf)
+        patch.setattr(gemm, "_SHARED_TILE", 0)
+        params = {"contract": contract, "batch": ((), ())}
+        out = np.full(reference[dot](x, y, **params).shape, REFUSED, x.dtype)
+        native = _native(step_of(x, y, out, params))
+        assert native is not None and bool(native.calls) is native.light is shared
+        run(native, x, y, out)
+    return out
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int16"])
+@pytest.mark.parametrize("size", [(70, 100, 90), (33, 1500, 64), (50, 7, 130), (130, 2048, 17)])
+def test_shared_tiles_compute_the_bits_that_a_products_own_do(dtype: str, size: tuple[int, int, int]) -> None:
+    m, k, n = size
+    rng = np.random.default_rng(15)
+    x, y = numbers(rng, (m, k), dtypes.as_dtype(dtype)), numbers(rng, (k, n), dtypes.as_dtype(dtype))
+    for left, right in (("dense", "dense"), ("transposed", "transposed"), ("every third", "every third")):
+        if right != "dense" and dtype == "bfloat16" and k > gemm._PANEL_TERMS:
+            continue  # those are left to the reference
+        operands = laid_out(x, left), laid_out(y, right)
+        own, together = (by_tiles(*operands, ((1,), (0,)), shared=shared) for shared in (False, True))
+        np.testing.assert_array_equal(together.view(np.uint8), own.view(np.uint8))
+        assert_close(together, reference[dot](*operands, contract=((1,), (0,)), batch=((), ())), k)
+
+
+def test_shared_tiles_add_terms_along_several_axes() -> None:
+    rng = np.random.default_rng(16)
+    x, y = numbers(rng, (40, 5, 24), "float32"), numbers(rng, (24, 5, 70), "float32")
+    own, together = (by_tiles(x, y, ((1, 2), (1, 0)), shared=shared) for shared in (False, True))
+    np.testing.assert_array_equal(together, own)
+
+
+def test_large_products_of_other_sizes_call_the_same_kernels() -> None:
+    def called(m: int, k: int, n: int) -> list[str]:
+        x, y = np.ones((m, k), np.float32), np.ones((n, k), np.float32).T
+        params = {"contract": ((1,), (0,)), "batch": ((), ())}
+        native = _native(step_of(x, y, np.ones((m, n), np.float32), params))
+        assert native is not None
+        return [each.name for each in native.calls]
+
+    assert called(1024, 256, 256) == called(768, 512, 1024) != []
+    assert called(64, 64, 64) == []
 
 
 def test_short_products_are_taken_into_loops_and_long_ones_are_not() -> None:

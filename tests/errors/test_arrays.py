@@ -270,6 +270,21 @@ def test_the_pytorch_name_of_an_axis() -> None:
         nnp.sum(x, dim=1)
 
 
+def test_integers_to_negative_powers() -> None:
+    x, y = np.array([2, 3]), np.array([1, -2])
+    with reports(ArgumentError, "pow", "the power -2 is no integer", "astype"):
+        nnp.power(x, y)
+    with reports(ArgumentError, "pow", "the power -2 is no integer", at="x**y"):
+        nnc.compile(lambda x, y: x**y)(x, y)
+
+
+def test_one_hot_rows_of_no_integer_size_or_along_no_axis() -> None:
+    with reports(ArgumentTypeError, "one_hot", "num_classes is 2.5 (float)"):
+        nnc.nn.one_hot([0, 1], 2.5)
+    with reports(AxisError, "one_hot", "axis 2 is out of range"):
+        nnc.nn.one_hot([0, 1], 3, axis=2)
+
+
 # -- indices -----------------------------------------------------------------------------------------------------------
 
 

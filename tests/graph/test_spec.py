@@ -53,6 +53,11 @@ def test_sizes_are_python_integers_whoever_asked_first() -> None:
     assert type(TensorSpec((np.int64(12345),), "float32").shape[0]) is int
 
 
+def test_a_size_that_is_cut_off_makes_no_second_object() -> None:
+    spec = TensorSpec((12346,), "float32")
+    assert TensorSpec((12346.5,), "float32") is spec is TensorSpec((12346,), "float32")
+
+
 def test_threads_that_ask_at_once_get_the_same_object() -> None:
     found: list[TensorSpec] = []
     start = threading.Barrier(8)

@@ -165,6 +165,23 @@ def test_what_a_stored_program_is_made_of_is_read_once_whoever_asks(bench: Workb
     assert all(parts is found[0] for parts in found)
 
 
+def test_kernels_that_call_what_they_share_are_stored_with_it(bench: Workbench) -> None:
+    x, w = (np.linspace(-1, top, 256 * 256, dtype=np.float32).reshape(256, 256) for top in (1, 2))
+    graph = nnc.make_graph(lambda x, w: nnp.tanh(x @ w) @ w)(x, w)
+    first = bench.lower(graph)
+    expected = first.run([x, w])[0]
+    bench.pipelines.clear()
+    second = bench.lower(graph)
+    assert not bench.pipelines
+    np.testing.assert_array_equal(second.run([x, w])[0], expected)
+    assert first.code is not None and second.code is not None
+    calls = [
+        {each.name for native in code.natives.values() for each in native.calls} for code in (first.code, second.code)
+    ]
+    assert calls[0] == calls[1] != set()
+    assert any(native.light for native in second.code.natives.values())
+
+
 def test_a_program_without_compiled_kernels_is_stored(bench: Workbench) -> None:
     b = GraphBuilder("square")
     x = b.input((3,), "complex64")

@@ -173,3 +173,15 @@ def test_rows_that_choose_a_branch_may_share_its_tape(
     np.testing.assert_allclose(
         second, nnc.grad(lambda x: sum(nnp.sum(gradient(x, i) ** 2) for i in choices))(x), rtol=1e-9
     )
+
+
+@RUN
+def test_an_index_of_another_branch_is_no_error_in_the_derivative_of_a_batch(run: Callable[..., Any]) -> None:
+    def f(short: Any, long: Any, i: Any) -> Any:
+        branches = [lambda x, y, i: nnp.sin(x)[i % 4], lambda x, y, i: nnp.sin(y)[i + 3]]
+        return nnc.switch(i % 2, branches, short, long, i)
+
+    gradient, short, long = nnc.grad(f), np.linspace(0.1, 0.4, 4), np.linspace(0.1, 0.9, 9)
+    choices = np.array([0, 1, 2, 5])
+    found = run(nnc.vmap(gradient, (None, None, 0)))(short, long, choices)
+    np.testing.assert_allclose(found, [gradient(short, long, i) for i in choices])

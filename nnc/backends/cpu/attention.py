@@ -10,13 +10,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nnc.backends.cpu.blocks import Ahead, Matrix, print_product
+from nnc.backends.cpu.blocks import Matrix
 from nnc.backends.cpu.printer import Printer, add_native, times
 from nnc.backends.cpu.scores import KEYS, Block, Form, Tokens, exponential, finite, print_blocks, rows_of
 from nnc.backends.cpu.vectors import write_row
 from nnc.commands.attention import Operands
 from nnc.graph import TensorSpec
-from nnc.lower.codegen.builder import Slot, Value, has_code
+from nnc.lower.codegen.builder import Value, has_code
 from nnc.lower.codegen.math.logarithm import log
 from nnc.lower.codegen.math.terms import Term
 from nnc.lower.codegen.native import Native
@@ -65,77 +65,73 @@ def _native(step: Step) -> Native | None:
 
 @dataclass(frozen=True)
 class _State:
-    """What is known of a block's queries: greatest scores, sums, and weighted values with queries in lanes."""
+    """What is known of a block's queries, which are in lanes: greatest scores, sums, by how much what was summed before is to be
+    scaled, and weighted values."""
 
-    top: list[Slot]
-    sums: list[Slot]
+    top: Matrix
+    sums: Matrix
+    factors: Matrix
     total: Matrix
 
     @classmethod
     def start(cls, block: Block) -> _State:
         """Before all keys."""
-        code, tiling, rows = block.code, block.tiling, block.form.value_features
-        zero = code.constant(0, tiling.wide, tiling.lanes)
-        total = block.room(rows)
-        block.clear(total, rows)
-        tops = [code.slot(code.like(zero, -math.inf)) for _ in range(block.vectors)]
-        return cls(tops, [code.slot(zero) for _ in range(block.vectors)], total)
+        top, sums, factors = (block.tiling.room(block.code, 1, block.vectors) for _ in range(3))
+        total = block.room(block.form.value_features)
+        block.fill(top, 1, -math.inf)
+        block.fill(sums, 1, 0)
+        block.fill(total, block.form.value_features, 0)
+        return cls(top, sums, factors, total)
 
-    def take(self, block: Block, scores: Matrix, values: Matrix, n: Value, ahead: Ahead) -> None:
+    def take(self, block: Block, scores: Matrix, values: Matrix, n: Value, ahead: Matrix) -> None:
         """Some more keys, whose scores become weights."""
-        code, vectors = block.code, range(block.vectors)
-        greatest = [code.slot(code.read(self.top[v])) for v in vectors]
+        code, rows = block.code, block.form.value_features
+        tops = [block.load(self.top, 0, v) for v in range(block.vectors)]
+        greatest = [code.slot(top) for top in tops]
         with code.loop(0, n) as j:
             for v, slot in enumerate(greatest):
                 x, best = block.load(scores, j, v), code.read(slot)
                 code.write(slot, code.select(code.compare("gt", x, best), x, best))
-        shifts, factors = [], []
-        for v in vectors:
-            new = code.read(greatest[v])
-            shifts.append(finite(code, new))
-            factors.append(exponential(code, code.sub(code.read(self.top[v]), shifts[v])))
-            code.write(self.top[v], new)
-            code.write(self.sums[v], code.mul(code.read(self.sums[v]), factors[v]))
-
-        def weigh(j: Value, v: int, x: Value) -> Value:
-            weight = exponential(code, code.sub(x, shifts[v]))
-            code.write(self.sums[v], code.add(code.read(self.sums[v]), weight))
-            return weight
-
-        block.change(scores, n, weigh)
-        rows = block.form.value_features
-        tiling, total = block.tiling, self.total
-        print_product(
+        for v, (slot, top) in enumerate(zip(greatest, tops, strict=True)):
+            new = code.read(slot)
+            block.store(self.top, 0, v, new)
+            block.store(self.factors, 0, v, code.sub(top, finite(code, new)))
+        with block.each_vector() as w:
+            factor = exponential(code, block.load(self.factors, 0, w))
+            block.store(self.factors, 0, w, factor)
+            sums = code.slot(code.mul(block.load(self.sums, 0, w), factor))
+            shift = finite(code, block.load(self.top, 0, w))
+            with code.loop(0, n) as j:
+                weight = exponential(code, code.sub(block.load(scores, j, w), shift))
+                block.store(scores, j, w, weight)
+                code.write(sums, code.add(code.read(sums), weight))
+            block.store(self.sums, 0, w, code.read(sums))
+        block.products.print(
             code,
-            tiling,
             values.turned,
             scores,
-            total,
+            self.total,
             rows,
             n,
             block.width,
-            factors=factors,
+            factors=self.factors,
             divisor=rows,
             ahead=[ahead],
         )
 
     def finish(self, block: Block, out: Matrix, logarithms: str, step: int) -> None:
         """Writes the means and the logarithms of the sums."""
-        code, lanes = block.code, block.tiling.lanes
-        for v in range(block.vectors):
-            total = code.read(self.sums[v])
-            value = code.add(finite(code, code.read(self.top[v])), log(Term(code, total)).value)
-            at = code.offset(logarithms, times(code, code.add(block.first, code.integer(v * lanes)), step))
+        code, lanes, rows = block.code, block.tiling.lanes, block.form.value_features
+        with block.each_vector() as v:
+            total = block.load(self.sums, 0, v)
+            value = code.add(finite(code, block.load(self.top, 0, v)), log(Term(code, total)).value)
+            at = code.offset(logarithms, times(code, code.add(block.first, code.integer(times(code, v, lanes))), step))
             write_row(code, at, 0, step, value, block.inside(v), value.dtype.itemsize)
             nothing = code.compare("eq", total, code.like(total, 0))
             share = code.div(code.like(total, 1), code.select(nothing, code.like(total, 1), total))
-            code.write(self.sums[v], share)
-
-        def scale(j: Value, v: int, x: Value) -> Value:
-            return code.mul(x, code.read(self.sums[v]))
-
-        block.change(self.total, block.form.value_features, scale)
-        block.unpack(self.total, out, block.form.value_features)
+            with code.loop(0, rows) as j:
+                block.store(self.total, j, v, code.mul(block.load(self.total, j, v), share))
+        block.unpack(self.total, out, rows)
 
 
 add_native("attention", _native, lambda specs, params: is_printed(specs, params["biased"]))

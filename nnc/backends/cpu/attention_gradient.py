@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nnc.backends.cpu.attention import is_printed
-from nnc.backends.cpu.blocks import Ahead, Matrix, Squares, copy_rows, print_product
+from nnc.backends.cpu.blocks import Matrix, copy_rows
 from nnc.backends.cpu.printer import Bound, Printer, add_native, times
-from nnc.backends.cpu.scores import KEYS, PART_VOLUME, Block, Form, Tokens, exponential, finite, near, rows_of
+from nnc.backends.cpu.scores import KEYS, PART_VOLUME, Block, Form, Helpers, Tokens, near, rows_of
 from nnc.backends.cpu.vectors import masks_of, read_row, write_row
 from nnc.commands.attention import BIAS, Operands
 from nnc.dtypes import accumulator
@@ -74,7 +74,7 @@ class _Gradient:
         self.names = [f"%in{i}" for i in range(len(inputs))] + [outputs[i] for i in tokens]
         self.place = {i: len(inputs) + k for k, i in enumerate(tokens)}
         self.form = Form.of(self.x, self.names[5 : len(inputs) - 2], params["scale"], params["reach"])
-        self.squares = Squares(self.printer, self.form.tiling)
+        self.helpers = Helpers.of(self.printer, self.form)
         with_tokens = {0, 2, 3, 4, len(inputs) - 2, *range(len(inputs), len(self.views))}
         self.loops = self.form.loops(self.views, [i in with_tokens for i in range(len(self.views))])
         q, features, form = self.x.q.spec, self.form.value_features, self.form
@@ -138,7 +138,7 @@ class _Gradient:
                 place = code.mul(block_number, code.integer(form.width))
 
                 def print_block(vectors: int) -> None:
-                    block = Block(code, form, self.squares, place, vectors)
+                    block = Block(code, form, self.helpers, place, vectors)
                     here = _Here(begin, end, number, at, after, close, sums)
                     with ExitStack() as stack:
                         if self.spans > 1:
@@ -175,8 +175,7 @@ class _Gradient:
         extras, out = at[5 : 5 + len(form.extras)], 5 + len(form.extras)
         packed = block.pack(q, form.features)
         block.scale(packed, form.features)
-        step = self.logarithms.strides[-1]
-        shifts = [finite(code, block.column(at[out + 1], step, tiling.wide, w)) for w in range(block.vectors)]
+        shifts = block.shifts(at[out + 1], self.logarithms.strides[-1])
         weights, changes = (tiling.room(code, KEYS, block.vectors) for _ in range(2))
         moves_scores = any(i != 2 for i in self.wrt)
         if moves_scores:
@@ -195,21 +194,18 @@ class _Gradient:
             self._start_queries(block, here, target, of_q)
         soon = [Tokens(self.views[i], at[i], here.after[i]).following(block) for i in (2, 0, out)]
         if 0 in self.wrt:
-            soon.append(Ahead(target, form.features, written=True))
+            soon.append(target)
 
         def keys(key: Value, n: Value, end: Value) -> None:
             row = code.sub(key, code.integer(here.begin))
             near_k, near_v = (here.close[i].at(code, row) for i in (1, 2))
             next_k, next_v = (
-                Ahead(rows_of(x, here.after[i] if self.spans <= 1 else at[i]).at(code, self._next(code, key)), columns)
-                for x, i, columns in ((self.x.k, 3, form.features), (self.x.v, 4, form.value_features))
+                rows_of(x, here.after[i] if self.spans <= 1 else at[i]).at(code, self._next(code, key))
+                for x, i in ((self.x.k, 3), (self.x.v, 4))
             )
-            written = [
-                Ahead(rows_of(self.results[i], at[self.place[i]]).at(code, key), self._columns(i), written=True)
-                for i in here.sums
-            ]
+            written = [rows_of(self.results[i], at[self.place[i]]).at(code, key) for i in here.sums]
             block.print_scores(near_k, packed, weights, extras, key, n, (next_k, soon[0], *written))
-            block.change(weights, n, lambda j, w, x: exponential(code, code.sub(x, shifts[w])))
+            block.weigh(weights, n, shifts)
             if 2 in self.wrt:
                 self._add(block, weights, near_ct, here.sums[2].at(code, row), n, form.value_features)
             if not moves_scores:
@@ -218,8 +214,8 @@ class _Gradient:
             self._change(block, weights, changes, products, here, key, n)
             if 0 in self.wrt:
                 divisor = math.gcd(form.count, tiling.lanes)
-                print_product(
-                    code, tiling, changes.turned, near_k, of_q, block.size, n, form.features, adds=True, divisor=divisor
+                block.products.print(
+                    code, changes.turned, near_k, of_q, block.size, n, form.features, adds=True, divisor=divisor
                 )
             if 1 in self.wrt:
                 self._add(block, changes, near_q, here.sums[1].at(code, row), n, form.features)
@@ -245,7 +241,7 @@ class _Gradient:
         block: Block,
         weights: Matrix,
         changes: Matrix,
-        products: Sequence[Value],
+        products: Matrix,
         here: _Here,
         key: Value,
         n: Value,
@@ -255,7 +251,7 @@ class _Gradient:
         with code.loop(0, n) as j:
             total = code.constant(0, block.tiling.wide, block.tiling.lanes)
             for w in range(block.vectors):
-                x = code.mul(block.load(weights, j, w), code.sub(block.load(changes, j, w), products[w]))
+                x = code.mul(block.load(weights, j, w), code.sub(block.load(changes, j, w), block.load(products, 0, w)))
                 block.store(changes, j, w, code.mul(x, code.like(x, scale)))
                 total = code.add(total, code.select(block.inside(w), x, code.like(x, 0))) if self.bias else total
             if self.bias:
@@ -265,22 +261,21 @@ class _Gradient:
 
     def _add(self, block: Block, factors: Matrix, rows: Matrix, sums: Matrix, n: Value, columns: int) -> None:
         """Adds to the rows of some keys those of the block's queries, by factors."""
-        form = block.form
-        print_product(
-            block.code, form.tiling, factors, rows, sums, n, block.size, columns, adds=True, divisor=form.keys_divisor
-        )
+        divisor = block.form.keys_divisor
+        block.products.print(block.code, factors, rows, sums, n, block.size, columns, adds=True, divisor=divisor)
 
-    def _row_sums(self, block: Block, packed_ct: Matrix, out: Matrix, ct_sum: str) -> list[Value]:
+    def _row_sums(self, block: Block, packed_ct: Matrix, out: Matrix, ct_sum: str) -> Matrix:
         """Each query's sum of the output's products with its cotangent, less the cotangent of its logarithm."""
         code, form, tiling = block.code, block.form, block.tiling
-        packed = block.pack(out, form.value_features)
-        found = [code.slot(code.constant(0, tiling.wide, tiling.lanes)) for _ in range(block.vectors)]
-        with code.loop(0, form.value_features) as j:
-            for w, slot in enumerate(found):
+        packed, found = block.pack(out, form.value_features), tiling.room(code, 1, block.vectors)
+        with block.each_vector() as w:
+            total = code.slot(code.constant(0, tiling.wide, tiling.lanes))
+            with code.loop(0, form.value_features) as j:
                 x, y = block.load(packed, j, w), block.load(packed_ct, j, w)
-                code.write(slot, code.fma(x, y, code.read(slot)))
-        step = self.ct_sum.strides[-1]
-        return [code.sub(code.read(slot), block.column(ct_sum, step, tiling.wide, w)) for w, slot in enumerate(found)]
+                code.write(total, code.fma(x, y, code.read(total)))
+            of_sum = block.column(ct_sum, self.ct_sum.strides[-1], tiling.wide, w)
+            block.store(found, 0, w, code.sub(code.read(total), of_sum))
+        return found
 
     # -- the bias --------------------------------------------------------------------------------------------------------
 

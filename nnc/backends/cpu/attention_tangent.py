@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nnc.backends.cpu.attention import is_printed
-from nnc.backends.cpu.blocks import Matrix, print_product
+from nnc.backends.cpu.blocks import Matrix
 from nnc.backends.cpu.printer import Printer, add_native, times
-from nnc.backends.cpu.scores import KEYS, Block, Extra, Form, Tokens, exponential, finite, print_blocks, rows_of
+from nnc.backends.cpu.scores import KEYS, Block, Extra, Form, Tokens, print_blocks, rows_of
 from nnc.backends.cpu.vectors import write_row
 from nnc.commands.attention import BIAS, Operands
 from nnc.graph import TensorSpec
@@ -60,19 +60,18 @@ class _Tangent:
             turned["dq"] = block.pack(moved[0].rows, form.features)
         for packed in turned.values():
             block.scale(packed, form.features)
-        step = self.views[self.out + 1].strides[-1]
-        shifts = [finite(code, block.column(at[self.out + 1], step, tiling.wide, w)) for w in range(block.vectors)]
+        shifts = block.shifts(at[self.out + 1], self.views[self.out + 1].strides[-1])
         weights, changes = (tiling.room(code, KEYS, block.vectors) for _ in range(2))
         zero = code.constant(0, tiling.wide, tiling.lanes)
         sums = [code.slot(zero) for _ in range(block.vectors)]
         total = block.room(form.value_features)
-        block.clear(total, form.value_features)
+        block.fill(total, form.value_features, 0)
 
         def keys(key: Value, n: Value, end: Value) -> None:
             close = block.near(k.rows.at(code, key), n, KEYS, form.features)
             ahead = k.ahead(code, key, end), q.following(block)
             block.print_scores(close, turned["q"], weights, at[first + 3 : self.out], key, n, ahead)
-            block.change(weights, n, lambda j, w, x: exponential(code, code.sub(x, shifts[w])))
+            block.weigh(weights, n, shifts)
             if set(self.wrt) - {2}:
                 self._print_changes(block, close, turned, moved, at, changes, key, n, end)
                 self._weigh(block, weights, changes, sums, n)
@@ -92,7 +91,7 @@ class _Tangent:
         if 0 in moved:
             block.print_products(close, turned["dq"], changes, n, form.features, ahead=[moved[0].following(block)])
         else:
-            block.clear(changes, n)
+            block.fill(changes, n, 0)
         if 1 in moved:
             rows = block.near(moved[1].rows.at(code, key), n, KEYS, form.features)
             ahead = [moved[1].ahead(code, key, end)]
@@ -120,8 +119,8 @@ class _Tangent:
         code, columns = block.code, block.form.value_features
         rows = block.near(values.rows.at(code, key), n, KEYS, columns).turned
         ahead = [values.ahead(code, key, end)]
-        print_product(
-            code, block.tiling, rows, factors, total, columns, n, block.width, adds=True, divisor=columns, ahead=ahead
+        block.products.print(
+            code, rows, factors, total, columns, n, block.width, adds=True, divisor=columns, ahead=ahead
         )
 
     def _finish(self, block: Block, total: Matrix, sums: Sequence[Slot], at: Sequence[str]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from nnc import dtypes
@@ -10,11 +11,12 @@ from nnc.backends.cpu.moves import turn
 from nnc.backends.cpu.printer import Bound, Printer, times
 from nnc.backends.cpu.vectors import masks_of, read_row, vector_bytes, write_row
 from nnc.dtypes import DType
-from nnc.lower.codegen.builder import Code, Slot, Value
+from nnc.lower.codegen.builder import Code, Value
 
 # Rows of a tile by its vectors, so that sums take half of the registers or more where there are enough vectors.
 _ROWS = {64: {1: 8, 2: 8, 3: 4, 4: 4}, 32: {1: 8, 2: 4}}
 MOST_ROWS = 8
+_NEAR = 4  # rows that are reached from one pointer, with few registers
 _LINE = 64  # bytes that memory is read in
 
 
@@ -23,8 +25,8 @@ class Matrix:
     """Where a matrix lies: its first element, bytes between rows and between columns, and the dtype in memory."""
 
     pointer: str
-    row: int
-    column: int
+    row: Bound
+    column: Bound
     dtype: DType
 
     @property
@@ -66,94 +68,154 @@ class Tiling:
         return Matrix(code.room(rows * step), step, self.wide.itemsize, self.wide)
 
 
-@dataclass(frozen=True)
-class Ahead:
-    """Rows that will be read soon, but lie too far from each other for the processor to guess. They may lie outside of memory."""
+class Products:
+    """Functions that multiply matrices, printed once for all products of a kernel.
 
-    rows: Matrix
-    columns: int
-    written: bool = False
+    Those differ in little but where matrices lie, and LLVM takes longer for one than for most of what is around them. While a
+    product is computed, memory is asked for rows that are read soon but lie too far from each other for the processor to guess.
 
-    def print(self, code: Code, first: Bound, count: int) -> None:
-        """Asks memory for some of them."""
-        if self.rows.column != self.rows.dtype.itemsize:
-            return
-        code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        start = self.rows.at(code, first).pointer
-        for i in range(count):
-            for at in range(0, self.columns * self.rows.column, _LINE):
-                place = code.offset(start, i * self.rows.row + at)
-                code.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 {int(self.written)}, i32 3, i32 1)")
-
-
-def print_product(
-    code: Code, tiling: Tiling, a: Matrix, b: Matrix, c: Matrix, rows: Bound, terms: Bound, columns: int,
-    *, adds: bool = False, factors: Sequence[Value] = (), divisor: int = 1, ahead: Sequence[Ahead] = (),
-) -> None:  # fmt: skip
-    """c = a @ b; or c + a @ b; or c · factors + a @ b, with a factor for each column.
-
-    Args:     divisor: a number of which `rows` is a multiple. ahead: as many rows are fetched meanwhile.
+    Args:     row_bytes: what is asked for of each such row.
     """
-    panel = tiling.lanes * tiling.vectors
-    whole = columns // panel * panel
 
-    def panels(first: Bound, width: int) -> None:
-        y, z = b.at(code, 0, first), c.at(code, 0, first)
-        masks = masks_of(code, tiling.lanes, width)
+    def __init__(self, printer: Printer, tiling: Tiling, row_bytes: int) -> None:
+        self._printer, self._tiling, self._row_bytes = printer, tiling, row_bytes
+        self._names: dict[_Product, str] = {}
+
+    def print(
+        self, code: Code, a: Matrix, b: Matrix, c: Matrix, rows: Bound, terms: Bound, columns: int,
+        *, adds: bool = False, factors: Matrix | None = None, divisor: int = 1, ahead: Sequence[Matrix] = (),
+    ) -> None:  # fmt: skip
+        """c = a @ b; or c + a @ b; or c · factors + a @ b, with a factor for each column.
+
+        Args:     divisor: a number of which `rows` is a multiple. ahead: as many rows are fetched; they may lie outside of memory.
+        """
+        kinds = (a.dtype, b.dtype, b.column, c.dtype, c.column)
+        product = _Product(
+            self._tiling, *kinds, columns, divisor % MOST_ROWS != 0, factors is not None, self._row_bytes
+        )
+        if product not in self._names:
+            self._names[product] = f"KERNEL.product{len(self._names)}"
+            self._printer.add(product.function(self._names[product]))
+        fetched = [matrix for matrix in ahead if matrix.column == matrix.dtype.itemsize]
+        table = code.room(16 * len(fetched))
+        for i, matrix in enumerate(fetched):
+            for k, number in enumerate((f"ptr {matrix.pointer}", code.integer(matrix.row).typed)):
+                code.line(f"store {number}, ptr {code.offset(table, 16 * i + 8 * k)}")
+        scales = factors.pointer if factors is not None else "null"
+        numbers = [a.row, a.column, b.row, c.row, rows, terms, int(adds), len(fetched)]
+        operands = ", ".join([
+            *(f"ptr {pointer}" for pointer in (a.pointer, b.pointer, c.pointer, table, scales)),
+            *(code.integer(number).typed for number in numbers),
+        ])  # fmt: skip
+        code.line(f"call void @{self._names[product]}({operands})")
+
+
+@dataclass(frozen=True)
+class _Product:
+    """What products have in common that one function computes: `c = a @ b` with rows of b and c as vectors."""
+
+    tiling: Tiling
+    left: DType
+    right: DType
+    right_column: Bound
+    out: DType
+    out_column: Bound
+    columns: int
+    has_rest: bool
+    scaled: bool
+    row_bytes: int
+
+    def function(self, name: str) -> Code:
+        """The function: `(a, b, c, rows ahead, factors, bytes between rows and columns of a, between rows of b and of c, number of
+        rows and of terms, whether it adds, number of matrices of which rows are fetched)`."""
+        pointers = ("a", "b", "c", "ahead", "factors")
+        numbers = ("a_row", "a_column", "b_row", "c_row", "rows", "terms", "adds", "fetched")
+        kinds = [*(("ptr", name) for name in pointers), *(("i64", name) for name in numbers)]
+        code = Code(name, kinds, "internal void", "nounwind noinline")
+        value = {name: Value(f"%{name}", dtypes.int64) for name in numbers}
+        a = Matrix("%a", value["a_row"], value["a_column"], self.left)
+        b = Matrix("%b", value["b_row"], self.right_column, self.right)
+        c = Matrix("%c", value["c_row"], self.out_column, self.out)
+        panel = self.tiling.lanes * self.tiling.vectors
+        whole = self.columns // panel * panel
+        if whole == panel:
+            self._panel(code, a, b, c, value, panel, fetches=True)
+        elif whole:
+            with code.loop(0, whole, panel) as first:
+                self._panel(code, a, b.at(code, 0, first), c.at(code, 0, first), value, panel, fetches=False)
+        if self.columns > whole:
+            last = b.at(code, 0, whole), c.at(code, 0, whole)
+            self._panel(code, a, *last, value, self.columns - whole, fetches=not whole)
+        code.ret()
+        return code
+
+    def _panel(
+        self, code: Code, a: Matrix, b: Matrix, c: Matrix, value: Mapping[str, Value], width: int, *, fetches: bool
+    ) -> None:
+        """Some columns."""
+        masks = masks_of(code, self.tiling.lanes, width)
         most = _ROWS[vector_bytes()][len(masks)]
 
-        def tile(i: Bound, count: int) -> None:
-            if isinstance(first, int) and first == 0:
-                for rows_ahead in ahead:
-                    rows_ahead.print(code, i, count)
-            _print_tile(code, tiling, a.at(code, i), y, z.at(code, i), count, terms, masks, adds, factors)
+        def tile(i: Value, count: int) -> None:
+            if fetches:
+                self._fetch(code, i, count, value["fetched"])
+            self._tile(code, a.at(code, i), b, c.at(code, i), count, masks, value)
 
-        whole_rows = code.and_(code.integer(rows), code.integer(-most)) if divisor % most else rows
+        rows = value["rows"]
+        whole_rows = code.and_(rows, code.integer(-most)) if self.has_rest else rows
         with code.loop(0, whole_rows, most) as i:
             tile(i, most)
-        if divisor % most:
+        if self.has_rest:
             with code.loop(whole_rows, rows) as i:
                 tile(i, 1)
 
-    if whole == panel:
-        panels(0, panel)
-    elif whole:
-        with code.loop(0, whole, panel) as first:
-            panels(first, panel)
-    if columns > whole:
-        panels(whole, columns - whole)
+    def _fetch(self, code: Code, first: Value, count: int, matrices: Value) -> None:
+        """Asks memory for some rows of the matrices ahead."""
+        code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        with code.loop(0, matrices) as k:
+            entry = code.offset("%ahead", times(code, k, 16))
+            start, step = code.let(f"load ptr, ptr {entry}"), code.load(code.offset(entry, 8), dtypes.int64)
+            row = code.offset(start, code.mul(first, step))
+            for i in range(count):
+                for at in range(0, self.row_bytes, _LINE):
+                    place = code.offset(code.offset(row, times(code, step, i)), at)
+                    code.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
 
-
-def _print_tile(
-    code: Code, tiling: Tiling, a: Matrix, b: Matrix, c: Matrix, rows: int, terms: Bound, masks: Sequence[Value | None],
-    adds: bool, factors: Sequence[Value],
-) -> None:  # fmt: skip
-    lanes, wide = tiling.lanes, tiling.wide
-    sums: list[list[Slot]] = []
-    targets = [code.offset(c.pointer, i * c.row) for i in range(rows)]
-    for target in targets:
-        row = []
-        for v, mask in enumerate(masks):
-            start = code.constant(0, wide, lanes)
-            if adds or factors:
-                start = code.convert(read_row(code, target, v * lanes, c.column, c.dtype, lanes, mask), wide)
-            row.append(code.slot(code.mul(start, factors[v]) if factors else start))
-        sums.append(row)
-    with code.loop(0, terms) as t:
-        x, y = a.at(code, 0, t), b.at(code, t)
-        vectors = [
-            code.convert(read_row(code, y.pointer, v * lanes, b.column, b.dtype, lanes, mask), wide)
-            for v, mask in enumerate(masks)
-        ]
-        for i, row in enumerate(sums):
-            one = code.convert(code.load(code.offset(x.pointer, i * a.row), a.dtype), wide)
-            factor = code.splat(one, lanes)
-            for slot, vector in zip(row, vectors, strict=True):
-                code.write(slot, code.fma(factor, vector, code.read(slot)))
-    for target, row in zip(targets, sums, strict=True):
-        for v, (slot, mask) in enumerate(zip(row, masks, strict=True)):
-            value = code.convert(code.read(slot), c.dtype)
-            write_row(code, target, v * lanes, c.column, value, mask, c.dtype.itemsize)
+    def _tile(
+        self, code: Code, a: Matrix, b: Matrix, c: Matrix, rows: int, masks: Sequence[Value | None],
+        value: Mapping[str, Value],
+    ) -> None:  # fmt: skip
+        """Some rows by some vectors, whose sums stay in registers."""
+        lanes, wide = self.tiling.lanes, self.tiling.wide
+        targets = [code.offset(c.pointer, times(code, c.row, i)) for i in range(rows)]
+        zero = code.constant(0, wide, lanes)
+        sums = [[code.slot(zero) for _ in masks] for _ in targets]
+        with ExitStack() as stack:
+            if not self.scaled:
+                stack.enter_context(code.when(code.compare("ne", value["adds"], code.integer(0))))
+            for target, row in zip(targets, sums, strict=True):
+                for v, (slot, mask) in enumerate(zip(row, masks, strict=True)):
+                    start = code.convert(read_row(code, target, v * lanes, c.column, c.dtype, lanes, mask), wide)
+                    if self.scaled:
+                        factor = code.load(code.offset("%factors", v * lanes * wide.itemsize), wide, lanes)
+                        start = code.mul(start, factor)
+                    code.write(slot, start)
+        with code.loop(0, value["terms"]) as t:
+            x, y = a.at(code, 0, t), b.at(code, t)
+            vectors = [
+                code.convert(read_row(code, y.pointer, v * lanes, b.column, b.dtype, lanes, mask), wide)
+                for v, mask in enumerate(masks)
+            ]
+            for i, row in enumerate(sums):
+                near = code.offset(x.pointer, times(code, a.row, i - i % _NEAR))
+                one = code.convert(code.load(code.offset(near, times(code, a.row, i % _NEAR)), a.dtype), wide)
+                factor = code.splat(one, lanes)
+                for slot, vector in zip(row, vectors, strict=True):
+                    code.write(slot, code.fma(factor, vector, code.read(slot)))
+        for target, row in zip(targets, sums, strict=True):
+            for v, (slot, mask) in enumerate(zip(row, masks, strict=True)):
+                result = code.convert(code.read(slot), c.dtype)
+                write_row(code, target, v * lanes, c.column, result, mask, c.dtype.itemsize)
 
 
 # -- rows of numbers -----------------------------------------------------------------------------------------------------
@@ -191,7 +253,7 @@ class Squares:
 
     def __init__(self, printer: Printer, tiling: Tiling) -> None:
         self._printer, self._tiling = printer, tiling
-        self._names: dict[tuple[DType, int, bool], str] = {}
+        self._names: dict[tuple[DType, Bound, bool], str] = {}
 
     def room(self, code: Code, columns: int, vectors: int) -> Matrix:
         """A matrix on the stack for what `read` turns: it has whole squares."""
@@ -215,11 +277,12 @@ class Squares:
             left = code.sub(code.integer(columns), first)
             offset = code.integer(times(code, first, lying.column))
             at = turned.at(code, first).pointer
+            step = code.integer(turned.row)
             code.line(
-                f"call void @{self._names[key]}(ptr {rows}, {offset.typed}, ptr {at}, i64 {turned.row}, {left.typed})"
+                f"call void @{self._names[key]}(ptr {rows}, {offset.typed}, ptr {at}, {step.typed}, {left.typed})"
             )
 
-    def _print(self, dtype: DType, column: int, writes: bool) -> None:
+    def _print(self, dtype: DType, column: Bound, writes: bool) -> None:
         """`(pointers of rows, bytes to the first column, vectors, bytes between vectors, columns that there are)`."""
         kinds = [("ptr", "rows"), ("i64", "offset"), ("ptr", "vectors"), ("i64", "step"), ("i64", "left")]
         code = Code(self._names[dtype, column, writes], kinds, "internal void", "nounwind noinline")

@@ -38,7 +38,7 @@ def _native(step: Step) -> Native | None:
         return Printer(step).native(inline=True)
     product = _oriented(product_of(step))
     wide = product.dtype if dtypes.is_integer(product.dtype) else dtypes.accumulator(product.dtype)
-    printer = Printer(step)
+    printer, light = Printer(step), False
     if along_terms(product):
         print_dots(printer, product, wide)
     elif is_row_by_rows(product):
@@ -47,8 +47,9 @@ def _native(step: Step) -> Native | None:
         shape = shape_of(product, wide)
         if shape is None:
             return None
+        light = shape.shared
         print_tiles(printer, product, shape)
-    return printer.native(inline=product.volume * product.count <= _INLINE)
+    return printer.native(inline=product.volume * product.count <= _INLINE, light=light)
 
 
 def _oriented(product: Product) -> Product:

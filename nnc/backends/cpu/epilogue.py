@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nnc import dtypes
-from nnc.backends.cpu.gemm import Shape, Target, oriented_for_tiles, print_tiles, shape_of
+from nnc.backends.cpu.gemm import Shape, oriented_for_tiles, print_tiles, shape_of
 from nnc.backends.cpu.printer import Bound, Printer, times
+from nnc.backends.cpu.tiles import Target
 from nnc.backends.cpu.vectors import read_row, write_row
 from nnc.backends.products import Product, make_product
 from nnc.errors import InternalError
@@ -62,7 +63,7 @@ class _Finish:
         self, code: Code, sums: Target, pointers: Sequence[str], first: Bound, end: Bound, masks: Sequence[Value | None]
     ) -> None:
         """See `gemm.Finish`."""
-        lanes, graph = self.shape.lanes, self.epilogue.graph
+        lanes, graph = self.shape.tile.lanes, self.epilogue.graph
         inputs, outputs = graph.inputs[2:], graph.outputs
         along_rows, along_columns = self.product.rows.more, self.product.columns.more
         reader = _Reader(code, lanes, masks)
@@ -139,7 +140,7 @@ def print_epilogue(step: Step) -> Native:
     names = (*(f"%in{i}" for i in range(2, len(step.inputs))), *(f"%out{i}" for i in range(len(step.outputs))))
     printer = Printer(step)
     print_tiles(printer, product, shape, _Finish(epilogue, product, shape, names))
-    return printer.native()
+    return printer.native(light=shape.shared)
 
 
 class _Known:

@@ -19,6 +19,7 @@ from nnc.dtypes import DType
 from nnc.graph import TensorSpec
 from nnc.lower.codegen.builder import Code, Slot, Value
 from nnc.lower.codegen.native import Native
+from nnc.lower.codegen.values import position
 from nnc.lower.stages import Step, View
 
 
@@ -82,24 +83,6 @@ class Indexed:
             code.write(bad, code.or_(code.read(bad), code.not_(inside)))
             return place, None
         return place, inside
-
-
-def position(code: Code, index: Value, size: int, mode: str) -> tuple[Value, Value | None]:
-    """An index as an int64 within 0..size (which is not 0), and whether it was in range, where `mode` does not settle that."""
-    wide = code.convert(index, dtypes.uint64 if index.dtype in dtypes.UNSIGNED else dtypes.int64)
-    zero, last = code.like(wide, 0), code.like(wide, size - 1)
-    if mode == "clip" and wide.dtype == dtypes.uint64:
-        return code.bitcast(code.intrinsic("umin", wide, last), dtypes.int64), None
-    if mode == "clip":
-        return code.intrinsic("smax", code.intrinsic("smin", wide, last), zero), None
-    if mode == "wrap":
-        rest = code.rem(wide, code.like(wide, size))
-        if wide.dtype == dtypes.int64:
-            rest = code.select(code.compare("lt", rest, zero), code.add(rest, code.like(rest, size)), rest)
-        return code.bitcast(rest, dtypes.int64), None
-    count = code.bitcast(wide, dtypes.uint64)  # negative ones become large
-    ok = code.compare("lt", count, code.like(count, size))
-    return code.bitcast(code.select(ok, wide, zero), dtypes.int64), ok
 
 
 def _gather(step: Step) -> Native | None:

@@ -13,22 +13,22 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from nnc import dtypes
-from nnc.backends.cpu.moves import turn
 from nnc.backends.cpu.printer import Bound, Printer, times
-from nnc.backends.cpu.vectors import (
-    TILE_ROWS,
-    add_product,
-    advance,
-    masks_of,
-    masks_up_to,
-    read_row,
-    split,
-    vector_bytes,
-    write_row,
+from nnc.backends.cpu.tiles import (
+    Factors,
+    Target,
+    Terms,
+    Tile,
+    alone,
+    print_panel,
+    print_sums,
+    shared_panel,
+    shared_sums,
 )
+from nnc.backends.cpu.vectors import TILE_ROWS, advance, split, vector_bytes, write_row
 from nnc.backends.products import Axis, Product
 from nnc.dtypes import DType
-from nnc.lower.codegen.builder import Code, Slot, Value
+from nnc.lower.codegen.builder import Code, Value
 
 _PANEL_TERMS = 1024  # terms that a packed panel has at most, so that it stays in the second-level cache
 _SUMS = (
@@ -40,28 +40,29 @@ _FREE_MASKS = vector_bytes() == 64  # of shorter vectors, stores under a mask ta
 _LEAST_ROWS = 64  # rows of a part, which packs its own panel
 _PACKED_ROWS = 96  # of a part, for which a panel is packed
 _FAR = 1 << 12  # bytes between rows of the right matrix, by which they displace each other in the nearest cache
+# Products of more multiplications than the first, in tiles of more than the second, call code that others share: smaller ones would
+# take longer by a hundredth or two.
+_SHARED_VOLUME, _SHARED_TILE = 1 << 23, 1 << 16
+_NUMBERS = "first", "end", "width"  # that a kernel takes which finishes rows
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How a product is cut: vectors of `lanes` columns, tiles of `rows` by `vectors`, parts of `chunk` rows by one panel."""
+    """How a product is cut: into parts of `chunk` rows by one panel of columns, and those into tiles. `shared`: tiles and panels
+    are computed by functions that products share."""
 
-    lanes: int
-    rows: int
-    vectors: int
+    tile: Tile
     chunk: int
-    packed: bool
-    wide: DType
-
-    @property
-    def width(self) -> int:
-        """Columns of a panel."""
-        return self.lanes * self.vectors
+    shared: bool
 
     def has_any_rows(self, product: Product) -> bool:
         """Whether one code serves parts of any number of rows: those that are a tile at least, of sums that are done at once."""
         last = product.rows.size % self.chunk
-        return (not last or last >= self.rows) and not (self.packed and product.k > _PANEL_TERMS)
+        return (not last or last >= self.tile.rows) and not self.is_long(product)
+
+    def is_long(self, product: Product) -> bool:
+        """Whether a packed panel holds some of the terms only."""
+        return self.tile.packed and product.k > _PANEL_TERMS
 
 
 class Finish(Protocol):
@@ -81,16 +82,6 @@ class Finish(Protocol):
     ) -> None:
         """Finishes the rows first..end of some sums; `masks` are those of their vectors. Pointers are those of row 0."""
         ...
-
-
-@dataclass(frozen=True)
-class Target:
-    """Where sums are written: a pointer, and how many bytes further the next row and the next column lie."""
-
-    pointer: str
-    row: int
-    column: int
-    dtype: DType
 
 
 def oriented_for_tiles(product: Product) -> Product:
@@ -133,18 +124,22 @@ def shape_of(product: Product, wide: DType, *, finished: bool = False) -> Shape 
     packed = not direct or (product.k * n * unit > 1 << 17 and (m >= 48 if is_far else chunk >= _PACKED_ROWS))
     if packed and wide != product.dtype and product.k > _PANEL_TERMS and not finished:
         return None
+    tile = Tile(product.dtype, wide, lanes, rows, vectors, packed)
     if finished and packed and product.k > _PANEL_TERMS:
-        room = _SUMS // (lanes * vectors * wide.itemsize)
+        room = _SUMS // tile.row_bytes
         chunk = min(chunk, max(room // rows, 1) * rows)
-    return Shape(lanes, rows, vectors, chunk, packed, wide)
+    is_even = product.columns.out == unit and (packed or product.columns.y == unit)
+    is_large = product.volume * product.count > _SHARED_VOLUME and rows * tile.width * product.k > _SHARED_TILE
+    return Shape(tile, chunk, is_even and is_large)
 
 
-# -- tiles -------------------------------------------------------------------------------------------------------------
+# -- parts -------------------------------------------------------------------------------------------------------------
 
 
 def print_tiles(printer: Printer, product: Product, shape: Shape, finish: Finish | None = None) -> None:
     """The whole product: parts of one panel and some rows, which threads share."""
-    panels = -(-product.columns.size // shape.width)
+    tile = shape.tile
+    panels = -(-product.columns.size // tile.width)
     chunks = -(-product.rows.size // shape.chunk)
     total = product.count * panels * chunks
     volume = product.volume * product.count // total
@@ -152,23 +147,21 @@ def print_tiles(printer: Printer, product: Product, shape: Shape, finish: Finish
     tensors = (*product.operands, "%out0", *(finish.pointers if finish is not None else ()))
 
     def body(code: Code, begin: Bound, end: Bound) -> None:
-        buffer = ""
-        if shape.packed:
-            buffer = code.room(min(product.k, _PANEL_TERMS) * shape.width * shape.wide.itemsize)
+        buffer = code.room(min(product.k, _PANEL_TERMS) * tile.row_bytes) if tile.packed else ""
         sums = _room_for_sums(code, product, shape) if finish is not None else None
         with code.loop(begin, end) as part:
             rest, panel = split(code, part, panels)
             rest, chunk = split(code, rest, chunks)
             pointers = advance(code, product.loops, rest, tensors)
-            column, row = times(code, panel, shape.width), times(code, chunk, shape.chunk)
+            column, row = times(code, panel, tile.width), times(code, chunk, shape.chunk)
             for k, steps in enumerate(zip(product.columns.strides, product.rows.strides, strict=True)):
                 for at, step in zip((column, row), steps, strict=True):
                     pointers[k] = code.offset(pointers[k], times(code, at, step))
             last_rows = product.rows.size - (chunks - 1) * shape.chunk
-            last_width = product.columns.size - (panels - 1) * shape.width
-            for width in _sizes(code, panel, panels, shape.width, last_width, any_size=_FREE_MASKS):
+            last_width = product.columns.size - (panels - 1) * tile.width
+            for width in _sizes(code, panel, panels, tile.width, last_width, any_size=_FREE_MASKS):
                 for rows in _sizes(code, chunk, chunks, shape.chunk, last_rows, any_size=shape.has_any_rows(product)):
-                    _Part(code, product, shape, pointers, buffer, rows, width, finish, sums).print()
+                    _Part(printer, code, product, shape, pointers, buffer, rows, width, finish, sums).print()
 
     printer.parts(total, grain, body)
 
@@ -190,9 +183,9 @@ def _sizes(code: Code, number: Bound, count: int, full: int, last: int, *, any_s
 
 def _room_for_sums(code: Code, product: Product, shape: Shape) -> Target:
     """Memory for the sums that an epilogue reads: of a tile, or of a whole part where panels follow one another."""
-    rows = shape.chunk if shape.packed and product.k > _PANEL_TERMS else shape.rows
-    step = shape.width * shape.wide.itemsize
-    return Target(code.room(rows * step), step, shape.wide.itemsize, shape.wide)
+    tile = shape.tile
+    rows = shape.chunk if shape.is_long(product) else tile.rows
+    return Target(code.room(rows * tile.row_bytes), tile.row_bytes, tile.wide.itemsize, tile.wide)
 
 
 @dataclass(frozen=True)
@@ -200,6 +193,7 @@ class _Part:
     """One panel of `width` columns and some rows, at these pointers: to the operands, the result and what `finish` goes through.
     `sums` is where that finds them."""
 
+    printer: Printer
     code: Code
     product: Product
     shape: Shape
@@ -212,17 +206,17 @@ class _Part:
 
     def print(self) -> None:
         """All terms at once, or some at a time."""
-        code, product, shape = self.code, self.product, self.shape
+        code, product, tile = self.code, self.product, self.shape.tile
         x, y = self.pointers[:2]
-        step = shape.width * shape.wide.itemsize
-        if not shape.packed:
-            self._tiles(x, y, [(axis.size, axis.x, axis.y) for axis in product.depth], more=False)
+        step = tile.row_bytes
+        if not tile.packed:
+            self._tiles(x, y, [Terms(axis.size, axis.x, axis.y) for axis in product.depth], more=False)
             return
-        if product.k <= _PANEL_TERMS:
-            _print_pack(code, product, shape, y, self.buffer, product.depth, self.width, self.masks)
-            depth: list[tuple[int, int, int]] = []
+        if not self.shape.is_long(product):
+            self._pack(y, product.depth)
+            depth: list[Terms] = []
             for axis in reversed(product.depth):
-                depth.insert(0, (axis.size, axis.x, step))
+                depth.insert(0, Terms(axis.size, axis.x, step))
                 step *= axis.size
             self._tiles(x, self.buffer, depth, more=False)
             return
@@ -235,8 +229,8 @@ class _Part:
 
             def block(first: Bound, terms: int) -> None:
                 a, b = code.offset(x, times(code, first, inner.x)), code.offset(y, times(code, first, inner.y))
-                _print_pack(code, product, shape, b, self.buffer, [replace(inner, size=terms)], self.width, self.masks)
-                self._tiles(a, self.buffer, [(terms, inner.x, step)], more=True)
+                self._pack(b, [replace(inner, size=terms)])
+                self._tiles(a, self.buffer, [Terms(terms, inner.x, step)], more=True)
 
             whole = inner.size // _PANEL_TERMS * _PANEL_TERMS
             if whole:
@@ -245,15 +239,12 @@ class _Part:
             if inner.size % _PANEL_TERMS:
                 block(whole, inner.size % _PANEL_TERMS)
         if self.finish is not None and self.sums is not None:
-            self.finish.rows(code, self.sums, self.pointers[3:], 0, self.rows, self.masks)
+            self._end(self.finish, self.sums, self.pointers[3:], 0, self.rows)
 
     @property
     def masks(self) -> list[Value | None]:
         """Which lanes of the panel's vectors are columns."""
-        shape, width = self.shape, self.width
-        if isinstance(width, int):
-            return masks_of(self.code, shape.lanes, width)
-        return masks_up_to(self.code, shape.lanes, shape.vectors, width)
+        return self.shape.tile.masks(self.code, self.width)
 
     @property
     def target(self) -> Target:
@@ -261,135 +252,101 @@ class _Part:
         rows, columns = self.product.rows, self.product.columns
         return self.sums or Target(self.pointers[2], rows.out, columns.out, self.product.dtype)
 
-    def _tiles(self, x: str, y: str, depth: Sequence[tuple[int, int, int]], *, more: bool) -> None:
+    @property
+    def is_full(self) -> bool:
+        """Whether each vector of the panel is full of columns."""
+        return self.width == self.shape.tile.width
+
+    def _tiles(self, x: str, y: str, depth: Sequence[Terms], *, more: bool) -> None:
         """All tiles below each other; `more`: the result has the sums of earlier terms."""
-        code, rows, most = self.code, self.rows, self.shape.rows
-        if not isinstance(rows, int) or (rows > most and rows % most and not more):
-            # the last tile lies over its neighbour, and writes the same once more
-            count = code.div(code.add(code.integer(rows), code.integer(most - 1)), code.integer(most))
-            with code.loop(0, count) as i:
-                wanted = code.mul(i, code.integer(most))
-                at = code.intrinsic("smin", wanted, code.sub(code.integer(rows), code.integer(most)))
-                self._tile(x, y, depth, at, most, more=False, done=code.sub(wanted, at))
-            return
+        code = self.code
+        for first, rows, high in self._runs(over=not more):
+            if rows == high or (self.shape.shared and (self.finish is None or more)):
+                self._tile(x, y, depth, first, high, rows, more=more)
+            elif isinstance(rows, int) and rows % high == 0:
+                with code.loop(first, first + rows, high) as i:
+                    self._tile(x, y, depth, i, high, high, more=more)
+            else:
+                count = code.div(code.add(code.integer(rows), code.integer(high - 1)), code.integer(high))
+                with code.loop(0, count) as i:
+                    wanted = code.mul(i, code.integer(high))
+                    at = code.intrinsic("smin", wanted, code.sub(code.integer(rows), code.integer(high)))
+                    self._tile(x, y, depth, at, high, high, more=more, done=code.sub(wanted, at))
+
+    def _runs(self, *, over: bool) -> list[tuple[int, Bound, int]]:
+        """The first row, the number of rows and the rows of a tile, of tiles with equally many; where they do not divide the number
+        of rows, the last one lies `over` its neighbour, and writes the same once more, if it may."""
+        rows, most = self.rows, self.shape.tile.rows
+        if not isinstance(rows, int) or (over and rows > most):
+            return [(0, rows, most)]
         high = min(rows, most)
-        whole = rows // high
-        if whole == 1:
-            self._tile(x, y, depth, 0, high, more=more)
-        elif whole:
-            with code.loop(0, whole * high, high) as i:
-                self._tile(x, y, depth, i, high, more=more)
-        if rows % high:
-            self._tile(x, y, depth, whole * high, rows % high, more=more)
+        rest = rows % high
+        return [(0, rows - rest, high), *([(rows - rest, rest, rest)] if rest else [])]
 
     def _tile(
-        self, x: str, y: str, depth: Sequence[tuple[int, int, int]], at: Bound, rows: int, *, more: bool, done: Bound = 0
-    ) -> None:  # fmt: skip
-        """The rows from `at` on, the first `done` of which are finished."""
+        self, x: str, y: str, depth: Sequence[Terms], at: Bound, high: int, rows: Bound, *, more: bool, done: Bound = 0
+    ) -> None:
+        """The `rows` from `at` on in tiles of `high`; the first `done` are finished."""
         code, target, finish = self.code, self.target, self.finish
         x = code.offset(x, times(code, at, self.product.rows.x))
         if finish is None or more:
             target = replace(target, pointer=code.offset(target.pointer, times(code, at, target.row)))
-            self._sums(x, y, target, depth, rows, more=more)
+            self._sums(x, y, target, depth, high, rows, more=more)
             return
         steps = self.product.rows.more
         moved = [code.offset(p, times(code, at, k)) for p, k in zip(self.pointers[3:], steps, strict=True)]
-        finish.fetch(code, moved, rows, self.width if isinstance(self.width, int) else self.shape.width)
-        self._sums(x, y, target, depth, rows, more=more)
-        finish.rows(code, target, moved, done, rows, self.masks)
+        finish.fetch(code, moved, high, self.width if isinstance(self.width, int) else self.shape.tile.width)
+        self._sums(x, y, target, depth, high, rows, more=more)
+        self._end(finish, target, moved, done, high)
+
+    def _end(self, finish: Finish, sums: Target, pointers: Sequence[str], first: Bound, end: Bound) -> None:
+        """Finishes rows, in a kernel of its own where tiles are: the text around it is light."""
+        if not self.shape.shared:
+            finish.rows(self.code, sums, pointers, first, end, self.masks)
+            return
+        tile, names = self.shape.tile, [f"more{k}" for k in range(len(pointers))]
+        code = Code("KERNEL", [*(("ptr", name) for name in ("sums", *names)), *(("i64", n) for n in _NUMBERS)])
+        start, stop, width = (Value(f"%{name}", dtypes.int64) for name in _NUMBERS)
+        masks = tile.masks(code, tile.width if self.is_full else width)
+        finish.rows(code, replace(sums, pointer="%sums"), [f"%{name}" for name in names], start, stop, masks)
+        self.printer.call(self.code, alone(code), sums.pointer, *pointers, first, end, self.width)
 
     def _sums(
-        self, x: str, y: str, target: Target, depth: Sequence[tuple[int, int, int]], rows: int, *, more: bool
+        self, x: str, y: str, target: Target, depth: Sequence[Terms], high: int, rows: Bound, *, more: bool
     ) -> None:
-        code, product, shape = self.code, self.product, self.shape
-        lanes, wide = shape.lanes, shape.wide
-        masks = self.masks
-        sums: list[list[Slot]] = []
-        for i in range(rows):
-            row = code.offset(target.pointer, i * target.row)
-            zero = code.constant(0, wide, lanes)
-            sums.append([
-                code.slot(read_row(code, row, v * lanes, target.column, target.dtype, lanes, mask) if more else zero)
-                for v, mask in enumerate(masks)
-            ])  # fmt: skip
+        code, product, tile = self.code, self.product, replace(self.shape.tile, rows=high)
+        if self.shape.shared:
+            if self.is_full and tile.dtype == tile.wide:  # a panel is read like any matrix
+                tile = replace(tile, packed=False)
+            function = shared_sums(tile, target.dtype, len(depth), masked=not self.is_full, more=more)
+            sizes = [rows, self.width, product.rows.x, target.row, *(number for terms in depth for number in terms)]
+            self.printer.call(code, function, x, y, target.pointer, *sizes)
+        else:
+            factors = Factors(x, y, product.rows.x, product.columns.y)
+            print_sums(code, tile, factors, target, depth, self.masks, more=more)
+
+    def _pack(self, y: str, depth: Sequence[Axis]) -> None:
+        """Writes the panel of these terms."""
+        code, tile, column = self.code, self.shape.tile, self.product.columns.y
+        *outer, inner = depth
+        buffer, unit, whole = self.buffer, tile.dtype.itemsize, inner.size % tile.lanes == 0
         with ExitStack() as stack:
-            for size, step_x, step_y in depth:
-                if size != 1:
-                    p = stack.enter_context(code.loop(0, size))
-                    x, y = code.offset(x, times(code, p, step_x)), code.offset(y, times(code, p, step_y))
-            terms = [
-                code.load(code.offset(y, v * lanes * wide.itemsize), wide, lanes)
-                if shape.packed
-                else code.convert(read_row(code, y, v * lanes, product.columns.y, product.dtype, lanes, mask), wide)
-                for v, mask in enumerate(masks)
-            ]
-            for i in range(rows):
-                factor = code.convert(code.load(code.offset(x, i * product.rows.x), product.dtype), wide)
-                factor = code.splat(factor, lanes)
-                for v, term in enumerate(terms):
-                    code.write(sums[i][v], add_product(code, factor, term, code.read(sums[i][v])))
-        for i in range(rows):
-            row = code.offset(target.pointer, i * target.row)
-            for v, mask in enumerate(masks):
-                value = code.convert(code.read(sums[i][v]), target.dtype)
-                write_row(code, row, v * lanes, target.column, value, mask, target.dtype.itemsize)
+            step = tile.row_bytes * inner.size
+            for axis in reversed(outer):
+                i = stack.enter_context(code.loop(0, axis.size))
+                y, buffer = code.offset(y, times(code, i, axis.y)), code.offset(buffer, times(code, i, step))
+                step *= axis.size
+            if self.shape.shared:
+                known = [unit if n == unit else None for n in (inner.y, column)]
+                function = shared_panel(tile, *known, masked=not self.is_full, whole=whole)
+                self.printer.call(code, function, y, buffer, inner.size, inner.y, column, self.width)
+            else:
+                print_panel(code, tile, y, buffer, Terms(inner.size, 0, inner.y), column, self.width, whole=whole)
 
     def _zeros(self) -> None:
-        code, target, lanes = self.code, self.target, self.shape.lanes
+        code, target, lanes = self.code, self.target, self.shape.tile.lanes
         with code.loop(0, self.rows) as i:
             row = code.offset(target.pointer, times(code, i, target.row))
             for v, mask in enumerate(self.masks):
                 zero = code.constant(0, target.dtype, lanes)
                 write_row(code, row, v * lanes, target.column, zero, mask, target.dtype.itemsize)
-
-
-# -- panels ------------------------------------------------------------------------------------------------------------
-
-
-def _print_pack(
-    code: Code, product: Product, shape: Shape, b: str, buffer: str, depth: Sequence[Axis], width: Bound,
-    masks: Sequence[Value | None],
-) -> None:  # fmt: skip
-    """Writes a panel: for each term a row of vectors. Lanes past the last column hold any numbers, and are not stored."""
-    *outer, inner = depth
-    row_bytes, unit = shape.width * shape.wide.itemsize, product.dtype.itemsize
-    with ExitStack() as stack:
-        step = row_bytes * inner.size
-        for axis in reversed(outer):
-            i = stack.enter_context(code.loop(0, axis.size))
-            b, buffer = code.offset(b, times(code, i, axis.y)), code.offset(buffer, times(code, i, step))
-            step *= axis.size
-        done = 0
-        if inner.y == unit and product.columns.y != unit and product.dtype == shape.wide and unit >= 4:
-            done = inner.size // shape.lanes * shape.lanes
-            if done:
-                with code.loop(0, done, shape.lanes) as p, code.loop(0, width, shape.lanes) as first:
-                    _print_turned(code, product, shape, b, buffer, p, first, width)
-        if done == inner.size:
-            return
-        with code.loop(done, inner.size) as p:
-            row = code.offset(b, times(code, p, inner.y))
-            target = code.offset(buffer, times(code, p, row_bytes))
-            for v, mask in enumerate(masks):
-                value = read_row(code, row, v * shape.lanes, product.columns.y, product.dtype, shape.lanes, mask)
-                code.store(code.offset(target, v * shape.lanes * shape.wide.itemsize), code.convert(value, shape.wide))
-
-
-def _print_turned(
-    code: Code, product: Product, shape: Shape, b: str, buffer: str, p: Value, first: Value, width: Bound
-) -> None:
-    """Packs as many terms of columns, whose terms are neighbours, as a vector has lanes; past the last column that again."""
-    lanes, size, step = shape.lanes, product.dtype.itemsize, product.columns.y
-    word = dtypes.float32 if size == 4 else dtypes.float64
-    source = code.offset(code.offset(b, times(code, p, size)), times(code, first, step))
-    target = code.offset(code.offset(buffer, times(code, p, shape.width * size)), times(code, first, size))
-    if isinstance(width, int) and width % lanes == 0:
-        columns = [code.offset(source, j * step) for j in range(lanes)]
-    else:
-        last = code.sub(code.sub(code.integer(width), code.integer(1)), first)
-        columns = [
-            code.offset(source, code.mul(code.intrinsic("smin", last, code.integer(j)), code.integer(step)))
-            for j in range(lanes)
-        ]
-    for t, vector in enumerate(turn(code, [code.load(column, word, lanes) for column in columns])):
-        code.store(code.offset(target, t * shape.width * size), vector)

@@ -17,7 +17,7 @@ import numpy as np
 
 from nnc.backends.cpu.ahead import TOUCH, Ahead
 from nnc.backends.cpu.engine import Engine, Library
-from nnc.backends.cpu.llvm import CALLS, INLINED, Recipe
+from nnc.backends.cpu.llvm import CALLS, INLINED, KERNEL, LIGHT, Recipe
 from nnc.backends.cpu.object_cache import Objects
 from nnc.backends.cpu.runtime import Runtime
 from nnc.backends.cpu.team import STANDINS
@@ -114,7 +114,9 @@ class Jit:
         elif isinstance(wanted, str):
             self.objects.begin(wanted, _recipe_of(wanted))
         elif wanted.name not in self._known:
-            self.objects.begin(wanted.code)
+            for called in wanted.calls:
+                self.expect(called)
+            self.objects.begin(wanted.code, _recipe(wanted))
 
     def load(self, natives: Sequence[Native]) -> list[Loaded]:
         """The functions of kernels; those that are not known yet are compiled together, side by side.
@@ -123,17 +125,29 @@ class Jit:
         """
         self._loaded_runtime()
         with self._lock:
-            held = {native.name: self._known.get(native.name) for native in natives}
-            new = {native.name: native for native in natives if held[native.name] is None}
-            texts = [native.code for native in new.values()]
-            code = dict(zip(new, self.objects.compile_all(texts), strict=True))
-            for batch in _batches(list(new.values())):
-                symbols = self._symbols | {name: at for native in batch for name, at in native.symbols.items()}
-                names = [native.name for native in batch]
-                library = self.engine.link([code[name] for name in names], symbols, names)
-                for name in names:
-                    held[name] = self._known[name] = Loaded(library.addresses[name], library, self)
-        return [found for native in natives if (found := held[native.name]) is not None]
+            held = self._load(natives)
+        return [held[native.name] for native in natives]
+
+    def _load(self, natives: Sequence[Native]) -> dict[str, Loaded]:
+        """The functions of kernels by their names, those first that others call."""
+        called = [native for caller in natives if caller.name not in self._known for native in caller.calls]
+        below = self._load(called) if called else {}
+        held = {native.name: found for native in natives if (found := self._known.get(native.name)) is not None}
+        new = {native.name: native for native in natives if native.name not in held}
+        code: dict[str, bytes] = {}
+        for recipe in (KERNEL, LIGHT):
+            some = [native for native in new.values() if _recipe(native) == recipe]
+            texts = [native.code for native in some]
+            code |= zip([native.name for native in some], self.objects.compile_all(texts, recipe), strict=True)
+        for batch in _batches(list(new.values())):
+            symbols = self._symbols | {name: at for native in batch for name, at in native.symbols.items()}
+            symbols |= {name: function.address for name, function in below.items()}
+            names = [native.name for native in batch]
+            library = self.engine.link([code[name] for name in names], symbols, names)
+            for native in batch:
+                holds = self, [below[callee.name] for callee in native.calls]
+                held[native.name] = self._known[native.name] = Loaded(library.addresses[native.name], library, holds)
+        return held
 
     def load_entry(self, text: str, symbols: Mapping[str, int], held: Any) -> Loaded:
         """The function `@ENTRY` of a program; kernels that it holds itself, marked `alwaysinline`, are taken in.
@@ -157,6 +171,10 @@ class Jit:
             parameters = [ctypes.c_void_p] * 2 + [ctypes.py_object] * arrays + [ctypes.c_int64] * numbers
             found = self._callers[key] = function, ctypes.CFUNCTYPE(ctypes.c_int64, *parameters)(function.address)
         return found[1]
+
+
+def _recipe(native: Native) -> Recipe:
+    return LIGHT if native.light else KERNEL
 
 
 def _recipe_of(program: str) -> Recipe:

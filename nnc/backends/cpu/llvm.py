@@ -49,6 +49,8 @@ class Recipe(NamedTuple):
 # forty operations, 1 ms of it for any module and 0.4 ms for any function. Level 1 takes as long as 2, level 0 a third, and its
 # loops spill to the stack.
 KERNEL = Recipe(("sroa", "simplify_cfg"), 2)
+# Kernels that are loops around calls of others, for a fifth of the time that the passes of code generation would take.
+LIGHT = Recipe(("sroa",), 0)
 # Programs with loops that take kernels in: what a round leaves for the next one stays in registers, so a short loop is 2.5 times as
 # fast as with the passes above, for 4 ms.
 INLINED = Recipe((), 2, first_level=True)

@@ -51,6 +51,7 @@ class Printer:
         self.main = Code("KERNEL", [("ptr", name) for name in names])
         self._shared = [f"%{name}" for name in names]
         self._functions: list[Code] = []
+        self._called: dict[str, Native] = {}
         self._refuses = refuses
         if refuses:
             self.share("flag", self.main.room(8))
@@ -94,15 +95,23 @@ class Printer:
         """Takes in a function that is finished."""
         self._functions.append(code)
 
-    def native(self, *, inline: bool = False) -> Native:
-        """The finished kernel."""
+    def call(self, code: Code, native: Native, *operands: str | Bound) -> None:
+        """Calls another kernel with pointers and i64s; it must not refuse them."""
+        typed = [f"ptr {x}" if isinstance(x, str) else code.integer(x).typed for x in operands]
+        code.declare(f"declare i64 @{native.name}({', '.join(text.split(' ')[0] for text in typed)})")
+        code.line(f"call i64 @{native.name}({', '.join(typed)})")
+        self._called[native.name] = native
+
+    def native(self, *, inline: bool = False, light: bool = False) -> Native:
+        """The finished kernel; see `Native`."""
         result = self.main.let("load atomic i64, ptr %flag monotonic, align 8") if self._refuses else "0"
         self.main.ret(Value(result, dtypes.int64))
         functions = [*self._functions, self.main]
         for code in functions:
             code.inline = inline
         declared = sorted({line for code in functions for line in code.declarations})
-        return Native("\n".join([*(code.text() for code in functions), *declared, ""]), inline=inline)
+        text = "\n".join([*(code.text() for code in functions), *declared, ""])
+        return Native(text, inline=inline, light=light, calls=tuple(self._called.values()))
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
@@ -222,11 +231,13 @@ def looping(
     code.place(done)
 
 
-def times(code: Code, x: Bound, factor: int) -> Bound:
+def times(code: Code, x: Bound, factor: Bound) -> Bound:
     """x · factor, folded where known."""
     if factor == 1:
         return x
-    return x * factor if isinstance(x, int) else code.mul(x, code.integer(factor))
+    if isinstance(x, int):
+        return x * factor if isinstance(factor, int) else times(code, factor, x)
+    return code.mul(x, code.integer(factor))
 
 
 def minus(code: Code, x: Bound, y: Bound) -> Bound:

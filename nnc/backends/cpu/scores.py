@@ -8,17 +8,18 @@ query do its work once more.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from nnc import dtypes
-from nnc.backends.cpu.blocks import MOST_ROWS, Ahead, Matrix, Squares, Tiling, copy_rows, print_product
+from nnc.backends.cpu.blocks import MOST_ROWS, Matrix, Products, Squares, Tiling, copy_rows
 from nnc.backends.cpu.printer import Axes, Bound, Printer, times
 from nnc.backends.cpu.vectors import cases, split
 from nnc.commands.attention import Operands
 from nnc.commands.attention_formulas import Reach
 from nnc.dtypes import DType
-from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.codegen.builder import Code, Value, known_integer
 from nnc.lower.codegen.math.exponential import exp
 from nnc.lower.codegen.math.terms import Term
 from nnc.lower.stages import View
@@ -136,7 +137,7 @@ def print_blocks(
     """Prints all blocks of queries, which threads share: `body(block, pointers, those of the next block's head)`."""
     loops = form.loops(views, [i in has_tokens for i in range(len(views))])
     total = math.prod(loops.shape) * form.blocks
-    loops, squares = loops.merged(), Squares(printer, form.tiling)
+    loops, helpers = loops.merged(), Helpers.of(printer, form)
 
     def part(code: Code, begin: Bound, end: Bound) -> None:
         with code.loop(begin, end) as number:
@@ -144,7 +145,7 @@ def print_blocks(
             next_head, _ = split(code, code.add(number, code.integer(1)), form.blocks)
             at, after = (loops.at(code, names, code.integer(i)) for i in (head, next_head))
             first = times(code, place, form.width)
-            form.each_width(code, place, lambda vectors: body(Block(code, form, squares, first, vectors), at, after))
+            form.each_width(code, place, lambda vectors: body(Block(code, form, helpers, first, vectors), at, after))
 
     printer.parts(total, max(1, PART_VOLUME // max(1, form.volume)), part)
 
@@ -162,21 +163,20 @@ class Tokens:
         """The tokens of the block's head."""
         return rows_of(self.view, self.at)
 
-    def ahead(self, code: Code, key: Value, end: Value) -> Ahead:
+    def ahead(self, code: Code, key: Value, end: Value) -> Matrix:
         """What is read after the block of keys at a place, of which the last one ends at `end`."""
         following = code.add(key, code.integer(KEYS))
         is_last = code.compare("ge", following, end)
-        rows = self.rows.at(code, following).unless(code, is_last, rows_of(self.view, self.after))
-        return Ahead(rows, self.view.spec.shape[-1])
+        return self.rows.at(code, following).unless(code, is_last, rows_of(self.view, self.after))
 
-    def following(self, block: Block) -> Ahead:
+    def following(self, block: Block) -> Matrix:
         """What the next block of queries reads."""
         code, form = block.code, block.form
         rows = rows_of(self.view, self.after)
         if form.blocks > 1:
             following = self.rows.at(code, code.add(block.first, code.integer(form.width)))
-            rows = following.unless(code, code.compare("eq", block.end, code.integer(form.count)), rows)
-        return Ahead(rows, self.view.spec.shape[-1])
+            return following.unless(code, code.compare("eq", block.end, code.integer(form.count)), rows)
+        return rows
 
 
 def exponential(code: Code, x: Value) -> Value:
@@ -205,14 +205,29 @@ def near(
     return room
 
 
+@dataclass(frozen=True)
+class Helpers:
+    """The functions of a kernel that its blocks call."""
+
+    squares: Squares
+    products: Products
+
+    @classmethod
+    def of(cls, printer: Printer, form: Form) -> Helpers:
+        """Those of a kernel."""
+        row_bytes = max(form.features, form.value_features) * form.dtype.itemsize
+        return cls(Squares(printer, form.tiling), Products(printer, form.tiling, row_bytes))
+
+
 # -- a block of queries ------------------------------------------------------------------------------------------------
 
 
 class Block:
     """A block of queries that is being printed: `vectors` of them from `first` on."""
 
-    def __init__(self, code: Code, form: Form, squares: Squares, first: Bound, vectors: int) -> None:
-        self.code, self.form, self.tiling, self._squares = code, form, form.tiling, squares
+    def __init__(self, code: Code, form: Form, helpers: Helpers, first: Bound, vectors: int) -> None:
+        self.code, self.form, self.tiling = code, form, form.tiling
+        self._squares, self.products = helpers.squares, helpers.products
         self.first, self.vectors, self.width = code.integer(first), vectors, vectors * form.tiling.lanes
         self.last = code.integer(form.count - 1)
         end = code.add(self.first, code.integer(self.width))
@@ -243,21 +258,29 @@ class Block:
         with code.loop(first, last, KEYS) as at:
             body(at, code.intrinsic("smin", code.sub(last, at), code.integer(KEYS)), last)
 
-    def places(self, v: int, dtype: DType = dtypes.int64) -> Value:
-        """The numbers of the queries of a vector."""
+    @contextmanager
+    def each_vector(self) -> Iterator[Value]:
+        """The block runs for each vector: what takes LLVM long, as exponentials do, is printed once."""
+        with self.code.loop(0, self.vectors) as v:
+            yield v
+
+    def _lanes(self, v: Bound, dtype: DType) -> Value:
+        """The numbers of a vector's queries within the block."""
         code, lanes, kind = self.code, self.tiling.lanes, "i64" if dtype == dtypes.int64 else "i32"
-        steps = Value(f"<{', '.join(f'{kind} {v * lanes + i}' for i in range(lanes))}>", dtype, lanes)
+        first = code.integer(times(code, v, lanes))
+        known = known_integer(first)
+        numbers = ", ".join(f"{kind} {i + (known or 0)}" for i in range(lanes))
+        steps = Value(f"<{numbers}>", dtype, lanes)
+        return steps if known is not None else code.add(steps, code.splat(code.convert(first, dtype), lanes))
+
+    def places(self, v: Bound, dtype: DType = dtypes.int64) -> Value:
+        """The numbers of the queries of a vector."""
+        code, steps = self.code, self._lanes(v, dtype)
         return code.intrinsic("smin", code.add(code.convert(self.first, dtype), steps), code.convert(self.last, dtype))
 
-    def inside(self, v: int) -> Value:
+    def inside(self, v: Bound) -> Value:
         """Which queries of a vector there are."""
-        code = self.code
-        steps = Value(
-            f"<{', '.join(f'i64 {v * self.tiling.lanes + i}' for i in range(self.tiling.lanes))}>",
-            dtypes.int64,
-            self.tiling.lanes,
-        )
-        return code.compare("lt", steps, self.size)
+        return self.code.compare("lt", self._lanes(v, dtypes.int64), self.size)
 
     def pointers(self, source: Matrix, v: Value) -> str:
         """Where pointers to the rows of a vector's queries stand; behind the last query, to its row."""
@@ -268,7 +291,7 @@ class Block:
             code.line(f"store ptr {row}, ptr {code.offset(self._pointers, times(code, i, 8))}, align 8")
         return self._pointers
 
-    def column(self, pointer: str, step: int, dtype: DType, v: int) -> Value:
+    def column(self, pointer: str, step: int, dtype: DType, v: Bound) -> Value:
         """A number of each query of a vector."""
         code = self.code
         if step == 0:
@@ -315,12 +338,12 @@ class Block:
             for v in range(self.vectors):
                 self.store(matrix, j, v, body(j, v, self.load(matrix, j, v)))
 
-    def clear(self, matrix: Matrix, rows: Bound) -> None:
-        """Makes the first rows 0."""
-        zero = self.code.constant(0, self.tiling.wide, self.tiling.lanes)
+    def fill(self, matrix: Matrix, rows: Bound, number: float) -> None:
+        """Writes a number to the first rows."""
+        x = self.code.constant(number, self.tiling.wide, self.tiling.lanes)
         with self.code.loop(0, rows) as j:
             for v in range(self.vectors):
-                self.store(matrix, j, v, zero)
+                self.store(matrix, j, v, x)
 
     def scale(self, packed: Matrix, rows: int) -> None:
         """Multiplies by what scores are multiplied by."""
@@ -330,7 +353,7 @@ class Block:
 
     def print_scores(
         self, keys: Matrix, packed: Matrix, out: Matrix, extras: Sequence[str], at: Value, n: Value,
-        ahead: Sequence[Ahead] = (),
+        ahead: Sequence[Matrix] = (),
     ) -> None:  # fmt: skip
         """The scores of `n` keys from number `at` on, which `keys` begins with; -inf where a query does not attend."""
         self.print_products(keys, packed, out, n, self.form.features, ahead=ahead)
@@ -338,14 +361,29 @@ class Block:
             self.add_extra(extra, pointer, out, at, n)
         self._limit(out, at, n)
 
+    def shifts(self, logarithms: str, step: int) -> Matrix:
+        """The logarithms of the sums of the queries' weights."""
+        found = self.tiling.room(self.code, 1, self.vectors)
+        with self.each_vector() as v:
+            self.store(found, 0, v, finite(self.code, self.column(logarithms, step, self.tiling.wide, v)))
+        return found
+
+    def weigh(self, scores: Matrix, n: Value, shifts: Matrix) -> None:
+        """Scores become weights."""
+        code = self.code
+        with self.each_vector() as v:
+            shift = self.load(shifts, 0, v)
+            with code.loop(0, n) as j:
+                self.store(scores, j, v, exponential(code, code.sub(self.load(scores, j, v), shift)))
+
     def print_products(
         self, rows: Matrix, packed: Matrix, out: Matrix, n: Value, features: int, *, adds: bool = False,
-        ahead: Sequence[Ahead] = (),
+        ahead: Sequence[Matrix] = (),
     ) -> None:  # fmt: skip
         """The products of `n` rows, one for each key, with the block's turned rows."""
         divisor = self.form.keys_divisor
-        print_product(
-            self.code, self.tiling, rows, packed, out, n, features, self.width, adds=adds, divisor=divisor, ahead=ahead
+        self.products.print(
+            self.code, rows, packed, out, n, features, self.width, adds=adds, divisor=divisor, ahead=ahead
         )
 
     def add_extra(self, extra: Extra, pointer: str, out: Matrix, at: Value, n: Value) -> None:

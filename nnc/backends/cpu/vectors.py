@@ -70,24 +70,26 @@ def masks_up_to(code: Code, lanes: int, vectors: int, width: Bound) -> list[Valu
     return [code.compare("lt", lane, code.sub(count, code.like(count, v * lanes))) for v in range(vectors)]
 
 
-def read_row(code: Code, row: str, first: int, step: int, dtype: DType, lanes: int, mask: Value | None) -> Value:
+def read_row(code: Code, row: str, first: int, step: Bound, dtype: DType, lanes: int, mask: Value | None) -> Value:
     """A vector of elements that lie `step` bytes apart, from the one with index `first` on."""
-    at = code.offset(row, first * step)
+    at = code.offset(row, times(code, step, first))
     if step == dtype.itemsize:
         return code.load(at, dtype, lanes, mask)
-    return code.gather(at, _steps(lanes, step), dtype, mask)
+    return code.gather(at, _steps(code, lanes, step), dtype, mask)
 
 
-def write_row(code: Code, row: str, first: int, step: int, value: Value, mask: Value | None, unit: int) -> None:
+def write_row(code: Code, row: str, first: int, step: Bound, value: Value, mask: Value | None, unit: int) -> None:
     """Writes a vector to elements that lie `step` bytes apart; `unit` is the size of one."""
-    at = code.offset(row, first * step)
+    at = code.offset(row, times(code, step, first))
     if step == unit:
         code.store(at, value, mask)
     else:
-        code.scatter(at, _steps(value.lanes, step), value, mask)
+        code.scatter(at, _steps(code, value.lanes, step), value, mask)
 
 
-def _steps(lanes: int, step: int) -> Value:
+def _steps(code: Code, lanes: int, step: Bound) -> Value:
+    if isinstance(step, Value):
+        return code.mul(_steps(code, lanes, 1), code.splat(step, lanes))
     return Value("<" + ", ".join(f"i64 {lane * step}" for lane in range(lanes)) + ">", dtypes.int64, lanes)
 
 

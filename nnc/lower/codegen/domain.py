@@ -254,7 +254,7 @@ class Domain:
             self._kind[symbol] = kind
 
     def _extend_by_gather(self, node: Node) -> bool:
-        """Indexed axes are no loops: the loops of the indices take their place. So nothing is read at places that it names itself."""
+        """Indexed axes are no loops: the loops of the indices take their place. No tensor names the places it is read at itself."""
         (x, *indices), (out,) = node.inputs, node.outputs
         axes, batch = tuple(node.params["axes"]), node.params["batch"]
         if x in indices or self._gathered.get(x, axes) != axes or (x in self._kind and x not in self._gathered):

@@ -31,6 +31,9 @@ class Native:
     descriptions of memory that a library fills in; it is given the address of `scratch` bytes, which others use between calls.
     `inline`: so short that programs hold it in their own text, and loops take it in. `packed`: the kernel takes one pointer in the
     place of all pointers to tensors and all numbers: to 8 bytes for each of the numbers, then for each of the pointers.
+
+    `calls` are kernels, without symbols or state, that the text calls by their names: what several share, compiled once. `light`:
+    it does hardly anything but call them, so that to compile it with effort would win nothing.
     """
 
     text: str
@@ -40,6 +43,8 @@ class Native:
     inline: bool = False
     numbers: tuple[int, ...] = ()
     packed: bool = False
+    calls: tuple[Native, ...] = ()
+    light: bool = False
 
     @cached_property
     def name(self) -> str:
@@ -54,7 +59,7 @@ class Native:
     @cached_property
     def is_held(self) -> bool:
         """Whether programs hold it in their own text: in another module, numbered metadata would mean something else."""
-        return self.inline and re.search(r"^(!|attributes #)", self.text, re.MULTILINE) is None
+        return self.inline and not self.calls and re.search(r"^(!|attributes #)", self.text, re.MULTILINE) is None
 
     @cached_property
     def may_fail(self) -> bool:

@@ -19,6 +19,24 @@ _SAVED = 8  # instructions; a dearer value of a row is kept for the next phase
 _ROOM = 1 << 16  # bytes on the stack for values of a row
 
 
+def position(code: Code, index: Value, size: int, mode: str) -> tuple[Value, Value | None]:
+    """An index as an int64 within 0..size (which is not 0), and whether it was in range, where `mode` does not settle that."""
+    wide = code.convert(index, dtypes.uint64 if index.dtype in dtypes.UNSIGNED else dtypes.int64)
+    zero, last = code.like(wide, 0), code.like(wide, size - 1)
+    if mode == "clip" and wide.dtype == dtypes.uint64:
+        return code.bitcast(code.intrinsic("umin", wide, last), dtypes.int64), None
+    if mode == "clip":
+        return code.intrinsic("smax", code.intrinsic("smin", wide, last), zero), None
+    if mode == "wrap":
+        rest = code.rem(wide, code.like(wide, size))
+        if wide.dtype == dtypes.int64:
+            rest = code.select(code.compare("lt", rest, zero), code.add(rest, code.like(rest, size)), rest)
+        return code.bitcast(rest, dtypes.int64), None
+    count = code.bitcast(wide, dtypes.uint64)  # negative ones become large
+    ok = code.compare("lt", count, code.like(count, size))
+    return code.bitcast(code.select(ok, wide, zero), dtypes.int64), ok
+
+
 @dataclass(slots=True)
 class Block:
     """What is known at some place of the code: values of symbols, the round of each loop, and which lanes count."""
@@ -157,18 +175,11 @@ class Values:
         operand = self.place[x]
         place, inside = code.integer(0), Value("true", dtypes.bool_)
         for axis, index in zip(node.params["axes"], indices, strict=True):
-            at = code.convert(self.value(index, block), dtypes.int64)
-            last = code.like(at, x.shape[axis] - 1)
-            if mode == "clip":
-                at = code.intrinsic("smax", code.intrinsic("smin", at, last), code.like(at, 0))
-            elif mode == "wrap":
-                at = code.rem(at, code.like(at, x.shape[axis]))
-                at = code.select(
-                    code.compare("lt", at, code.like(at, 0)), code.add(at, code.like(at, x.shape[axis])), at
-                )
-            elif mode != "error":
-                there = code.and_(code.compare("ge", at, code.like(at, 0)), code.compare("le", at, last))
-                inside, at = code.and_(inside, there), code.select(there, at, code.like(at, 0))
+            if mode == "error":
+                at = code.convert(self.value(index, block), dtypes.int64)
+            else:
+                at, there = position(code, self.value(index, block), x.shape[axis], mode)
+                inside = code.and_(inside, there) if there is not None else inside
             place = code.add(place, code.mul(at, code.like(at, self.nest.axis_strides[operand][axis])))
         pointer = self._pointer(operand, block)
         if not place.lanes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import accumulate
 
 from nnc.graph import Graph, Node, Symbol, register_pass
@@ -24,6 +24,7 @@ def at_readers(graph: Graph, options: Options) -> Graph:
     a command that cannot be part of a kernel. Sub-graphs stay as they are.
 
     Requires: `fuse` follows, which takes copies into the kernels that read them.
+    Provides: `_fusable`, the nodes of which it was found out whether they can be part of a kernel, if it was.
     Ensures:  the same values bit for bit; no more bytes are live, but for the few numbers.
     Example:  y = sub(x, m); … a = square(y); … b = mul(y, s)  →  y1 = sub(x, m); a = square(y1); … y2 = sub(x, m); b = mul(y2, s)
     """
@@ -57,12 +58,19 @@ class _Spread:
 
     def __init__(self, graph: Graph) -> None:
         self.graph, self.outputs = graph, frozenset(graph.outputs)
-        self.can_fuse = cache(can_fuse)
+        self.fusable: dict[Node, bool] = {}
         self.writer = {symbol: i for i, node in enumerate(graph.nodes) for symbol in node.outputs}
         self.readers: dict[Symbol, list[int]] = {}
         for i, node in enumerate(graph.nodes):
             for symbol in node.inputs:
                 self.readers.setdefault(symbol, []).append(i)
+
+    def can_fuse(self, node: Node) -> bool:
+        """Whether a node can be part of a kernel."""
+        found = self.fusable.get(node)
+        if found is None:
+            found = self.fusable[node] = can_fuse(node)
+        return found
 
     @cached_property
     def stages(self) -> list[int]:
@@ -76,7 +84,7 @@ class _Spread:
             if chosen.keys().isdisjoint(node.inputs) and self._is_chosen(node):
                 chosen[node.outputs[0]] = node
         if not chosen:
-            return self.graph
+            return self.graph.with_attrs(_fusable=self.fusable)
         nodes: list[Node] = []
         for node in self.graph.nodes:
             if not chosen.keys().isdisjoint(node.inputs):
@@ -85,7 +93,7 @@ class _Spread:
                 nodes.append(node.update(inputs=tuple([copies.get(s, s) for s in node.inputs])))
             elif chosen.keys().isdisjoint(node.outputs):
                 nodes.append(node)
-        return self.graph.update(nodes=tuple(nodes))
+        return self.graph.update(nodes=tuple(nodes)).with_attrs(_fusable=self.fusable)
 
     def _is_chosen(self, node: Node) -> bool:
         (out,) = node.outputs

@@ -70,7 +70,8 @@ class _Sweeper(OncePerGraph):
         for node in reversed(graph.nodes):
             if needed.isdisjoint(node.outputs) and not self.has_effect(node):
                 continue
-            node = self._narrow(node, needed)
+            if node.graphs or len(node.outputs) > 1:
+                node = self._narrow(node, needed)
             needed.update(node.inputs)
             kept.append(node)
         nodes = tuple(reversed(kept))
@@ -80,11 +81,11 @@ class _Sweeper(OncePerGraph):
         return graph.update(nodes=nodes, constants=constants)
 
     def _narrow(self, node: Node, needed: set[Symbol]) -> Node:
-        """The node without the results that are not needed, its sub-graphs swept."""
+        """A node of several results, or of sub-graphs, without the results that are not needed, its sub-graphs swept."""
         if node.graphs:
             loop = take_apart(node)
             return self._narrow_loop(loop, needed) if loop is not None else self.renew(node, {})
-        if len(node.outputs) > 1 and node.command in narrow and not needed.issuperset(node.outputs):
+        if node.command in narrow and not needed.issuperset(node.outputs):
             return narrow[node.command](node, [symbol in needed for symbol in node.outputs])
         return node
 

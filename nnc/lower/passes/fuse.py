@@ -138,7 +138,8 @@ class _Rebuilt:
     def _fused(self, group: Group) -> Node:
         nodes = [self.old.nodes[j] for j in sorted([*group.nodes, *group.taken])]
         constants = {s: self.old.constants[s] for node in nodes for s in node.inputs if s in self.grouping.small}
-        return _fused_node(nodes, constants, self.grouping.written(group), self.grouping.domain_of(group))
+        domain = None if group.is_plain else self.grouping.domain_of(group)
+        return _fused_node(nodes, constants, self.grouping.written(group), domain)
 
 
 def _without_repeats(nodes: Sequence[Node], outputs: Sequence[Symbol]) -> Sequence[Node]:
@@ -160,9 +161,12 @@ def _without_repeats(nodes: Sequence[Node], outputs: Sequence[Symbol]) -> Sequen
 
 
 def _fused_node(
-    nodes: Sequence[Node], constants: dict[Symbol, NDArray], outputs: Sequence[Symbol], domain: Domain
+    nodes: Sequence[Node], constants: dict[Symbol, NDArray], outputs: Sequence[Symbol], domain: Domain | None
 ) -> Node:
-    """A node that runs all of these, with copies of them in a graph of its own."""
+    """A node that runs all of these, with copies of them in a graph of its own.
+
+    Args:     domain: None where all that is read and written is gone through element by element.
+    """
     nodes = _without_repeats(nodes, outputs)
     needed, kept = set(outputs), []
     for node in reversed(nodes):
@@ -173,7 +177,12 @@ def _fused_node(
     own = {node.outputs[0] for node in kept}
     inputs = tuple(dict.fromkeys([s for node in kept for s in node.inputs if s not in own and s not in constants]))
     held = {s: value for s, value in constants.items() if s in needed}
-    facts = overwrites(Graph(inputs, tuple(outputs), tuple(kept), held), domain)
+    if domain is None:
+        pairs = [
+            (i, j) for j, out in enumerate(outputs) for i, x in enumerate(inputs) if x.spec.shape == out.spec.shape
+        ]
+    else:
+        pairs = list(overwrites(Graph(inputs, tuple(outputs), tuple(kept), held), domain).overwrite)
     renamed = {s: new_symbol(s.spec, s.name) for s in (*inputs, *held, *own)}
     graph = Graph(
         tuple([renamed[s] for s in inputs]),
@@ -182,7 +191,7 @@ def _fused_node(
         {renamed[s]: value for s, value in held.items()},
         name="fused",
     )
-    params = MappingProxyType({"overwrite": facts.overwrite})
+    params = MappingProxyType({"overwrite": tuple(pairs)})
     heavy = next((node for node in reversed(kept) if is_reduction(node)), kept[-1])
     return Node(fused, inputs, tuple(outputs), params, (graph,), heavy.source)
 

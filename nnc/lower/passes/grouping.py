@@ -65,12 +65,17 @@ class Grouping:
         self._readers: dict[Symbol, list[int]] = {}  # the nodes that compute with a symbol, directly or through views
         # the same for what a node writes, as a set; one more reader is the caller
         self._read_by = [0] * len(graph.nodes)
+        self._reads_of: list[
+            int
+        ] = []  # the nodes whose results a node reads, directly or through views; none if it is free
         self._nbytes: list[int] = []  # that a node writes; 0 if it is free
         self._number: dict[Symbol, int] = {}  # the bits of symbols
+        self._largest: dict[int, Symbol] = {}  # of what a node reads and writes, where that was asked for
         self._gathers = self._raising = self._effects = self._sums = 0  # nodes
         self._single: int | None = None  # the last node that computes a single value
         self._copies = repeated(graph)  # go with their reader, not with others that read the same
-        fusable = list(map(can_fuse, graph.nodes))
+        known = graph.attrs.get("_fusable", {})
+        fusable = [known[node] if node in known else can_fuse(node) for node in graph.nodes]
         for i, node in enumerate(graph.nodes):
             self._describe(i, node, fusable[i])
         self._made = list(accumulate(self._nbytes, initial=0))  # bytes that are written before a node
@@ -97,16 +102,20 @@ class Grouping:
         if node.command.name == GATHER:
             self._gathers |= 1 << i
             self._raising |= may_raise(node) << i
+        made = 0
         if not free:
             self._sums |= is_reduction(node) << i
             for root in {self._shown.get(symbol, symbol) for symbol in node.inputs}:
                 self._readers.setdefault(root, []).append(i)
+                if root in self.writer:
+                    made |= 1 << self.writer[root]
         elif not node.inputs:
             self._given.add(node.outputs[0])
         else:
             self._shown[node.outputs[0]] = self._shown.get(node.inputs[0], node.inputs[0])
             if node.inputs[0] in self._given:
                 self._given.add(node.outputs[0])
+        self._reads_of.append(made)
 
     # -- what a group is made of ---------------------------------------------------------------------------------------
 
@@ -175,18 +184,24 @@ class Grouping:
 
     def _candidates(self, i: int, node: Node) -> Iterable[Group]:
         """The groups that a node may join, the most promising first: those that make what it reads, and that read the same."""
-        roots = [self._shown.get(symbol, symbol) for symbol in node.inputs]
-        made = self._groups([self.writer[root] for root in roots if root in self.writer])
+        shown, writer, shared = self._shown, self.writer, self._shared
+        roots = [shown.get(symbol, symbol) for symbol in node.inputs]
+        made = self._groups([writer[root] for root in roots if root in writer])
+        if len(made) > 1:
+            made.sort(key=_end, reverse=True)
         others: list[int] = []
         if self._single is not None and node.outputs[0].spec.size == 1:
             others.append(self._single)
         if node.outputs[0] not in self._copies:
-            copies = [self.nodes[self.writer[symbol]] for symbol in node.inputs if symbol in self._copies]
-            roots += [self._shown.get(symbol, symbol) for copy in copies for symbol in copy.inputs]
-            for readers in [self._shared[root] for root in roots if root in self._shared]:
-                end = bisect_left(readers, i)
-                others += reversed(readers[max(end - _SIBLINGS, 0) : end])
-        return dict.fromkeys([*sorted(made, key=lambda group: -group.nodes[-1]), *self._groups(others)])
+            for symbol in node.inputs if self._copies else ():
+                if symbol in self._copies:
+                    roots += [shown.get(x, x) for x in self.nodes[writer[symbol]].inputs]
+            for root in roots:
+                if root in shared:
+                    readers = shared[root]
+                    end = bisect_left(readers, i)
+                    others += reversed(readers[max(end - _SIBLINGS, 0) : end])
+        return dict.fromkeys(made + self._groups(others))
 
     def _groups(self, nodes: Iterable[int]) -> list[Group]:
         """The groups of nodes that have one so far."""
@@ -290,26 +305,41 @@ class Grouping:
         length = math.prod([domain.sizes[label] for label in reduced])
         if length <= COLUMN:
             return True
-        symbols = [s for j in nodes for s in (*self.nodes[j].inputs, *self.nodes[j].outputs)]
-        axes = domain.axes(max(symbols, key=lambda symbol: symbol.spec.size))
+        axes = domain.axes(max([self._widest(j) for j in nodes], key=_size))
         last = next((label for label in reversed(axes) if label != UNIT), UNIT)
         return (last in reduced and length <= ROW) or self._is_gone_through_once(nodes, outputs, domain)
 
+    def _widest(self, i: int) -> Symbol:
+        """The largest of what a node reads and writes."""
+        found = self._largest.get(i)
+        if found is None:
+            node = self.nodes[i]
+            found = self._largest[i] = max((*node.inputs, *node.outputs), key=_size)
+        return found
+
     def _is_gone_through_once(self, nodes: Sequence[int], outputs: Sequence[int], domain: Domain) -> bool:
         """Whether neither a sum depends on another one, nor a result that has elements of its own for all that is summed."""
-        late: set[Symbol] = set()  # what is known when sums are
+        sums, reads_of = self._sums, self._reads_of
+        late = 0  # the nodes whose results are known when sums are
         for j in nodes:
-            node = self.nodes[j]
-            is_late = late and any(self._shown.get(symbol, symbol) in late for symbol in node.inputs)
-            if is_reduction(node):
-                if is_late:
+            if reads_of[j] & late:
+                if sums >> j & 1:
                     return False
-                late.add(node.outputs[0])
-            elif is_late:
-                late.add(node.outputs[0])
+                late |= 1 << j
+            else:
+                late |= sums & 1 << j
         reduced = domain.reduced
-        written = [self.nodes[j].outputs[0] for j in outputs]
-        return all(s not in late or reduced.isdisjoint(domain.axes(s)) for s in written)
+        written = [self.nodes[j].outputs[0] for j in outputs if late >> j & 1]
+        return all(reduced.isdisjoint(domain.axes(symbol)) for symbol in written)
+
+
+def _size(symbol: Symbol) -> int:
+    return symbol.spec.size
+
+
+def _end(group: Group) -> int:
+    """The place at which a group runs."""
+    return group.nodes[-1]
 
 
 def _shows_one(node: Node) -> bool:

@@ -12,7 +12,7 @@ from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.alloc import ALIGNMENT
 from nnc.lower.codegen.kernel_ir import flat_key
 from nnc.lower.passes.order import Description
-from nnc.lower.stages import View
+from nnc.lower.stages import new_view
 from nnc.lower.views import runs
 from nnc.options import Options
 
@@ -109,7 +109,7 @@ class _Waiting:
         if node.command is not fused:
             return None
         views = [self.views[symbol] for symbol in (*node.inputs, *node.outputs)]
-        return flat_key(node.graphs[0], [View(0, view.spec, view.offset, view.strides) for view in views])
+        return flat_key(node.graphs[0], [new_view(0, view.spec, view.offset, view.strides, ()) for view in views])
 
     def _bases(self, symbols: Iterable[Symbol]) -> set[Symbol]:
         """The memory that symbols lie in, single values apart, which kernels share."""

@@ -27,8 +27,8 @@ class OncePerGraph(ABC):
     def renew(self, node: Node, renamed: dict[Symbol, Symbol]) -> Node:
         """The node with rewritten sub-graphs, reading what its inputs are renamed to; the node itself where neither changes."""
         inputs, graphs = node.inputs, node.graphs
-        if not renamed.keys().isdisjoint(inputs):
-            inputs = tuple([renamed.get(symbol, symbol) for symbol in inputs])
-        if graphs:
-            graphs = tuple(map(self.graph, graphs))
+        if not graphs and renamed.keys().isdisjoint(inputs):
+            return node
+        inputs = tuple([renamed.get(symbol, symbol) for symbol in inputs])
+        graphs = tuple(map(self.graph, graphs))
         return node if (inputs, graphs) == (node.inputs, node.graphs) else node.update(inputs=inputs, graphs=graphs)

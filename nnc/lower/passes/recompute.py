@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from nnc.commands.rules import scalar
 from nnc.graph import Graph, Node, Symbol, register_pass
@@ -68,8 +69,11 @@ class Peak:
         self.nbytes = max(live)
         self.place = max(live.index(self.nbytes) - (len(live) - len(graph.nodes)), -1)
         self.views = self.description.views
-        # the places of the nodes that write symbols
-        self.writers = {symbol: place for place, node in enumerate(graph.nodes) for symbol in node.outputs}
+
+    @cached_property
+    def writers(self) -> dict[Symbol, int]:
+        """The places of the nodes that write symbols."""
+        return {symbol: place for place, node in enumerate(self.graph.nodes) for symbol in node.outputs}
 
     def lowered(self) -> Graph | None:
         """The graph in which what can be made anew is, after the peak; None where nothing can."""

@@ -24,7 +24,7 @@ from nnc import dtypes
 from nnc.backends.cpu import jit as jit_module
 from nnc.backends.cpu.engine import Engine, processor_facts
 from nnc.backends.cpu.jit import Jit, compiler, expected_compiler, run_native, why_absent
-from nnc.backends.cpu.llvm import CALLS, INLINED, KERNEL, Recipe
+from nnc.backends.cpu.llvm import CALLS, INLINED, KERNEL, LIGHT, Recipe
 from nnc.backends.cpu.object_cache import Objects
 from nnc.backends.cpu.openmp import find_openmp
 from nnc.backends.cpu.runtime import Runtime
@@ -110,6 +110,53 @@ def test_functions_of_one_batch_stay_while_one_is_held(jit: Jit) -> None:
     del first
     gc.collect()
     assert called(second.address, 0) == 8
+
+
+def adding_to(called: Native, number: int, *, light: bool = False) -> Native:
+    """A kernel that adds a number to what another one returns."""
+    text = (
+        f"declare i64 @{called.name}(ptr)\ndefine i64 @KERNEL(ptr %in0) {{\n"
+        f"  %x = call i64 @{called.name}(ptr %in0)\n  %y = add i64 %x, {number}\n  ret i64 %y\n}}\n"
+    )
+    return Native(text, calls=(called,), light=light)
+
+
+def test_kernels_call_what_they_share_and_it_is_compiled_once(jit: Jit) -> None:
+    shared = returning(10)
+    before = jit.objects.compiled
+    one, two = jit.load([adding_to(shared, 1), adding_to(shared, 2, light=True)])
+    assert jit.objects.compiled == before + 3
+    (three,) = jit.load([adding_to(adding_to(shared, 2), 3)])
+    assert jit.objects.compiled == before + 4
+    assert [called(function.address, 0) for function in (one, two, three)] == [11, 12, 15]
+
+
+def test_a_kernel_and_what_it_calls_can_be_asked_for_together(jit: Jit) -> None:
+    shared = returning(11)
+    functions = jit.load([shared, adding_to(shared, 1), shared])
+    assert [called(function.address, 0) for function in functions] == [11, 12, 11]
+    assert functions[0] is functions[2]
+
+
+def test_what_kernels_call_stays_as_long_as_one_of_them(jit: Jit) -> None:
+    shared = returning(12)
+    one, two = (jit.load([adding_to(shared, number)])[0] for number in (1, 2))
+    address = jit.load([shared])[0].address
+    del one
+    gc.collect()
+    assert called(two.address, 0) == 14 and is_mapped(address)
+    del two
+    gc.collect()
+    assert not is_mapped(address)
+
+
+def test_what_an_expected_kernel_calls_is_expected_too(jit: Jit, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[tuple[str, Recipe]] = []
+    monkeypatch.setattr(jit.objects, "begin", lambda text, recipe=KERNEL: begun.append((text, recipe)))
+    shared = returning(13)
+    caller = adding_to(shared, 1, light=True)
+    jit.expect(caller)
+    assert begun == [(shared.code, KERNEL), (caller.code, LIGHT)]
 
 
 def test_a_hundred_compilations_do_not_grow_the_process(jit: Jit) -> None:

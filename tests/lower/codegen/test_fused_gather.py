@@ -53,6 +53,14 @@ def test_indices_out_of_range_mean_what_the_mode_says(mode: str, dtype: str) -> 
     check(lambda x, i: nnp.take(x, i, axis=1, mode=mode) + 1, x, ids)
 
 
+@pytest.mark.parametrize("mode", ["clip", "wrap", "drop", "fill"])
+@pytest.mark.parametrize("dtype", ["uint64", "int64", "uint8", "int8"])
+def test_the_largest_and_the_least_index_of_a_dtype_mean_what_the_mode_says(mode: str, dtype: str) -> None:
+    limits = np.iinfo(dtype)
+    ids = np.array([0, 4, 6, limits.max, limits.max - 1, limits.max // 2 + 1, limits.min], dtype)
+    check(lambda x, i: nnp.take(x, i, mode=mode) + 1, np.arange(5.0), ids)
+
+
 def test_elements_along_any_axis_are_read_at_vectors_of_places() -> None:
     places = np.random.default_rng(2).integers(0, 37, (50, 20))
     check(lambda x, i: nnp.take_along_axis(x, i, axis=1) * 2, TABLE, places)

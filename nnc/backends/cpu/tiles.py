@@ -1,0 +1,249 @@
+"""Prints what takes long in matrix products: the sums of tiles of registers, and the packing of panels for them.
+
+They stand in the text of a kernel, with sizes and strides as constants; or they are kernels of their own, which take those as
+arguments. The products of a program differ in little else, and LLVM takes longer for these than for all around them: so products
+that are large enough for calls share them, compiled once, and their own texts are loops and calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import NamedTuple
+
+from nnc import dtypes
+from nnc.backends.cpu.moves import turn
+from nnc.backends.cpu.printer import Bound, times
+from nnc.backends.cpu.vectors import add_product, masks_of, masks_up_to, read_row, write_row
+from nnc.dtypes import DType
+from nnc.lower.codegen.builder import Code, Slot, Value
+from nnc.lower.codegen.native import Native
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Sums in registers: `rows` by `vectors` of `lanes`, of operands of dtype `dtype`, the right one of which may be `packed`."""
+
+    dtype: DType
+    wide: DType
+    lanes: int
+    rows: int
+    vectors: int
+    packed: bool
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return self.lanes * self.vectors
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a term in a packed panel."""
+        return self.width * self.wide.itemsize
+
+    def masks(self, code: Code, width: Bound) -> list[Value | None]:
+        """Which lanes of the vectors are columns, where there are `width` of these."""
+        if isinstance(width, int):
+            return masks_of(code, self.lanes, width)
+        return masks_up_to(code, self.lanes, self.vectors, width)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where sums are written: a pointer, and how many bytes further the next row and the next column lie."""
+
+    pointer: str
+    row: Bound
+    column: int
+    dtype: DType
+
+
+class Terms(NamedTuple):
+    """A loop over terms: how many, and how many bytes further each lies in the left operand and the right one."""
+
+    size: Bound
+    x: Bound
+    y: Bound
+
+
+class Factors(NamedTuple):
+    """The operands: pointers, and how many bytes further the next row of the left one and the next column of the right one lie."""
+
+    x: str
+    y: str
+    row: Bound
+    column: int
+
+
+# -- sums --------------------------------------------------------------------------------------------------------------
+
+
+def print_sums(
+    code: Code, tile: Tile, factors: Factors, target: Target, depth: Sequence[Terms], masks: Sequence[Value | None], *,
+    more: bool,
+) -> None:  # fmt: skip
+    """The sums of one tile. `more`: the target has those of earlier terms."""
+    x, y, row, column = factors
+    lanes, zero = tile.lanes, code.constant(0, tile.wide, tile.lanes)
+    sums: list[list[Slot]] = []
+    for i in range(tile.rows):
+        earlier = [zero] * len(masks)
+        if more:
+            at = code.offset(target.pointer, times(code, target.row, i))
+            earlier = [
+                read_row(code, at, v * lanes, target.column, target.dtype, lanes, mask) for v, mask in enumerate(masks)
+            ]
+        sums.append([code.slot(value) for value in earlier])
+    with ExitStack() as stack:
+        for each in depth:
+            x, y = stack.enter_context(_over(code, each, x, y))
+        terms = [
+            code.load(code.offset(y, v * lanes * tile.wide.itemsize), tile.wide, lanes)
+            if tile.packed
+            else code.convert(read_row(code, y, v * lanes, column, tile.dtype, lanes, mask), tile.wide)
+            for v, mask in enumerate(masks)
+        ]
+        for i in range(tile.rows):
+            factor = code.load(code.offset(x, _several(code, row, i)), tile.dtype)
+            factor = code.splat(code.convert(factor, tile.wide), lanes)
+            for v, term in enumerate(terms):
+                code.write(sums[i][v], add_product(code, factor, term, code.read(sums[i][v])))
+    for i in range(tile.rows):
+        at = code.offset(target.pointer, times(code, target.row, i))
+        for v, mask in enumerate(masks):
+            value = code.convert(code.read(sums[i][v]), target.dtype)
+            write_row(code, at, v * lanes, target.column, value, mask, target.dtype.itemsize)
+
+
+def _several(code: Code, step: Bound, i: int) -> Bound:
+    """i · step, as a multiple by 1, 2, 4 or 8 of another distance: so far do instructions reach by themselves."""
+    even = min(i & -i, 8) or 1
+    return times(code, times(code, step, i // even), even)
+
+
+@contextmanager
+def _over(code: Code, terms: Terms, x: str, y: str) -> Iterator[tuple[str, str]]:
+    """The block runs for all terms, with pointers to each.
+
+    Where distances are no constants, they are added to the pointers: beside the instructions that multiply there is room for few.
+    """
+    size, *steps = terms
+    moves = not all(isinstance(step, int) for step in steps)
+    slots = [code.slot(Value(code.let(f"ptrtoint ptr {at} to i64"), dtypes.int64)) for at in (x, y) if moves]
+    with code.loop(0, size) as p:
+        places = [code.read(slot) for slot in slots]
+        if moves:
+            x, y = (code.let(f"inttoptr i64 {place.text} to ptr") for place in places)
+        else:
+            x, y = (code.offset(at, times(code, p, step)) for at, step in zip((x, y), steps, strict=True))
+        yield x, y
+        for slot, place, step in zip(slots, places, steps, strict=False):
+            code.write(slot, code.add(place, code.integer(step)))
+
+
+# -- panels ------------------------------------------------------------------------------------------------------------
+
+
+def print_panel(
+    code: Code, tile: Tile, source: str, buffer: str, terms: Terms, column: Bound, width: Bound, *, whole: bool
+) -> None:
+    """Packs a panel: for each term a row of vectors. Lanes past the last column hold any numbers, and are not stored.
+
+    Args:     column: bytes from column to column. whole: whether the number of terms is a multiple of a vector's lanes.
+    """
+    unit, lanes = tile.dtype.itemsize, tile.lanes
+    size, _, step = terms
+    done: Bound = 0
+    if step == unit and column != unit and tile.dtype == tile.wide and unit >= 4:
+        even = size // lanes * lanes if isinstance(size, int) else code.and_(size, code.integer(-lanes))
+        done = size if whole else even
+        if done != 0:
+            with code.loop(0, done, lanes) as p, code.loop(0, width, lanes) as first:
+                _print_turned(code, tile, source, buffer, (p, first), column, width)
+    if done == size:
+        return
+    masks = tile.masks(code, width)
+    with code.loop(done, size) as p:
+        row = code.offset(source, times(code, p, step))
+        target = code.offset(buffer, times(code, p, tile.row_bytes))
+        for v, mask in enumerate(masks):
+            value = read_row(code, row, v * lanes, column, tile.dtype, lanes, mask)
+            code.store(code.offset(target, v * lanes * tile.wide.itemsize), code.convert(value, tile.wide))
+
+
+def _print_turned(
+    code: Code, tile: Tile, source: str, buffer: str, place: tuple[Value, Value], step: Bound, width: Bound
+) -> None:
+    """Packs as many terms of columns, whose terms are neighbours, as a vector has lanes; past the last column that again. `place`:
+    the first term, and the first column."""
+    p, first = place
+    lanes, size = tile.lanes, tile.dtype.itemsize
+    word = dtypes.float32 if size == 4 else dtypes.float64
+    source = code.offset(code.offset(source, times(code, p, size)), times(code, first, step))
+    target = code.offset(code.offset(buffer, times(code, p, tile.width * size)), times(code, first, size))
+    if isinstance(width, int) and width % lanes == 0:
+        columns = [code.offset(source, _several(code, step, j)) for j in range(lanes)]
+    else:
+        last = code.sub(code.sub(code.integer(width), code.integer(1)), first)
+        columns = [
+            code.offset(source, times(code, code.intrinsic("smin", last, code.integer(j)), step)) for j in range(lanes)
+        ]
+    for t, vector in enumerate(turn(code, [code.load(column, word, lanes) for column in columns])):
+        code.store(code.offset(target, t * tile.width * size), vector)
+
+
+# -- functions that products share -------------------------------------------------------------------------------------
+
+
+def _arguments(names: Sequence[str]) -> list[Value]:
+    return [Value(f"%{name}", dtypes.int64) for name in names]
+
+
+@cache
+def shared_sums(tile: Tile, dtype: DType, axes: int, *, masked: bool, more: bool) -> Native:
+    """The sums of tiles below each other, written as numbers of `dtype` that are neighbours in a row.
+
+    `kernel(x, y, target, rows, width, row of x, row of the target, *axes)`, with the number of terms and the steps in both operands
+    for each of the `axes` of terms, the last of which lies row by row in a packed panel. There are a tile's rows at least; where
+    they are no multiple, the last tile lies over its neighbour, and writes the same once more. Without `masked`, `width` is that
+    of a tile. `more` as for `print_sums`.
+    """
+    numbers = ["rows", "width", "row.x", "row.out", *(f"{name}{i}" for i in range(axes) for name in ("n", "x", "y"))]
+    code = Code("KERNEL", [*(("ptr", name) for name in ("x", "y", "out")), *(("i64", name) for name in numbers)])
+    rows, width, row_x, row_out, *steps = _arguments(numbers)
+    depth = [Terms(*steps[i : i + 3]) for i in range(0, 3 * axes, 3)]
+    if tile.packed:
+        depth[-1] = depth[-1]._replace(y=code.integer(tile.row_bytes))
+    masks = tile.masks(code, width if masked else tile.width)
+    factors = Factors("%x", "%y", row_x, tile.dtype.itemsize)
+    target = Target("%out", row_out, dtype.itemsize, dtype)
+    with code.loop(0, rows, tile.rows) as i:
+        first = code.intrinsic("smin", i, code.sub(rows, code.integer(tile.rows)))
+        moved = factors._replace(x=code.offset("%x", code.mul(first, row_x)))
+        place = replace(target, pointer=code.offset("%out", code.mul(first, row_out)))
+        print_sums(code, tile, moved, place, depth, masks, more=more)
+    return alone(code)
+
+
+@cache
+def shared_panel(tile: Tile, step: int | None, column: int | None, *, masked: bool, whole: bool) -> Native:
+    """The packing of a panel: `kernel(source, buffer, terms, step, column, width)`.
+
+    `step` and `column` are the bytes from term to term and from column to column, None where they are arguments. Without `masked`,
+    `width` is that of a panel. `whole`: the number of terms is a multiple of a vector's lanes.
+    """
+    numbers = ["terms", "step", "column", "width"]
+    code = Code("KERNEL", [("ptr", "source"), ("ptr", "buffer"), *(("i64", name) for name in numbers)])
+    terms, any_step, any_column, any_width = _arguments(numbers)
+    width = any_width if masked else tile.width
+    along, across = Terms(terms, 0, any_step if step is None else step), any_column if column is None else column
+    print_panel(code, tile, "%source", "%buffer", along, across, width, whole=whole)
+    return alone(code)
+
+
+def alone(code: Code) -> Native:
+    """The kernel of one function `KERNEL`, whose body is printed."""
+    code.ret(code.integer(0))
+    return Native("\n".join([code.text(), *sorted(code.declarations), ""]))
