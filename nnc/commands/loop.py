@@ -96,7 +96,10 @@ def tape_spec(handle: tuple[int, ...] = ()) -> TensorSpec:
 
 
 def _read(tape: NDArray, index: int, spec: TensorSpec) -> NDArray:
-    content = tape.flat[0] if tape.size else 0
+    return _row(tape.flat[0] if tape.size else 0, index, spec)
+
+
+def _row(content: Any, index: int, spec: TensorSpec) -> NDArray:
     if isinstance(content, Tape) and index < content.length:
         return np.broadcast_to(content.read(index), spec.shape)
     return np.zeros(spec.shape, spec.dtype)  # of a tape of zeros, or for a row that is thrown away
@@ -165,20 +168,37 @@ add_tapes = register(
 )
 
 
+def _each(function: Callable[..., Any], lead: int, shape: tuple[int, ...], *handles: NDArray) -> NDArray:
+    """What a function makes of the tapes behind the first `lead` axes of handles, along which all elements are one tape.
+
+    The axes behind them may be of a scan that stacked a tape of each round.
+    """
+    result = np.empty(shape, TAPE)
+    if all(handle.size for handle in handles):
+        inner = [handle[(slice(0, 1),) * min(lead, handle.ndim)].reshape(handle.shape[lead:]) for handle in handles]
+        found = np.empty(inner[0].shape, TAPE)
+        for index in np.ndindex(found.shape):
+            found[index] = function(*(handle[index] for handle in inner))
+        result[...] = found
+    return result
+
+
 def _spread_tape(x: NDArray, *, count: int, axis: int) -> NDArray:
-    content = x.flat[0] if x.size else 0
-    if isinstance(content, Tape):
-        content = Tape.of(np.expand_dims(content.rows(), 1 + axis))
-    return _as_handle(content, (*x.shape[:axis], count, *x.shape[axis:]))
+    def spread(content: Any) -> Any:
+        return Tape.of(np.expand_dims(content.rows(), 1 + axis)) if isinstance(content, Tape) else content
+
+    return _each(spread, axis, (*x.shape[:axis], count, *x.shape[axis:]), x)
 
 
 def _sum_tape(x: NDArray, *, count: int, axis: int) -> NDArray:
-    content = x.flat[0] if x.size else 0
-    if isinstance(content, Tape):
+    def total(content: Any) -> Any:
+        if not isinstance(content, Tape):
+            return content
         rows = content.rows()
         every = (*rows.shape[: 1 + axis], count, *rows.shape[2 + axis :])  # a row for all stands for each
-        content = Tape.of(np.broadcast_to(rows, every).sum(1 + axis, dtype=rows.dtype))
-    return _as_handle(content, (*x.shape[:axis], *x.shape[axis + 1 :]))
+        return Tape.of(np.broadcast_to(rows, every).sum(1 + axis, dtype=rows.dtype))
+
+    return _each(total, axis + 1, (*x.shape[:axis], *x.shape[axis + 1 :]), x)
 
 
 def _tape_axis(params: dict[str, Any]) -> dict[str, Any]:
@@ -210,19 +230,22 @@ sum_tape: Command = register(
 
 
 def _merge_tapes(mask: NDArray, x: NDArray, y: NDArray) -> NDArray:
-    contents = [tape.flat[0] for tape in (x, y) if tape.size and isinstance(tape.flat[0], Tape)]
-    if not contents:
-        return _as_handle(0, x.shape)
-    like = contents[0].rows()
-    shape = np.broadcast_shapes(
-        mask.shape + (1,) * (like.ndim - 1 - mask.ndim), *(t.rows().shape[1:] for t in contents)
-    )
-    rows = mask.reshape(mask.shape + (1,) * (len(shape) - mask.ndim))
-    spec, length = TensorSpec(shape, like.dtype), max(t.length for t in contents)
-    merged = Tape(shape, like.dtype, length)
-    for index in range(length):
-        merged.write(index, np.where(rows, _read(x, index, spec), _read(y, index, spec)))
-    return _as_handle(merged, x.shape)
+    def merge(*tapes: Any) -> Any:
+        contents = [tape for tape in tapes if isinstance(tape, Tape)]
+        if not contents:
+            return 0
+        like = contents[0].rows()
+        shape = np.broadcast_shapes(
+            mask.shape + (1,) * (like.ndim - 1 - mask.ndim), *(t.rows().shape[1:] for t in contents)
+        )
+        rows = mask.reshape(mask.shape + (1,) * (len(shape) - mask.ndim))
+        spec, length = TensorSpec(shape, like.dtype), max(t.length for t in contents)
+        merged = Tape(shape, like.dtype, length)
+        for index in range(length):
+            merged.write(index, np.where(rows, *(_row(tape, index, spec) for tape in tapes)))
+        return merged
+
+    return _each(merge, mask.ndim, x.shape, x, y)
 
 
 # For rows of a batch that took different branches: the rows of `x` where `mask` holds, those of `y` elsewhere.

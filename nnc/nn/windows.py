@@ -242,8 +242,9 @@ def conv_transpose(
 
 
 def _check_channels(where: str, x: Value, w: Value, groups: int) -> None:
-    if x.shape[1] != spec_of(w).shape[0]:
+    first = spec_of(w).shape[0] if spec_of(w).ndim else "missing"
+    if x.shape[1] != first:
         raise user_error(
-            ShapeError, where, f"channels differ: the input has {x.shape[1]}, weight axis 0 is {spec_of(w).shape[0]}.",
+            ShapeError, where, f"channels differ: the input has {x.shape[1]}, weight axis 0 is {first}.",
             operands={"x": spec_of(x), "w": spec_of(w)}, fix=f"pass a weight of shape ({x.shape[1]}, O / groups, *kernel).",
         )  # fmt: skip

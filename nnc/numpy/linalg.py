@@ -213,7 +213,7 @@ def multi_dot(arrays: Any, /) -> Value:
     parts = [to_value(x, "multi_dot") for x in arrays]
     if len(parts) < 2:
         raise user_error(ArgumentError, "multi_dot", f"it got {len(parts)} arrays.", fix="pass at least two.")
-    sizes = [1 if parts[0].spec.ndim == 1 else parts[0].spec.shape[0]]
+    sizes = [1 if parts[0].spec.ndim < 2 else parts[0].spec.shape[0]]
     for i, x in enumerate(parts):
         if x.spec.ndim != 2 and not (x.spec.ndim == 1 and i in (0, len(parts) - 1)):
             raise user_error(

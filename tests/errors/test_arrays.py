@@ -278,6 +278,13 @@ def test_integers_to_negative_powers() -> None:
         nnc.compile(lambda x, y: x**y)(x, y)
 
 
+def test_single_numbers_for_weights_and_matrices() -> None:
+    with reports(ShapeError, "conv_transpose", "weight axis 0 is missing"):
+        nnc.nn.conv_transpose(nnp.ones((1, 2, 3, 3)), 1.0)
+    with reports(ShapeError, "multi_dot", "array 0 has 0 axes"):
+        nnp.linalg.multi_dot([1.0, 2.0])
+
+
 def test_one_hot_rows_of_no_integer_size_or_along_no_axis() -> None:
     with reports(ArgumentTypeError, "one_hot", "num_classes is 2.5 (float)"):
         nnc.nn.one_hot([0, 1], 2.5)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 
 from nnc import dtypes
-from nnc.backends.cpu.moves import turn
+from nnc.backends.cpu.moves import turn_square
 from nnc.backends.cpu.printer import Bound, Printer, times
+from nnc.backends.cpu.tiles import alone
 from nnc.backends.cpu.vectors import masks_of, read_row, vector_bytes, write_row
 from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.codegen.native import Native
 
 # Rows of a tile by its vectors, so that sums take half of the registers or more where there are enough vectors.
 _ROWS = {64: {1: 8, 2: 8, 3: 4, 4: 4}, 32: {1: 8, 2: 4}}
@@ -69,9 +72,9 @@ class Tiling:
 
 
 class Products:
-    """Functions that multiply matrices, printed once for all products of a kernel.
+    """Multiplies matrices, by functions that all kernels share.
 
-    Those differ in little but where matrices lie, and LLVM takes longer for one than for most of what is around them. While a
+    Products differ in little but where matrices lie, and LLVM takes longer for one than for most of what is around them. While a
     product is computed, memory is asked for rows that are read soon but lie too far from each other for the processor to guess.
 
     Args:     row_bytes: what is asked for of each such row.
@@ -79,7 +82,6 @@ class Products:
 
     def __init__(self, printer: Printer, tiling: Tiling, row_bytes: int) -> None:
         self._printer, self._tiling, self._row_bytes = printer, tiling, row_bytes
-        self._names: dict[_Product, str] = {}
 
     def print(
         self, code: Code, a: Matrix, b: Matrix, c: Matrix, rows: Bound, terms: Bound, columns: int,
@@ -90,24 +92,16 @@ class Products:
         Args:     divisor: a number of which `rows` is a multiple. ahead: as many rows are fetched; they may lie outside of memory.
         """
         kinds = (a.dtype, b.dtype, b.column, c.dtype, c.column)
-        product = _Product(
-            self._tiling, *kinds, columns, divisor % MOST_ROWS != 0, factors is not None, self._row_bytes
-        )
-        if product not in self._names:
-            self._names[product] = f"KERNEL.product{len(self._names)}"
-            self._printer.add(product.function(self._names[product]))
+        has_rest, scaled = divisor % MOST_ROWS != 0, factors is not None
+        function = _printed(_Product(self._tiling, *kinds, columns, has_rest, scaled, self._row_bytes))
         fetched = [matrix for matrix in ahead if matrix.column == matrix.dtype.itemsize]
         table = code.room(16 * len(fetched))
         for i, matrix in enumerate(fetched):
             for k, number in enumerate((f"ptr {matrix.pointer}", code.integer(matrix.row).typed)):
                 code.line(f"store {number}, ptr {code.offset(table, 16 * i + 8 * k)}")
-        scales = factors.pointer if factors is not None else "null"
-        numbers = [a.row, a.column, b.row, c.row, rows, terms, int(adds), len(fetched)]
-        operands = ", ".join([
-            *(f"ptr {pointer}" for pointer in (a.pointer, b.pointer, c.pointer, table, scales)),
-            *(code.integer(number).typed for number in numbers),
-        ])  # fmt: skip
-        code.line(f"call void @{self._names[product]}({operands})")
+        pointers = (a.pointer, b.pointer, c.pointer, table, factors.pointer if factors is not None else "null")
+        numbers = (a.row, a.column, b.row, c.row, rows, terms, int(adds), len(fetched))
+        self._printer.call(code, function, *pointers, *numbers)
 
 
 @dataclass(frozen=True)
@@ -125,13 +119,12 @@ class _Product:
     scaled: bool
     row_bytes: int
 
-    def function(self, name: str) -> Code:
+    def function(self) -> Native:
         """The function: `(a, b, c, rows ahead, factors, bytes between rows and columns of a, between rows of b and of c, number of
         rows and of terms, whether it adds, number of matrices of which rows are fetched)`."""
         pointers = ("a", "b", "c", "ahead", "factors")
         numbers = ("a_row", "a_column", "b_row", "c_row", "rows", "terms", "adds", "fetched")
-        kinds = [*(("ptr", name) for name in pointers), *(("i64", name) for name in numbers)]
-        code = Code(name, kinds, "internal void", "nounwind noinline")
+        code = Code("KERNEL", [*(("ptr", name) for name in pointers), *(("i64", name) for name in numbers)])
         value = {name: Value(f"%{name}", dtypes.int64) for name in numbers}
         a = Matrix("%a", value["a_row"], value["a_column"], self.left)
         b = Matrix("%b", value["b_row"], self.right_column, self.right)
@@ -146,8 +139,7 @@ class _Product:
         if self.columns > whole:
             last = b.at(code, 0, whole), c.at(code, 0, whole)
             self._panel(code, a, *last, value, self.columns - whole, fetches=not whole)
-        code.ret()
-        return code
+        return alone(code)
 
     def _panel(
         self, code: Code, a: Matrix, b: Matrix, c: Matrix, value: Mapping[str, Value], width: int, *, fetches: bool
@@ -218,6 +210,11 @@ class _Product:
                 write_row(code, target, v * lanes, c.column, result, mask, c.dtype.itemsize)
 
 
+@cache
+def _printed(product: _Product) -> Native:
+    return product.function()
+
+
 # -- rows of numbers -----------------------------------------------------------------------------------------------------
 
 
@@ -246,14 +243,13 @@ def copy_rows(code: Code, tiling: Tiling, source: Matrix | None, target: Matrix,
 
 
 class Squares:
-    """Functions that turn squares of numbers, printed once for all that a kernel turns.
+    """Turns squares of numbers, by functions that all kernels share.
 
     They are functions because loops around so many addresses take LLVM longer than all the rest.
     """
 
     def __init__(self, printer: Printer, tiling: Tiling) -> None:
         self._printer, self._tiling = printer, tiling
-        self._names: dict[tuple[DType, Bound, bool], str] = {}
 
     def room(self, code: Code, columns: int, vectors: int) -> Matrix:
         """A matrix on the stack for what `read` turns: it has whole squares."""
@@ -269,37 +265,37 @@ class Squares:
         self._call(code, rows, target, columns, source, writes=True)
 
     def _call(self, code: Code, rows: str, lying: Matrix, columns: Bound, turned: Matrix, *, writes: bool) -> None:
-        key = lying.dtype, lying.column, writes
-        if key not in self._names:
-            self._names[key] = f"KERNEL.square{len(self._names)}"
-            self._print(*key)
+        function = _square(self._tiling, lying.dtype, lying.column, writes)
         with code.loop(0, columns, self._tiling.lanes) as first:
-            left = code.sub(code.integer(columns), first)
-            offset = code.integer(times(code, first, lying.column))
-            at = turned.at(code, first).pointer
-            step = code.integer(turned.row)
-            code.line(
-                f"call void @{self._names[key]}(ptr {rows}, {offset.typed}, ptr {at}, {step.typed}, {left.typed})"
-            )
+            left, offset = code.sub(code.integer(columns), first), times(code, first, lying.column)
+            self._printer.call(code, function, rows, offset, turned.at(code, first).pointer, turned.row, left)
 
-    def _print(self, dtype: DType, column: Bound, writes: bool) -> None:
-        """`(pointers of rows, bytes to the first column, vectors, bytes between vectors, columns that there are)`."""
-        kinds = [("ptr", "rows"), ("i64", "offset"), ("ptr", "vectors"), ("i64", "step"), ("i64", "left")]
-        code = Code(self._names[dtype, column, writes], kinds, "internal void", "nounwind noinline")
-        lanes, wide = self._tiling.lanes, self._tiling.wide
-        steps = Value(f"<{', '.join(f'i64 {i}' for i in range(lanes))}>", dtypes.int64, lanes)
-        mask = code.compare("lt", steps, Value("%left", dtypes.int64))
-        offset, step = Value("%offset", dtypes.int64), Value("%step", dtypes.int64)
-        rows = [
-            code.offset(code.let(f"load ptr, ptr {code.offset('%rows', 8 * i)}, align 8"), offset) for i in range(lanes)
-        ]
-        places = [code.offset("%vectors", code.mul(step, code.integer(i))) for i in range(lanes)]
-        if writes:
-            for row, vector in zip(rows, turn(code, [code.load(at, wide, lanes) for at in places]), strict=True):
-                write_row(code, row, 0, column, code.convert(vector, dtype), mask, dtype.itemsize)
-        else:
-            vectors = [code.convert(read_row(code, row, 0, column, dtype, lanes, mask), wide) for row in rows]
-            for at, vector in zip(places, turn(code, vectors), strict=True):
-                code.store(at, vector)
-        code.ret()
-        self._printer.add(code)
+
+@cache
+def _square(tiling: Tiling, dtype: DType, column: Bound, writes: bool) -> Native:
+    """`(pointers of rows, bytes to the first column, vectors, bytes between vectors, columns that there are)`."""
+    kinds = [("ptr", "rows"), ("i64", "offset"), ("ptr", "vectors"), ("i64", "step"), ("i64", "left")]
+    code = Code("KERNEL", kinds)
+    lanes, wide = tiling.lanes, tiling.wide
+    steps = Value(f"<{', '.join(f'i64 {i}' for i in range(lanes))}>", dtypes.int64, lanes)
+    mask = code.compare("lt", steps, Value("%left", dtypes.int64))
+    offset, step = Value("%offset", dtypes.int64), Value("%step", dtypes.int64)
+
+    def row(i: Value) -> str:
+        at = code.offset("%rows", times(code, i, 8))
+        return code.offset(code.let(f"load ptr, ptr {at}, align 8"), offset)
+
+    def read_lying(i: Value) -> Value:
+        return code.convert(read_row(code, row(i), 0, column, dtype, lanes, mask), wide)
+
+    def write_lying(i: Value, vector: Value) -> None:
+        write_row(code, row(i), 0, column, code.convert(vector, dtype), mask, dtype.itemsize)
+
+    def place(i: Value) -> str:
+        return code.offset("%vectors", code.mul(i, step))
+
+    if writes:
+        turn_square(code, lanes, wide, lambda i: code.load(place(i), wide, lanes), write_lying)
+    else:
+        turn_square(code, lanes, wide, read_lying, lambda i, vector: code.store(place(i), vector))
+    return alone(code)

@@ -411,16 +411,20 @@ class Code(Writer):
 
     def _float_to_integer(self, x: Value, dtype: DType) -> Value:
         """Through int64 where that holds all values, so that what does not fit wraps as it does on x86; never undefined."""
+        if dtype == dtypes.uint64:
+            wrapped = self.bitcast(self._saturated(x, dtypes.int64), dtype)
+            return self.select(self.compare("lt", x, self.like(x, 0)), wrapped, self._saturated(x, dtype))
         wide = dtype if dtype.itemsize == 8 else dtypes.int64 if dtype.itemsize == 4 else dtypes.int32
+        return self.convert(self._saturated(x, wide), dtype)
+
+    def _saturated(self, x: Value, dtype: DType) -> Value:
+        """A float as the nearest integer towards 0 that the dtype has; 0 for NaN."""
         name = "fptoui.sat" if dtype == dtypes.uint64 else "fptosi.sat"
-        wide = dtype if dtype == dtypes.uint64 else wide
-        out = vector_type(scalar_type(wide), x.lanes)
-        prefix = f"v{x.lanes}" if x.lanes else ""
+        out, prefix = vector_type(scalar_type(dtype), x.lanes), f"v{x.lanes}" if x.lanes else ""
         short = {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16"}[scalar_type(x.dtype)]
-        full = f"llvm.{name}.{prefix}{scalar_type(wide)}.{prefix}{short}"
+        full = f"llvm.{name}.{prefix}{scalar_type(dtype)}.{prefix}{short}"
         self.declare(f"declare {out} @{full}({x.type})")
-        converted = Value(self.share(f"call {out} @{full}({x.typed})"), wide, x.lanes)
-        return self.convert(converted, dtype)
+        return Value(self.share(f"call {out} @{full}({x.typed})"), dtype, x.lanes)
 
     # -- memory --------------------------------------------------------------------------------------------------------
 

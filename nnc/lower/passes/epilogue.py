@@ -21,6 +21,7 @@ def epilogue(graph: Graph, options: Options) -> Graph:
     an epilogue, are asked for; if others read the product later, it is one more result.
 
     Requires: `fuse` ran; later passes keep the order of what shares memory.
+    Provides: `_description`, as `order` does, if memory had to be looked at.
     Ensures:  the same values, up to roundings of the product; the largest live set does not grow.
     Example:  p = dot(x, w); y = fused(p, b) {exp(%0 + %1)}  →  y = with_epilogue(x, w, b) {%3 = dot(%0, %1); exp(%3 + %2)}
     """
@@ -39,7 +40,9 @@ class _Attacher:
         def description() -> Description:
             return Description(graph, donated={graph.inputs[i] for i in donated}, free=graph.outputs)
 
-        return _Attached(graph, 0, description).result(self._inner)
+        attached = _Attached(graph, 0, description)
+        result = attached.result(self._inner)
+        return result.with_attrs(_description=attached.described) if attached.described is not None else result
 
     def _round(self, graph: Graph, carried: tuple[Symbol, ...], before: int) -> Graph:
         """The new form of a sub-graph, some inputs of which are carried and the first nodes of which precede the test."""
@@ -71,13 +74,15 @@ class _Attached:
         for i, node in enumerate(graph.nodes):
             for symbol in set(node.inputs):
                 self.readers.setdefault(symbol, []).append(i)
+        self.described: Description | None = None  # the graph as it was, if that was asked for
         self._memory: _Memory | None = None
 
     @property
     def memory(self) -> _Memory:
         """What is live when; found out when it is first asked."""
         if self._memory is None:
-            self._memory = _Memory(self.description())
+            self.described = self.description()
+            self._memory = _Memory(self.described)
         return self._memory
 
     def result(self, inner: Callable[[Node], Node]) -> Graph:

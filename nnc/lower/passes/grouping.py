@@ -65,9 +65,7 @@ class Grouping:
         self._readers: dict[Symbol, list[int]] = {}  # the nodes that compute with a symbol, directly or through views
         # the same for what a node writes, as a set; one more reader is the caller
         self._read_by = [0] * len(graph.nodes)
-        self._reads_of: list[
-            int
-        ] = []  # the nodes whose results a node reads, directly or through views; none if it is free
+        self._reads_of: list[int] = []  # the nodes whose results a node reads, directly or through views
         self._nbytes: list[int] = []  # that a node writes; 0 if it is free
         self._number: dict[Symbol, int] = {}  # the bits of symbols
         self._largest: dict[int, Symbol] = {}  # of what a node reads and writes, where that was asked for
@@ -153,7 +151,7 @@ class Grouping:
             reads |= 1 << self._number.setdefault(symbol, len(self._number))
             if symbol in self._shown and (made := self.writer.get(self._shown[symbol])) is not None:
                 views.append((made, symbol))
-        is_plain = not (self._sums | self._gathers) >> i & 1 and all(_shows_one(self.nodes[j]) for j in given)
+        is_plain = not (self._sums >> i & 1 or self._gathers >> i & 1) and all(_shows_one(self.nodes[j]) for j in given)
         return Group(None, is_plain, [i], set(given), [i], views, 1 << i, self._read_by[i], reads, self._nbytes[i])
 
     def _joined(self, group: Group, others: Iterable[Group]) -> Group | None:

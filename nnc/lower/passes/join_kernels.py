@@ -70,7 +70,8 @@ class _Waiting:
     """Goes through the nodes of a graph and puts kernels off."""
 
     def __init__(self, graph: Graph, free: Sequence[Symbol]) -> None:
-        self.graph, self.description = graph, Description(graph, free=free)
+        self.graph = graph
+        self.description: Description = Description(graph, free=free, known=graph.attrs.get("_description"))
         self.views = self.description.views
         # what is there all the time, so that it does not matter when it is read
         self.lasting = {*graph.inputs, *graph.constants, *(self.views[s].base for s in graph.outputs)}

@@ -152,7 +152,7 @@ class Description:
                 start = i
                 continue
             after = [start, *[writer[s] for s in node.inputs if s in writer]]
-            if has_effect(node) or not tapes.isdisjoint(node.inputs) or not tapes.isdisjoint(node.outputs):
+            if has_effect(node) or (tapes and not tapes.isdisjoint((*node.inputs, *node.outputs))):
                 after.append(last_effect)
                 last_effect = i
             given = donated.intersection([views[s].base for s in node.inputs]) if donated else ()

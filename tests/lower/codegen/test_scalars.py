@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import nnc
 from nnc import dtypes
 from nnc.commands.rules import scalar as expressions
 from nnc.errors import NncError
@@ -163,3 +164,10 @@ def test_what_cannot_be_printed_is_left_to_the_references() -> None:
     ):
         target = command(name)
         assert not has_scalar(target, (dtype,) * (target.arity or 0), dtype, {})
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64", "int8"])
+@pytest.mark.parametrize("source", ["float32", "float64", "float16"])
+def test_negative_numbers_wrap_in_unsigned_integers(source: str, dtype: str) -> None:
+    x = np.resize(np.array([-2.5, -1, -0.5, -0.0, 3.7, 200, -100], source), 40)
+    np.testing.assert_array_equal(nnc.compile(lambda x: x.astype(dtype))(x), x.astype(np.int64).astype(dtype))
