@@ -173,12 +173,13 @@ def _each(function: Callable[..., Any], lead: int, shape: tuple[int, ...], *hand
 
     The axes behind them may be of a scan that stacked a tape of each round.
     """
-    result = np.empty(shape, TAPE)
+    result = _as_handle(0, shape)
     if all(handle.size for handle in handles):
-        inner = [handle[(slice(0, 1),) * min(lead, handle.ndim)].reshape(handle.shape[lead:]) for handle in handles]
+        first: tuple[Any, ...] = (slice(0, 1),) * lead
+        inner = [handle[(*first[: handle.ndim], ...)].reshape(handle.shape[lead:]) for handle in handles]
         found = np.empty(inner[0].shape, TAPE)
         for index in np.ndindex(found.shape):
-            found[index] = function(*(handle[index] for handle in inner))
+            found[index] = function(*(np.asarray(x[index]).item() for x in inner))  # handles of one may be stacked
         result[...] = found
     return result
 

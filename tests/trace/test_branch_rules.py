@@ -185,3 +185,21 @@ def test_an_index_of_another_branch_is_no_error_in_the_derivative_of_a_batch(run
     choices = np.array([0, 1, 2, 5])
     found = run(nnc.vmap(gradient, (None, None, 0)))(short, long, choices)
     np.testing.assert_allclose(found, [gradient(short, long, i) for i in choices])
+
+
+@RUN
+@pytest.mark.parametrize("axes", [(0, 0, 0), (0, None, 0), (None, None, 0), (None, 0, 0)])
+def test_rows_that_choose_a_branch_keep_a_tape_of_each_round_of_a_scan(run: Callable[..., Any], axes: Any) -> None:
+    def f(x: Any, n: Any, i: Any) -> Any:
+        def step(c: Any, v: Any) -> tuple[Any, Any]:
+            c = nnc.fori_loop(0, n, lambda _, c: nnp.sin(c) + x, c * 0.5 + v)
+            return c, c
+
+        return nnc.cond(i == 0, lambda x: nnp.sum(nnc.scan(step, x, XS)[1]), lambda x: x * 2, x)
+
+    gradient = nnc.grad(f)
+    rows = [np.array([-0.8, 0.37, 1.6]), np.array([1, 2, 0]), np.array([0, 0, 1])]
+    args = [row if axis == 0 else row[0] for row, axis in zip(rows, axes, strict=True)]
+    every = [np.broadcast_to(arg, 3) for arg in args]
+    found = run(nnc.vmap(gradient, axes))(*args)
+    np.testing.assert_allclose(found, [gradient(*row) for row in zip(*every, strict=True)], rtol=1e-12)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from nnc import dtypes
-from nnc.backends.cpu.moves import turn_square
+from nnc.backends.cpu.moves import turn
 from nnc.backends.cpu.printer import Bound, Printer, times
 from nnc.backends.cpu.tiles import alone
 from nnc.backends.cpu.vectors import masks_of, read_row, vector_bytes, write_row
@@ -280,22 +280,15 @@ def _square(tiling: Tiling, dtype: DType, column: Bound, writes: bool) -> Native
     steps = Value(f"<{', '.join(f'i64 {i}' for i in range(lanes))}>", dtypes.int64, lanes)
     mask = code.compare("lt", steps, Value("%left", dtypes.int64))
     offset, step = Value("%offset", dtypes.int64), Value("%step", dtypes.int64)
-
-    def row(i: Value) -> str:
-        at = code.offset("%rows", times(code, i, 8))
-        return code.offset(code.let(f"load ptr, ptr {at}, align 8"), offset)
-
-    def read_lying(i: Value) -> Value:
-        return code.convert(read_row(code, row(i), 0, column, dtype, lanes, mask), wide)
-
-    def write_lying(i: Value, vector: Value) -> None:
-        write_row(code, row(i), 0, column, code.convert(vector, dtype), mask, dtype.itemsize)
-
-    def place(i: Value) -> str:
-        return code.offset("%vectors", code.mul(i, step))
-
+    rows = [
+        code.offset(code.let(f"load ptr, ptr {code.offset('%rows', 8 * i)}, align 8"), offset) for i in range(lanes)
+    ]
+    places = [code.offset("%vectors", code.mul(step, code.integer(i))) for i in range(lanes)]
     if writes:
-        turn_square(code, lanes, wide, lambda i: code.load(place(i), wide, lanes), write_lying)
+        for row, vector in zip(rows, turn(code, [code.load(at, wide, lanes) for at in places]), strict=True):
+            write_row(code, row, 0, column, code.convert(vector, dtype), mask, dtype.itemsize)
     else:
-        turn_square(code, lanes, wide, read_lying, lambda i, vector: code.store(place(i), vector))
+        vectors = [code.convert(read_row(code, row, 0, column, dtype, lanes, mask), wide) for row in rows]
+        for at, vector in zip(places, turn(code, vectors), strict=True):
+            code.store(at, vector)
     return alone(code)

@@ -66,6 +66,7 @@ _WITHOUT = (
     "-disable-postra-machine-licm", "-disable-constant-hoisting", "-disable-partial-libcall-inlining", "-enable-shrink-wrap=0",
     "-disable-early-ifcvt", "-x86-cmov-converter=0", "-disable-x86-lea-opt", "-disable-x86-domain-reassignment",
     "-fixup-byte-word-insts=0", "-disable-mergeicmps", "-disable-replace-with-vec-lib", "-lower-interleaved-accesses=0",
+    "-disable-copyprop",
 )  # fmt: skip
 
 

@@ -6,8 +6,7 @@ transpose [1000, 1000]                                    tiles of 16 × 16, eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from nnc import dtypes
 from nnc.backends.cpu.printer import (
@@ -168,63 +167,17 @@ def turn(code: Code, vectors: list[Value]) -> list[Value]:
     Processors mix within pieces of 16 bytes, and put such pieces together, in one instruction each. LLVM would look for better ones
     across rounds, which takes it five times as long as all the rest; between floats it is kept from it.
     """
-    rounds = _Rounds.of(len(vectors), vectors[0].dtype)
-    vectors = _mix(code, vectors, rounds.within, rounds.zipped)
-    return _mix(code, vectors, [rounds.piece * k for k in rounds.across], rounds.unzipped, fenced=True)
-
-
-def turn_square(
-    code: Code, lanes: int, dtype: DType, read: Callable[[Value], Value], write: Callable[[Value, Value], None]
-) -> None:
-    """The same for rows 0..lanes that are read and written, by a loop that mixes within pieces and one that puts them together.
-
-    LLVM takes half of the time for loops, and processors no more: shuffles keep them busy, not what goes through memory.
-    """
-    rounds, nbytes = _Rounds.of(lanes, dtype), lanes * dtype.itemsize
-    room = code.room(lanes * nbytes)
-    with code.loop(0, lanes, rounds.piece) as first:
-        vectors = [read(code.add(first, code.integer(k))) for k in range(rounds.piece)]
-        start = code.offset(room, times(code, first, nbytes))
-        for k, vector in enumerate(_mix(code, vectors, rounds.within, rounds.zipped)):
-            code.store(code.offset(start, k * nbytes), vector)
-    with code.loop(0, rounds.piece) as first:
-        start = code.offset(room, times(code, first, nbytes))
-        vectors = [code.load(code.offset(start, k * nbytes), dtype, lanes) for k in range(0, lanes, rounds.piece)]
-        for k, vector in enumerate(_mix(code, vectors, rounds.across, rounds.unzipped)):
-            write(code.add(first, code.integer(k * rounds.piece)), vector)
-
-
-@dataclass(frozen=True)
-class _Rounds:
-    """How a square is turned: numbers of a piece, how two vectors are mixed within pieces and how pieces of both are put together,
-    and the distances between such vectors: `across` counts in groups of as many rows as a piece has numbers."""
-
-    piece: int
-    zipped: list[list[int]]
-    unzipped: list[list[int]]
-    within: list[int]
-    across: list[int]
-
-    @classmethod
-    def of(cls, lanes: int, dtype: DType) -> _Rounds:
-        """Those of a square of so many rows."""
-        piece = min(lanes, _PIECE // dtype.itemsize)
-        starts, halves = range(0, lanes, piece), range(0, piece, piece // 2)
-        zipped = [
-            [at + half + k + other for at in starts for k in range(piece // 2) for other in (0, lanes)]
-            for half in halves
-        ]
-        unzipped = [[at + k for at in range(odd, 2 * lanes, 2 * piece) for k in range(piece)] for odd in (0, piece)]
-        within = [piece >> k for k in range(1, piece.bit_length())]
-        return cls(piece, zipped, unzipped, within, [1 << k for k in range((lanes // piece).bit_length() - 1)])
-
-
-def _mix(
-    code: Code, vectors: list[Value], distances: Sequence[int], orders: list[list[int]], *, fenced: bool = False
-) -> list[Value]:
-    """Rounds, each of pairs at one of the distances."""
-    for number, distance in enumerate(distances):
-        if (number or fenced) and dtypes.is_float(vectors[0].dtype):
+    lanes, dtype = len(vectors), vectors[0].dtype
+    piece = min(lanes, _PIECE // dtype.itemsize)
+    starts, halves = range(0, lanes, piece), range(0, piece, piece // 2)
+    zipped = [
+        [at + half + k + other for at in starts for k in range(piece // 2) for other in (0, lanes)] for half in halves
+    ]
+    unzipped = [[at + k for at in range(odd, 2 * lanes, 2 * piece) for k in range(piece)] for odd in (0, piece)]
+    rounds = [(1 << k, zipped) for k in reversed(range(piece.bit_length() - 1))]
+    rounds += [(1 << k, unzipped) for k in range(piece.bit_length() - 1, lanes.bit_length() - 1)]
+    for number, (distance, orders) in enumerate(rounds):
+        if number and dtypes.is_float(dtype):
             vectors = [code.intrinsic("arithmetic.fence", vector) for vector in vectors]
         mixed = list(vectors)
         for i, x in enumerate(vectors):

@@ -11,6 +11,7 @@ import nnc
 import nnc.backends.loaded  # noqa: F401  (registers every kernel)
 from nnc.dtypes import BY_NAME
 from nnc.graph import Kernel, TensorSpec, command, infer_specs, kernel, reference, spec_of
+from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step, View
 
 NDArray = np.ndarray[Any, Any]
@@ -76,6 +77,18 @@ def cpu_kernel(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, An
     """The printed kernel of a command, where it takes these inputs."""
     found = [k for k in kernel[command(name)] if k.backend == "cpu" and k.supports(specs, params)]
     return found[0] if found else None
+
+
+def native_of(name: str, inputs: Sequence[NDArray], params: Mapping[str, Any]) -> Native:
+    """What is compiled for a command on dense inputs."""
+    specs = tuple(map(spec_of, inputs))
+    chosen = cpu_kernel(name, specs, params)
+    assert chosen is not None and chosen.native is not None
+    outputs = [np.empty(spec.shape, spec.dtype) for spec in infer_specs(command(name), specs, params)]
+    x, y = (tuple(View(0, spec_of(a), 0, a.strides) for a in group) for group in (inputs, outputs))
+    found = chosen.native(Step(command(name), x, y, params))
+    assert found is not None
+    return found
 
 
 def run(name: str, inputs: Sequence[NDArray], params: Mapping[str, Any], layout: Layout = dense) -> list[NDArray]:

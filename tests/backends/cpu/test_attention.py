@@ -13,7 +13,7 @@ from nnc.backends.cpu.attention import is_printed
 from nnc.commands.attention import attention
 from nnc.dtypes import BY_NAME
 from nnc.graph import reference, spec_of
-from tests.backends.cpu.against_reference import LAYOUTS, Layout, check, dense, run
+from tests.backends.cpu.against_reference import LAYOUTS, Layout, check, dense, native_of, run
 
 NDArray = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
@@ -192,3 +192,14 @@ def test_rows_that_are_too_long_for_the_caches_are_left_to_others() -> None:
     specs = tuple(map(spec_of, operands(1, 20, 20, 1, 1, 512, 8)))
     assert not is_printed(specs, False)
     assert is_printed(tuple(map(spec_of, operands(1, 20, 20, 1, 1, 256, 8))), False)
+
+
+def test_attention_and_its_gradient_share_the_functions_that_turn_and_multiply() -> None:
+    x, params = operands(1, 128, 128, 2, 2, 64, 64), settings()
+    back = around(x, params)
+    of_attention, of_gradient = (
+        {called.name for called in native_of("attention", x, params).calls},
+        {called.name for called in native_of("attention_gradient", back, {**params, "wrt": (0, 1, 2)}).calls},
+    )
+    assert len(of_gradient) == 2
+    assert of_gradient < of_attention
