@@ -404,15 +404,13 @@ def _check_any(chosen: Sequence[Variable], losses: Sequence[Variable]) -> None:
 
 
 def _declared(operations: Sequence[Operation], targets: Sequence[Binding]) -> list[Variable]:
-    """The variables that users made, are no constants, and stand among what was recorded."""
+    """The variables that users made, are no constants, and stand among what was recorded; of those that share a binding the first."""
     met = dict.fromkeys((*targets, *(x for operation in operations for x in operation.inputs)))
     found = []
     for binding in met:
-        variable = binding.variable() if binding.variable is not None else None
-        if variable is None or not variable.declared or not binding.active or variable.binding is not binding:
-            continue
-        if is_differentiable(binding.spec):
-            found.append(variable)
+        if binding.active and is_differentiable(binding.spec):
+            live = [variable for reference in binding.variables if (variable := reference()) is not None]
+            found += [x for x in live if x.declared and x.is_bound and x.binding is binding][:1]
     return found
 
 

@@ -240,8 +240,8 @@ class Recorder:
                 old, variable._binding = variable._binding, binding
                 if binding is not None:
                     self.store.hold(binding)
-                    if binding.variable is None or binding.variable() is None:
-                        binding.variable = weakref.ref(variable)
+                    others = [other for other in binding.variables if other() is not None]
+                    binding.variables = (*others, weakref.ref(variable))
                 if old is not None:
                     left.append(old)
             self.store.let_go(left)

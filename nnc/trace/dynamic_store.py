@@ -14,6 +14,7 @@ followed with a list of things to look at again, never by recursion: chains of a
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -39,7 +40,7 @@ class Binding:
         "readers",
         "spec",
         "uses",
-        "variable",
+        "variables",
     )
 
     def __init__(self, spec: TensorSpec, array: Array | None, constant: bool, foreign: bool = False) -> None:
@@ -51,7 +52,7 @@ class Binding:
         self.readers = 0  # operations whose derivative reads the array
         self.maker: Operation | None = None
         self.uses: dict[Operation, int] = {}  # operations that read it, and in how many places
-        self.variable: Any = None  # a weak reference to the variable that was bound to it
+        self.variables: tuple[weakref.ref[Any], ...] = ()  # that were bound to it, the first one first
         self._symbol: Symbol | None = None
 
     @property

@@ -35,6 +35,20 @@ def test_x_log_x_at_19(g: nnc.DynamicGraph) -> None:
     assert float(x.grad) == pytest.approx(math.log(19) + 2.2, rel=1e-6)
 
 
+@pytest.mark.parametrize("leave", ["delete", "free", "write"])
+def test_who_takes_over_a_value_gets_its_gradient_when_the_first_holder_leaves(g: nnc.DynamicGraph, leave: str) -> None:
+    x, y, z = g.variable(2.0), g.variable(3.0), g.variable(5.0)
+    x.set(y)
+    if leave == "free":
+        y.free()
+    elif leave == "write":
+        y.set(7.0)
+    else:
+        del y
+    g.backward(x * x * z)
+    assert (x.grad, z.grad) == (30.0, 9.0)
+
+
 def test_two_backward_calls_add_up_also_after_re_binding(g: nnc.DynamicGraph) -> None:
     x = g.variable(np.float64(19))
     g.backward(x * nnp.log(x) + 1.2 * x)
