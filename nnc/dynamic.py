@@ -404,7 +404,7 @@ def _check_any(chosen: Sequence[Variable], losses: Sequence[Variable]) -> None:
 
 
 def _declared(operations: Sequence[Operation], targets: Sequence[Binding]) -> list[Variable]:
-    """The variables that users made, are no constants, and stand among what was recorded; of those that share a binding the first."""
+    """The variables that users made, are no constants, and stand among what was recorded; of those that share one the first."""
     met = dict.fromkeys((*targets, *(x for operation in operations for x in operation.inputs)))
     found = []
     for binding in met:
