@@ -138,46 +138,46 @@ def binder() -> Native:
     """
     code = Code("KERNEL", (("ptr", "frame"), ("ptr", "table")))
     refuse = code.label("refuse")
-    given, made = _word(code, "%frame", Words.given_at), _word(code, "%frame", Words.made_at)
-    count, results, kind, donated = (_word(code, "%table", i) for i in range(_COUNTS))
+    given, made = word(code, "%frame", Words.given_at), word(code, "%frame", Words.made_at)
+    count, results, kind, donated = (word(code, "%table", i) for i in range(_COUNTS))
     refused = code.slot(count)
     padded = code.and_(code.add(count, code.integer(_LANES - 1)), code.integer(-_LANES))
     starts = code.offset("%frame", 8 * Words(0, 0, 0, 0, 0).input(0))
-    ends = _at(code, starts, padded)
-    outputs = _at(code, ends, padded)
-    _expect(code, _word(code, _pointer(code, given), _SIZE // 8), count, refuse)
-    items = _pointer(code, _word(code, _pointer(code, given), _ITEMS // 8))
+    ends = word_at(code, starts, padded)
+    outputs = word_at(code, ends, padded)
+    _expect(code, word(code, _pointer(code, given), _SIZE // 8), count, refuse)
+    items = _pointer(code, word(code, _pointer(code, given), _ITEMS // 8))
     row = code.slot(code.add(donated, code.integer(_COUNTS)))
     with code.loop(0, count) as i:
         code.write(refused, i)
-        x = _pointer(code, _element(code, items, i))
-        at = _at(code, "%table", code.read(row))
-        flags = _word(code, at, 1)
-        axes = _word(code, at, 2)
-        _expect(code, _word(code, x, _TYPE // 8), kind, refuse)
-        _expect(code, _word(code, x, _DTYPE // 8), _word(code, at, 0), refuse)
+        x = _pointer(code, element(code, items, i))
+        at = word_at(code, "%table", code.read(row))
+        flags = word(code, at, 1)
+        axes = word(code, at, 2)
+        _expect(code, word(code, x, _TYPE // 8), kind, refuse)
+        _expect(code, word(code, x, _DTYPE // 8), word(code, at, 0), refuse)
         _expect(code, code.and_(_half(code, x, _FLAGS), flags), flags, refuse)
         _expect(code, _half(code, x, _NDIM), axes, refuse)
-        shape = _pointer(code, _word(code, x, _SHAPE // 8))
+        shape = _pointer(code, word(code, x, _SHAPE // 8))
         expected = code.offset(at, 8 * _ROW)
         with code.loop(0, axes) as axis:
-            _expect(code, _element(code, shape, axis), _element(code, expected, axis), refuse)
-        start = _word(code, x, _DATA // 8)
-        code.store(_at(code, starts, i), start)
-        code.store(_at(code, ends, i), code.add(start, _word(code, at, 3)))
+            _expect(code, element(code, shape, axis), element(code, expected, axis), refuse)
+        start = word(code, x, _DATA // 8)
+        code.store(word_at(code, starts, i), start)
+        code.store(word_at(code, ends, i), code.add(start, word(code, at, 3)))
         code.write(row, code.add(code.add(code.read(row), axes), code.integer(_ROW)))
-    made_items = _pointer(code, _word(code, _pointer(code, made), _ITEMS // 8))
+    made_items = _pointer(code, word(code, _pointer(code, made), _ITEMS // 8))
     with code.loop(0, results) as i:
-        result = _word(code, _pointer(code, _element(code, made_items, i)), _DATA // 8)
-        code.store(_at(code, outputs, i), result)
+        result = word(code, _pointer(code, element(code, made_items, i)), _DATA // 8)
+        code.store(word_at(code, outputs, i), result)
     with code.loop(0, donated) as k:
-        i = _element(code, code.offset("%table", 8 * _COUNTS), k)
+        i = element(code, code.offset("%table", 8 * _COUNTS), k)
         code.write(refused, i)
         meets = code.slot(code.constant(0, dtypes.int64, _LANES))
-        start, end = _element(code, starts, i), _element(code, ends, i)
+        start, end = element(code, starts, i), element(code, ends, i)
         with code.loop(0, count, _LANES) as j:
-            before = code.compare("lt", code.load(_at(code, starts, j), dtypes.int64, _LANES), end)
-            behind = code.compare("gt", code.load(_at(code, ends, j), dtypes.int64, _LANES), start)
+            before = code.compare("lt", code.load(word_at(code, starts, j), dtypes.int64, _LANES), end)
+            behind = code.compare("gt", code.load(word_at(code, ends, j), dtypes.int64, _LANES), start)
             met = code.select(code.and_(before, behind), code.integer(1), code.integer(0))
             code.write(meets, code.add(code.read(meets), met))
         alone = code.compare("le", code.reduce("add", code.read(meets)), code.integer(1))  # it meets itself
@@ -190,16 +190,18 @@ def binder() -> Native:
     return Native("\n".join([*sorted(code.declarations), code.text()]))
 
 
-def _at(code: Code, pointer: str, position: Value) -> str:
+def word_at(code: Code, pointer: str, position: Value) -> str:
     """The address of a word."""
     return code.offset(pointer, code.mul(position, code.integer(8)))
 
 
-def _element(code: Code, pointer: str, position: Value) -> Value:
-    return code.load(_at(code, pointer, position), dtypes.int64)
+def element(code: Code, pointer: str, position: Value) -> Value:
+    """A word, at a position that is found out as code runs."""
+    return code.load(word_at(code, pointer, position), dtypes.int64)
 
 
-def _word(code: Code, pointer: str, position: int) -> Value:
+def word(code: Code, pointer: str, position: int) -> Value:
+    """A word."""
     return code.load(code.offset(pointer, 8 * position), dtypes.int64)
 
 

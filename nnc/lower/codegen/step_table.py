@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from nnc import dtypes
+from nnc.lower.codegen.arguments import element, word, word_at
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.native import Native
 
@@ -64,14 +65,14 @@ def runner() -> Native:
     failed = code.label("failed")
     place, status, failure = (code.slot(code.integer(0)) for _ in range(3))
     with code.loop(0, Value("%rows", dtypes.int64)) as i:
-        function = code.let(f"load ptr, ptr {_at(code, '%functions', i)}")
-        row = _at(code, "%words", code.read(place))
-        code.write(failure, _word(code, row))
-        count, form = (_word(code, code.offset(row, 8 * k)) for k in (1, 2))
+        function = code.let(f"load ptr, ptr {word_at(code, '%functions', i)}")
+        row = word_at(code, "%words", code.read(place))
+        code.write(failure, word(code, row, 0))
+        count, form = word(code, row, 1), word(code, row, 2)
         with code.loop(0, count) as j:
-            operand = code.offset(_at(code, row, code.mul(j, code.integer(2))), 8 * _HEAD)
-            base, offset = _word(code, operand), _word(code, code.offset(operand, 8))
-            code.store(_at(code, "%room", j), code.add(_word(code, _at(code, "%frame", base)), offset))
+            operand = code.offset(word_at(code, row, code.mul(j, code.integer(2))), 8 * _HEAD)
+            base, offset = word(code, operand, 0), word(code, operand, 1)
+            code.store(word_at(code, "%room", j), code.add(element(code, "%frame", base), offset))
         code.write(place, code.add(code.read(place), code.add(code.mul(count, code.integer(2)), code.integer(_HEAD))))
         forms, after, following = [code.label("form") for _ in range(MOST + 1)], code.label("after"), code.label("next")
         choices = " ".join(f"i64 {k}, label %{label}" for k, label in enumerate(forms))
@@ -90,12 +91,3 @@ def runner() -> Native:
     code.place(failed)
     code.ret(code.read(failure))
     return Native("\n".join([*sorted(code.declarations), code.text()]))
-
-
-def _at(code: Code, pointer: str, position: Value) -> str:
-    """The address of a word."""
-    return code.offset(pointer, code.mul(position, code.integer(8)))
-
-
-def _word(code: Code, pointer: str) -> Value:
-    return code.load(pointer, dtypes.int64)
