@@ -370,6 +370,11 @@ class Array(_Unfinished):
             return cast(NDArray, memory.view(data.dtype)) if alike else data
         return data
 
+    def move(self, memory: NDArray) -> None:
+        """Lies in this memory from now on, which holds the elements and is nobody else's; not if it has given its memory up."""
+        if not self.is_deleted():
+            _set(self, "memory", memory)
+
     def as_weak(self) -> Array:
         """The same value, taking the dtype of the array it meets, as a Python scalar does."""
         return new_array(self.data, self.spec, weak=True)

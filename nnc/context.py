@@ -7,7 +7,6 @@ and coroutines never see each other's traces.
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
@@ -26,7 +25,7 @@ class Context(NamedTuple):
     the innermost trace (0: none), `source` the user's line on whose behalf a rule runs (a derivative points at the line that
     was differentiated), `activity` what the user asked for, outermost first, as in "tracing loss for grad", `meter` what counts
     the bytes that loops keep for their reverse pass, `clock` what holds the seconds of each part of a compilation, `later` what
-    collects tasks that a call can do without (none: they are done at once), `modes` what is switched on ("eager", "check_finite"
+    takes tasks that a call can do without (none: they are done at once), `modes` what is switched on ("eager", "check_finite"
     and "trace_errors" of nnc.debug; "watched" where a dynamic graph notes what a function does; a dynamic graph that records
     nothing stands for itself).
     """
@@ -37,7 +36,7 @@ class Context(NamedTuple):
     activity: tuple[str, ...] = ()
     meter: Any = None
     clock: dict[str, float] | None = None
-    later: deque[Callable[[], None]] | None = None
+    later: Callable[[Callable[[], None]], None] | None = None
     modes: frozenset[Any] = frozenset()
 
 

@@ -144,15 +144,15 @@ class Lowered:
 
 
 def prepare_ahead(call: Call, options: Options) -> AbstractContextManager[Ahead | None]:
-    """A block that makes the program of a call: what the call will write to is touched meanwhile, at once the arrays that it gives
-    away."""
+    """A block that makes the program of a call: what the call will write to is made ready meanwhile, at once the arrays that it
+    gives away."""
     compiler = expected_compiler() if options.native else None
     if compiler is None:
         return nullcontext()
     ahead = compiler.ahead()
     if call.signature.donates:
         given = (call.arguments.dynamic[i] for i in call.donated_leaves())
-        ahead.arrays.begin([leaf.data for leaf in given if is_alone(leaf)])
+        ahead.given_away([leaf for leaf in given if isinstance(leaf, Array)])
     return ahead
 
 

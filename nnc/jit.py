@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any
@@ -160,12 +161,13 @@ class Compiled:
                 if recorder is not None:
                     return recorder.evaluate(self, *args, **kwargs)
             else:
-                is_second = call.key in self._entries  # the first call like this may be the last one
-                executable = self._find(call)
-                if is_second and executable is not None and not context.modes:
-                    self._note_usual(call, executable)
-            if executable is not None:
-                return executable.run(call.arguments.dynamic)
+                is_first = call.key not in self._entries
+                with putting_off() if is_first else nullcontext():
+                    executable = self._find(call)
+                    if executable is not None:
+                        if not is_first and not context.modes:  # the first call like this may be the last one
+                            self._note_usual(call, executable)
+                        return executable.run(call.arguments.dynamic)
         except NncError as error:
             raise shorten_traceback(error) from None
         return fun(*args, **kwargs)

@@ -1,7 +1,8 @@
 """What a call of a compiled function leaves for later: keeping its program and its code in files.
 
-Whoever has something to keep says so with `do_later`. Within the block that makes the program of a call it waits, and is done by a
-thread beside the first run, for which the interpreter waits at its end; elsewhere it is done at once.
+Whoever has something to keep says so with `do_later`. Within the block of a call that makes its program it waits until the program
+has run, which needs all processors, or for two seconds: a program may run for hours, and be broken off. It is done by a thread for
+which the interpreter waits at its end. Elsewhere it is done at once.
 """
 
 from __future__ import annotations
@@ -15,35 +16,69 @@ from nnc.context import get_context, set_context
 
 Task = Callable[[], None]
 WRITER = "nnc keeps"  # the name of the threads
+_PATIENCE = 2.0  # seconds
 
 
 def do_later(task: Task) -> None:
     """Does something at once, unless a block puts it off. What it reads must not change."""
-    tasks = get_context().later
-    if tasks is None:
+    put_off = get_context().later
+    if put_off is None:
         task()
     else:
-        tasks.append(task)
+        put_off(task)
 
 
 @contextmanager
 def putting_off() -> Iterator[None]:
-    """A block whose tasks are done when it has ended, whether or not it raised, in a thread that lasts no longer than they do.
+    """A block whose tasks are done by a thread when it has ended, whether or not it raised, or some time after the first was put
+    off. A block within another one is a part of that.
 
     No lock is held meanwhile, so a process that is forked off has neither the thread nor to wait for it.
     """
-    tasks: deque[Task] = deque()
+    if get_context().later is not None:
+        yield
+        return
+    block = _Block()
     try:
-        with set_context(later=tasks):
+        with set_context(later=block.add):
             yield
     finally:
-        if tasks:
+        block.end()
+
+
+class _Block:
+    """The tasks of a block, and the thread that does them."""
+
+    def __init__(self) -> None:
+        self._tasks: deque[Task] = deque()
+        self._ended = threading.Event()
+        self._writer: threading.Thread | None = None
+
+    def add(self, task: Task) -> None:
+        """One more."""
+        self._tasks.append(task)
+        if self._writer is None:
+            writer = threading.Thread(target=self._work, name=WRITER, daemon=False)
             try:
-                threading.Thread(target=_do_all, args=(tasks,), name=WRITER, daemon=False).start()
+                writer.start()
             except RuntimeError:  # there can be no more threads, or the interpreter ends
-                _do_all(tasks)
+                return
+            self._writer = writer
 
+    def end(self) -> None:
+        """There will be no more."""
+        self._ended.set()
+        if self._writer is None:
+            self._do_all()
 
-def _do_all(tasks: deque[Task]) -> None:
-    while tasks:
-        tasks.popleft()()  # so that nothing holds what is done
+    def _work(self) -> None:
+        self._ended.wait(_PATIENCE)
+        is_last = False
+        while not is_last:
+            is_last = self._ended.is_set()
+            self._do_all()
+            self._ended.wait()
+
+    def _do_all(self) -> None:
+        while self._tasks:
+            self._tasks.popleft()()  # so that nothing holds what is done

@@ -18,6 +18,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc.errors import NncError
+from nnc.executable import Executable
 from nnc.lower import later, stored
 from nnc.lower.cache import Cache
 from nnc.lower.later import WRITER, do_later, putting_off
@@ -81,6 +82,31 @@ def test_nothing_of_what_is_done_is_held(written: Callable[[], None]) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == WRITER]
 
 
+def test_a_block_that_lasts_does_not_keep_others_waiting(
+    monkeypatch: pytest.MonkeyPatch, written: Callable[[], None]
+) -> None:
+    monkeypatch.setattr(later, "_PATIENCE", 0.0)
+    first, done = threading.Event(), []
+    with putting_off():
+        do_later(first.set)
+        assert first.wait(60)
+        do_later(lambda: done.append(2))
+        assert not done
+    written()
+    assert done == [2]
+
+
+def test_a_block_within_another_is_a_part_of_it(written: Callable[[], None]) -> None:
+    done: list[int] = []
+    with putting_off():
+        with putting_off():
+            do_later(lambda: done.append(1))
+        do_later(lambda: done.append(2))
+        assert not done
+    written()
+    assert done == [1, 2]
+
+
 # -- calls -------------------------------------------------------------------------------------------------------------
 
 
@@ -112,6 +138,22 @@ def test_a_call_returns_before_its_program_is_kept(
     go_on.set()
     written()
     assert programs(folder) == 1
+
+
+def test_a_program_is_kept_when_it_has_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, written: Callable[[], None]
+) -> None:
+    run, kept = Executable.run, []
+
+    def watched(self: Executable, leaves: Any) -> Any:
+        result = run(self, leaves)
+        kept.append(programs(folder))
+        return result
+
+    monkeypatch.setattr(Executable, "run", watched)
+    nnc.compile(lambda x: nnp.exp(x) - 5)(X)
+    written()
+    assert kept == [0] and programs(folder) == 1
 
 
 def test_what_is_compiled_ahead_of_time_is_kept_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,12 @@
-"""What the first call of a program writes to, touched by threads while the program is being made.
+"""What the first call of a program writes to, made ready by threads while the program is being made.
 
 The first write to a page of memory waits for the system, and in a virtual machine for its host, too: a first call may wait longer
 for that than it computes. What was made as zeros is dearer still where a program reads it before it writes to it, since its pages
 are found twice. So the arrays that a call gives away are touched while its function is traced, and what its frame needs once that
 is known: while code is compiled or loaded, and while the program runs, as far as it has not come there itself.
+
+A program may not write over what others see, such as parameters that lie in memory of NumPy's. Arrays that are given away though
+others see their memory are copied meanwhile.
 """
 
 from __future__ import annotations
@@ -12,72 +15,118 @@ import _thread
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from nnc.array import Array
+from nnc.lower.kept import is_alone
 from nnc.lower.native_frame import Room
 from nnc.lower.native_program import Outside
 from nnc.lower.stages import NDArray
 from nnc.machine import available_memory
 
-TOUCH = "nnc_touch"
+PREPARE = "nnc_prepare"
 _PAGE = 4096  # where pages are larger, more touches than pages cost little
 _LEAST = 1 << 20  # bytes; fewer are found sooner than a thread
 _SHARE = 4  # of what memory is available one part may be touched
 
-# nnc_touch(ranges, count, stop): writes to all pages of memory what stands there, range by range (address, bytes), until the word
-# `stop` is not 0. What others write meanwhile stays.
-TOUCH_TEXT = f"""
-define void @{TOUCH}(ptr %ranges, i64 %count, ptr %stop) nounwind {{
+# nnc_prepare(rows, count, stop) -> i64: fills memory row by row (where to, where from, bytes), page by page, until the word `stop`
+# is not 0; returns how many rows are done. Where both places are the same, all pages are written to, with what stands there: what
+# others write meanwhile stays.
+PREPARE_TEXT = f"""
+define i64 @{PREPARE}(ptr %rows, i64 %count, ptr %stop) nounwind {{
 entry:
   %some = icmp sgt i64 %count, 0
-  br i1 %some, label %range, label %done
-range:
+  br i1 %some, label %row, label %done
+row:
   %i = phi i64 [ 0, %entry ], [ %next, %end ]
-  %begin.at = getelementptr [2 x i64], ptr %ranges, i64 %i
-  %bytes.at = getelementptr i8, ptr %begin.at, i64 8
-  %begin = load ptr, ptr %begin.at
+  %to.at = getelementptr [3 x i64], ptr %rows, i64 %i
+  %from.at = getelementptr i8, ptr %to.at, i64 8
+  %bytes.at = getelementptr i8, ptr %to.at, i64 16
+  %to = load ptr, ptr %to.at
+  %from = load ptr, ptr %from.at
   %bytes = load i64, ptr %bytes.at
+  %stays = icmp eq ptr %to, %from
   br label %page
 page:
-  %offset = phi i64 [ 0, %range ], [ %further, %touch ]
-  %left = icmp slt i64 %offset, %bytes
-  br i1 %left, label %ask, label %end
+  %offset = phi i64 [ 0, %row ], [ %further, %made ]
+  %left = sub i64 %bytes, %offset
+  %more = icmp sgt i64 %left, 0
+  br i1 %more, label %ask, label %end
 ask:
   %word = load atomic i32, ptr %stop monotonic, align 4
   %goes.on = icmp eq i32 %word, 0
-  br i1 %goes.on, label %touch, label %done
+  br i1 %goes.on, label %write, label %done
+write:
+  %target = getelementptr i8, ptr %to, i64 %offset
+  br i1 %stays, label %touch, label %copy
 touch:
-  %at = getelementptr i8, ptr %begin, i64 %offset
-  %same = cmpxchg ptr %at, i8 0, i8 0 monotonic monotonic
+  %same = cmpxchg ptr %target, i8 0, i8 0 monotonic monotonic
+  br label %made
+copy:
+  %source = getelementptr i8, ptr %from, i64 %offset
+  %is.short = icmp slt i64 %left, {_PAGE}
+  %length = select i1 %is.short, i64 %left, i64 {_PAGE}
+  call ptr @memcpy(ptr %target, ptr %source, i64 %length)
+  br label %made
+made:
   %further = add i64 %offset, {_PAGE}
   br label %page
 end:
   %next = add i64 %i, 1
-  %more = icmp slt i64 %next, %count
-  br i1 %more, label %range, label %done
+  %rows.left = icmp slt i64 %next, %count
+  br i1 %rows.left, label %row, label %done
 done:
-  ret void
+  %ready = phi i64 [ 0, %entry ], [ %i, %ask ], [ %next, %end ]
+  ret i64 %ready
 }}
+declare ptr @memcpy(ptr, ptr, i64)
 """
 
 
-class Touching:
-    """Touches memory in threads of its own until it is told to stop.
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What one thread does: it copies arrays, which then lie in memory of their own, and touches others."""
 
-    Args:     find: gives the address of the compiled function `nnc_touch`, for which it may wait; None where there is none.
+    copied: Sequence[Array]
+    touched: Sequence[NDArray]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that are written to."""
+        return sum(array.nbytes for array in self.copied) + sum(array.nbytes for array in self.touched)
+
+    def run(self, address: int, stop: ctypes.c_int32) -> None:
+        """Does it, as far as it comes."""
+        sources = [array.data for array in self.copied]
+        copies = [np.empty(source.shape, source.dtype) for source in sources]
+        pairs = [*zip(copies, sources, strict=True), *zip(self.touched, self.touched, strict=True)]
+        words = [word for to, source in pairs for word in (to.ctypes.data, source.ctypes.data, to.nbytes)]
+        function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(address)
+        done = function((ctypes.c_int64 * len(words))(*words), len(pairs), ctypes.addressof(stop))
+        for array, copied in list(zip(self.copied, copies, strict=True))[:done]:
+            array.move(copied)
+
+
+class Preparing:
+    """Touches and copies memory in threads of its own until it is told to stop.
+
+    Args:     find: gives the address of the compiled function `nnc_prepare`, for which it may wait; None where there is none.
     """
 
     def __init__(self, find: Callable[[], int | None]) -> None:
         self._find, self._stop = find, ctypes.c_int32(0)
         self._changed = threading.Condition()
-        self._waiting: list[Sequence[NDArray]] = []  # each for a thread, which may come too late
+        self._waiting: list[_Work] = []  # each for a thread, which may come too late
         self._running = 0
 
-    def begin(self, arrays: Sequence[NDArray]) -> None:
-        """Touches contiguous arrays that lie in memory of Python's own, unless memory is short."""
-        nbytes, available = sum(array.nbytes for array in arrays), available_memory()
-        if nbytes >= _LEAST and available is not None and nbytes <= available // _SHARE:
-            self._waiting.append(arrays)
+    def begin(self, touched: Sequence[NDArray], copied: Sequence[Array] = ()) -> None:
+        """Touches contiguous arrays that lie in memory of Python's own, and gives others such memory, unless memory is short."""
+        work, available = _Work(copied, touched), available_memory()
+        if work.nbytes >= _LEAST and available is not None and work.nbytes <= available // _SHARE:
+            self._waiting.append(work)
             _thread.start_new_thread(self._run, ())  # that of `threading` waits until it has come
 
     def stop(self) -> None:
@@ -93,21 +142,19 @@ class Touching:
             if address is None or not self._waiting:
                 self._waiting.clear()
                 return
-            arrays = self._waiting.pop(0)
+            work = self._waiting.pop(0)
             self._running += 1
         try:
-            words = [word for array in arrays for word in (array.ctypes.data, array.nbytes)]
-            function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(address)
-            function((ctypes.c_int64 * len(words))(*words), len(arrays), ctypes.addressof(self._stop))
+            work.run(address, self._stop)
         finally:
-            del arrays
+            del work
             with self._changed:
                 self._running -= 1
                 self._changed.notify_all()
 
 
 class Ahead:
-    """Touches what the call of a program writes to: a block within which that is made.
+    """Makes ready what the call of a program writes to: a block within which that is made.
 
     Arrays that the call gives away or returns must not be held by threads when it runs, so the end of the block is the end of that.
     The arena is touched further beside the run, unless there will be none.
@@ -115,7 +162,7 @@ class Ahead:
 
     def __init__(self, find: Callable[[], int | None]) -> None:
         self.room: Room | None = None
-        self.arrays, self.arena = Touching(find), Touching(find)
+        self.arrays, self.arena = Preparing(find), Preparing(find)
 
     def __enter__(self) -> Ahead:
         return self
@@ -125,6 +172,12 @@ class Ahead:
         self.arrays.stop()
         if kind is not None:
             self.arena.stop()
+
+    def given_away(self, arrays: Sequence[Array]) -> None:
+        """The call gives these arrays away: it may write over those that nobody else sees, and over copies of the others."""
+        alone = [array.data for array in arrays if is_alone(array)]
+        seen = [x for x in arrays if not x.is_deleted() and not is_alone(x) and x.data.flags.c_contiguous]
+        self.arrays.begin(alone, seen)
 
     def expect(self, outside: Outside) -> None:
         """Makes room for the call, and touches that; of an arena only what surely will be written to, which is all or nothing."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc.backends.cpu.ahead import TOUCH, Ahead
+from nnc.backends.cpu.ahead import PREPARE, Ahead
 from nnc.backends.cpu.engine import Engine, Library
 from nnc.backends.cpu.llvm import CALLS, INLINED, KERNEL, LIGHT, Recipe
 from nnc.backends.cpu.object_cache import Objects
@@ -103,8 +103,8 @@ class Jit:
         return {name: addresses[standin] for name, standin in STANDINS.items()}
 
     def ahead(self) -> Ahead:
-        """What touches memory beside the making of a program."""
-        return Ahead(lambda: self._loaded_runtime().addresses[TOUCH] if self.works() else None)
+        """What makes memory ready beside the making of a program."""
+        return Ahead(lambda: self._loaded_runtime().addresses[PREPARE] if self.works() else None)
 
     def expect(self, wanted: Native | str | None = None) -> None:
         """A kernel will be wanted soon, a program's text, or what is not printed yet: another process, where there is one, begins

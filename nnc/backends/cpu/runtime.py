@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 
-from nnc.backends.cpu.ahead import TOUCH, TOUCH_TEXT
+from nnc.backends.cpu.ahead import PREPARE, PREPARE_TEXT
 from nnc.backends.cpu.conversions import NAMES, conversions_text
 from nnc.backends.cpu.openmp import Openmp
 from nnc.backends.cpu.pool import ALONE, POOL_CALLS, POOL_EXPORTS, Pool, pool_text
@@ -109,8 +109,8 @@ define void @nnc_take_threads() nounwind {
 
 # nnc_parallel_for(fn, args, n, grain): fn(args, begin, end) on parts of 0..n, of `grain` items at least; in threads where there is
 # more than one part. nnc_take_threads(): libraries that use OpenMP by themselves take `nnc_num_threads` threads when this thread
-# calls them. nnc_touch: see there.
-EXPORTS = ("nnc_parallel_for", "nnc_take_threads", TOUCH, *NAMES)
+# calls them. nnc_prepare: see there.
+EXPORTS = ("nnc_parallel_for", "nnc_take_threads", PREPARE, *NAMES)
 _OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads", "omp_in_parallel", "omp_set_num_threads")
 _MEMORY = ("memcpy", "memmove", "memset")
 _MATHS = tuple(
@@ -154,7 +154,7 @@ class Runtime:
         has_openmp = self.openmp.library is not None
         alternative = _OPENMP_LOOPS if has_openmp else _SERIAL_LOOPS
         loops = alternative if self.pool is None else pool_text(more=TEAM_TEXT if self.has_team else "")
-        return loops + (_TAKE_THREADS if has_openmp else _TAKE_NOTHING) + TOUCH_TEXT + conversions_text()
+        return loops + (_TAKE_THREADS if has_openmp else _TAKE_NOTHING) + PREPARE_TEXT + conversions_text()
 
     @property
     def exports(self) -> tuple[str, ...]:

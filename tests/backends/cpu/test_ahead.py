@@ -14,7 +14,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc.backends.cpu import ahead
-from nnc.backends.cpu.ahead import Ahead, Touching
+from nnc.backends.cpu.ahead import Ahead, Preparing
 from nnc.backends.cpu.jit import compiler
 from nnc.lower.kept import is_alone
 from nnc.lower.native_frame import NativeFrame, Room
@@ -33,13 +33,13 @@ def own() -> Ahead:
     return found.ahead()
 
 
-def finish(touching: Touching) -> None:
+def finish(touching: Preparing) -> None:
     """Waits until all is touched."""
     with touching._changed:
         assert touching._changed.wait_for(lambda: is_idle(touching), 60)
 
 
-def is_idle(touching: Touching) -> bool:
+def is_idle(touching: Preparing) -> bool:
     """Whether nothing is touched, nor will be."""
     return not touching._waiting and not touching._running
 
@@ -97,7 +97,7 @@ def test_the_block_ends_though_not_all_is_touched_and_holds_nothing() -> None:
 
 def test_a_thread_that_comes_too_late_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     late: list[Any] = []
-    monkeypatch.setattr(ahead._thread, "start_new_thread", lambda run, given: late.append(run))
+    monkeypatch.setattr("nnc.backends.cpu.ahead._thread.start_new_thread", lambda run, given: late.append(run))
     array = fresh()
     count = sys.getrefcount(array)
     with own() as block:
@@ -146,16 +146,16 @@ def program_of(compiled: Any) -> Any:
     return executable._program
 
 
-class Notes(Touching):
+class Notes(Preparing):
     """Notes what is touched."""
 
     def __init__(self, find: Any) -> None:
         super().__init__(find)
         self.touched: list[tuple[int, int]] = []
 
-    def begin(self, arrays: Any) -> None:
-        self.touched += [(array.ctypes.data, array.nbytes) for array in arrays]
-        super().begin(arrays)
+    def begin(self, touched: Any, copied: Any = ()) -> None:
+        self.touched += [(array.ctypes.data, array.nbytes) for array in touched]
+        super().begin(touched, copied)
 
 
 class Watched(Ahead):
@@ -235,8 +235,42 @@ def test_an_arena_that_may_not_be_needed_is_left_alone(blocks: list[Watched]) ->
 def test_arrays_that_others_see_are_left_alone(blocks: list[Watched]) -> None:
     memory = np.zeros((600, 600), np.float32)
     x = nnp.asarray(memory)  # which shares it
-    nnc.compile(lambda x: x + 1, donate_argnums=0)(x)
+    assert np.all(nnc.compile(lambda x: x + 1, donate_argnums=0)(x) == 1) and not memory.any()
     assert memory.ctypes.data not in dict(blocks[0].touched[0])
+
+
+def test_arrays_that_others_see_are_copied_when_they_are_given_away() -> None:
+    rng = np.random.default_rng(0)
+    seen = [rng.normal(size=(600, 600 + odd)).astype(np.float32) for odd in range(3)]
+    expected = [memory.copy() for memory in seen]
+    given = [nnp.asarray(memory) for memory in seen]
+    with own() as block:
+        block.given_away(given)
+        finish(block.arrays)
+    assert all(is_alone(x) and not np.shares_memory(x.data, memory) for x, memory in zip(given, seen, strict=True))
+    for memory in seen:
+        memory[:] = 0
+    assert all(np.array_equal(x.data, values) for x, values in zip(given, expected, strict=True))
+
+
+def test_an_array_that_is_gone_when_it_has_been_copied_stays_gone() -> None:
+    ready, x = threading.Event(), nnp.asarray(np.ones((600, 600)))
+    address = own().arrays._find()
+    with Ahead(lambda: address if ready.wait(60) else None) as block:
+        block.given_away([x])
+        x.delete()
+        ready.set()
+        finish(block.arrays)
+    assert x.is_deleted()
+
+
+def test_a_copy_that_is_not_finished_is_not_used() -> None:
+    memory = np.ones(16 * MANY, np.uint8)
+    x, block = nnp.asarray(memory), own()
+    block.arrays._stop.value = 1
+    block.given_away([x])
+    finish(block.arrays)
+    assert np.shares_memory(x.data, memory)
 
 
 def test_compiling_ahead_of_time_takes_no_memory_for_calls() -> None:
