@@ -88,21 +88,22 @@ declare ptr @memcpy(ptr, ptr, i64)
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What one thread does: it copies arrays, which then lie in memory of their own, and touches others."""
+    """What one thread does: it copies arrays, whose elements are `seen` by others, so that they lie in memory of their own, and
+    touches others."""
 
     copied: Sequence[Array]
+    seen: Sequence[NDArray]
     touched: Sequence[NDArray]
 
     @property
     def nbytes(self) -> int:
         """The bytes that are written to."""
-        return sum(array.nbytes for array in self.copied) + sum(array.nbytes for array in self.touched)
+        return sum(array.nbytes for array in (*self.seen, *self.touched))
 
     def run(self, address: int, stop: ctypes.c_int32) -> None:
         """Does it, as far as it comes."""
-        sources = [array.data for array in self.copied]
-        copies = [np.empty(source.shape, source.dtype) for source in sources]
-        pairs = [*zip(copies, sources, strict=True), *zip(self.touched, self.touched, strict=True)]
+        copies = [np.empty(source.shape, source.dtype) for source in self.seen]
+        pairs = [*zip(copies, self.seen, strict=True), *zip(self.touched, self.touched, strict=True)]
         words = [word for to, source in pairs for word in (to.ctypes.data, source.ctypes.data, to.nbytes)]
         function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(address)
         done = function((ctypes.c_int64 * len(words))(*words), len(pairs), ctypes.addressof(stop))
@@ -124,7 +125,7 @@ class Preparing:
 
     def begin(self, touched: Sequence[NDArray], copied: Sequence[Array] = ()) -> None:
         """Touches contiguous arrays that lie in memory of Python's own, and gives others such memory, unless memory is short."""
-        work, available = _Work(copied, touched), available_memory()
+        work, available = _Work(copied, [array.data for array in copied], touched), available_memory()
         if work.nbytes >= _LEAST and available is not None and work.nbytes <= available // _SHARE:
             self._waiting.append(work)
             _thread.start_new_thread(self._run, ())  # that of `threading` waits until it has come
