@@ -6,7 +6,10 @@ specs that stand there, and only a left side that agrees in every parameter, spe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -187,6 +190,12 @@ class _Rewriting:
         constants = {s: value for s, value in self.constants.items() if s in read or s not in self.replaced}
         return self.source.update(nodes=nodes, constants=constants, outputs=outputs)
 
+    @cached_property
+    def readers(self) -> Counter[Symbol]:
+        """How often each symbol of the given graph is read, as an output, too."""
+        read = chain.from_iterable([node.inputs for node in self.source.nodes])
+        return Counter(chain(read, self.source.outputs))
+
     def append(self, node: Node) -> None:
         """Adds a node to the result."""
         self.nodes.append(node)
@@ -226,6 +235,8 @@ class _Rewriting:
             specs = tuple([symbol.spec for symbol in match.symbols[: pattern.form.variables]])
             statics = {name: match.nodes[i].params[key] for name, (i, key) in pattern.statics.items()}
             if rule.when is not None and not rule.when(*specs, **statics):
+                continue
+            if rule.sole and any(self.readers[s] > 1 for inner in match.nodes[1:] for s in inner.outputs):
                 continue
             equation = rewriter.instantiate(rule, specs, statics)
             if equation is not None and _agrees(equation, pattern, match, self.constants):

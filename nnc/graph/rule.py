@@ -131,13 +131,15 @@ class Rule:
     """An equation between graphs, used from left to right.
 
     `function(*variables, **statics)` returns both sides; `when(*specs, **statics)` is a side condition; `exact` says that
-    both sides are equal bit for bit; `samples` show the forms of the left side and serve to check the rule.
+    both sides are equal bit for bit; `samples` show the forms of the left side and serve to check the rule; `sole` says that it
+    is used only where nobody else reads what the left side computes on the way, which would be computed besides.
     """
 
     function: Callable[..., tuple[Any, Any]]
     when: Callable[..., bool] | None
     exact: bool
     samples: tuple[Sample, ...]
+    sole: bool = False
 
     @property
     def name(self) -> str:
@@ -214,7 +216,7 @@ class Rule:
 
 
 def rewrite_rule(
-    *, when: Callable[..., bool] | None = None, exact: bool = True, samples: Sequence[Sample] = ()
+    *, when: Callable[..., bool] | None = None, exact: bool = True, samples: Sequence[Sample] = (), sole: bool = False
 ) -> Callable[[Callable[..., tuple[Any, Any]]], Rule]:
     """Makes a rewrite rule of the decorated function.
 
@@ -224,6 +226,7 @@ def rewrite_rule(
     Args:     when: side condition `(*specs, **statics) -> bool`. exact: both sides are equal bit for bit, for all inputs.
               samples: specs that the commands take, at least one for each form of the left side: commands, wiring, names of
               parameters. If numbers in it vary with the specs, samples must show that. 2x3 float32 by default.
+              sole: use it only where nobody else reads what the left side computes on the way.
     Raises:   ArgumentError: there are static parameters, but no samples.
     Example:
         >>> from nnc.graph import apply_rules
@@ -244,7 +247,7 @@ def rewrite_rule(
                 fix="pass samples=[sample(spec, ..., name=value)].",
             )  # fmt: skip
         default = (Sample((_DEFAULT_SPEC,) * len(variables)),)
-        return Rule(function, when, exact, tuple(samples) or default)
+        return Rule(function, when, exact, tuple(samples) or default, sole)
 
     return make
 

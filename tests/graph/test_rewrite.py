@@ -266,6 +266,27 @@ def test_only_exact_rules_are_used_where_that_is_asked() -> None:
     assert names(apply_rules(graph, [add_zero, double_negation])) == []
 
 
+def test_a_rule_for_sole_readers_leaves_what_others_read() -> None:
+    tanh, cos = map(command, ("tanh", "cos"))
+
+    @rewrite_rule(sole=True)
+    def negated_exp(x: Any) -> Any:
+        return neg(exp(x)), tanh(x)
+
+    assert names(apply_rules(record(lambda x: neg(exp(x)), MATRIX), [negated_exp])) == ["tanh"]
+
+    def twice(x: Any) -> Any:
+        y = exp(x)
+        return neg(y), cos(y)
+
+    def given(x: Any) -> Any:
+        y = exp(x)
+        return neg(y), y
+
+    assert names(apply_rules(record(twice, MATRIX), [negated_exp])) == ["exp", "neg", "cos"]
+    assert names(apply_rules(record(given, MATRIX), [negated_exp])) == ["exp", "neg"]
+
+
 def test_rules_reach_into_sub_graphs_and_shared_ones_stay_shared(call: Command) -> None:
     inner = record(lambda x: exp(neg(neg(x))), MATRIX)
     b = GraphBuilder()

@@ -253,14 +253,27 @@ def batched_product_with_transpose(x: Value, y: Value, *, p: Axes, contract: Axe
     return left, moved
 
 
+def _changes_places(x: TensorSpec, y: TensorSpec, contract: AxesPair, batch: AxesPair, p: Axes) -> bool:
+    """Whether a permutation of a product's axes puts the free ones of `y` before those of `x`, and does nothing else."""
+    shared = len(batch[0])
+    first, last = (range(shared, operand.ndim - len(contract[0])) for operand in (x, y))
+    of_y = [len(first) + axis for axis in last]
+    return tuple(p) == (*range(shared), *of_y, *first)
+
+
 @rewrite_rule(
-    samples=[sample(MATRIX, spec((3, 4), "float32"), contract=((1,), (0,)), batch=((), ()), p=(1, 0))],
-    when=lambda x, y, contract, batch, p: x.ndim == y.ndim == 2 and not batch[0] and p == (1, 0),
+    samples=[
+        sample(MATRIX, spec((3, 4), "float32"), contract=((1,), (0,)), batch=((), ()), p=(1, 0)),
+        sample(CUBE, spec((2, 3, 5), "float32"), contract=((0, 1), (0, 1)), batch=((), ()), p=(1, 0)),
+        sample(spec((4, 3, 2, 5), "float32"), CUBE, contract=((1,), (1,)), batch=((2,), (0,)), p=(0, 3, 1, 2)),
+    ],
+    when=_changes_places,
+    sole=True,
 )
 def transpose_of_product(x: Value, y: Value, *, contract: AxesPair, batch: AxesPair, p: Axes) -> Any:
-    """Each element is the same sum; of matrices only, where the operands just change places."""
+    """Each element is the same sum; the operands just change places."""
     left = transpose(dot(x, y, contract=contract, batch=batch), permutation=p)
-    return left, dot(y, x, contract=(contract[1], contract[0]), batch=batch)
+    return left, dot(y, x, contract=(contract[1], contract[0]), batch=(batch[1], batch[0]))
 
 
 MOVES: tuple[Rule, ...] = (

@@ -11,7 +11,7 @@ import nnc.numpy as nnp
 from nnc.graph import Rule, check_rule
 from nnc.lower.passes import algebra
 from nnc.lower.passes.simplify import RULES
-from tests.lower.passes.tools import check_after, names, run
+from tests.lower.passes.tools import check_after, check_same_bits, names, run
 
 X = np.asarray([[1.0, -0.0, np.nan], [np.inf, -2.5, 0.0]], np.float32)
 
@@ -82,6 +82,27 @@ def test_new_nodes_have_the_line_of_what_they_replace() -> None:
     assert node.source is not None and "the sum" in str(
         node.source.text if hasattr(node.source, "text") else node.source
     )
+
+
+CLEAN = ("dce", "fold", "simplify", "parts", "cse", "dce")
+
+
+def test_a_gradient_of_weights_lies_as_they_do() -> None:
+    rng = np.random.default_rng(0)
+    w, x = (rng.integers(-4, 4, shape).astype(np.float32) for shape in ((5, 3), (2, 4, 3)))
+    graph = nnc.make_graph(nnc.grad(lambda w: nnp.sum((x @ w.T) ** 2)))(w)
+    after = run(graph, *CLEAN)
+    check_same_bits(graph, after, [w])
+    assert "transpose" in names(graph) and "transpose" not in names(after)
+
+
+def test_a_product_that_others_read_as_it_is_stays_one() -> None:
+    def both(x: Any) -> Any:
+        product = x @ x
+        return product + 1, nnp.tanh(product.T)
+
+    after = run(nnc.make_graph(both)(np.eye(3, dtype=np.float32)), *CLEAN)
+    assert names(after).count("dot") == 1
 
 
 def test_rules_reach_into_loops() -> None:
