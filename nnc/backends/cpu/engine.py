@@ -6,7 +6,6 @@ without it (`elf.py`). Elsewhere LLVM does both here.
 
 from __future__ import annotations
 
-import importlib
 import platform
 import re
 import threading
@@ -20,6 +19,7 @@ from typing import Any
 from nnc.backends.cpu import elf
 from nnc.backends.cpu.llvm import KERNEL, Llvm, Recipe
 from nnc.backends.cpu.llvm_process import Answer, GoneError, Helper, find_command
+from nnc.backends.cpu.llvmlite_library import find_library, llvmlite_version, make_builder, make_loader, names_in
 from nnc.errors import InternalError
 from nnc.machine import usable_threads
 
@@ -56,9 +56,9 @@ class Engine:
     """
 
     def __init__(self, cpu: str | None = None, *, apart: bool = elf.is_supported()) -> None:
-        package = importlib.import_module("llvmlite")
-        self.threads, self._cpu, self._version = min(usable_threads(), _THREADS), cpu, str(package.__version__)
-        command = find_command(cpu, self.threads, Path(str(package.__file__)).parents[1]) if apart else None
+        self.threads, self._cpu, self._version = min(usable_threads(), _THREADS), cpu, llvmlite_version()
+        self._library = find_library()
+        command = find_command(self._library, self.threads, cpu) if apart else None
         self._helper = Helper(command) if command is not None else None
         self._locked = threading.Lock()
         self._known_llvm: Llvm | None = None
@@ -71,7 +71,7 @@ class Engine:
         """LLVM in this process."""
         with self._locked:
             if self._known_llvm is None:
-                self._known_llvm = Llvm(self._cpu)
+                self._known_llvm = Llvm(self._library, self._cpu)
             return self._known_llvm
 
     @property
@@ -153,7 +153,7 @@ class Engine:
     def link_by_llvm(self, objects: Sequence[bytes], symbols: Mapping[str, int], exports: Collection[str]) -> Library:
         """What `link` does where the form of object files is another than nnc knows."""
         llvm = self._load_llvm()
-        builder = llvm.binding.JITLibraryBuilder()
+        builder = make_builder()
         for image in objects:
             builder.add_object_img(image)
         for name, address in symbols.items():
@@ -162,13 +162,13 @@ class Engine:
             builder.export_symbol(name)
         with self._locked:
             if self._loader is None or self._loaded == _LIBRARIES:
-                self._loader, self._loaded = llvm.make_loader(), 0
+                self._loader, self._loaded = make_loader(llvm), 0
             self._loaded += 1
             loader, name = self._loader, f"nnc{self._loaded}"
         try:
             tracker = builder.link(loader, name)
         except RuntimeError as error:
-            missing = sorted(llvm.names_in(objects) - set(symbols) - set(exports))
+            missing = sorted(names_in(objects) - set(symbols) - set(exports))
             raise InternalError(
                 f"LLVM cannot load {', '.join(exports)}: {error}. Nobody gave: {', '.join(missing) or 'nothing is missing'}"
             ) from error

@@ -1,24 +1,27 @@
 """LLVM: text becomes an object file.
 
 This file imports nothing of nnc, since it is also run by itself, as a process that compiles for others (`llvm_process.py` is their
-side). LLVM takes 70 MiB, which only that process holds then, and works while Python goes on.
+side). LLVM takes 70 MiB, which only that process holds then, and works while Python goes on. Whoever compiles first waits for that
+process, so it imports little: `typing`, `threading` and `signal` would each add a third to the time that Python takes to start.
 
-llvmlite calls LLVM behind one lock. What takes long (reading text, passes, code generation) works on a module that nobody else
-sees, so it is called past the lock, and modules compile in several threads at once.
+The library is llvmlite's, and called as it is: llvmlite's Python would take 40 ms to import, and puts a lock around each call,
+where modules compile in several threads at once, none of which sees the module of another.
 """
 
 from __future__ import annotations
 
 import ctypes
-import importlib
+import heapq
+import io
 import os
-import queue
-import signal
 import struct
 import sys
-import threading
-from collections.abc import Iterable
-from typing import Any, BinaryIO, NamedTuple
+from _thread import allocate_lock, start_new_thread  # what `threading` builds upon
+
+TYPE_CHECKING = False  # as `typing` has it, and as type checkers know it
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 REQUEST, ANSWER = (
     struct.Struct("<QII"),
@@ -26,17 +29,28 @@ REQUEST, ANSWER = (
 )  # number, bytes of the recipe and the text; number, success, bytes
 
 
-class Recipe(NamedTuple):
-    """How a module is compiled: the passes, by llvmlite's names, or all of LLVM's first level; then code generation, which tries
-    hard (`level` 0 to 3)."""  # no dataclass: to load those would take a fifth of the time in which the process starts
+class Recipe:
+    """How a module is compiled: the passes, by the names of `_PASSES`, or all of LLVM's first level; then code generation, which
+    tries hard (`level` 0 to 3)."""  # no dataclass: to load those would take as long as Python takes to start
 
-    passes: tuple[str, ...]
-    level: int
-    first_level: bool = False
+    __slots__ = ("_encoded", "first_level", "level", "passes")
+
+    def __init__(self, passes: tuple[str, ...], level: int, first_level: bool = False) -> None:
+        self.passes, self.level, self.first_level = passes, level, first_level
+        self._encoded = f"{level} {int(first_level)} {' '.join(passes)}".rstrip()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Recipe) and self._encoded == other._encoded
+
+    def __hash__(self) -> int:
+        return hash(self._encoded)
+
+    def __repr__(self) -> str:
+        return f"Recipe({self.passes!r}, {self.level}, {self.first_level})"
 
     def encode(self) -> str:
         """A form for keys and pipes."""
-        return f"{self.level} {int(self.first_level)} {' '.join(self.passes)}".rstrip()
+        return self._encoded
 
     @classmethod
     def decode(cls, text: str) -> Recipe:
@@ -66,169 +80,221 @@ _WITHOUT = (
     "-disable-postra-machine-licm", "-disable-constant-hoisting", "-disable-partial-libcall-inlining", "-enable-shrink-wrap=0",
     "-disable-early-ifcvt", "-x86-cmov-converter=0", "-disable-x86-lea-opt", "-disable-x86-domain-reassignment",
     "-fixup-byte-word-insts=0", "-disable-mergeicmps", "-disable-replace-with-vec-lib", "-lower-interleaved-accesses=0",
-    "-disable-copyprop",
+    "-disable-copyprop", "-disable-select-optimize",
 )  # fmt: skip
+
+_PASSES = {"sroa": "LLVMPY_module_AddSROAPass", "simplify_cfg": "LLVMPY_module_AddSimplifyCFGPass"}
+_ASSEMBLY, _OBJECT = 0, 1  # what code generation writes
+_POINTER, _STRING, _INT, _BOOL = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_bool
+_MESSAGE = ctypes.POINTER(ctypes.c_char_p)  # where a string is left, which the caller has to dispose of
+
+# The functions of llvmlite's library that are called here: what they return, and what they take.
+SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "LLVMPY_GetVersionInfo": (ctypes.c_uint, ()),
+    "LLVMPY_SetCommandLine": (None, (_STRING, _STRING)),
+    "LLVMPY_InitializeNativeTarget": (None, ()),
+    "LLVMPY_InitializeNativeAsmPrinter": (None, ()),
+    "LLVMPY_GetProcessTriple": (None, (_MESSAGE,)),
+    "LLVMPY_GetHostCPUName": (None, (_MESSAGE,)),
+    "LLVMPY_GetHostCPUFeatures": (_INT, (_MESSAGE,)),
+    "LLVMPY_DisposeString": (None, (_POINTER,)),
+    "LLVMPY_GetTargetFromTriple": (_POINTER, (_STRING, _MESSAGE)),
+    # the target; triple, processor, features; level; relocation, code model; two flags, and the name of the ABI
+    "LLVMPY_CreateTargetMachine": (
+        _POINTER, (_POINTER, _STRING, _STRING, _STRING, _INT, _STRING, _STRING, _INT, _INT, _STRING),
+    ),
+    "LLVMPY_CreateTargetMachineData": (_POINTER, (_POINTER,)),
+    "LLVMPY_CopyStringRepOfTargetData": (None, (_POINTER, _MESSAGE)),
+    "LLVMPY_DisposeTargetData": (None, (_POINTER,)),
+    "LLVMPY_CreatePipelineTuningOptions": (_POINTER, ()),
+    "LLVMPY_PTOSetLoopVectorization": (None, (_POINTER, _BOOL)),
+    "LLVMPY_PTOSetSLPVectorization": (None, (_POINTER, _BOOL)),
+    "LLVMPY_PTOSetLoopUnrolling": (None, (_POINTER, _BOOL)),
+    "LLVMPY_CreatePassBuilder": (_POINTER, (_POINTER, _POINTER)),
+    "LLVMPY_CreateNewModulePassManager": (_POINTER, ()),
+    "LLVMPY_buildPerModuleDefaultPipeline": (_POINTER, (_POINTER, _INT)),
+    **dict.fromkeys(_PASSES.values(), (None, (_POINTER,))),
+    "LLVMPY_RunNewModulePassManager": (None, (_POINTER, _POINTER, _POINTER)),
+    "LLVMPY_DisposeNewModulePassManger": (None, (_POINTER,)),
+    "LLVMPY_ContextCreate": (_POINTER, ()),
+    "LLVMPY_ContextDispose": (None, (_POINTER,)),
+    "LLVMPY_ParseAssembly": (_POINTER, (_POINTER, _STRING, _MESSAGE)),
+    "LLVMPY_DisposeModule": (None, (_POINTER,)),
+    "LLVMPY_TargetMachineEmitToMemory": (_POINTER, (_POINTER, _POINTER, _INT, _MESSAGE)),
+    "LLVMPY_GetBufferStart": (_POINTER, (_POINTER,)),
+    "LLVMPY_GetBufferSize": (ctypes.c_size_t, (_POINTER,)),
+    "LLVMPY_DisposeMemoryBuffer": (None, (_POINTER,)),
+}  # fmt: skip
+
+
+def load_library(path: str) -> ctypes.CDLL:
+    """llvmlite's library, whose functions know what they take.
+
+    Raises:   OSError: it cannot be loaded. ImportError: it has not all of these functions.
+    """
+    library = ctypes.CDLL(path)
+    for name, (returned, taken) in SIGNATURES.items():
+        try:
+            function = getattr(library, name)
+        except AttributeError as error:
+            raise ImportError(f"{path} does not have the function {name}") from error
+        function.restype, function.argtypes = returned, taken
+    return library
 
 
 class Llvm:
-    """LLVM in this process. `cpu` is the processor that code is made for, by LLVM's name; None: this one.
+    """LLVM in this process. Several threads may compile at once.
 
+    Args:     library: where llvmlite's library is. cpu: the processor that code is made for, by LLVM's name; None: this one.
+              options: of code generation, for all in this process who use LLVM.
     Raises:   ImportError, OSError, RuntimeError: LLVM cannot be loaded, or does not know this machine.
     """
 
-    def __init__(self, cpu: str | None = None) -> None:
-        # This takes 60 to 150 ms, so it is done only where something is compiled.
-        self.binding: Any = importlib.import_module("llvmlite.binding")
-        self.binding.initialize_native_target()
-        self.binding.initialize_native_asmprinter()
-        self.triple = str(self.binding.get_process_triple())
-        self.cpu = cpu or str(self.binding.get_host_cpu_name())
-        self.features = "" if cpu else str(self.binding.get_host_cpu_features().flatten())
-        self._target = self.binding.Target.from_triple(self.triple)
-        self._calls = _Calls(self.binding)
-        self._tools = _OwnTools()
+    def __init__(self, library: str, cpu: str | None = None, options: Sequence[str] = ()) -> None:
+        self._library = load_library(library)
+        for option in options:
+            self._library.LLVMPY_SetCommandLine(b"", option.encode())
+        self._library.LLVMPY_InitializeNativeTarget()
+        self._library.LLVMPY_InitializeNativeAsmPrinter()
+        self.triple = self._said(self._library.LLVMPY_GetProcessTriple)
+        self.cpu = cpu or self._said(self._library.LLVMPY_GetHostCPUName)
+        self.features = "" if cpu else ",".join(sorted(self._said(self._library.LLVMPY_GetHostCPUFeatures).split(",")))
+        self._target = self._made(self._library.LLVMPY_GetTargetFromTriple, self.triple.encode())
+        self._unused: dict[Recipe, list[_Tools]] = {}
 
     @property
     def version(self) -> str:
         """LLVM's own."""
-        return ".".join(map(str, self.binding.llvm_version_info))
+        packed = int(self._library.LLVMPY_GetVersionInfo())
+        return ".".join(str(packed >> bits & 255) for bits in (16, 8, 0))
 
     def compile(self, text: str, recipe: Recipe = KERNEL) -> bytes:
-        """The object file of a module. Several threads may compile at once.
+        """The object file of a module.
 
         Raises:   RuntimeError: LLVM does not take the text.
         """
-        tools = self._own_tools(recipe)
-        module = self._calls.parse(tools.head + text, self.binding.create_context())
-        self._calls.run(tools.passes(), module, tools.builder)
-        return self._calls.emit(tools.machine, module)
+        return self._generate(text, recipe, _OBJECT)
 
     def assembly(self, text: str, recipe: Recipe = KERNEL) -> str:
         """The machine code of a module as text, for people."""
-        tools = self._own_tools(recipe)
-        module = self.binding.parse_assembly(tools.head + text, self.binding.create_context())
-        tools.passes().run(module, tools.builder)
-        return str(tools.machine.emit_assembly(module))
+        return self._generate(text, recipe, _ASSEMBLY).decode()
 
-    def make_loader(self) -> Any:
-        """What loads object files, and keeps them apart from all others."""
-        machine = self._target_machine(KERNEL.level)
-        return self.binding.create_lljit_compiler(machine, use_jit_link=sys.platform != "win32", suppress_errors=True)
+    def _generate(self, text: str, recipe: Recipe, kind: int) -> bytes:
+        """What code generation writes of a module, which goes through the passes before."""
+        library, tools = self._library, self._take_tools(recipe)
+        context = library.LLVMPY_ContextCreate()
+        try:
+            module = self._made(library.LLVMPY_ParseAssembly, context, tools.head + text.encode())
+            try:
+                passes = tools.make_passes(library)
+                library.LLVMPY_RunNewModulePassManager(passes, module, tools.builder)
+                library.LLVMPY_DisposeNewModulePassManger(passes)
+                written = self._made(library.LLVMPY_TargetMachineEmitToMemory, tools.machine, module, kind)
+            finally:
+                library.LLVMPY_DisposeModule(module)
+        finally:
+            library.LLVMPY_ContextDispose(context)
+            self._unused[recipe].append(tools)
+        try:
+            return ctypes.string_at(library.LLVMPY_GetBufferStart(written), library.LLVMPY_GetBufferSize(written))
+        finally:
+            library.LLVMPY_DisposeMemoryBuffer(written)
 
-    def names_in(self, objects: Iterable[bytes]) -> set[str]:
-        """The names of functions and variables that object files (of the form ELF) define or need."""
-        tables = [
-            section.data() for image in objects for section in self.binding.ObjectFileRef.from_data(image).sections()
-            if section.name() == b".strtab"
-        ]  # fmt: skip
-        names = {name.decode() for table in tables for name in table.split(b"\0")}
-        return {name for name in names if name and not name.startswith((".", "<"))}
+    def _take_tools(self, recipe: Recipe) -> _Tools:
+        """Tools that no other thread has. They are kept as long as the process, which may hold as many as threads that compile."""
+        try:
+            return self._unused.setdefault(recipe, []).pop()
+        except IndexError:
+            names = [name.encode() for name in (self.triple, self.cpu, self.features)]
+            # Position-independent code of the small model reaches constants relative to the instruction, all else through tables.
+            machine = self._library.LLVMPY_CreateTargetMachine(
+                self._target, *names, recipe.level, b"pic", b"small", 0, 0, b""
+            )
+            if not machine:
+                raise RuntimeError(f"LLVM makes no code for {self.cpu}") from None
+            data = self._library.LLVMPY_CreateTargetMachineData(machine)
+            layout = self._said(self._library.LLVMPY_CopyStringRepOfTargetData, data)
+            self._library.LLVMPY_DisposeTargetData(data)
+            head = f'target datalayout = "{layout}"\ntarget triple = "{self.triple}"\n'
+            return _Tools(self._library, machine, head.encode(), recipe)
 
-    def _target_machine(self, level: int) -> Any:
-        # Position-independent code of the small model reaches constants relative to the instruction, and all else through tables.
-        return self._target.create_target_machine(self.cpu, self.features, level, reloc="pic", codemodel="small")
+    def _made(self, function: Any, *arguments: Any) -> int:
+        """What a function of LLVM makes.
 
-    def _own_tools(self, recipe: Recipe) -> _Tools:
-        """This thread's tools for a recipe."""
-        own = self._tools.by_recipe
-        if recipe not in own:
-            own[recipe] = _Tools(self.binding, self._target_machine(recipe.level), self.triple, recipe)
-        return own[recipe]
+        Raises:   RuntimeError: it makes nothing, for the reason that it gives.
+        """
+        made, said = self._call(function, arguments)
+        if not made:
+            raise RuntimeError(said.strip() or "no reason given")
+        return int(made)
+
+    def _said(self, function: Any, *arguments: Any) -> str:
+        """What a function of LLVM answers."""
+        return self._call(function, arguments)[1]
+
+    def _call(self, function: Any, arguments: tuple[Any, ...]) -> tuple[Any, str]:
+        """What a function of LLVM returns, and what it says."""
+        said = ctypes.c_char_p()
+        returned = function(*arguments, ctypes.byref(said))
+        text = (said.value or b"").decode(errors="replace")
+        self._library.LLVMPY_DisposeString(said)
+        return returned, text
 
 
 class _Tools:
-    """What one thread compiles with: a description of the machine, and the passes."""
+    """What one thread compiles with: a description of the machine, and what knows the passes."""
 
-    def __init__(self, binding: Any, machine: Any, triple: str, recipe: Recipe) -> None:
-        self.machine = machine
-        self.head = f'target datalayout = "{machine.target_data}"\ntarget triple = "{triple}"\n'
-        self._options = binding.create_pipeline_tuning_options(1)
-        self._options.loop_vectorization = self._options.slp_vectorization = self._options.loop_unrolling = False
-        self.builder = binding.create_pass_builder(machine, self._options)
-        self._new_manager = binding.create_new_module_pass_manager
-        self._recipe = recipe
+    def __init__(self, library: ctypes.CDLL, machine: int, head: bytes, recipe: Recipe) -> None:
+        self.machine, self.head, self._recipe = machine, head, recipe
+        options = library.LLVMPY_CreatePipelineTuningOptions()
+        library.LLVMPY_PTOSetLoopVectorization(options, False)
+        library.LLVMPY_PTOSetSLPVectorization(options, False)
+        library.LLVMPY_PTOSetLoopUnrolling(options, False)
+        self.builder = library.LLVMPY_CreatePassBuilder(machine, options)
 
-    def passes(self) -> Any:
+    def make_passes(self, library: ctypes.CDLL) -> int:
         """The passes of the recipe, for one module: those of LLVM's levels do not run twice."""
-        passes = self.builder.getModulePassManager() if self._recipe.first_level else self._new_manager()
+        if self._recipe.first_level:
+            passes = library.LLVMPY_buildPerModuleDefaultPipeline(self.builder, 1)
+        else:
+            passes = library.LLVMPY_CreateNewModulePassManager()
         for name in self._recipe.passes:
-            getattr(passes, f"add_{name}_pass")()
-        return passes
-
-
-class _OwnTools(threading.local):
-    """The tools of each thread."""
-
-    def __init__(self) -> None:
-        self.by_recipe: dict[Recipe, _Tools] = {}
-
-
-class _Calls:
-    """The functions that take long, as llvmlite's library has them, without llvmlite's lock around them."""
-
-    def __init__(self, binding: Any) -> None:
-        self._binding = binding
-        library = ctypes.CDLL(binding.ffi.lib._name)
-        pointer, message = ctypes.c_void_p, ctypes.POINTER(ctypes.c_char_p)
-        self._parse = library.LLVMPY_ParseAssembly
-        self._parse.restype, self._parse.argtypes = pointer, (pointer, ctypes.c_char_p, message)
-        self._run = library.LLVMPY_RunNewModulePassManager
-        self._run.restype, self._run.argtypes = None, (pointer, pointer, pointer)
-        self._emit = library.LLVMPY_TargetMachineEmitToMemory
-        self._emit.restype, self._emit.argtypes = pointer, (pointer, pointer, ctypes.c_int, message)
-        self._start = library.LLVMPY_GetBufferStart
-        self._start.restype, self._start.argtypes = pointer, (pointer,)
-        self._size = library.LLVMPY_GetBufferSize
-        self._size.restype, self._size.argtypes = ctypes.c_size_t, (pointer,)
-        self._dispose = library.LLVMPY_DisposeMemoryBuffer
-        self._dispose.restype, self._dispose.argtypes = None, (pointer,)
-        self._dispose_string = library.LLVMPY_DisposeString
-        self._dispose_string.restype, self._dispose_string.argtypes = None, (pointer,)
-
-    def parse(self, text: str, context: Any) -> Any:
-        """The module that a text describes, in a context of its own."""
-        message = ctypes.c_char_p()
-        found = self._parse(_address(context), text.encode(), ctypes.byref(message))
-        self._check(found, message)
-        return self._binding.ModuleRef(ctypes.cast(found, self._binding.ffi.LLVMModuleRef), context)
-
-    def run(self, passes: Any, module: Any, builder: Any) -> None:
-        """Runs passes on a module."""
-        self._run(_address(passes), _address(module), _address(builder))
-
-    def emit(self, machine: Any, module: Any) -> bytes:
-        """The object file of a module."""
-        message = ctypes.c_char_p()
-        found = self._emit(_address(machine), _address(module), 1, ctypes.byref(message))
-        self._check(found, message)
-        try:
-            return ctypes.string_at(self._start(found), self._size(found))
-        finally:
-            self._dispose(found)
-
-    def _check(self, found: int | None, message: ctypes.c_char_p) -> None:
-        """Raises what LLVM said where it made nothing."""
-        said = (message.value or b"").decode(errors="replace")
-        if message.value:
-            self._dispose_string(ctypes.cast(message, ctypes.c_void_p))
-        if not found:
-            raise RuntimeError(said.strip() or "no reason given")
-
-
-def _address(reference: Any) -> int:
-    """Where the thing lies that an object of llvmlite refers to."""
-    return int(ctypes.cast(reference._as_parameter_, ctypes.c_void_p).value or 0)
+            getattr(library, _PASSES[name])(passes)
+        return int(passes)
 
 
 # -- a process that compiles for others --------------------------------------------------------------------------------
 
 
-def serve(requests: BinaryIO, answers: BinaryIO, threads: int, cpu: str | None) -> None:
+class _Waiting:
+    """Requests that wait, of which the longest text is taken first."""
+
+    def __init__(self) -> None:
+        self._requests: list[tuple[int, int, str, str]] = []
+        self._changed, self._gate = allocate_lock(), allocate_lock()
+        self._gate.acquire()  # closed while there are none
+
+    def put(self, number: int, recipe: str, text: str) -> None:
+        """One more."""
+        with self._changed:
+            heapq.heappush(self._requests, (-len(text), number, recipe, text))
+            if len(self._requests) == 1:
+                self._gate.release()
+
+    def take(self) -> tuple[int, str, str]:
+        """Waits for one."""
+        self._gate.acquire()
+        with self._changed:
+            _, number, recipe, text = heapq.heappop(self._requests)
+            if self._requests:
+                self._gate.release()
+        return number, recipe, text
+
+
+def serve(requests: io.BufferedIOBase, answers: io.BufferedIOBase, threads: int, llvm: Llvm) -> None:
     """Compiles what is asked for until there are no more requests, the longest text first, so that no thread is left alone with one
     in the end. An empty answer to number 0 says that LLVM is there."""
-    llvm = Llvm(cpu)
-    waiting: queue.PriorityQueue[tuple[int, int, Recipe, str]] = queue.PriorityQueue()
-    writing = threading.Lock()
+    waiting, writing = _Waiting(), allocate_lock()
 
     def answer(number: int, success: bool, content: bytes) -> None:
         try:
@@ -240,35 +306,25 @@ def serve(requests: BinaryIO, answers: BinaryIO, threads: int, cpu: str | None) 
 
     def work() -> None:
         while True:
-            _, number, recipe, text = waiting.get()
+            number, recipe, text = waiting.take()
             try:
-                success, content = True, llvm.compile(text, recipe)
+                success, content = True, llvm.compile(text, Recipe.decode(recipe))
             except Exception as error:  # each request is answered, or somebody would wait for ever
                 success, content = False, str(error).encode()
             answer(number, success, content)
 
     answer(0, True, b"")
     for _ in range(threads):
-        threading.Thread(target=work, daemon=True).start()
+        start_new_thread(work, ())
     while len(head := requests.read(REQUEST.size)) == REQUEST.size:
         number, of_recipe, of_text = REQUEST.unpack(head)
-        recipe, text = requests.read(of_recipe).decode(), requests.read(of_text).decode()
-        waiting.put((-len(text), number, Recipe.decode(recipe), text))
+        waiting.put(number, requests.read(of_recipe).decode(), requests.read(of_text).decode())
 
 
 def main() -> None:
-    """FOLDER THREADS [CPU]: serves on standard input and output; FOLDER is where llvmlite is."""
-    folder, threads, *cpu = sys.argv[1:]
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with the process that it serves, and not before
-    sys.path.append(folder)
+    """LIBRARY THREADS [CPU]: serves on standard input and output."""
+    library, threads, *cpu = sys.argv[1:]
     with os.fdopen(os.dup(1), "wb") as answers, os.fdopen(0, "rb", closefd=False) as requests:
         os.dup2(2, 1)  # nobody else writes between answers
-        binding = importlib.import_module("llvmlite.binding")
-        for option in _WITHOUT:
-            binding.set_option("", option)
-        serve(requests, answers, int(threads), cpu[0] if cpu else None)
+        serve(requests, answers, int(threads), Llvm(library, cpu[0] if cpu else None, _WITHOUT))
         os._exit(0)  # nobody waits for what is still being compiled
-
-
-if __name__ == "__main__":
-    main()

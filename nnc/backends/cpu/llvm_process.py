@@ -1,6 +1,6 @@
 """A process that compiles for this one, so that LLVM's 70 MiB are not in it, and Python goes on while LLVM works.
 
-It runs `llvm.py` alone, which takes 60 ms, begins with the first text that must be compiled, and ends when there has been none for
+It runs `llvm.py` alone, which takes 20 ms, begins with the first text that must be compiled, and ends when there has been none for
 some seconds, or with the process that it serves: then its input ends. It holds nothing that could get lost; where it cannot be
 had, its work is done here.
 """
@@ -233,13 +233,15 @@ def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
         return start(-1)
 
 
-def find_command(cpu: str | None, threads: int, folder: Path) -> list[str] | None:
+def find_command(library: str, threads: int, cpu: str | None) -> list[str] | None:
     """What starts the process; None where there is no Python to run it.
 
-    Args:     folder: the one that the package llvmlite lies in.
+    Args:     library: where llvmlite's library is.
     """
     python, program = Path(sys.executable or ""), Path(llvm.__file__)
     is_python = python.stem.startswith("python") and not getattr(sys, "frozen", False)
     if not is_python or not program.is_file():
         return None
-    return [str(python), "-I", "-S", str(program), str(folder), str(threads), *([cpu] if cpu else [])]
+    # Imported, it is not read from its text each time. Its folder stands behind Python's own, so it hides none of Python's modules.
+    start = f"import sys; sys.path.append({str(program.parent)!r}); import {program.stem}; {program.stem}.main()"
+    return [str(python), "-I", "-S", "-B", "-c", start, library, str(threads), *([cpu] if cpu else [])]

@@ -14,18 +14,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import llvmlite
 import pytest
 
 from nnc.backends.cpu import elf, llvm, llvm_process
 from nnc.backends.cpu.engine import Engine
 from nnc.backends.cpu.llvm import CALLS, INLINED, KERNEL, REQUEST, Llvm, Recipe
 from nnc.backends.cpu.llvm_process import Answer, GoneError, Helper, find_command
+from nnc.backends.cpu.llvmlite_library import find_library
 from nnc.errors import InternalError
 
 pytestmark = pytest.mark.skipif(not elf.is_supported(), reason="LLVM is in the process itself on this system")
 
-FOLDER = Path(llvmlite.__file__).parents[1]
+LIBRARY = find_library()
 
 
 def text(number: int) -> str:
@@ -55,7 +55,7 @@ def pid_of(helper: Helper) -> int:
 
 @pytest.fixture
 def helper() -> Iterator[Helper]:
-    command = find_command(None, 2, FOLDER)
+    command = find_command(LIBRARY, 2, None)
     assert command is not None
     made = Helper(command, idle=0.2)
     yield made
@@ -71,13 +71,13 @@ def answered(helper: Helper, of: str, recipe: Recipe = KERNEL) -> bytes:
 @pytest.mark.parametrize("recipe", [KERNEL, INLINED, CALLS])
 def test_it_compiles_what_llvm_compiles_here(helper: Helper, recipe: Recipe) -> None:
     assert Recipe.decode(recipe.encode()) == recipe
-    assert answered(helper, text(1), recipe) == Llvm().compile(text(1), recipe)
+    assert answered(helper, text(1), recipe) == Llvm(LIBRARY).compile(text(1), recipe)
 
 
 def test_what_it_does_not_take_is_told_in_llvms_words(helper: Helper) -> None:
     refused = "define i64 @f() {\n  ret i6 0\n}\n"
     with pytest.raises(RuntimeError) as here:
-        Llvm().compile(refused)
+        Llvm(LIBRARY).compile(refused)
     with pytest.raises(RuntimeError) as there:
         answered(helper, refused)
     assert str(here.value) == str(there.value)
@@ -85,7 +85,7 @@ def test_what_it_does_not_take_is_told_in_llvms_words(helper: Helper) -> None:
 
 
 def test_eight_threads_get_their_own_answers(helper: Helper) -> None:
-    llvm = Llvm()
+    llvm = Llvm(LIBRARY)
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda i: answered(helper, text(i)), range(64)))
     assert made == [llvm.compile(text(i)) for i in range(64)]
@@ -121,7 +121,7 @@ def test_where_it_does_not_begin_to_work_llvm_is_loaded_here(script: str, monkey
     monkeypatch.setattr("nnc.backends.cpu.engine.find_command", lambda *_: [sys.executable, "-S", "-c", script])
     engine = Engine()
     assert engine.is_apart
-    assert engine.compile(text(3)) == Llvm().compile(text(3))
+    assert engine.compile(text(3)) == Llvm(LIBRARY).compile(text(3))
     assert not engine.is_apart
     with pytest.raises(InternalError, match="LLVM does not take this text"):
         engine.compile("?")
@@ -130,18 +130,18 @@ def test_where_it_does_not_begin_to_work_llvm_is_loaded_here(script: str, monkey
 def test_where_it_cannot_be_started_llvm_is_loaded_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nnc.backends.cpu.engine.find_command", lambda *_: ["/nowhere/python"])
     engine = Engine()
-    assert engine.compile(text(3)) == Llvm().compile(text(3))
+    assert engine.compile(text(3)) == Llvm(LIBRARY).compile(text(3))
     assert not engine.is_apart
 
 
 def test_only_pythons_are_started(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("/usr/bin/uwsgi", "", None):
         monkeypatch.setattr(sys, "executable", name)
-        assert find_command(None, 1, FOLDER) is None
+        assert find_command(LIBRARY, 1, None) is None
     monkeypatch.setattr(sys, "executable", "/somewhere/python3.11")
-    assert find_command(None, 1, FOLDER) is not None
+    assert find_command(LIBRARY, 1, None) is not None
     monkeypatch.setattr(sys, "frozen", True, raising=False)
-    assert find_command(None, 1, FOLDER) is None
+    assert find_command(LIBRARY, 1, None) is None
 
 
 # -- from outside ------------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ Helper.__init__.__defaults__ = (60.0,)  # seconds without work, of which there m
 def helpers():
     tasks = Path("/proc/self/task").glob("*/children")
     pids = [pid for task in tasks for pid in task.read_text().split()]
-    return [int(pid) for pid in pids if "llvm.py" in Path(f"/proc/{pid}/cmdline").read_text()]
+    return [int(pid) for pid in pids if "llvm.main()" in Path(f"/proc/{pid}/cmdline").read_text()]
 
 double = nnc.compile(lambda x: x * 2.0 + 1.0)
 assert np.asarray(double(nnc.asarray([1.0, 2.0]))).tolist() == [3.0, 5.0]
@@ -220,7 +220,7 @@ def test_it_ends_with_the_process_that_it_serves(end: signal.Signals, tmp_path: 
         assert until(lambda: not is_running(pid))
 
 
-def test_the_longest_text_that_waits_is_compiled_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_longest_text_that_waits_is_compiled_first() -> None:
     asked = [b"first", b"short", b"the longest text", b"longer"]
     all_asked, order = threading.Event(), []
 
@@ -232,20 +232,19 @@ def test_the_longest_text_that_waits_is_compiled_first(monkeypatch: pytest.Monke
                 done.wait(20)
             return content
 
-    class Recorder:
-        def __init__(self, cpu: str | None) -> None: ...
+    class Recorder(Llvm):
+        def __init__(self) -> None: ...
 
-        def compile(self, text: str, recipe: Recipe) -> bytes:
+        def compile(self, text: str, recipe: Recipe = KERNEL) -> bytes:
             assert all_asked.wait(20)
             order.append(text.encode())
             if len(order) == len(asked):
                 done.set()
             return b""
 
-    monkeypatch.setattr(llvm, "Llvm", Recorder)
     done, how = threading.Event(), KERNEL.encode().encode()
     requests = [REQUEST.pack(i + 1, len(how), len(text)) + how + text for i, text in enumerate(asked)]
-    llvm.serve(Requests(b"".join(requests)), io.BytesIO(), 1, None)
+    llvm.serve(Requests(b"".join(requests)), io.BytesIO(), 1, Recorder())
     assert done.is_set()
     first, *others = order
     assert others == sorted((text for text in asked if text != first), key=len, reverse=True)
@@ -261,5 +260,5 @@ def test_pipes_are_as_wide_as_the_system_allows(helper: Helper, monkeypatch: pyt
         return start(*args, pipesize=pipesize, **settings)
 
     monkeypatch.setattr(subprocess, "Popen", refusing)
-    assert answered(helper, text(3)) == Llvm().compile(text(3))
+    assert answered(helper, text(3)) == Llvm(LIBRARY).compile(text(3))
     assert len(sizes) == 2
