@@ -2,9 +2,9 @@
 
 This file imports nothing of nnc, since it is also run by itself, as a process that compiles for others (`llvm_process.py` is their
 side). LLVM takes 70 MiB, which only that process holds then, and works while Python goes on. Whoever compiles first waits for that
-process, so it imports little: `typing`, `threading` and `signal` would each add a third to the time that Python takes to start.
+process, so it imports little: Python starts in 7 ms, and `threading` and `signal` would add 4 each, `typing` 10.
 
-The library is llvmlite's, and called as it is: llvmlite's Python would take 40 ms to import, and puts a lock around each call,
+The library is llvmlite's, and called as it is: llvmlite's Python would take 35 ms to import, and puts a lock around each call,
 where modules compile in several threads at once, none of which sees the module of another.
 """
 
@@ -31,7 +31,7 @@ REQUEST, ANSWER = (
 
 class Recipe:
     """How a module is compiled: the passes, by the names of `_PASSES`, or all of LLVM's first level; then code generation, which
-    tries hard (`level` 0 to 3)."""  # no dataclass: to load those would take as long as Python takes to start
+    tries hard (`level` 0 to 3)."""  # no dataclass, and no NamedTuple: those take longer to import than all else here
 
     __slots__ = ("_encoded", "first_level", "level", "passes")
 
@@ -72,7 +72,7 @@ INLINED = Recipe((), 2, first_level=True)
 # this takes a fifth of what the others do.
 CALLS = Recipe((), 0)
 
-# Passes of code generation that find nothing in such kernels, or what makes no difference: a sixth of LLVM's time. Loops count as
+# Passes of code generation that find nothing in such kernels, or what makes no difference: a fifth of LLVM's time. Loops count as
 # they are written, instructions stand in a good order, and processors look far ahead by themselves. These hold for a whole process,
 # so they are set only where nobody else uses LLVM. A name that LLVM does not know is passed over.
 _WITHOUT = (
