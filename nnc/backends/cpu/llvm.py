@@ -160,7 +160,7 @@ class Llvm:
         self.cpu = cpu or self._said(self._library.LLVMPY_GetHostCPUName)
         self.features = "" if cpu else ",".join(sorted(self._said(self._library.LLVMPY_GetHostCPUFeatures).split(",")))
         self._target = self._made(self._library.LLVMPY_GetTargetFromTriple, self.triple.encode())
-        self._unused: dict[Recipe, list[_Tools]] = {}
+        self._unused: dict[int, list[_Tools]] = {}
 
     @property
     def version(self) -> str:
@@ -181,12 +181,12 @@ class Llvm:
 
     def _generate(self, text: str, recipe: Recipe, kind: int) -> bytes:
         """What code generation writes of a module, which goes through the passes before."""
-        library, tools = self._library, self._take_tools(recipe)
+        library, tools = self._library, self._take_tools(recipe.level)
         context = library.LLVMPY_ContextCreate()
         try:
             module = self._made(library.LLVMPY_ParseAssembly, context, tools.head + text.encode())
             try:
-                passes = tools.make_passes(library)
+                passes = self._make_passes(tools, recipe)
                 library.LLVMPY_RunNewModulePassManager(passes, module, tools.builder)
                 library.LLVMPY_DisposeNewModulePassManger(passes)
                 written = self._made(library.LLVMPY_TargetMachineEmitToMemory, tools.machine, module, kind)
@@ -194,29 +194,44 @@ class Llvm:
                 library.LLVMPY_DisposeModule(module)
         finally:
             library.LLVMPY_ContextDispose(context)
-            self._unused[recipe].append(tools)
+            self._unused[recipe.level].append(tools)
         try:
             return ctypes.string_at(library.LLVMPY_GetBufferStart(written), library.LLVMPY_GetBufferSize(written))
         finally:
             library.LLVMPY_DisposeMemoryBuffer(written)
 
-    def _take_tools(self, recipe: Recipe) -> _Tools:
-        """Tools that no other thread has. They are kept as long as the process, which may hold as many as threads that compile."""
+    def _make_passes(self, tools: _Tools, recipe: Recipe) -> int:
+        """The passes of the recipe, for one module: those of LLVM's levels do not run twice."""
+        if recipe.first_level:
+            passes = self._library.LLVMPY_buildPerModuleDefaultPipeline(tools.builder, 1)
+        else:
+            passes = self._library.LLVMPY_CreateNewModulePassManager()
+        for name in recipe.passes:
+            getattr(self._library, _PASSES[name])(passes)
+        return int(passes)
+
+    def _take_tools(self, level: int) -> _Tools:
+        """Tools that no other thread has. They are kept as long as the process, as many as threads compiled at once."""
         try:
-            return self._unused.setdefault(recipe, []).pop()
+            return self._unused.setdefault(level, []).pop()
         except IndexError:
-            names = [name.encode() for name in (self.triple, self.cpu, self.features)]
-            # Position-independent code of the small model reaches constants relative to the instruction, all else through tables.
-            machine = self._library.LLVMPY_CreateTargetMachine(
-                self._target, *names, recipe.level, b"pic", b"small", 0, 0, b""
-            )
-            if not machine:
-                raise RuntimeError(f"LLVM makes no code for {self.cpu}") from None
-            data = self._library.LLVMPY_CreateTargetMachineData(machine)
-            layout = self._said(self._library.LLVMPY_CopyStringRepOfTargetData, data)
-            self._library.LLVMPY_DisposeTargetData(data)
-            head = f'target datalayout = "{layout}"\ntarget triple = "{self.triple}"\n'
-            return _Tools(self._library, machine, head.encode(), recipe)
+            return self._make_tools(level)
+
+    def _make_tools(self, level: int) -> _Tools:
+        library, names = self._library, [name.encode() for name in (self.triple, self.cpu, self.features)]
+        # Position-independent code of the small model reaches constants relative to the instruction, and all else through tables.
+        machine = library.LLVMPY_CreateTargetMachine(self._target, *names, level, b"pic", b"small", 0, 0, b"")
+        if not machine:
+            raise RuntimeError(f"LLVM makes no code for {self.cpu}")
+        data = library.LLVMPY_CreateTargetMachineData(machine)
+        layout = self._said(library.LLVMPY_CopyStringRepOfTargetData, data)
+        library.LLVMPY_DisposeTargetData(data)
+        options = library.LLVMPY_CreatePipelineTuningOptions()
+        library.LLVMPY_PTOSetLoopVectorization(options, False)
+        library.LLVMPY_PTOSetSLPVectorization(options, False)
+        library.LLVMPY_PTOSetLoopUnrolling(options, False)
+        head = f'target datalayout = "{layout}"\ntarget triple = "{self.triple}"\n'
+        return _Tools(machine, head.encode(), library.LLVMPY_CreatePassBuilder(machine, options))
 
     def _made(self, function: Any, *arguments: Any) -> int:
         """What a function of LLVM makes.
@@ -242,25 +257,10 @@ class Llvm:
 
 
 class _Tools:
-    """What one thread compiles with: a description of the machine, and what knows the passes."""
+    """What one thread compiles with: a description of the machine, the lines that say so in a text, and what knows the passes."""
 
-    def __init__(self, library: ctypes.CDLL, machine: int, head: bytes, recipe: Recipe) -> None:
-        self.machine, self.head, self._recipe = machine, head, recipe
-        options = library.LLVMPY_CreatePipelineTuningOptions()
-        library.LLVMPY_PTOSetLoopVectorization(options, False)
-        library.LLVMPY_PTOSetSLPVectorization(options, False)
-        library.LLVMPY_PTOSetLoopUnrolling(options, False)
-        self.builder = library.LLVMPY_CreatePassBuilder(machine, options)
-
-    def make_passes(self, library: ctypes.CDLL) -> int:
-        """The passes of the recipe, for one module: those of LLVM's levels do not run twice."""
-        if self._recipe.first_level:
-            passes = library.LLVMPY_buildPerModuleDefaultPipeline(self.builder, 1)
-        else:
-            passes = library.LLVMPY_CreateNewModulePassManager()
-        for name in self._recipe.passes:
-            getattr(library, _PASSES[name])(passes)
-        return int(passes)
+    def __init__(self, machine: int, head: bytes, builder: int) -> None:
+        self.machine, self.head, self.builder = machine, head, builder
 
 
 # -- a process that compiles for others --------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def test_threads_share_what_they_compile_with(here: Llvm) -> None:
     with ThreadPoolExecutor(4) as pool:
         made = list(pool.map(lambda i: here.compile(text(i)), range(100)))
     assert made == [here.compile(text(i)) for i in range(100)]
-    assert len(here._unused[KERNEL]) <= 5
+    assert len(here._unused[KERNEL.level]) <= 5
 
 
 def test_what_is_no_library_is_told(tmp_path: Path) -> None:
