@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 
@@ -13,6 +14,7 @@ from nnc.lower.alloc import ALIGNMENT
 from nnc.lower.passes.dce import has_effect
 from nnc.lower.scheduling import OperationGraph, improve_order
 from nnc.lower.stages import SymbolView
+from nnc.lower.units import Units
 from nnc.lower.views import find_views
 from nnc.options import Options
 
@@ -21,7 +23,7 @@ _Row = tuple[_Numbers, _Numbers, tuple[tuple[int, int], ...]]  # reads, writes a
 _NOTHING: _Row = (), (), ()
 
 
-@register_pass("order", provides=("_description",))
+@register_pass("order", provides=("_description", "_units"))
 def order(graph: Graph, options: Options) -> Graph:
     """Puts the nodes into an order whose largest live set is smaller, in sub-graphs, too.
 
@@ -29,12 +31,17 @@ def order(graph: Graph, options: Options) -> Graph:
     loop, carried values end with their last reader. A node that can update a donated input in place follows the other readers
     of it. Nodes with effects keep their order, and no node of a round crosses the test.
 
+    Where programs are compiled, what is computed element by element of one value, up to results, is one node (`lower/units.py`).
+
     Requires: later passes keep the order; outputs have memory of their own.
-    Provides: `_description`, which tells passes that follow what it found out about memory.
+    Provides: `_description`, which tells passes that follow what it found out about memory; `_units`, the units and their order.
     Ensures:  the largest live set is at most that of the given order, which stays where nothing better is found.
     Example:  a = f(x); b = f(y); c = sum(a); d = sum(b)  →  a = f(x); c = sum(a); b = f(y); d = sum(b)
     """
-    return _Orderer(options.donated).top(graph)
+    units = Units.of(graph) if options.native else Units.none(graph)
+    ordered = _Orderer(options.donated).top(units.graph)
+    plain = units.apart(ordered)
+    return plain.with_attrs(_units=replace(units, plain=plain.nodes, graph=ordered))
 
 
 class _Orderer:

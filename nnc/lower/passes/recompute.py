@@ -11,6 +11,7 @@ from nnc.lower.codegen.domain import can_fuse, is_reduction
 from nnc.lower.min_cut import INFINITE, MinCut
 from nnc.lower.passes.dce import dce
 from nnc.lower.passes.order import Description
+from nnc.lower.units import Units
 from nnc.lower.views import runs
 from nnc.options import Options
 
@@ -40,7 +41,10 @@ def recompute(graph: Graph, options: Options) -> Graph:
     Ensures:  the same values bit for bit; the largest live set is no larger.
     Example:  y = exp(x); <peak>; z = mul(y, x)  →  y = exp(x); <peak>; y' = exp(x); z = mul(y', x)
     """
-    peak = Peak(graph, options)
+    units: Units = graph.attrs.get("_units", Units.none(graph))
+    if units.plain is not graph.nodes:  # it was changed since they were found
+        units = Units.none(graph)
+    peak = Peak(units.graph, options)
     if peak.nbytes < _WORTHWHILE:
         return graph
     if options.native and (derived := peak.derived()) is not None:
@@ -51,7 +55,8 @@ def recompute(graph: Graph, options: Options) -> Graph:
         if following.nbytes > _PROGRESS * peak.nbytes:
             break
         peak = following
-    return peak.graph if peak.nbytes <= _GAIN * first.nbytes else first.graph
+    best = peak if peak.nbytes <= _GAIN * first.nbytes else first
+    return graph if best.graph is units.graph else units.apart(best.graph)
 
 
 class Peak:

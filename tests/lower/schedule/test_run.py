@@ -244,7 +244,9 @@ def test_a_forked_process_makes_threads_of_its_own() -> None:
     program = compiled(two_chains(), 2)
     expected = program.run([square(0), square(1)])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python warns of forking with threads, and so does jax where a test has imported it
+        warnings.simplefilter(
+            "ignore"
+        )  # Python warns of forking with threads, and so does jax where a test has imported it
         child = os.fork()
     if child == 0:
         results = program.run([square(0), square(1)])
