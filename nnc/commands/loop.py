@@ -10,7 +10,7 @@ under vmap, which its elements have, too); the number 0 stands for a tape of zer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -23,6 +23,7 @@ from nnc.commands.rules import (
     add_tangents,
     batch_elementwise,
     batch_with,
+    check_same_spec,
     effect,
     linear_in_all,
     zeros,
@@ -34,11 +35,15 @@ from nnc.graph import Command, Graph, Node, TensorSpec, register
 
 NDArray = np.ndarray[Any, Any]
 Run = Callable[[Graph, Sequence[Any]], list[NDArray]]  # how a reference runs its sub-graphs
+Handles = tuple[tuple[int, ...], ...]  # the leading axes of each tape that a loop yields; () where none has any
 ROUND = TensorSpec((), dtypes.int64)
 
 
 class Tape:
-    """Rows of one spec, in memory that grows geometrically (or is taken at once where `capacity` is known)."""
+    """Rows of one spec, in memory that grows geometrically (or is taken at once where `capacity` is known).
+
+    Rows may be tapes. Where an index is followed by `...`, NumPy reads and writes arrays there, too, and not elements.
+    """
 
     __slots__ = ("_meter", "_rows", "length")
 
@@ -69,11 +74,11 @@ class Tape:
         if index >= self.length:
             self._rows[self.length : index] = 0
             self.length = index + 1
-        self._rows[index] = row
+        self._rows[index, ...] = row
 
     def read(self, index: int) -> NDArray:
         """A row."""
-        return self._rows[index]  # type: ignore[no-any-return]
+        return self._rows[index, ...]
 
     def rows(self) -> NDArray:
         """All rows."""
@@ -95,6 +100,20 @@ def tape_spec(handle: tuple[int, ...] = ()) -> TensorSpec:
     return TensorSpec(handle, TAPE)
 
 
+def tape_handles(shapes: Iterable[tuple[int, ...]]) -> Handles:
+    """The parameter `handles` of a loop that yields tapes with these leading axes."""
+    handles = tuple(shapes)
+    return handles if any(handles) else ()
+
+
+def _tape_specs(handles: Handles, count: int) -> list[TensorSpec]:
+    if handles and len(handles) != count:
+        raise user_error(
+            ArgumentError, "loop", f"{count} tapes cannot have {len(handles)} handles.", fix="give one for each tape, or none.",
+        )  # fmt: skip
+    return [tape_spec(handle) for handle in handles or ((),) * count]
+
+
 def _read(tape: NDArray, index: int, spec: TensorSpec) -> NDArray:
     return _row(tape.flat[0] if tape.size else 0, index, spec)
 
@@ -106,16 +125,25 @@ def _row(content: Any, index: int, spec: TensorSpec) -> NDArray:
 
 
 def _add_tapes(x: NDArray, y: NDArray) -> NDArray:
-    contents = [tape.flat[0] for tape in (x, y) if tape.size and isinstance(tape.flat[0], Tape)]
-    if len(contents) == 2:
-        return _as_handle(contents[0] + contents[1], x.shape)
-    return _as_handle(contents[0] if contents else 0, x.shape)
+    total = _as_handle(0, x.shape)
+    sums: dict[tuple[int, int], Any] = {}  # all elements of a batch are one tape, and so is what they sum to
+    for place in np.ndindex(x.shape):
+        key = id(x[place]), id(y[place])
+        if key not in sums:
+            tapes = [tape for tape in (x[place], y[place]) if isinstance(tape, Tape)]
+            sums[key] = sum(tapes[1:], tapes[0]) if tapes else 0
+        total[place] = sums[key]
+    return total
 
 
 def _as_handle(tape: Tape | int, handle: tuple[int, ...]) -> NDArray:
     value = np.empty(handle, TAPE)
     value[...] = tape
     return value
+
+
+def _as_handles(tapes: Sequence[Tape], handles: Handles) -> list[NDArray]:
+    return [_as_handle(tape, handle) for tape, handle in zip(tapes, handles or ((),) * len(tapes), strict=True)]
 
 
 def run_graph(graph: Graph, values: Sequence[Any]) -> list[NDArray]:
@@ -158,7 +186,7 @@ def check_carried(name: str, carried: Sequence[TensorSpec], following: Sequence[
 add_tapes = register(
     "add_tapes",
     2,
-    infer=lambda x, y: x,
+    infer=lambda x, y: check_same_spec("add_tapes", (x, y)),
     reference=_add_tapes,
     derivative=Derivative(
         lambda primals, tangents, outputs: (add_tangents(*tangents),),
@@ -175,11 +203,11 @@ def _each(function: Callable[..., Any], lead: int, shape: tuple[int, ...], *hand
     """
     result = _as_handle(0, shape)
     if all(handle.size for handle in handles):
-        first: tuple[Any, ...] = (slice(0, 1),) * lead
-        inner = [handle[(*first[: handle.ndim], ...)].reshape(handle.shape[lead:]) for handle in handles]
+        first: tuple[Any, ...] = (0,) * lead
+        inner = [handle[(*first, ...)] for handle in handles]
         found = np.empty(inner[0].shape, TAPE)
         for index in np.ndindex(found.shape):
-            found[index] = function(*(np.asarray(x[index]).item() for x in inner))  # handles of one may be stacked
+            found[index] = function(*(x[index] for x in inner))
         result[...] = found
     return result
 
@@ -207,7 +235,7 @@ def _tape_axis(params: dict[str, Any]) -> dict[str, Any]:
 
 
 # A tape of no batch among tapes of one: it gets the axis, of which its rows have one element that stands for all; and what the
-# cotangents of all elements sum to. Cotangents that a loop yields have no handle, but all axes of the rows.
+# cotangents of all elements sum to.
 spread_tape: Command = register(
     "spread_tape",
     1,
@@ -253,7 +281,7 @@ def _merge_tapes(mask: NDArray, x: NDArray, y: NDArray) -> NDArray:
 merge_tapes: Command = register(
     "merge_tapes",
     3,
-    infer=lambda mask, x, y: x,
+    infer=lambda mask, x, y: check_same_spec("merge_tapes", (x, y)),
     reference=_merge_tapes,
     derivative=linear_in_all(
         "merge_tapes",
@@ -275,7 +303,7 @@ merge_tapes: Command = register(
 
 def _while_infer(
     *specs: TensorSpec, graphs: tuple[Graph, ...], carries: int, before: int, tapes: int = 0,
-    max_steps: int | None = None, handle: tuple[int, ...] = (), checkpoint: str | int | None = None,
+    max_steps: int | None = None, handles: Handles = (), checkpoint: str | int | None = None,
 ) -> tuple[TensorSpec, ...]:  # fmt: skip
     body = graphs[0]
     check_inputs("while", (ROUND, *specs), body, "the round")
@@ -304,7 +332,7 @@ def _while_infer(
         *specs[:carries],
         *outputs[1 + carries : 1 + carries + exits],
         ROUND,
-        *(tape_spec(handle) for _ in range(tapes)),
+        *_tape_specs(handles, tapes),
     )
 
 
@@ -325,7 +353,7 @@ def split_round(body: Graph, carries: int, before: int, exits: int) -> tuple[Gra
 
 def _while_reference(
     *arrays: NDArray, graphs: tuple[Graph, ...], run: Run, carries: int, before: int, tapes: int = 0,
-    max_steps: int | None = None, handle: tuple[int, ...] = (), checkpoint: str | int | None = None,
+    max_steps: int | None = None, handles: Handles = (), checkpoint: str | int | None = None,
 ) -> list[NDArray]:  # fmt: skip
     body = graphs[0]
     exits = len(body.outputs) - 1 - carries - tapes
@@ -343,7 +371,7 @@ def _while_reference(
         for tape, row in zip(rows, results[carries:], strict=True):
             tape.write(step, row)
         step += 1
-    return [*carried, *known[:exits], np.asarray(step, np.int64), *(_as_handle(tape, handle) for tape in rows)]
+    return [*carried, *known[:exits], np.asarray(step, np.int64), *_as_handles(rows, handles)]
 
 
 def check_steps(step: int, limit: int | None) -> None:
@@ -389,7 +417,7 @@ def _split_scan(
 
 def _scan_infer(
     *specs: TensorSpec, graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None, reverse: bool = False,
-    handle: tuple[int, ...] = (), tangents_only: bool = False, checkpoint: str | int | None = None,
+    handles: Handles = (), tangents_only: bool = False, checkpoint: str | int | None = None,
 ) -> tuple[TensorSpec, ...]:  # fmt: skip
     body = graphs[0]
     sequences, carried, captured = _split_scan(specs, xs, carries, length)
@@ -414,13 +442,13 @@ def _scan_infer(
     check_carried("scan", carried, outputs[:carries])
     rows = outputs[carries:]
     if length is None:
-        return (*carried, *(tape_spec(handle) for _ in rows))
+        return (*carried, *_tape_specs(handles, len(rows)))
     return (*carried, *(spec.update(shape=(length, *spec.shape)) for spec in rows))
 
 
 def _scan_reference(
     *arrays: NDArray, graphs: tuple[Graph, ...], run: Run, xs: int, carries: int, length: int | None,
-    reverse: bool = False, handle: tuple[int, ...] = (), tangents_only: bool = False, checkpoint: str | int | None = None,
+    reverse: bool = False, handles: Handles = (), tangents_only: bool = False, checkpoint: str | int | None = None,
 ) -> list[NDArray]:  # fmt: skip
     body = graphs[0]
     sequences, start, captured = _split_scan(arrays, xs, carries, length)
@@ -431,15 +459,16 @@ def _scan_reference(
     carried = list(start)
     for step in reversed(range(count)) if reverse else range(count):
         read = [
-            _read(s, step, spec) if length is None else s[step] for s, spec in zip(sequences, elements, strict=True)
+            _read(s, step, spec) if length is None else s[step, ...]
+            for s, spec in zip(sequences, elements, strict=True)
         ]
         results = run(body, [np.asarray(step, np.int64), *read, *carried, *captured])
         carried = results[:carries]
         for tape, row in zip(tapes, results[carries:], strict=False):
             tape.write(step, row)
         for stack, row in zip(stacks, results[carries:], strict=False):
-            stack[step] = row
-    return [*carried, *stacks, *(_as_handle(tape, handle) for tape in tapes)]
+            stack[step, ...] = row
+    return [*carried, *stacks, *_as_handles(tapes, handles)]
 
 
 scan = register("scan", None, None, infer=_scan_infer, reference=_scan_reference)

@@ -13,7 +13,7 @@ from itertools import compress
 from typing import Any
 
 from nnc.commands.elementwise import select
-from nnc.commands.loop import ROUND, merge_tapes
+from nnc.commands.loop import ROUND, Handles, merge_tapes, tape_handles
 from nnc.commands.rules import Tangents, Value, zeros
 from nnc.commands.shape import broadcast_to, transpose
 from nnc.context import get_context
@@ -300,6 +300,12 @@ def batched_carries(
         if following == carries:
             return carries
         carries = following
+
+
+def batched_handles(size: int, handles: Handles, batched: Sequence[bool]) -> Handles:
+    """The handles of tapes of which some have the batch axis now."""
+    old = handles or ((),) * len(batched)
+    return tape_handles((size, *handle) if on else handle for handle, on in zip(old, batched, strict=True))
 
 
 def choose_rows(rows: Value, new: Value, old: Value) -> Value:
