@@ -402,7 +402,10 @@ def _only_acts(node: Node) -> bool:
     return node.command in effect or any(inner.command in effect for graph in node.graphs for inner in graph.walk())
 
 
-while_ = register("while", None, None, infer=_while_infer, reference=_while_reference, rewritten=_while_rewritten)
+while_ = register(
+    "while", None, None, infer=_while_infer, reference=_while_reference, rewritten=_while_rewritten,
+    refuses=lambda *specs, max_steps=None, **params: max_steps is not None,
+)  # fmt: skip
 
 # -- scan --------------------------------------------------------------------------------------------------------------
 
@@ -516,4 +519,7 @@ def _case_reference(
     return run(graphs[check_branch(int(index), len(graphs))], arrays)
 
 
-case_of = register("case_of", None, None, infer=_case_infer, reference=_case_reference)
+case_of = register(
+    "case_of", None, None, infer=_case_infer, reference=_case_reference,
+    refuses=lambda *specs, checked=True: checked,
+)  # fmt: skip

@@ -47,9 +47,11 @@ from nnc.trace.rounds import (
     fill,
     fill_zeros,
     flags_of,
+    in_place_of_others,
     interleave,
     linearize_round,
     moving_carries,
+    refuses_values,
     rows_first,
     seeds_for,
     separate,
@@ -376,12 +378,15 @@ def _scan_batch(
     def run(step: Any, *values: Any) -> list[Any]:
         own = values[: len(values) - len(counts)]
         every = (False, *map(bool, b.xs), *flags, *map(bool, b.captured))
-        outputs, found = run_batched(lambda *v: graph.evaluate(v), size, [step, *own], every)
+        running = less(broadcast_to(step, shape=(size,)), values[-1]) if per_row else None
+        given = [step, *own]
+        if per_row and refuses_values(graph):
+            given = in_place_of_others(running, given, every)
+        outputs, found = run_batched(lambda *v: graph.evaluate(v), size, given, every)
         carried = [lead(size, y, f) if on else y for y, f, on in zip(outputs[:carries], found, flags, strict=False)]
         rows = [lead(size, y, f) if per_row else y for y, f in zip(outputs[carries:], found[carries:], strict=True)]
         box.append(tuple(f or per_row for f in found[carries:]))
         if per_row:
-            running = less(broadcast_to(step, shape=(size,)), values[-1])
             carried = [choose_rows(running, new, old) for new, old in zip(carried, own[xs : xs + carries], strict=True)]
             rows = [choose_rows(running, row, full_like(row, 0)) for row in rows]
         return [*carried, *rows]

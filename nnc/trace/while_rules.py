@@ -30,10 +30,12 @@ from nnc.trace.rounds import (
     fill,
     fill_zeros,
     flags_of,
+    in_place_of_others,
     interleave,
     linearize_round,
     moving_carries,
     nodes_so_far,
+    refuses_values,
     seeds_for,
 )
 from nnc.trace.scan_rules import Replay, ScanOperands, linear_scan
@@ -199,6 +201,8 @@ def _while_batch(
         exits = [lead(size, y, f) for y, f in zip(known[1 : 1 + parts.exits], found[1:], strict=False)]
         at = nodes_so_far()
         handed = [*first, *known[1 + parts.exits :]], [*every, *found[1 + parts.exits :]]
+        if per_row and refuses_values(parts.tail):
+            handed = in_place_of_others(known[0], *handed), handed[1]
         outputs, out_flags = run_batched(lambda *v: parts.tail.evaluate(v), size, *handed)
         following = [
             lead(size, y, f) if on else y for y, f, on in zip(outputs[:carries], out_flags, flags, strict=False)

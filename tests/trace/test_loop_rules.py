@@ -281,6 +281,32 @@ def test_graphs_of_derivatives_verify_and_are_stored_with_their_loops(f: Any, tr
     assert "while" in str(graph) and str(again) == str(graph)
 
 
+# -- rows that are done --------------------------------------------------------------------------------------------------
+
+
+@RUN
+@pytest.mark.parametrize("checkpoint", [None, "binomial"])
+def test_rounds_raise_for_rows_that_still_run_alone(run: Callable[..., Any], checkpoint: Any) -> None:
+    table = nnp.asarray(np.arange(1.0, 5.0))
+
+    def f(x: Any, count: Any) -> Any:
+        def round(c: Any) -> Any:  # a row that is done would read behind the table, and solve with a singular matrix
+            i, v = c
+            matrix = nnp.stack([nnp.stack([3.5 - i, 0 * i]), nnp.stack([v[0], 3.5 - i])]) * nnp.where(
+                i < count, 1.0, 0.0
+            )
+            return i + 1, nnp.linalg.solve(matrix, v) * table[i + 4 - count]
+
+        return nnp.sum(nnc.while_loop(lambda c: c[0] < count, round, (0, x), checkpoint=checkpoint)[1])
+
+    rows, counts = np.array([[0.3, 0.8], [0.5, -1.0], [1.5, 0.2]]), np.array([3, 0, 2])
+    for g in (f, nnc.grad(f), nnc.grad(lambda x, n: nnp.sum(nnc.grad(f)(x, n) ** 2))):
+        wanted = np.stack([np.asarray(g(x, n)) for x, n in zip(rows, counts, strict=True)])
+        assert near(run(nnc.vmap(g))(rows, counts), wanted)
+    together = run(nnc.grad(lambda rows: nnp.sum(nnc.vmap(f)(rows, counts))))(rows)
+    assert near(together, np.stack([np.asarray(nnc.grad(f)(x, n)) for x, n in zip(rows, counts, strict=True)]))
+
+
 # -- tapes that a scan stacks --------------------------------------------------------------------------------------------
 
 
