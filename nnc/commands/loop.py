@@ -91,8 +91,14 @@ class Tape:
         tape._rows[...], tape.length = rows, len(rows)
         return tape
 
-    def __add__(self, other: Tape) -> Tape:
-        return Tape.of(self.rows() + other.rows())
+    def each(self, numbers: Callable[..., NDArray], tapes: Callable[..., NDArray], *others: Tape) -> Tape | int:
+        """A tape of what `numbers` makes of all rows, or, where the rows are tapes, `tapes` of one after the other."""
+        rows = [tape.rows() for tape in (self, *others)]
+        if self._rows.dtype != TAPE:
+            return Tape.of(numbers(*rows))
+        nothing = np.zeros(self._rows.shape[1:], TAPE)
+        made = [tapes(*(row[i, ...] if i < len(row) else nothing for row in rows)) for i in range(self.length)]
+        return Tape.of(np.stack(made)) if made else 0
 
 
 def tape_spec(handle: tuple[int, ...] = ()) -> TensorSpec:
@@ -131,9 +137,22 @@ def _add_tapes(x: NDArray, y: NDArray) -> NDArray:
         key = id(x[place]), id(y[place])
         if key not in sums:
             tapes = [tape for tape in (x[place], y[place]) if isinstance(tape, Tape)]
-            sums[key] = sum(tapes[1:], tapes[0]) if tapes else 0
+            sums[key] = _sum_of(*tapes) if len(tapes) == 2 else tapes[0] if tapes else 0
         total[place] = sums[key]
     return total
+
+
+def _sum_of(x: Tape, y: Tape) -> Tape | int:
+    """Rows that the shorter one lacks are 0."""
+    return x.each(_add_rows, _add_tapes, y) if x.length >= y.length else y.each(_add_rows, _add_tapes, x)
+
+
+def _add_rows(longer: NDArray, shorter: NDArray) -> NDArray:
+    both = longer[: len(shorter)] + shorter
+    if len(shorter) == len(longer):
+        return np.asarray(both)
+    rest = longer[len(shorter) :]
+    return np.concatenate((both, np.broadcast_to(rest, (len(rest), *both.shape[1:]))))
 
 
 def _as_handle(tape: Tape | int, handle: tuple[int, ...]) -> NDArray:
@@ -214,7 +233,11 @@ def _each(function: Callable[..., Any], lead: int, shape: tuple[int, ...], *hand
 
 def _spread_tape(x: NDArray, *, count: int, axis: int) -> NDArray:
     def spread(content: Any) -> Any:
-        return Tape.of(np.expand_dims(content.rows(), 1 + axis)) if isinstance(content, Tape) else content
+        if not isinstance(content, Tape):
+            return content
+        return content.each(
+            lambda rows: np.expand_dims(rows, 1 + axis), lambda row: _spread_tape(row, count=count, axis=axis)
+        )
 
     return _each(spread, axis, (*x.shape[:axis], count, *x.shape[axis:]), x)
 
@@ -223,9 +246,11 @@ def _sum_tape(x: NDArray, *, count: int, axis: int) -> NDArray:
     def total(content: Any) -> Any:
         if not isinstance(content, Tape):
             return content
-        rows = content.rows()
+        return content.each(add_up, lambda row: _sum_tape(row, count=count, axis=axis))
+
+    def add_up(rows: NDArray) -> NDArray:
         every = (*rows.shape[: 1 + axis], count, *rows.shape[2 + axis :])  # a row for all stands for each
-        return Tape.of(np.broadcast_to(rows, every).sum(1 + axis, dtype=rows.dtype))
+        return np.asarray(np.broadcast_to(rows, every).sum(1 + axis, dtype=rows.dtype))
 
     return _each(total, axis + 1, (*x.shape[:axis], *x.shape[axis + 1 :]), x)
 
@@ -260,7 +285,7 @@ sum_tape: Command = register(
 
 def _merge_tapes(mask: NDArray, x: NDArray, y: NDArray) -> NDArray:
     def merge(*tapes: Any) -> Any:
-        contents = [tape for tape in tapes if isinstance(tape, Tape)]
+        contents = [tape for tape in tapes if isinstance(tape, Tape) and tape.length]
         if not contents:
             return 0
         like = contents[0].rows()
@@ -271,7 +296,8 @@ def _merge_tapes(mask: NDArray, x: NDArray, y: NDArray) -> NDArray:
         spec, length = TensorSpec(shape, like.dtype), max(t.length for t in contents)
         merged = Tape(shape, like.dtype, length)
         for index in range(length):
-            merged.write(index, np.where(rows, *(_row(tape, index, spec) for tape in tapes)))
+            found = [_row(tape, index, spec) for tape in tapes]
+            merged.write(index, _merge_tapes(mask, *found) if spec.dtype == TAPE else np.where(rows, *found))
         return merged
 
     return _each(merge, mask.ndim, x.shape, x, y)

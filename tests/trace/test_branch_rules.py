@@ -205,6 +205,25 @@ def test_rows_that_choose_a_branch_keep_a_tape_of_each_round_of_a_scan(run: Call
     np.testing.assert_allclose(found, [gradient(*row) for row in zip(*every, strict=True)], rtol=1e-12)
 
 
+@RUN
+def test_rows_that_choose_a_branch_keep_the_tapes_of_loops_within_its_loops(run: Callable[..., Any]) -> None:
+    def f(x: Any, k: Any) -> Any:
+        inner = lambda c, n: nnc.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, nnp.sin(s[1]) + c * 0.3), (0, c))[
+            1
+        ]
+        grow = lambda x: nnc.fori_loop(0, k, lambda i, c: nnp.tanh(inner(c, i + 1)) * x, x)
+        return nnp.sum(nnc.cond(x[0] > 0, grow, lambda x: nnc.fori_loop(0, 3 - k, lambda i, c: inner(c * x, k), x), x))
+
+    rows, counts = np.array([[-0.4, 0.7], [0.5, 1.2], [0.3, -0.8], [-0.9, 0.1]]), np.array([1, 3, 2, 2])
+    gradient: Any = nnc.grad(f)
+    second: Any = nnc.grad(lambda x, k: nnp.sum(gradient(x, k) ** 2))
+    for g in (gradient, second):
+        wanted = [g(x, k) for x, k in zip(rows, counts, strict=True)]
+        np.testing.assert_allclose(run(nnc.vmap(g))(rows, counts), wanted, rtol=1e-9)
+    found = run(nnc.grad(lambda rows: nnp.sum(nnc.vmap(gradient)(rows, counts) ** 2)))(rows)
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+
+
 # -- rows that take another branch --------------------------------------------------------------------------------------
 
 MATRICES = np.array(
