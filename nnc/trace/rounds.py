@@ -333,6 +333,8 @@ def in_place_of_others(rows: Value, values: Sequence[Value], batched: Sequence[b
 
     So what runs for all rows, though it is for the marked ones, raises only where it does for one of these.
     """
+    if not rows.spec.size:
+        return list(values)
     first = convert(argmax(rows, axis=0), dtype=dtypes.int64)
     return [_repeat_row(rows, first, x) if on else x for x, on in zip(values, batched, strict=True)]
 

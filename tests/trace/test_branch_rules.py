@@ -287,3 +287,23 @@ def test_a_linear_branch_that_solves_is_transposed_by_rows(run: Callable[..., An
     each = [np.linalg.inv(a) if a[0, 0] > 0.5 else 3 * np.eye(2) for a in MATRICES]
     (found,) = run(lambda ct: nnc.linear_transpose(solved, b)(ct))(b)
     np.testing.assert_allclose(found, [m.T @ x for m, x in zip(each, b, strict=True)], rtol=1e-9)
+
+
+@RUN
+def test_rules_of_users_see_rows_that_take_their_branch_alone(run: Callable[..., Any]) -> None:
+    @nnc.custom_jvp
+    def energy(a: Any) -> Any:
+        return nnp.sum(a * a)
+
+    energy.defjvp(lambda primals, tangents: (energy(*primals), nnp.sum(nnp.linalg.inv(primals[0]) * tangents[0])))
+    f: Any = lambda a: nnc.cond(a[0, 0] > 0.5, energy, nnp.sum, a)
+    wanted = [np.linalg.inv(a) if a[0, 0] > 0.5 else np.ones((2, 2)) for a in MATRICES]
+    np.testing.assert_allclose(run(nnc.vmap(nnc.grad(f)))(MATRICES), wanted, rtol=1e-9)
+    np.testing.assert_allclose(run(nnc.grad(lambda rows: nnp.sum(nnc.vmap(f)(rows))))(MATRICES), wanted, rtol=1e-9)
+
+
+@RUN
+def test_a_batch_of_no_rows_takes_no_branch(run: Callable[..., Any]) -> None:
+    f = lambda a: nnc.cond(a[0, 0] > 0.5, nnp.linalg.inv, lambda a: a * 2, a)
+    assert run(nnc.vmap(f))(MATRICES[:0]).shape == (0, 2, 2)
+    assert run(nnc.vmap(nnc.grad(lambda a: nnp.sum(f(a)))))(MATRICES[:0]).shape == (0, 2, 2)
