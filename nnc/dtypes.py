@@ -7,6 +7,7 @@ they take the dtype of the array they meet, and only their kind (bool < int < fl
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -40,6 +41,37 @@ _REAL_PARTS = {complex64: float32, complex128: float64}
 _WEAK_DEFAULT = (bool_, DEFAULT_INT, DEFAULT_FLOAT, DEFAULT_COMPLEX)
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class NamedDType:
+    """What `nnc.numpy` calls a dtype: it equals the dtype, and stands for it wherever one is taken."""
+
+    dtype: DType
+
+    @property
+    def name(self) -> str:
+        """The name of the dtype."""
+        return self.dtype.name
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of an element."""
+        return self.dtype.itemsize
+
+    @property
+    def kind(self) -> str:
+        """NumPy's letter for the kind of the dtype."""
+        return self.dtype.kind
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.dtype == (other.dtype if isinstance(other, NamedDType) else other))
+
+    def __hash__(self) -> int:
+        return hash(self.dtype)
+
+    def __repr__(self) -> str:
+        return f"nnp.{self.dtype.name}"
+
+
 def as_dtype(value: Any) -> DType:
     """The dtype that `value` names: a dtype, a NumPy scalar type, a Python type or a string.
 
@@ -49,6 +81,8 @@ def as_dtype(value: Any) -> DType:
     Example:  >>> as_dtype("bfloat16").itemsize, as_dtype(float).name
               (2, 'float32')
     """
+    if isinstance(value, NamedDType):
+        return value.dtype
     if value is float:
         return DEFAULT_FLOAT
     if value is int:
@@ -61,6 +95,11 @@ def as_dtype(value: Any) -> DType:
     if dtype not in _KINDS:
         raise TypeError(f"nnc has no dtype {dtype.name}; it has {', '.join(BY_NAME)}")
     return dtype
+
+
+def plain_dtype(value: Any) -> Any:
+    """The dtype of a name of `nnc.numpy`; anything else as it is."""
+    return value.dtype if isinstance(value, NamedDType) else value
 
 
 def is_known(dtype: DType) -> bool:

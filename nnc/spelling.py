@@ -1,4 +1,4 @@
-"""Keyword arguments that a function does not have: the error names the spelling that nnc uses."""
+"""Keyword arguments that a function does not have: the error names the spelling that nnc uses. And flags that are none."""
 
 from __future__ import annotations
 
@@ -92,13 +92,14 @@ SPELLINGS: dict[str, tuple[tuple[str, ...], str]] = {
     "training": (("deterministic", "inference"), "{}=not training"),
 }
 
+_FLAGS = ("bool", "bool | None")  # annotations, which are not evaluated
 _NUMPY_DEFAULTS = {"out": None, "dtype": None, "order": "C"}  # passed on by np.sum(x), which calls x.sum(...)
 
 
 def spelled(function: F) -> F:
-    """Makes unknown keyword arguments of `function` raise with the spelling that it takes.
+    """Makes unknown keyword arguments of `function` raise with the spelling that it takes, and flags that are no bool.
 
-    Raises:   ArgumentTypeError: (when called) there is no such argument.
+    Raises:   ArgumentTypeError: (when called) there is no such argument, or what is annotated as a bool is something else.
     Example:
         >>> @spelled
         ... def total(x, *, axis=None):
@@ -110,12 +111,14 @@ def spelled(function: F) -> F:
         nnc.errors.ArgumentTypeError: total: it has no argument 'dim'...
         Fix: write axis=... instead.
     """
-    code = inspect.unwrap(function).__code__  # a signature of each of some hundred functions would slow the import down
+    plain: Any = inspect.unwrap(function)
+    code = plain.__code__  # a signature of each of some hundred functions would slow the import down
     first, last = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     placed = list(code.co_varnames[: code.co_posonlyargcount])
     names = [name for name in code.co_varnames[code.co_posonlyargcount : last] if name != "self"]
     known = frozenset(names)
-    draws = "key" in code.co_varnames[first:last] and "key" not in (inspect.unwrap(function).__kwdefaults__ or {})
+    draws = "key" in code.co_varnames[first:last] and "key" not in (plain.__kwdefaults__ or {})
+    flags = [(i, x) for i, x in enumerate(code.co_varnames[:last]) if plain.__annotations__.get(x) in _FLAGS]
 
     def where(args: tuple[Any, ...]) -> str:
         return type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
@@ -130,9 +133,27 @@ def spelled(function: F) -> F:
             raise user_error(
                 ArgumentTypeError, where(args), "the argument 'key' is missing.", fix="pass key=nnc.random.key(0).",
             )  # fmt: skip
+        for place, name in flags:
+            value = args[place] if place < len(args) and place < first else kwargs.get(name, False)
+            if type(value) is not bool:
+                check_flag(value, where(args), name)
         return function(*args, **kwargs)
 
     return cast(F, checked)
+
+
+def check_flag(value: Any, where: str, name: str) -> None:
+    """Raises unless `value` is a single truth value: a bool, an integer, a 0-d array, or None for no.
+
+    Raises:   ArgumentTypeError: it is something else.
+    """
+    shape = getattr(value, "shape", None)
+    if (shape is None and (value is None or isinstance(value, int))) or shape == ():
+        return
+    what = f"{value!r} ({type(value).__name__})" if shape is None else f"an array of shape {tuple(shape)}"
+    raise user_error(
+        ArgumentTypeError, where, f"{name} is {what}, not a bool.", fix=f"pass {name}=True or {name}=False."
+    )
 
 
 def missing_name(module: str, name: str, names: Mapping[str, str]) -> MissingNameError:

@@ -28,14 +28,15 @@ def _reference(*arrays: Any, graphs: tuple[Graph, ...], run: Run, **params: Any)
     return run(graphs[0], arrays)
 
 
-def _register(name: str) -> Command:
-    return register(name, None, None, infer=_infer(name), reference=_reference, inlines=True)
+def _register(name: str, **attributes: Any) -> Command:
+    return register(name, None, None, infer=_infer(name), reference=_reference, inlines=True, **attributes)
 
 
 call = _register("call")  # graphs: (function,); barrier=True: it recomputes on purpose what exists already
 checkpoint = _register("checkpoint")  # graphs: (function,); reverse mode recomputes it
-custom_jvp = _register("custom_jvp")  # rule: (primals, tangents) -> (outputs, tangents)
-custom_vjp = _register("custom_vjp")  # rule: likewise, with tangents that only transpose
+# What users' rules run is not known before they are asked, so it may raise.
+custom_jvp = _register("custom_jvp", refuses=True)  # rule: (primals, tangents) -> (outputs, tangents)
+custom_vjp = _register("custom_vjp", refuses=True)  # rule: likewise, with tangents that only transpose
 
 
 def _fused_cost(*specs: TensorSpec, graphs: tuple[Graph, ...] = (), **params: Any) -> int:

@@ -31,6 +31,7 @@ from nnc.commands.rules import (
     linear_in,
     linear_in_all,
     not_linear,
+    refuses,
 )
 from nnc.errors import ArgumentError, DTypeError, user_error
 from nnc.graph import Command, TensorSpec, register
@@ -339,6 +340,7 @@ def _pow(x: Any, y: Any) -> Any:
 pow_: Command = elementwise(
     "pow", _pow, "pow(x, y)", arity=2, accepts=NUMERIC, partials=(_pow_base, _pow_exponent), singular=True, flops=10
 )
+refuses.set(pow_, lambda x, y: dtypes.is_integer(y.dtype))
 
 
 def _sigmoid(x: Any) -> Any:

@@ -108,6 +108,7 @@ cholesky: Command = register(
     reference=_cholesky_reference,
     derivative=Derivative(_cholesky_jvp),
     batch=batch_leading("cholesky"),
+    refuses=True,
     cost=lambda x: x.size * x.shape[-1] // 3,
 )
 
@@ -141,6 +142,7 @@ eigh: Command = register(
     reference=_eigh_reference,
     derivative=Derivative(_eigh_jvp),
     batch=batch_leading("eigh"),
+    refuses=True,
     cost=lambda x: 5 * cubic(x),
 )
 
@@ -175,6 +177,7 @@ eig: Command = register(
     reference=_eig_reference,
     derivative=Derivative(_eig_jvp),
     batch=batch_leading("eig"),
+    refuses=True,
     cost=lambda x: 25 * cubic(x),
 )
 
@@ -241,6 +244,7 @@ svd: Command = register(
     reference=_svd_reference,
     derivative=Derivative(_svd_jvp),
     batch=batch_leading("svd"),
+    refuses=True,
     cost=lambda x, **params: 10 * cubic(x),
 )
 
@@ -293,6 +297,7 @@ qr: Command = register(
     reference=_qr_reference,
     derivative=Derivative(_qr_jvp),
     batch=batch_leading("qr"),
+    refuses=True,
     cost=lambda x, **params: 2 * cubic(x),
 )
 
@@ -324,5 +329,6 @@ pinv: Command = register(
     reference=_pinv_reference,
     derivative=Derivative(_pinv_jvp),
     batch=batch_leading("pinv"),
+    refuses=True,
     cost=lambda x, **params: 12 * cubic(x),
 )

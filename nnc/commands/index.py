@@ -63,6 +63,10 @@ def check_mode(where: str, mode: str, modes: Sequence[str]) -> None:
         )  # fmt: skip
 
 
+def _is_strict(*specs: TensorSpec, mode: str, **params: Any) -> bool:
+    return mode == "error"
+
+
 def _rest(ndim: int, axes: Shape, batch: int) -> Shape:
     return tuple(axis for axis in range(batch, ndim) if axis not in axes)
 
@@ -250,6 +254,7 @@ gather = register(
     reference=_gather_reference,
     derivative=Derivative(_gather_jvp, _gather_transpose),
     batch=_gather_batch,
+    refuses=_is_strict,
     cost=lambda *specs, **params: 0,
 )
 
@@ -431,6 +436,7 @@ scatter = register(
     derivative=Derivative(_scatter_jvp, _scatter_transpose),
     batch=_scatter_batch,
     inplace=InPlace(((0, 0),)),
+    refuses=_is_strict,
     cost=lambda x, updates, *indices, **params: 0 if params["op"] == "set" else updates.size,
 )
 
@@ -520,6 +526,7 @@ dynamic_slice = register(
     reference=lambda x, *starts, sizes, mode: x[_box("dynamic_slice", x.shape, starts, sizes, mode)],
     derivative=linear_in("dynamic_slice", {0: _dynamic_slice_transpose}),
     batch=_dynamic_slice_batch,
+    refuses=_is_strict,
     cost=lambda *specs, **params: 0,
 )
 
@@ -594,5 +601,6 @@ dynamic_update_slice = register(
     derivative=Derivative(_dynamic_update_jvp, _dynamic_update_transpose),
     batch=_dynamic_update_batch,
     inplace=InPlace(((0, 0),)),
+    refuses=_is_strict,
     cost=lambda *specs, **params: 0,
 )

@@ -249,6 +249,7 @@ triangular_solve: Command = register(
     reference=_triangular_reference,
     derivative=_solver("triangular_solve", _triangle, _triangular_opposite),
     batch=_solver_batch("triangular_solve"),
+    refuses=True,
     cost=lambda a, b, **params: b.size * a.shape[-1],
 )
 solve: Command = register(
@@ -260,6 +261,7 @@ solve: Command = register(
     ),
     derivative=_solver("solve", lambda ta: ta, lambda a, ct: solve(matrix_transpose(a), ct)),
     batch=_solver_batch("solve"),
+    refuses=True,
     cost=lambda a, b: cubic(a) + 2 * b.size * a.shape[-1],
 )
 
@@ -316,6 +318,7 @@ slogdet: Command = register(
     reference=lambda x: run_lapack("slogdet", lambda x: tuple(np.linalg.slogdet(x)), (x,), _SINGULAR, ""),
     derivative=Derivative(_slogdet_jvp),
     batch=batch_leading("slogdet"),
+    refuses=True,
     cost=cubic,
 )
 det: Command = register(
@@ -324,6 +327,7 @@ det: Command = register(
     reference=lambda x: run_lapack("det", np.linalg.det, (x,), _SINGULAR, ""),
     derivative=Derivative(_det_jvp),
     batch=batch_leading("det"),
+    refuses=True,
     cost=cubic,
 )
 cofactor: Command = register(
@@ -332,5 +336,6 @@ cofactor: Command = register(
     reference=_cofactor_reference,
     derivative=Derivative(_cofactor_jvp),
     batch=batch_leading("cofactor"),
+    refuses=True,
     cost=lambda x: 10 * cubic(x),
 )

@@ -10,7 +10,7 @@ under vmap, which its elements have, too); the number 0 stands for a tape of zer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -23,6 +23,7 @@ from nnc.commands.rules import (
     add_tangents,
     batch_elementwise,
     batch_with,
+    check_same_spec,
     effect,
     linear_in_all,
     zeros,
@@ -34,11 +35,15 @@ from nnc.graph import Command, Graph, Node, TensorSpec, register
 
 NDArray = np.ndarray[Any, Any]
 Run = Callable[[Graph, Sequence[Any]], list[NDArray]]  # how a reference runs its sub-graphs
+Handles = tuple[tuple[int, ...], ...]  # the leading axes of each tape that a loop yields; () where none has any
 ROUND = TensorSpec((), dtypes.int64)
 
 
 class Tape:
-    """Rows of one spec, in memory that grows geometrically (or is taken at once where `capacity` is known)."""
+    """Rows of one spec, in memory that grows geometrically (or is taken at once where `capacity` is known).
+
+    Rows may be tapes. Where an index is followed by `...`, NumPy reads and writes arrays there, too, and not elements.
+    """
 
     __slots__ = ("_meter", "_rows", "length")
 
@@ -69,11 +74,11 @@ class Tape:
         if index >= self.length:
             self._rows[self.length : index] = 0
             self.length = index + 1
-        self._rows[index] = row
+        self._rows[index, ...] = row
 
     def read(self, index: int) -> NDArray:
         """A row."""
-        return self._rows[index]  # type: ignore[no-any-return]
+        return self._rows[index, ...]
 
     def rows(self) -> NDArray:
         """All rows."""
@@ -86,13 +91,33 @@ class Tape:
         tape._rows[...], tape.length = rows, len(rows)
         return tape
 
-    def __add__(self, other: Tape) -> Tape:
-        return Tape.of(self.rows() + other.rows())
+    def each(self, numbers: Callable[..., NDArray], tapes: Callable[..., NDArray], *others: Tape) -> Tape | int:
+        """A tape of what `numbers` makes of all rows, or, where the rows are tapes, `tapes` of one after the other."""
+        rows = [tape.rows() for tape in (self, *others)]
+        if self._rows.dtype != TAPE:
+            return Tape.of(numbers(*rows))
+        nothing = np.zeros(self._rows.shape[1:], TAPE)
+        made = [tapes(*(row[i, ...] if i < len(row) else nothing for row in rows)) for i in range(self.length)]
+        return Tape.of(np.stack(made)) if made else 0
 
 
 def tape_spec(handle: tuple[int, ...] = ()) -> TensorSpec:
     """The spec of a tape; `handle` are the leading axes that vmap gave it."""
     return TensorSpec(handle, TAPE)
+
+
+def tape_handles(shapes: Iterable[tuple[int, ...]]) -> Handles:
+    """The parameter `handles` of a loop that yields tapes with these leading axes."""
+    handles = tuple(shapes)
+    return handles if any(handles) else ()
+
+
+def _tape_specs(handles: Handles, count: int) -> list[TensorSpec]:
+    if handles and len(handles) != count:
+        raise user_error(
+            ArgumentError, "loop", f"{count} tapes cannot have {len(handles)} handles.", fix="give one for each tape, or none.",
+        )  # fmt: skip
+    return [tape_spec(handle) for handle in handles or ((),) * count]
 
 
 def _read(tape: NDArray, index: int, spec: TensorSpec) -> NDArray:
@@ -106,16 +131,38 @@ def _row(content: Any, index: int, spec: TensorSpec) -> NDArray:
 
 
 def _add_tapes(x: NDArray, y: NDArray) -> NDArray:
-    contents = [tape.flat[0] for tape in (x, y) if tape.size and isinstance(tape.flat[0], Tape)]
-    if len(contents) == 2:
-        return _as_handle(contents[0] + contents[1], x.shape)
-    return _as_handle(contents[0] if contents else 0, x.shape)
+    total = _as_handle(0, x.shape)
+    sums: dict[tuple[int, int], Any] = {}  # all elements of a batch are one tape, and so is what they sum to
+    for place in np.ndindex(x.shape):
+        key = id(x[place]), id(y[place])
+        if key not in sums:
+            tapes = [tape for tape in (x[place], y[place]) if isinstance(tape, Tape)]
+            sums[key] = _sum_of(*tapes) if len(tapes) == 2 else tapes[0] if tapes else 0
+        total[place] = sums[key]
+    return total
+
+
+def _sum_of(x: Tape, y: Tape) -> Tape | int:
+    """Rows that the shorter one lacks are 0."""
+    return x.each(_add_rows, _add_tapes, y) if x.length >= y.length else y.each(_add_rows, _add_tapes, x)
+
+
+def _add_rows(longer: NDArray, shorter: NDArray) -> NDArray:
+    both = longer[: len(shorter)] + shorter
+    if len(shorter) == len(longer):
+        return np.asarray(both)
+    rest = longer[len(shorter) :]
+    return np.concatenate((both, np.broadcast_to(rest, (len(rest), *both.shape[1:]))))
 
 
 def _as_handle(tape: Tape | int, handle: tuple[int, ...]) -> NDArray:
     value = np.empty(handle, TAPE)
     value[...] = tape
     return value
+
+
+def _as_handles(tapes: Sequence[Tape], handles: Handles) -> list[NDArray]:
+    return [_as_handle(tape, handle) for tape, handle in zip(tapes, handles or ((),) * len(tapes), strict=True)]
 
 
 def run_graph(graph: Graph, values: Sequence[Any]) -> list[NDArray]:
@@ -158,7 +205,7 @@ def check_carried(name: str, carried: Sequence[TensorSpec], following: Sequence[
 add_tapes = register(
     "add_tapes",
     2,
-    infer=lambda x, y: x,
+    infer=lambda x, y: check_same_spec("add_tapes", (x, y)),
     reference=_add_tapes,
     derivative=Derivative(
         lambda primals, tangents, outputs: (add_tangents(*tangents),),
@@ -175,18 +222,22 @@ def _each(function: Callable[..., Any], lead: int, shape: tuple[int, ...], *hand
     """
     result = _as_handle(0, shape)
     if all(handle.size for handle in handles):
-        first: tuple[Any, ...] = (slice(0, 1),) * lead
-        inner = [handle[(*first[: handle.ndim], ...)].reshape(handle.shape[lead:]) for handle in handles]
+        first: tuple[Any, ...] = (0,) * lead
+        inner = [handle[(*first, ...)] for handle in handles]
         found = np.empty(inner[0].shape, TAPE)
         for index in np.ndindex(found.shape):
-            found[index] = function(*(np.asarray(x[index]).item() for x in inner))  # handles of one may be stacked
+            found[index] = function(*(x[index] for x in inner))
         result[...] = found
     return result
 
 
 def _spread_tape(x: NDArray, *, count: int, axis: int) -> NDArray:
     def spread(content: Any) -> Any:
-        return Tape.of(np.expand_dims(content.rows(), 1 + axis)) if isinstance(content, Tape) else content
+        if not isinstance(content, Tape):
+            return content
+        return content.each(
+            lambda rows: np.expand_dims(rows, 1 + axis), lambda row: _spread_tape(row, count=count, axis=axis)
+        )
 
     return _each(spread, axis, (*x.shape[:axis], count, *x.shape[axis:]), x)
 
@@ -195,9 +246,11 @@ def _sum_tape(x: NDArray, *, count: int, axis: int) -> NDArray:
     def total(content: Any) -> Any:
         if not isinstance(content, Tape):
             return content
-        rows = content.rows()
+        return content.each(add_up, lambda row: _sum_tape(row, count=count, axis=axis))
+
+    def add_up(rows: NDArray) -> NDArray:
         every = (*rows.shape[: 1 + axis], count, *rows.shape[2 + axis :])  # a row for all stands for each
-        return Tape.of(np.broadcast_to(rows, every).sum(1 + axis, dtype=rows.dtype))
+        return np.asarray(np.broadcast_to(rows, every).sum(1 + axis, dtype=rows.dtype))
 
     return _each(total, axis + 1, (*x.shape[:axis], *x.shape[axis + 1 :]), x)
 
@@ -207,7 +260,7 @@ def _tape_axis(params: dict[str, Any]) -> dict[str, Any]:
 
 
 # A tape of no batch among tapes of one: it gets the axis, of which its rows have one element that stands for all; and what the
-# cotangents of all elements sum to. Cotangents that a loop yields have no handle, but all axes of the rows.
+# cotangents of all elements sum to.
 spread_tape: Command = register(
     "spread_tape",
     1,
@@ -232,7 +285,7 @@ sum_tape: Command = register(
 
 def _merge_tapes(mask: NDArray, x: NDArray, y: NDArray) -> NDArray:
     def merge(*tapes: Any) -> Any:
-        contents = [tape for tape in tapes if isinstance(tape, Tape)]
+        contents = [tape for tape in tapes if isinstance(tape, Tape) and tape.length]
         if not contents:
             return 0
         like = contents[0].rows()
@@ -243,7 +296,8 @@ def _merge_tapes(mask: NDArray, x: NDArray, y: NDArray) -> NDArray:
         spec, length = TensorSpec(shape, like.dtype), max(t.length for t in contents)
         merged = Tape(shape, like.dtype, length)
         for index in range(length):
-            merged.write(index, np.where(rows, *(_row(tape, index, spec) for tape in tapes)))
+            found = [_row(tape, index, spec) for tape in tapes]
+            merged.write(index, _merge_tapes(mask, *found) if spec.dtype == TAPE else np.where(rows, *found))
         return merged
 
     return _each(merge, mask.ndim, x.shape, x, y)
@@ -253,7 +307,7 @@ def _merge_tapes(mask: NDArray, x: NDArray, y: NDArray) -> NDArray:
 merge_tapes: Command = register(
     "merge_tapes",
     3,
-    infer=lambda mask, x, y: x,
+    infer=lambda mask, x, y: check_same_spec("merge_tapes", (x, y)),
     reference=_merge_tapes,
     derivative=linear_in_all(
         "merge_tapes",
@@ -275,7 +329,7 @@ merge_tapes: Command = register(
 
 def _while_infer(
     *specs: TensorSpec, graphs: tuple[Graph, ...], carries: int, before: int, tapes: int = 0,
-    max_steps: int | None = None, handle: tuple[int, ...] = (), checkpoint: str | int | None = None,
+    max_steps: int | None = None, handles: Handles = (), checkpoint: str | int | None = None,
 ) -> tuple[TensorSpec, ...]:  # fmt: skip
     body = graphs[0]
     check_inputs("while", (ROUND, *specs), body, "the round")
@@ -304,7 +358,7 @@ def _while_infer(
         *specs[:carries],
         *outputs[1 + carries : 1 + carries + exits],
         ROUND,
-        *(tape_spec(handle) for _ in range(tapes)),
+        *_tape_specs(handles, tapes),
     )
 
 
@@ -325,7 +379,7 @@ def split_round(body: Graph, carries: int, before: int, exits: int) -> tuple[Gra
 
 def _while_reference(
     *arrays: NDArray, graphs: tuple[Graph, ...], run: Run, carries: int, before: int, tapes: int = 0,
-    max_steps: int | None = None, handle: tuple[int, ...] = (), checkpoint: str | int | None = None,
+    max_steps: int | None = None, handles: Handles = (), checkpoint: str | int | None = None,
 ) -> list[NDArray]:  # fmt: skip
     body = graphs[0]
     exits = len(body.outputs) - 1 - carries - tapes
@@ -343,7 +397,7 @@ def _while_reference(
         for tape, row in zip(rows, results[carries:], strict=True):
             tape.write(step, row)
         step += 1
-    return [*carried, *known[:exits], np.asarray(step, np.int64), *(_as_handle(tape, handle) for tape in rows)]
+    return [*carried, *known[:exits], np.asarray(step, np.int64), *_as_handles(rows, handles)]
 
 
 def check_steps(step: int, limit: int | None) -> None:
@@ -374,7 +428,10 @@ def _only_acts(node: Node) -> bool:
     return node.command in effect or any(inner.command in effect for graph in node.graphs for inner in graph.walk())
 
 
-while_ = register("while", None, None, infer=_while_infer, reference=_while_reference, rewritten=_while_rewritten)
+while_ = register(
+    "while", None, None, infer=_while_infer, reference=_while_reference, rewritten=_while_rewritten,
+    refuses=lambda *specs, max_steps=None, **params: max_steps is not None,
+)  # fmt: skip
 
 # -- scan --------------------------------------------------------------------------------------------------------------
 
@@ -389,7 +446,7 @@ def _split_scan(
 
 def _scan_infer(
     *specs: TensorSpec, graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None, reverse: bool = False,
-    handle: tuple[int, ...] = (), tangents_only: bool = False, checkpoint: str | int | None = None,
+    handles: Handles = (), tangents_only: bool = False, checkpoint: str | int | None = None,
 ) -> tuple[TensorSpec, ...]:  # fmt: skip
     body = graphs[0]
     sequences, carried, captured = _split_scan(specs, xs, carries, length)
@@ -414,13 +471,13 @@ def _scan_infer(
     check_carried("scan", carried, outputs[:carries])
     rows = outputs[carries:]
     if length is None:
-        return (*carried, *(tape_spec(handle) for _ in rows))
+        return (*carried, *_tape_specs(handles, len(rows)))
     return (*carried, *(spec.update(shape=(length, *spec.shape)) for spec in rows))
 
 
 def _scan_reference(
     *arrays: NDArray, graphs: tuple[Graph, ...], run: Run, xs: int, carries: int, length: int | None,
-    reverse: bool = False, handle: tuple[int, ...] = (), tangents_only: bool = False, checkpoint: str | int | None = None,
+    reverse: bool = False, handles: Handles = (), tangents_only: bool = False, checkpoint: str | int | None = None,
 ) -> list[NDArray]:  # fmt: skip
     body = graphs[0]
     sequences, start, captured = _split_scan(arrays, xs, carries, length)
@@ -431,15 +488,16 @@ def _scan_reference(
     carried = list(start)
     for step in reversed(range(count)) if reverse else range(count):
         read = [
-            _read(s, step, spec) if length is None else s[step] for s, spec in zip(sequences, elements, strict=True)
+            _read(s, step, spec) if length is None else s[step, ...]
+            for s, spec in zip(sequences, elements, strict=True)
         ]
         results = run(body, [np.asarray(step, np.int64), *read, *carried, *captured])
         carried = results[:carries]
         for tape, row in zip(tapes, results[carries:], strict=False):
             tape.write(step, row)
         for stack, row in zip(stacks, results[carries:], strict=False):
-            stack[step] = row
-    return [*carried, *stacks, *(_as_handle(tape, handle) for tape in tapes)]
+            stack[step, ...] = row
+    return [*carried, *stacks, *_as_handles(tapes, handles)]
 
 
 scan = register("scan", None, None, infer=_scan_infer, reference=_scan_reference)
@@ -487,4 +545,7 @@ def _case_reference(
     return run(graphs[check_branch(int(index), len(graphs))], arrays)
 
 
-case_of = register("case_of", None, None, infer=_case_infer, reference=_case_reference)
+case_of = register(
+    "case_of", None, None, infer=_case_infer, reference=_case_reference,
+    refuses=lambda *specs, checked=True: checked,
+)  # fmt: skip

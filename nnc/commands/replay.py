@@ -120,14 +120,14 @@ def _reference(
 
     def forward(step: int, state: State) -> State:
         at = number(step)
-        return run(advance, [np.asarray(at, np.int64), *(s[at] for s in sequences[:xs]), *state, *captured])
+        return run(advance, [np.asarray(at, np.int64), *(s[at, ...] for s in sequences[:xs]), *state, *captured])
 
     for step, state in walk_back(start, count, places(checkpoint, count), forward):
         at = number(step)
-        results = run(pull, [np.asarray(at, np.int64), *(s[at] for s in sequences), *state, *moved, *captured])
+        results = run(pull, [np.asarray(at, np.int64), *(s[at, ...] for s in sequences), *state, *moved, *captured])
         moved = results[: pulled + sums]
         for stack, row in zip(stacks, results[pulled + sums :], strict=True):
-            stack[at] = row
+            stack[at, ...] = row
     return [*moved, *stacks]
 
 

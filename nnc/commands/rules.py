@@ -14,7 +14,7 @@ import numpy as np
 
 from nnc.dtypes import TAPE, is_inexact
 from nnc.errors import AxisError, DTypeError, ShapeError, UnsupportedError, user_error
-from nnc.graph import Attribute, Command, TensorSpec
+from nnc.graph import Attribute, Command, Node, TensorSpec
 from nnc.graph import command as get_command
 from nnc.graph.builder import check_same_dtype
 
@@ -88,6 +88,17 @@ numpy_call: Attribute[np.ufunc | Callable[..., Callable[..., Any] | None]] = Att
 effect: Attribute[str] = Attribute(
     "effect", "'random', 'debug' … for commands whose nodes must not be merged, nor removed unless it is 'random'"
 )
+
+
+refuses: Attribute[bool | Callable[..., bool]] = Attribute(
+    "refuses", "(*specs, **params) -> whether the command raises on some values of its operands"
+)
+
+
+def may_raise(node: Node) -> bool:
+    """Whether a node raises on some values of its operands."""
+    rule = refuses.get(node.command, False)
+    return rule(*(s.spec for s in node.inputs), **node.params) if callable(rule) else rule
 
 
 _NOTHING = InPlace()

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nnc.context import Context, get_context, new_level, set_context
+from nnc.dtypes import plain_dtype
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, GraphError, NncError, user_error, word_anew
 from nnc.graph.boxes import Box
 from nnc.graph.graph import NO_PARAMS, Graph, NDArray, Node, Symbol, new_node, new_symbol
@@ -168,6 +169,8 @@ class GraphBuilder:
                   an alias that is. NncError: the command does not take these inputs.
         """
         cmd = command(target)
+        if "dtype" in params:
+            params["dtype"] = plain_dtype(params["dtype"])
         source = source or get_context().source or user_source()
         written = self._written
         read = tuple([x if x in written else self._read(cmd, i, x) for i, x in enumerate(inputs)])

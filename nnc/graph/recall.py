@@ -178,7 +178,7 @@ def exact_setting(value: Any) -> Any:
         return slice, exact_setting(value.start), exact_setting(value.stop), exact_setting(value.step)
     if kind is float or kind is complex or isinstance(value, np.generic):
         return kind, repr(value)
-    if kind is bool or isinstance(value, np.dtype):
+    if kind is bool or isinstance(value, (np.dtype, dtypes.NamedDType)):
         return kind, value
     return _UNKNOWN
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from nnc.dtypes import plain_dtype
 from nnc.errors import BackendError, InternalError, RegistryError, user_error
 from nnc.graph.spec import TensorSpec
 
@@ -35,6 +36,8 @@ class Command:
 
     def __call__(self, *args: Any, graphs: tuple[Any, ...] = (), **params: Any) -> Any:
         """Runs, traces or records the command; parameters are static and keyword-only."""
+        if "dtype" in params:
+            params["dtype"] = plain_dtype(params["dtype"])
         outputs = _BIND.function(self, args, params, graphs)
         return outputs[0] if self.outputs == 1 else tuple(outputs)
 

@@ -265,7 +265,7 @@ def planned_tapes(graph: Graph) -> set[Symbol]:
             node.command.name == "while"
             and params.get("tapes")
             and params.get("max_steps")
-            and not params.get("handle")
+            and not params.get("handles")
         ):
             outputs = node.outputs[-params["tapes"] :]
             if not _has_tapes(node, outputs):

@@ -15,7 +15,7 @@ from nnc.commands import shape as commands
 from nnc.commands.promote import broadcast, broadcast_to_shape
 from nnc.commands.rules import Value, check_axes
 from nnc.commands.shape import slice_axis
-from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.graph.recall import recalled
 from nnc.numpy.operands import Axis, static_int, to_axes, to_axis, to_shape, to_value
@@ -285,16 +285,18 @@ def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Value:
 def roll(x: Any, shift: int | Sequence[int], axis: Axis = None) -> Value:
     """Returns `x` with elements shifted along `axis`; those pushed out at the end come in at the start.
 
-    Args:     shift: how far, for each axis; it may be traced. axis: None shifts the flattened array.
+    Args:     shift: how far: an integer, or one for each axis, also as an array; it may be traced. axis: None shifts the
+              flattened array.
+    Raises:   ArgumentTypeError: a shift is no integer. ArgumentError: there are not as many shifts as axes.
     Example:  >>> roll(np.arange(4), 1)
               Array([3, 0, 1, 2], dtype=int64)
     """
     x = to_value(x, "roll")
+    shifts = _shifts(shift)
     if axis is None:
-        steps = sum(shift) if isinstance(shift, (tuple, list)) else shift
-        return reshape(roll(ravel(x), steps, 0), x.spec.shape)
-    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
-    shifts = shift if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
+        return reshape(roll(ravel(x), shifts, (0,) * len(shifts)), x.spec.shape)
+    axes: Sequence[int] = axis if isinstance(axis, (tuple, list)) else (axis,)
+    shifts = tuple(shifts) * len(axes) if len(shifts) == 1 else shifts
     if len(axes) != len(shifts):
         raise user_error(
             ArgumentError,
@@ -303,15 +305,30 @@ def roll(x: Any, shift: int | Sequence[int], axis: Axis = None) -> Value:
             fix="give one shift for each axis.",
         )
     for at, steps in zip(axes, shifts, strict=True):
-        at = to_axis("roll", at, x.spec.ndim)
-        n = x.spec.shape[at]
-        if hasattr(steps, "spec") and n:
-            x = indexing.take(x, (np.arange(n) - steps) % n, at)
-            continue
-        cut = -static_int(steps, "roll", "shift") % n if n else 0
-        if cut:
-            x = commands.concatenate(slice_axis(x, at, cut, n), slice_axis(x, at, 0, cut), axis=at)
+        x = _roll_axis(x, steps, to_axis("roll", at, x.spec.ndim))
     return x
+
+
+def _shifts(shift: Any) -> Sequence[Any]:
+    """How far to shift, one after the other: a number, several, or the elements of an array."""
+    if isinstance(shift, (tuple, list)):
+        return shift
+    shape: Sequence[int] = getattr(shift, "shape", ())
+    return [shift[i] for i in range(shape[0])] if len(shape) == 1 else [shift]
+
+
+def _roll_axis(x: Value, steps: Any, at: int) -> Value:
+    n = x.spec.shape[at]
+    if not hasattr(steps, "spec"):
+        cut = -static_int(steps, "roll", "shift") % n if n else 0
+        return commands.concatenate(slice_axis(x, at, cut, n), slice_axis(x, at, 0, cut), axis=at) if cut else x
+    spec = steps.spec
+    if spec.shape or not (dtypes.is_integer(spec.dtype) or dtypes.is_bool(spec.dtype)):
+        raise user_error(
+            ArgumentTypeError, "roll", f"shift is {spec}, not an integer.", operands={"shift": spec},
+            fix="give an integer, or one for each axis.",
+        )  # fmt: skip
+    return indexing.take(x, (np.arange(n) - steps) % n, at) if n else x
 
 
 # -- diagonals ---------------------------------------------------------------------------------------------------------

@@ -24,7 +24,8 @@ from nnc import dtypes
 from nnc.array import ArrayMethods
 from nnc.commands.promote import as_operand, to_dtype
 from nnc.commands.promote import result_dtype as _result_dtype
-from nnc.dtypes import (
+from nnc.errors import ArgumentError, DTypeError, user_error
+from nnc.numpy.scalar_types import (
     bfloat16,
     bool_,
     complex64,
@@ -41,7 +42,6 @@ from nnc.dtypes import (
     uint32,
     uint64,
 )
-from nnc.errors import ArgumentError, DTypeError, user_error
 
 __all__ = [
     "bfloat16", "bool", "bool_", "can_cast", "cdouble", "complex64", "complex128", "complex_", "complexfloating", "csingle",
@@ -54,14 +54,14 @@ __all__ = [
 bool = bool_
 pi, e, inf, nan, euler_gamma = math.pi, math.e, math.inf, math.nan, 0.5772156649015329
 newaxis = None
-int_, uint, float_, complex_ = dtypes.DEFAULT_INT, uint64, dtypes.DEFAULT_FLOAT, dtypes.DEFAULT_COMPLEX
+int_, uint, float_, complex_ = int64, uint64, float32, complex64
 half, single, double, csingle, cdouble = float16, float32, float64, complex64, complex128
 dtype = np.dtype
 ndarray = ArrayMethods  # what arrays and tracers have in common: isinstance(x, nnp.ndarray)
 ABSTRACT = (generic, number, integer, signedinteger, unsignedinteger, inexact, floating, complexfloating)
 
 KINDS = {
-    "bool": (bool_,),
+    "bool": (dtypes.bool_,),
     "signed integer": dtypes.SIGNED,
     "unsigned integer": dtypes.UNSIGNED,
     "integral": (*dtypes.SIGNED, *dtypes.UNSIGNED),
@@ -160,7 +160,7 @@ def issubdtype(arg1: Any, arg2: Any) -> Any:
     if arg2 not in ABSTRACT:
         return arg1 not in ABSTRACT and to_dtype(arg1, "issubdtype") == to_dtype(arg2, "issubdtype")
     one = arg1 if arg1 in ABSTRACT else to_dtype(arg1, "issubdtype")
-    return np.issubdtype(float32 if one == bfloat16 else one, arg2)
+    return np.issubdtype(dtypes.float32 if one == dtypes.bfloat16 else one, arg2)
 
 
 def result_type(*arrays_and_dtypes: Any) -> dtypes.DType:

@@ -2,7 +2,7 @@
 
 Each branch is linearised by itself. What the linear parts read is handed over in slots that branches share where specs agree, so
 only the branch that ran fills them; the linear part is a `case_of` of the same index, and so is its transpose. With an index that
-differs from row to row, all branches run and the result is chosen row by row.
+differs from row to row, all branches run and the result is chosen row by row; those that may raise see only rows that take them.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 
 from nnc.array import as_value
-from nnc.commands.elementwise import bitwise_and, equal, greater_equal, less, select
+from nnc.commands.elementwise import bitwise_and, convert, equal, greater_equal, less, select
 from nnc.commands.loop import case_of
-from nnc.commands.reduce import reduce_and, reduce_max, reduce_min
+from nnc.commands.reduce import reduce_and, reduce_max, reduce_min, reduce_or
 from nnc.commands.rules import Cotangents, Derivative, Linear, Tangents, Value, batch, derivative, lead, zeros
 from nnc.commands.shape import broadcast_to
-from nnc.dtypes import TAPE, is_integer
+from nnc.dtypes import TAPE, int64, is_integer
 from nnc.graph import Graph, Symbol, TensorSpec, bind
 from nnc.trace.backward import push_graph, transpose_graph
 from nnc.trace.batching import run_batched
 from nnc.trace.dual import Linearized, run_jvp, run_linearize
-from nnc.trace.rounds import Flags, choose_rows, fill, fill_zeros, flags_of
+from nnc.trace.rounds import Flags, choose_rows, fill, fill_zeros, flags_of, in_place_of_others, refuses_values
 from nnc.trace.staging import Staged, stage
 
 
@@ -213,14 +213,34 @@ def _batch(
         index = _checked_rows(index, len(graphs))
     results: list[Value] | None = None
     for i, graph in enumerate(graphs):
-        outputs, found = run_batched(lambda *v, graph=graph: graph.evaluate(v), size, rest, flags)
-        rows = [lead(size, y, f) for y, f in zip(outputs, found, strict=True)]
+        chosen = equal(index, broadcast_to(as_value(np.int64(i)), shape=(size,)))
+        rows = (_batch_where if refuses_values(graph) else _batch_all)(size, chosen, rest, flags, graph)
         if results is None:
             results = rows
             continue
-        chosen = equal(index, broadcast_to(as_value(np.int64(i)), shape=(size,)))
         results = [choose_rows(chosen, new, old) for new, old in zip(rows, results, strict=True)]
     return results or [], (True,) * len(results or [])
+
+
+def _batch_all(size: int, chosen: Value, rest: Sequence[Value], flags: Flags, graph: Graph) -> list[Value]:
+    """A branch for all rows."""
+    outputs, found = run_batched(lambda *v: graph.evaluate(v), size, rest, flags)
+    return [lead(size, y, f) for y, f in zip(outputs, found, strict=True)]
+
+
+def _batch_where(size: int, chosen: Value, rest: Sequence[Value], flags: Flags, graph: Graph) -> list[Value]:
+    """A branch that may raise: it runs if a row takes it, and is given such a row in place of each that does not."""
+
+    def run(chosen: Any, *values: Any) -> list[Any]:
+        return _batch_all(size, chosen, in_place_of_others(chosen, values, flags), flags, graph)
+
+    specs = [chosen.spec, *_row_specs(graph, size, flags)]
+    taken = stage(run, specs, name=graph.name)
+    idle = stage(
+        lambda *_: [zeros(spec) for spec in taken.graph.output_specs], specs, name=f"no row takes {graph.name}"
+    )
+    some = convert(reduce_or(chosen, axes=(0,)), dtype=int64)
+    return _bind_staged(some, [chosen, *rest], [idle, taken], checked=False)
 
 
 def _checked_rows(index: Value, count: int) -> Value:

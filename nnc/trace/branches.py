@@ -42,7 +42,7 @@ def cond(pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
             fix="reduce it with .any() or .all(), or choose element by element with nnp.where.",
         )  # fmt: skip
     index = convert(x if dtypes.is_bool(x.spec.dtype) else x != 0, dtype=dtypes.int64)
-    return _branch("nnc.cond", index, (false_fun, true_fun), operands)
+    return _branch("nnc.cond", index, (false_fun, true_fun), operands, checked=False)
 
 
 def switch(index: Any, branches: Sequence[Fun], *operands: Any, mode: str = "error") -> Any:
@@ -60,7 +60,7 @@ def switch(index: Any, branches: Sequence[Fun], *operands: Any, mode: str = "err
     position = _index("nnc.switch", index)
     if mode == "clip":
         position = minimum(maximum(position, np.int64(0)), np.int64(len(branches) - 1))
-    return _branch("nnc.switch", position, tuple(branches), operands)
+    return _branch("nnc.switch", position, tuple(branches), operands, checked=mode == "error")
 
 
 def case_of(index: Any, branches: Sequence[Fun] | Mapping[int, Fun], *operands: Any, bypass: Any = None) -> Any:
@@ -82,7 +82,7 @@ def case_of(index: Any, branches: Sequence[Fun] | Mapping[int, Fun], *operands: 
     chosen: Any = slots
     for place, number in enumerate(functions):
         chosen = select(position == number, as_value(np.int64(place)), as_value(chosen))
-    return _branch("nnc.case_of", chosen, (*functions.values(), _Bypass(default)), operands)
+    return _branch("nnc.case_of", chosen, (*functions.values(), _Bypass(default)), operands, checked=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,8 +115,8 @@ def _check_some(where: str, branches: Collection[Any]) -> None:
         raise user_error(ArgumentError, where, "there is no branch.", fix="give at least one function.")
 
 
-def _branch(where: str, index: Value, branches: Sequence[Fun], operands: tuple[Any, ...]) -> Any:
-    """Traces all branches on the operands and binds one node that runs one of them."""
+def _branch(where: str, index: Value, branches: Sequence[Fun], operands: tuple[Any, ...], checked: bool) -> Any:
+    """Traces all branches on the operands and binds one node that runs one of them; `checked`: the index may be out of range."""
     _check_some(where, branches)
     for branch in branches:
         check_callable(branch, where)
@@ -141,7 +141,7 @@ def _branch(where: str, index: Value, branches: Sequence[Fun], operands: tuple[A
     stages = _common_dtypes(traced)
     captured, graphs = share_captures(stages)
     values = [astype(leaf, spec.dtype, where) for leaf, spec in zip(leaves, specs, strict=True)]
-    results = bind(case_command, [index, *values, *captured], {}, graphs)
+    results = bind(case_command, [index, *values, *captured], {"checked": checked}, graphs)
     return traced[0][1].build(results)
 
 

@@ -19,6 +19,7 @@ from nnc.commands.shape import concatenate, flip, reshape, slice_, slice_axis, t
 from nnc.context import activity
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, TreeError, user_error
 from nnc.graph import bind, spec_of
+from nnc.spelling import spelled
 from nnc.trace.carry import Carry
 from nnc.trace.flat import FlatTree, check_callable, name_of
 from nnc.trace.rounds import nodes_so_far
@@ -133,6 +134,7 @@ class _Index:
     """In place of sequences: the round's number is the element."""
 
 
+@spelled
 def scan(
     f: Fun,
     init: Any,

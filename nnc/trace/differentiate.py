@@ -15,6 +15,7 @@ from nnc.commands.rules import zeros
 from nnc.context import activity
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
+from nnc.spelling import spelled
 from nnc.trace.backward import transpose_graph
 from nnc.trace.dual import Linearized, run_jvp, run_linearize
 from nnc.trace.flat import FlatFunction, FlatTree, check_argnums, check_callable, check_positions, name_of
@@ -27,6 +28,7 @@ Argnums = int | Sequence[int]
 # -- reverse mode ------------------------------------------------------------------------------------------------------
 
 
+@spelled
 def grad(
     fun: Fun,
     argnums: Argnums = 0,
@@ -57,6 +59,7 @@ def grad(
     return gradient
 
 
+@spelled
 def value_and_grad(
     fun: Fun,
     argnums: Argnums = 0,
@@ -126,6 +129,7 @@ def _differentiate(
     return wrapped
 
 
+@spelled
 def vjp(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
     """The value of `fun` and its pull-back.
 
@@ -185,6 +189,7 @@ def linear_transpose(fun: Fun, *primals: Any) -> Fun:
 # -- forward mode ------------------------------------------------------------------------------------------------------
 
 
+@spelled
 def jvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """The value of `fun` and its derivative in the direction `tangents`.
 
@@ -211,6 +216,7 @@ def jvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool
     return (result[0], direction[0], result[1]) if has_aux else (result, direction)
 
 
+@spelled
 def linearize(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
     """The value of `fun` and its derivative as a linear function of the tangents, computed once and applied many times.
 

@@ -16,6 +16,7 @@ from nnc.commands.elementwise import convert, equal
 from nnc.commands.rules import Value
 from nnc.commands.shape import reshape, slice_axis, transpose
 from nnc.errors import DTypeError, user_error
+from nnc.spelling import spelled
 from nnc.trace.differentiate import active_leaves, linearize, vjp
 from nnc.trace.flat import FlatTree, check_argnums, check_callable, check_positions
 from nnc.trace.vectorize import vmap
@@ -24,6 +25,7 @@ Fun = Callable[..., Any]
 Argnums = int | Sequence[int]
 
 
+@spelled
 def jacfwd(
     fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False, chunk_size: int | None = None
 ) -> Fun:
@@ -57,6 +59,7 @@ def jacfwd(
     return jacobian
 
 
+@spelled
 def jacrev(
     fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False, chunk_size: int | None = None
 ) -> Fun:
@@ -83,6 +86,7 @@ def jacrev(
     return jacobian
 
 
+@spelled
 def hessian(
     fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False, chunk_size: int | None = None
 ) -> Fun:

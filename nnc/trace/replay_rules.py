@@ -21,7 +21,7 @@ from nnc.graph import Graph, TensorSpec, bind
 from nnc.trace.backward import push_graph, transpose_graph
 from nnc.trace.batching import run_batched
 from nnc.trace.dual import run_jvp, run_linearize
-from nnc.trace.rounds import choose_rows, rows_first
+from nnc.trace.rounds import choose_rows, in_place_of_others, refuses_values, rows_first
 from nnc.trace.staging import stage
 
 Flags = tuple[bool, ...]
@@ -98,11 +98,14 @@ def _batch(
 
         def run(step: Any, *values: Any) -> list[Any]:
             own = values[: len(values) - len(counts)]
-            outputs, found = run_batched(lambda *v: graph.evaluate(v), size, [step, *own], every)
+            running = less(broadcast_to(step, shape=(size,)), values[-1]) if per_row else None
+            given = [step, *own]
+            if per_row and refuses_values(graph):
+                given = in_place_of_others(running, given, every)
+            outputs, found = run_batched(lambda *v: graph.evaluate(v), size, given, every)
             full = [lead(size, y, f) for y, f in zip(outputs, found, strict=True)]
             if not per_row:
                 return full
-            running = less(broadcast_to(step, shape=(size,)), values[-1])
             return [choose_rows(running, new, old) for new, old in zip(full, own[keep], strict=True)]
 
         specs = [s.update(shape=(size, *s.shape)) if on else s for s, on in zip(graph.input_specs, every, strict=True)]

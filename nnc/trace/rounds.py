@@ -12,9 +12,16 @@ from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
-from nnc.commands.elementwise import select
-from nnc.commands.loop import ROUND, merge_tapes
-from nnc.commands.rules import Tangents, Value, zeros
+import numpy as np
+
+from nnc import dtypes
+from nnc.array import as_value
+from nnc.commands.constants import iota
+from nnc.commands.elementwise import convert, equal, select
+from nnc.commands.index import dynamic_slice
+from nnc.commands.loop import ROUND, Handles, merge_tapes, spread_tape, sum_tape, tape_handles
+from nnc.commands.reduce import argmax
+from nnc.commands.rules import Tangents, Value, may_raise, zeros
 from nnc.commands.shape import broadcast_to, transpose
 from nnc.context import get_context
 from nnc.dtypes import TAPE
@@ -302,12 +309,45 @@ def batched_carries(
         carries = following
 
 
+def batched_handles(size: int, handles: Handles, batched: Sequence[bool]) -> Handles:
+    """The handles of tapes of which some have the batch axis now."""
+    old = handles or ((),) * len(batched)
+    return tape_handles((size, *handle) if on else handle for handle, on in zip(old, batched, strict=True))
+
+
 def choose_rows(rows: Value, new: Value, old: Value) -> Value:
     """`new` in the rows that are marked, `old` elsewhere; tapes are merged row by row."""
     if new.spec.dtype == TAPE:
         return merge_tapes(rows, new, old)
     mask = broadcast_to(rows, shape=new.spec.shape, axes=(0,)) if new.spec.ndim > 1 else rows
     return select(mask, new, old)
+
+
+def refuses_values(graph: Graph) -> bool:
+    """Whether a command of the graph may raise, so that rows which have no part in it must not be given to it."""
+    return any(map(may_raise, graph.walk()))
+
+
+def in_place_of_others(rows: Value, values: Sequence[Value], batched: Sequence[bool]) -> list[Value]:
+    """Batched values with the first marked row in place of the rows that are not marked; some row must be.
+
+    So what runs for all rows, though it is for the marked ones, raises only where it does for one of these.
+    """
+    if not rows.spec.size:
+        return list(values)
+    first = convert(argmax(rows, axis=0), dtype=dtypes.int64)
+    return [_repeat_row(rows, first, x) if on else x for x, on in zip(values, batched, strict=True)]
+
+
+def _repeat_row(rows: Value, first: Value, x: Value) -> Value:
+    size = x.spec.shape[0]
+    if x.spec.dtype == TAPE:
+        alone = equal(iota(shape=(size,), dtype=dtypes.int64, axis=0), broadcast_to(first, shape=(size,)))
+        row = sum_tape(merge_tapes(alone, x, zeros(x.spec)), count=size, axis=0)
+        return merge_tapes(rows, x, spread_tape(row, count=size, axis=0))
+    starts = [first, *[as_value(np.int64(0))] * (x.spec.ndim - 1)]
+    row = dynamic_slice(x, *starts, sizes=(1, *x.spec.shape[1:]), mode="clip")
+    return choose_rows(rows, x, broadcast_to(row, shape=x.spec.shape))
 
 
 def rows_first(x: Value) -> Value:

@@ -15,7 +15,7 @@ from typing import Any
 from nnc import dtypes
 from nnc.commands.constants import full_like
 from nnc.commands.elementwise import less
-from nnc.commands.loop import ROUND, scan
+from nnc.commands.loop import ROUND, Handles, scan, tape_handles
 from nnc.commands.reduce import reduce_max
 from nnc.commands.replay import pull_rounds
 from nnc.commands.rules import (
@@ -41,14 +41,17 @@ from nnc.trace.rounds import (
     Linearization,
     Round,
     batched_carries,
+    batched_handles,
     choose_rows,
     doubled_specs,
     fill,
     fill_zeros,
     flags_of,
+    in_place_of_others,
     interleave,
     linearize_round,
     moving_carries,
+    refuses_values,
     rows_first,
     seeds_for,
     separate,
@@ -180,7 +183,7 @@ def _scan_round(graph: Graph, xs: int, carries: int) -> Round:
 
 def _scan_linearize(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None,
-    reverse: bool = False, handle: tuple[int, ...] = (), tangents_only: bool = False, checkpoint: str | int | None = None,
+    reverse: bool = False, handles: Handles = (), tangents_only: bool = False, checkpoint: str | int | None = None,
 ) -> tuple[list[Value], Tangents]:  # fmt: skip
     x, t = ScanOperands.of(primals, xs, carries, length), ScanOperands.of(tangents, xs, carries, length)
     if checkpoint is not None:
@@ -191,20 +194,23 @@ def _scan_linearize(
     lin = linearize_round(
         _scan_round(graphs[0], xs, carries), flags_of(t.xs), flags_of(t.carries), flags_of(t.captured)
     )
-    params: dict[str, Any] = {"length": length, "reverse": reverse, "handle": handle, "tangents_only": tangents_only}
+    params: dict[str, Any] = {"length": length, "reverse": reverse, "tangents_only": tangents_only}
+    own_handles = handles or ((),) * len(lin.rows)
+    forward = {"xs": xs, "carries": carries, "handles": tape_handles((*own_handles, *[()] * lin.kept))}
     widened = [*primals, *lin.captured[: len(lin.forward.inputs) - len(graphs[0].inputs)]]
-    outputs = list(bind(scan, widened, {**params, "xs": xs, "carries": carries}, (lin.forward,)))
+    outputs = list(bind(scan, widened, {**params, **forward}, (lin.forward,)))
     own, kept = outputs[: len(graphs[0].outputs)], outputs[len(graphs[0].outputs) :]
     moved = linear_scan(
         lin, x.length, kept, x.xs, x.captured, [v for v in t.xs if v is not None], seeds_for(x.carries, t.carries, lin.carries),
-        [v for v in t.captured if v is not None], params,
+        [v for v in t.captured if v is not None],
+        {**params, "handles": tape_handles(compress(own_handles, lin.rows))},
     )  # fmt: skip
     return own, tuple(fill(moved, (*lin.carries, *lin.rows)))
 
 
 def _scan_push(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None,
-    reverse: bool = False, handle: tuple[int, ...] = (), tangents_only: bool = False, checkpoint: str | int | None = None,
+    reverse: bool = False, handles: Handles = (), tangents_only: bool = False, checkpoint: str | int | None = None,
 ) -> tuple[list[Value], Tangents]:  # fmt: skip
     graph = graphs[0]
     x, t = ScanOperands.of(primals, xs, carries, length), ScanOperands.of(tangents, xs, carries, length)
@@ -227,12 +233,13 @@ def _scan_push(
     specs = doubled_specs(graph.input_specs, (xs, carries, part.captures), kinds)
     staged = stage(run, [ROUND, *specs], name=graph.name)
     operands = [*x.length, *x.xs, *given[0], *x.carries, *given[1], *x.captured, *given[2], *staged.captured]
+    own_handles = handles or ((),) * len(rows)
     params: dict[str, Any] = {
         "xs": xs + len(given[0]),
         "carries": carries + len(given[1]),
         "length": length,
         "reverse": reverse,
-        "handle": handle,
+        "handles": tape_handles((*own_handles, *compress(own_handles, rows))),
     }
     params |= {"tangents_only": tangents_only, "checkpoint": checkpoint}
     results = list(bind(scan, operands, params, (staged.graph,)))
@@ -241,7 +248,7 @@ def _scan_push(
 
 def _scan_transpose(
     cotangents: Cotangents, operands: tuple[Any, ...], graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None,
-    reverse: bool = False, handle: tuple[int, ...] = (), tangents_only: bool = False, checkpoint: str | int | None = None,
+    reverse: bool = False, handles: Handles = (), tangents_only: bool = False, checkpoint: str | int | None = None,
 ) -> Tangents:  # fmt: skip
     graph, parts = graphs[0], ScanOperands.of(operands, xs, carries, length)
     if not tangents_only and not all(isinstance(x, Linear) for x in parts.carries):
@@ -285,7 +292,7 @@ def _scan_transpose(
         "carries": carries + len(sums),
         "length": length,
         "reverse": not reverse,
-        "handle": handle,
+        "handles": tape_handles(x.spec.shape for x in compress(parts.xs, x_on)) if length is None else (),
     }
     params["tangents_only"] = True
     results = list(bind(scan, given, params, (staged.graph,)))
@@ -348,7 +355,7 @@ def _depends(graph: Graph, carried: Sequence[Symbol], active: set[Symbol]) -> Fl
 
 def _scan_batch(
     size: int, operands: tuple[Value, ...], batched: Flags, graphs: tuple[Graph, ...], xs: int, carries: int, length: int | None,
-    reverse: bool = False, handle: tuple[int, ...] = (), tangents_only: bool = False, checkpoint: str | int | None = None,
+    reverse: bool = False, handles: Handles = (), tangents_only: bool = False, checkpoint: str | int | None = None,
 ) -> tuple[tuple[Value, ...], Flags]:  # fmt: skip
     graph, x, b = (
         graphs[0],
@@ -371,16 +378,15 @@ def _scan_batch(
     def run(step: Any, *values: Any) -> list[Any]:
         own = values[: len(values) - len(counts)]
         every = (False, *map(bool, b.xs), *flags, *map(bool, b.captured))
-        outputs, found = run_batched(lambda *v: graph.evaluate(v), size, [step, *own], every)
+        running = less(broadcast_to(step, shape=(size,)), values[-1]) if per_row else None
+        given = [step, *own]
+        if per_row and refuses_values(graph):
+            given = in_place_of_others(running, given, every)
+        outputs, found = run_batched(lambda *v: graph.evaluate(v), size, given, every)
         carried = [lead(size, y, f) if on else y for y, f, on in zip(outputs[:carries], found, flags, strict=False)]
-        together = any(found[carries:]) and length is None
-        rows = [
-            lead(size, y, f) if per_row or together else y
-            for y, f in zip(outputs[carries:], found[carries:], strict=True)
-        ]
-        box.append(tuple(f or per_row or together for f in found[carries:]))
+        rows = [lead(size, y, f) if per_row else y for y, f in zip(outputs[carries:], found[carries:], strict=True)]
+        box.append(tuple(f or per_row for f in found[carries:]))
         if per_row:
-            running = less(broadcast_to(step, shape=(size,)), values[-1])
             carried = [choose_rows(running, new, old) for new, old in zip(carried, own[xs : xs + carries], strict=True)]
             rows = [choose_rows(running, row, full_like(row, 0)) for row in rows]
         return [*carried, *rows]
@@ -395,13 +401,12 @@ def _scan_batch(
     carried = [lead(size, v, bool(o)) if on else v for v, o, on in zip(x.carries, b.carries, flags, strict=True)]
     longest = [reduce_max(counts[0], axes=(0,)) if per_row else x.length[0]] if length is None else []
     row_flags = box[-1]
-    inner = (size, *handle) if any(row_flags) else handle
     params: dict[str, Any] = {
         "xs": xs,
         "carries": carries,
         "length": length,
         "reverse": reverse,
-        "handle": inner if length is None else (),
+        "handles": batched_handles(size, handles, row_flags) if length is None else (),
     }
     params |= {"tangents_only": tangents_only, "checkpoint": checkpoint}
     results = list(

@@ -13,7 +13,7 @@ from typing import Any
 
 from nnc import dtypes
 from nnc.commands.elementwise import add, convert
-from nnc.commands.loop import ROUND, split_round, while_
+from nnc.commands.loop import ROUND, Handles, split_round, tape_handles, while_
 from nnc.commands.reduce import reduce_or
 from nnc.commands.rules import Derivative, Tangents, Value, batch, derivative, lead, zeros
 from nnc.graph import Graph, TensorSpec, bind
@@ -24,15 +24,18 @@ from nnc.trace.rounds import (
     Flags,
     Round,
     batched_carries,
+    batched_handles,
     choose_rows,
     doubled_specs,
     fill,
     fill_zeros,
     flags_of,
+    in_place_of_others,
     interleave,
     linearize_round,
     moving_carries,
     nodes_so_far,
+    refuses_values,
     seeds_for,
 )
 from nnc.trace.scan_rules import Replay, ScanOperands, linear_scan
@@ -76,7 +79,7 @@ class _WhileParts:
 
 def _while_linearize(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], carries: int, before: int, tapes: int = 0,
-    max_steps: int | None = None, handle: tuple[int, ...] = (), checkpoint: str | int | None = None,
+    max_steps: int | None = None, handles: Handles = (), checkpoint: str | int | None = None,
 ) -> tuple[list[Value], Tangents]:  # fmt: skip
     parts = _WhileParts.of(graphs[0], carries, before, tapes)
     if checkpoint is not None:
@@ -88,14 +91,15 @@ def _while_linearize(
     forward = lin.forward.update(outputs=(condition, *following, *exits, *rows))
     widened = [*primals, *lin.captured[: len(forward.inputs) - len(graphs[0].inputs)]]
     params: dict[str, Any] = {"carries": carries, "before": lin.before, "tapes": tapes + lin.kept}
-    params |= {"max_steps": max_steps, "handle": handle}
+    own_handles = handles or ((),) * tapes
+    params |= {"max_steps": max_steps, "handles": tape_handles((*own_handles, *[()] * lin.kept))}
     results = list(bind(while_, widened, params, (forward,)))
     own = results[: carries + parts.exits + 1 + tapes]
     kept, rounds = results[len(own) :], own[carries + parts.exits]
     t_captured = [t for t in tangents[carries:] if t is not None]
     moved = linear_scan(
         lin, [rounds], kept, (), primals[carries:], (), seeds_for(primals[:carries], tangents[:carries], lin.carries), t_captured,
-        {"length": None, "reverse": False, "handle": handle},
+        {"length": None, "reverse": False, "handles": tape_handles(compress(own_handles, lin.rows))},
     )  # fmt: skip
     t_carries, t_rows = fill(moved[: sum(lin.carries)], lin.carries), fill(moved[sum(lin.carries) :], lin.rows)
     t_exits = _exit_tangents(parts, rounds, own[:carries], primals[carries:], t_carries, tangents[carries:])
@@ -136,7 +140,7 @@ def _exit_tangents(
 
 def _while_push(
     primals: tuple[Value, ...], tangents: Tangents, graphs: tuple[Graph, ...], carries: int, before: int, tapes: int = 0,
-    max_steps: int | None = None, handle: tuple[int, ...] = (), checkpoint: str | int | None = None,
+    max_steps: int | None = None, handles: Handles = (), checkpoint: str | int | None = None,
 ) -> tuple[list[Value], Tangents]:  # fmt: skip
     parts = _WhileParts.of(graphs[0], carries, before, tapes)
     flags = flags_of(tangents[:carries]), flags_of(tangents[carries:])
@@ -161,7 +165,9 @@ def _while_push(
     t_captured = [t for t in tangents[carries:] if t is not None]
     operands = [*primals[:carries], *seeds, *primals[carries:], *t_captured, *staged.captured]
     params: dict[str, Any] = {"carries": carries + len(seeds), "before": box[0], "tapes": tapes + sum(rows)}
-    params |= {"max_steps": max_steps, "handle": handle, "checkpoint": checkpoint}
+    own_handles = handles or ((),) * tapes
+    moved_handles = tape_handles((*own_handles, *compress(own_handles, rows)))
+    params |= {"max_steps": max_steps, "handles": moved_handles, "checkpoint": checkpoint}
     results = list(bind(while_, operands, params, (staged.graph,)))
     at, moved_exits = carries + len(seeds), tuple(box[1])
     after = at + parts.exits + sum(moved_exits)
@@ -172,7 +178,7 @@ def _while_push(
 
 def _while_batch(
     size: int, operands: tuple[Value, ...], batched: Flags, graphs: tuple[Graph, ...], carries: int, before: int, tapes: int = 0,
-    max_steps: int | None = None, handle: tuple[int, ...] = (), checkpoint: str | int | None = None,
+    max_steps: int | None = None, handles: Handles = (), checkpoint: str | int | None = None,
 ) -> tuple[tuple[Value, ...], Flags]:  # fmt: skip
     """Where the condition is batched, rounds go on until all rows are done; rows that are done stay as they are."""
     parts, own = _WhileParts.of(graphs[0], carries, before, tapes), graphs[0]
@@ -195,6 +201,8 @@ def _while_batch(
         exits = [lead(size, y, f) for y, f in zip(known[1 : 1 + parts.exits], found[1:], strict=False)]
         at = nodes_so_far()
         handed = [*first, *known[1 + parts.exits :]], [*every, *found[1 + parts.exits :]]
+        if per_row and refuses_values(parts.tail):
+            handed = in_place_of_others(known[0], *handed), handed[1]
         outputs, out_flags = run_batched(lambda *v: parts.tail.evaluate(v), size, *handed)
         following = [
             lead(size, y, f) if on else y for y, f, on in zip(outputs[:carries], out_flags, flags, strict=False)
@@ -202,11 +210,8 @@ def _while_batch(
         if per_row:
             following = [choose_rows(known[0], new, old) for new, old in zip(following, carried, strict=True)]
             following.append(add(counts[0], convert(known[0], dtype=dtypes.int64)))
-        together = per_row or any(out_flags[carries:])
-        rows = [
-            lead(size, y, f) if together else y for y, f in zip(outputs[carries:], out_flags[carries:], strict=True)
-        ]
-        box[:] = [at, together]
+        rows = [lead(size, y, f) if per_row else y for y, f in zip(outputs[carries:], out_flags[carries:], strict=True)]
+        box[:] = [at, [per_row or f for f in out_flags[carries:]]]
         return [condition, *following, *exits, *rows]
 
     def row_spec(spec: TensorSpec, on: bool) -> TensorSpec:
@@ -219,13 +224,13 @@ def _while_batch(
     start = [*carried, *([zeros(counter)] if per_row else [])]
     params = {
         "carries": len(start), "before": box[0], "tapes": tapes, "max_steps": max_steps,
-        "handle": (size, *handle) if box[1] and tapes else handle, "checkpoint": checkpoint,
+        "handles": batched_handles(size, handles, box[1]), "checkpoint": checkpoint,
     }  # fmt: skip
     results = list(bind(while_, [*start, *operands[carries:], *staged.captured], params, (staged.graph,)))
     n = len(start)
     rounds = results[carries] if per_row else results[n + parts.exits]
     outputs = (*results[:carries], *results[n : n + parts.exits], rounds, *results[n + parts.exits + 1 :])
-    return outputs, (*flags, *(True,) * parts.exits, per_row, *(box[1],) * tapes)
+    return outputs, (*flags, *(True,) * parts.exits, per_row, *box[1])
 
 
 def _condition_is_batched(parts: _WhileParts, size: int, every: Flags) -> bool:

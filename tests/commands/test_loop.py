@@ -10,9 +10,9 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.commands.loop import Tape
+from nnc.commands.loop import Tape, add_tapes
 from nnc.errors import ArgumentError, ArgumentTypeError, GraphError, NncError, OutOfBoundsError, ShapeError
-from nnc.graph import Graph, GraphBuilder, Symbol, from_json, run_passes, structural_hash, to_json, verify
+from nnc.graph import Graph, GraphBuilder, Symbol, from_json, reference, run_passes, structural_hash, to_json, verify
 from nnc.lower.pipeline import PIPELINE
 from nnc.options import Options
 
@@ -288,3 +288,29 @@ def test_rows_of_a_tape_are_written_in_any_order_and_the_rest_is_zero() -> None:
     for i, value in ((5, 0.32), (2, 0.11), (6, 0.58)):
         tape.write(i, np.float64(value))
     assert near(tape.rows(), [0, 0, 0.11, 0, 0, 0.32, 0.58]) and tape.nbytes == 64
+
+
+def test_tapes_that_a_scan_stacked_are_added_one_by_one() -> None:
+    x, y = (np.empty((2, 3), np.object_) for _ in range(2))  # two elements of a batch, three rounds
+    for i in range(3):
+        x[:, i], y[:, i] = Tape.of(np.full((4, 2), float(i))), Tape.of(np.full((4, 2), 10.0 * i))
+    y[:, 2] = 0
+    total = reference[add_tapes](x, y)
+    assert [near(total[1, i].rows(), value) for i, value in enumerate([0, 11, 2])] == [True] * 3
+    assert all(total[0, i] is total[1, i] for i in range(3))
+
+
+def test_tapes_of_tapes_are_added_row_by_row_and_what_one_lacks_is_zero() -> None:
+    def outer(*rows: Any) -> Any:
+        content = Tape((), np.dtype(np.object_))
+        for i, row in enumerate(rows):
+            content.write(i, row)
+        return np.array(content)
+
+    x = outer(Tape.of(np.ones((2, 1))), 0, Tape.of(np.ones(3)))
+    y = outer(Tape.of(np.full((3, 2), 5.0)), Tape.of(np.full(1, 7.0)))
+    for total in (reference[add_tapes](x, y), reference[add_tapes](y, x)):
+        first, second, third = (total.item().read(i).item() for i in range(3))
+        assert (
+            near(first.rows(), [[6, 6], [6, 6], [5, 5]]) and near(second.rows(), [7]) and near(third.rows(), [1, 1, 1])
+        )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -358,3 +360,38 @@ def test_an_argument_that_goes_by_place_is_named_as_such():
     ]:
         with pytest.raises(ArgumentTypeError, match=words):
             call()
+
+
+# -- flags -------------------------------------------------------------------------------------------------------------
+
+NO_FLAG = np.array([1, 0])
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("sum: keepdims", lambda x: nnp.sum(x, axis=0, keepdims=NO_FLAG)),
+        ("sum: keepdims", lambda x: x.sum(keepdims=nnp.asarray(NO_FLAG))),
+        ("var: keepdims", lambda x: nnp.var(x, keepdims=NO_FLAG)),
+        ("argmax: keepdims", lambda x: nnp.argmax(x, keepdims=NO_FLAG)),
+        ("unique: return_index", lambda x: nnp.unique(x, NO_FLAG)),
+        ("linspace: endpoint", lambda x: nnp.linspace(0, 1, 3, NO_FLAG)),
+        ("svd: full_matrices", lambda x: nnp.linalg.svd(x, full_matrices=NO_FLAG)),
+        ("array: copy", lambda x: nnp.array(x, copy=NO_FLAG)),
+        ("average: returned", lambda x: nnp.average(x, returned=[True])),
+        ("min: keepdims", lambda x: nnp.min(x, keepdims="yes")),
+        ("scan: reverse", lambda x: nnc.scan(lambda c, row: (c, row), 0.0, x, reverse=NO_FLAG)),
+        ("grad: has_aux", lambda x: nnc.grad(nnp.sum, has_aux=NO_FLAG)(x)),
+        ("jvp: has_aux", lambda x: nnc.jvp(nnp.sum, (x,), (x,), NO_FLAG)),
+        ("jacrev: holomorphic", lambda x: nnc.jacrev(nnp.sum, holomorphic=NO_FLAG)(x)),
+    ],
+)
+def test_a_flag_that_is_no_bool(name: str, call: Callable[[nnc.Array], object]) -> None:
+    with reports(ArgumentTypeError, name, "not a bool", "=True"):
+        call(nnp.ones((2, 3)))
+
+
+@pytest.mark.parametrize("flag", [True, 1, np.bool_(True), np.array(True), nnp.asarray(True)])
+def test_what_is_one_truth_value_is_a_flag(flag: object) -> None:
+    assert nnp.sum(nnp.ones((2, 3)), keepdims=flag).shape == (1, 1)
+    assert nnp.sum(nnp.ones((2, 3)), keepdims=None).shape == ()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -236,3 +238,33 @@ def test_traced_numbers_of_repeats_need_the_total():
         nnc.compile(nnp.repeat)(x, np.array([1, 0, 3]))
     gradient = nnc.grad(lambda x: (nnp.repeat(x, np.array([1, 0, 3]), total_repeat_length=4) * np.arange(4.0)).sum())(x)
     assert gradient.tolist() == [0, 0, 6]
+
+
+@pytest.mark.parametrize(
+    ("shift", "axis"),
+    [
+        (np.array(1), 1), (np.array([1]), None), (np.array([1, 2]), None), (np.array([1, -2]), (0, 1)), ([3, 1], None),
+        (np.array([1]), (0, 1)), ([1, 2], (0, 0)), ((1, np.int32(2)), (0, 1)), (True, 0), ((), ()), (np.array([], int), ()),
+    ],
+)  # fmt: skip
+def test_shifts_that_are_traced_roll_as_those_that_are_known_and_as_numpys(shift: Any, axis: Any) -> None:
+    x = np.arange(12).reshape(3, 4)
+    wanted = np.roll(x, shift, axis)
+    np.testing.assert_array_equal(nnp.roll(x, shift, axis), wanted)
+    np.testing.assert_array_equal(nnp.roll(x, nnp.asarray(shift) if hasattr(shift, "shape") else shift, axis), wanted)
+    np.testing.assert_array_equal(nnc.compile(lambda shift: nnp.roll(x, shift, axis))(shift), wanted)
+    rows = nnc.vmap(lambda x: nnp.roll(x, shift, axis))(np.stack([x, 2 * x]))
+    np.testing.assert_array_equal(rows, [wanted, 2 * wanted])
+
+
+@pytest.mark.parametrize("shift", [1.5, np.array([1.5]), np.ones((2, 2), int), [[1, 2]], "a"])
+@pytest.mark.parametrize("run", [lambda f: f, nnc.compile], ids=["known", "traced"])
+def test_a_shift_that_is_no_integer_is_refused_known_or_traced(run: Any, shift: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match="roll: shift"):
+        run(lambda shift: nnp.roll(np.arange(4), shift, 0))(shift)
+
+
+@pytest.mark.parametrize("run", [lambda f: f, nnc.compile], ids=["known", "traced"])
+def test_shifts_and_axes_of_other_numbers_are_refused_known_or_traced(run: Any) -> None:
+    with pytest.raises(ArgumentError, match="3 shifts are given for 2 axes"):
+        run(lambda shift: nnp.roll(np.ones((2, 2)), shift, (0, 1)))(np.array([1, 2, 3]))

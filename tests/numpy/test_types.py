@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import copy
+import pickle
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.errors import ArgumentError, DTypeError
+from nnc import dtypes
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError
+from nnc.graph import GraphBuilder, structural_hash, to_json
 
 
 def test_limits_of_floats_are_python_numbers():
@@ -117,3 +122,60 @@ def test_arrays_are_printed_with_numpys_options():
     assert repr(x) == "Array([0.3, 2. ], dtype=float64)"
     nnp.set_printoptions(**before)
     assert nnp.array2string(np.ones(2)) == "[1. 1.]"
+
+
+# -- dtypes that are called ----------------------------------------------------------------------------------------------
+
+NAMES = [dtype.name for dtype in dtypes.ALL if dtype.name != "bool"] + ["bool_"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_dtype_that_is_called_converts(name: str) -> None:
+    kind, dtype = getattr(nnp, name), dtypes.as_dtype(name.rstrip("_"))
+    one = kind(1)
+    assert isinstance(one, nnc.Array) and one.shape == () and one.dtype == dtype and one == 1 and not one.weak
+    assert kind().dtype == dtype and kind() == 0
+    np.testing.assert_array_equal(kind([0, 1]), np.asarray([0, 1], dtype))
+    assert kind(np.ones((2, 3), np.int8)).dtype == dtype and nnc.compile(kind)(1).dtype == dtype
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_dtype_that_can_be_called_stands_for_the_dtype_wherever_one_is_taken(name: str) -> None:
+    kind, dtype = getattr(nnp, name), dtypes.as_dtype(name.rstrip("_"))
+    assert (
+        kind == dtype
+        and dtype == kind
+        and kind == getattr(nnp, name)
+        and hash(kind) == hash(dtype)
+        and {dtype: 1}[kind]
+    )
+    assert (
+        kind != nnp.dtype("S1")
+        and kind != 3
+        and (kind.name, kind.itemsize, kind.kind) == (dtype.name, dtype.itemsize, dtype.kind)
+    )
+    assert nnp.dtype(kind) == dtype and np.zeros(2, kind).dtype == dtype
+    made = (
+        nnp.ones(2, kind),
+        nnp.ones(2, dtype=kind),
+        nnp.asarray([1, 0], dtype=kind),
+        nnp.ones(2, np.bool_).astype(kind),
+    )
+    assert all(x.dtype == dtype and type(x.dtype) is type(dtype) for x in made)
+    assert nnp.result_type(kind) == dtype and nnp.promote_types(kind, kind) == dtype and nnp.isdtype(kind, dtype)
+    assert nnc.ShapeDtypeStruct((2,), kind) == nnc.ShapeDtypeStruct((2,), dtype)
+    assert pickle.loads(pickle.dumps(kind)) == dtype and copy.deepcopy(kind) == dtype
+    graphs = []
+    for given in (kind, dtype):
+        builder = GraphBuilder("f")
+        graphs.append(builder.build(builder.add("convert", builder.input((2,), "bool"), dtype=given)))
+    assert structural_hash(graphs[0]) == structural_hash(graphs[1]) and to_json(graphs[0]) == to_json(graphs[1])
+
+
+def test_a_dtype_that_is_called_keeps_gradients_and_refuses_what_does_not_fit() -> None:
+    slope = nnc.grad(lambda x: nnp.float64(x) ** 2)(np.float32(3))
+    assert slope == 6 and slope.dtype == nnp.float32
+    with pytest.raises(DTypeError, match="300 does not fit into int8"):
+        nnp.int8(300)
+    with pytest.raises(ArgumentTypeError, match="not an array or a number"):
+        nnp.float32("a")

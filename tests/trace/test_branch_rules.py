@@ -10,7 +10,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.errors import OutOfBoundsError
+from nnc.errors import ArgumentError, LinAlgError, NncError, OutOfBoundsError
 
 RUN = pytest.mark.parametrize("run", [lambda f: f, nnc.compile], ids=["eager", "compiled"])
 XS = np.array([1.3, 0.0, -1.0, 0.4])
@@ -203,3 +203,107 @@ def test_rows_that_choose_a_branch_keep_a_tape_of_each_round_of_a_scan(run: Call
     every = [np.broadcast_to(arg, 3) for arg in args]
     found = run(nnc.vmap(gradient, axes))(*args)
     np.testing.assert_allclose(found, [gradient(*row) for row in zip(*every, strict=True)], rtol=1e-12)
+
+
+@RUN
+def test_rows_that_choose_a_branch_keep_the_tapes_of_loops_within_its_loops(run: Callable[..., Any]) -> None:
+    def f(x: Any, k: Any) -> Any:
+        inner = lambda c, n: nnc.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, nnp.sin(s[1]) + c * 0.3), (0, c))[
+            1
+        ]
+        grow = lambda x: nnc.fori_loop(0, k, lambda i, c: nnp.tanh(inner(c, i + 1)) * x, x)
+        return nnp.sum(nnc.cond(x[0] > 0, grow, lambda x: nnc.fori_loop(0, 3 - k, lambda i, c: inner(c * x, k), x), x))
+
+    rows, counts = np.array([[-0.4, 0.7], [0.5, 1.2], [0.3, -0.8], [-0.9, 0.1]]), np.array([1, 3, 2, 2])
+    gradient: Any = nnc.grad(f)
+    second: Any = nnc.grad(lambda x, k: nnp.sum(gradient(x, k) ** 2))
+    for g in (gradient, second):
+        wanted = [g(x, k) for x, k in zip(rows, counts, strict=True)]
+        np.testing.assert_allclose(run(nnc.vmap(g))(rows, counts), wanted, rtol=1e-9)
+    found = run(nnc.grad(lambda rows: nnp.sum(nnc.vmap(gradient)(rows, counts) ** 2)))(rows)
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+
+
+# -- rows that take another branch --------------------------------------------------------------------------------------
+
+MATRICES = np.array(
+    [[[2.0, 1.0], [1.0, 3.0]], [[0.0, 0.0], [0.0, 0.0]], [[1.0, 0.5], [0.5, 2.0]], [[-1.0, 2.0], [2.0, -4.0]]]
+)
+REFUSING: dict[str, tuple[Callable[[Any], Any], type[NncError]]] = {
+    "solve": (lambda a: nnp.sum(nnp.linalg.solve(a, np.array([1.0, 2.0]))), LinAlgError),
+    "inv": (lambda a: nnp.sum(nnp.linalg.inv(a) ** 2), LinAlgError),
+    "cholesky": (lambda a: nnp.sum(nnp.linalg.cholesky(a)), LinAlgError),
+    "index": (lambda a: a[0, nnp.where(a[0, 0] > 0.5, 1, 7)] ** 2 * a[1, 1], OutOfBoundsError),
+    "max_steps": (
+        lambda a: nnc.while_loop(lambda c: nnp.abs(c) < 5, lambda c: c * a[0, 0] + a[0, 0], a[0, 0], max_steps=9), ArgumentError,
+    ),
+    "solve in a loop": (lambda a: nnc.fori_loop(0, 2, lambda i, c: nnp.linalg.solve(a, c), a[0])[1], LinAlgError),
+    "solve in a while": (
+        lambda a: nnc.while_loop(lambda c: nnp.sum(c) > 0.05, lambda c: nnp.linalg.solve(a, c) / 2, nnp.abs(a[0]) + 1)[1],
+        LinAlgError,
+    ),
+}  # fmt: skip
+
+
+@RUN
+@pytest.mark.parametrize("name", REFUSING)
+def test_a_branch_raises_for_rows_that_take_it_alone(run: Callable[..., Any], name: str) -> None:
+    body, error = REFUSING[name]
+    guarded: Any = lambda a: nnc.cond(a[0, 0] > 0.5, body, lambda a: nnp.sum(a * a * a), a)
+    for f in (guarded, nnc.grad(guarded), nnc.grad(lambda a: nnp.sum(nnc.grad(guarded)(a) ** 2))):
+        wanted = np.stack([np.asarray(f(a)) for a in MATRICES])
+        np.testing.assert_allclose(run(nnc.vmap(f))(MATRICES), wanted, rtol=1e-9, atol=1e-12)
+        none = np.stack([np.asarray(f(a)) for a in MATRICES[1::2]])  # no row takes it
+        np.testing.assert_allclose(run(nnc.vmap(f))(MATRICES[1::2]), none, rtol=1e-9, atol=1e-12)
+    slope = run(nnc.grad(lambda rows: nnp.sum(nnc.vmap(guarded)(rows))))(MATRICES)
+    np.testing.assert_allclose(slope, [nnc.grad(guarded)(a) for a in MATRICES], rtol=1e-9, atol=1e-12)
+    wrong: Any = lambda a: nnc.cond(a[0, 0] < 0.5, body, lambda a: nnp.sum(a), a)
+    with pytest.raises(error):
+        run(nnc.vmap(wrong))(MATRICES)
+
+
+@RUN
+def test_branches_within_branches_and_batches_raise_for_their_rows_alone(run: Callable[..., Any]) -> None:
+    def f(a: Any, i: Any) -> Any:
+        solved = lambda a: nnp.sum(nnp.linalg.solve(a, np.array([1.0, 2.0])))
+        inner = lambda a: nnc.switch(i, [lambda a: solved(a) * 2, lambda a: nnp.linalg.inv(a)[0, 1], nnp.sum], a)
+        return nnc.cond(a[0, 0] > 0.5, inner, lambda a: nnp.sum(a * a), a)
+
+    numbers = np.array([0, 1, 2])
+    wanted = [[nnc.grad(f)(a, i) for i in numbers] for a in MATRICES]
+    found = run(nnc.vmap(nnc.vmap(nnc.grad(f), (None, 0)), (0, None)))(MATRICES, numbers)
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+
+
+@RUN
+def test_a_linear_branch_that_solves_is_transposed_by_rows(run: Callable[..., Any]) -> None:
+    b = np.arange(8.0).reshape(4, 2) + 1
+
+    def solved(b: Any) -> Any:
+        return nnc.vmap(lambda a, b: nnc.cond(a[0, 0] > 0.5, lambda b: nnp.linalg.solve(a, b), lambda b: 3 * b, b))(
+            MATRICES, b
+        )
+
+    each = [np.linalg.inv(a) if a[0, 0] > 0.5 else 3 * np.eye(2) for a in MATRICES]
+    (found,) = run(lambda ct: nnc.linear_transpose(solved, b)(ct))(b)
+    np.testing.assert_allclose(found, [m.T @ x for m, x in zip(each, b, strict=True)], rtol=1e-9)
+
+
+@RUN
+def test_rules_of_users_see_rows_that_take_their_branch_alone(run: Callable[..., Any]) -> None:
+    @nnc.custom_jvp
+    def energy(a: Any) -> Any:
+        return nnp.sum(a * a)
+
+    energy.defjvp(lambda primals, tangents: (energy(*primals), nnp.sum(nnp.linalg.inv(primals[0]) * tangents[0])))
+    f: Any = lambda a: nnc.cond(a[0, 0] > 0.5, energy, nnp.sum, a)
+    wanted = [np.linalg.inv(a) if a[0, 0] > 0.5 else np.ones((2, 2)) for a in MATRICES]
+    np.testing.assert_allclose(run(nnc.vmap(nnc.grad(f)))(MATRICES), wanted, rtol=1e-9)
+    np.testing.assert_allclose(run(nnc.grad(lambda rows: nnp.sum(nnc.vmap(f)(rows))))(MATRICES), wanted, rtol=1e-9)
+
+
+@RUN
+def test_a_batch_of_no_rows_takes_no_branch(run: Callable[..., Any]) -> None:
+    f = lambda a: nnc.cond(a[0, 0] > 0.5, nnp.linalg.inv, lambda a: a * 2, a)
+    assert run(nnc.vmap(f))(MATRICES[:0]).shape == (0, 2, 2)
+    assert run(nnc.vmap(nnc.grad(lambda a: nnp.sum(f(a)))))(MATRICES[:0]).shape == (0, 2, 2)

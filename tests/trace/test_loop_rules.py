@@ -279,3 +279,88 @@ def test_graphs_of_derivatives_verify_and_are_stored_with_their_loops(f: Any, tr
     assert structurally_equal(graph, again) and structural_hash(graph) == structural_hash(again)
     assert near(again(x), graph(x))
     assert "while" in str(graph) and str(again) == str(graph)
+
+
+# -- rows that are done --------------------------------------------------------------------------------------------------
+
+
+@RUN
+@pytest.mark.parametrize("checkpoint", [None, "binomial"])
+def test_rounds_raise_for_rows_that_still_run_alone(run: Callable[..., Any], checkpoint: Any) -> None:
+    table = nnp.asarray(np.arange(1.0, 5.0))
+
+    def f(x: Any, count: Any) -> Any:
+        def round(c: Any) -> Any:  # a row that is done would read behind the table, and solve with a singular matrix
+            i, v = c
+            matrix = nnp.stack([nnp.stack([3.5 - i, 0 * i]), nnp.stack([v[0], 3.5 - i])]) * nnp.where(
+                i < count, 1.0, 0.0
+            )
+            return i + 1, nnp.linalg.solve(matrix, v) * table[i + 4 - count]
+
+        return nnp.sum(nnc.while_loop(lambda c: c[0] < count, round, (0, x), checkpoint=checkpoint)[1])
+
+    rows, counts = np.array([[0.3, 0.8], [0.5, -1.0], [1.5, 0.2]]), np.array([3, 0, 2])
+    for g in (f, nnc.grad(f), nnc.grad(lambda x, n: nnp.sum(nnc.grad(f)(x, n) ** 2))):
+        wanted = np.stack([np.asarray(g(x, n)) for x, n in zip(rows, counts, strict=True)])
+        assert near(run(nnc.vmap(g))(rows, counts), wanted)
+    together = run(nnc.grad(lambda rows: nnp.sum(nnc.vmap(f)(rows, counts))))(rows)
+    assert near(together, np.stack([np.asarray(nnc.grad(f)(x, n)) for x, n in zip(rows, counts, strict=True)]))
+
+
+# -- tapes that a scan stacks --------------------------------------------------------------------------------------------
+
+
+def stacking(x: Any) -> Any:
+    """A scan, each round of which runs a `while` of its own length, so that the tapes of the rounds differ."""
+
+    def round(c: Any, k: Any) -> Any:
+        y = nnc.while_loop(lambda s: s[0] < k, lambda s: (s[0] + 1, nnp.sin(s[1]) * s[1] + c * 0.3), (0, c))[1]
+        return y, y
+
+    c, ys = nnc.scan(round, x, np.array([1, 3, 2]))
+    return c + nnp.sum(ys * ys)
+
+
+@RUN
+def test_derivatives_of_every_order_of_a_scan_around_a_while_agree_with_finite_differences(
+    run: Callable[..., Any],
+) -> None:
+    x, h = np.float64(0.4), 1e-5
+    f: Any = stacking
+    for _ in range(4):
+        slope = (float(f(x + h)) - float(f(x - h))) / (2 * h)
+        f = nnc.grad(f)
+        assert near(run(f)(x), slope, 1e-6)
+
+
+def choosing(x: Any, k: Any) -> Any:
+    """A scan that chooses between loops of unknown length by row."""
+
+    def grow(c: Any, n: Any) -> Any:
+        return nnc.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, nnp.sin(s[1]) * s[1] + x * 0.3), (0, c))[1]
+
+    def turn(c: Any, n: Any) -> Any:
+        return nnc.fori_loop(0, n, lambda i, c: nnp.sin(c) * x + c * 0.1, c)
+
+    def round(c: Any, j: Any) -> Any:
+        y = nnc.switch((j + k) % 3, [lambda c: grow(c, k + 1), lambda c: turn(c, j + k), lambda c: c * c], c)
+        return y, y * x
+
+    c, ys = nnc.scan(round, x, np.arange(4))
+    return c + nnp.sum(ys)
+
+
+@RUN
+def test_second_derivatives_of_rows_that_choose_loops_of_unknown_length_within_a_scan(run: Callable[..., Any]) -> None:
+    xs, ks, h = np.array([0.33, 0.51, 0.73]), np.array([0, 1, 2]), 1e-5
+    gradient: Any = nnc.grad(choosing)
+    wanted = [(float(gradient(x + h, k)) - float(gradient(x - h, k))) / (2 * h) for x, k in zip(xs, ks, strict=True)]
+    pushed = lambda f: lambda x, k: nnc.jvp(lambda x: f(x, k), (x,), (np.float64(1),))[1]
+    for f in (
+        lambda xs: nnc.vmap(nnc.grad(gradient))(xs, ks),
+        lambda xs: nnc.vmap(pushed(gradient))(xs, ks),
+        nnc.grad(lambda xs: nnp.sum(nnc.vmap(gradient)(xs, ks))),
+        nnc.grad(lambda xs: nnp.sum(nnc.vmap(pushed(choosing))(xs, ks))),
+        nnc.grad(lambda xs: nnp.sum(nnc.grad(lambda xs: nnp.sum(nnc.vmap(choosing)(xs, ks)))(xs))),
+    ):
+        assert near(run(f)(xs), wanted, 1e-6)

@@ -13,10 +13,10 @@ import numpy as np
 
 import nnc.commands.elementwise  # noqa: F401  (registers the commands whose cells are filled here)
 from nnc.commands.rules import effect
-from nnc.graph import Attribute, Graph, Node, Symbol, register_pass, structurally_equal
+from nnc.graph import Attribute, Graph, Node, Symbol, TensorSpec, register_pass, structurally_equal
 from nnc.graph.graph import NDArray
 from nnc.graph.hashing import same_params
-from nnc.lower.passes.loops import Loop, Read, Yield, take_apart
+from nnc.lower.passes.loops import Inner, Loop, Read, Yield, take_apart
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 
@@ -127,10 +127,10 @@ class _Merger(OncePerGraph):
 
 
 def _unlike(group: Sequence[Yield], twice: dict[Symbol, Symbol]) -> tuple[Yield, ...]:
-    """The first of those that yield the same; adds the results of the others to `twice`."""
-    first: dict[tuple[Symbol, ...], Yield] = {}
+    """The first of those that yield the same; adds the results of the others to `twice`. Tapes may differ in handles."""
+    first: dict[tuple[Inner, TensorSpec], Yield] = {}
     for item in group:
-        kept = first.setdefault(item.inner, item)
+        kept = first.setdefault((item.inner, item.result.spec), item)
         if kept is not item:
             twice[item.result] = kept.result
     return tuple(first.values())

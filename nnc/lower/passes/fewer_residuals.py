@@ -188,7 +188,7 @@ def _plan(uses: _Uses, position: int) -> _Plan | None:
     """The rows to keep of the loop at a place; None where there is nothing to gain."""
     loop = take_apart(uses.nodes[position])
     assert loop is not None
-    if loop.node.params.get("handle", ()):  # the tapes of a batch of loops
+    if loop.node.params.get("handles", ()):  # the tapes of a batch of loops
         return None
     found = {row.result: readers for row in loop.rows if (readers := uses.readers(row.result))}
     if not found:

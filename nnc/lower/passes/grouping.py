@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from nnc.commands.rules import effect
+from nnc.commands.rules import effect, may_raise
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.domain import GATHER, UNIT, Domain, can_fuse, is_reduction, is_view
@@ -343,8 +343,3 @@ def _end(group: Group) -> int:
 def _shows_one(node: Node) -> bool:
     """Whether a free node is made of nothing, or shows one element in another form: it fits whatever reads it."""
     return not node.inputs or node.inputs[0].spec.size == 1
-
-
-def may_raise(node: Node) -> bool:
-    """Whether a node that can be fused refuses some values."""
-    return node.command.name == GATHER and node.params["mode"] == "error"

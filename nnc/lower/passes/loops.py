@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from nnc.commands.loop import tape_handles
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.registry import rewritten
 
@@ -76,6 +77,8 @@ class Loop:
         for name, count in (("xs", self.sequences), ("carries", self.carries), ("tapes", self.rows)):
             if name in params:
                 params[name] = len(count)
+        if "handles" in params and params.get("length") is None:
+            params["handles"] = tape_handles(x.result.shape for x in self.rows)
         follow = rewritten.get(node.command, None)
         if follow is not None and graphs != node.graphs:
             params = dict(follow(params, node.graphs, graphs))
