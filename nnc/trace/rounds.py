@@ -19,10 +19,11 @@ from nnc.array import as_value
 from nnc.commands.constants import iota
 from nnc.commands.elementwise import convert, equal, select
 from nnc.commands.index import dynamic_slice
-from nnc.commands.loop import ROUND, Handles, merge_tapes, spread_tape, sum_tape, tape_handles
+from nnc.commands.loop import ROUND
 from nnc.commands.reduce import argmax
 from nnc.commands.rules import Tangents, Value, may_raise, zeros
 from nnc.commands.shape import broadcast_to, transpose
+from nnc.commands.tape import Handles, merge_tapes, spread_tape, sum_tape, tape_handles
 from nnc.context import get_context
 from nnc.dtypes import TAPE
 from nnc.graph import Graph, Symbol, TensorSpec, spec_of

@@ -15,7 +15,7 @@ from typing import Any
 from nnc import dtypes
 from nnc.commands.constants import full_like
 from nnc.commands.elementwise import less
-from nnc.commands.loop import ROUND, Handles, scan, tape_handles
+from nnc.commands.loop import ROUND, scan
 from nnc.commands.reduce import reduce_max
 from nnc.commands.replay import pull_rounds
 from nnc.commands.rules import (
@@ -31,6 +31,7 @@ from nnc.commands.rules import (
     zeros,
 )
 from nnc.commands.shape import broadcast_to
+from nnc.commands.tape import Handles, tape_handles
 from nnc.graph import Graph, Symbol, TensorSpec, bind, spec_of
 from nnc.trace.backward import apply_pull_only, transpose_graph
 from nnc.trace.batching import run_batched

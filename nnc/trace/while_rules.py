@@ -13,9 +13,10 @@ from typing import Any
 
 from nnc import dtypes
 from nnc.commands.elementwise import add, convert
-from nnc.commands.loop import ROUND, Handles, split_round, tape_handles, while_
+from nnc.commands.loop import ROUND, split_round, while_
 from nnc.commands.reduce import reduce_or
 from nnc.commands.rules import Derivative, Tangents, Value, batch, derivative, lead, zeros
+from nnc.commands.tape import Handles, tape_handles
 from nnc.graph import Graph, TensorSpec, bind
 from nnc.trace.backward import push_graph
 from nnc.trace.batching import run_batched

@@ -10,7 +10,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.commands.loop import Tape, add_tapes
+from nnc.commands.tape import Tape, add_tapes
 from nnc.errors import ArgumentError, ArgumentTypeError, GraphError, NncError, OutOfBoundsError, ShapeError
 from nnc.graph import Graph, GraphBuilder, Symbol, from_json, reference, run_passes, structural_hash, to_json, verify
 from nnc.lower.pipeline import PIPELINE

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from nnc.commands.loop import tape_handles
+from nnc.commands.tape import tape_handles
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.registry import rewritten
 

@@ -1,0 +1,282 @@
+"""Tapes: sequences whose length is known only at run time, which loops of unknown length write and read.
+
+In graphs a tape is a 0-d value of dtype `TAPE`, with leading axes under vmap, its *handle*, which its elements have, too. The
+number 0 stands for a tape of zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nnc.commands.rules import (
+    Derivative,
+    Linear,
+    add_tangents,
+    batch_elementwise,
+    batch_with,
+    check_same_spec,
+    linear_in_all,
+    zeros,
+)
+from nnc.context import get_context
+from nnc.dtypes import TAPE
+from nnc.errors import ArgumentError, user_error
+from nnc.graph import Command, TensorSpec, register
+
+NDArray = np.ndarray[Any, Any]
+Handles = tuple[tuple[int, ...], ...]  # the leading axes of each tape that a loop yields; () where none has any
+
+
+class Tape:
+    """Rows of one spec, in memory that grows geometrically (or is taken at once where `capacity` is known).
+
+    Rows may be tapes. Where an index is followed by `...`, NumPy reads and writes arrays there, too, and not elements.
+    """
+
+    __slots__ = ("_meter", "_rows", "length")
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, capacity: int = 0) -> None:
+        self._rows = np.empty((capacity, *shape), dtype)
+        self.length = 0
+        self._meter = get_context().meter
+        if self._meter is not None:
+            self._meter.add(self._rows.nbytes)
+
+    def __del__(self) -> None:
+        if self._meter is not None:
+            self._meter.add(-self._rows.nbytes)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes taken, used or not."""
+        return self._rows.nbytes
+
+    def write(self, index: int, row: NDArray) -> None:
+        """Sets a row; rows between the present end and `index` are 0 until written."""
+        if index >= len(self._rows):
+            grown = np.empty((max(index + 1, 2 * len(self._rows), 4), *self._rows.shape[1:]), self._rows.dtype)
+            grown[: self.length] = self._rows[: self.length]
+            if self._meter is not None:
+                self._meter.add(grown.nbytes - self._rows.nbytes)
+            self._rows = grown
+        if index >= self.length:
+            self._rows[self.length : index] = 0
+            self.length = index + 1
+        self._rows[index, ...] = row
+
+    def read(self, index: int) -> NDArray:
+        """A row."""
+        return self._rows[index, ...]
+
+    def rows(self) -> NDArray:
+        """All rows."""
+        return self._rows[: self.length]
+
+    @classmethod
+    def of(cls, rows: NDArray) -> Tape:
+        """A tape of these rows."""
+        tape = cls(rows.shape[1:], rows.dtype, len(rows))
+        tape._rows[...], tape.length = rows, len(rows)
+        return tape
+
+    def each(self, numbers: Callable[..., NDArray], tapes: Callable[..., NDArray], *others: Tape) -> Tape | int:
+        """A tape of what `numbers` makes of all rows, or, where the rows are tapes, `tapes` of one after the other."""
+        rows = [tape.rows() for tape in (self, *others)]
+        if self._rows.dtype != TAPE:
+            return Tape.of(numbers(*rows))
+        nothing = np.zeros(self._rows.shape[1:], TAPE)
+        made = [tapes(*(row[i, ...] if i < len(row) else nothing for row in rows)) for i in range(self.length)]
+        return Tape.of(np.stack(made)) if made else 0
+
+
+def tape_spec(handle: tuple[int, ...] = ()) -> TensorSpec:
+    """The spec of a tape; `handle` are the leading axes that vmap gave it."""
+    return TensorSpec(handle, TAPE)
+
+
+def tape_handles(shapes: Iterable[tuple[int, ...]]) -> Handles:
+    """The parameter `handles` of a loop that yields tapes with these leading axes."""
+    handles = tuple(shapes)
+    return handles if any(handles) else ()
+
+
+def tape_specs(handles: Handles, count: int) -> list[TensorSpec]:
+    """The specs of the tapes that a loop yields."""
+    if handles and len(handles) != count:
+        raise user_error(
+            ArgumentError, "loop", f"{count} tapes cannot have {len(handles)} handles.", fix="give one for each tape, or none.",
+        )  # fmt: skip
+    return [tape_spec(handle) for handle in handles or ((),) * count]
+
+
+def read_row(tape: NDArray, index: int, spec: TensorSpec) -> NDArray:
+    """A row of a tape; zeros where it has none."""
+    return _row(tape.flat[0] if tape.size else 0, index, spec)
+
+
+def _row(content: Any, index: int, spec: TensorSpec) -> NDArray:
+    if isinstance(content, Tape) and index < content.length:
+        return np.broadcast_to(content.read(index), spec.shape)
+    return np.zeros(spec.shape, spec.dtype)  # of a tape of zeros, or for a row that is thrown away
+
+
+def _add_tapes(x: NDArray, y: NDArray) -> NDArray:
+    total = _as_handle(0, x.shape)
+    sums: dict[tuple[int, int], Any] = {}  # all elements of a batch are one tape, and so is what they sum to
+    for place in np.ndindex(x.shape):
+        key = id(x[place]), id(y[place])
+        if key not in sums:
+            tapes = [tape for tape in (x[place], y[place]) if isinstance(tape, Tape)]
+            sums[key] = _sum_of(*tapes) if len(tapes) == 2 else tapes[0] if tapes else 0
+        total[place] = sums[key]
+    return total
+
+
+def _sum_of(x: Tape, y: Tape) -> Tape | int:
+    """Rows that the shorter one lacks are 0."""
+    return x.each(_add_rows, _add_tapes, y) if x.length >= y.length else y.each(_add_rows, _add_tapes, x)
+
+
+def _add_rows(longer: NDArray, shorter: NDArray) -> NDArray:
+    both = longer[: len(shorter)] + shorter
+    if len(shorter) == len(longer):
+        return np.asarray(both)
+    rest = longer[len(shorter) :]
+    return np.concatenate((both, np.broadcast_to(rest, (len(rest), *both.shape[1:]))))
+
+
+def _as_handle(tape: Tape | int, handle: tuple[int, ...]) -> NDArray:
+    value = np.empty(handle, TAPE)
+    value[...] = tape
+    return value
+
+
+def as_handles(tapes: Sequence[Tape], handles: Handles) -> list[NDArray]:
+    """The values of tapes that a loop has written."""
+    return [_as_handle(tape, handle) for tape, handle in zip(tapes, handles or ((),) * len(tapes), strict=True)]
+
+
+add_tapes = register(
+    "add_tapes",
+    2,
+    infer=lambda x, y: check_same_spec("add_tapes", (x, y)),
+    reference=_add_tapes,
+    derivative=Derivative(
+        lambda primals, tangents, outputs: (add_tangents(*tangents),),
+        lambda cotangents, operands: tuple(cotangents[0] if isinstance(x, Linear) else None for x in operands),
+    ),
+    batch=batch_elementwise("add_tapes"),
+)
+
+
+def _each(function: Callable[..., Any], lead: int, shape: tuple[int, ...], *handles: NDArray) -> NDArray:
+    """What a function makes of the tapes behind the first `lead` axes of handles, along which all elements are one tape.
+
+    The axes behind them may be of a scan that stacked a tape of each round.
+    """
+    result = _as_handle(0, shape)
+    if all(handle.size for handle in handles):
+        first: tuple[Any, ...] = (0,) * lead
+        inner = [handle[(*first, ...)] for handle in handles]
+        found = np.empty(inner[0].shape, TAPE)
+        for index in np.ndindex(found.shape):
+            found[index] = function(*(x[index] for x in inner))
+        result[...] = found
+    return result
+
+
+def _spread_tape(x: NDArray, *, count: int, axis: int) -> NDArray:
+    def spread(content: Any) -> Any:
+        if not isinstance(content, Tape):
+            return content
+        return content.each(
+            lambda rows: np.expand_dims(rows, 1 + axis), lambda row: _spread_tape(row, count=count, axis=axis)
+        )
+
+    return _each(spread, axis, (*x.shape[:axis], count, *x.shape[axis:]), x)
+
+
+def _sum_tape(x: NDArray, *, count: int, axis: int) -> NDArray:
+    def total(content: Any) -> Any:
+        if not isinstance(content, Tape):
+            return content
+        return content.each(add_up, lambda row: _sum_tape(row, count=count, axis=axis))
+
+    def add_up(rows: NDArray) -> NDArray:
+        every = (*rows.shape[: 1 + axis], count, *rows.shape[2 + axis :])  # a row for all stands for each
+        return np.asarray(np.broadcast_to(rows, every).sum(1 + axis, dtype=rows.dtype))
+
+    return _each(total, axis + 1, (*x.shape[:axis], *x.shape[axis + 1 :]), x)
+
+
+def _tape_axis(params: dict[str, Any]) -> dict[str, Any]:
+    return {**params, "axis": params["axis"] + 1}
+
+
+# A tape of no batch among tapes of one: it gets the axis, of which its rows have one element that stands for all; and what the
+# cotangents of all elements sum to.
+spread_tape: Command = register(
+    "spread_tape",
+    1,
+    infer=lambda x, count, axis: x.update(shape=(*x.shape[:axis], count, *x.shape[axis:])),
+    reference=_spread_tape,
+    derivative=linear_in_all(
+        "spread_tape", lambda cotangents, operands, count, axis: (sum_tape(cotangents[0], count=count, axis=axis),)
+    ),
+    batch=batch_with("spread_tape", _tape_axis),
+)
+sum_tape: Command = register(
+    "sum_tape",
+    1,
+    infer=lambda x, count, axis: x.update(shape=(*x.shape[:axis], *x.shape[axis + 1 :])),
+    reference=_sum_tape,
+    derivative=linear_in_all(
+        "sum_tape", lambda cotangents, operands, count, axis: (spread_tape(cotangents[0], count=count, axis=axis),)
+    ),
+    batch=batch_with("sum_tape", _tape_axis),
+)
+
+
+def _merge_tapes(mask: NDArray, x: NDArray, y: NDArray) -> NDArray:
+    def merge(*tapes: Any) -> Any:
+        contents = [tape for tape in tapes if isinstance(tape, Tape) and tape.length]
+        if not contents:
+            return 0
+        like = contents[0].rows()
+        shape = np.broadcast_shapes(
+            mask.shape + (1,) * (like.ndim - 1 - mask.ndim), *(t.rows().shape[1:] for t in contents)
+        )
+        rows = mask.reshape(mask.shape + (1,) * (len(shape) - mask.ndim))
+        spec, length = TensorSpec(shape, like.dtype), max(t.length for t in contents)
+        merged = Tape(shape, like.dtype, length)
+        for index in range(length):
+            found = [_row(tape, index, spec) for tape in tapes]
+            merged.write(index, _merge_tapes(mask, *found) if spec.dtype == TAPE else np.where(rows, *found))
+        return merged
+
+    return _each(merge, mask.ndim, x.shape, x, y)
+
+
+# For rows of a batch that took different branches: the rows of `x` where `mask` holds, those of `y` elsewhere.
+merge_tapes: Command = register(
+    "merge_tapes",
+    3,
+    infer=lambda mask, x, y: check_same_spec("merge_tapes", (x, y)),
+    reference=_merge_tapes,
+    derivative=linear_in_all(
+        "merge_tapes",
+        lambda cotangents, operands: (
+            None,
+            merge_tapes(operands[0], cotangents[0], zeros(cotangents[0].spec))
+            if isinstance(operands[1], Linear)
+            else None,
+            merge_tapes(operands[0], zeros(cotangents[0].spec), cotangents[0])
+            if isinstance(operands[2], Linear)
+            else None,
+        ),
+    ),
+    batch=batch_elementwise("merge_tapes"),
+)
