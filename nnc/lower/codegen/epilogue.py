@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.codegen.builder import Code, Value
@@ -30,6 +31,7 @@ class Epilogue:
     domain: Domain
 
     @classmethod
+    @lru_cache(maxsize=1024)  # each is asked for by passes and by those who look for kernels, several times
     def of(cls, graph: Graph) -> Epilogue | None:
         """The epilogue of a sub-graph; None where that is not computed element by element."""
         if not graph.nodes or graph.nodes[0].command.name not in PRODUCTS:
