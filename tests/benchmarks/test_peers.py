@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 import nnc
+from benchmarks.peers import run
 from benchmarks.peers.__main__ import choose_rows, main
 from benchmarks.peers.process import Process, Way, WorkerError
 from benchmarks.peers.row import Machine, Work
@@ -61,6 +63,35 @@ def test_a_worker_that_fails_says_why(tmp_path: Path) -> None:
         assert worker.ask("start") > 0
         with pytest.raises(WorkerError, match="KeyError: 'no such row'"):
             worker.ask("first", "no such row")
+
+
+def test_first_calls_are_medians_of_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fake:
+        """First calls take 1, 5 and 2 seconds where nothing is kept, a tenth of the number of calls where something is."""
+
+        used: ClassVar[list[Path]] = []
+
+        def __init__(self, way: Way, family: str, cache: Path, timeout: float) -> None:
+            self.way, self.cache = way, cache
+
+        def __enter__(self) -> Fake:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def ask(self, name: str, *arguments: object) -> Any:
+            if name != "first":
+                return {"start": 0.0, "values": [], "run": [1.0], "memory": {}}[name]
+            is_kept = self.cache in self.used
+            self.used.append(self.cache)
+            fresh = len({cache for cache in self.used if cache.name.startswith(self.way.name)})
+            return (len(self.used) / 10 if is_kept else (1.0, 5.0, 2.0)[fresh - 1]), []
+
+    monkeypatch.setattr(run, "Process", Fake)
+    (outcome,) = run.measure_group([NETWORKS[0]], ["nnc"], run.Plan(1, 0.0, (2,), 1.0, first_calls=3))
+    assert [figure.first for figure in outcome.figures] == [2.0]
+    assert outcome.warm == 0.4  # the second, fourth and sixth call of all
+    assert len(set(Fake.used)) == 3
 
 
 def test_rows_run_agree_and_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
