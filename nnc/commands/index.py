@@ -22,6 +22,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.commands.constants import full, iota
 from nnc.commands.elementwise import add, convert, equal, maximum, minimum, mul, reciprocal, select
+from nnc.commands.modes import GATHER_MODES, SCATTER_MODES, SLICE_MODES, check_mode, is_strict
 from nnc.commands.reduce import expand
 from nnc.commands.rules import (
     Derivative,
@@ -43,28 +44,12 @@ from nnc.graph import command as get_command
 Shape = tuple[int, ...]
 NDArray = np.ndarray[Any, Any]
 
-GATHER_MODES = ("error", "clip", "wrap", "drop", "fill")
-SCATTER_MODES = ("error", "clip", "wrap", "drop")
-SLICE_MODES = ("error", "clip")
-
 
 def move_axis(x: Value, source: int, target: int) -> Value:
     """`x` with one axis moved to another place, the others in their order; itself where that changes nothing."""
     order = [axis for axis in range(len(np.shape(x))) if axis != source]
     order.insert(target, source)
     return x if order == sorted(order) else transpose(x, permutation=tuple(order))
-
-
-def check_mode(where: str, mode: str, modes: Sequence[str]) -> None:
-    """Raises ArgumentError unless `mode` is one of `modes`."""
-    if mode not in modes:
-        raise user_error(
-            ArgumentError, where, f"mode={mode!r} is unknown.", fix=f"use one of {', '.join(map(repr, modes))}.",
-        )  # fmt: skip
-
-
-def _is_strict(*specs: TensorSpec, mode: str, **params: Any) -> bool:
-    return mode == "error"
 
 
 def _rest(ndim: int, axes: Shape, batch: int) -> Shape:
@@ -254,7 +239,7 @@ gather = register(
     reference=_gather_reference,
     derivative=Derivative(_gather_jvp, _gather_transpose),
     batch=_gather_batch,
-    refuses=_is_strict,
+    refuses=is_strict,
     cost=lambda *specs, **params: 0,
 )
 
@@ -436,7 +421,7 @@ scatter = register(
     derivative=Derivative(_scatter_jvp, _scatter_transpose),
     batch=_scatter_batch,
     inplace=InPlace(((0, 0),)),
-    refuses=_is_strict,
+    refuses=is_strict,
     cost=lambda x, updates, *indices, **params: 0 if params["op"] == "set" else updates.size,
 )
 
@@ -526,7 +511,7 @@ dynamic_slice = register(
     reference=lambda x, *starts, sizes, mode: x[_box("dynamic_slice", x.shape, starts, sizes, mode)],
     derivative=linear_in("dynamic_slice", {0: _dynamic_slice_transpose}),
     batch=_dynamic_slice_batch,
-    refuses=_is_strict,
+    refuses=is_strict,
     cost=lambda *specs, **params: 0,
 )
 
@@ -601,6 +586,6 @@ dynamic_update_slice = register(
     derivative=Derivative(_dynamic_update_jvp, _dynamic_update_transpose),
     batch=_dynamic_update_batch,
     inplace=InPlace(((0, 0),)),
-    refuses=_is_strict,
+    refuses=is_strict,
     cost=lambda *specs, **params: 0,
 )

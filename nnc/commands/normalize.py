@@ -16,7 +16,8 @@ import numpy as np
 from nnc import dtypes
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
-from nnc.commands.index import check_mode, gather
+from nnc.commands.index import gather
+from nnc.commands.modes import check_mode
 from nnc.commands.reduce import expand, reduce_max, reduce_sum
 from nnc.commands.rules import (
     Derivative,
