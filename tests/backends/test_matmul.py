@@ -16,6 +16,7 @@ from nnc import dtypes
 from nnc.backends.cpu import dot_products, gemm
 from nnc.backends.cpu.dot import _native
 from nnc.backends.cpu.jit import compiler, run_native
+from nnc.backends.cpu.vectors import vector_bytes
 from nnc.backends.onednn import library
 from nnc.backends.onednn.library import Eltwise, Sum
 from nnc.backends.onednn.matmul import Combine, matmul_native
@@ -249,6 +250,33 @@ def test_short_vectors_serve_machines_without_long_ones(monkeypatch: pytest.Monk
         check(x, np.asfortranarray(y))
     own, together = (by_tiles(x, y, ((1,), (0,)), shared=shared) for shared in (False, True))
     np.testing.assert_array_equal(together, own)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("left", ["dense", "transposed"])
+@pytest.mark.parametrize("size", [(400, 300, 290), (200, 1100, 160), (15, 640, 200), (28, 1030, 64)])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int16"])
+def test_panels_are_packed_by_the_tiles_that_read_them_first(
+    dtype: str, size: tuple[int, int, int], left: str, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gemm, "_NEAREST_BYTES", 0)
+    monkeypatch.setattr(gemm, "_ENOUGH_ROWS", 16)
+    m, k, n = size
+    rng = np.random.default_rng(16)
+    x, y = numbers(rng, (m, k), dtypes.as_dtype(dtype)), numbers(rng, (k, n), dtypes.as_dtype(dtype))
+    x, params = laid_out(x, left), {"contract": ((1,), (0,)), "batch": ((), ())}
+    wanted, groups = reference[dot](x, y, **params), set()
+    for is_slow, near in ((False, 1 << 20), (True, 1 << 30), (True, 700 * k)):
+        monkeypatch.setattr(gemm, "is_slow_to_near", lambda slow=is_slow: slow)
+        monkeypatch.setattr(gemm, "_NEAR_BYTES", near)
+        out = np.full(wanted.shape, REFUSED, wanted.dtype)
+        product = product_of(step_of(x, y, out, params))
+        wide = product.dtype if dtypes.is_integer(product.dtype) else dtypes.accumulator(product.dtype)
+        shape = gemm.shape_of(product, wide)
+        assert shape is not None
+        groups.add(shape.group)
+        assert_close(by_tiles(x, y, params["contract"], shared=shared), wanted, k)
+    assert len(groups) > 1 or m < 400 or vector_bytes() < 64
 
 
 def by_tiles(x: np.ndarray, y: np.ndarray, contract: Any, *, shared: bool) -> np.ndarray:

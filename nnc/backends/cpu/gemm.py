@@ -3,17 +3,19 @@
 A tile is a few rows by a few vectors of columns. For each term of the sums, the vectors are read from a row of the right matrix;
 each row multiplies them by its element of the left one (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication",
 2008). The right matrix is packed, a panel of columns at a time, where it is not read as it lies: transposed, or long enough to pay.
+The first tile packs what it reads for those below it. Where the left matrix stays in no cache near, a few rows of it meet several
+panels before the next rows do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from nnc import dtypes
-from nnc.backends.cpu.printer import Bound, Printer, times
+from nnc.backends.cpu.printer import Bound, Printer, minus, times
 from nnc.backends.cpu.tiles import (
     Factors,
     Target,
@@ -25,7 +27,7 @@ from nnc.backends.cpu.tiles import (
     shared_panel,
     shared_sums,
 )
-from nnc.backends.cpu.vectors import TILE_ROWS, advance, split, vector_bytes, write_row
+from nnc.backends.cpu.vectors import TILE_ROWS, advance, is_slow_to_near, split, vector_bytes, write_row
 from nnc.backends.products import Axis, Product
 from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Value
@@ -39,20 +41,24 @@ _PARTS = 16
 _FREE_MASKS = vector_bytes() == 64  # of shorter vectors, stores under a mask take many cycles
 _LEAST_ROWS = 64  # rows of a part, which packs its own panel
 _PACKED_ROWS = 96  # of a part, for which a panel is packed
+# Where the way from the second-level cache is slow: bytes of a panel of four vectors that stay in the nearest one, bytes of the
+# left operand, or twice those of some panels, that stay in the second, and rows that are enough of a part of several panels.
+_NEAREST_BYTES, _NEAR_BYTES, _ENOUGH_ROWS = 1 << 15, 1 << 20, 256
 _FAR = 1 << 12  # bytes between rows of the right matrix, by which they displace each other in the nearest cache
-# Products of more multiplications than the first, in tiles of more than the second, call code that others share: smaller ones would
-# take longer by a hundredth or two.
+# Products of so many multiplications as the first, in tiles of more than the second, call code that others share: smaller ones
+# would take longer by a hundredth or two.
 _SHARED_VOLUME, _SHARED_TILE = 1 << 23, 1 << 16
 _NUMBERS = "first", "end", "width"  # that a kernel takes which finishes rows
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How a product is cut: into parts of `chunk` rows by one panel of columns, and those into tiles. `shared`: tiles and panels
-    are computed by functions that products share."""
+    """How a product is cut: into parts of `chunk` rows by `group` panels of columns, and those into tiles. `shared`: tiles and
+    panels are computed by functions that products share."""
 
     tile: Tile
     chunk: int
+    group: int
     shared: bool
 
     def has_any_rows(self, product: Product) -> bool:
@@ -63,6 +69,10 @@ class Shape:
     def is_long(self, product: Product) -> bool:
         """Whether a packed panel holds some of the terms only."""
         return self.tile.packed and product.k > _PANEL_TERMS
+
+    def panel_bytes(self, product: Product) -> int:
+        """Bytes of a packed panel."""
+        return min(product.k, _PANEL_TERMS) * self.tile.row_bytes
 
 
 class Finish(Protocol):
@@ -103,7 +113,13 @@ def shape_of(product: Product, wide: DType, *, finished: bool = False) -> Shape 
         lanes //= 2
     needed = -(-n // lanes)
     table = TILE_ROWS[vector_bytes()]
-    options = [v for v in table if v <= needed and (table[v] >= 4 or m < 4)] or [1]
+    terms = min(product.k, _PANEL_TERMS)
+    is_near = m * terms * unit <= _NEAR_BYTES
+    narrow = (
+        is_slow_to_near() and terms * 4 * vector_bytes() > _NEAREST_BYTES and (is_near or product.rows.x % _FAR != 0)
+    )
+    most = 2 if narrow else max(table)
+    options = [v for v in table if v <= min(needed, most) and (table[v] >= 4 or m < 4)] or [1]
 
     # As few panels' vectors as possible, then tiles that reuse most: rows · vectors / (rows + vectors).
     def waste(v: int) -> tuple[int, float]:
@@ -114,56 +130,70 @@ def shape_of(product: Product, wide: DType, *, finished: bool = False) -> Shape 
     rows = min(table[vectors], m)
     rows = -(-m // -(-m // rows))  # tiles of nearly equal size
     direct = product.columns.y == unit or n == 1
-    panels = -(-needed // vectors) * product.count
+    groups = panels = -(-needed // vectors)
+    if narrow and not is_near:
+        groups = -(-panels // max(_NEAR_BYTES // (2 * terms * vectors * vector_bytes()), 1))
+        groups = min(max(groups, -(-_PARTS // (product.count * -(-m // _ENOUGH_ROWS)))), panels)
     chunk = m
-    if panels < _PARTS and product.volume > _PART_VOLUME:
-        chunk = max(_LEAST_ROWS, -(-m // -(-_PARTS // panels)))
+    if groups * product.count < _PARTS and product.volume > _PART_VOLUME:
+        chunk = max(_LEAST_ROWS, -(-m // -(-_PARTS // (groups * product.count))))
         chunk = min(m, -(-chunk // rows) * rows)
     # A copy pays where it is read by many rows; sooner where it is converted on the way, or brings far rows together.
     is_far = wide != product.dtype or any(abs(axis.y) >= _FAR for axis in product.depth)
-    packed = not direct or (product.k * n * unit > 1 << 17 and (m >= 48 if is_far else chunk >= _PACKED_ROWS))
-    if packed and wide != product.dtype and product.k > _PANEL_TERMS and not finished:
+    many = chunk > rows if narrow else m >= 48 if is_far else chunk >= _PACKED_ROWS
+    rounds_twice = wide != product.dtype and product.k > _PANEL_TERMS and not finished
+    packed = not direct or (product.k * n * unit > 1 << 17 and many and not rounds_twice)
+    if packed and rounds_twice:
         return None
     tile = Tile(product.dtype, wide, lanes, rows, vectors, packed)
+    group = -(-panels // groups) if packed else 1
     if finished and packed and product.k > _PANEL_TERMS:
         room = _SUMS // tile.row_bytes
-        chunk = min(chunk, max(room // rows, 1) * rows)
+        chunk, group = min(chunk, max(room // rows, 1) * rows), 1
     is_even = product.columns.out == unit and (packed or product.columns.y == unit)
-    is_large = product.volume * product.count > _SHARED_VOLUME and rows * tile.width * product.k > _SHARED_TILE
-    return Shape(tile, chunk, is_even and is_large)
+    is_large = product.volume * product.count >= _SHARED_VOLUME and rows * tile.width * product.k > _SHARED_TILE
+    return Shape(tile, chunk, group, is_even and is_large)
+
+
+def _as_it_lies(axes: Sequence[Axis]) -> list[Terms]:
+    """The terms of operands that are not packed."""
+    return [Terms(axis.size, axis.x, axis.y) for axis in axes]
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------
 
 
 def print_tiles(printer: Printer, product: Product, shape: Shape, finish: Finish | None = None) -> None:
-    """The whole product: parts of one panel and some rows, which threads share."""
-    tile = shape.tile
-    panels = -(-product.columns.size // tile.width)
+    """The whole product: parts of some panels and some rows, which threads share."""
+    tile, full_width = shape.tile, shape.group * shape.tile.width
+    groups = -(-product.columns.size // full_width)
     chunks = -(-product.rows.size // shape.chunk)
-    total = product.count * panels * chunks
+    total = product.count * groups * chunks
     volume = product.volume * product.count // total
     grain = max(1, _PART_VOLUME // max(volume, 1))
     tensors = (*product.operands, "%out0", *(finish.pointers if finish is not None else ()))
 
     def body(code: Code, begin: Bound, end: Bound) -> None:
-        buffer = code.room(min(product.k, _PANEL_TERMS) * tile.row_bytes) if tile.packed else ""
+        buffer = code.room(shape.group * shape.panel_bytes(product)) if tile.packed else ""
         sums = _room_for_sums(code, product, shape) if finish is not None else None
         with code.loop(begin, end) as part:
-            rest, panel = split(code, part, panels)
+            rest, group = split(code, part, groups)
             rest, chunk = split(code, rest, chunks)
             pointers = advance(code, product.loops, rest, tensors)
-            column, row = times(code, panel, tile.width), times(code, chunk, shape.chunk)
-            for k, steps in enumerate(zip(product.columns.strides, product.rows.strides, strict=True)):
-                for at, step in zip((column, row), steps, strict=True):
-                    pointers[k] = code.offset(pointers[k], times(code, at, step))
+            pointers = _moved(code, pointers, product.columns, times(code, group, full_width))
+            pointers = _moved(code, pointers, product.rows, times(code, chunk, shape.chunk))
             last_rows = product.rows.size - (chunks - 1) * shape.chunk
-            last_width = product.columns.size - (panels - 1) * tile.width
-            for width in _sizes(code, panel, panels, tile.width, last_width, any_size=_FREE_MASKS):
+            last_width = product.columns.size - (groups - 1) * full_width
+            for width in _sizes(code, group, groups, full_width, last_width, any_size=_FREE_MASKS):
                 for rows in _sizes(code, chunk, chunks, shape.chunk, last_rows, any_size=shape.has_any_rows(product)):
                     _Part(printer, code, product, shape, pointers, buffer, rows, width, finish, sums).print()
 
     printer.parts(total, grain, body)
+
+
+def _moved(code: Code, pointers: Sequence[str], axis: Axis, index: Bound) -> list[str]:
+    """The pointers further along an axis."""
+    return [code.offset(at, times(code, index, step)) for at, step in zip(pointers, axis.strides, strict=True)]
 
 
 def _sizes(code: Code, number: Bound, count: int, full: int, last: int, *, any_size: bool) -> Iterator[Bound]:
@@ -190,8 +220,8 @@ def _room_for_sums(code: Code, product: Product, shape: Shape) -> Target:
 
 @dataclass(frozen=True)
 class _Part:
-    """One panel of `width` columns and some rows, at these pointers: to the operands, the result and what `finish` goes through.
-    `sums` is where that finds them."""
+    """Some panels, together `width` columns, and some rows, at these pointers: to the operands, the result and what `finish` goes
+    through. `sums` is where that finds them."""
 
     printer: Printer
     code: Code
@@ -208,17 +238,11 @@ class _Part:
         """All terms at once, or some at a time."""
         code, product, tile = self.code, self.product, self.shape.tile
         x, y = self.pointers[:2]
-        step = tile.row_bytes
         if not tile.packed:
-            self._tiles(x, y, [Terms(axis.size, axis.x, axis.y) for axis in product.depth], more=False)
+            self._tiles(x, y, _as_it_lies(product.depth), more=False)
             return
         if not self.shape.is_long(product):
-            self._pack(y, product.depth)
-            depth: list[Terms] = []
-            for axis in reversed(product.depth):
-                depth.insert(0, Terms(axis.size, axis.x, step))
-                step *= axis.size
-            self._tiles(x, self.buffer, depth, more=False)
+            self._block(x, y, product.depth, more=False)
             return
         self._zeros()
         *outer, inner = product.depth
@@ -229,8 +253,7 @@ class _Part:
 
             def block(first: Bound, terms: int) -> None:
                 a, b = code.offset(x, times(code, first, inner.x)), code.offset(y, times(code, first, inner.y))
-                self._pack(b, [replace(inner, size=terms)])
-                self._tiles(a, self.buffer, [Terms(terms, inner.x, step)], more=True)
+                self._block(a, b, [replace(inner, size=terms)], more=True)
 
             whole = inner.size // _PANEL_TERMS * _PANEL_TERMS
             if whole:
@@ -240,6 +263,48 @@ class _Part:
                 block(whole, inner.size % _PANEL_TERMS)
         if self.finish is not None and self.sums is not None:
             self._end(self.finish, self.sums, self.pointers[3:], 0, self.rows)
+
+    def _block(self, x: str, y: str, axes: Sequence[Axis], *, more: bool) -> None:
+        """All tiles for these terms. The first one packs them for the others as it reads them; what has to be turned is packed
+        before."""
+        tile, column = self.shape.tile, self.product.columns.y
+        step, depth = tile.row_bytes, list[Terms]()
+        for axis in reversed(axes):
+            depth.insert(0, Terms(axis.size, axis.x, step))
+            step *= axis.size
+        is_direct, done = column == tile.dtype.itemsize, 0
+        if is_direct:
+            done = min(tile.rows, self.rows) if isinstance(self.rows, int) else tile.rows
+        with self._each_panel(y, tile.width * column) as (part, at):
+            if is_direct:
+                part._tile(x, at, _as_it_lies(axes), 0, done, done, more=more, packs=True)
+            else:
+                part._pack(at, axes)
+        self._tiles(x, self.buffer, depth, more=more, begin=done)
+
+    @contextmanager
+    def _each_panel(self, y: str, step: int) -> Iterator[tuple[_Part, str]]:
+        """The block runs for each panel: a part of that alone, and where its terms begin, `step` bytes from panel to panel."""
+        code, tile, product = self.code, self.shape.tile, self.product
+        if self.shape.group == 1:
+            yield self, y
+            return
+        left = code.add(code.integer(self.width), code.integer(tile.width - 1))
+        with code.loop(0, code.div(left, code.integer(tile.width))) as panel:
+            column = times(code, panel, tile.width)
+            width: Bound = tile.width
+            if product.columns.size % tile.width:
+                width = code.intrinsic("smin", code.integer(width), code.integer(minus(code, self.width, column)))
+            yield (
+                replace(
+                    self,
+                    shape=replace(self.shape, group=1),
+                    pointers=_moved(code, self.pointers, product.columns, column),
+                    buffer=code.offset(self.buffer, times(code, panel, self.shape.panel_bytes(product))),
+                    width=width,
+                ),
+                code.offset(y, times(code, panel, step)),
+            )
 
     @property
     def masks(self) -> list[Value | None]:
@@ -257,46 +322,59 @@ class _Part:
         """Whether each vector of the panel is full of columns."""
         return self.width == self.shape.tile.width
 
-    def _tiles(self, x: str, y: str, depth: Sequence[Terms], *, more: bool) -> None:
-        """All tiles below each other; `more`: the result has the sums of earlier terms."""
-        code = self.code
-        for first, rows, high in self._runs(over=not more):
-            if rows == high or (self.shape.shared and (self.finish is None or more)):
-                self._tile(x, y, depth, first, high, rows, more=more)
+    def _tiles(self, x: str, y: str, depth: Sequence[Terms], *, more: bool, begin: int = 0) -> None:
+        """All tiles below each other from the row `begin` on; `more`: the result has the sums of earlier terms."""
+        code, step = self.code, self.shape.panel_bytes(self.product)
+        is_one_call = self.shape.shared and self.shape.group == 1 and (self.finish is None or more)
+
+        def tile(at: Bound, high: int, rows: Bound, done: Bound = 0) -> None:
+            with self._each_panel(y, step) as (part, place):
+                part._tile(x, place, depth, at, high, rows, more=more, done=done)
+
+        for first, rows, high in self._runs(begin, over=not more):
+            if rows == high or is_one_call:
+                tile(first, high, rows)
             elif isinstance(rows, int) and rows % high == 0:
                 with code.loop(first, first + rows, high) as i:
-                    self._tile(x, y, depth, i, high, high, more=more)
+                    tile(i, high, high)
             else:
                 count = code.div(code.add(code.integer(rows), code.integer(high - 1)), code.integer(high))
                 with code.loop(0, count) as i:
-                    wanted = code.mul(i, code.integer(high))
-                    at = code.intrinsic("smin", wanted, code.sub(code.integer(rows), code.integer(high)))
-                    self._tile(x, y, depth, at, high, high, more=more, done=code.sub(wanted, at))
+                    wanted = code.add(code.integer(first), code.mul(i, code.integer(high)))
+                    last = code.sub(code.add(code.integer(first), code.integer(rows)), code.integer(high))
+                    at = code.intrinsic("smin", wanted, last)
+                    tile(at, high, high, code.sub(wanted, at))
 
-    def _runs(self, *, over: bool) -> list[tuple[int, Bound, int]]:
-        """The first row, the number of rows and the rows of a tile, of tiles with equally many; where they do not divide the number
-        of rows, the last one lies `over` its neighbour, and writes the same once more, if it may."""
-        rows, most = self.rows, self.shape.tile.rows
-        if not isinstance(rows, int) or (over and rows > most):
-            return [(0, rows, most)]
+    def _runs(self, begin: int, *, over: bool) -> list[tuple[int, Bound, int]]:
+        """The first row, the number of rows and the rows of a tile, of tiles with equally many, from the row `begin` on; where they
+        do not divide the number of rows, the last one lies `over` its neighbour, and writes the same once more, if it may."""
+        most = self.shape.tile.rows
+        if not isinstance(self.rows, int):
+            return [(begin, self.code.sub(self.rows, self.code.integer(begin)), most)]
+        rows = self.rows - begin
+        if not rows:
+            return []
+        if over and self.rows > most:
+            return [(begin, rows, most)]
         high = min(rows, most)
         rest = rows % high
-        return [(0, rows - rest, high), *([(rows - rest, rest, rest)] if rest else [])]
+        return [(begin, rows - rest, high), *([(begin + rows - rest, rest, rest)] if rest else [])]
 
     def _tile(
-        self, x: str, y: str, depth: Sequence[Terms], at: Bound, high: int, rows: Bound, *, more: bool, done: Bound = 0
-    ) -> None:
-        """The `rows` from `at` on in tiles of `high`; the first `done` are finished."""
+        self, x: str, y: str, depth: Sequence[Terms], at: Bound, high: int, rows: Bound, *,
+        more: bool, done: Bound = 0, packs: bool = False,
+    ) -> None:  # fmt: skip
+        """The `rows` from `at` on in tiles of `high`; the first `done` are finished. `packs`: the panel is packed as it is read."""
         code, target, finish = self.code, self.target, self.finish
         x = code.offset(x, times(code, at, self.product.rows.x))
         if finish is None or more:
             target = replace(target, pointer=code.offset(target.pointer, times(code, at, target.row)))
-            self._sums(x, y, target, depth, high, rows, more=more)
+            self._sums(x, y, target, depth, high, rows, more=more, packs=packs)
             return
         steps = self.product.rows.more
         moved = [code.offset(p, times(code, at, k)) for p, k in zip(self.pointers[3:], steps, strict=True)]
         finish.fetch(code, moved, high, self.width if isinstance(self.width, int) else self.shape.tile.width)
-        self._sums(x, y, target, depth, high, rows, more=more)
+        self._sums(x, y, target, depth, high, rows, more=more, packs=packs)
         self._end(finish, target, moved, done, high)
 
     def _end(self, finish: Finish, sums: Target, pointers: Sequence[str], first: Bound, end: Bound) -> None:
@@ -312,18 +390,21 @@ class _Part:
         self.printer.call(self.code, alone(code), sums.pointer, *pointers, first, end, self.width)
 
     def _sums(
-        self, x: str, y: str, target: Target, depth: Sequence[Terms], high: int, rows: Bound, *, more: bool
+        self, x: str, y: str, target: Target, depth: Sequence[Terms], high: int, rows: Bound, *, more: bool, packs: bool
     ) -> None:
-        code, product, tile = self.code, self.product, replace(self.shape.tile, rows=high)
+        code, product = self.code, self.product
+        tile = replace(self.shape.tile, rows=high, packed=self.shape.tile.packed and not packs)
         if self.shape.shared:
             if self.is_full and tile.dtype == tile.wide:  # a panel is read like any matrix
                 tile = replace(tile, packed=False)
-            function = shared_sums(tile, target.dtype, len(depth), masked=not self.is_full, more=more)
+            turned, masked = product.rows.x == tile.dtype.itemsize, not self.is_full
+            function = shared_sums(tile, target.dtype, len(depth), masked=masked, more=more, packs=packs, turned=turned)
             sizes = [rows, self.width, product.rows.x, target.row, *(number for terms in depth for number in terms)]
-            self.printer.call(code, function, x, y, target.pointer, *sizes)
+            self.printer.call(code, function, x, y, target.pointer, self.buffer if packs else "null", *sizes)
         else:
             factors = Factors(x, y, product.rows.x, product.columns.y)
-            print_sums(code, tile, factors, target, depth, self.masks, more=more)
+            panel = self.buffer if packs else None
+            print_sums(code, tile, factors, target, depth, self.masks, more=more, panel=panel)
 
     def _pack(self, y: str, depth: Sequence[Axis]) -> None:
         """Writes the panel of these terms."""
@@ -344,9 +425,10 @@ class _Part:
                 print_panel(code, tile, y, buffer, Terms(inner.size, 0, inner.y), column, self.width, whole=whole)
 
     def _zeros(self) -> None:
-        code, target, lanes = self.code, self.target, self.shape.tile.lanes
-        with code.loop(0, self.rows) as i:
+        code, lanes = self.code, self.shape.tile.lanes
+        with self._each_panel(self.buffer, 0) as (part, _), code.loop(0, self.rows) as i:
+            target = part.target
             row = code.offset(target.pointer, times(code, i, target.row))
-            for v, mask in enumerate(self.masks):
+            for v, mask in enumerate(part.masks):
                 zero = code.constant(0, target.dtype, lanes)
                 write_row(code, row, v * lanes, target.column, zero, mask, target.dtype.itemsize)

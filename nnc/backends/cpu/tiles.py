@@ -21,6 +21,9 @@ from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Slot, Value
 from nnc.lower.codegen.native import Native
 
+_AHEAD = 8  # terms from those that are multiplied to those that memory is asked for
+_LINE = 64  # bytes that memory is read in
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -82,9 +85,12 @@ class Factors(NamedTuple):
 
 def print_sums(
     code: Code, tile: Tile, factors: Factors, target: Target, depth: Sequence[Terms], masks: Sequence[Value | None], *,
-    more: bool,
+    more: bool, panel: str | None = None,
 ) -> None:  # fmt: skip
-    """The sums of one tile. `more`: the target has those of earlier terms."""
+    """The sums of one tile.
+
+    Args:     more: the target has those of earlier terms. panel: where the terms of the right operand are packed as they are read.
+    """
     x, y, row, column = factors
     lanes, zero = tile.lanes, code.constant(0, tile.wide, tile.lanes)
     sums: list[list[Slot]] = []
@@ -96,6 +102,7 @@ def print_sums(
                 read_row(code, at, v * lanes, target.column, target.dtype, lanes, mask) for v, mask in enumerate(masks)
             ]
         sums.append([code.slot(value) for value in earlier])
+    packed = code.slot(_address(code, panel)) if panel is not None else None
     with ExitStack() as stack:
         for each in depth:
             x, y = stack.enter_context(_over(code, each, x, y))
@@ -105,6 +112,14 @@ def print_sums(
             else code.convert(read_row(code, y, v * lanes, column, tile.dtype, lanes, mask), tile.wide)
             for v, mask in enumerate(masks)
         ]
+        if packed is not None:
+            place = code.read(packed)
+            for v, term in enumerate(terms):
+                code.store(code.offset(_pointer(code, place), v * lanes * tile.wide.itemsize), term)
+            code.write(packed, code.add(place, code.integer(tile.row_bytes)))
+            _fetch(code, y, times(code, depth[-1].y, _AHEAD), tile.width * tile.dtype.itemsize)
+        if row == tile.dtype.itemsize:
+            _fetch(code, x, times(code, depth[-1].x, _AHEAD), tile.rows * row)
         for i in range(tile.rows):
             factor = code.load(code.offset(x, _several(code, row, i)), tile.dtype)
             factor = code.splat(code.convert(factor, tile.wide), lanes)
@@ -115,6 +130,22 @@ def print_sums(
         for v, mask in enumerate(masks):
             value = code.convert(code.read(sums[i][v]), target.dtype)
             write_row(code, at, v * lanes, target.column, value, mask, target.dtype.itemsize)
+
+
+def _fetch(code: Code, place: str, distance: Bound, nbytes: int) -> None:
+    """Asks memory for what lies at a distance: terms that are far from each other are no pattern for the processor."""
+    code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    place = code.offset(place, distance)
+    for at in (*range(0, nbytes - 1, _LINE), nbytes - 1):  # it may begin anywhere in a line
+        code.line(f"call void @llvm.prefetch.p0(ptr {code.offset(place, at)}, i32 0, i32 3, i32 1)")
+
+
+def _address(code: Code, pointer: str) -> Value:
+    return Value(code.let(f"ptrtoint ptr {pointer} to i64"), dtypes.int64)
+
+
+def _pointer(code: Code, address: Value) -> str:
+    return code.let(f"inttoptr i64 {address.text} to ptr")
 
 
 def _several(code: Code, step: Bound, i: int) -> Bound:
@@ -131,11 +162,11 @@ def _over(code: Code, terms: Terms, x: str, y: str) -> Iterator[tuple[str, str]]
     """
     size, *steps = terms
     moves = not all(isinstance(step, int) for step in steps)
-    slots = [code.slot(Value(code.let(f"ptrtoint ptr {at} to i64"), dtypes.int64)) for at in (x, y) if moves]
+    slots = [code.slot(_address(code, at)) for at in (x, y) if moves]
     with code.loop(0, size) as p:
         places = [code.read(slot) for slot in slots]
         if moves:
-            x, y = (code.let(f"inttoptr i64 {place.text} to ptr") for place in places)
+            x, y = (_pointer(code, place) for place in places)
         else:
             x, y = (code.offset(at, times(code, p, step)) for at, step in zip((x, y), steps, strict=True))
         yield x, y
@@ -202,17 +233,21 @@ def _arguments(names: Sequence[str]) -> list[Value]:
 
 
 @cache
-def shared_sums(tile: Tile, dtype: DType, axes: int, *, masked: bool, more: bool) -> Native:
+def shared_sums(
+    tile: Tile, dtype: DType, axes: int, *, masked: bool, more: bool, packs: bool = False, turned: bool = False
+) -> Native:
     """The sums of tiles below each other, written as numbers of `dtype` that are neighbours in a row.
 
-    `kernel(x, y, target, rows, width, row of x, row of the target, *axes)`, with the number of terms and the steps in both operands
-    for each of the `axes` of terms, the last of which lies row by row in a packed panel. There are a tile's rows at least; where
-    they are no multiple, the last tile lies over its neighbour, and writes the same once more. Without `masked`, `width` is that
-    of a tile. `more` as for `print_sums`.
+    `kernel(x, y, target, panel, rows, width, row of x, row of the target, *axes)`, with the number of terms and the steps in both
+    operands for each of the `axes` of terms, the last of which lies row by row in a packed panel. There are a tile's rows at least;
+    where they are no multiple, the last tile lies over its neighbour, and writes the same once more. Without `masked`, `width` is
+    that of a tile. `more` as for `print_sums`. `packs`: the right operand is packed to `panel`. `turned`: rows of x are neighbours.
     """
     numbers = ["rows", "width", "row.x", "row.out", *(f"{name}{i}" for i in range(axes) for name in ("n", "x", "y"))]
-    code = Code("KERNEL", [*(("ptr", name) for name in ("x", "y", "out")), *(("i64", name) for name in numbers)])
-    rows, width, row_x, row_out, *steps = _arguments(numbers)
+    pointers = ("x", "y", "out", "panel")
+    code = Code("KERNEL", [*(("ptr", name) for name in pointers), *(("i64", name) for name in numbers)])
+    rows, width, any_row, row_out, *steps = _arguments(numbers)
+    row_x: Bound = tile.dtype.itemsize if turned else any_row
     depth = [Terms(*steps[i : i + 3]) for i in range(0, 3 * axes, 3)]
     if tile.packed:
         depth[-1] = depth[-1]._replace(y=code.integer(tile.row_bytes))
@@ -221,9 +256,9 @@ def shared_sums(tile: Tile, dtype: DType, axes: int, *, masked: bool, more: bool
     target = Target("%out", row_out, dtype.itemsize, dtype)
     with code.loop(0, rows, tile.rows) as i:
         first = code.intrinsic("smin", i, code.sub(rows, code.integer(tile.rows)))
-        moved = factors._replace(x=code.offset("%x", code.mul(first, row_x)))
+        moved = factors._replace(x=code.offset("%x", times(code, first, row_x)))
         place = replace(target, pointer=code.offset("%out", code.mul(first, row_out)))
-        print_sums(code, tile, moved, place, depth, masks, more=more)
+        print_sums(code, tile, moved, place, depth, masks, more=more, panel="%panel" if packs else None)
     return alone(code)
 
 
