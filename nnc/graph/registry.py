@@ -214,7 +214,8 @@ class Kernel:
     (nnc.lower.codegen.native), where there is one for the step's strides; the others are called through Python. Of a command with
     sub-graphs, `supports` and `workspace` find them among the params, as `graphs`. `layouts(specs, params, once)` names the
     blocked layouts into which it would bring inputs that may come packed (nnc.commands.pack), by their positions; `once` says that
-    this costs nothing, since it is done once for many runs.
+    this costs nothing, since it is done once for many runs. `lanes(specs, params)` is how many channels of the result its vectors
+    hold, so that fewer leave lanes idle; 0 where vectors hold something else.
     """
 
     backend: str
@@ -226,6 +227,7 @@ class Kernel:
     layouts: Callable[[tuple[TensorSpec, ...], Mapping[str, Any], bool], Mapping[int, str]] = field(
         default=lambda specs, params, once: {}
     )
+    lanes: Callable[[tuple[TensorSpec, ...], Mapping[str, Any]], int] = field(default=lambda specs, params: 0)
 
 
 def add_kernel(target: Command | str, new: Kernel) -> None:

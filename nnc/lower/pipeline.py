@@ -35,8 +35,8 @@ ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any]], Ke
 # What makes graphs small, in two rounds, since each finds more after the others; barriers keep what is computed again on purpose
 # from being merged with the original. Sub-graphs are rewritten along with their graph.
 REWRITES = (
-    "inline_calls", "dce", "fold", "simplify", "parts", "cse", "licm", "one_hot", "combine", "picks", "join_sums", "split_sums",
-    "dce", "hoist_products", "sink_sums", "sink_products", "dce", "fewer_residuals",
+    "inline_calls", "dce", "fold", "simplify", "parts", "cse", "subpixel", "licm", "one_hot", "combine", "picks", "join_sums",
+    "split_sums", "dce", "hoist_products", "sink_sums", "sink_products", "dce", "fewer_residuals",
     "fold", "simplify", "parts", "cse", "dce", "inline_barriers",
 )  # fmt: skip
 SETTLED = (*REWRITES, "layout")  # what is not computed element by element has its form now

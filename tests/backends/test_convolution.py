@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ GEOMETRIES: dict[str, tuple[Any, ...]] = {
     "rows shorter than the stride": ((2, 8, 4, 1), (8, 8, 3, 3), (2, 2), ((1, 1), (1, 1)), (1, 1), 1),
     "groups, dilated, long rows": ((1, 6, 9, 38), (4, 3, 3, 3), (1, 1), ((1, 1), (1, 1)), (2, 1), 2),
     "3 axes, long windows": ((1, 16, 3, 9, 9), (2, 16, 6, 7, 5), (1, 3, 3), ((2, 2), (3, 2), (1, 4)), (1, 1, 1), 1),
+    "3 axes, long strides": ((1, 1, 20, 9, 20), (8, 1, 5, 7, 5), (4, 2, 3), ((2, 0), (0, 2), (3, 0)), (1, 1, 1), 1),
     "1 place": ((4, 8, 3, 3), (8, 8, 3, 3), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
 }
 
@@ -202,6 +204,22 @@ def test_programs_agree_without_the_library(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(convolution, "library", lambda: None)
     assert choose_kernel(command("conv"), tuple(map(spec_of, (x, w))), problem("3x3", "conv")[1]).backend == "numpy"
     check_close(compiled(), with_library)
+
+
+@pytest.mark.parametrize(
+    ("implementation", "lanes"),
+    [("brgconv_strided:avx512_core", 16), ("jit:avx2", 8), ("brgconv_strided:avx512_core_amx", 0), ("x64:gemm:jit", 0)],
+)
+def test_implementations_tell_how_many_channels_a_vector_holds(
+    implementation: str, lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operands, params = problem("7x7 strided", "conv_input_grad")
+    specs = tuple(map(spec_of, operands))
+    kernel = choose_kernel(conv_input_grad, specs, params)
+    monkeypatch.setattr(convolution, "_primitive_desc", lambda *_: SimpleNamespace(implementation=implementation))
+    convolution._lanes_of.cache_clear()
+    assert kernel.lanes(specs, params) == lanes
+    convolution._lanes_of.cache_clear()
 
 
 def test_the_workspace_is_part_of_the_plan() -> None:

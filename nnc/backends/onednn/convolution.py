@@ -62,6 +62,8 @@ _FLOATS = (dtypes.float32, dtypes.bfloat16, dtypes.float16)
 _LARGE_IMAGE = 512  # places from which on reordering activations costs a 1×1 convolution more than it brings
 _SHORT_ROW = 4  # places; kernels for channels that are last take one row at a time, and more than such a row pays for
 _FEW_ROWS = 1024  # of a product, below which reordering the weight costs more than it brings
+# Sums in float32 that a vector holds, by what implementations are named after.
+_LANES = MappingProxyType({"amx": 0, "avx512": 16, "avx2": 8})
 
 
 @dataclass(frozen=True)
@@ -179,13 +181,18 @@ def _primitive_desc(problem: _Problem, fixed: Sequence[Strides | None]) -> Primi
 
 
 def _is_sound(problem: _Problem, implementation: str) -> bool:
-    """Whether an implementation computes a problem rightly. oneDNN's own of a weight's gradient in bfloat16 reads scratch memory
-    that nothing was written to: where rows are shorter than the stride, where the windows of groups are dilated, and for some
-    windows on three axes."""
-    if problem.command != "conv_weight_grad" or not implementation.startswith("jit_bf16:"):
-        return True
-    dilated_groups = len(problem.shapes[W]) > len(problem.shapes[X]) and max(problem.dilation) > 1
-    return len(problem.stride) < 3 and problem.shapes[X][-1] >= problem.stride[-1] and not dilated_groups
+    """Whether an implementation computes a problem rightly. Some of oneDNN's own for shorter floats do not. Gradients of weights
+    read scratch memory that nothing was written to where rows are shorter than the stride; those without AMX also where windows of
+    groups are dilated, and for some windows on three axes. Gradients of data with AMX leave places out for some strides there."""
+    axes, has_short_rows = len(problem.stride), problem.shapes[X][-1] < problem.stride[-1]
+    if problem.command == "conv_weight_grad" and implementation.startswith("jit_bf16:"):
+        dilated_groups = len(problem.shapes[W]) > len(problem.shapes[X]) and max(problem.dilation) > 1
+        return axes < 3 and not has_short_rows and not dilated_groups
+    if problem.command == "conv_weight_grad" and implementation.startswith("brgconv_bwd_w:"):
+        return not has_short_rows
+    if problem.command == "conv_input_grad" and implementation == "jit:avx512_core_amx":
+        return axes < 3 or max(problem.stride) == 1
+    return True
 
 
 def _post_op(problem: _Problem, op: Eltwise | Combine, strides: Strides | None) -> PostOp:
@@ -391,6 +398,18 @@ def _dense_workspace(problem: _Problem) -> int:
     return plan.nbytes if plan is not None else 0
 
 
+def _lanes(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
+    """How many channels of the result a vector holds. A matrix unit has none, since it waits for memory with idle lanes, too."""
+    return _lanes_of(replace(_problem(name, specs, params), packed=None))
+
+
+@lru_cache(maxsize=1024)
+def _lanes_of(problem: _Problem) -> int:
+    """Those of the primitive that would be chosen for any layouts: what is taken instead of it is no slower."""
+    free = _primitive_desc(problem, (None, None, None))
+    return next((lanes for unit, lanes in _LANES.items() if free is not None and unit in free.implementation), 0)
+
+
 def _native(step: Step) -> Native | None:
     """The calls for a step's strides."""
     return _calls(_problem(step.command.name, step.input_specs, step.params), step, step.params["groups"])
@@ -439,6 +458,7 @@ for _name in _FORMS:
         workspace=partial(_workspace, _name),
         native=_native,
         layouts=partial(_layouts, _name),
+        lanes=partial(_lanes, _name),
     )
     add_kernel(_name, _kernel)
 
