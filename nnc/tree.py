@@ -153,12 +153,22 @@ def settings(tree: Any) -> list[tuple[Any, str]]:
     found: list[tuple[Any, str]] = []
     for leaf in optree.tree_leaves(tree, is_leaf=_is_dataclass, namespace=NAMESPACE):
         if _is_dataclass(leaf):
-            for item in dataclasses.fields(leaf):
-                value = getattr(leaf, item.name, None)
-                if value is None or is_array(value):
-                    continue
-                found += [(value, item.name)] if type(value) not in _CHILDREN and _is_opaque(value) else settings(value)
+            _add_settings(found, leaf)
     return found
+
+
+def _add_settings(found: list[tuple[Any, str]], x: Any) -> None:
+    """Adds those of a dataclass, and of the dataclasses in its fields."""
+    for item in dataclasses.fields(x):
+        value = getattr(x, item.name, None)
+        if value is None or is_array(value):
+            continue
+        if type(value) not in _CHILDREN and _is_opaque(value):
+            found.append((value, item.name))
+        elif _is_dataclass(value):
+            _add_settings(found, value)
+        else:
+            found += settings(value)
 
 
 # -- registration ------------------------------------------------------------------------------------------------------

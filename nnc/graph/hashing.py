@@ -99,9 +99,14 @@ def _lenient(node: Node | None, name: str, value: Any) -> Any:
 def _plain_text(value: Any) -> str | None:
     """A text that tells a value from all others, of types whose `repr` does; most parameters are of these. None for others."""
     kind = type(value)
-    if kind in _SPELLED or (kind is tuple and _SPELLED.issuperset(map(type, value))):
+    if kind in _SPELLED or (kind is tuple and _is_spelled(value)):
         return repr(value)
     return f"dtype {value.name}" if isinstance(value, np.dtype) and value in KNOWN_DTYPES else None
+
+
+def _is_spelled(values: tuple[Any, ...]) -> bool:
+    """Whether the `repr` of a tuple says all."""
+    return all(type(x) in _SPELLED or (type(x) is tuple and _is_spelled(x)) for x in values)
 
 
 def _tokens(graph: Graph, encode: Encode) -> list[Any]:

@@ -1,9 +1,9 @@
 """The stored form of a lowered program: its plan, its schedule and what was printed for the compiler, but no code.
 
-It has two parts. The *head* holds what a program needs to run, texts of kernels included, the *body*, compressed, what can be asked
-about it. There specs, source lines, graphs, views and steps stand in tables, so what a program shares is stored once, and are read
-when they are first wanted. Kernels with addresses or a state, and those that run in Python, are chosen and made anew, by which a
-stored program notices that it does not belong here.
+It has two parts. The *head* holds what a program needs to run, texts of kernels included, the *body*, compressed, what can be
+asked about it. There specs, source lines, graphs, views and steps stand in tables, so what a program shares is stored once,
+and are read when they are first wanted; graphs, which are long, are bytes until then. Kernels with addresses or a state, and
+those that run in Python, are chosen and made anew, by which a stored program notices that it does not belong here.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[byt
     head["texts"] = list(texts.numbers)
     if len(writer.tables.sources) > len(sources):
         return None
-    body |= {**writer.tables.tables(), "sources": len(sources), "views": writer.view_rows, "table": writer.step_rows}
+    tables = writer.tables.tables()
+    tables["graphs"] = list(map(marshal.dumps, tables["graphs"]))
+    body |= {**tables, "sources": len(sources), "views": writer.view_rows, "table": writer.step_rows}
     return marshal.dumps(head), zlib.compress(marshal.dumps(body), 1)
 
 
@@ -253,11 +255,25 @@ class _Writer:
         return {"loop": [*facts, self.view(region.counter), self.view(region.count)]}
 
 
+class _Packed(Sequence[Any]):
+    """Rows of a table that are taken out of their bytes when they are asked for."""
+
+    def __init__(self, rows: Sequence[bytes]) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, position: Any) -> Any:
+        return marshal.loads(self._rows[position])
+
+
 class _Reader:
     """Makes views, buffers and steps of their rows, when they are first wanted."""
 
     def __init__(self, tree: Tree, sources: Sequence[SourceLine]) -> None:
-        self.tables = GraphReader(tree | {"sources": [None] * tree["sources"]}, sources)
+        tables = {"sources": [None] * tree["sources"], "graphs": _Packed(tree["graphs"])}
+        self.tables = GraphReader(tree | tables, sources)
         self._view_rows, self._step_rows = tree["views"], tree["table"]
         self._views: list[View | None] = [None] * len(self._view_rows)
         self._steps: list[Step | None] = [None] * len(self._step_rows)

@@ -147,6 +147,13 @@ class FlatFunction:
         self.arguments = FlatTree((args, kwargs or {}))
         self.out: FlatTree | None = None
 
+    @classmethod
+    def of_flat(cls, fun: Callable[..., Any], arguments: FlatTree) -> FlatFunction:
+        """The function of arguments (args, kwargs) that are taken apart already."""
+        found = object.__new__(cls)
+        found.fun, found.arguments, found.out = fun, arguments, None
+        return found
+
     @property
     def leaves(self) -> list[Any]:
         """The dynamic leaves of the arguments."""

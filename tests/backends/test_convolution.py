@@ -16,7 +16,7 @@ from nnc.backends.cpu.jit import compiler, run_native
 from nnc.backends.cpu.openmp import find_openmp
 from nnc.backends.numpy_ref import choose_kernel
 from nnc.backends.onednn import convolution
-from nnc.backends.onednn.library import library
+from nnc.backends.onednn.library import MemoryDesc, library
 from nnc.commands.conv import conv, conv_input_grad, conv_weight_grad
 from nnc.commands.windows import window_shape
 from nnc.graph import TensorSpec, command, infer_specs, reference, spec_of
@@ -273,3 +273,29 @@ def test_every_thread_obeys_the_number_of_threads() -> None:
             assert pool.submit(openmp.omp_get_max_threads).result() == 1
     finally:
         nnc.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    ("implementation", "shape", "dilation", "is_sound"),
+    [
+        ("jit_bf16:avx512_core_bf16", (2, 8, 4, 1), 1, False),
+        ("brgconv_bwd_w:avx512_core_amx", (2, 8, 4, 1), 1, False),
+        ("jit_bf16:avx512_core_bf16", (2, 8, 4, 4), 2, False),
+        ("brgconv_bwd_w:avx512_core_amx", (2, 8, 4, 4), 2, True),
+        ("jit_bf16:avx512_core_bf16", (2, 8, 4, 4), 1, True),
+        ("x64:gemm:jit", (2, 8, 4, 1), 2, True),
+    ],
+)
+def test_implementations_that_read_what_nobody_wrote_are_told_by_name(
+    implementation: str, shape: tuple[int, ...], dilation: int, is_sound: bool
+) -> None:
+    specs = TensorSpec(shape, dtypes.bfloat16), TensorSpec((2, 8, 2, -(-shape[-1] // 2)), dtypes.bfloat16)
+    params = {"stride": (2, 2), "padding": ((dilation, dilation),) * 2, "dilation": (dilation,) * 2, "groups": 2}
+    grouped = convolution._problem("conv_weight_grad", specs, {**params, "kernel": (3, 3)})
+    assert convolution._is_sound(grouped, implementation) is is_sound
+
+
+def test_equal_tensors_are_described_once() -> None:
+    shape, strides = (2, 3), (12, 4)
+    assert MemoryDesc.strided(shape, dtypes.float32, strides) is MemoryDesc.strided(shape, dtypes.float32, strides)
+    assert MemoryDesc.any(shape, dtypes.float32) is not MemoryDesc.any(shape, dtypes.bfloat16)

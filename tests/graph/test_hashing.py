@@ -94,6 +94,18 @@ def test_parameters_of_equal_value_and_other_type_differ() -> None:
     assert not same_params({"a": 1}, {"b": 1})
 
 
+def test_tuples_within_parameters_are_told_apart(new_command: Callable[..., Command]) -> None:
+    new = new_command("test_nested", 1, infer=lambda x, *, of: x)
+
+    def digest(of: Any) -> str:
+        b = GraphBuilder()
+        return structural_hash(b.build(b.add(new, b.input((), "int8"), of=of)))
+
+    values = [((1, 2), (3,)), ((1,), (2, 3)), (1, 2, 3), ((1, 2), (3.0,)), ((1, True), (3,)), ((1, 2), (np.int64(3),))]
+    assert len({*map(digest, values)}) == len(values)
+    assert digest(((0.0,),)) != digest(((-0.0,),))
+
+
 def test_parameters_without_a_stable_form_are_compared_but_not_hashed(new_command: Callable[..., Command]) -> None:
     new = new_command("test_callback", 1, infer=lambda x, *, function: x)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -40,6 +40,7 @@ from nnc.backends.onednn.library import (
     Primitive,
     PrimitiveDesc,
     library,
+    plain,
     post_op_argument,
 )
 from nnc.commands.pack import Blocks, packed_shape
@@ -107,6 +108,11 @@ class _Problem:
         dense = len(self.shapes[W]) == len(self.shapes[X])
         return dense and set(window) == set(self.stride) == {1} and not any(map(sum, self.padding))
 
+    @property
+    def unpacked(self) -> _Problem:
+        """The same where the weight lies in no blocked layout."""
+        return self if self.packed is None else replace(self, packed=None)
+
     def spec(self, tensor: int) -> TensorSpec:
         return TensorSpec(self.shapes[tensor], self.dtype)
 
@@ -118,6 +124,7 @@ class _Problem:
         return _dense_channels_last(x), row_major(w), _dense_channels_last(y)
 
 
+@lru_cache(maxsize=1024)
 def _dense_channels_last(spec: TensorSpec) -> Strides:
     """The strides of (N, C, *spatial) that lies as (N, *spatial, C)."""
     n, c, *spatial = spec.shape
@@ -132,7 +139,18 @@ def _first(axes: tuple[int, ...]) -> tuple[int, ...]:
 def _problem(
     name: str, specs: Sequence[TensorSpec], params: Mapping[str, Any], post_ops: Sequence[Eltwise | Combine] = ()
 ) -> _Problem:
-    (out,) = infer_specs(get_command(name), tuple(specs), params)
+    return _make_problem(name, tuple(specs), tuple(params.items()), tuple(post_ops))
+
+
+@lru_cache(maxsize=1024)
+def _make_problem(
+    name: str,
+    specs: tuple[TensorSpec, ...],
+    named: tuple[tuple[str, Any], ...],
+    post_ops: tuple[Eltwise | Combine, ...],
+) -> _Problem:
+    params = dict(named)
+    (out,) = infer_specs(get_command(name), specs, params)
     shapes = dict(zip(_FORMS[name].operands, (spec.shape for spec in (*specs, out)), strict=True))
     groups, last, packed = params["groups"], params.get("channels_last", False), params.get("packed")
     w = shapes[W] if packed is None else packed_shape(packed, len(shapes[X]))
@@ -140,7 +158,7 @@ def _problem(
         w = (groups, w[0] // groups, *w[1:])
     x, y = (_first(shapes[i]) if last else shapes[i] for i in (X, Y))
     windows = params["stride"], params["padding"], params["dilation"]
-    return _Problem(name, (x, w, y), specs[0].dtype, *windows, last, tuple(post_ops), packed)
+    return _Problem(name, (x, w, y), specs[0].dtype, *windows, last, post_ops, packed)
 
 
 # -- layouts -----------------------------------------------------------------------------------------------------------
@@ -167,7 +185,8 @@ def _primitive_desc(problem: _Problem, fixed: Sequence[Strides | None]) -> Primi
     )
     low, high = zip(*problem.padding, strict=True)
     windows = (problem.stride, tuple(d - 1 for d in problem.dilation), low, high)
-    attributes = Attributes([_post_op(problem, op, fixed[Y]) for op in problem.post_ops])
+    post_ops = [_post_op(problem, op, fixed[Y]) for op in problem.post_ops]
+    attributes = Attributes(post_ops) if post_ops else plain()
     forward = "convolution_forward"
     try:
         desc = PrimitiveDesc.create(forward, FORWARD_TRAINING, CONVOLUTION_DIRECT, x, w, None, y, *windows, attributes)
@@ -215,23 +234,28 @@ def _choose(problem: _Problem, strides: _AllStrides) -> PrimitiveDesc | None:
     specs = tuple(map(problem.spec, (X, W, Y)))
     rows = tuple(map(row_major, specs))
     lying = tuple(map(_dense_in, specs, strides))
-    large = math.prod(problem.shapes[Y][2:]) >= _LARGE_IMAGE and problem.command != "conv_weight_grad"
+    of_weight = problem.command == "conv_weight_grad"
+    large = math.prod(problem.shapes[Y][2:]) >= _LARGE_IMAGE and not of_weight
     if problem.is_product and lying == rows and large:
         found = _primitive_desc(problem, rows)
         if found is not None:
             return found
-    free = _primitive_desc(problem, (None, None, None))
-    if free is not None and problem.command == "conv_weight_grad" and "avx512" not in free.implementation:
+
+    @cache  # since few need it
+    def free() -> PrimitiveDesc | None:
+        return _primitive_desc(problem, (None, None, None))
+
+    if of_weight and (own := free()) is not None and "avx512" not in own.implementation:
         found = _primitive_desc(problem, (_dense_channels_last(specs[X]), None, _dense_channels_last(specs[Y])))
         if found is not None and "avx512" in found.implementation:
             return found
-    short = problem.shapes[Y][-1] <= _SHORT_ROW and problem.command != "conv_weight_grad" and not problem.is_product
+    short = problem.shapes[Y][-1] <= _SHORT_ROW and not of_weight and not problem.is_product
     kept = [lying[i] if lying[i] != rows[i] else None for i in (X, Y)]
-    if any(kept) and not (short and free is not None):
+    if any(kept) and not (short and free() is not None):
         found = _primitive_desc(problem, (kept[0], None, kept[1]))
-        if found is not None and (free is None or "gemm" not in found.implementation):
+        if found is not None and ("gemm" not in found.implementation or free() is None):
             return found
-    return free or _primitive_desc(problem, rows)
+    return free() or _primitive_desc(problem, rows)
 
 
 # -- calls -------------------------------------------------------------------------------------------------------------
@@ -319,7 +343,7 @@ def _plan_for(problem: _Problem, strides: _AllStrides) -> _Plan | None:
     product = _product(problem, strides)
     if product is not None:
         return product
-    chosen = _choose(replace(problem, packed=None), strides)
+    chosen = _choose(problem.unpacked, strides)
     return _plan(problem, strides, chosen) if chosen is not None else None
 
 
@@ -343,7 +367,7 @@ def _product(problem: _Problem, strides: _AllStrides) -> _Plan | None:
     else:
         return None
     left, right, out = (MemoryDesc.strided(n, problem.dtype, s) for n, s in zip(shapes, steps, strict=True))
-    desc = PrimitiveDesc.create("matmul", left, right, None, out, Attributes())
+    desc = PrimitiveDesc.create("matmul", left, right, None, out, plain())
     operands = zip((SRC, WEIGHTS, DST), (left, right, out), pointers, (0, 0, 0), strict=True)
     return _Plan((_Draft(desc, tuple(operands)),), 0, desc.scratchpad_bytes)
 
@@ -359,10 +383,12 @@ def _is_possible(x: TensorSpec) -> bool:
     return x.dtype in _FLOATS and 3 <= x.ndim <= 5 and library() is not None and compiler() is not None
 
 
+@lru_cache(maxsize=1024)
 def _is_fast(problem: _Problem) -> bool:
+    """Whether the library has a primitive for tensors without gaps that is faster than a plain loop."""
     if any(problem.spec(tensor).size == 0 for tensor in (X, W, Y)):
         return False
-    return _choose(replace(problem, packed=None), problem.dense()) is not None
+    return _choose(problem.unpacked, problem.dense()) is not None
 
 
 def _layouts(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], once: bool) -> Mapping[int, str]:
@@ -400,7 +426,7 @@ def _dense_workspace(problem: _Problem) -> int:
 
 def _lanes(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> int:
     """How many channels of the result a vector holds. A matrix unit has none, since it waits for memory with idle lanes, too."""
-    return _lanes_of(replace(_problem(name, specs, params), packed=None))
+    return _lanes_of(_problem(name, specs, params).unpacked)
 
 
 @lru_cache(maxsize=1024)

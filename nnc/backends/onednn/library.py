@@ -13,10 +13,11 @@ import weakref
 from collections.abc import Mapping, Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int32, c_int64, c_size_t, c_uint, c_void_p
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any
 
+from nnc import dtypes
 from nnc.backends.cpu.jit import compiler
 from nnc.backends.onednn.interpose import can_interpose, imported, interpose
 from nnc.commands.pack import Blocks
@@ -25,9 +26,10 @@ from nnc.errors import BackendError
 
 DISTRIBUTION = "onednn-cpu-gomp"
 
-DATA_TYPES: Mapping[str, int] = MappingProxyType(
-    {"float16": 1, "bfloat16": 2, "float32": 3, "int32": 4, "int8": 5, "uint8": 6, "float64": 7}
-)
+DATA_TYPES: Mapping[DType, int] = MappingProxyType({
+    dtypes.float16: 1, dtypes.bfloat16: 2, dtypes.float32: 3, dtypes.int32: 4, dtypes.int8: 5, dtypes.uint8: 6,
+    dtypes.float64: 7,
+})  # fmt: skip
 ANY_LAYOUT = 1  # the tag by which a primitive chooses the layout itself
 
 # Roles of tensors in a primitive (DNNL_ARG_…).
@@ -62,6 +64,7 @@ BINARY: Mapping[str, int] = MappingProxyType(
     {name: 0x1FFF0 + i for i, name in enumerate(("add", "mul", "maximum", "minimum", "div", "sub"))}
 )
 
+_DESCS = 1024  # of each kind that are remembered
 _HANDLES = POINTER(c_void_p)
 _DIMS = POINTER(c_int64)
 _BY_NAME = "dnnl_memory_desc_create_with_string_tag"  # in no header: a library may lack it
@@ -234,22 +237,24 @@ def dims(values: Sequence[int]) -> Any:
 
 
 class MemoryDesc(_Owned):
-    """A tensor's shape, dtype and layout."""
+    """A tensor's shape, dtype and layout. Nothing changes it, so those with the same strides are one object."""
 
     __slots__ = ()
     kind = "memory_desc"
 
     @classmethod
-    def strided(cls, shape: Sequence[int], dtype: DType, strides: Sequence[int]) -> MemoryDesc:
+    @lru_cache(maxsize=_DESCS)
+    def strided(cls, shape: tuple[int, ...], dtype: DType, strides: tuple[int, ...]) -> MemoryDesc:
         """A tensor with strides in bytes."""
         steps = [stride // dtype.itemsize for stride in strides]
-        code = DATA_TYPES[dtype.name]
+        code = DATA_TYPES[dtype]
         return cls(_create("dnnl_memory_desc_create_with_strides", len(shape), dims(shape), code, dims(steps)))
 
     @classmethod
-    def any(cls, shape: Sequence[int], dtype: DType) -> MemoryDesc:
+    @lru_cache(maxsize=_DESCS)
+    def any(cls, shape: tuple[int, ...], dtype: DType) -> MemoryDesc:
         """A tensor whose layout the primitive chooses."""
-        code = DATA_TYPES[dtype.name]
+        code = DATA_TYPES[dtype]
         return cls(_create("dnnl_memory_desc_create_with_tag", len(shape), dims(shape), code, ANY_LAYOUT))
 
     @classmethod
@@ -260,7 +265,7 @@ class MemoryDesc(_Owned):
         """
         if not hasattr(loaded().functions, _BY_NAME):
             raise BackendError("oneDNN has no layouts by name")
-        code, sizes = DATA_TYPES[dtype.name], dims(blocks.sizes)
+        code, sizes = DATA_TYPES[dtype], dims(blocks.sizes)
         return cls(_create(_BY_NAME, len(blocks.sizes), sizes, code, blocks.tag.encode()))
 
     def blocks(self, dtype: DType) -> Blocks | None:
@@ -367,6 +372,12 @@ class Attributes(_Owned):
         _check(functions.dnnl_primitive_attr_set_post_ops(self.handle, chain.handle), "post-ops")
 
 
+@cache
+def plain() -> Attributes:
+    """Those that add nothing to a primitive."""
+    return Attributes()
+
+
 # -- operations --------------------------------------------------------------------------------------------------------
 
 
@@ -389,7 +400,7 @@ class PrimitiveDesc(_Owned):
     @classmethod
     def reorder(cls, source: MemoryDesc, target: MemoryDesc, attributes: Attributes | None = None) -> PrimitiveDesc:
         """A copy into another layout or dtype (roles SRC and DST)."""
-        engine, attributes = loaded().engine, attributes or Attributes()
+        engine, attributes = loaded().engine, attributes or plain()
         handle = _create(
             "dnnl_reorder_primitive_desc_create", source.handle, engine, target.handle, engine, attributes.handle
         )

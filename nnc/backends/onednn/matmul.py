@@ -100,9 +100,9 @@ def _combined(step: Step, view: View, gemm: Gemm) -> MemoryDesc | None:
             return None
         sizes.append(axis.size if stride else 1)
         strides.append(stride or view.spec.dtype.itemsize)
-    if view.spec.dtype.name not in library.DATA_TYPES or any(stride < 0 for stride in strides):
+    if view.spec.dtype not in library.DATA_TYPES or any(stride < 0 for stride in strides):
         return None
-    return MemoryDesc.strided(sizes, view.spec.dtype, strides)
+    return MemoryDesc.strided(tuple(sizes), view.spec.dtype, tuple(strides))
 
 
 def _along(axis: Axis, out: View, view: View) -> int | None:

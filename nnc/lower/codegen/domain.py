@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from nnc.commands.control import fused
 from nnc.commands.rules import InPlace
-from nnc.graph import Command, Graph, Node, Symbol, TensorSpec, kernel
+from nnc.graph import Command, Graph, Kernel, Node, Symbol, TensorSpec, kernel
 from nnc.graph.registry import REGISTRY
 from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.scalars import has_scalar
@@ -55,13 +55,18 @@ def _has_code(
 
 def has_better_kernel(node: Node) -> bool:
     """Whether a backend runs the command of a node by itself, and is to be preferred to a printed loop nest."""
-    known = kernel.get(node.command, ())
-    if not known:
+    better = _better_kernels(node.command, REGISTRY.version)
+    if not better:
         return False
-    nests = max([each.priority for each in kernel.get(fused, ())], default=0)
-    better = [each for each in known if each.priority > nests]
-    specs = tuple([s.spec for s in node.inputs]) if better else ()
+    specs = tuple([symbol.spec for symbol in node.inputs])
     return any(each.supports(specs, node.params) for each in better)
+
+
+@lru_cache(maxsize=1024)
+def _better_kernels(command: Command, _version: int) -> tuple[Kernel, ...]:
+    """The kernels of a command that are to be preferred to loop nests, with what is registered in this version."""
+    nests = max([each.priority for each in kernel.get(fused, ())], default=0)
+    return tuple([each for each in kernel.get(command, ()) if each.priority > nests])
 
 
 def is_reduction(node: Node) -> bool:
