@@ -114,7 +114,7 @@ def shape_of(product: Product, wide: DType, *, finished: bool = False) -> Shape 
     needed = -(-n // lanes)
     table = TILE_ROWS[vector_bytes()]
     terms = min(product.k, _PANEL_TERMS)
-    is_near = m * terms * unit <= _NEAR_BYTES
+    is_near = m * product.k * unit <= _NEAR_BYTES
     narrow = (
         is_slow_to_near() and terms * 4 * vector_bytes() > _NEAREST_BYTES and (is_near or product.rows.x % _FAR != 0)
     )
