@@ -43,7 +43,7 @@ _LEAST_ROWS = 64  # rows of a part, which packs its own panel
 _PACKED_ROWS = 96  # of a part, for which a panel is packed
 # Where the way from the second-level cache is slow: bytes of a panel of four vectors that stay in the nearest one, bytes of the
 # left operand, or twice those of some panels, that stay in the second, and rows that are enough of a part of several panels.
-_NEAREST_BYTES, _NEAR_BYTES, _ENOUGH_ROWS = 1 << 15, 1 << 20, 256
+_NEAREST_BYTES, _NEAR_BYTES, _ENOUGH_ROWS = 1 << 15, 1 << 20, 512
 _FAR = 1 << 12  # bytes between rows of the right matrix, by which they displace each other in the nearest cache
 # Products of so many multiplications as the first, in tiles of more than the second, call code that others share: smaller ones
 # would take longer by a hundredth or two.
