@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.machine import best_of, measure_imports, measure_machine
+from benchmarks.peers.machine import best_of, compile_package, measure_imports, measure_machine
 from benchmarks.peers.row import Machine, Row
 from benchmarks.peers.rows import ROWS
 from benchmarks.peers.run import FULL, QUICK, Outcome, measure_group, missing
@@ -65,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     frameworks, plan = options.frameworks.split(","), QUICK if options.quick else FULL
     rows, outcomes = choose_rows(options.rows), []
     print(describe_machine("numpy", "jax", "jaxlib", "torch"), flush=True)
+    compile_package("nnc")
     with tempfile.TemporaryDirectory() as folder:
         machines = [measure_machine(plan.rounds, Path(folder))]
         packages = [name for name in ("numpy", "nnc", "jax", "torch") if name in (*frameworks, "numpy")]

@@ -13,6 +13,7 @@ import pytest
 import nnc
 from benchmarks.peers import run
 from benchmarks.peers.__main__ import choose_rows, main
+from benchmarks.peers.machine import compile_package
 from benchmarks.peers.process import Process, Way, WorkerError
 from benchmarks.peers.row import Machine, Work
 from benchmarks.peers.rows import ROWS
@@ -35,6 +36,14 @@ def test_rows_are_chosen_by_the_beginning_of_their_names() -> None:
     assert choose_rows([]) == list(ROWS)
     with pytest.raises(SystemExit, match="no row begins with nothing"):
         choose_rows(["nothing"])
+
+
+def test_packages_are_compiled_where_they_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "some_package").mkdir()
+    (tmp_path / "some_package" / "__init__.py").write_text("x = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    compile_package("some_package")
+    assert list((tmp_path / "some_package").rglob("__init__*.pyc"))
 
 
 def test_weights_that_are_drawn_are_those_of_the_models() -> None:
