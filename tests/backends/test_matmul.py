@@ -279,6 +279,18 @@ def test_panels_are_packed_by_the_tiles_that_read_them_first(
     assert len(groups) > 1 or m < 400 or vector_bytes() < 64
 
 
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_columns_of_a_prime_number_of_vectors_are_not_taken_one_by_one(
+    is_slow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gemm, "is_slow_to_near", lambda: is_slow)
+    lanes = vector_bytes() // 4
+    x, y = np.ones((64, 256), np.float32), np.ones((256, 97 * lanes), np.float32)
+    params = {"contract": ((1,), (0,)), "batch": ((), ())}
+    shape = gemm.shape_of(product_of(step_of(x, y, x @ y, params)), dtypes.float32)
+    assert shape is not None and shape.tile.vectors > 1
+
+
 def by_tiles(x: np.ndarray, y: np.ndarray, contract: Any, *, shared: bool) -> np.ndarray:
     """A product whose tiles are those that products share, or stand in its own text."""
     with pytest.MonkeyPatch.context() as patch:

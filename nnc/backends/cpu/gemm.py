@@ -44,6 +44,7 @@ _PACKED_ROWS = 96  # of a part, for which a panel is packed
 # Where the way from the second-level cache is slow: bytes of a panel of four vectors that stay in the nearest one, bytes of the
 # left operand, or twice those of some panels, that stay in the second, and rows that are enough of a part of several panels.
 _NEAREST_BYTES, _NEAR_BYTES, _ENOUGH_ROWS = 1 << 15, 1 << 20, 512
+_READ = 0.1  # of the time of a multiplication, to read a vector for it
 _FAR = 1 << 12  # bytes between rows of the right matrix, by which they displace each other in the nearest cache
 # Products of so many multiplications as the first, in tiles of more than the second, call code that others share: smaller ones
 # would take longer by a hundredth or two.
@@ -121,12 +122,12 @@ def shape_of(product: Product, wide: DType, *, finished: bool = False) -> Shape 
     most = 2 if narrow else max(table)
     options = [v for v in table if v <= min(needed, most) and (table[v] >= 4 or m < 4)] or [1]
 
-    # As few panels' vectors as possible, then tiles that reuse most: rows · vectors / (rows + vectors).
-    def waste(v: int) -> tuple[int, float]:
+    # As few panels' vectors as possible, of tiles that read little for what they multiply: rows + vectors for rows · vectors.
+    def cost(v: int) -> float:
         rows = min(table[v], m)
-        return -(-needed // v) * v, -rows * v / (rows + v) - 0.01 * v
+        return -(-needed // v) * v * (1 + _READ * (rows + v) / (rows * v))
 
-    vectors = min(options, key=waste)
+    vectors = min(options, key=cost)
     rows = min(table[vectors], m)
     rows = -(-m // -(-m // rows))  # tiles of nearly equal size
     direct = product.columns.y == unit or n == 1
