@@ -67,7 +67,7 @@ def test_what_the_program_keeps_out_of_collections_stays_out() -> None:
         frozen = gc.get_freeze_count()
         with collection_paused():
             pass
-        assert frozen and gc.get_freeze_count() >= frozen - 100  # some may have died
+        assert gc.get_freeze_count() > frozen // 2 > 0  # some may have died
     finally:
         gc.unfreeze()
 
