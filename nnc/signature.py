@@ -80,7 +80,7 @@ class Call:
             return fun(*(x if i in positions else next(rest) for i, x in enumerate(args)), **named, **settings)
 
         part.__name__ = name_of(fun)
-        return FlatFunction.of_flat(part, self.arguments)
+        return FlatFunction(part, self.arguments)
 
     def _dynamic(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         fixed = self.signature.static_names

@@ -84,7 +84,7 @@ class _Custom:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         fixed, others = self._split(self._positional(args, kwargs))
-        flat = FlatFunction(self._whole(fixed), others)
+        flat = FlatFunction.of(self._whole(fixed), others)
         top = find_interpreter(flat.leaves)
         if isinstance(top, EagerInterpreter):
             result = self.fun(*args)

@@ -206,7 +206,7 @@ def jvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool
             operands={"primals": type(primals).__name__, "tangents": type(tangents).__name__},
             fix="write nnc.jvp(f, (x,), (t,)).",
         )  # fmt: skip
-    flat = FlatFunction(_aux_last(fun, "nnc.jvp") if has_aux else fun, tuple(primals))
+    flat = FlatFunction.of(_aux_last(fun, "nnc.jvp") if has_aux else fun, tuple(primals))
     given = _match("nnc.jvp", "tangents", tuple(tangents), "primals", tuple(primals))
     seeds = [t if dtypes.is_inexact(dtype_of(p)) else None for p, t in zip(flat.leaves, given, strict=True)]
     with activity(f"tracing {name_of(fun)} for jvp"):
@@ -268,7 +268,7 @@ def _linearize(transform: str, fun: Fun, primals: tuple[Any, ...], has_aux: bool
 
     What is kept for later holds no values but those that the linear map reads.
     """
-    flat = FlatFunction(_aux_last(fun, f"nnc.{transform}") if has_aux else fun, primals)
+    flat = FlatFunction.of(_aux_last(fun, f"nnc.{transform}") if has_aux else fun, primals)
     active = [dtypes.is_inexact(dtype_of(leaf)) for leaf in flat.leaves]
     with activity(f"tracing {name_of(fun)} for {transform}"):
         outputs, linear = run_linearize(flat, flat.leaves, active)

@@ -142,17 +142,15 @@ def parameter_name(fun: Callable[..., Any], position: int) -> str:
 class FlatFunction:
     """`fun` as a function from the dynamic leaves of its arguments to those of its result; `out` is the last result's tree."""
 
-    def __init__(self, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+    def __init__(self, fun: Callable[..., Any], arguments: FlatTree) -> None:
         self.fun = fun
-        self.arguments = FlatTree((args, kwargs or {}))
+        self.arguments = arguments  # (args, kwargs)
         self.out: FlatTree | None = None
 
     @classmethod
-    def of_flat(cls, fun: Callable[..., Any], arguments: FlatTree) -> FlatFunction:
-        """The function of arguments (args, kwargs) that are taken apart already."""
-        found = object.__new__(cls)
-        found.fun, found.arguments, found.out = fun, arguments, None
-        return found
+    def of(cls, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> FlatFunction:
+        """The function of arguments that are not taken apart yet."""
+        return cls(fun, FlatTree((args, kwargs or {})))
 
     @property
     def leaves(self) -> list[Any]:

@@ -83,7 +83,7 @@ def stage_function(
     fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
 ) -> tuple[Staged, FlatFunction]:
     """Traces `fun` on the specs of its arguments' leaves."""
-    flat = FlatFunction(fun, args, kwargs)
+    flat = FlatFunction.of(fun, args, kwargs)
     specs = [argument_spec(leaf) for leaf in flat.leaves]
     return stage(flat, specs, weak=[is_weak(leaf) for leaf in flat.leaves], name=name_of(fun)), flat
 

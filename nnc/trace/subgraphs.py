@@ -118,7 +118,7 @@ def checkpoint(fun: Fun, *, policy: Callable[..., bool] | None = None, static_ar
             values = iter(dynamic)
             return fun(*[x if i in fixed else next(values) for i, x in enumerate(args)], **keywords)
 
-        flat = FlatFunction(part, tuple(x for i, x in enumerate(args) if i not in fixed), kwargs)
+        flat = FlatFunction.of(part, tuple(x for i, x in enumerate(args) if i not in fixed), kwargs)
         if not _is_traced(flat.leaves):
             return fun(*args, **kwargs)
         with activity(f"tracing {name_of(fun)} for checkpoint"):

@@ -52,7 +52,7 @@ def vmap(
 
     @wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        flat = FlatFunction(fun, args, kwargs)
+        flat = FlatFunction.of(fun, args, kwargs)
         axes = _leaf_axes(flat, in_axes, args, kwargs)
         size = _mapped_size(flat, axes, axis_size)
         rows = [_to_front(x, axis) if axis is not None else x for x, axis in zip(flat.leaves, axes, strict=True)]
