@@ -40,7 +40,8 @@ class Context(NamedTuple):
     modes: frozenset[Any] = frozenset()
 
 
-_CONTEXT: ContextVar[Context] = ContextVar("nnc", default=Context())  # noqa: B039  (frozen, so sharing it is safe)
+AT_REST = Context()  # nothing is going on, and nothing is switched on
+_CONTEXT: ContextVar[Context] = ContextVar("nnc", default=AT_REST)
 
 get_context = _CONTEXT.get
 _LEVELS = itertools.count(1)

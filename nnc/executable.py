@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from operator import attrgetter
+from functools import cache
+from operator import attrgetter, itemgetter
 from time import perf_counter
 from typing import Any
 
@@ -23,6 +24,7 @@ from nnc.context import activity, set_context
 from nnc.errors import ArgumentTypeError, TraceError, user_error
 from nnc.graph import Graph, TensorSpec, run_passes
 from nnc.lower.autotune import Tuner
+from nnc.lower.direct import Boxes, Direct, Results, expect_direct
 from nnc.lower.kept import Kept, is_alone
 from nnc.lower.pipeline import lower
 from nnc.lower.program import Program
@@ -31,10 +33,12 @@ from nnc.lower.schedule.report import ScheduleReport, Watch, make_schedule_repor
 from nnc.lower.stages import Step
 from nnc.lower.timings import Timings
 from nnc.options import Options
-from nnc.signature import Call, Key, Signature, difference, leaf_keys
+from nnc.signature import Call, Key, Likeness, Signature, difference, leaf_keys
 from nnc.trace.captures import Snapshot, take_snapshot
 from nnc.trace.flat import FlatTree, name_of
 from nnc.trace.staging import Staged, stage
+
+Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]  # of a call's arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,10 @@ class Lowered:
             options = options.update(keeps=tuple(place for place, i in enumerate(used) if i in last))
         choose = Tuner(candidate_kernels, options) if options.autotune else choose_kernel
         compiler, expect = expected_compiler() if options.native else None, ahead.expect if ahead is not None else None
-        return graph, lower(graph, options, choose, compiler, expect), used
+        program = lower(graph, options, choose, compiler, expect)
+        if compiler is not None and program.needs_no_python:
+            expect_direct(compiler)
+        return graph, program, used
 
 
 def prepare_ahead(call: Call, options: Options) -> AbstractContextManager[Ahead | None]:
@@ -250,6 +257,61 @@ class Executable:
             return new_array(outputs[0], self._results[0], self._weak[0])
         return self._out.build(list(map(new_array, outputs, self._results, self._weak)))
 
+    def runner(self, likeness: Likeness) -> Run:
+        """Runs calls of one likeness in the shortest way. It returns NotImplemented for others, and where a captured value
+        changed."""
+        unchanged, direct = self.snapshot.unchanged, self._direct(likeness)
+
+        def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            leaves = likeness.leaves_of(args, kwargs)
+            return self.run(leaves) if leaves is not None and unchanged() else NotImplemented
+
+        if direct is None:
+            return run
+        idle, bind, build = direct.idle, direct.bind, self._builder()
+        is_flat, is_pure = likeness.take is None, self.snapshot.is_empty
+
+        def run_directly(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            leaves = [*args] if is_flat and not kwargs else likeness.taken(args, kwargs)
+            if leaves is None or not (is_pure or unchanged()):
+                return NotImplemented
+            try:
+                frame = idle.pop()
+            except IndexError:  # other threads have them all
+                return run(args, kwargs)
+            try:
+                result = (frame.direct or bind(frame))(leaves)
+            finally:
+                idle.append(frame)
+            if result is NotImplemented:
+                return run(args, kwargs)
+            return result if build is None else build(result)
+
+        return run_directly
+
+    def _direct(self, likeness: Likeness) -> Direct | None:
+        """How the program is called on the dynamic leaves of calls without Python in between; None where that cannot be."""
+        compiler, boxes, weak = expected_compiler(), _boxes(), likeness.weak_arrays
+        is_special = self._kept is not None or self._captured or self._donated or not self._reads_all
+        if compiler is None or boxes is None or weak is None or is_special:
+            return None
+        order = self._program.outside.order
+        if order is None:
+            return None
+        by_place = sorted(zip(order, self._results, self._weak, strict=True), key=itemgetter(0))
+        results = Results([spec for _, spec, _ in by_place], [weak for *_, weak in by_place], self._is_array)
+        return Direct.of(self._program, compiler, boxes, weak, results)
+
+    def _builder(self) -> Callable[[list[Any]], Any] | None:
+        """The function's result of the arrays made for it, in their order; None where it is the one array itself."""
+        if self._is_array:
+            return None
+        build, order = self._out.build, self._program.outside.order
+        if order is None or len(order) < 2:
+            return build
+        pick = itemgetter(*order)
+        return lambda made: build(pick(made))
+
     def _take_donated(self, leaves: Sequence[Any], inputs: list[Any]) -> None:
         """Leaves memory that is written over to the program alone."""
         for place in self._written:
@@ -290,6 +352,13 @@ class Executable:
 
 
 _MEMORY = attrgetter("memory")
+
+
+@cache
+def _boxes() -> Boxes | None:
+    """How arrays are laid out."""
+    data = np.zeros(1, np.float32)
+    return Boxes.like(new_array(data, TensorSpec(data.shape, data.dtype), weak=True))
 
 
 def _may_last(leaf: Any) -> bool:

@@ -11,9 +11,9 @@ from functools import update_wrapper
 from typing import Any
 
 from nnc.array import as_value
-from nnc.context import get_context, shorten_traceback
+from nnc.context import AT_REST, get_context, shorten_traceback
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, TraceError, UnsupportedError, user_error
-from nnc.executable import Executable, Lowered, prepare_ahead
+from nnc.executable import Executable, Lowered, Run, prepare_ahead
 from nnc.lower.later import putting_off
 from nnc.options import Options, parse_bytes
 from nnc.signature import Call, Key, Likeness, Names, Numbers, Signature, difference
@@ -111,11 +111,10 @@ class CacheInfo:
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """The program for calls that are alike."""
+    """The program for calls that are alike, and what runs it."""
 
-    key: Key
-    likeness: Likeness
     executable: Executable
+    run: Run
 
 
 _REUSED = "the last call reused a program"
@@ -131,7 +130,9 @@ class Compiled:
         self._entries: dict[Key, Executable] = {}
         self._checked: dict[Key, Executable] = {}  # the same with nnc.debug.check_finite
         self._alike: dict[tuple[Key, tuple[type, ...]], Usual] = {}
-        self._usual: Usual | None = None  # the last call's, which the next one is held against first
+        self._usual: Usual | None = (
+            None  # the last call's, if that reused a program: the next one is held against it first
+        )
         self._last_key: Key | None = None
         self._reason = "it has not been called yet"
         self._hits = self._misses = 0
@@ -139,19 +140,18 @@ class Compiled:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the program for these arguments, which is made on the first call."""
-        fun, context = self._signature.fun, get_context()
+        context = get_context()
         if context.staging is not None:
-            return fun(*args, **kwargs)  # inside a trace the function is part of it
+            return self.fun(*args, **kwargs)  # inside a trace the function is part of it
         try:
             usual = self._usual
-            if usual is not None and not context.modes:
+            if usual is not None and context is AT_REST:
                 if kwargs:
                     args, kwargs = self._signature.by_position(args, kwargs)
-                leaves = usual.likeness.leaves_of(args, kwargs)
-                if leaves is not None and usual.executable.snapshot.unchanged():
+                result = usual.run(args, kwargs)
+                if result is not NotImplemented:
                     self._hits += 1
-                    self._reason, self._last_key = _REUSED, usual.key
-                    return usual.executable.run(leaves)
+                    return result
             call = self._signature.take_apart(args, kwargs)
             if "eager" in context.modes:
                 return _run_eagerly(call)
@@ -170,7 +170,7 @@ class Compiled:
                         return executable.run(call.arguments.dynamic)
         except NncError as error:
             raise shorten_traceback(error) from None
-        return fun(*args, **kwargs)
+        return self.fun(*args, **kwargs)
 
     def find(self, *args: Any, **kwargs: Any) -> tuple[Executable | None, list[Any]]:
         """The program for these arguments, and their dynamic leaves; None where it captures values of an enclosing trace."""
@@ -195,7 +195,7 @@ class Compiled:
             likeness = Likeness.of(call)
             if likeness is None:
                 return
-            self._alike[form] = usual = Usual(call.key, likeness, executable)
+            self._alike[form] = usual = Usual(executable, executable.runner(likeness))
         self._usual = usual
 
     def cache_info(self) -> CacheInfo:
@@ -232,6 +232,7 @@ class Compiled:
         checks = "check_finite" in get_context().modes
         entries = self._checked if checks else self._entries
         with self._lock:
+            self._usual = None
             entry = entries.get(call.key)
             if entry is not None and entry.snapshot.unchanged():
                 self._hits += 1

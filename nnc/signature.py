@@ -259,8 +259,13 @@ class Likeness:
             take = None
         return cls(take, take_named, tuple(map(_facts, leaves)), dynamic, all(type(leaf) is Array for leaf in leaves))
 
-    def leaves_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
-        """The dynamic leaves of another call; None where that is not like these."""
+    @property
+    def weak_arrays(self) -> tuple[bool, ...] | None:
+        """Whether each leaf is weak; None unless all are arrays."""
+        return tuple(weak for _, _, weak in self.facts) if self.are_arrays and self.where is None else None
+
+    def taken(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
+        """All leaves of another call; None where its containers are not like these."""
         leaves: list[Any] = []
         try:
             if self.take is None:
@@ -271,7 +276,15 @@ class Likeness:
                 if self.take_named is None:
                     return None
                 self.take_named(kwargs, leaves)
-            if tuple(map(_ARRAY_FACTS if self.are_arrays else _facts, leaves)) != self.facts:
+        except MISMATCHES:
+            return None
+        return leaves
+
+    def leaves_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
+        """The dynamic leaves of another call; None where that is not like these."""
+        leaves = self.taken(args, kwargs)
+        try:
+            if leaves is None or tuple(map(_ARRAY_FACTS if self.are_arrays else _facts, leaves)) != self.facts:
                 return None
         except MISMATCHES:
             return None

@@ -26,6 +26,8 @@ from nnc.lower.schedule.run import StreamRunner
 from nnc.lower.schedule.types import Around
 from nnc.lower.stages import Branches, Buffer, Kind, Loop, NDArray, Step, Steps, View
 
+DirectCall = Callable[[list[Any]], Any]  # of arrays: see `nnc.lower.direct`; the list is used up
+
 _NOTHING: tuple[NDArray, ...] = ()
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 
@@ -229,9 +231,9 @@ class NativeFrame:
             native.state(at) for native, at in zip(entry.states, places, strict=True) if native.state is not None
         ]
         words = self._memory.words
-        self._at = ctypes.addressof(words)
+        self.address = ctypes.addressof(words)
         words[Words.callback_at] = ctypes.cast(self._function, ctypes.c_void_p).value or 0
-        words[Words.next_call] = self._at * CALLS  # other frames number their calls otherwise
+        words[Words.next_call] = self.address * CALLS  # other frames number their calls otherwise
         for i, state in enumerate(self._states):
             words[entry.words.state(i)] = state.address
         self._runner: StreamRunner | None = None
@@ -241,6 +243,7 @@ class NativeFrame:
         self._bind = (BIND,) if entry.apart else ()
         self._is_plain = not entry.blocks and not entry.apart
         self._returns_made = entry.outside.returns_made
+        self.direct: DirectCall | None = None
         self._shapes = [spec.shape for spec in entry.outside.made]
         self._dtypes = [spec.dtype for spec in entry.outside.made]
 
@@ -268,7 +271,7 @@ class NativeFrame:
         memory.words[Words.given_at], memory.words[Words.made_at] = id(given), id(made)
         try:
             if self._is_plain:
-                code = entry.call(self._at)
+                code = entry.call(self.address)
                 if code:
                     self._go_on(code)
             else:
@@ -282,7 +285,7 @@ class NativeFrame:
         self._memory.call += 1
         try:
             with np.errstate(all="ignore"):
-                code = self.entry.call(self._at, *self._bind)
+                code = self.entry.call(self.address, *self._bind)
                 if code:
                     self._go_on(code)
                 if self._runner is not None:
@@ -299,13 +302,13 @@ class NativeFrame:
             checked = zip(check_inputs(outside, memory.given), outside.inputs, strict=True)
             memory.given = given = [as_plain(x, spec.dtype) for x, spec in checked]
             memory.words[Words.given_at] = id(given)
-            code = self.entry.call(self._at, *self._bind)
+            code = self.entry.call(self.address, *self._bind)
         if code:
             self._fail(code)
 
     def _part(self, position: int) -> None:
         """Runs a step."""
-        code = self.entry.call(self._at, position)
+        code = self.entry.call(self.address, position)
         if code:
             self._fail(code)
 

@@ -80,12 +80,19 @@ class Outside:
         )
 
     @property
+    def order(self) -> tuple[int, ...] | None:
+        """Which of the arrays made for them each output is, if each is another one; else None."""
+        found = tuple(result.index for result in self.results)
+        are_whole = all(
+            result.kind is Kind.OUTPUT and result.view == View.whole(result.view.buffer, self.made[result.index])
+            for result in self.results
+        )
+        return found if are_whole and sorted(found) == [*range(len(self.made))] else None
+
+    @property
     def returns_made(self) -> bool:
         """Whether the outputs are the arrays made for them, one for one."""
-        return len(self.results) == len(self.made) and all(
-            result.kind is Kind.OUTPUT and result.index == i and result.view == View.whole(result.view.buffer, spec)
-            for i, (result, spec) in enumerate(zip(self.results, self.made, strict=True))
-        )
+        return self.order == (*range(len(self.made)),)
 
     def words(self, states: int) -> Words:
         """The words of its frames."""

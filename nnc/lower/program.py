@@ -22,7 +22,7 @@ from nnc.lower.stages import Bound, NDArray, Planned, Step
 class Program:
     """Steps on planned memory, ready to run. Any number of threads may call it at once.
 
-    Each call borrows an arena, which later calls use again. Inputs are read where they are, unless they are not
+    Each call borrows an arena, one of the `idle` ones if there are any. Inputs are read where they are, unless they are not
     contiguous; outputs are fresh arrays (or the memory of donated inputs). `around` is done around each step (see there).
     With `code`, compiled kernels run without Python in between; without, all steps run from Python. `parts` gives what the program
     is made of, which one that was stored need not know to run.
@@ -32,7 +32,7 @@ class Program:
     is_concurrent: bool  # whether it has several streams
     around: Around | None = None
     code: NativeCode | None = None
-    _idle: list[Frame | NativeFrame] = field(default_factory=list, repr=False)
+    idle: list[Frame | NativeFrame] = field(default_factory=list, repr=False)
 
     @classmethod
     def of(cls, planned: Planned, schedule: Schedule, choose: Callable[[Step], Kernel]) -> Program:
@@ -54,7 +54,7 @@ class Program:
 
     def with_code(self, code: NativeCode) -> Program:
         """The same program as this machine code."""
-        return replace(self, parts=code.parts, code=code, _idle=[])
+        return replace(self, parts=code.parts, code=code, idle=[])
 
     def load(self) -> None:
         """Waits for the machine code, if it is to have some.
@@ -66,7 +66,7 @@ class Program:
 
     def watched(self, around: Around) -> Program:
         """The same program, with something done around each step of a run: for measuring, and for tests."""
-        return replace(self, around=around, _idle=[])
+        return replace(self, around=around, idle=[])
 
     @property
     def outside(self) -> Outside:
@@ -107,24 +107,33 @@ class Program:
         """What runs a step."""
         return self.kernels[id(step)]
 
+    @property
+    def needs_no_python(self) -> bool:
+        """Whether a call is one of compiled code, on inputs that stay, and gives fresh arrays."""
+        if self.code is None or self._is_apart:
+            return False
+        outside = self.outside
+        is_plain = outside.order is not None and not (outside.donated or outside.kept or outside.loops)
+        return is_plain and not self.code.entry(False).blocks
+
     def run(self, inputs: Sequence[NDArray]) -> list[NDArray]:
         """The outputs for `inputs`, arrays of the specs that the program was lowered for.
 
         Raises:   ArgumentError: another number of inputs. ShapeError, DTypeError: an input has another spec.
         """
         try:
-            frame = self._idle.pop()
+            frame = self.idle.pop()
         except IndexError:
             frame = self._make_frame()
         try:
             return frame.run(inputs)
         finally:
-            self._idle.append(frame)
+            self.idle.append(frame)
 
     def make_ready(self, room: Room) -> None:
         """Lets the first call of compiled code run in this room, if that is of the right size."""
         if self.code is not None and room.fits(self.code.outside):
-            self._idle.append(self._make_frame(room))
+            self.idle.append(self._make_frame(room))
 
     def _make_frame(self, room: Room | None = None) -> Frame | NativeFrame:
         """What one call at a time runs on."""

@@ -166,6 +166,11 @@ class Snapshot:
     values: tuple[Captured, ...]
     arrays: tuple[tuple[str, _Elements], ...] = ()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is taken from outside."""
+        return not self.values and not self.arrays
+
     def changes(self) -> list[str]:
         """A line for each value that is not what it was."""
         lines = [line for value in self.values for line in _changes(value.name, value.read(), value.seen)]

@@ -45,7 +45,7 @@ def agree(compile_graph: Compile) -> Callable[..., list[Any]]:
         check_equal(results, expected, tolerance)
         check_equal(again, expected, tolerance)
         check_equal(arrays, before, 0)
-        outside = [*arrays, *program.bound.constants, *(frame.arena for frame in program._idle), *again]
+        outside = [*arrays, *program.bound.constants, *(frame.arena for frame in program.idle), *again]
         for i, x in enumerate(results):
             assert x.flags.c_contiguous
             assert not any(np.shares_memory(x, y) for y in [*outside, *results[:i]])

@@ -176,7 +176,7 @@ def test_threads_share_a_program(compile_graph: Compile) -> None:
     for results, wanted in zip(found, expected * 5, strict=True):
         for x, y in zip(results, wanted, strict=True):
             np.testing.assert_array_equal(x, y)
-    assert len(program._idle) <= 5
+    assert len(program.idle) <= 5
 
 
 def test_a_donated_input_is_overwritten_and_others_are_not(compile_graph: Compile) -> None:

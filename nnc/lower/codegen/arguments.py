@@ -22,7 +22,7 @@ from nnc.lower.codegen.native import Native
 from nnc.lower.stages import NDArray
 
 _HEAD = object.__basicsize__  # what each object begins with: references and type
-_TYPE = _HEAD - 8
+TYPE = _HEAD - 8
 _SIZE, _ITEMS = _HEAD, _HEAD + 8  # of a list
 _DATA, _NDIM, _SHAPE, _DTYPE, _FLAGS = (_HEAD + at for at in (0, 8, 16, 40, 48))  # of an array
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
@@ -93,7 +93,7 @@ def is_layout_known() -> bool:
     flags = _ALIGNED * x.flags.aligned + _CONTIGUOUS * x.flags.c_contiguous + _WRITEABLE * x.flags.writeable
     listed = [x, None]
     return (
-        _read(id(x) + _TYPE) == id(np.ndarray)
+        _read(id(x) + TYPE) == id(np.ndarray)
         and _read(id(x) + _DATA) == x.ctypes.data
         and ctypes.c_int32.from_address(id(x) + _NDIM).value == 2
         and tuple((ctypes.c_int64 * 2).from_address(_read(id(x) + _SHAPE))) == x.shape
@@ -145,30 +145,30 @@ def binder() -> Native:
     starts = code.offset("%frame", 8 * Words(0, 0, 0, 0, 0).input(0))
     ends = word_at(code, starts, padded)
     outputs = word_at(code, ends, padded)
-    _expect(code, word(code, _pointer(code, given), _SIZE // 8), count, refuse)
-    items = _pointer(code, word(code, _pointer(code, given), _ITEMS // 8))
+    expect(code, length_of(code, pointer(code, given)), count, refuse)
+    items = items_of(code, pointer(code, given))
     row = code.slot(code.add(donated, code.integer(_COUNTS)))
     with code.loop(0, count) as i:
         code.write(refused, i)
-        x = _pointer(code, element(code, items, i))
+        x = pointer(code, element(code, items, i))
         at = word_at(code, "%table", code.read(row))
         flags = word(code, at, 1)
         axes = word(code, at, 2)
-        _expect(code, word(code, x, _TYPE // 8), kind, refuse)
-        _expect(code, word(code, x, _DTYPE // 8), word(code, at, 0), refuse)
-        _expect(code, code.and_(_half(code, x, _FLAGS), flags), flags, refuse)
-        _expect(code, _half(code, x, _NDIM), axes, refuse)
-        shape = _pointer(code, word(code, x, _SHAPE // 8))
+        expect(code, word(code, x, TYPE // 8), kind, refuse)
+        expect(code, word(code, x, _DTYPE // 8), word(code, at, 0), refuse)
+        expect(code, code.and_(_half(code, x, _FLAGS), flags), flags, refuse)
+        expect(code, _half(code, x, _NDIM), axes, refuse)
+        shape = pointer(code, word(code, x, _SHAPE // 8))
         expected = code.offset(at, 8 * _ROW)
         with code.loop(0, axes) as axis:
-            _expect(code, element(code, shape, axis), element(code, expected, axis), refuse)
+            expect(code, element(code, shape, axis), element(code, expected, axis), refuse)
         start = word(code, x, _DATA // 8)
         code.store(word_at(code, starts, i), start)
         code.store(word_at(code, ends, i), code.add(start, word(code, at, 3)))
         code.write(row, code.add(code.add(code.read(row), axes), code.integer(_ROW)))
-    made_items = _pointer(code, word(code, _pointer(code, made), _ITEMS // 8))
+    made_items = items_of(code, pointer(code, made))
     with code.loop(0, results) as i:
-        result = word(code, _pointer(code, element(code, made_items, i)), _DATA // 8)
+        result = word(code, pointer(code, element(code, made_items, i)), _DATA // 8)
         code.store(word_at(code, outputs, i), result)
     with code.loop(0, donated) as k:
         i = element(code, code.offset("%table", 8 * _COUNTS), k)
@@ -205,16 +205,28 @@ def word(code: Code, pointer: str, position: int) -> Value:
     return code.load(code.offset(pointer, 8 * position), dtypes.int64)
 
 
+def length_of(code: Code, listed: str) -> Value:
+    """How many items a list has."""
+    return word(code, listed, _SIZE // 8)
+
+
+def items_of(code: Code, listed: str) -> str:
+    """Where the items of a list are pointed to."""
+    return pointer(code, word(code, listed, _ITEMS // 8))
+
+
 def _half(code: Code, pointer: str, offset: int) -> Value:
     """An int32, widened."""
     return code.convert(code.load(code.offset(pointer, offset), dtypes.int32), dtypes.int64)
 
 
-def _pointer(code: Code, address: Value) -> str:
+def pointer(code: Code, address: Value) -> str:
+    """What lies at an address."""
     return code.let(f"inttoptr i64 {address.text} to ptr")
 
 
-def _expect(code: Code, found: Value, expected: Value, otherwise: str) -> None:
+def expect(code: Code, found: Value, expected: Value, otherwise: str) -> None:
+    """Goes on at a block unless two words are equal."""
     following = code.label("next")
     code.branch(code.compare("eq", found, expected), following, otherwise)
     code.place(following)

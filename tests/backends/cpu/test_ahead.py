@@ -187,7 +187,7 @@ def test_a_first_call_runs_in_what_was_touched_for_it(blocks: list[Watched]) -> 
     (block,) = blocks
     (*donated, made), (arena,) = block.touched
     assert set(donated) == given
-    (frame,) = program_of(compiled)._idle
+    (frame,) = program_of(compiled).idle
     assert (frame.arena.ctypes.data, frame.arena.nbytes) == arena and arena[1] > 1 << 20
     assert made == (result.data.ctypes.data, result.nbytes)
     assert is_alone(result) and block.room is None
@@ -207,7 +207,7 @@ def test_a_stored_program_is_prepared_for_as_well(blocks: list[Watched]) -> None
     for _ in range(2):
         compiled = nnc.compile(lambda x: nnp.tanh(nnp.matmul(nnp.matmul(x, x), x)))
         compiled(x)
-        (frame,) = program_of(compiled)._idle
+        (frame,) = program_of(compiled).idle
         assert blocks.pop().touched[1] == [(frame.arena.ctypes.data, frame.arena.nbytes)]
 
 
@@ -275,7 +275,7 @@ def test_a_copy_that_is_not_finished_is_not_used() -> None:
 
 def test_compiling_ahead_of_time_takes_no_memory_for_calls() -> None:
     executable = nnc.compile(lambda x: nnp.matmul(x, x)).lower(nnp.ones((600, 600))).compile()
-    assert executable._program._idle == []
+    assert executable._program.idle == []
 
 
 def test_a_function_that_fails_leaves_nothing_behind(blocks: list[Watched]) -> None:
@@ -312,12 +312,12 @@ def test_a_room_of_another_size_is_not_used() -> None:
     compiled(nnp.ones((64, 64)))
     other(nnp.ones((32, 32)))
     program = program_of(compiled)
-    before = len(program._idle)
+    before = len(program.idle)
     with own() as block:
         block.expect(program_of(other).outside)
         assert block.room is not None
         program.make_ready(block.room)
-        assert len(program._idle) == before
+        assert len(program.idle) == before
         block.expect(program.outside)
         program.make_ready(block.room)
-    assert len(program._idle) == before + 1 and isinstance(program._idle[-1], NativeFrame)
+    assert len(program.idle) == before + 1 and isinstance(program.idle[-1], NativeFrame)

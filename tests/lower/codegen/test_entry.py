@@ -386,7 +386,7 @@ def test_eight_threads_call_one_program() -> None:
     with ThreadPoolExecutor(8) as pool:
         for results, wanted in zip(pool.map(program.run, many * 8), expected * 8, strict=True):
             assert results[1] == wanted[1]
-    assert len(program._idle) <= 8
+    assert len(program.idle) <= 8
 
 
 # -- what kernels ask for ------------------------------------------------------------------------------------------------
@@ -442,7 +442,7 @@ def test_kernels_get_workspace_states_of_their_frame_and_numbers(monkeypatch: py
     assert [state is not None and state.scratch % 64 for state in states] == [0, 0]
     assert len({state.scratch for state in states if state is not None}) == 1  # one step follows the other
     del states
-    program._idle.clear()
+    program.idle.clear()
     gc.collect()
     assert [ref() for ref in Held.made] == [None, None]
 
