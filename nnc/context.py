@@ -36,7 +36,7 @@ class Context(NamedTuple):
     activity: tuple[str, ...] = ()
     meter: Any = None
     clock: dict[str, float] | None = None
-    later: Callable[[Callable[[], None]], None] | None = None
+    later: Callable[[Callable[[], object]], None] | None = None
     modes: frozenset[Any] = frozenset()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter, itemgetter
 from time import perf_counter
 from typing import Any
@@ -24,8 +24,9 @@ from nnc.context import activity, set_context
 from nnc.errors import ArgumentTypeError, TraceError, user_error
 from nnc.graph import Graph, TensorSpec, run_passes
 from nnc.lower.autotune import Tuner
-from nnc.lower.direct import Boxes, Direct, Results, expect_direct
+from nnc.lower.direct import Boxes, Direct, Results, load_direct
 from nnc.lower.kept import Kept, is_alone
+from nnc.lower.later import do_later
 from nnc.lower.pipeline import lower
 from nnc.lower.program import Program
 from nnc.lower.report import Cost, MemoryPlan
@@ -146,7 +147,7 @@ class Lowered:
         compiler, expect = expected_compiler() if options.native else None, ahead.expect if ahead is not None else None
         program = lower(graph, options, choose, compiler, expect)
         if compiler is not None and program.needs_no_python:
-            expect_direct(compiler)
+            do_later(partial(load_direct, compiler))  # the next call but one can do with it
         return graph, program, used
 
 

@@ -13,6 +13,7 @@ import sys
 import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -92,8 +93,7 @@ class Direct:
         """That of a program of arrays, of which `weak` tells whether they are so; None where it needs Python."""
         if not program.needs_no_python or len(program.outside.inputs) != len(weak):
             return None
-        (function,) = compiler.load([code.direct()])
-        return cls(cast(list[NativeFrame], program.idle), function, boxes, weak, results)
+        return cls(cast(list[NativeFrame], program.idle), load_direct(compiler), boxes, weak, results)
 
     def bind(self, frame: NativeFrame) -> DirectCall:
         """Gives a frame the function of CPython's that calls the program on it."""
@@ -115,6 +115,7 @@ class Direct:
         return call
 
 
-def expect_direct(compiler: Compiler) -> None:
-    """Direct calls will be wanted soon."""
-    compiler.expect(code.direct())
+@cache
+def load_direct(compiler: Compiler) -> Function:
+    """The compiled function that all direct calls are made by; the first time it may have to be compiled."""
+    return compiler.load([code.direct()])[0]

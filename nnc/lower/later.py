@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from nnc.context import get_context, set_context
 
-Task = Callable[[], None]
+Task = Callable[[], object]
 WRITER = "nnc keeps"  # the name of the threads
 _PATIENCE = 2.0  # seconds
 
