@@ -106,6 +106,8 @@ class Function(Protocol):
 class Compiler(Protocol):
     """Turns text into machine code; a backend is one."""
 
+    def __hash__(self) -> int: ...
+
     def works(self) -> bool:
         """Whether it does, for which the caller may have to wait."""
         ...
