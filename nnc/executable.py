@@ -270,12 +270,13 @@ class Executable:
         if direct is None:
             return run
         idle, bind, build = direct.idle, direct.bind, self._builder()
-        is_flat, is_pure = likeness.take is None, self.snapshot.is_empty
+        is_flat, is_pure, captured = likeness.take is None, self.snapshot.is_empty, self._captured
 
         def run_directly(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             leaves = [*args] if is_flat and not kwargs else likeness.taken(args, kwargs)
             if leaves is None or not (is_pure or unchanged()):
                 return NotImplemented
+            leaves += captured
             try:
                 frame = idle.pop()
             except IndexError:  # other threads have them all
@@ -293,9 +294,10 @@ class Executable:
     def _direct(self, likeness: Likeness) -> Direct | None:
         """How the program is called on the dynamic leaves of calls without Python in between; None where that cannot be."""
         compiler, boxes, weak = expected_compiler(), _boxes(), likeness.weak_arrays
-        is_special = self._kept is not None or self._captured or self._donated or not self._reads_all
+        is_special = self._kept is not None or self._donated or not self._reads_all
         if compiler is None or boxes is None or weak is None or is_special:
             return None
+        weak += tuple(value.weak for value in self._captured)
         order = self._program.outside.order
         if order is None:
             return None

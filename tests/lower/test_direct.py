@@ -250,6 +250,14 @@ def test_calls_of_compiled_functions_return_what_the_function_does(fun: Callable
     assert compiled.cache_info().misses == 1 and compiled.cache_info().hits == 3
 
 
+def test_captured_arrays_go_along() -> None:
+    x, y, z = arrays(3)
+    compiled = nnc.compile(lambda x: x * y + z)
+    for _ in range(4):
+        np.testing.assert_allclose(np.asarray(compiled(x)), np.asarray(x * y + z), rtol=1e-6)
+    assert is_direct(compiled)
+
+
 def test_arguments_of_other_kinds_are_served_between_direct_calls() -> None:
     compiled, (x, y) = nnc.compile(lambda x, y: x + y), arrays(2)
     calls: Sequence[tuple[Any, Any]] = [
