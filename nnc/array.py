@@ -348,11 +348,10 @@ class Array(_Unfinished):
                 ArgumentTypeError, "donated array", "its memory was given to a compiled function and reused.",
                 operands={"x": self.spec}, fix="use the function's result instead, or drop donate_argnums.",
             ) from None  # fmt: skip
-        if memory.flags.writeable:  # few results are looked at, so that a view of each would cost more
-            memory = memory.view()
-            memory.flags.writeable = False
-            _set(self, "memory", memory)
-        return memory
+        data = _read_only(memory)
+        if data is not memory:  # few results are looked at, so that a view of each would cost more
+            _set(self, "memory", data)
+        return data
 
     def delete(self) -> None:
         """Releases the memory; any later use raises."""
@@ -361,9 +360,16 @@ class Array(_Unfinished):
 
     def release(self) -> NDArray:
         """Gives the memory up: the elements, writable if nothing else sees them; any later use of the array raises."""
-        data = self.data  # a view, unless the memory itself is read-only
-        self.delete()
-        memory: Any = data.base
+        if self.is_deleted():
+            return self.data  # which raises
+        memory: Any = self.memory
+        object.__delattr__(self, "memory")
+        flags = memory.flags
+        if flags.owndata and flags.writeable and flags.c_contiguous and sys.getrefcount(memory) == 2:
+            return cast(NDArray, memory)  # a result that nobody has looked at
+        data = _read_only(memory)
+        del memory, flags
+        memory = data.base
         alone = isinstance(memory, np.ndarray) and memory.flags.owndata and memory.flags.c_contiguous
         if alone and sys.getrefcount(data) == 2 and sys.getrefcount(memory) == 3:
             alike = memory.shape == data.shape and memory.strides == data.strides  # so they begin at the same place
@@ -458,6 +464,15 @@ def new_array(memory: NDArray, spec: TensorSpec, weak: bool = False) -> Array:
     array.memory, array.spec, array.weak = memory, spec, weak
     array.__class__ = Array  # faster than to set the fields of what cannot be assigned to
     return cast(Array, array)
+
+
+def _read_only(memory: NDArray) -> NDArray:
+    """The elements, for reading: a view, unless they are so anyway."""
+    if not memory.flags.writeable:
+        return memory
+    view = memory.view()
+    view.flags.writeable = False
+    return view
 
 
 def _restore(data: NDArray, weak: bool) -> Array:
