@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 
 from nnc import dtypes
-from nnc.context import get_context
+from nnc.context import AT_REST, get_context
 from nnc.graph.registry import REGISTRY
 from nnc.graph.spec import TensorSpec
 
@@ -110,10 +110,11 @@ def recalled(operands: int) -> Callable[[F], F]:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             context = get_context()
-            if context.staging is not None:
-                return _RECALL.trace(function, args, kwargs)
-            if context.modes and any(type(mode) is str for mode in context.modes):
-                return function(*args, **kwargs)  # a dynamic graph among the modes, which records nothing, is no reason
+            if context is not AT_REST:
+                if context.staging is not None:
+                    return _RECALL.trace(function, args, kwargs)
+                if any(type(mode) is str for mode in context.modes):
+                    return function(*args, **kwargs)  # a dynamic graph among the modes, which records nothing, is no reason
             key: list[Any] = []
             values, array, left, owner = [], _RECALL.array, operands, None
             for arg in args:
