@@ -29,7 +29,7 @@ from nnc.graph.serialize import (
     read_spec,
     spec_tree,
 )
-from nnc.lower.codegen.entry import EntryText, common
+from nnc.lower.codegen.entry import EntryText
 from nnc.lower.codegen.native import Compiler, Native
 from nnc.lower.native_program import NativeCode, Outside, Parts, Printed, Result
 from nnc.lower.program import Program
@@ -431,7 +431,7 @@ class StoredProgram:
     ) -> Printed | None:
         """The text of an entry; None where a kernel that is made anew is another now."""
         anew = [kernels.native(i) for i in self.head["chosen"]]
-        known = {n.name: n for n in (*common(), *anew, *self.texts) if n is not None}
+        known = {n.name: n for n in (*anew, *self.texts) if n is not None}
         with_state = [native for i in states if (native := kernels.native(i)) is not None]
         if not known.keys() >= {*called, *held} or len(with_state) < len(states):
             return None
