@@ -7,7 +7,7 @@ one attribute set per command is libnnc's rule.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -215,7 +215,8 @@ class Kernel:
     sub-graphs, `supports` and `workspace` find them among the params, as `graphs`. `layouts(specs, params, once)` names the
     blocked layouts into which it would bring inputs that may come packed (nnc.commands.pack), by their positions; `once` says that
     this costs nothing, since it is done once for many runs. `lanes(specs, params)` is how many channels of the result its vectors
-    hold, so that fewer leave lanes idle; 0 where vectors hold something else.
+    hold, so that fewer leave lanes idle; 0 where vectors hold something else. `expect()` says that it will perhaps be asked for, so
+    that what it needs can be loaded meanwhile.
     """
 
     backend: str
@@ -228,6 +229,7 @@ class Kernel:
         default=lambda specs, params, once: {}
     )
     lanes: Callable[[tuple[TensorSpec, ...], Mapping[str, Any]], int] = field(default=lambda specs, params: 0)
+    expect: Callable[[], None] = field(default=lambda: None)
 
 
 def add_kernel(target: Command | str, new: Kernel) -> None:
@@ -285,3 +287,11 @@ def find_kernel(target: Command, specs: tuple[TensorSpec, ...], params: Mapping[
             fix="register a reference, or a kernel whose `supports` accepts them.",
         )  # fmt: skip
     return None
+
+
+def expect_kernels(targets: Iterable[Command]) -> None:
+    """Says that kernels of these commands will be looked for."""
+    REGISTRY.fill()
+    for target in targets:
+        for candidate in kernel.get(target, ()):
+            candidate.expect()

@@ -177,6 +177,8 @@ class NativeCode:
     def _compile(self, apart: bool) -> Entry:
         printed = self._printed(apart)
         with timed("compiling kernels"):
+            for native in printed.states:
+                native.begin()
             self._compiler.expect(printed.text.text)
             functions = self._compiler.load(printed.text.called)
             function = self._compiler.load_entry(printed.text.text, _symbols(printed.text, functions), functions)

@@ -12,7 +12,7 @@ from nnc.commands.loop import run_graph
 from nnc.context import set_context, timed
 from nnc.dtypes import TAPE
 from nnc.errors import InternalError
-from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, find_kernel, run_passes
+from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, expect_kernels, find_kernel, run_passes
 from nnc.lower.alloc import Block, find_block_overlap, plan_blocks
 from nnc.lower.bind import bind_buffers, emit, no_workspace
 from nnc.lower.codegen.native import Compiler
@@ -60,6 +60,8 @@ def lower(
               expect: is told what calls need, before code is compiled or loaded.
     Raises:   MemoryBudgetError: a call would allocate more than `options.memory_budget`.
     """
+
+    expect_kernels({node.command for node in graph.walk()})
 
     def workspace(node: Node) -> int:
         specs = tuple(symbol.spec for symbol in node.inputs)

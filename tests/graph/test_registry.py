@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 
 from nnc.errors import RegistryError
-from nnc.graph import COMMANDS, Attribute, Command, Kernel, add_kernel, attribute, command, kernel, register
+from nnc.graph import (
+    COMMANDS,
+    Attribute,
+    Command,
+    Kernel,
+    add_kernel,
+    attribute,
+    command,
+    expect_kernels,
+    kernel,
+    register,
+)
 
 New = Callable[..., Command]
 
@@ -81,6 +92,17 @@ def test_kernels_of_several_backends_stand_by_priority_and_one_backend_has_one(n
     better = Kernel("slow", run, priority=30)
     add_kernel(new, better)
     assert kernel[new] == (better, fast)
+
+
+def test_all_kernels_of_a_command_are_told_that_one_will_be_looked_for(new_command: New) -> None:
+    told: list[str] = []
+    for name in ("test_new", "test_other"):
+        new_command(name)
+        for backend in ("slow", "fast"):
+            add_kernel(name, Kernel(backend, run, expect=lambda label=f"{name} {backend}": told.append(label)))
+        add_kernel(name, Kernel("silent", run))
+    expect_kernels([command("test_new"), command("add")])
+    assert sorted(told) == ["test_new fast", "test_new slow"]
 
 
 def test_commands_are_pickled_by_name() -> None:

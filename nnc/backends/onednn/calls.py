@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
 from nnc import dtypes
-from nnc.backends.onednn.library import Memory, MemoryDesc, Primitive, Stream, loaded
+from nnc.backends.onednn.library import Memory, MemoryDesc, Stream, loaded
+from nnc.backends.onednn.primitives import Primitive, begin_primitives
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.native import Native
 
@@ -74,7 +75,8 @@ def calls_native(calls: Sequence[Call], inputs: int, outputs: int = 1, *, worksp
     names = [*(f"in{i}" for i in range(inputs)), *(f"out{i}" for i in range(outputs)), *["workspace"] * workspace]
     kept, ends = tuple(calls), [o.offset + o.desc.nbytes for call in calls for o in call.operands if not o.pointer]
     symbols = {name: loaded().address(name) for name in ("dnnl_memory_set_data_handle", "dnnl_primitive_execute")}
-    return Native(_text(len(names)), symbols, lambda scratch: CallState(kept, names, scratch), max(ends, default=0))
+    state = partial(CallState, kept, names)
+    return Native(_text(len(names)), symbols, state, max(ends, default=0), begin=begin_primitives)
 
 
 @cache

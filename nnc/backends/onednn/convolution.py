@@ -37,12 +37,13 @@ from nnc.backends.onednn.library import (
     Eltwise,
     MemoryDesc,
     PostOp,
-    Primitive,
     PrimitiveDesc,
+    expect_library,
     library,
     plain,
     post_op_argument,
 )
+from nnc.backends.onednn.primitives import Primitive
 from nnc.commands.pack import Blocks, packed_shape
 from nnc.commands.windows import Padding, Shape
 from nnc.dtypes import DType
@@ -485,6 +486,7 @@ for _name in _FORMS:
         native=_native,
         layouts=partial(_layouts, _name),
         lanes=partial(_lanes, _name),
+        expect=expect_library,
     )
     add_kernel(_name, _kernel)
 

@@ -7,8 +7,11 @@ released when nothing in Python holds it any more.
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import importlib.metadata
+import os
+import sys
 import weakref
 from collections.abc import Mapping, Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int32, c_int64, c_size_t, c_uint, c_void_p
@@ -156,6 +159,19 @@ def library() -> Library | None:
     return Library(functions, engine.value, path, f"{version.major}.{version.minor}.{version.patch}", shared)
 
 
+@cache
+def expect_library() -> None:
+    """It will perhaps be asked for: a thread, one in each process, brings its file into memory."""
+    if sys.platform == "linux":
+        _thread.start_new_thread(_open, ())
+
+
+def _open() -> None:
+    path = _find()
+    if path is not None:  # C's own function, since Python's lets no other thread run meanwhile
+        ctypes.CDLL(None).dlopen(os.fsencode(path), os.RTLD_NOW)
+
+
 def share_threads(functions: ctypes.CDLL) -> bool:
     """Lets the library, which was compiled for GCC's OpenMP, work in nnc's own threads; whether that is possible.
 
@@ -169,6 +185,7 @@ def share_threads(functions: ctypes.CDLL) -> bool:
     return asked - jit.standins.keys() <= _OF_SHUFFLES and interpose(known, jit.standins)
 
 
+@cache
 def _find() -> str | None:
     """The shared library's file in the distribution."""
     try:
@@ -202,13 +219,14 @@ _STATUS = (
 )
 
 
-def _check(status: int, what: str) -> None:
+def check(status: int, what: str) -> None:
+    """Raises a `BackendError` unless the library says that it did `what` it was asked for."""
     if status:
         word = _STATUS[status] if status < len(_STATUS) else f"status {status}"
         raise BackendError(f"oneDNN: {what}: {word}")
 
 
-class _Owned:
+class Owned:
     """An object of the library, released together with this."""
 
     __slots__ = ("__weakref__", "handle")
@@ -227,7 +245,7 @@ def _create(function: str, *arguments: Any) -> int | None:
     Raises:   BackendError: the library refuses.
     """
     handle = c_void_p()
-    _check(getattr(loaded().functions, function)(byref(handle), *arguments), function)
+    check(getattr(loaded().functions, function)(byref(handle), *arguments), function)
     return handle.value
 
 
@@ -236,7 +254,7 @@ def dims(values: Sequence[int]) -> Any:
     return (c_int64 * max(len(values), 1))(*values)
 
 
-class MemoryDesc(_Owned):
+class MemoryDesc(Owned):
     """A tensor's shape, dtype and layout. Nothing changes it, so those with the same strides are one object."""
 
     __slots__ = ()
@@ -284,12 +302,12 @@ class MemoryDesc(_Owned):
 
     def _number(self, question: int) -> int:
         found = c_int()
-        _check(loaded().functions.dnnl_memory_desc_query(self.handle, question, byref(found)), "query")
+        check(loaded().functions.dnnl_memory_desc_query(self.handle, question, byref(found)), "query")
         return found.value
 
     def _numbers(self, question: int, count: int) -> tuple[int, ...]:
         found = _DIMS()
-        _check(loaded().functions.dnnl_memory_desc_query(self.handle, question, byref(found)), "query")
+        check(loaded().functions.dnnl_memory_desc_query(self.handle, question, byref(found)), "query")
         return tuple(found[:count])
 
     @property
@@ -337,12 +355,12 @@ def post_op_argument(index: int) -> int:
     return _POST_OP * (index + 1) | SRC_1
 
 
-class _PostOps(_Owned):
+class _PostOps(Owned):
     __slots__ = ()
     kind = "post_ops"
 
 
-class Attributes(_Owned):
+class Attributes(Owned):
     """What modifies a primitive: post-ops, and that its scratchpad is the caller's memory.
 
     `fpmath` "bf16" allows products of float32 to be computed in bfloat16.
@@ -354,9 +372,9 @@ class Attributes(_Owned):
     def __init__(self, post_ops: Sequence[PostOp] = (), *, fpmath: str = "strict") -> None:
         super().__init__(_create("dnnl_primitive_attr_create"))
         functions = loaded().functions
-        _check(functions.dnnl_primitive_attr_set_scratchpad_mode(self.handle, 1), "scratchpad mode")
+        check(functions.dnnl_primitive_attr_set_scratchpad_mode(self.handle, 1), "scratchpad mode")
         mode = ("strict", "bf16").index(fpmath)
-        _check(functions.dnnl_primitive_attr_set_fpmath_mode(self.handle, mode), "fpmath mode")
+        check(functions.dnnl_primitive_attr_set_fpmath_mode(self.handle, mode), "fpmath mode")
         self.held = tuple(post_ops)
         if not post_ops:
             return
@@ -368,8 +386,8 @@ class Attributes(_Owned):
                 status = functions.dnnl_post_ops_append_binary(chain.handle, BINARY[op.name], op.desc.handle)
             else:
                 status = functions.dnnl_post_ops_append_sum(chain.handle, op.scale, 0, 0)
-            _check(status, f"post-op {op}")
-        _check(functions.dnnl_primitive_attr_set_post_ops(self.handle, chain.handle), "post-ops")
+            check(status, f"post-op {op}")
+        check(functions.dnnl_primitive_attr_set_post_ops(self.handle, chain.handle), "post-ops")
 
 
 @cache
@@ -381,7 +399,7 @@ def plain() -> Attributes:
 # -- operations --------------------------------------------------------------------------------------------------------
 
 
-class PrimitiveDesc(_Owned):
+class PrimitiveDesc(Owned):
     """An operation on described tensors, with the implementation that the library chose."""
 
     __slots__ = ()
@@ -422,29 +440,17 @@ class PrimitiveDesc(_Owned):
     def implementation(self) -> str:
         """The implementation's name; one that begins with "ref" is slow."""
         text = c_char_p()
-        _check(
-            loaded().functions.dnnl_primitive_desc_query(self.handle, _QUERY_IMPLEMENTATION, 0, byref(text)), "query"
-        )
+        check(loaded().functions.dnnl_primitive_desc_query(self.handle, _QUERY_IMPLEMENTATION, 0, byref(text)), "query")
         return (text.value or b"").decode()
 
 
 def _plain(argument: Any) -> Any:
-    if isinstance(argument, _Owned):
+    if isinstance(argument, Owned):
         return argument.handle
     return dims(argument) if isinstance(argument, tuple) else argument
 
 
-class Primitive(_Owned):
-    """An operation that is ready to run, from any number of threads at once."""
-
-    __slots__ = ()
-    kind = "primitive"
-
-    def __init__(self, desc: PrimitiveDesc) -> None:
-        super().__init__(_create("dnnl_primitive_create", desc.handle))
-
-
-class Stream(_Owned):
+class Stream(Owned):
     """Where primitives run, one after the other; of one thread at a time."""
 
     __slots__ = ()
@@ -454,7 +460,7 @@ class Stream(_Owned):
         super().__init__(_create("dnnl_stream_create", loaded().engine, 1))
 
 
-class Memory(_Owned):
+class Memory(Owned):
     """A tensor in memory; it is pointed to its data before each call."""
 
     __slots__ = ()
@@ -465,4 +471,4 @@ class Memory(_Owned):
 
     def point(self, address: int) -> None:
         """Says where the data lies."""
-        _check(loaded().functions.dnnl_memory_set_data_handle(self.handle, address), "data handle")
+        check(loaded().functions.dnnl_memory_set_data_handle(self.handle, address), "data handle")

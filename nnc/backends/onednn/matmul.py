@@ -15,7 +15,8 @@ from nnc import dtypes
 from nnc.backends.cpu.jit import run_native
 from nnc.backends.onednn import library
 from nnc.backends.onednn.calls import Call, Operand, calls_native
-from nnc.backends.onednn.library import Attributes, Binary, Eltwise, MemoryDesc, PostOp, Primitive, PrimitiveDesc, Sum
+from nnc.backends.onednn.library import Attributes, Binary, Eltwise, MemoryDesc, PostOp, PrimitiveDesc, Sum
+from nnc.backends.onednn.primitives import Primitive
 from nnc.backends.products import Axis, Gemm, Matrix, gemm_of, product_of
 from nnc.errors import BackendError
 from nnc.graph import Kernel, TensorSpec, add_kernel

@@ -32,6 +32,9 @@ class Native:
     `inline`: so short that programs hold it in their own text, and loops take it in. `packed`: the kernel takes one pointer in the
     place of all pointers to tensors and all numbers: to 8 bytes for each of the numbers, then for each of the pointers.
 
+    `begin` says that states will be wanted soon, of this kernel and of those that were made before it: what they share can be made
+    meanwhile.
+
     `calls` are kernels, without symbols or state, that the text calls by their names: what several share, compiled once. `light`:
     it does hardly anything but call them, so that to compile it with effort would win nothing.
     """
@@ -45,6 +48,7 @@ class Native:
     packed: bool = False
     calls: tuple[Native, ...] = ()
     light: bool = False
+    begin: Callable[[], None] = lambda: None
 
     @cached_property
     def name(self) -> str:

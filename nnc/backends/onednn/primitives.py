@@ -1,0 +1,137 @@
+"""Primitives of oneDNN, made many at a time.
+
+To make one, the library writes machine code into new memory, for which it waits for the system. It needs nothing of Python, so
+those of a program are made by a thread, in a compiled loop, while the rest of the program is loaded.
+"""
+
+from __future__ import annotations
+
+import _thread
+import ctypes
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+from nnc.backends.cpu.jit import Loaded, compiler
+from nnc.backends.onednn.library import Owned, PrimitiveDesc, check, loaded
+from nnc.errors import BackendError
+from nnc.lower.codegen.native import Native
+
+_CREATE = "dnnl_primitive_create"
+
+# KERNEL(rows, count) -> i64: makes a primitive for each row (description, primitive, status).
+_TEXT = f"""
+declare i32 @{_CREATE}(ptr, ptr)
+
+define i64 @KERNEL(ptr %rows, i64 %count) nounwind {{
+entry:
+  %some = icmp sgt i64 %count, 0
+  br i1 %some, label %row, label %done
+row:
+  %i = phi i64 [ 0, %entry ], [ %next, %row ]
+  %desc.at = getelementptr [3 x i64], ptr %rows, i64 %i
+  %made.at = getelementptr i8, ptr %desc.at, i64 8
+  %status.at = getelementptr i8, ptr %desc.at, i64 16
+  %desc = load ptr, ptr %desc.at
+  %status = call i32 @{_CREATE}(ptr %made.at, ptr %desc)
+  %wide = sext i32 %status to i64
+  store i64 %wide, ptr %status.at
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %count
+  br i1 %more, label %row, label %done
+done:
+  ret i64 0
+}}
+"""
+
+
+class _Made(Owned):
+    __slots__ = ()
+    kind = "primitive"
+
+
+class Primitive:
+    """An operation that is ready to run, from any number of threads at once. It is made when its handle is first asked for, unless
+    that was begun before."""
+
+    __slots__ = ("__weakref__", "batch", "desc", "made", "status")
+
+    def __init__(self, desc: PrimitiveDesc) -> None:
+        self.desc, self.status = desc, 0
+        self.made: _Made | None = None
+        self.batch: _Batch | None = None
+        _WANTED.append(weakref.ref(self))
+
+    @property
+    def handle(self) -> int:
+        """The library's name for it.
+
+        Raises:   BackendError: the library refuses.
+        """
+        if self.made is None:
+            with _TAKING:
+                batch = self.batch or _Batch()
+            batch.make()
+            check(self.status, _CREATE)
+        if self.made is None:
+            raise BackendError("oneDNN made no primitive")
+        return self.made.handle
+
+
+_WANTED: deque[weakref.ref[Primitive]] = deque()  # those of no batch
+_TAKING = threading.Lock()
+
+
+class _Batch:
+    """All primitives that are wanted, which are made together."""
+
+    def __init__(self) -> None:
+        found = [_WANTED.popleft()() for _ in range(len(_WANTED))]
+        self._primitives = [primitive for primitive in found if primitive is not None]
+        for primitive in self._primitives:
+            primitive.batch = self
+        self._making = threading.Lock()
+
+    def make(self) -> None:
+        """Makes them, or waits for who does."""
+        with self._making:
+            rows = np.zeros((len(self._primitives), 3), np.int64)
+            rows[:, 0] = [primitive.desc.handle for primitive in self._primitives]
+            _, create_all = _loop()
+            create_all(rows.ctypes.data, len(rows))
+            for primitive, (_, handle, status) in zip(self._primitives, rows.tolist(), strict=True):
+                primitive.status = status
+                primitive.made = _Made(handle) if status == 0 else None
+                primitive.batch = None  # last, since others look meanwhile
+            self._primitives.clear()
+
+
+def begin_primitives() -> None:
+    """Lets a thread make all primitives that there are by now."""
+    with _TAKING:
+        batch = _Batch() if _WANTED else None
+    if batch is not None:
+        _loop()
+        has_begun = threading.Lock()
+        has_begun.acquire()
+        _thread.start_new_thread(_make_beside, (batch, has_begun))
+        has_begun.acquire()  # else Python may let the thread wait for 5 ms
+
+
+def _make_beside(batch: _Batch, has_begun: threading.Lock) -> None:
+    has_begun.release()
+    batch.make()
+
+
+@cache
+def _loop() -> tuple[Loaded, Callable[[int, int], int]]:
+    """The compiled loop, and how it is called."""
+    jit = compiler()
+    if jit is None:
+        raise BackendError("oneDNN needs a compiler")
+    (found,) = jit.load([Native(_TEXT, {_CREATE: loaded().address(_CREATE)})])
+    return found, ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(found.address)
