@@ -165,7 +165,9 @@ class Compiled:
                 with putting_off() if is_first else nullcontext():
                     executable = self._find(call)
                     if executable is not None:
-                        if self._reason is _REUSED and not context.modes:  # the first call like this may be the last one
+                        if (
+                            self._reason is _REUSED and not context.modes
+                        ):  # the first call like this may be the last one
                             self._note_usual(call, executable)
                         return executable.run(call.arguments.dynamic)
         except NncError as error:

@@ -114,7 +114,9 @@ def recalled(operands: int) -> Callable[[F], F]:
                 if context.staging is not None:
                     return _RECALL.trace(function, args, kwargs)
                 if any(type(mode) is str for mode in context.modes):
-                    return function(*args, **kwargs)  # a dynamic graph among the modes, which records nothing, is no reason
+                    return function(
+                        *args, **kwargs
+                    )  # a dynamic graph among the modes, which records nothing, is no reason
             key: list[Any] = []
             values, array, left, owner = [], _RECALL.array, operands, None
             for arg in args:

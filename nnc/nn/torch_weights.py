@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc.array import asarray
+from nnc.array import Array, asarray
 from nnc.errors import TreeError, user_error
 from nnc.nn.layers import Sequential
 from nnc.nn.module import Module, is_container
@@ -27,7 +27,8 @@ def load_torch(model: Any, state: Mapping[str, Any], *, rename: Callable[[str], 
     """The model with the arrays of a PyTorch `state_dict`.
 
     Names are those of the fields, with PyTorch's words for what nnc calls otherwise: `weight`, `running_mean` … of norms,
-    `weight_ih_l0_reverse` … of recurrent layers, `in_proj_weight` of attention; layers of a Sequential are counted.
+    `weight_ih_l0_reverse` … of recurrent layers, `in_proj_weight` of attention; layers of a Sequential are counted. Arrays are
+    copied, so that a module that goes on training does not change the model; those of nnc never change and are taken as they are.
 
     Args:     state: from names to arrays or tensors, as `module.state_dict()` or `nnc.io.load` of a safetensors file gives
               it. rename: from the name that a field would have by these rules to the one that it has in `state`.
@@ -46,8 +47,10 @@ def load_torch(model: Any, state: Mapping[str, Any], *, rename: Callable[[str], 
             lines.append(f"  {candidates[-1]}: missing, for {path}")
             continue
         used.add(name)
-        array = np.asarray(state[name])
-        values[path] = asarray(np.split(array, 3)[third] if third >= 0 and name == candidates[-1] else array)
+        given = state[name]
+        array = np.asarray(given)
+        part = np.split(array, 3)[third] if third >= 0 and name == candidates[-1] else array
+        values[path] = asarray(part, copy=not isinstance(given, Array))
     lines += [f"  {name}: left over" for name in state if name not in used and not name.endswith("num_batches_tracked")]
     if lines:
         raise user_error(

@@ -43,6 +43,14 @@ def test_projections_of_attention_are_thirds_of_one_array() -> None:
     np.testing.assert_array_equal(np.asarray(loaded.k_proj.bias), [4, 5, 6, 7])
 
 
+def test_a_source_that_goes_on_changing_does_not_change_the_model() -> None:
+    state = {"weight": numbers(1, 2), "bias": nnc.asarray(numbers(1))}
+    loaded = nn.load_torch(nn.Linear(2, 1, key=KEY), state)
+    state["weight"] += 5
+    np.testing.assert_array_equal(np.asarray(loaded.weight), [[0, 1]])
+    assert np.shares_memory(np.asarray(loaded.bias), np.asarray(state["bias"]))
+
+
 def test_names_may_be_rewritten() -> None:
     state = {"fc.kernel": numbers(1, 2), "fc.bias": numbers(1)}
     model = {"head": nn.Linear(2, 1, key=KEY)}
