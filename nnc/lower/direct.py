@@ -41,8 +41,7 @@ class _Method(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """How objects that stand for arrays are laid out: their type, and how many bytes behind their begin they hold
-    what."""
+    """How objects that stand for arrays are laid out: their type, and how many bytes behind their begin they hold what they do."""
 
     kind: type
     places: tuple[int, int, int]  # of memory, spec and whether it is weak
