@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -101,6 +103,32 @@ def test_first_calls_are_medians_of_several_processes(monkeypatch: pytest.Monkey
     assert [figure.first for figure in outcome.figures] == [2.0]
     assert outcome.warm == 0.4  # the second, fourth and sixth call of all
     assert len(set(Fake.used)) == 3
+
+
+@pytest.mark.parametrize(("jax", "turns"), [(1.01, 8), (0.99, 8), (1.05, 2), (0.9, 2)])
+def test_a_peer_that_is_close_is_timed_longer(jax: float, turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: Counter[str] = Counter()
+
+    class Fake(Process):
+        """A step takes 1 second in nnc, 2 in NumPy."""
+
+        def __init__(self, way: Way, *_: object) -> None:
+            self.way = way
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def ask(self, name: str, *arguments: object) -> Any:
+            asked[self.way.framework] += name == "run"
+            step = {"nnc": 1.0, "jax": jax, "numpy": 2.0}[self.way.framework]
+            return {"start": 0.0, "first": (0.0, []), "values": [], "run": [step], "memory": {}}[name]
+
+    monkeypatch.setattr(run, "Process", Fake)
+    monkeypatch.setattr(run, "PAUSE", 0.0)
+    monkeypatch.setattr(run, "missing", lambda framework: None)
+    row = replace(NETWORKS[0], frameworks=("nnc", "jax", "numpy"))
+    (outcome,) = run.measure_group([row], ["nnc", "jax", "numpy"], run.Plan(2, 0.0, (2,), 1.0))
+    assert asked == {"nnc": turns, "jax": turns, "numpy": 2}
+    assert [figure.steps for figure in outcome.figures] == [turns, turns, 2]
 
 
 def test_rows_run_agree_and_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
