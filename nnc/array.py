@@ -360,12 +360,10 @@ class Array(_Unfinished):
 
     def release(self) -> NDArray:
         """Gives the memory up: the elements, writable if nothing else sees them; any later use of the array raises."""
-        if self.is_deleted():
-            return self.data  # which raises
-        memory: Any = self.memory
+        memory: Any = self.memory if not self.is_deleted() else self.data  # which raises
         object.__delattr__(self, "memory")
         flags = memory.flags
-        if flags.owndata and flags.writeable and flags.c_contiguous and sys.getrefcount(memory) == 2:
+        if flags.owndata and flags.carray and sys.getrefcount(memory) == 2:
             return cast(NDArray, memory)  # a result that nobody has looked at
         data = _read_only(memory)
         del memory, flags

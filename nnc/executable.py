@@ -127,6 +127,7 @@ class Lowered:
             self._donated,
             timings,
             outside.donated,
+            tuple(self._donated.difference(arguments[place][0] for place in outside.donated)),
             Kept(outside, choose_kernel) if outside.kept else None,
         )
 
@@ -183,6 +184,7 @@ class Executable:
     _donated: frozenset[int]  # leaves that no caller may use again
     timings: Timings
     _written: tuple[int, ...]  # inputs of the program that it writes over
+    _spared: tuple[int, ...]  # donated leaves whose memory it does not write over
     _kept: Kept | None
 
     @property
@@ -246,11 +248,10 @@ class Executable:
         if self._captured:
             inputs += [value.data for value in self._captured]
         inputs += made
-        donated = self._donated
-        if donated:
+        if self._donated:
             self._take_donated(leaves, inputs)
         outputs = self._program.run(inputs)
-        for i in donated:
+        for i in self._spared:
             leaf = leaves[i]
             if isinstance(leaf, Array):
                 leaf.delete()
