@@ -294,17 +294,15 @@ class Executable:
 
     def _direct(self, likeness: Likeness) -> Direct | None:
         """How the program is called on the dynamic leaves of calls without Python in between; None where that cannot be."""
-        compiler, boxes, weak = expected_compiler(), _boxes(), likeness.weak_arrays
-        is_special = self._kept is not None or self._donated or not self._reads_all
-        if compiler is None or boxes is None or weak is None or is_special:
-            return None
-        weak += tuple(value.weak for value in self._captured)
+        compiler, boxes, arrays = expected_compiler(), _boxes(), likeness.arrays
         order = self._program.outside.order
-        if order is None:
+        is_special = self._kept is not None or self._donated or not self._reads_all
+        if compiler is None or boxes is None or arrays is None or order is None or is_special:
             return None
+        arrays += tuple((value.spec, value.weak) for value in self._captured)
         by_place = sorted(zip(order, self._results, self._weak, strict=True), key=itemgetter(0))
         results = Results([spec for _, spec, _ in by_place], [weak for *_, weak in by_place], self._is_array)
-        return Direct.of(self._program, compiler, boxes, weak, results)
+        return Direct.of(self._program, compiler, boxes, arrays, results)
 
     def _builder(self) -> Callable[[list[Any]], Any] | None:
         """The function's result of the arrays made for it, in their order; None where it is the one array itself."""

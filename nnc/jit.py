@@ -130,9 +130,7 @@ class Compiled:
         self._entries: dict[Key, Executable] = {}
         self._checked: dict[Key, Executable] = {}  # the same with nnc.debug.check_finite
         self._alike: dict[tuple[Key, tuple[type, ...]], Usual] = {}
-        self._usual: Usual | None = (
-            None  # the last call's, if that reused a program: the next one is held against it first
-        )
+        self._usual: Usual | None = None  # the last call's, if that reused a program; the next is held against it first
         self._last_key: Key | None = None
         self._reason = "it has not been called yet"
         self._hits = self._misses = 0
@@ -165,9 +163,7 @@ class Compiled:
                 with putting_off() if is_first else nullcontext():
                     executable = self._find(call)
                     if executable is not None:
-                        if (
-                            self._reason is _REUSED and not context.modes
-                        ):  # the first call like this may be the last one
+                        if self._reason is _REUSED and not context.modes:  # a first call may be the last one
                             self._note_usual(call, executable)
                         return executable.run(call.arguments.dynamic)
         except NncError as error:

@@ -260,9 +260,9 @@ class Likeness:
         return cls(take, take_named, tuple(map(_facts, leaves)), dynamic, all(type(leaf) is Array for leaf in leaves))
 
     @property
-    def weak_arrays(self) -> tuple[bool, ...] | None:
-        """Whether each leaf is weak; None unless all are arrays."""
-        return tuple(weak for _, _, weak in self.facts) if self.are_arrays and self.where is None else None
+    def arrays(self) -> tuple[tuple[TensorSpec, bool], ...] | None:
+        """The spec of each leaf, and whether it is weak; None unless all are arrays."""
+        return tuple((spec, weak) for _, spec, weak in self.facts) if self.are_arrays and self.where is None else None
 
     def taken(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
         """All leaves of another call; None where its containers are not like these."""

@@ -82,31 +82,36 @@ class Direct:
     idle: list[NativeFrame]
     _function: Function
     _boxes: Boxes
-    _weak: Sequence[bool]
+    _arguments: Sequence[tuple[TensorSpec, bool]]
     _results: Results
 
     @classmethod
     def of(
-        cls, program: Program, compiler: Compiler, boxes: Boxes, weak: Sequence[bool], results: Results
+        cls,
+        program: Program,
+        compiler: Compiler,
+        boxes: Boxes,
+        arguments: Sequence[tuple[TensorSpec, bool]],
+        results: Results,
     ) -> Direct | None:
-        """That of a program of arrays, of which `weak` tells whether they are so; None where it needs Python."""
-        if not program.needs_no_python or len(program.outside.inputs) != len(weak):
+        """That of a program of arrays, of which `arguments` has the spec and whether it is weak; None where it needs Python."""
+        if not program.needs_no_python or len(program.outside.inputs) != len(arguments):
             return None
-        return cls(cast(list[NativeFrame], program.idle), load_direct(compiler), boxes, weak, results)
+        return cls(cast(list[NativeFrame], program.idle), load_direct(compiler), boxes, arguments, results)
 
     def bind(self, frame: NativeFrame) -> DirectCall:
         """Gives a frame the function of CPython's that calls the program on it."""
-        function, boxes, weak, results = self._function, self._boxes, self._weak, self._results
+        function, boxes, arguments, results = self._function, self._boxes, self._arguments, self._results
         made_from = [(spec.shape, spec.dtype) for spec in results.specs]
         head = [0] * code.HEAD
         head[code.FRAME], head[code.ENTRY] = frame.address, frame.entry.held.address
-        head[code.ARGUMENTS], head[code.RESULTS], head[code.IS_ONE] = len(weak), len(made_from), results.is_one
+        head[code.ARGUMENTS], head[code.RESULTS], head[code.IS_ONE] = len(arguments), len(made_from), results.is_one
         head[code.KIND], head[code.MEMORY], head[code.SPEC], head[code.WEAK] = id(boxes.kind), *boxes.places
         head[code.MAKE], head[code.OTHERWISE] = id(np.empty), id(NotImplemented)
-        rows = zip(made_from, results.specs, results.weak, strict=True)
-        words = [*head, *map(id, weak), *(id(each) for row in rows for each in row)]
+        rows = [*arguments, *zip(made_from, results.specs, results.weak, strict=True)]
+        words = [*head, *(id(each) for row in rows for each in row)]
         method = _Method(b"direct", function.address, _ONE_ARGUMENT, None)
-        held = made_from, results, boxes, method, function  # as CPython holds the module of a function
+        held = made_from, arguments, results, boxes, method, function  # as CPython holds the module of a function
         make = ctypes.pythonapi["PyCFunction_NewEx"]
         make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
         call: DirectCall = make(ctypes.addressof(method), struct.pack(f"{len(words)}q", *words), held)

@@ -53,7 +53,9 @@ def sums(*, is_one: bool) -> tuple[Program, Direct]:
     outputs = [y] if is_one else [y, b.add("add", y, x)]
     program = lower(b.build(*outputs), Options(), chooser({"add": elementwise}), jit())
     specs = [TensorSpec((2, 3), np.dtype(np.float32)) for _ in outputs]
-    direct = Direct.of(program, jit(), boxes(), [False], Results(specs, [True, False][: len(specs)], is_one))
+    direct = Direct.of(
+        program, jit(), boxes(), [(spec_of(X), False)], Results(specs, [True, False][: len(specs)], is_one)
+    )
     assert direct is not None
     program.run([X])  # makes a frame
     return program, direct
@@ -88,6 +90,13 @@ class Derived(Box):
     __slots__ = ()
 
 
+def other_box() -> Box:
+    """One whose memory is as expected, though it says otherwise."""
+    box = Box(X)
+    box.spec = spec_of(X.T)
+    return box
+
+
 def empty_box() -> Box:
     box = Box(X)
     del box.memory
@@ -97,11 +106,11 @@ def empty_box() -> Box:
 @pytest.mark.parametrize(
     "leaves",
     [
-        [], [Box(X), Box(X)], [X], [None], [Derived(X)], [empty_box()], [Box(X, weak=True)], [Box(X.T.copy())],
+        [], [Box(X), Box(X)], [X], [None], [Derived(X)], [empty_box()], [other_box()], [Box(X, weak=True)], [Box(X.T.copy())],
         [Box(X.astype(np.float64))], [Box(np.zeros((2, 6), np.float32)[:, ::2])], [Box([0.0] * 6)],
     ],
     ids=[
-        "none", "two", "array", "None", "derived", "empty", "weak", "shape", "dtype", "strides", "list",
+        "none", "two", "array", "None", "derived", "empty", "spec", "weak", "shape", "dtype", "strides", "list",
     ],
 )  # fmt: skip
 def test_what_is_not_as_expected_is_left_to_others(leaves: list[Any]) -> None:
@@ -164,8 +173,8 @@ def test_a_program_that_fails_is_left_to_others() -> None:
     b = GraphBuilder("picky")
     x = b.input((), "float64")
     program = lower(b.build(b.add("test_picky", x, limit=2.0)), Options(), chooser({"test_picky": refusing}), jit())
-    results = Results([TensorSpec((), np.dtype(np.float64))], [False], is_one=True)
-    direct = Direct.of(program, jit(), boxes(), [False], results)
+    spec = TensorSpec((), np.dtype(np.float64))
+    direct = Direct.of(program, jit(), boxes(), [(spec, False)], Results([spec], [False], is_one=True))
     assert direct is not None
     program.run([np.asarray(1.0)])
     call = call_of(direct)
@@ -196,7 +205,8 @@ def test_programs_that_need_more_have_no_direct_calls(kind: str) -> None:
         )
     program = lower(b.build(*outputs), options, chooser({"add": elementwise}), native)
     specs = [TensorSpec((), np.dtype(np.float32)) for _ in outputs]
-    assert Direct.of(program, jit(), boxes(), [False], Results(specs, [False] * len(specs), is_one=False)) is None
+    arguments = [(TensorSpec((), np.dtype(np.float32)), False)]
+    assert Direct.of(program, jit(), boxes(), arguments, Results(specs, [False] * len(specs), is_one=False)) is None
 
 
 def test_objects_of_other_layouts_have_none() -> None:

@@ -16,11 +16,13 @@ from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.native import Native
 
 CONTENT = bytes.__basicsize__ - 1  # where the elements of `bytes` lie
-# The table: these words, then the word `weak` for each argument, then those of each result.
+# The table: these words, then those of each argument, then those of each result.
 (
     FRAME, ENTRY, ARGUMENTS, RESULTS, KIND, MEMORY, SPEC, WEAK, MAKE, OTHERWISE, IS_ONE
 ) = range(11)  # fmt: skip
 HEAD = 11
+ARGUMENT_SPEC, ARGUMENT_WEAK = range(2)
+ARGUMENT_WORDS = 2
 MADE_FROM, RESULT_SPEC, RESULT_WEAK = range(3)
 RESULT_WORDS = 3
 _FUNCTIONS = {
@@ -38,7 +40,7 @@ def direct() -> Native:
     The table holds the words of a frame and the program's entry; how many arguments and results there are; the type of arrays, and
     how many bytes behind their begin they hold their memory, their spec and whether they are weak; what makes NumPy's arrays; what
     is returned where Python has to do the call; and whether the one result is returned rather than a list. For each argument there
-    is what it holds as `weak`; for each result what its memory is made from, its spec and its `weak`.
+    are its spec and its `weak`; for each result what its memory is made from, its spec and its `weak`.
     """
     code = Code("KERNEL", (("ptr", "self"), ("ptr", "leaves")))
     otherwise, raised, drop, dropped = (code.label(stem) for stem in ("otherwise", "raised", "drop", "dropped"))
@@ -77,11 +79,13 @@ def _take_memory(code: Code, table: str, otherwise: str) -> None:
     """Puts the memory of the leaves, which must be arrays as expected, in their places."""
     arguments = word(code, table, ARGUMENTS)
     expect(code, length_of(code, "%leaves"), arguments, otherwise)
-    items, weak = items_of(code, "%leaves"), code.offset(table, 8 * HEAD)
+    items = items_of(code, "%leaves")
     with code.loop(0, arguments) as i:
         x = pointer(code, element(code, items, i))
         expect(code, word(code, x, TYPE // 8), word(code, table, KIND), otherwise)
-        expect(code, _held(code, x, word(code, table, WEAK)), element(code, weak, i), otherwise)
+        row = _argument(code, table, i)
+        expect(code, _held(code, x, word(code, table, SPEC)), word(code, row, ARGUMENT_SPEC), otherwise)
+        expect(code, _held(code, x, word(code, table, WEAK)), word(code, row, ARGUMENT_WEAK), otherwise)
         memory = pointer(code, _held(code, x, word(code, table, MEMORY)))
         _expect_object(code, memory, otherwise)
         _call(code, "Py_IncRef", memory)
@@ -126,10 +130,14 @@ def _wrap(code: Code, table: str, made: str, drop: str) -> None:
         _call(code, "PyList_SetItem", made, i.text, array)
 
 
+def _argument(code: Code, table: str, i: Value) -> str:
+    """Where the words of an argument lie."""
+    return word_at(code, code.offset(table, 8 * HEAD), code.mul(i, code.integer(ARGUMENT_WORDS)))
+
+
 def _result(code: Code, table: str, i: Value) -> str:
     """Where the words of a result lie."""
-    rows = word_at(code, code.offset(table, 8 * HEAD), word(code, table, ARGUMENTS))
-    return word_at(code, rows, code.mul(i, code.integer(RESULT_WORDS)))
+    return word_at(code, _argument(code, table, word(code, table, ARGUMENTS)), code.mul(i, code.integer(RESULT_WORDS)))
 
 
 def _held(code: Code, x: str, place: Value) -> Value:
