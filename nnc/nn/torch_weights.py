@@ -50,7 +50,7 @@ def load_torch(model: Any, state: Mapping[str, Any], *, rename: Callable[[str], 
         given = state[name]
         array = np.asarray(given)
         part = np.split(array, 3)[third] if third >= 0 and name == candidates[-1] else array
-        values[path] = asarray(part, copy=not isinstance(given, Array))
+        values[path] = asarray(part, copy=None if isinstance(given, Array) else True)
     lines += [f"  {name}: left over" for name in state if name not in used and not name.endswith("num_batches_tracked")]
     if lines:
         raise user_error(

@@ -16,37 +16,17 @@ from functools import cache
 
 import numpy as np
 
+from nnc import dtypes
 from nnc.backends.cpu.jit import Loaded, compiler
 from nnc.backends.onednn.library import Owned, PrimitiveDesc, check, loaded
 from nnc.errors import BackendError
+from nnc.lower.codegen.arguments import pointer, word, word_at
+from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.native import Native
 
 _CREATE = "dnnl_primitive_create"
 
-# KERNEL(rows, count) -> i64: makes a primitive for each row (description, primitive, status).
-_TEXT = f"""
-declare i32 @{_CREATE}(ptr, ptr)
-
-define i64 @KERNEL(ptr %rows, i64 %count) nounwind {{
-entry:
-  %some = icmp sgt i64 %count, 0
-  br i1 %some, label %row, label %done
-row:
-  %i = phi i64 [ 0, %entry ], [ %next, %row ]
-  %desc.at = getelementptr [3 x i64], ptr %rows, i64 %i
-  %made.at = getelementptr i8, ptr %desc.at, i64 8
-  %status.at = getelementptr i8, ptr %desc.at, i64 16
-  %desc = load ptr, ptr %desc.at
-  %status = call i32 @{_CREATE}(ptr %made.at, ptr %desc)
-  %wide = sext i32 %status to i64
-  store i64 %wide, ptr %status.at
-  %next = add i64 %i, 1
-  %more = icmp slt i64 %next, %count
-  br i1 %more, label %row, label %done
-done:
-  ret i64 0
-}}
-"""
+_ROW = 3  # words: a description, the primitive made of it, the library's answer
 
 
 class _Made(Owned):
@@ -99,7 +79,7 @@ class _Batch:
     def make(self) -> None:
         """Makes them, or waits for who does."""
         with self._making:
-            rows = np.zeros((len(self._primitives), 3), np.int64)
+            rows = np.zeros((len(self._primitives), _ROW), np.int64)
             rows[:, 0] = [primitive.desc.handle for primitive in self._primitives]
             _, create_all = _loop()
             create_all(rows.ctypes.data, len(rows))
@@ -129,9 +109,18 @@ def _make_beside(batch: _Batch, has_begun: threading.Lock) -> None:
 
 @cache
 def _loop() -> tuple[Loaded, Callable[[int, int], int]]:
-    """The compiled loop, and how it is called."""
+    """The compiled loop (rows, count) that makes a primitive for each row, and how it is called."""
     jit = compiler()
     if jit is None:
         raise BackendError("oneDNN needs a compiler")
-    (found,) = jit.load([Native(_TEXT, {_CREATE: loaded().address(_CREATE)})])
+    code = Code("KERNEL", (("ptr", "rows"), ("i64", "count")))
+    code.declare(f"declare i32 @{_CREATE}(ptr, ptr)")
+    with code.loop(0, Value("%count", dtypes.int64)) as i:
+        row = word_at(code, "%rows", code.mul(i, code.integer(_ROW)))
+        desc = pointer(code, word(code, row, 0))
+        status = Value(code.let(f"call i32 @{_CREATE}(ptr {code.offset(row, 8)}, ptr {desc})"), dtypes.int32)
+        code.store(code.offset(row, 16), code.convert(status, dtypes.int64))
+    code.ret(code.integer(0))
+    text = "\n".join([*sorted(code.declarations), code.text()])
+    (found,) = jit.load([Native(text, {_CREATE: loaded().address(_CREATE)})])
     return found, ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(found.address)
