@@ -107,8 +107,6 @@ class Printer:
         result = self.main.let("load atomic i64, ptr %flag monotonic, align 8") if self._refuses else "0"
         self.main.ret(Value(result, dtypes.int64))
         functions = [*self._functions, self.main]
-        for code in functions:
-            code.inline = inline
         declared = sorted({line for code in functions for line in code.declarations})
         text = "\n".join([*(code.text() for code in functions), *declared, ""])
         return Native(text, inline=inline, light=light, calls=tuple(self._called.values()))

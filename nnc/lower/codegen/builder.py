@@ -1,8 +1,7 @@
 """Writes LLVM's text: one function at a time, instruction by instruction, on scalars or short vectors.
 
 Values know their dtype, so that one method serves all: `add` is an `fadd` or an `add`, `less` knows signs. Kernels are vectorised
-here rather than by LLVM: a value has `lanes`, 0 for a scalar. Loop variables and sums are stack slots, which LLVM turns
-into registers first of all.
+here rather than by LLVM: a value has `lanes`, 0 for a scalar. Sums are stack slots, which LLVM turns into registers first of all.
 """
 
 from __future__ import annotations
@@ -116,17 +115,19 @@ class Code(Writer):
         if isinstance(first, int) and isinstance(end, int) and first < end <= first + step:
             yield start
             return
-        slot = self.slot(start)
         early = self.in_front()
         test, body, done = self.label("test"), self.label("body"), self.label("done")
         with self.scope(early):
+            before = self._block
             self.jump(test)
             self.place(test)
-            i = self.read(slot)
+            i, phi = Value(self.fresh(), dtypes.int64), self.in_front()
+            self._level[i.text] = len(self._scopes) - 1
             self.branch(self.compare("lt", i, stop), body, done)
             self.place(body, always=True)
             yield i
-            self.write(slot, Value(self.hide(self.add(i, self.integer(step)).text), dtypes.int64))
+            following = self.add(i, self.integer(step))
+            phi.append(f"  {i.text} = phi i64 [{start.text}, %{before}], [{following.text}, %{self._block}]")
             self.jump(test)
         self.place(done, always=True)
 

@@ -96,16 +96,10 @@ class StepCode(Code):
         self.called: dict[str, Native] = {}
         self.signatures: dict[str, str] = {}  # how called kernels are declared
         self.tables: list[str] = []
-        self._block = "start"
         self._failures: list[tuple[str, str]] = []
         self._loaded = set(given)  # words that are in registers
         self._at: dict[int, Value] = {}  # the present round of each loop around
         self._local: dict[int, str] = {}  # buffers that lie on the stack
-
-    def place(self, label: str, *, always: bool = False) -> None:
-        """Begins a block."""
-        super().place(label, always=always)
-        self._block = label
 
     def word(self, position: int) -> str:
         """Where a word of the frame lies."""

@@ -93,7 +93,6 @@ class _Printer(Rows):
         if self.is_split:
             return self._in_parts(main, names)
         if self.is_inline or (not self.is_generic and units <= grain):
-            main.inline = self.is_inline
             self._begin(main, [f"%{name}" for name in names])
             self._rows(main.integer(0), self._unit_count(main))
             main.ret(main.integer(0))

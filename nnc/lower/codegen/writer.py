@@ -23,7 +23,6 @@ _FROM_OPERANDS = frozenset(
 _DIVISIONS = frozenset(("sdiv", "srem", "udiv", "urem"))
 _BY_NUMBER = re.compile(r", [1-9]\d*$")
 _registers = re.compile(r"%[0-9A-Za-z_.]+").findall
-_hidden = re.compile(r'call i64 asm "", "=r,0"\(i64 ([^)]+)\)')
 
 
 class Lines(list["str | _Pure | Lines"]):
@@ -66,7 +65,6 @@ class Writer:
     ) -> None:
         self.name, self.parameters, self.returns, self.attributes = name, tuple(parameters), returns, attributes
         self.linkage = linkage
-        self.inline = False  # whether loops are to be seen through: for functions that others take in
         self.declarations: set[str] = set()
         self._slots = Lines()
         self._lines = Lines()
@@ -75,6 +73,7 @@ class Writer:
         self._level: dict[str, int] = {}  # the scope in which a register is known; the function where none is noted
         self._sums: dict[str, tuple[str, int]] = {}  # of an i64: what a number was added to, and the number
         self._places: dict[str, tuple[str, int]] = {}  # of a pointer: another one, and by how many bytes it was moved
+        self._block = "start"  # the block that is being written
         self._count = 0
 
     def text(self) -> str:
@@ -82,8 +81,6 @@ class Writer:
         listed = ", ".join(f"{kind} %{name}" for kind, name in self.parameters)
         lines: list[str | _Pure] = ["  br label %start", "start:"]
         body = "\n".join(_used(_flat(self._slots, []) + _flat(self._lines, lines)))
-        if self.inline:
-            body = _hidden.sub(r"add i64 \1, 0", body)
         kind = f"{self.linkage} {self.returns}".lstrip()
         return f"define {kind} @{self.name}({listed}) {self.attributes} {{\nentry:\n{body}\n}}\n"
 
@@ -153,6 +150,7 @@ class Writer:
     def place(self, label: str, *, always: bool = False) -> None:
         """Begins a block. `always`: all that was written before in this scope has run before this."""
         self._lines.append(f"{label}:")
+        self._block = label
         if not always:
             self._forget(self._scopes[-1])
 
@@ -178,19 +176,6 @@ class Writer:
         lines = Lines()
         self._lines.append(lines)
         return lines
-
-    def hide(self, number: str) -> str:
-        """The same i64, of which LLVM does not know where it comes from.
-
-        So it takes a loop as it stands. Otherwise it looks for another way to count through all of its addresses: for half of the
-        time that it takes for a kernel, with nothing to gain once addresses are written as here.
-        """
-        if not self.shares:
-            return number
-        name = self.fresh()
-        self._lines.append(f'  {name} = call i64 asm "", "=r,0"(i64 {number})')
-        self._level[name] = len(self._scopes) - 1
-        return name
 
 
 def _flat(lines: Lines, found: list[str | _Pure]) -> list[str | _Pure]:
