@@ -60,7 +60,8 @@ def restored_registries() -> Iterator[None]:
         ATTRIBUTES,
         PASSES,
         RECORDS,
-        *(column._cells for column in ATTRIBUTES.values()),
+        *ATTRIBUTES.values(),
+        *(column._priorities for column in ATTRIBUTES.values()),
     ]
     before = [dict(table) for table in tables]
     try:

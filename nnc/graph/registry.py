@@ -7,16 +7,15 @@ one attribute set per command is libnnc's rule.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from nnc.dtypes import plain_dtype
 from nnc.errors import BackendError, InternalError, RegistryError, user_error
 from nnc.graph.spec import TensorSpec
 
 T = TypeVar("T")
-D = TypeVar("D")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,14 +81,8 @@ class _Registry:
 REGISTRY = _Registry()
 
 
-@dataclass(frozen=True, slots=True)
-class _Cell(Generic[T]):
-    value: T
-    priority: int
-
-
-class Attribute(Generic[T]):
-    """A column: one value of type T for each command that has one.
+class Attribute(dict[Command, T]):
+    """A column: one value of type T for each command that has one. It is read as any mapping is, and filled by `set`.
 
     Example:
         >>> latency = Attribute("latency_cycles_doctest")
@@ -99,13 +92,14 @@ class Attribute(Generic[T]):
     """
 
     def __init__(self, name: str, doc: str = "") -> None:
+        super().__init__()
         if name in ATTRIBUTES:
             raise user_error(
                 RegistryError, "Attribute", f"attribute {name!r} exists already.",
                 fix=f"use nnc.graph.attribute({name!r}), or another name.",
             )  # fmt: skip
         self.name, self.doc = name, doc
-        self._cells: dict[str, _Cell[T]] = {}
+        self._priorities: dict[Command, int] = {}
         ATTRIBUTES[name] = self
 
     def set(self, target: Command | str, value: T, *, priority: int = 10) -> None:
@@ -113,39 +107,33 @@ class Attribute(Generic[T]):
 
         Raises:   RegistryError: the command is unknown, or the cell holds a value of the same or a higher priority.
         """
-        name = command(target).name
-        cell = self._cells.get(name)
-        if cell is not None and cell.priority >= priority:
+        at = command(target)
+        known = self._priorities.get(at)
+        if known is not None and known >= priority:
             raise user_error(
-                RegistryError, name, f"attribute {self.name!r} is set already, with priority {cell.priority}.",
-                fix=f"pass priority={cell.priority + 1} or higher to replace it.",
+                RegistryError, at.name, f"attribute {self.name!r} is set already, with priority {known}.",
+                fix=f"pass priority={known + 1} or higher to replace it.",
             )  # fmt: skip
-        self._cells[name] = _Cell(value, priority)
+        self._priorities[at] = priority
+        self._fill(at, value)
+
+    def _fill(self, target: Command, value: T) -> None:
+        super().__setitem__(target, value)
         REGISTRY.version += 1
 
-    def __getitem__(self, target: Command) -> T:
-        try:
-            return self._cells[target.name].value
-        except KeyError:
-            raise user_error(
-                RegistryError, target.name, f"attribute {self.name!r} is not set.",
-                fix=f"set it with {self.name}.set({target.name!r}, ...).",
-            ) from None  # fmt: skip
+    def __setitem__(self, target: Command, value: T) -> None:
+        raise user_error(
+            RegistryError, self.name, "a column is not assigned to.", fix=f"use {self.name}.set({target!r}, ...)."
+        )
 
-    def get(self, target: Command, default: D) -> T | D:
-        """The value of a command's cell, or `default`."""
-        cell = self._cells.get(target.name)
-        return default if cell is None else cell.value
+    def __missing__(self, target: Command) -> T:
+        raise user_error(
+            RegistryError, target.name, f"attribute {self.name!r} is not set.",
+            fix=f"set it with {self.name}.set({target.name!r}, ...).",
+        )  # fmt: skip
 
-    def __contains__(self, target: Command) -> bool:
-        return target.name in self._cells
-
-    def __iter__(self) -> Iterator[Command]:
-        return (COMMANDS[name] for name in self._cells)
-
-    def items(self) -> Iterator[tuple[str, T]]:
-        """The names of the commands that have a value, and these."""
-        return ((name, cell.value) for name, cell in self._cells.items())
+    def __repr__(self) -> str:
+        return f"<Attribute {self.name}>"
 
 
 COMMANDS: dict[str, Command] = {}
@@ -253,8 +241,7 @@ class _KernelColumn(Attribute[tuple[Kernel, ...]]):
     """The kernel column: a cell holds one kernel for each backend, so it grows instead of being overruled."""
 
     def replace_cell(self, target: Command, kernels: tuple[Kernel, ...]) -> None:
-        self._cells[target.name] = _Cell(kernels, 0)
-        REGISTRY.version += 1
+        self._fill(target, kernels)
 
 
 infer: Attribute[Callable[..., Any]] = Attribute(
