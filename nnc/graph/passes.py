@@ -7,13 +7,13 @@ An attribute describes the nodes it was computed from, so a pass that returns ot
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nnc.context import activity, note_seconds
 from nnc.errors import ArgumentTypeError, GraphError, RegistryError, user_error
-from nnc.graph.graph import Graph
+from nnc.graph.graph import Graph, Node
 from nnc.graph.serialize import storable
 from nnc.graph.verify import verify as verify_graph
 
@@ -23,13 +23,15 @@ LOG = "passes"
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A registered pass: what it needs and provides, and which attributes stay true when it changes nodes."""
+    """A registered pass: what it needs and provides, which attributes stay true when it changes nodes, and the commands that it
+    `concerns`, without any of which it changes nothing (none are named: it looks at every graph)."""
 
     name: str
     function: PassFunction
     needs: tuple[str, ...] = ()
     provides: tuple[str, ...] = ()
     preserves: tuple[str, ...] = ()
+    concerns: frozenset[str] = frozenset()
 
 
 @storable
@@ -50,19 +52,21 @@ PASSES: dict[str, Pass] = {}
 
 
 def register_pass(
-    name: str, *, needs: Sequence[str] = (), provides: Sequence[str] = (), preserves: Sequence[str] = ()
-) -> Callable[[PassFunction], PassFunction]:
+    name: str, *, needs: Sequence[str] = (), provides: Sequence[str] = (), preserves: Sequence[str] = (),
+    concerns: Iterable[str] = (),
+) -> Callable[[PassFunction], PassFunction]:  # fmt: skip
     """Registers the decorated function as the pass `name`; the function itself stays what it is.
 
     Args:     needs: attributes that must be there. provides: attributes that the pass adds. preserves: attributes of the
-              graph that stay true although the pass changes nodes.
+              graph that stay true although the pass changes nodes. concerns: commands; a graph in which none of them stands, in
+              sub-graphs, too, stays as it is without the pass being asked.
     Raises:   RegistryError: there is a pass of that name.
     """
     if name in PASSES:
         raise user_error(RegistryError, "register_pass", f"pass {name!r} exists already.", fix="choose another name.")
 
     def add(function: PassFunction) -> PassFunction:
-        PASSES[name] = Pass(name, function, tuple(needs), tuple(provides), tuple(preserves))
+        PASSES[name] = Pass(name, function, tuple(needs), tuple(provides), tuple(preserves), frozenset(concerns))
         return function
 
     return add
@@ -94,10 +98,19 @@ def run_passes(graph: Graph, names: Sequence[str], options: Any = None, *, verif
     if verify:
         verify_graph(graph)
     count = graph.num_nodes
+    looked_at: tuple[Node, ...] = ()
+    present: set[str] = set()  # the commands of those nodes
     for step in pipeline:
         _check_needs(graph, step, lost)
+        if step.concerns and graph.nodes is not looked_at:
+            looked_at, present = graph.nodes, {node.command.name for node in graph.walk()}
+        concerned = not step.concerns or not step.concerns.isdisjoint(present)
         with activity(f"running pass {step.name!r}"):
-            graph, count = _run(graph, step, options, verify, lost, count)
+            graph, count = _run(graph, step if concerned else replace(step, function=_leave), options, verify, lost, count)
+    return graph
+
+
+def _leave(graph: Graph, options: Any) -> Graph:
     return graph
 
 

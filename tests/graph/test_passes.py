@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+import nnc
+import nnc.numpy as nnp
 from nnc.errors import ArgumentTypeError, GraphError, RegistryError
 from nnc.graph import Graph, PassRecord, from_json, register_pass, run_passes, to_json
 
@@ -43,6 +45,26 @@ def test_each_pass_is_logged_with_time_and_node_counts(passes: None, squares: Gr
     assert first.seconds >= 0 and str(second).startswith("drop: 3 -> 2 nodes in ")
     assert from_json(to_json(result)).attrs["passes"] == (first, second)
     assert isinstance(first, PassRecord)
+
+
+def test_a_pass_is_asked_where_a_command_stands_that_it_concerns(passes: None, squares: Graph) -> None:
+    asked: list[int] = []
+
+    @register_pass("look", concerns=["mul"])
+    def look(graph: Graph, options: Any) -> Graph:
+        asked.append(graph.num_nodes)
+        return graph
+
+    names = {node.command.name for node in squares.nodes}
+    assert "mul" in names
+    run_passes(squares, ["look"])
+    inside = nnc.make_graph(lambda x: nnc.cond(True, lambda y: y * y, lambda y: y, x))(nnp.ones(2))
+    assert "mul" not in {node.command.name for node in inside.nodes}
+    run_passes(inside, ["look"])
+    without = nnc.make_graph(lambda x: x + x)(nnp.ones(2))
+    result = run_passes(without, ["look", "count"])
+    assert asked == [3, inside.num_nodes]
+    assert [record.name for record in result.attrs["passes"]] == ["look", "count"]
 
 
 def test_notes_for_the_next_pass_are_no_part_of_the_stored_form(squares: Graph) -> None:

@@ -27,7 +27,7 @@ _CHEAP_COMMANDS = frozenset(
 )  # fmt: skip
 
 
-@register_pass("fewer_residuals")
+@register_pass("fewer_residuals", concerns=("scan", "while"))
 def fewer_residuals(graph: Graph, options: Options) -> Graph:
     """Writes fewer bytes of rows (stacked, or on tapes) in loops whose rows other loops read element by element.
 

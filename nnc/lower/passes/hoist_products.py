@@ -11,7 +11,7 @@ from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 
 
-@register_pass("hoist_products")
+@register_pass("hoist_products", concerns=("scan",))
 def hoist_products(graph: Graph, options: Options) -> Graph:
     """Multiplies whole sequences before a `scan` whose rounds multiply their elements by a captured tensor.
 

@@ -9,7 +9,7 @@ from nnc.lower.passes.at_readers import key_of
 from nnc.options import Options
 
 
-@register_pass("join_pools")
+@register_pass("join_pools", concerns=("max_pool_places",))
 def join_pools(graph: Graph, options: Options) -> Graph:
     """Makes one `max_pool_both` node of neighbours in the order, a `max_pool` and the `max_pool_places` of the same windows.
 

@@ -10,7 +10,7 @@ from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 
 
-@register_pass("join_sums")
+@register_pass("join_sums", concerns=("assemble",))
 def join_sums(graph: Graph, options: Options) -> Graph:
     """Adds no zeros: the sum of assembled tensors whose parts do not overlap is one assembled tensor.
 

@@ -37,7 +37,7 @@ for _name in (
     cannot_fail.set(_name, True)
 
 
-@register_pass("licm")
+@register_pass("licm", concerns=("scan", "while"))
 def licm(graph: Graph, options: Options) -> Graph:
     """Moves nodes of loops that read only captured values and constants before the loop, and captures their results.
 

@@ -20,7 +20,7 @@ from nnc.options import Options
 Found = Node | Symbol | None
 
 
-@register_pass("parts")
+@register_pass("parts", concerns=("concatenate", "slice", "assemble", "dynamic_slice", "dynamic_update_slice"))
 def parts(graph: Graph, options: Options) -> Graph:
     """Reads a part where it was made instead of from what it was joined into, and joins nothing that was whole before.
 

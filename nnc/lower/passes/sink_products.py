@@ -11,7 +11,7 @@ from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 
 
-@register_pass("sink_products")
+@register_pass("sink_products", concerns=("scan",))
 def sink_products(graph: Graph, options: Options) -> Graph:
     """Multiplies rows after a `scan` whose rounds multiply what they carry by a captured tensor, only to yield that.
 

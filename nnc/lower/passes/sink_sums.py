@@ -16,7 +16,7 @@ from nnc.source import SourceLine
 _LINEAR = ("neg", "assemble")  # which yield of a sum, beside views, the sum of what they yield
 
 
-@register_pass("sink_sums")
+@register_pass("sink_sums", concerns=("scan",))
 def sink_sums(graph: Graph, options: Options) -> Graph:
     """Sums after a `scan` what its rounds only add up: gradients of captured tensors are the case in point.
 

@@ -32,7 +32,7 @@ _LONGEST = 16  # channels; as many fill all vectors there are
 _COPY = 8  # products of vectors that take as long as to put an element of a weight or of a result in its place
 
 
-@register_pass("subpixel")
+@register_pass("subpixel", concerns=("conv_input_grad",))
 def subpixel(graph: Graph, options: Options) -> Graph:
     """Computes transposed convolutions to few channels as convolutions to blocks of places, in sub-graphs, too.
 
