@@ -104,9 +104,10 @@ def run_passes(graph: Graph, names: Sequence[str], options: Any = None, *, verif
         _check_needs(graph, step, lost)
         if step.concerns and graph.nodes is not looked_at:
             looked_at, present = graph.nodes, {node.command.name for node in graph.walk()}
-        concerned = not step.concerns or not step.concerns.isdisjoint(present)
+        if step.concerns and step.concerns.isdisjoint(present):
+            step = replace(step, function=_leave)
         with activity(f"running pass {step.name!r}"):
-            graph, count = _run(graph, step if concerned else replace(step, function=_leave), options, verify, lost, count)
+            graph, count = _run(graph, step, options, verify, lost, count)
     return graph
 
 

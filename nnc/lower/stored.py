@@ -172,7 +172,9 @@ def _here() -> dict[str, str]:
 @lru_cache(maxsize=1)
 def foreign_commands(version: int) -> frozenset[str]:
     """The commands of which another package says something, in this version of the registry: its files may change unnoticed."""
-    return frozenset(each.name for column in ATTRIBUTES.values() for each, value in column.items() if not _is_own(value))
+    return frozenset(
+        each.name for column in ATTRIBUTES.values() for each, value in column.items() if not _is_own(value)
+    )
 
 
 def _is_own(value: Any) -> bool:

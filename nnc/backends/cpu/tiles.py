@@ -18,7 +18,7 @@ from nnc.backends.cpu.moves import turn
 from nnc.backends.cpu.printer import Bound, times
 from nnc.backends.cpu.vectors import add_product, masks_of, masks_up_to, read_row, write_row
 from nnc.dtypes import DType
-from nnc.lower.codegen.builder import Code, Slot, Value
+from nnc.lower.codegen.builder import Carried, Code, Value
 from nnc.lower.codegen.native import Native
 
 _AHEAD = 8  # terms from those that are multiplied to those that memory is asked for
@@ -93,7 +93,7 @@ def print_sums(
     """
     x, y, row, column = factors
     lanes, zero = tile.lanes, code.constant(0, tile.wide, tile.lanes)
-    sums: list[list[Slot]] = []
+    sums = Carried([])  # row by row
     for i in range(tile.rows):
         earlier = [zero] * len(masks)
         if more:
@@ -101,34 +101,33 @@ def print_sums(
             earlier = [
                 read_row(code, at, v * lanes, target.column, target.dtype, lanes, mask) for v, mask in enumerate(masks)
             ]
-        sums.append([code.slot(value) for value in earlier])
-    packed = code.slot(_address(code, panel)) if panel is not None else None
+        sums.values += earlier
+    packed = Carried([_address(code, panel)] if panel is not None else [])
     with ExitStack() as stack:
         for each in depth:
-            x, y = stack.enter_context(_over(code, each, x, y))
+            x, y = stack.enter_context(_over(code, each, x, y, (sums, packed)))
         terms = [
             code.load(code.offset(y, v * lanes * tile.wide.itemsize), tile.wide, lanes)
             if tile.packed
             else code.convert(read_row(code, y, v * lanes, column, tile.dtype, lanes, mask), tile.wide)
             for v, mask in enumerate(masks)
         ]
-        if packed is not None:
-            place = code.read(packed)
+        for place in packed.values:
             for v, term in enumerate(terms):
                 code.store(code.offset(_pointer(code, place), v * lanes * tile.wide.itemsize), term)
-            code.write(packed, code.add(place, code.integer(tile.row_bytes)))
+            packed.values = [code.add(place, code.integer(tile.row_bytes))]
             _fetch(code, y, times(code, depth[-1].y, _AHEAD), tile.width * tile.dtype.itemsize)
         if row == tile.dtype.itemsize:
             _fetch(code, x, times(code, depth[-1].x, _AHEAD), tile.rows * row)
         for i in range(tile.rows):
             factor = code.load(code.offset(x, _several(code, row, i)), tile.dtype)
             factor = code.splat(code.convert(factor, tile.wide), lanes)
-            for v, term in enumerate(terms):
-                code.write(sums[i][v], add_product(code, factor, term, code.read(sums[i][v])))
+            for v, term in enumerate(terms, i * len(terms)):
+                sums.values[v] = add_product(code, factor, term, sums.values[v])
     for i in range(tile.rows):
         at = code.offset(target.pointer, times(code, target.row, i))
         for v, mask in enumerate(masks):
-            value = code.convert(code.read(sums[i][v]), target.dtype)
+            value = code.convert(sums.values[i * len(masks) + v], target.dtype)
             write_row(code, at, v * lanes, target.column, value, mask, target.dtype.itemsize)
 
 
@@ -155,23 +154,22 @@ def _several(code: Code, step: Bound, i: int) -> Bound:
 
 
 @contextmanager
-def _over(code: Code, terms: Terms, x: str, y: str) -> Iterator[tuple[str, str]]:
+def _over(code: Code, terms: Terms, x: str, y: str, carried: Sequence[Carried]) -> Iterator[tuple[str, str]]:
     """The block runs for all terms, with pointers to each.
 
     Where distances are no constants, they are added to the pointers: beside the instructions that multiply there is room for few.
     """
     size, *steps = terms
     moves = not all(isinstance(step, int) for step in steps)
-    slots = [code.slot(_address(code, at)) for at in (x, y) if moves]
-    with code.loop(0, size) as p:
-        places = [code.read(slot) for slot in slots]
+    places = Carried([_address(code, at) for at in (x, y) if moves])
+    with code.loop(0, size, carried=(*carried, places)) as p:
+        here = places.values
         if moves:
-            x, y = (_pointer(code, place) for place in places)
+            x, y = (_pointer(code, place) for place in here)
         else:
             x, y = (code.offset(at, times(code, p, step)) for at, step in zip((x, y), steps, strict=True))
         yield x, y
-        for slot, place, step in zip(slots, places, steps, strict=False):
-            code.write(slot, code.add(place, code.integer(step)))
+        places.values = [code.add(place, code.integer(step)) for place, step in zip(here, steps, strict=False)]
 
 
 # -- panels ------------------------------------------------------------------------------------------------------------

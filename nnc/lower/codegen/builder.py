@@ -90,6 +90,20 @@ def literal(value: Any, dtype: DType) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"
 
 
+@dataclass(slots=True)
+class Carried:
+    """Values that the rounds of a loop hand on: before the loop the first ones, in a round the present ones, which it replaces by
+    those of the next, behind the loop the last ones."""
+
+    values: list[Value]
+
+
+def _hand_on(carried: Sequence[Carried], values: Sequence[Value]) -> None:
+    at = iter(values)
+    for each in carried:
+        each.values = [next(at) for _ in each.values]
+
+
 class Code(Writer):
     """One function that is being written: instructions on values."""
 
@@ -109,27 +123,49 @@ class Code(Writer):
         self.line(f"ret {value.typed}" if value is not None else "ret void")
 
     @contextmanager
-    def loop(self, first: Value | int, end: Value | int, step: int = 1) -> Iterator[Value]:
-        """The block runs for i = first, first + step, … while i < end; yields i, an int64."""
+    def loop(
+        self, first: Value | int, end: Value | int, step: int = 1, carried: Sequence[Carried] = ()
+    ) -> Iterator[Value]:
+        """The block runs for i = first, first + step, … while i < end; yields i, an int64. `carried` are what rounds hand on."""
         start, stop = self.integer(first), self.integer(end)
         if isinstance(first, int) and isinstance(end, int) and first < end <= first + step:
             yield start
             return
+        runs = isinstance(first, int) and isinstance(end, int) and first < end
         early = self.in_front()
-        test, body, done = self.label("test"), self.label("body"), self.label("done")
+        body, done = self.label("body"), self.label("done")
+        top = body if runs else self.label("test")  # where it is known to run, only what follows a round is tested
+        starts = [start, *(value for each in carried for value in each.values)]
         with self.scope(early):
             before = self._block
-            self.jump(test)
-            self.place(test)
-            i, phi = Value(self.fresh(), dtypes.int64), self.in_front()
-            self._level[i.text] = len(self._scopes) - 1
-            self.branch(self.compare("lt", i, stop), body, done)
-            self.place(body, always=True)
+            self.jump(top)
+            self.place(top, always=runs)
+            phis = self.in_front()
+            here = [self._fresh_like(value) for value in starts]
+            _hand_on(carried, here[1:])
+            i = here[0]
+            if not runs:
+                self.branch(self.compare("lt", i, stop), body, done)
+                self.place(body, always=True)
             yield i
-            following = self.add(i, self.integer(step))
-            phi.append(f"  {i.text} = phi i64 [{start.text}, %{before}], [{following.text}, %{self._block}]")
-            self.jump(test)
+            following = [self.add(i, self.integer(step)), *(value for each in carried for value in each.values)]
+            for x, old, new in zip(here, starts, following, strict=True):
+                phis.append(f"  {x.text} = phi {x.type} [{old.text}, %{before}], [{new.text}, %{self._block}]")
+            if runs:
+                self.branch(self.compare("lt", following[0], stop), body, done)
+            else:
+                self.jump(top)
         self.place(done, always=True)
+        left = following if runs else here
+        _hand_on(carried, left[1:])
+        for value in left[1:]:  # they are known from here on
+            self._level[value.text] = len(self._scopes) - 1
+
+    def _fresh_like(self, value: Value) -> Value:
+        """A register of the same type, which is known where the lines stand now."""
+        name = self.fresh()
+        self._level[name] = len(self._scopes) - 1
+        return Value(name, value.dtype, value.lanes)
 
     @contextmanager
     def when(self, condition: Value) -> Iterator[None]:

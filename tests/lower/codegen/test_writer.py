@@ -9,7 +9,7 @@ import pytest
 
 from nnc import dtypes
 from nnc.backends.cpu.jit import compiler
-from nnc.lower.codegen.builder import Code, Value, known_integer, known_number
+from nnc.lower.codegen.builder import Carried, Code, Value, known_integer, known_number
 from nnc.lower.codegen.native import Native
 
 N, X, Y = (Value(f"%{name}", dtypes.int64) for name in ("n", "x", "y"))
@@ -141,3 +141,28 @@ def test_loops_within_loops_count() -> None:
         wanted[i::3] += i * i
     ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(function.address)(out.ctypes.data, len(out))
     np.testing.assert_array_equal(out, wanted)
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("rounds", [0, 1, 5])
+def test_rounds_hand_values_on(known: bool, rounds: int) -> None:
+    """s, last = 0, -1; for i: for j in range(i, 7, 2): s, last = s + i · j, j"""
+    jit = compiler()
+    if jit is None:
+        pytest.skip("there is no compiler")
+    c = Code("KERNEL", [("ptr", "p"), ("i64", "n")])
+    total, last = Carried([c.integer(0)]), Carried([c.integer(-1)])
+    with c.loop(0, rounds if known else N, carried=(total, last)) as i, c.loop(i, 7, 2, carried=(total, last)) as j:
+        total.values = [c.add(total.values[0], c.mul(i, j))]
+        last.values = [j]
+    with c.loop(0, 2) as k:  # what is known behind the loops is known within others
+        c.store(c.offset("%p", c.mul(k, c.integer(16))), total.values[0])
+        c.store(c.offset("%p", c.add(c.mul(k, c.integer(16)), c.integer(8))), last.values[0])
+    c.ret(c.integer(0))
+    (function,) = jit.load([Native("\n".join([c.text(), *sorted(c.declarations), ""]))])
+    out, wanted = np.zeros(4, np.int64), [0, -1]
+    ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(function.address)(out.ctypes.data, rounds)
+    for i in range(rounds):
+        for j in range(i, 7, 2):
+            wanted = [wanted[0] + i * j, j]
+    assert out.tolist() == 2 * wanted
