@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 _FROM_OPERANDS = frozenset(
@@ -37,15 +36,6 @@ class _Pure(NamedTuple):
     reads: Sequence[str]
 
 
-@dataclass(slots=True)
-class _Scope:
-    """The body of a loop, what runs under a condition, or all of a function: the instructions that are known within it alone, and
-    for a loop the lines in front of it."""
-
-    texts: list[str] = field(default_factory=list)
-    early: Lines | None = None
-
-
 class Writer:
     """One function that is being written.
 
@@ -68,7 +58,9 @@ class Writer:
         self.declarations: set[str] = set()
         self._slots = Lines()
         self._lines = Lines()
-        self._scopes = [_Scope()]
+        # The bodies of loops, what runs under conditions, and around them all of the function: the instructions known in each alone.
+        self._scopes: list[list[str]] = [[]]
+        self._loops: list[tuple[int, Lines]] = []  # which of them are loops, and the lines in front of these
         self._known: dict[str, str] = {}  # which register holds an instruction's result, of all scopes
         self._level: dict[str, int] = {}  # the scope in which a register is known; the function where none is noted
         self._sums: dict[str, tuple[str, int]] = {}  # of an i64: what a number was added to, and the number
@@ -125,23 +117,19 @@ class Writer:
         found = self._known.get(text)
         if found is not None:
             return found
-        lines, scopes, level = self._lines, self._scopes, self._level
-        reads, top = _registers(text), len(scopes) - 1
+        reads, top, level = _registers(text), len(self._scopes) - 1, self._level
+        lines = self._lines
         if top:
-            needs = 0
-            for register in reads:
-                known_in = level.get(register, 0)
-                if known_in > needs:
-                    needs = known_in
-            for i in range(needs + 1, top + 1):
-                early = scopes[i].early
-                if early is not None:
+            needs = max([level.get(register, 0) for register in reads], default=0)
+            for i, early in self._loops:
+                if i > needs:
                     lines, top = early, i - 1
                     break
-        name = self.fresh()
+        self._count += 1
+        name = f"%v{self._count}"
         lines.append(_Pure(name, text, reads))
         level[name] = top
-        scopes[top].texts.append(text)
+        self._scopes[top].append(text)
         self._known[text] = name
         return name
 
@@ -161,15 +149,19 @@ class Writer:
     @contextmanager
     def scope(self, early: Lines | None = None) -> Iterator[None]:
         """What is written in the block is known there alone. `early`: the lines in front of a loop, of which it is the body."""
-        self._scopes.append(_Scope(early=early))
+        if early is not None:
+            self._loops.append((len(self._scopes), early))
+        self._scopes.append([])
         yield
         self._forget(self._scopes.pop())
+        if early is not None:
+            self._loops.pop()
 
-    def _forget(self, scope: _Scope) -> None:
+    def _forget(self, texts: list[str]) -> None:
         """What was known within a scope is not known any more."""
-        for text in scope.texts:
+        for text in texts:
             del self._known[text]
-        scope.texts.clear()
+        texts.clear()
 
     def in_front(self) -> Lines:
         """Lines that stand here and are written later."""
