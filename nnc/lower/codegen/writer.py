@@ -58,7 +58,7 @@ class Writer:
         self.declarations: set[str] = set()
         self._slots = Lines()
         self._lines = Lines()
-        # The bodies of loops, what runs under conditions, and around them all of the function: the instructions known in each alone.
+        # Bodies of loops, what runs under conditions, and around them all of the function: the instructions known in each alone.
         self._scopes: list[list[str]] = [[]]
         self._loops: list[tuple[int, Lines]] = []  # which of them are loops, and the lines in front of these
         self._known: dict[str, str] = {}  # which register holds an instruction's result, of all scopes
