@@ -37,6 +37,10 @@ class Cache:
 
     folder: Path
 
+    def holds(self, kind: str) -> bool:
+        """Whether something of a kind was kept."""
+        return os.path.isdir(f"{self.folder}/v{_VERSION}/{kind}")
+
     def read(self, kind: str, key: Mapping[str, Any]) -> Any:
         """The value of an entry; None where there is none, or no sound one."""
         try:

@@ -14,7 +14,7 @@ import platform
 import time
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, fields
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -47,68 +47,82 @@ _MOST_BYTES = 1 << 29  # of all programs
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where the program of a graph is kept."""
+class Name:
+    """By what a program is found, the source lines of its graph, and the commands of which other packages say something."""
 
-    cache: Cache
     key: dict[str, Any]
     sources: tuple[SourceLine, ...]
     foreign: frozenset[str]
 
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Where the program of a graph is kept.
+
+    Args:     facts: what the program depends on beside the graph and what is found out here.
+    """
+
+    cache: Cache
+    graph: Graph
+    facts: dict[str, Any]
+
     def read(self) -> StoredProgram | None:
         """The program, without kernels; None where there is none, or no sound one."""
+        if not self.cache.holds(_KIND):
+            return None  # so what the key would be need not be known yet
         with timed("reading the program"):
-            found = self.cache.read_bytes(_KIND, self.key)
-            if found is None:
+            found = self.cache.read_bytes(_KIND, self.name.key) if self.name is not None else None
+            if found is None or self.name is None:
                 return None
             try:
-                return StoredProgram(found, self.sources)
+                return StoredProgram(found, self.name.sources)
             except ValueError:
                 return None  # of another form, though whole
 
     def keep(self, program: Program) -> None:
         """Keeps a program, if it has a stored form that is worth the room."""
         with timed("keeping the program"):
-            stored = self._encode(program)
-            if stored is not None:
-                self.cache.write_bytes(_KIND, self.key, *stored)
+            stored = self._encode(program, self.name) if self.name is not None else None
+            if stored is not None and self.name is not None:
+                self.cache.write_bytes(_KIND, self.name.key, *stored)
                 _shrink_once(self.cache)
 
-    def _encode(self, program: Program) -> tuple[bytes, bytes] | None:
-        bound = program.bound
-        if sum(value.nbytes for value in bound.constants) > _MOST_CONSTANTS or _commands(bound) & self.foreign:
+    @cached_property
+    def name(self) -> Name | None:
+        """By what the program is found; None where it is not: a parameter has no stable form, files of nnc have changed, somebody
+        else's package says what a command means."""
+        files, foreign = files_digest(), foreign_commands(REGISTRY.version)
+        if files is None or (foreign and any(node.command.name in foreign for node in self.graph.walk())):
             return None
         try:
-            return encode_program(program, self.sources)
+            digest = structural_hash(self.graph)
+        except GraphError:
+            return None
+        sources: dict[SourceLine, int] = {}
+        names = hashlib.sha256(json.dumps(_labels(self.graph, sources)).encode()).hexdigest()
+        key = {"graph": digest, "names": names, "files": files, "here": _here(), "foreign": sorted(foreign)}
+        return Name(key | self.facts, tuple(sources), foreign)
+
+    @staticmethod
+    def _encode(program: Program, name: Name) -> tuple[bytes, bytes] | None:
+        bound = program.bound
+        if sum(value.nbytes for value in bound.constants) > _MOST_CONSTANTS or _commands(bound) & name.foreign:
+            return None
+        try:
+            return encode_program(program, name.sources)
         except GraphError:  # a parameter is a function, or the like
             return None
 
 
 def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> Place | None:
-    """Where the program of `graph` is kept; None where it is not: a parameter has no stable form, somebody else's package says what
-    a command means, passes are to be verified, there is no folder.
+    """Where the program of `graph` is kept; None where nothing is: there is no folder, or passes are to be verified.
 
     Args:     native: whether the program is compiled. choice: who chooses kernels.
     """
     if options.cache_folder is None or options.verify_passes:
         return None
-    files = files_digest()
-    if files is None:
-        return None
-    foreign = foreign_commands(REGISTRY.version)
-    if foreign and any(node.command.name in foreign for node in graph.walk()):
-        return None
-    with timed("reading the program"):
-        try:
-            digest = structural_hash(graph)
-        except GraphError:
-            return None
-        sources: dict[SourceLine, int] = {}
-        names = hashlib.sha256(json.dumps(_labels(graph, sources)).encode()).hexdigest()
-        chosen = {f.name: repr(getattr(options, f.name)) for f in fields(options) if f.name not in _APART}
-        key = {"graph": digest, "names": names, "options": chosen, "native": native, "choice": choice, "files": files}
-        key |= {"here": _here(), "foreign": sorted(foreign)}
-    return Place(Cache(options.cache_folder), key, tuple(sources), foreign)
+    chosen = {f.name: repr(getattr(options, f.name)) for f in fields(options) if f.name not in _APART}
+    return Place(Cache(options.cache_folder), graph, {"options": chosen, "native": native, "choice": choice})
 
 
 def _commands(bound: Bound) -> set[str]:

@@ -380,6 +380,24 @@ def test_large_constants_are_not_stored(bench: Workbench) -> None:
         assert len(bench.files()) == (size == 1 << 9)
 
 
+def test_where_nothing_was_kept_nothing_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Graph] = []
+
+    def structural_hash(graph: Graph) -> str:
+        asked.append(graph)
+        return "a graph"
+
+    monkeypatch.setattr(stored, "structural_hash", structural_hash)
+    graph = nnc.make_graph(lambda x: x + 1.0)(nnp.ones(3))
+    place = stored.find_place(graph, Options(cache_folder=tmp_path), native=True, choice="any")
+    assert place is not None and place.read() is None and not asked
+    cache = Cache(tmp_path)
+    assert not cache.holds("programs")
+    cache.write_bytes("programs", {"of": "something else"}, b"")
+    assert cache.holds("programs") and not cache.holds("objects")
+    assert place.read() is None and asked == [graph]
+
+
 def test_old_entries_make_room(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     for i in range(4):

@@ -72,7 +72,9 @@ class Objects:
             yield from pool.map(lambda make: make(), makers)
 
     def _find(self, text: str, recipe: Recipe) -> bytes | None:
-        found = self._cache.read_bytes(_KIND, self._key(text, recipe)) if self._cache is not None else None
+        if self._cache is None or not self._cache.holds(_KIND):
+            return None
+        found = self._cache.read_bytes(_KIND, self._key(text, recipe))
         return found[0] if found else None
 
     def _keep(self, cache: Cache, text: str, recipe: Recipe, code: bytes) -> None:
