@@ -55,9 +55,12 @@ class Name:
     foreign: frozenset[str]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Place:
     """Where the program of a graph is kept.
+
+    Where nothing was kept yet, what a program would be found by is not found out before one is kept, beside the first steps.
+    Constants may lie in memory of the user's, who may have written to it by then; such a program is not kept.
 
     Args:     facts: what the program depends on beside the graph and what is found out here.
     """
@@ -65,11 +68,13 @@ class Place:
     cache: Cache
     graph: Graph
     facts: dict[str, Any]
+    constants: str = ""  # what tells them from others, if they were read before anything else of the graph
 
     def read(self) -> StoredProgram | None:
         """The program, without kernels; None where there is none, or no sound one."""
         if not self.cache.holds(_KIND):
-            return None  # so what the key would be need not be known yet
+            self.constants = _constants_digest(self.graph)
+            return None
         with timed("reading the program"):
             found = self.cache.read_bytes(_KIND, self.name.key) if self.name is not None else None
             if found is None or self.name is None:
@@ -83,6 +88,8 @@ class Place:
         """Keeps a program, if it has a stored form that is worth the room."""
         with timed("keeping the program"):
             stored = self._encode(program, self.name) if self.name is not None else None
+            if self.constants not in ("", _constants_digest(self.graph)):
+                return
             if stored is not None and self.name is not None:
                 self.cache.write_bytes(_KIND, self.name.key, *stored)
                 _shrink_once(self.cache)
@@ -123,6 +130,15 @@ def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> 
         return None
     chosen = {f.name: repr(getattr(options, f.name)) for f in fields(options) if f.name not in _APART}
     return Place(Cache(options.cache_folder), graph, {"options": chosen, "native": native, "choice": choice})
+
+
+def _constants_digest(graph: Graph) -> str:
+    """What tells the constants of a graph and its sub-graphs from others."""
+    digest = hashlib.sha256()
+    for each in (graph, *(inner for node in graph.walk() for inner in node.graphs)):
+        for value in each.constants.values():
+            digest.update(np.asarray(value).tobytes())
+    return digest.hexdigest()
 
 
 def _commands(bound: Bound) -> set[str]:

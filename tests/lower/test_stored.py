@@ -388,6 +388,7 @@ def test_where_nothing_was_kept_nothing_is_looked_for(tmp_path: Path, monkeypatc
         return "a graph"
 
     monkeypatch.setattr(stored, "structural_hash", structural_hash)
+    monkeypatch.setattr(stored, "files_digest", lambda: "these files")
     graph = nnc.make_graph(lambda x: x + 1.0)(nnp.ones(3))
     place = stored.find_place(graph, Options(cache_folder=tmp_path), native=True, choice="any")
     assert place is not None and place.read() is None and not asked
@@ -396,6 +397,23 @@ def test_where_nothing_was_kept_nothing_is_looked_for(tmp_path: Path, monkeypatc
     cache.write_bytes("programs", {"of": "something else"}, b"")
     assert cache.holds("programs") and not cache.holds("objects")
     assert place.read() is None and asked == [graph]
+
+
+def test_constants_that_were_written_to_meanwhile_keep_a_program_from_being_stored(bench: Workbench) -> None:
+    memory = np.ones(3, np.float32)
+    seen = memory.view()
+    seen.flags.writeable = False
+    b = GraphBuilder()
+    x = b.input((3,), "float32")
+    graph = b.build(b.add("mul", x, b.constant(seen)))
+    assert next(iter(graph.constants.values())).base is memory
+    program = lower(graph, Options(), choose_kernel, compiler())
+    for written in (False, True):
+        place = stored.find_place(graph, Options(cache_folder=bench.folder / str(written)), native=True, choice="any")
+        assert place is not None and place.read() is None
+        memory[0] += written
+        place.keep(program)
+        assert place.cache.holds("programs") is not written
 
 
 def test_old_entries_make_room(tmp_path: Path) -> None:
