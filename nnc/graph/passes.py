@@ -112,6 +112,7 @@ def run_passes(graph: Graph, names: Sequence[str], options: Any = None, *, verif
 
 
 def _leave(graph: Graph, options: Any) -> Graph:
+    """What a pass does that has nothing to do."""
     return graph
 
 

@@ -114,11 +114,11 @@ class Attribute(dict[Command, T]):
                 RegistryError, at.name, f"attribute {self.name!r} is set already, with priority {known}.",
                 fix=f"pass priority={known + 1} or higher to replace it.",
             )  # fmt: skip
-        self._priorities[at] = priority
-        self._fill(at, value)
+        self._fill(at, value, priority)
 
-    def _fill(self, target: Command, value: T) -> None:
+    def _fill(self, target: Command, value: T, priority: int) -> None:
         super().__setitem__(target, value)
+        self._priorities[target] = priority
         REGISTRY.version += 1
 
     def __setitem__(self, target: Command, value: T) -> None:
@@ -241,7 +241,7 @@ class _KernelColumn(Attribute[tuple[Kernel, ...]]):
     """The kernel column: a cell holds one kernel for each backend, so it grows instead of being overruled."""
 
     def replace_cell(self, target: Command, kernels: tuple[Kernel, ...]) -> None:
-        self._fill(target, kernels)
+        self._fill(target, kernels, 0)
 
 
 infer: Attribute[Callable[..., Any]] = Attribute(

@@ -76,23 +76,24 @@ class Place:
             self.constants = _constants_digest(self.graph)
             return None
         with timed("reading the program"):
-            found = self.cache.read_bytes(_KIND, self.name.key) if self.name is not None else None
-            if found is None or self.name is None:
+            name = self.name
+            found = self.cache.read_bytes(_KIND, name.key) if name is not None else None
+            if name is None or found is None:
                 return None
             try:
-                return StoredProgram(found, self.name.sources)
+                return StoredProgram(found, name.sources)
             except ValueError:
                 return None  # of another form, though whole
 
     def keep(self, program: Program) -> None:
         """Keeps a program, if it has a stored form that is worth the room."""
         with timed("keeping the program"):
-            stored = self._encode(program, self.name) if self.name is not None else None
-            if self.constants not in ("", _constants_digest(self.graph)):
+            name = self.name
+            stored = self._encode(program, name) if name is not None else None
+            if name is None or stored is None or self.constants not in ("", _constants_digest(self.graph)):
                 return
-            if stored is not None and self.name is not None:
-                self.cache.write_bytes(_KIND, self.name.key, *stored)
-                _shrink_once(self.cache)
+            self.cache.write_bytes(_KIND, name.key, *stored)
+            _shrink_once(self.cache)
 
     @cached_property
     def name(self) -> Name | None:

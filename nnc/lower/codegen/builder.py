@@ -1,7 +1,8 @@
 """Writes LLVM's text: one function at a time, instruction by instruction, on scalars or short vectors.
 
 Values know their dtype, so that one method serves all: `add` is an `fadd` or an `add`, `less` knows signs. Kernels are vectorised
-here rather than by LLVM: a value has `lanes`, 0 for a scalar. Sums are stack slots, which LLVM turns into registers first of all.
+here rather than by LLVM: a value has `lanes`, 0 for a scalar. What rounds of a loop hand on is `Carried`, or in stack slots, which
+LLVM turns into registers first of all.
 """
 
 from __future__ import annotations
@@ -128,10 +129,11 @@ class Code(Writer):
     ) -> Iterator[Value]:
         """The block runs for i = first, first + step, … while i < end; yields i, an int64. `carried` are what rounds hand on."""
         start, stop = self.integer(first), self.integer(end)
-        if isinstance(first, int) and isinstance(end, int) and first < end <= first + step:
+        rounds = len(range(first, end, step)) if isinstance(first, int) and isinstance(end, int) else None  # if known
+        if rounds == 1:
             yield start
             return
-        runs = isinstance(first, int) and isinstance(end, int) and first < end
+        runs = bool(rounds)
         early = self.in_front()
         body, done = self.label("body"), self.label("done")
         top = body if runs else self.label("test")  # where it is known to run, only what follows a round is tested

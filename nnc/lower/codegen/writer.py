@@ -125,8 +125,7 @@ class Writer:
                 if i > needs:
                     lines, top = early, i - 1
                     break
-        self._count += 1
-        name = f"%v{self._count}"
+        name = self.fresh()
         lines.append(_Pure(name, text, reads))
         level[name] = top
         self._scopes[top].append(text)
