@@ -55,11 +55,19 @@ fused = register(
 )  # fmt: skip
 
 
+# Elementwise commands that become part of one kernel, whatever else does: what passes look at as one operation; made by the pass
+# `units`, its sub-graph shared by units alike. overwrite: as for `fused`.
+unit = register(
+    "unit", None, None, infer=_infer("unit"), reference=_reference, cost=_fused_cost,
+    inplace=lambda params: InPlace(params["overwrite"]),
+)  # fmt: skip
+
+
 def _members(values: Sequence[Any], graphs: tuple[Graph, ...]) -> Iterator[tuple[Graph, Sequence[Any]]]:
     """Each sub-graph with its own operands; what is left over goes to the last."""
     at = 0
-    for graph in graphs:
-        end = at + len(graph.inputs) if graph is not graphs[-1] else len(values)
+    for i, graph in enumerate(graphs, 1):
+        end = at + len(graph.inputs) if i < len(graphs) else len(values)
         yield graph, values[at:end]
         at = end
 
@@ -88,7 +96,7 @@ with_epilogue = register(
     inplace=lambda params: InPlace(params["overwrite"]),
 )  # fmt: skip
 
-PRINTED = (fused, fused_many, with_epilogue)  # sub-graphs that become kernels: nothing runs them node by node
+PRINTED = (fused, fused_many, with_epilogue, unit)  # sub-graphs that become kernels: nothing runs them node by node
 
 # A linear map that is known only by its transpose: `pull(cotangents) -> cotangents of the operands`, or the sub-graph of that
 # function, which takes captured values too: the last operands. It lives in the linear graph that reverse mode transposes;

@@ -40,7 +40,7 @@ REWRITES = (
     "fold", "simplify", "parts", "cse", "dce", "inline_barriers",
 )  # fmt: skip
 SETTLED = (*REWRITES, "layout")  # what is not computed element by element has its form now
-PIPELINE = (*SETTLED, "order", "recompute", "pack", "keep")
+PIPELINE = (*SETTLED, "units", "order", "recompute", "pack", "keep")
 # last, since what is computed again to save memory may be chosen command by command; the first find no more to do in their results
 FUSION = ("totals", "contract_products", "shifted_sums", "join_pools", "at_writers", "at_readers", "fuse")
 GROUPING = (*FUSION, "epilogue", "join_kernels", "interleave")

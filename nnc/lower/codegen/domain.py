@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from nnc.commands.control import fused
+from nnc.commands.control import fused, unit
 from nnc.commands.rules import InPlace
 from nnc.graph import Command, Graph, Kernel, Node, Symbol, TensorSpec, kernel
 from nnc.graph.registry import REGISTRY
@@ -33,6 +33,8 @@ _Sum = tuple[int, Axes, int]  # the kind of what is reduced, the axes that are r
 
 def can_fuse(node: Node) -> bool:
     """Whether a node can be a part of a printed loop nest."""
+    if node.command is unit:
+        return True
     if node.graphs or len(node.outputs) != 1 or has_better_kernel(node):
         return False
     if node.command.name == GATHER and node.params["mode"] == "error" and node.inputs[1].spec.size > _INDICES:

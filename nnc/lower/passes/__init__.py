@@ -33,10 +33,11 @@ from nnc.lower.passes.sink_sums import sink_sums
 from nnc.lower.passes.split_sums import split_sums
 from nnc.lower.passes.subpixel import subpixel
 from nnc.lower.passes.totals import totals
+from nnc.lower.passes.units import units
 
 __all__ = [
     "at_readers", "at_writers", "combine", "contract_products", "cse", "dce", "epilogue", "fewer_residuals", "fold", "fuse",
     "hoist_products", "inline_barriers", "inline_calls", "interleave", "join_kernels", "join_pools", "join_sums", "keep", "late",
     "layout", "licm", "one_hot", "order", "pack", "parts", "picks", "recompute", "shifted_sums", "simplify", "sink_products",
-    "sink_sums", "split_sums", "subpixel", "totals",
+    "sink_sums", "split_sums", "subpixel", "totals", "units",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import MappingProxyType
 
 import nnc.commands.normalize  # noqa: F401  (its commands have expansions)
-from nnc.commands.control import PRINTED, fused
+from nnc.commands.control import PRINTED, fused, unit
 from nnc.commands.rules import expansion
 from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray, new_node, new_symbol
@@ -21,6 +21,7 @@ from nnc.lower.codegen.domain import (
 )
 from nnc.lower.passes.at_readers import key_of
 from nnc.lower.passes.grouping import Group, Grouping
+from nnc.lower.passes.units import members
 from nnc.options import Options
 
 _AS_THEY_ARE = (*VIEWS, "full")  # outside of kernels
@@ -136,9 +137,23 @@ class _Rebuilt:
         self._append(node if stays else _fused_node((node,), {}, node.outputs, Domain.of_nodes((node,))))
 
     def _fused(self, group: Group) -> Node:
-        nodes = [self.old.nodes[j] for j in sorted([*group.nodes, *group.taken])]
-        constants = {s: self.old.constants[s] for node in nodes for s in node.inputs if s in self.grouping.small}
+        last = self.old.nodes[group.nodes[-1]]
+        if last.command is unit and len(group.nodes) == 1 and not group.taken:
+            return last.update(command=fused)
+        nodes: list[Node] = []
+        constants: dict[Symbol, NDArray] = {}
         domain = None if group.is_plain else self.grouping.domain_of(group)
+        for j in sorted([*group.nodes, *group.taken]):
+            node = self.old.nodes[j]
+            if node.command is unit:
+                inner, known = members(node)
+                constants |= known
+                nodes += inner
+                for each in inner if domain is not None else ():
+                    domain.extend(each)
+            else:
+                constants |= {s: self.old.constants[s] for s in node.inputs if s in self.grouping.small}
+                nodes.append(node)
         return _fused_node(nodes, constants, self.grouping.written(group), domain)
 
 

@@ -20,7 +20,7 @@ from nnc.lower.passes.at_readers import repeated
 
 ROW = 1 << 15  # elements of a row that is gone through in several phases: more would not stay in the cache
 COLUMN = 1 << 10  # the same for rows across memory, many of which are gone through at once
-_NODES = 96  # in one kernel: a longer one spills registers and takes long to compile
+MOST_NODES = 96  # in one kernel: a longer one spills registers and takes long to compile
 _OPERANDS = 32
 _SMALL = 64  # nodes in between that make this part of what a group makes do not matter
 _SIBLINGS = 4  # how many earlier readers of an operand are tried
@@ -44,6 +44,7 @@ class Group:
     readers: int  # the nodes, in the group and elsewhere, that read its results, directly or through views
     reads: int  # the symbols that its nodes read
     most: int  # the bytes of the largest result, whoever reads it
+    count: int  # of the commands that compute
 
 
 class Grouping:
@@ -129,7 +130,7 @@ class Grouping:
 
     def written(self, group: Group) -> list[Symbol]:
         """The symbols of a group that others read."""
-        return [self.nodes[j].outputs[0] for j in group.outputs]
+        return [symbol for j in group.outputs for symbol in self.nodes[j].outputs]
 
     def _place(self, i: int, node: Node) -> None:
         """Puts a node into a group, with those that it can share a kernel with and, if that fits, with what it reads of small
@@ -152,7 +153,8 @@ class Grouping:
             if symbol in self._shown and (made := self.writer.get(self._shown[symbol])) is not None:
                 views.append((made, symbol))
         is_plain = not (self._sums >> i & 1 or self._gathers >> i & 1) and all(_shows_one(self.nodes[j]) for j in given)
-        return Group(None, is_plain, [i], set(given), [i], views, 1 << i, self._read_by[i], reads, self._nbytes[i])
+        count = len(node.graphs[0].nodes) if node.graphs else 1
+        return Group(None, is_plain, [i], set(given), [i], views, 1 << i, self._read_by[i], reads, self._nbytes[i], count)
 
     def _joined(self, group: Group, others: Iterable[Group]) -> Group | None:
         """A group of one node with those of these that it can join; None where it does not even fit by itself."""
@@ -209,7 +211,8 @@ class Grouping:
         """The first of two groups, to which the second is added, and which runs where that does; None if that is not allowed or of
         no use."""
         i = mine.nodes[-1]
-        if len(other.nodes) + len(mine.nodes) > _NODES or (other.nodes[0] < self.early) != (i < self.early):
+        count = other.count + mine.count
+        if count > MOST_NODES or (other.nodes[0] < self.early) != (i < self.early):
             return None
         members = other.members | mine.members
         if other.readers & ~members & ((1 << i) - 1):  # somebody needs a result earlier
@@ -220,7 +223,7 @@ class Grouping:
         read_by, others = self._read_by, ~members
         outputs = [j for j in sorted([*other.outputs, *mine.outputs]) if read_by[j] & others]
         reads = other.reads | mine.reads
-        if reads.bit_count() + len(outputs) > _OPERANDS + len(nodes):
+        if reads.bit_count() + len(outputs) > _OPERANDS + count:
             return None
         chains = [self.chain(symbol) for j, symbol in mine.views if other.members >> j & 1] if mine.views else []
         domain = None
@@ -234,7 +237,7 @@ class Grouping:
             if self._sums & members and not self._is_worthwhile(nodes, outputs, domain):
                 return None
         other.domain, other.is_plain = domain, is_plain
-        other.nodes, other.outputs, other.members, other.reads = nodes, outputs, members, reads
+        other.nodes, other.outputs, other.members, other.reads, other.count = nodes, outputs, members, reads, count
         other.taken.update(mine.taken, *chains)
         other.views += mine.views
         other.readers |= mine.readers

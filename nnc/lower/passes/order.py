@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 
+from nnc.commands.control import PRINTED
 from nnc.commands.rules import in_place_facts
 from nnc.dtypes import TAPE
 from nnc.graph import Graph, Node, Symbol, TensorSpec, register_pass
@@ -14,7 +14,6 @@ from nnc.lower.alloc import ALIGNMENT
 from nnc.lower.passes.dce import has_effect
 from nnc.lower.scheduling import OperationGraph, improve_order
 from nnc.lower.stages import SymbolView
-from nnc.lower.units import Units
 from nnc.lower.views import find_views
 from nnc.options import Options
 
@@ -23,7 +22,7 @@ _Row = tuple[_Numbers, _Numbers, tuple[tuple[int, int], ...]]  # reads, writes a
 _NOTHING: _Row = (), (), ()
 
 
-@register_pass("order", provides=("_description", "_units"))
+@register_pass("order", provides=("_description",))
 def order(graph: Graph, options: Options) -> Graph:
     """Puts the nodes into an order whose largest live set is smaller, in sub-graphs, too.
 
@@ -31,17 +30,12 @@ def order(graph: Graph, options: Options) -> Graph:
     loop, carried values end with their last reader. A node that can update a donated input in place follows the other readers
     of it. Nodes with effects keep their order, and no node of a round crosses the test.
 
-    Where programs are compiled, what is computed element by element of one value, up to results, is one node (`lower/units.py`).
-
     Requires: later passes keep the order; outputs have memory of their own.
-    Provides: `_description`, which tells passes that follow what it found out about memory; `_units`, the units and their order.
+    Provides: `_description`, which tells passes that follow what it found out about memory.
     Ensures:  the largest live set is at most that of the given order, which stays where nothing better is found.
     Example:  a = f(x); b = f(y); c = sum(a); d = sum(b)  →  a = f(x); c = sum(a); b = f(y); d = sum(b)
     """
-    units = Units.of(graph) if options.native else Units.none(graph)
-    ordered = _Orderer(options.donated).top(units.graph)
-    plain = units.apart(ordered)
-    return plain.with_attrs(_units=replace(units, plain=plain.nodes, graph=ordered))
+    return _Orderer(options.donated).top(graph)
 
 
 class _Orderer:
@@ -70,7 +64,7 @@ class _Orderer:
         return tuple(self._inner(node) for node in nodes if node is not None)
 
     def _inner(self, node: Node) -> Node:
-        if not node.graphs:
+        if not node.graphs or node.command in PRINTED:
             return node
         params = node.params
         first = 1 + params["xs"] if "xs" in params else 0  # a round of a scan begins with its number and the elements

@@ -11,7 +11,6 @@ from nnc.lower.codegen.domain import can_fuse, is_reduction
 from nnc.lower.min_cut import INFINITE, MinCut
 from nnc.lower.passes.dce import dce
 from nnc.lower.passes.order import Description
-from nnc.lower.units import Units
 from nnc.lower.views import runs
 from nnc.options import Options
 
@@ -41,10 +40,7 @@ def recompute(graph: Graph, options: Options) -> Graph:
     Ensures:  the same values bit for bit; the largest live set is no larger.
     Example:  y = exp(x); <peak>; z = mul(y, x)  →  y = exp(x); <peak>; y' = exp(x); z = mul(y', x)
     """
-    units: Units = graph.attrs.get("_units", Units.none(graph))
-    if units.plain is not graph.nodes:  # it was changed since they were found
-        units = Units.none(graph)
-    peak = Peak(units.graph, options)
+    peak = Peak(graph, options)
     if peak.nbytes < _WORTHWHILE:
         return graph
     if options.native and (derived := peak.derived()) is not None:
@@ -55,8 +51,7 @@ def recompute(graph: Graph, options: Options) -> Graph:
         if following.nbytes > _PROGRESS * peak.nbytes:
             break
         peak = following
-    best = peak if peak.nbytes <= _GAIN * first.nbytes else first
-    return graph if best.graph is units.graph else units.apart(best.graph)
+    return (peak if peak.nbytes <= _GAIN * first.nbytes else first).graph
 
 
 class Peak:

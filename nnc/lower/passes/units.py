@@ -1,0 +1,214 @@
+"""Takes elementwise nodes that wait for the same values, up to results of the graph, as one operation: a *unit*.
+
+An optimizer's update of a parameter is one, and updates are half of the nodes of a training step. Nothing is to be decided within
+a unit: it will be a kernel, none of its nodes can free anything before, and all can run then. Passes that follow look at it once
+instead of at all of its nodes, and count what lies in memory: what nodes of a unit hand to each other never does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from nnc.commands.control import unit
+from nnc.commands.rules import effect, scalar
+from nnc.graph import Graph, Node, Symbol, register_pass
+from nnc.graph.graph import NDArray, new_node, new_symbol
+from nnc.lower.codegen.builder import has_code
+from nnc.lower.codegen.domain import can_fuse, is_view
+from nnc.lower.passes.grouping import MOST_NODES
+from nnc.options import Options
+
+
+@register_pass("units")
+def units(graph: Graph, options: Options) -> Graph:
+    """Makes one `unit` node of the elementwise nodes that wait for the same values and lead to results alone.
+
+    It stands where the last of them did, and owns them as a sub-graph, which units alike share. Numbers that are known, and what is
+    made of nothing, are taken along, so that kernels have them as constants. Sub-graphs stay as they are, as does what no single
+    kernel takes.
+
+    Requires: rules that look for elementwise commands have run. `fuse` follows, which makes kernels of units and their neighbours.
+    Ensures:  the same values bit for bit.
+    Example:  g = dot(x, y); m = mul(v, 0.9); v' = add(m, g); w' = sub(w, v')
+              →  g = dot(x, y); v', w' = unit(v, g, w) {%3 = add(mul(%0, 0.9), %1); %3, sub(%2, %3)}
+    """
+    found = _find(graph) if options.native else {}
+    return _Made(graph, found).result() if found else graph
+
+
+def members(node: Node) -> tuple[list[Node], Mapping[Symbol, NDArray]]:
+    """The nodes that a unit stands for, which read and write its operands and results, and the constants that they read.
+
+    Symbols between them are new ones: units alike share a sub-graph.
+    """
+    (graph,) = node.graphs
+    outer = dict(zip((*graph.inputs, *graph.outputs), (*node.inputs, *node.outputs), strict=True))
+    constants = {outer.setdefault(symbol, new_symbol(symbol.spec)): value for symbol, value in graph.constants.items()}
+    return list(_copies(graph.nodes, outer)), constants
+
+
+def _copies(nodes: Sequence[Node], renamed: dict[Symbol, Symbol]) -> Iterator[Node]:
+    """Copies of nodes, with new symbols for what has none so far."""
+    for node in nodes:
+        (out,) = node.outputs
+        if out not in renamed:
+            renamed[out] = new_symbol(out.spec, out.name)
+        inputs = tuple([renamed[symbol] for symbol in node.inputs])
+        yield new_node(node.command, inputs, (renamed[out],), node.params, (), node.source)
+
+
+# -- which nodes are a unit --------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Nodes that may be a unit, and for which values they wait, if for any."""
+
+    nodes: list[Node]
+    waits: set[frozenset[Symbol]]
+
+
+def _find(graph: Graph) -> dict[Node, list[Node]]:
+    """The nodes of each unit, by the last of them; those that wait for nothing come first: what others make is then read next."""
+    tail = _tail(graph)
+    if len(tail) < 2:
+        return {}
+    given, views = _given(graph)
+    groups: dict[Symbol, _Group] = {}
+    needs: dict[Symbol, frozenset[Symbol]] = {}
+    for node in tail:
+        group, wanted = _Group([], set()), _NOTHING
+        for symbol in node.inputs:
+            part = groups.get(symbol)
+            if part is None:
+                while symbol in views:
+                    symbol = views[symbol]
+                if symbol not in given:
+                    wanted |= {symbol}
+                continue
+            wanted |= needs[symbol]
+            if part is not group:
+                small, group = (part, group) if len(part.nodes) < len(group.nodes) else (group, part)
+                group.nodes += small.nodes
+                group.waits |= small.waits
+                groups.update([(each.outputs[0], group) for each in small.nodes])
+        group.nodes.append(node)
+        if wanted:
+            group.waits.add(wanted)
+        groups[node.outputs[0]], needs[node.outputs[0]] = group, wanted
+    place = {node: i for i, node in enumerate(tail)}
+    found: dict[Node, list[Node]] = {}
+    for group in dict.fromkeys(groups.values()):
+        if 1 < len(group.nodes) <= MOST_NODES and len(group.waits) < 2:
+            nodes = sorted(group.nodes, key=place.__getitem__)
+            found[nodes[-1]] = sorted(nodes, key=lambda node: bool(needs[node.outputs[0]]))
+    return found
+
+
+_NOTHING: frozenset[Symbol] = frozenset()
+
+
+def _given(graph: Graph) -> tuple[set[Symbol], dict[Symbol, Symbol]]:
+    """What is there from the beginning, numbers made of that, and what is made of nothing; what each view shows."""
+    given = {*graph.inputs, *graph.constants}
+    views: dict[Symbol, Symbol] = {}
+    for node in graph.nodes:
+        if is_view(node):
+            views[node.outputs[0]] = node.inputs[0]
+        inputs, outputs = node.inputs, node.outputs
+        if given.issuperset(inputs) and (not inputs or all(symbol.spec.size <= 1 for symbol in outputs)):
+            given.update(outputs)
+    return given, views
+
+
+def _tail(graph: Graph) -> list[Node]:
+    """The nodes that kernels run element by element and that only such nodes read, in order."""
+    read: set[Symbol] = set()  # by other nodes
+    tail: list[Node] = []
+    for node in reversed(graph.nodes):
+        if node.command in scalar and node.outputs[0] not in read and _is_elementwise(node):
+            tail.append(node)
+        else:
+            read.update(node.inputs)
+    return tail[::-1]
+
+
+def _is_elementwise(node: Node) -> bool:
+    """Whether a node of a command on numbers makes several of them, in a printed kernel."""
+    return node.outputs[0].spec.size > 1 and node.command not in effect and can_fuse(node)
+
+
+# -- the new graph -----------------------------------------------------------------------------------------------------
+
+
+class _Made:
+    """The graph with units."""
+
+    def __init__(self, graph: Graph, found: Mapping[Node, Sequence[Node]]) -> None:
+        self.graph, self.found = graph, found
+        self.outputs = frozenset(graph.outputs)
+        self.held = self._held()
+        self._forms: dict[Any, tuple[Graph, Mapping[str, Any]]] = {}  # what units alike have in common
+
+    def result(self) -> Graph:
+        """The graph, without what only units have read."""
+        inside = {node for nodes in self.found.values() for node in nodes}
+        nodes: list[Node] = []
+        read = set(self.outputs)
+        for node in reversed(self.graph.nodes):
+            if node in self.found:
+                node = self._unit(self.found[node])
+            elif node in inside or (node.outputs and node.outputs[0] in self.held and node.outputs[0] not in read):
+                continue
+            read.update(node.inputs)
+            nodes.append(node)
+        constants = {s: value for s, value in self.graph.constants.items() if s in read or s not in self.held}
+        return self.graph.update(nodes=tuple(reversed(nodes)), constants=constants)
+
+    def _held(self) -> dict[Symbol, tuple[Node, ...]]:
+        """The nodes that make what has one known value everywhere, of nothing or of a constant."""
+        held: dict[Symbol, tuple[Node, ...]] = {
+            s: () for s, value in self.graph.constants.items() if value.size == 1 and has_code(s.dtype)
+        }
+        for node in self.graph.nodes:
+            if is_view(node) and node.inputs[0].spec.size == 1 and node.inputs[0] in held and can_fuse(node):
+                held[node.outputs[0]] = (*held[node.inputs[0]], node)
+            elif node.command.name == "full" and can_fuse(node):
+                held[node.outputs[0]] = (node,)
+        return held
+
+    def _unit(self, nodes: Sequence[Node]) -> Node:
+        """The node that stands for others; its results are those that are wanted, and what nobody reads."""
+        number: dict[Symbol, int] = {}
+        key: list[Any] = []
+        for node in nodes:
+            at = tuple([s if s in self.held else number.setdefault(s, len(number)) for s in node.inputs])
+            number[node.outputs[0]] = len(number)
+            params = tuple(node.params.items()) if node.params else ()
+            key.append((node.command, at, params))
+        own = {node.outputs[0] for node in nodes}
+        read = {symbol for node in nodes for symbol in node.inputs}
+        inputs = tuple([symbol for symbol in number if symbol not in own])
+        results = tuple([s for node in nodes if (s := node.outputs[0]) in self.outputs or s not in read])
+        form = tuple(key), tuple([s.spec for s in number]), tuple([number[s] for s in results])
+        if form not in self._forms:
+            self._forms[form] = self._form(nodes, inputs, results)
+        graph, params = self._forms[form]
+        return new_node(unit, inputs, results, params, (graph,), nodes[-1].source)
+
+    def _form(self, nodes: Sequence[Node], inputs: Sequence[Symbol], results: Sequence[Symbol]) -> Any:
+        """The sub-graph of a unit, and which results may share memory with what they are made of."""
+        taken = dict.fromkeys(made for node in nodes for s in node.inputs if s in self.held for made in self.held[s])
+        read = dict.fromkeys(s for node in (*taken, *nodes) for s in node.inputs)
+        constants = [s for s in read if s in self.graph.constants and s in self.held]
+        renamed = {s: new_symbol(s.spec, s.name) for s in (*inputs, *constants)}
+        copies = tuple(_copies((*taken, *nodes), renamed))
+        graph = Graph(
+            tuple([renamed[s] for s in inputs]), tuple([renamed[s] for s in results]), copies,
+            {renamed[s]: self.graph.constants[s] for s in constants}, name="unit",
+        )  # fmt: skip
+        pairs = [(i, j) for j, y in enumerate(results) for i, x in enumerate(inputs) if x.shape == y.shape]
+        return graph, MappingProxyType({"overwrite": tuple(pairs)})
