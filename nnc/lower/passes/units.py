@@ -80,7 +80,7 @@ def _find(graph: Graph) -> dict[Node, list[Node]]:
     groups: dict[Symbol, _Group] = {}
     needs: dict[Symbol, frozenset[Symbol]] = {}
     for node in tail:
-        group, wanted = _Group([], set()), _NOTHING
+        group, wanted = None, _NOTHING
         for symbol in node.inputs:
             part = groups.get(symbol)
             if part is None:
@@ -90,11 +90,15 @@ def _find(graph: Graph) -> dict[Node, list[Node]]:
                     wanted |= {symbol}
                 continue
             wanted |= needs[symbol]
-            if part is not group:
+            if group is None:
+                group = part
+            elif part is not group:
                 small, group = (part, group) if len(part.nodes) < len(group.nodes) else (group, part)
                 group.nodes += small.nodes
                 group.waits |= small.waits
                 groups.update([(each.outputs[0], group) for each in small.nodes])
+        if group is None:
+            group = _Group([], set())
         group.nodes.append(node)
         if wanted:
             group.waits.add(wanted)
