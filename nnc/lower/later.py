@@ -55,7 +55,10 @@ class _Block:
         self._writer: threading.Thread | None = None
 
     def add(self, task: Task) -> None:
-        """One more."""
+        """One more, from whatever thread."""
+        if self._ended.is_set():  # another thread was not waited for
+            task()
+            return
         self._tasks.append(task)
         if self._writer is None:
             writer = threading.Thread(target=self._work, name=WRITER, daemon=False)

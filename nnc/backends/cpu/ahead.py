@@ -15,6 +15,7 @@ import _thread
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,7 +129,8 @@ class Preparing:
         work, available = _Work(copied, [array.data for array in copied], touched), available_memory()
         if work.nbytes >= _LEAST and available is not None and work.nbytes <= available // _SHARE:
             self._waiting.append(work)
-            _thread.start_new_thread(self._run, ())  # that of `threading` waits until it has come
+            # In this context, so that what it has to keep in files waits, too. A thread of `threading` is waited for until it has come.
+            _thread.start_new_thread(copy_context().run, (self._run,))
 
     def stop(self) -> None:
         """Ends it: no array is held any more."""

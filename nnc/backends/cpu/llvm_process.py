@@ -7,6 +7,7 @@ had, its work is done here.
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import os
 import select
@@ -65,7 +66,7 @@ class LlvmProcess:
             raise GoneError(str(error)) from error
         assert self._process.stdin is not None and self._process.stdout is not None
         self._to, self._from = self._process.stdin, self._process.stdout
-        threading.Thread(target=self._listen, name="nnc: compiled code", daemon=True).start()
+        _thread.start_new_thread(self._listen, ())  # that of `threading` waits until it has come
 
     @property
     def is_open(self) -> bool:
