@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,16 @@ def test_a_block_that_lasts_does_not_keep_others_waiting(
         assert not done
     written()
     assert done == [2]
+
+
+def test_when_the_block_has_ended_it_is_done_at_once(written: Callable[[], None]) -> None:
+    done: list[int] = []
+    with putting_off():
+        do_later(lambda: done.append(1))
+        of_a_thread = copy_context()
+    written()
+    of_a_thread.run(do_later, lambda: done.append(2))
+    assert done == [1, 2]
 
 
 def test_a_block_within_another_is_a_part_of_it(written: Callable[[], None]) -> None:

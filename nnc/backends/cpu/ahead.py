@@ -129,7 +129,7 @@ class Preparing:
         work, available = _Work(copied, [array.data for array in copied], touched), available_memory()
         if work.nbytes >= _LEAST and available is not None and work.nbytes <= available // _SHARE:
             self._waiting.append(work)
-            # In this context, so that what it has to keep in files waits, too. A thread of `threading` is waited for until it has come.
+            # In this context: what it has to keep in files waits, too. Threads of `threading` are waited for until they have come.
             _thread.start_new_thread(copy_context().run, (self._run,))
 
     def stop(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from nnc.dtypes import DType, accumulator
@@ -243,6 +243,7 @@ def _element_key(graph: Graph, views: Sequence[View]) -> Any:
     return graph_key(graph, with_shapes=False), single
 
 
+@lru_cache(maxsize=1024)  # kernels that are alike share a graph
 def graph_key(graph: Graph, with_shapes: bool) -> Any:
     """What a fused graph computes, apart from its symbols; without shapes for flat ones, that do it with every element."""
     number: dict[Symbol, int] = {}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from nnc.commands.control import PRINTED, fused, with_epilogue
 from nnc.graph import Graph, Node, Symbol, find_kernel, register_pass
@@ -33,6 +34,7 @@ class _Attacher:
 
     def __init__(self) -> None:
         self._known: dict[tuple[Graph, tuple[Symbol, ...], int], Graph] = {}
+        self._joins = _Joins()
 
     def top(self, graph: Graph, donated: Sequence[int]) -> Graph:
         """The new form of the graph that is called."""
@@ -40,7 +42,7 @@ class _Attacher:
         def description() -> Description:
             return Description(graph, donated={graph.inputs[i] for i in donated}, free=graph.outputs)
 
-        attached = _Attached(graph, 0, description)
+        attached = _Attached(graph, 0, description, self._joins)
         result = attached.result(self._inner)
         return result.with_attrs(_description=attached.described) if attached.described is not None else result
 
@@ -48,7 +50,7 @@ class _Attacher:
         """The new form of a sub-graph, some inputs of which are carried and the first nodes of which precede the test."""
         key = graph, carried, before
         if key not in self._known:
-            attached = _Attached(graph, before, lambda: Description(graph, carried=carried, before=before))
+            attached = _Attached(graph, before, lambda: Description(graph, carried=carried, before=before), self._joins)
             self._known[key] = attached.result(self._inner)
         return self._known[key]
 
@@ -66,8 +68,8 @@ class _Attacher:
 class _Attached:
     """One graph, in which products are joined one after the other."""
 
-    def __init__(self, graph: Graph, before: int, description: Callable[[], Description]) -> None:
-        self.graph, self.before, self.description = graph, before, description
+    def __init__(self, graph: Graph, before: int, description: Callable[[], Description], joins: _Joins) -> None:
+        self.graph, self.before, self.description, self.joins = graph, before, description, joins
         self.nodes: list[Node | None] = list(graph.nodes)
         self.writer = {symbol: i for i, node in enumerate(graph.nodes) for symbol in node.outputs}
         self.readers: dict[Symbol, list[int]] = {}
@@ -105,7 +107,7 @@ class _Attached:
             if readers[0] != at:
                 continue
             stays = len(readers) > 1 or product.outputs[0] in self.graph.outputs
-            joined = _joined(product, node, operand, stays, [self._view(symbol) for symbol in node.inputs])
+            joined = self.joins.joined(product, node, operand, stays, [self._view(symbol) for symbol in node.inputs])
             if joined is not None and self.memory.move(product, node, operand, stays):
                 self.nodes[place], self.nodes[at] = None, joined
                 return
@@ -120,34 +122,56 @@ def _is_view(node: Node) -> bool:
     return node.command.name == "broadcast_to"
 
 
-def _joined(product: Node, node: Node, operand: int, stays: bool, views: Sequence[Node | None]) -> Node | None:
-    """The node that computes a product and the fused node that reads it as this operand; None where no backend takes that.
+class _Joins:
+    """Makes nodes of products and fused nodes that read them; what products that are alike become with the same sub-graph is found
+    once."""
 
-    Args:     views: for each operand of the fused node, the `broadcast_to` node that makes it. It is taken along, so that backends
-              see along which axes the operand varies.
-    """
-    alone = find_kernel(product.command, tuple(s.spec for s in product.inputs), product.params)
+    def __init__(self) -> None:
+        self._known: dict[Any, tuple[Graph, Mapping[str, Any]] | None] = {}
+
+    def joined(self, product: Node, node: Node, operand: int, stays: bool, views: Sequence[Node | None]) -> Node | None:
+        """The node that computes a product and the fused node that reads it as this operand; None where no backend takes that.
+
+        Args:     stays: the product is a result, too. views: for each operand of the fused node, the `broadcast_to` node that makes
+                  it. It is taken along, so that backends see along which axes the operand varies.
+        """
+        stretched = tuple([view and (view.inputs[0].spec, tuple(view.params.items())) for view in views])
+        specs, how = tuple([s.spec for s in product.inputs]), tuple(product.params.items())
+        key = product.command, specs, how, node.graphs, node.params["overwrite"], operand, stays, stretched
+        if key not in self._known:
+            self._known[key] = _form(product, node, operand, stays, views)
+        form = self._known[key]
+        if form is None:
+            return None
+        whole, params = form
+        others = [s if view is None else view.inputs[0] for s, view in zip(node.inputs, views, strict=True)]
+        inputs = (*product.inputs, *others[:operand], *others[operand + 1 :])
+        outputs = (*node.outputs, *product.outputs) if stays else node.outputs
+        return Node(with_epilogue, inputs, outputs, params, (whole,), product.source)
+
+
+def _form(
+    product: Node, node: Node, operand: int, stays: bool, views: Sequence[Node | None]
+) -> tuple[Graph, Mapping[str, Any]] | None:
+    """The sub-graph and the parameters of `_Joins.joined`."""
+    specs = tuple([symbol.spec for symbol in product.inputs])
+    alone = find_kernel(product.command, specs, product.params)
     if alone is None:
         return None
     (graph,) = node.graphs
-    inner_inputs = [Symbol(symbol.spec, symbol.name) for symbol in product.inputs]
-    inputs = list(product.inputs)
-    nodes = [
-        Node(product.command, tuple(inner_inputs), (graph.inputs[operand],), product.params, source=product.source)
-    ]
+    inputs = [Symbol(symbol.spec, symbol.name) for symbol in product.inputs]
+    nodes = [Node(product.command, tuple(inputs), (graph.inputs[operand],), product.params, source=product.source)]
     number: dict[int, int] = {}
-    for i, (symbol, inner, view) in enumerate(zip(node.inputs, graph.inputs, views, strict=True)):
+    for i, (inner, view) in enumerate(zip(graph.inputs, views, strict=True)):
         if i == operand:
             continue
         number[i] = len(inputs)
         if view is not None:
-            (symbol,), stretched = view.inputs, inner
-            inner = Symbol(symbol.spec, symbol.name)
+            stretched, inner = inner, Symbol(view.inputs[0].spec, view.inputs[0].name)
             nodes.append(Node(view.command, (inner,), (stretched,), view.params, source=view.source))
-        inputs.append(symbol)
-        inner_inputs.append(inner)
+        inputs.append(inner)
     whole = graph.update(
-        inputs=tuple(inner_inputs),
+        inputs=tuple(inputs),
         outputs=(*graph.outputs, *nodes[0].outputs) if stays else graph.outputs,
         nodes=(*nodes, *graph.nodes),
         name="with_epilogue",
@@ -155,16 +179,9 @@ def _joined(product: Node, node: Node, operand: int, stays: bool, views: Sequenc
     if Epilogue.of(whole) is None:
         return None
     pairs = tuple((number[i], j) for i, j in node.params["overwrite"] if i in number and views[i] is None)
-    joined = Node(
-        with_epilogue,
-        tuple(inputs),
-        (*node.outputs, *product.outputs) if stays else node.outputs,
-        MappingProxyType({"overwrite": pairs}),
-        (whole,),
-        product.source,
-    )
-    taken = find_kernel(with_epilogue, tuple(s.spec for s in joined.inputs), {**joined.params, "graphs": joined.graphs})
-    return joined if taken is not None and taken.backend == alone.backend else None
+    params = MappingProxyType({"overwrite": pairs})
+    taken = find_kernel(with_epilogue, tuple([s.spec for s in inputs]), {**params, "graphs": (whole,)})
+    return (whole, params) if taken is not None and taken.backend == alone.backend else None
 
 
 class _Memory:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import MappingProxyType
 
 import nnc.commands.normalize  # noqa: F401  (its commands have expansions)
 from nnc.commands.control import PRINTED, fused, unit
 from nnc.commands.rules import expansion
 from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
-from nnc.graph.graph import NDArray, new_node, new_symbol
+from nnc.graph.graph import NDArray
 from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.domain import (
     GATHER,
@@ -20,6 +19,7 @@ from nnc.lower.codegen.domain import (
     overwrites,
 )
 from nnc.lower.passes.at_readers import key_of
+from nnc.lower.passes.forms import Forms, Pairs
 from nnc.lower.passes.grouping import Group, Grouping
 from nnc.lower.passes.units import members
 from nnc.options import Options
@@ -47,6 +47,7 @@ class _Fuser:
 
     def __init__(self, compact: bool) -> None:
         self.compact = compact
+        self.forms = Forms("fused")
         self._known: dict[tuple[Graph, int], Graph] = {}
 
     def graph(self, graph: Graph, before: int = 0) -> Graph:
@@ -134,7 +135,9 @@ class _Rebuilt:
             return
         node = self.old.nodes[self.grouping.writer[symbol]]
         stays = node.command.name in _AS_THEY_ARE
-        self._append(node if stays else _fused_node((node,), {}, node.outputs, Domain.of_nodes((node,))))
+        self._append(
+            node if stays else _fused_node((node,), {}, node.outputs, Domain.of_nodes((node,)), self.fuser.forms)
+        )
 
     def _fused(self, group: Group) -> Node:
         last = self.old.nodes[group.nodes[-1]]
@@ -149,12 +152,13 @@ class _Rebuilt:
                 inner, known = members(node)
                 constants |= known
                 nodes += inner
-                for each in inner if domain is not None else ():
-                    domain.extend(each)
+                if domain is not None:
+                    for each in inner:
+                        domain.extend(each)
             else:
                 constants |= {s: self.old.constants[s] for s in node.inputs if s in self.grouping.small}
                 nodes.append(node)
-        return _fused_node(nodes, constants, self.grouping.written(group), domain)
+        return _fused_node(nodes, constants, self.grouping.written(group), domain, self.fuser.forms)
 
 
 def _without_repeats(nodes: Sequence[Node], outputs: Sequence[Symbol]) -> Sequence[Node]:
@@ -176,7 +180,11 @@ def _without_repeats(nodes: Sequence[Node], outputs: Sequence[Symbol]) -> Sequen
 
 
 def _fused_node(
-    nodes: Sequence[Node], constants: dict[Symbol, NDArray], outputs: Sequence[Symbol], domain: Domain | None
+    nodes: Sequence[Node],
+    constants: dict[Symbol, NDArray],
+    outputs: Sequence[Symbol],
+    domain: Domain | None,
+    forms: Forms,
 ) -> Node:
     """A node that runs all of these, with copies of them in a graph of its own.
 
@@ -189,28 +197,11 @@ def _fused_node(
             kept.append(node)
             needed.update(node.inputs)
     kept.reverse()
-    own = {node.outputs[0] for node in kept}
-    inputs = tuple(dict.fromkeys([s for node in kept for s in node.inputs if s not in own and s not in constants]))
-    held = {s: value for s, value in constants.items() if s in needed}
-    if domain is None:
-        pairs = [
-            (i, j) for j, out in enumerate(outputs) for i, x in enumerate(inputs) if x.spec.shape == out.spec.shape
-        ]
-    else:
-        pairs = list(overwrites(Graph(inputs, tuple(outputs), tuple(kept), held), domain).overwrite)
-    renamed = {s: new_symbol(s.spec, s.name) for s in (*inputs, *held, *own)}
-    graph = Graph(
-        tuple([renamed[s] for s in inputs]),
-        tuple([renamed[s] for s in outputs]),
-        tuple([_copied(node, renamed) for node in kept]),
-        {renamed[s]: value for s, value in held.items()},
-        name="fused",
-    )
-    params = MappingProxyType({"overwrite": tuple(pairs)})
+
+    def overwrite(inputs: Sequence[Symbol]) -> Pairs:
+        if domain is None:
+            return [(i, j) for j, out in enumerate(outputs) for i, x in enumerate(inputs) if x.shape == out.shape]
+        return overwrites(Graph(tuple(inputs), tuple(outputs), tuple(kept), constants), domain).overwrite
+
     heavy = next((node for node in reversed(kept) if is_reduction(node)), kept[-1])
-    return Node(fused, inputs, tuple(outputs), params, (graph,), heavy.source)
-
-
-def _copied(node: Node, renamed: dict[Symbol, Symbol]) -> Node:
-    inputs, outputs = tuple([renamed[s] for s in node.inputs]), tuple([renamed[s] for s in node.outputs])
-    return new_node(node.command, inputs, outputs, node.params, (), node.source)
+    return forms.node(fused, kept, constants, outputs, overwrite, heavy)

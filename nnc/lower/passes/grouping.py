@@ -154,7 +154,9 @@ class Grouping:
                 views.append((made, symbol))
         is_plain = not (self._sums >> i & 1 or self._gathers >> i & 1) and all(_shows_one(self.nodes[j]) for j in given)
         count = len(node.graphs[0].nodes) if node.graphs else 1
-        return Group(None, is_plain, [i], set(given), [i], views, 1 << i, self._read_by[i], reads, self._nbytes[i], count)
+        return Group(
+            None, is_plain, [i], set(given), [i], views, 1 << i, self._read_by[i], reads, self._nbytes[i], count
+        )
 
     def _joined(self, group: Group, others: Iterable[Group]) -> Group | None:
         """A group of one node with those of these that it can join; None where it does not even fit by itself."""

@@ -7,17 +7,16 @@ instead of at all of its nodes, and count what lies in memory: what nodes of a u
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
 
 from nnc.commands.control import unit
 from nnc.commands.rules import effect, scalar
 from nnc.graph import Graph, Node, Symbol, register_pass
-from nnc.graph.graph import NDArray, new_node, new_symbol
+from nnc.graph.graph import NDArray, new_symbol
 from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.domain import can_fuse, is_view
+from nnc.lower.passes.forms import Forms, Pairs, copied
 from nnc.lower.passes.grouping import MOST_NODES
 from nnc.options import Options
 
@@ -47,17 +46,7 @@ def members(node: Node) -> tuple[list[Node], Mapping[Symbol, NDArray]]:
     (graph,) = node.graphs
     outer = dict(zip((*graph.inputs, *graph.outputs), (*node.inputs, *node.outputs), strict=True))
     constants = {outer.setdefault(symbol, new_symbol(symbol.spec)): value for symbol, value in graph.constants.items()}
-    return list(_copies(graph.nodes, outer)), constants
-
-
-def _copies(nodes: Sequence[Node], renamed: dict[Symbol, Symbol]) -> Iterator[Node]:
-    """Copies of nodes, with new symbols for what has none so far."""
-    for node in nodes:
-        (out,) = node.outputs
-        if out not in renamed:
-            renamed[out] = new_symbol(out.spec, out.name)
-        inputs = tuple([renamed[symbol] for symbol in node.inputs])
-        yield new_node(node.command, inputs, (renamed[out],), node.params, (), node.source)
+    return list(copied(graph.nodes, outer)), constants
 
 
 # -- which nodes are a unit --------------------------------------------------------------------------------------------
@@ -141,8 +130,8 @@ def _tail(graph: Graph) -> list[Node]:
 
 
 def _is_elementwise(node: Node) -> bool:
-    """Whether a node of a command on numbers makes several of them, in a printed kernel."""
-    return node.outputs[0].spec.size > 1 and node.command not in effect and can_fuse(node)
+    """Whether a node of a command on numbers makes several of several, in a printed kernel."""
+    return bool(node.inputs) and node.outputs[0].spec.size > 1 and node.command not in effect and can_fuse(node)
 
 
 # -- the new graph -----------------------------------------------------------------------------------------------------
@@ -154,8 +143,9 @@ class _Made:
     def __init__(self, graph: Graph, found: Mapping[Node, Sequence[Node]]) -> None:
         self.graph, self.found = graph, found
         self.outputs = frozenset(graph.outputs)
+        self.numbers = {s: value for s, value in graph.constants.items() if value.size == 1 and has_code(s.dtype)}
         self.held = self._held()
-        self._forms: dict[Any, tuple[Graph, Mapping[str, Any]]] = {}  # what units alike have in common
+        self.forms = Forms("unit")
 
     def result(self) -> Graph:
         """The graph, without what only units have read."""
@@ -174,9 +164,7 @@ class _Made:
 
     def _held(self) -> dict[Symbol, tuple[Node, ...]]:
         """The nodes that make what has one known value everywhere, of nothing or of a constant."""
-        held: dict[Symbol, tuple[Node, ...]] = {
-            s: () for s, value in self.graph.constants.items() if value.size == 1 and has_code(s.dtype)
-        }
+        held: dict[Symbol, tuple[Node, ...]] = dict.fromkeys(self.numbers, ())
         for node in self.graph.nodes:
             if is_view(node) and node.inputs[0].spec.size == 1 and node.inputs[0] in held and can_fuse(node):
                 held[node.outputs[0]] = (*held[node.inputs[0]], node)
@@ -186,33 +174,11 @@ class _Made:
 
     def _unit(self, nodes: Sequence[Node]) -> Node:
         """The node that stands for others; its results are those that are wanted, and what nobody reads."""
-        number: dict[Symbol, int] = {}
-        key: list[Any] = []
-        for node in nodes:
-            at = tuple([s if s in self.held else number.setdefault(s, len(number)) for s in node.inputs])
-            number[node.outputs[0]] = len(number)
-            params = tuple(node.params.items()) if node.params else ()
-            key.append((node.command, at, params))
-        own = {node.outputs[0] for node in nodes}
+        taken = dict.fromkeys([made for node in nodes for s in node.inputs if s in self.held for made in self.held[s]])
         read = {symbol for node in nodes for symbol in node.inputs}
-        inputs = tuple([symbol for symbol in number if symbol not in own])
-        results = tuple([s for node in nodes if (s := node.outputs[0]) in self.outputs or s not in read])
-        form = tuple(key), tuple([s.spec for s in number]), tuple([number[s] for s in results])
-        if form not in self._forms:
-            self._forms[form] = self._form(nodes, inputs, results)
-        graph, params = self._forms[form]
-        return new_node(unit, inputs, results, params, (graph,), nodes[-1].source)
+        results = [s for node in nodes if (s := node.outputs[0]) in self.outputs or s not in read]
 
-    def _form(self, nodes: Sequence[Node], inputs: Sequence[Symbol], results: Sequence[Symbol]) -> Any:
-        """The sub-graph of a unit, and which results may share memory with what they are made of."""
-        taken = dict.fromkeys(made for node in nodes for s in node.inputs if s in self.held for made in self.held[s])
-        read = dict.fromkeys(s for node in (*taken, *nodes) for s in node.inputs)
-        constants = [s for s in read if s in self.graph.constants and s in self.held]
-        renamed = {s: new_symbol(s.spec, s.name) for s in (*inputs, *constants)}
-        copies = tuple(_copies((*taken, *nodes), renamed))
-        graph = Graph(
-            tuple([renamed[s] for s in inputs]), tuple([renamed[s] for s in results]), copies,
-            {renamed[s]: self.graph.constants[s] for s in constants}, name="unit",
-        )  # fmt: skip
-        pairs = [(i, j) for j, y in enumerate(results) for i, x in enumerate(inputs) if x.shape == y.shape]
-        return graph, MappingProxyType({"overwrite": tuple(pairs)})
+        def overwrite(inputs: Sequence[Symbol]) -> Pairs:
+            return [(i, j) for j, y in enumerate(results) for i, x in enumerate(inputs) if x.shape == y.shape]
+
+        return self.forms.node(unit, (*taken, *nodes), self.numbers, results, overwrite, nodes[-1])

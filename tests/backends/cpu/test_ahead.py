@@ -6,6 +6,7 @@ import mmap
 import resource
 import sys
 import threading
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from nnc.backends.cpu import ahead
 from nnc.backends.cpu.ahead import Ahead, Preparing
 from nnc.backends.cpu.jit import compiler
 from nnc.lower.kept import is_alone
+from nnc.lower.later import do_later, putting_off
 from nnc.lower.native_frame import NativeFrame, Room
 from nnc.machine import available_memory
 
@@ -97,7 +99,9 @@ def test_the_block_ends_though_not_all_is_touched_and_holds_nothing() -> None:
 
 def test_a_thread_that_comes_too_late_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     late: list[Any] = []
-    monkeypatch.setattr("nnc.backends.cpu.ahead._thread.start_new_thread", lambda run, given: late.append(run))
+    monkeypatch.setattr(
+        "nnc.backends.cpu.ahead._thread.start_new_thread", lambda run, given: late.append(partial(run, *given))
+    )
     array = fresh()
     count = sys.getrefcount(array)
     with own() as block:
@@ -113,6 +117,21 @@ def test_who_ends_the_block_need_not_wait_for_the_compiler() -> None:
         block.arrays.begin([array])
     assert not ready.is_set() and is_idle(block.arrays)
     ready.set()
+
+
+def test_what_its_threads_leave_for_later_waits_as_that_of_the_call() -> None:
+    done: list[int] = []
+    asked, did = threading.Event(), threading.Event()
+
+    def find() -> None:
+        do_later(lambda: (done.append(1), did.set()))
+        asked.set()
+
+    with putting_off(), Ahead(find) as block:
+        block.arrays.begin([fresh()])
+        assert asked.wait(60)
+        assert not done
+    assert did.wait(60)
 
 
 def test_where_memory_is_short_nothing_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
