@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from nnc.commands.control import fused
 from nnc.commands.rules import expansion
 from nnc.context import timed
 from nnc.dtypes import TAPE
@@ -122,6 +123,24 @@ def settled(graph: Graph) -> Graph:
             for product in [products.pop(symbol) for symbol in node.inputs if symbol in products]:
                 if can_fuse(node) and not is_view(node) and not is_reduction(node):
                     kept.discard(product)
+    return _with_views(nodes, kept)
+
+
+def fused_alone(graph: Graph) -> Graph:
+    """The kernels with sums, those of sub-graphs included, that no pass touches which comes after `fuse`, and the views that they
+    read through. They are no epilogues of products, nor do others do the same to every element."""
+    nodes = tuple(dict.fromkeys(graph.walk()))
+    products = {node.outputs[0] for node in nodes if node.command.name in PRODUCTS}
+    kept = {
+        node
+        for node in nodes
+        if node.command is fused and products.isdisjoint(node.inputs) and any(map(is_reduction, node.graphs[0].nodes))
+    }
+    return _with_views(nodes, kept)
+
+
+def _with_views(nodes: Sequence[Node], kept: set[Node]) -> Graph:
+    """The graph of some nodes, and of the views that they read through."""
     writer = {symbol: node for node in nodes for symbol in node.outputs} if kept else {}
     left = [symbol for node in kept for symbol in node.inputs]
     while left:

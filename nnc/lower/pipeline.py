@@ -20,7 +20,7 @@ from nnc.lower.emit import Workspace
 from nnc.lower.kernels import RunProgram, sub_graph_kernel
 from nnc.lower.later import do_later
 from nnc.lower.native_program import Outside
-from nnc.lower.natives import Natives, settled
+from nnc.lower.natives import Natives, fused_alone, settled
 from nnc.lower.passes.remat import Remat, frugal
 from nnc.lower.program import Program
 from nnc.lower.report import check_addresses, check_budget
@@ -159,7 +159,10 @@ def plan(
 def _plan_rewritten(graph: Graph, options: Options, workspace: Workspace, natives: Natives | None = None) -> Planned:
     """The plan of a graph that has been through the passes before; sub-graphs go through them with their graph."""
     kept = graph.attrs.get("kept", ())
-    graph = run_passes(graph, GROUPING, options, verify=options.verify_passes)
+    graph = run_passes(graph, FUSION, options, verify=options.verify_passes)
+    if natives is not None:
+        natives.expect(emit(fused_alone(graph), workspace))
+    graph = run_passes(graph, GROUPING[len(FUSION) :], options, verify=options.verify_passes)
     with timed("binding buffers"):
         emitted = emit(graph, workspace)
     if natives is not None:

@@ -19,8 +19,8 @@ from nnc.graph import Command, Graph, Kernel, TensorSpec, run_passes
 from nnc.lower.bind import bind_buffers, emit
 from nnc.lower.codegen.native import Native
 from nnc.lower.liveness import walk
-from nnc.lower.natives import settled
-from nnc.lower.pipeline import SETTLED, lower
+from nnc.lower.natives import fused_alone, settled
+from nnc.lower.pipeline import FUSION, PIPELINE, SETTLED, lower
 from nnc.lower.program import Program
 from nnc.lower.stages import Step
 from nnc.options import Options
@@ -137,6 +137,18 @@ def test_products_are_settled_unless_something_is_computed_of_their_elements() -
     assert settled_steps(lambda x, w: nnp.tanh(x @ w)) == []
     assert settled_steps(lambda x, w: nnp.sum(x @ w, axis=0)) == ["dot"]
     assert settled_steps(lambda x, w: nnp.sort(nnp.exp(x @ w))) == ["sort"]
+
+
+def test_kernels_with_sums_are_final_unless_they_may_go_with_a_product() -> None:
+    def final(function: Any) -> list[str]:
+        graph = run_passes(graph_of(function), (*PIPELINE, *FUSION), Options())
+        return [step.command.name for step in emit(fused_alone(graph)).steps]
+
+    assert final(lambda x, w: nnp.sum(nnp.exp(x), axis=0)) == ["fused"]
+    assert final(lambda x, w: nnp.exp(x)) == []
+    assert final(lambda x, w: nnp.sum(nnp.exp(x @ w), axis=0)) == []
+    assert final(lambda x, w: nnp.sum(nnp.exp(nnp.sort(x @ w)), axis=0)) == ["fused"]
+    assert final(lambda x, w: nnc.fori_loop(0, 3, lambda i, x: x - nnp.mean(x, axis=0), x)) == ["fused"]
 
 
 def test_what_is_joined_or_computed_element_by_element_is_not_settled() -> None:

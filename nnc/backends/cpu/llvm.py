@@ -27,6 +27,7 @@ REQUEST, ANSWER = (
     struct.Struct("<QII"),
     struct.Struct("<Q?I"),
 )  # number, bytes of the recipe and the text; number, success, bytes
+NOTICE = 0  # instead of the number of a request: all that were made are waited for; of an answer: LLVM is there
 
 
 class Recipe:
@@ -278,23 +279,36 @@ class _Waiting:
         """One more."""
         with self._changed:
             heapq.heappush(self._requests, (-len(text), number, recipe, text))
-            if len(self._requests) == 1:
+            if self._gate.locked():
                 self._gate.release()
 
     def take(self) -> tuple[int, str, str]:
         """Waits for one."""
-        self._gate.acquire()
+        while True:
+            self._gate.acquire()
+            found = self.take_now()
+            if found is not None:
+                return found
+
+    def take_now(self) -> tuple[int, str, str] | None:
+        """One of them; None where there are none."""
         with self._changed:
+            if not self._requests:
+                return None
             _, number, recipe, text = heapq.heappop(self._requests)
-            if self._requests:
+            if self._requests and self._gate.locked():
                 self._gate.release()
         return number, recipe, text
 
 
 def serve(requests: io.BufferedIOBase, answers: io.BufferedIOBase, threads: int, llvm: Llvm) -> None:
     """Compiles what is asked for until there are no more requests, the longest text first, so that no thread is left alone with one
-    in the end. An empty answer to number 0 says that LLVM is there."""
-    waiting, writing = _Waiting(), allocate_lock()
+    in the end.
+
+    Whoever asks has a processor to itself: of several threads one works only while answers are waited for.
+    """
+    waiting, writing, wanted = _Waiting(), allocate_lock(), allocate_lock()
+    wanted.acquire()  # until somebody waits
 
     def answer(number: int, success: bool, content: bytes) -> None:
         try:
@@ -304,21 +318,32 @@ def serve(requests: io.BufferedIOBase, answers: io.BufferedIOBase, threads: int,
         except OSError:
             os._exit(0)  # whoever asked is gone
 
+    def compile_one(number: int, recipe: str, text: str) -> None:
+        try:
+            success, content = True, llvm.compile(text, Recipe.decode(recipe))
+        except Exception as error:  # each request is answered, or somebody would wait for ever
+            success, content = False, str(error).encode()
+        answer(number, success, content)
+
     def work() -> None:
         while True:
-            number, recipe, text = waiting.take()
-            try:
-                success, content = True, llvm.compile(text, Recipe.decode(recipe))
-            except Exception as error:  # each request is answered, or somebody would wait for ever
-                success, content = False, str(error).encode()
-            answer(number, success, content)
+            compile_one(*waiting.take())
 
-    answer(0, True, b"")
-    for _ in range(threads):
-        start_new_thread(work, ())
+    def help_out() -> None:
+        while True:
+            wanted.acquire()
+            while (found := waiting.take_now()) is not None:
+                compile_one(*found)
+
+    answer(NOTICE, True, b"")
+    for work_of_thread in (*[work] * max(threads - 1, 1), *[help_out] * (threads > 1)):
+        start_new_thread(work_of_thread, ())
     while len(head := requests.read(REQUEST.size)) == REQUEST.size:
         number, of_recipe, of_text = REQUEST.unpack(head)
-        waiting.put(number, requests.read(of_recipe).decode(), requests.read(of_text).decode())
+        if number != NOTICE:
+            waiting.put(number, requests.read(of_recipe).decode(), requests.read(of_text).decode())
+        elif wanted.locked():
+            wanted.release()
 
 
 def main() -> None:

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import _thread
 import atexit
+import contextlib
 import os
 import select
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
 from nnc.backends.cpu import llvm
-from nnc.backends.cpu.llvm import ANSWER, REQUEST, Recipe
+from nnc.backends.cpu.llvm import ANSWER, NOTICE, REQUEST, Recipe
 
 _IDLE = 3.0  # seconds without work; then it ends
-_STARTED = 0  # the number of the answer that it is there
 _GREETING = 30.0  # seconds until that, at most
 _PIPE = 1 << 20  # bytes that may wait in a pipe, so that nobody who asks waits; the most that Linux allows as a rule
 
@@ -34,10 +34,11 @@ class GoneError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the process will answer to the one that started it."""
+    """What the process will answer to the one that started it. `hurry` tells it that somebody waits."""
 
     future: Future[bytes]
     owner: int
+    hurry: Callable[[], None]
 
     def result(self) -> bytes:
         """The object file.
@@ -46,6 +47,8 @@ class Answer:
         """
         if self.owner != os.getpid():
             raise GoneError("another process asked")
+        if not self.future.done():
+            self.hurry()
         return self.future.result()
 
 
@@ -58,8 +61,9 @@ class LlvmProcess:
     def __init__(self, command: Sequence[str], idle: float) -> None:
         self._idle, self._owner = idle, os.getpid()
         self._changed, self._writing = threading.Lock(), threading.Lock()
-        self._waiting: dict[int, Future[bytes]] = {_STARTED: Future()}
-        self._asked, self._is_open = _STARTED, True
+        self._waiting: dict[int, Future[bytes]] = {NOTICE: Future()}
+        self._asked, self._is_open = NOTICE, True
+        self._hurries = False  # whether it was told that all is waited for that it was asked for
         try:
             self._process = _start(command)
         except (OSError, ValueError) as error:
@@ -88,16 +92,31 @@ class LlvmProcess:
             if not self._is_open:
                 raise GoneError("it has ended")
             self._asked += 1
-            number, answer = self._asked, Answer(Future(), self._owner)
-            self._waiting[number] = answer.future
-        request = memoryview(REQUEST.pack(number, len(how), len(content)) + how + content)
+            number, answer = self._asked, Answer(Future(), self._owner, self._hurry)
+            self._waiting[number], self._hurries = answer.future, False
+        self._send(REQUEST.pack(number, len(how), len(content)) + how + content)
+        return answer
+
+    def _hurry(self) -> None:
+        """Somebody waits for answers: it need leave no processor to others."""
+        with self._changed:
+            is_told, self._hurries = self._hurries, True
+        if not is_told:
+            with contextlib.suppress(GoneError):
+                self._send(REQUEST.pack(NOTICE, 0, 0))
+
+    def _send(self, content: bytes) -> None:
+        """Writes all of it.
+
+        Raises:   GoneError: the process ended meanwhile, which who listens will find out.
+        """
+        left = memoryview(content)
         with self._writing:
             try:
-                while request:
-                    request = request[self._to.write(request) or 0 :]
-            except (OSError, ValueError) as error:  # it ended meanwhile, and who listens will find that out
+                while left:
+                    left = left[self._to.write(left) or 0 :]
+            except (OSError, ValueError) as error:
                 raise GoneError(str(error)) from error
-        return answer
 
     def close(self) -> None:
         """Ends the process."""
@@ -136,7 +155,7 @@ class LlvmProcess:
         """Waits for an answer; False where none will come, or the process ended."""
         while True:
             with self._changed:
-                is_starting, is_busy = _STARTED in self._waiting, bool(self._waiting)
+                is_starting, is_busy = NOTICE in self._waiting, bool(self._waiting)
             seconds = _GREETING if is_starting else None if is_busy else self._idle
             found = poll.poll(None if seconds is None else seconds * 1000)
             if found:

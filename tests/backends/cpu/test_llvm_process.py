@@ -18,8 +18,8 @@ import pytest
 
 from nnc.backends.cpu import elf, llvm, llvm_process
 from nnc.backends.cpu.engine import Engine
-from nnc.backends.cpu.llvm import CALLS, INLINED, KERNEL, REQUEST, Llvm, Recipe
-from nnc.backends.cpu.llvm_process import Answer, GoneError, Helper, find_command
+from nnc.backends.cpu.llvm import CALLS, INLINED, KERNEL, NOTICE, REQUEST, Llvm, Recipe
+from nnc.backends.cpu.llvm_process import Answer, GoneError, Helper, LlvmProcess, find_command
 from nnc.backends.cpu.llvmlite_library import find_library
 from nnc.errors import InternalError
 
@@ -262,3 +262,58 @@ def test_pipes_are_as_wide_as_the_system_allows(helper: Helper, monkeypatch: pyt
     monkeypatch.setattr(subprocess, "Popen", refusing)
     assert answered(helper, text(3)) == Llvm(LIBRARY).compile(text(3))
     assert len(sizes) == 2
+
+
+def test_of_several_threads_one_works_only_while_answers_are_waited_for() -> None:
+    begun: list[str] = []
+    go_on = threading.Event()
+
+    class Slow(Llvm):
+        def __init__(self) -> None: ...
+
+        def compile(self, text: str, recipe: Recipe = KERNEL) -> bytes:
+            begun.append(text)
+            assert go_on.wait(20)
+            return b""
+
+    def request(number: int, text: bytes = b"") -> bytes:
+        how = KERNEL.encode().encode() if text else b""
+        return REQUEST.pack(number, len(how), len(text)) + how + text
+
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as requests, os.fdopen(writing, "wb", buffering=0) as asking:
+        serving = threading.Thread(target=llvm.serve, args=(requests, io.BytesIO(), 2, Slow()))
+        serving.start()
+        asking.write(request(1, b"first") + request(2, b"second"))
+        assert until(lambda: len(begun) == 1)
+        time.sleep(0.05)
+        assert len(begun) == 1
+        asking.write(request(NOTICE))
+        assert until(lambda: len(begun) == 2)
+        go_on.set()
+        asking.close()
+        serving.join(20)
+        assert not serving.is_alive()
+
+
+def test_it_is_told_once_that_answers_are_waited_for(helper: Helper, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[int] = []
+    send = LlvmProcess._send
+
+    def watched(self: LlvmProcess, content: bytes) -> None:
+        sent.append(REQUEST.unpack_from(content)[0])
+        send(self, content)
+
+    monkeypatch.setattr(LlvmProcess, "_send", watched)
+    pid = pid_of(helper)
+    os.kill(pid, signal.SIGSTOP)
+    answers = [helper.compile(text(i), KERNEL) for i in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        found = [pool.submit(answer.result) for answer in answers if answer is not None]
+        assert until(lambda: NOTICE in sent)
+        os.kill(pid, signal.SIGCONT)
+        assert [each.result() for each in found] == [Llvm(LIBRARY).compile(text(i)) for i in range(3)]
+    assert sent.count(NOTICE) == 1
+    assert answered(helper, text(3))
+    assert answers[0] is not None and answers[0].result()  # nobody has to wait for it
+    assert sent.count(NOTICE) <= 2
