@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from nnc.commands.control import PRINTED
 from nnc.commands.rules import cost
 from nnc.errors import MemoryBudgetError, user_error
-from nnc.graph import Node, TensorSpec, value_text
+from nnc.graph import Graph, Node, TensorSpec, value_text
 from nnc.lower.schedule.assign import estimate_seconds
 from nnc.lower.stages import Bound, Branches, Kind, Loop, Planned, Step, View, is_contiguous
 from nnc.source import SourceLine
@@ -259,14 +260,19 @@ def step_bytes(step: Step) -> int:
 def step_flops(step: Step) -> int:
     """Floating-point operations of a step; see `_inside` for loops and branches, nodes of other sub-graphs count once."""
     if step.graphs:
-        return sum(
-            cost[node.command](*(symbol.spec for symbol in node.inputs), **node.params)
-            for graph in step.graphs
-            for node in graph.walk()
-            if node.command in cost and not node.graphs
-        )
+        return sum(map(_graph_flops, step.graphs))
     own = cost[step.command](*step.input_specs, **step.params) if step.command in cost and step.region is None else 0
     return own + _inside(step, step_flops)
+
+
+@lru_cache(maxsize=1024)  # kernels that are alike share a graph
+def _graph_flops(graph: Graph) -> int:
+    """Floating-point operations of a sub-graph and those within it, each of which counts once."""
+    return sum(
+        cost[node.command](*(symbol.spec for symbol in node.inputs), **node.params)
+        for node in graph.walk()
+        if node.command in cost and not node.graphs
+    )
 
 
 def _inside(step: Step, measure: Callable[[Step], int]) -> int:

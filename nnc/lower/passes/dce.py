@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nnc.commands.control import PRINTED
 from nnc.commands.rules import effect
 from nnc.graph import Attribute, Graph, Node, Symbol, register_pass
 from nnc.lower.passes.loops import Carry, Loop, Yield, take_apart
@@ -36,7 +37,7 @@ def dce(graph: Graph, options: Options) -> Graph:
 
 def has_effect(node: Node) -> bool:
     """Whether a node does more than yield its outputs, by itself or within its sub-graphs."""
-    return _acts_itself(node) or (bool(node.graphs) and _Sweeper().has_effect(node))
+    return _acts_itself(node) or (bool(node.graphs) and node.command not in PRINTED and _Sweeper().has_effect(node))
 
 
 def _acts_itself(node: Node) -> bool:
