@@ -43,7 +43,7 @@ SETTLED = (*REWRITES, "layout")  # what is not computed element by element has i
 PIPELINE = (*SETTLED, "units", "order", "recompute", "pack", "keep")
 # last, since what is computed again to save memory may be chosen command by command; the first find no more to do in their results
 FUSION = ("totals", "contract_products", "shifted_sums", "join_pools", "at_writers", "at_readers", "fuse")
-GROUPING = (*FUSION, "epilogue", "join_kernels", "interleave")
+JOINING = ("epilogue", "join_kernels", "interleave")
 
 
 def lower(
@@ -162,7 +162,7 @@ def _plan_rewritten(graph: Graph, options: Options, workspace: Workspace, native
     graph = run_passes(graph, FUSION, options, verify=options.verify_passes)
     if natives is not None:
         natives.expect(emit(fused_alone(graph), workspace))
-    graph = run_passes(graph, GROUPING[len(FUSION) :], options, verify=options.verify_passes)
+    graph = run_passes(graph, JOINING, options, verify=options.verify_passes)
     with timed("binding buffers"):
         emitted = emit(graph, workspace)
     if natives is not None:

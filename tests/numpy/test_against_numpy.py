@@ -119,7 +119,7 @@ MORE = {
     "select": (lambda xp, x: xp.select([x > 1, x > 0], [x, -x], 7), "if"),
     "choose": (lambda xp, x: xp.choose(abs(x) % 2, [x, -x]), "i"),
     "power": (lambda xp, x: (xp.power(x, 3), xp.pow(abs(x), x * 0 + 2)), "i"),
-    "pow": (lambda xp, x: tuple(xp.pow(x, np.full(x.shape, e, x.dtype)) for e in (2.5, -1.0, 3.0, 0.5)), "f"),
+    "pow": (lambda xp, x: tuple(xp.pow(x, np.full(x.shape, e, x.dtype)) for e in (2.5, -1.0, 3.0, 0.25)), "f"),
     "float_power": (lambda xp, x: (xp.float_power(abs(x) + 0.5, 1.5), xp.float_power(abs(x) + 0.5, x)), "g"),
     "divmod": (lambda xp, x: xp.divmod(x, 3), "i"),
     "floor_divide": (lambda xp, x: (xp.floor_divide(x, 2), xp.floor_divide(x, -3)), "ig"),

@@ -7,7 +7,6 @@ had, its work is done here.
 
 from __future__ import annotations
 
-import _thread
 import atexit
 import contextlib
 import os
@@ -70,7 +69,7 @@ class LlvmProcess:
             raise GoneError(str(error)) from error
         assert self._process.stdin is not None and self._process.stdout is not None
         self._to, self._from = self._process.stdin, self._process.stdout
-        _thread.start_new_thread(self._listen, ())  # that of `threading` waits until it has come
+        threading.Thread(target=self._listen, name="nnc: compiled code", daemon=True).start()
 
     @property
     def is_open(self) -> bool:

@@ -40,8 +40,8 @@ def _is_light(node: Node) -> bool:
 
 
 def key_of(node: Node) -> tuple[object, ...]:
-    """What two nodes that compute the same agree in."""
-    return node.command, node.inputs, tuple(sorted(node.params.items())) if node.params else ()
+    """What two nodes that compute the same agree in; both zeros are equal, but not the same."""
+    return node.command, node.inputs, tuple([(name, repr(value)) for name, value in sorted(node.params.items())])
 
 
 def repeated(graph: Graph) -> set[Symbol]:

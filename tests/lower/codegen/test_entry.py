@@ -37,7 +37,7 @@ ONE = np.asarray(1.0)
 def plain_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs of one step for each command: what runs them is tested here, not how commands become kernels."""
     pipeline = sys.modules["nnc.lower.pipeline"]
-    for name, gone in (("PIPELINE", "units"), ("GROUPING", "fuse")):
+    for name, gone in (("PIPELINE", "units"), ("FUSION", "fuse")):
         monkeypatch.setattr(pipeline, name, tuple(each for each in getattr(pipeline, name) if each != gone))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 import nnc
 import nnc.numpy as nnp
-from nnc.lower.pipeline import GROUPING, REWRITES
+from nnc.lower.pipeline import FUSION, JOINING, REWRITES
 from tests.lower.passes.tools import check_same_bits, names, run
 
 _RNG = np.random.default_rng(3)
@@ -31,9 +31,9 @@ def test_what_is_reduced_is_reduced_where_it_is_made() -> None:
 
 def test_so_the_kernel_that_makes_it_adds_it_up() -> None:
     graph = run(nnc.make_graph(lambda x, w: _late(x, w)[:2])(X, W), *REWRITES)
-    with_pass = run(graph, *GROUPING)
+    with_pass = run(graph, *FUSION, *JOINING)
     assert [len(node.outputs) for node in with_pass.nodes if node.command.name == "fused"] == [2]
-    without = run(graph, *(name for name in GROUPING if name != "at_writers"))
+    without = run(graph, *(name for name in (*FUSION, *JOINING) if name != "at_writers"))
     assert len(without.nodes) > len(with_pass.nodes)
 
 

@@ -178,8 +178,8 @@ def test_training_steps_of_a_network_give_the_same_bits(donate: bool, monkeypatc
 
     graph = nnc.make_graph(step)(params, X)
     found = []
-    for passes in (pipeline.GROUPING, tuple(name for name in pipeline.GROUPING if name != "epilogue")):
-        monkeypatch.setattr(pipeline, "GROUPING", passes)
+    for passes in (pipeline.JOINING, tuple(name for name in pipeline.JOINING if name != "epilogue")):
+        monkeypatch.setattr(pipeline, "JOINING", passes)
         options = Options(donated=tuple(range(4)) if donate else ())
         made = lower(graph, options, choose_kernel, compiler())
         names = [made_step.command.name for made_step in made.bound.steps]

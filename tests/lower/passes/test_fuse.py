@@ -11,11 +11,12 @@ from hypothesis import given
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
-from nnc.graph import Graph, run_passes
+from nnc.graph import Graph, GraphBuilder, run_passes
 from nnc.lower.passes.grouping import Grouping
 from nnc.lower.pipeline import REWRITES
 from nnc.options import Options
 from tests.lower.passes.test_generated import graphs
+from tests.lower.passes.tools import check_same_bits
 
 X = np.linspace(-2, 2, 48, dtype=np.float32).reshape(6, 8)
 
@@ -138,6 +139,16 @@ def test_counted_numbers_in_another_shape_are_right() -> None:
     np.testing.assert_array_equal(
         nnc.compile(lambda x: x + nnp.arange(24.0).reshape(4, 6))(x), x + np.arange(24.0).reshape(4, 6)
     )
+
+
+def test_both_zeros_stay_apart_in_one_kernel() -> None:
+    b = GraphBuilder()
+    x = b.input((4,), "float32")
+    zeros = [b.add("full", shape=(4,), dtype=np.dtype("float32"), value=value) for value in (0.0, -0.0)]
+    graph = b.build(*(b.add("mul", x, zero) for zero in zeros))
+    after = run_passes(graph, ("fuse",), Options(), verify=True)
+    assert [node.command.name for node in after.nodes] == ["fused"]
+    check_same_bits(graph, after, [np.asarray([0.0, -0.0, 1.0, -1.0], np.float32)])
 
 
 def test_counted_numbers_that_do_not_fit_into_a_kernel_are_read_from_memory() -> None:

@@ -37,7 +37,7 @@ def one_by_one() -> Iterator[None]:
     """Kernels are not joined in the block."""
     pipeline = sys.modules["nnc.lower.pipeline"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline, "GROUPING", tuple(name for name in pipeline.GROUPING if name != "join_kernels"))
+        patch.setattr(pipeline, "JOINING", tuple(name for name in pipeline.JOINING if name != "join_kernels"))
         yield
 
 

@@ -10,7 +10,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
-from nnc.lower.pipeline import GROUPING, PIPELINE
+from nnc.lower.pipeline import FUSION, JOINING, PIPELINE
 from tests.lower.passes.tools import names, run
 
 _RNG = np.random.default_rng(5)
@@ -24,7 +24,7 @@ def _moments(x: Any) -> Any:
 
 
 def test_both_moments_are_found_in_one_pass_over_memory() -> None:
-    graph = run(nnc.make_graph(_moments)(X), *PIPELINE, *GROUPING)
+    graph = run(nnc.make_graph(_moments)(X), *PIPELINE, *FUSION, *JOINING)
     sweeps = [node for node in graph.nodes if node.command.name == "fused" and graph.inputs[0] in node.inputs]
     assert len(sweeps) == 1
 
