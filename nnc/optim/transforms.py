@@ -144,8 +144,8 @@ def trace(
 
 
 def zeros_for(p: Value, dtype: Any = None) -> Array:
-    """Zeros that accumulate updates of the parameter `p`."""
-    return Array(np.zeros(p.shape, dtypes.accumulator(p.dtype) if dtype is None else dtypes.as_dtype(dtype)))
+    """Zeros that accumulate updates of the parameter `p`: written here, so that no step has to wait for their memory."""
+    return Array(np.full(p.shape, 0, dtypes.accumulator(p.dtype) if dtype is None else dtypes.as_dtype(dtype)))
 
 
 @spelled
