@@ -70,6 +70,11 @@ class Forms:
         return form
 
 
+def of_one_shape(inputs: Sequence[Symbol], outputs: Sequence[Symbol]) -> Pairs:
+    """What may share memory where each element is computed of those of the same place."""
+    return [(i, j) for j, y in enumerate(outputs) for i, x in enumerate(inputs) if x.shape == y.shape]
+
+
 def copied(nodes: Iterable[Node], renamed: dict[Symbol, Symbol]) -> Iterator[Node]:
     """Copies of nodes with one result each, with new symbols for what has none so far."""
     for node in nodes:

@@ -19,7 +19,7 @@ from nnc.lower.codegen.domain import (
     overwrites,
 )
 from nnc.lower.passes.at_readers import key_of
-from nnc.lower.passes.forms import Forms, Pairs
+from nnc.lower.passes.forms import Forms, Pairs, of_one_shape
 from nnc.lower.passes.grouping import Group, Grouping
 from nnc.lower.passes.units import members
 from nnc.options import Options
@@ -200,7 +200,7 @@ def _fused_node(
 
     def overwrite(inputs: Sequence[Symbol]) -> Pairs:
         if domain is None:
-            return [(i, j) for j, out in enumerate(outputs) for i, x in enumerate(inputs) if x.shape == out.shape]
+            return of_one_shape(inputs, outputs)
         return overwrites(Graph(tuple(inputs), tuple(outputs), tuple(kept), constants), domain).overwrite
 
     heavy = next((node for node in reversed(kept) if is_reduction(node)), kept[-1])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from nnc.commands.control import unit
 from nnc.commands.rules import effect, scalar
@@ -16,7 +17,7 @@ from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray, new_symbol
 from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.domain import can_fuse, is_view
-from nnc.lower.passes.forms import Forms, Pairs, copied
+from nnc.lower.passes.forms import Forms, copied, of_one_shape
 from nnc.lower.passes.grouping import MOST_NODES
 from nnc.options import Options
 
@@ -177,8 +178,5 @@ class _Made:
         taken = dict.fromkeys([made for node in nodes for s in node.inputs if s in self.held for made in self.held[s]])
         read = {symbol for node in nodes for symbol in node.inputs}
         results = [s for node in nodes if (s := node.outputs[0]) in self.outputs or s not in read]
-
-        def overwrite(inputs: Sequence[Symbol]) -> Pairs:
-            return [(i, j) for j, y in enumerate(results) for i, x in enumerate(inputs) if x.shape == y.shape]
-
-        return self.forms.node(unit, (*taken, *nodes), self.numbers, results, overwrite, nodes[-1])
+        pairs = partial(of_one_shape, outputs=results)
+        return self.forms.node(unit, (*taken, *nodes), self.numbers, results, pairs, nodes[-1])
