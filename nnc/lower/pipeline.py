@@ -43,6 +43,7 @@ SETTLED = (*REWRITES, "layout")  # what is not computed element by element has i
 PIPELINE = (*SETTLED, "units", "order", "recompute", "pack", "keep")
 # last, since what is computed again to save memory may be chosen command by command; the first find no more to do in their results
 FUSION = ("totals", "contract_products", "shifted_sums", "join_pools", "at_writers", "at_readers", "fuse")
+# Which kernels become one: a product and what is computed of it, and those that do the same.
 JOINING = ("epilogue", "join_kernels", "interleave")
 
 

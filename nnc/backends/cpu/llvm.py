@@ -336,8 +336,10 @@ def serve(requests: io.BufferedIOBase, answers: io.BufferedIOBase, threads: int,
                 compile_one(*found)
 
     answer(NOTICE, True, b"")
-    for work_of_thread in (*[work] * max(threads - 1, 1), *[help_out] * (threads > 1)):
-        start_new_thread(work_of_thread, ())
+    for _ in range(max(threads - 1, 1)):
+        start_new_thread(work, ())
+    if threads > 1:
+        start_new_thread(help_out, ())
     while len(head := requests.read(REQUEST.size)) == REQUEST.size:
         number, of_recipe, of_text = REQUEST.unpack(head)
         if number != NOTICE:

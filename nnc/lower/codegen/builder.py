@@ -1,8 +1,7 @@
 """Writes LLVM's text: one function at a time, instruction by instruction, on scalars or short vectors.
 
 Values know their dtype, so that one method serves all: `add` is an `fadd` or an `add`, `less` knows signs. Kernels are vectorised
-here rather than by LLVM: a value has `lanes`, 0 for a scalar. What rounds of a loop hand on is `Carried`, or in stack slots, which
-LLVM turns into registers first of all.
+here rather than by LLVM: a value has `lanes`, 0 for a scalar. Rounds hand on what is `Carried`, or lies on the stack at first.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Group:
     readers: int  # the nodes, in the group and elsewhere, that read its results, directly or through views
     reads: int  # the symbols that its nodes read
     most: int  # the bytes of the largest result, whoever reads it
-    count: int  # of the commands that compute
+    count: int  # of the commands of its nodes, those within units included
 
 
 class Grouping:
