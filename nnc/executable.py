@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from nnc.context import activity, set_context
 from nnc.errors import ArgumentTypeError, TraceError, user_error
 from nnc.graph import Graph, TensorSpec, run_passes
 from nnc.lower.autotune import Tuner
+from nnc.lower.cache import Cache, Entry
 from nnc.lower.direct import Boxes, Direct, Results, load_direct
 from nnc.lower.kept import Kept, is_alone
 from nnc.lower.later import do_later
@@ -159,6 +161,11 @@ def prepare_ahead(call: Call, options: Options) -> AbstractContextManager[Ahead 
     if compiler is None:
         return nullcontext()
     ahead = compiler.ahead()
+    if options.cache_folder is not None:
+        counts = Counter(spec for spec, _ in call.key.specs())
+        alike = {"function": name_of(call.signature.fun), "options": repr(options)}
+        specs = {str(spec): count for spec, count in counts.items()}
+        ahead.recall(Entry(Cache(options.cache_folder), "arenas", {**alike, "arguments": specs}))
     if call.signature.donates:
         given = (call.arguments.dynamic[i] for i in call.donated_leaves())
         ahead.given_away([leaf for leaf in given if isinstance(leaf, Array)])

@@ -118,5 +118,17 @@ def test_the_version_of_nnc_is_known_where_it_is_not_installed() -> None:
 
 
 def test_versions_are_those_that_python_finds() -> None:
-    for name in doctor.REQUIRED:
+    names = {found.name for found in metadata.distributions()}
+    assert names.issuperset(doctor.REQUIRED)
+    for name in names:
         assert doctor.version_of("no-such-distribution", name) == metadata.version(name)
+        assert doctor.version_of(name.upper().replace("-", "_")) == metadata.version(name)
+    assert doctor.version_of("no-such-distribution") == doctor.ABSENT
+
+
+def test_versions_are_found_where_no_folder_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    described = tmp_path / "old_form.egg-info"
+    described.mkdir()
+    (described / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: old_form\nVersion: 1.5\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert doctor.version_of("old-form") == "1.5"

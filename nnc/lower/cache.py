@@ -39,12 +39,12 @@ class Cache:
 
     def holds(self, kind: str) -> bool:
         """Whether something of a kind was kept."""
-        return os.path.isdir(f"{self.folder}/v{_VERSION}/{kind}")
+        return os.path.isdir(f"{self._root}/{kind}")
 
     def read(self, kind: str, key: Mapping[str, Any]) -> Any:
         """The value of an entry; None where there is none, or no sound one."""
         try:
-            entry = json.loads(self._file(kind, key, _VALUE).read_bytes())
+            entry = json.loads(_content(self._file(kind, key, _VALUE)))
         except (OSError, ValueError, RecursionError):
             return None
         if not isinstance(entry, dict) or entry.get("key") != key:
@@ -60,7 +60,7 @@ class Cache:
     def read_bytes(self, kind: str, key: Mapping[str, Any]) -> tuple[bytes, ...] | None:
         """The parts of an entry of bytes; None where there is none, or no sound one."""
         try:
-            head, _, content = self._file(kind, key, _BYTES).read_bytes().partition(b"\n")
+            head, _, content = _content(self._file(kind, key, _BYTES)).partition(b"\n")
             entry = json.loads(head)
         except (OSError, ValueError, RecursionError):
             return None
@@ -75,9 +75,9 @@ class Cache:
         entry = {"key": key, "sizes": list(map(len, parts)), "check": _digest_of(content)}
         self._keep(self._file(kind, key, _BYTES), json.dumps(entry).encode() + b"\n" + content)
 
-    def _keep(self, place: Path, content: bytes) -> None:
+    def _keep(self, place: str, content: bytes) -> None:
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
+            os.makedirs(os.path.dirname(place), exist_ok=True)
             _replace(place, content)
         except OSError as error:
             warnings.warn(f"nnc keeps nothing in {self.folder}: {error}", RuntimeWarning, stacklevel=3)
@@ -106,14 +106,39 @@ class Cache:
         return sizes
 
     @property
-    def _root(self) -> Path:
-        return self.folder / f"v{_VERSION}"
+    def _root(self) -> str:
+        return f"{self.folder}/v{_VERSION}"
 
     def _entries(self, kind: str) -> list[Path]:
-        return [path for suffix in (_VALUE, _BYTES) for path in self._root.glob(f"{kind}/*{suffix}")]
+        return [path for suffix in (_VALUE, _BYTES) for path in Path(self._root).glob(f"{kind}/*{suffix}")]
 
-    def _file(self, kind: str, key: Mapping[str, Any], suffix: str) -> Path:
-        return self._root / kind / f"{_digest(key)}{suffix}"
+    def _file(self, kind: str, key: Mapping[str, Any], suffix: str) -> str:
+        return f"{self._root}/{kind}/{_digest(key)}{suffix}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The place of one small value in a cache.
+
+    Example:
+        >>> import tempfile
+        >>> entry = Entry(Cache(Path(tempfile.mkdtemp())), "colours", {"of": "grass"})
+        >>> entry.write("green")
+        >>> entry.read()
+        'green'
+    """
+
+    cache: Cache
+    kind: str
+    key: Mapping[str, Any]
+
+    def read(self) -> Any:
+        """What was kept; None where nothing was."""
+        return self.cache.read(self.kind, self.key) if self.cache.holds(self.kind) else None
+
+    def write(self, value: Any) -> None:
+        """Keeps a value; warns where the folder cannot be written."""
+        self.cache.write(self.kind, self.key, value)
 
 
 def _digest(value: Any) -> str:
@@ -124,9 +149,15 @@ def _digest_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _replace(place: Path, content: bytes) -> None:
+def _content(place: str) -> bytes:
+    with open(place, "rb") as file:
+        return file.read()
+
+
+def _replace(place: str, content: bytes) -> None:
     """Writes a file as a whole or not at all."""
-    handle, name = tempfile.mkstemp(dir=place.parent, prefix=place.stem, suffix=".part")
+    folder, name = os.path.split(place)
+    handle, name = tempfile.mkstemp(dir=folder, prefix=os.path.splitext(name)[0], suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)

@@ -40,9 +40,11 @@ class Room:
     made: list[NDArray]
 
     @classmethod
-    def of(cls, outside: Outside) -> Room:
-        """That of a program."""
-        return cls(aligned_bytes(outside.arena_bytes), [np.empty(spec.shape, spec.dtype) for spec in outside.made])
+    def of(cls, outside: Outside, arena: NDArray | None = None) -> Room:
+        """That of a program; its arena may have been made before."""
+        if arena is None:
+            arena = aligned_bytes(outside.arena_bytes)
+        return cls(arena, [np.empty(spec.shape, spec.dtype) for spec in outside.made])
 
     def fits(self, outside: Outside) -> bool:
         """Whether it is that of a program."""

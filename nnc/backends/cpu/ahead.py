@@ -2,8 +2,9 @@
 
 The first write to a page of memory waits for the system, and in a virtual machine for its host, too: a first call may wait longer
 for that than it computes. What was made as zeros is dearer still where a program reads it before it writes to it, since its pages
-are found twice. So the arrays that a call gives away are touched while its function is traced, and what its frame needs once that
-is known: while code is compiled or loaded, and while the program runs, as far as it has not come there itself.
+are found twice. So the arrays that a call gives away are touched while its function is traced, and with them an arena of the size
+that the last call like this one needed, if a file tells it. The rest of what its frame needs is touched once that is known: while
+code is compiled or loaded, and while the program runs, as far as it has not come there itself.
 
 A program may not write over what others see, such as parameters that lie in memory of NumPy's. Arrays that are given away though
 others see their memory are copied meanwhile.
@@ -17,12 +18,17 @@ import threading
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from nnc.array import Array
+from nnc.backends.cpu.pages import join_pages, take_small_pages
+from nnc.lower.cache import Entry
+from nnc.lower.frame import aligned_bytes
 from nnc.lower.kept import is_alone
+from nnc.lower.later import do_later
 from nnc.lower.native_frame import Room
 from nnc.lower.native_program import Outside
 from nnc.lower.stages import NDArray
@@ -126,18 +132,19 @@ class Preparing:
 
     def begin(self, touched: Sequence[NDArray], copied: Sequence[Array] = ()) -> None:
         """Touches contiguous arrays that lie in memory of Python's own, and gives others such memory, unless memory is short."""
-        work, available = _Work(copied, [array.data for array in copied], touched), available_memory()
-        if work.nbytes >= _LEAST and available is not None and work.nbytes <= available // _SHARE:
+        work = _Work(copied, [array.data for array in copied], touched)
+        if _is_worth_it(work.nbytes):
             self._waiting.append(work)
             # In this context: what it has to keep in files waits, too. Threads of `threading` are waited for until they have come.
             _thread.start_new_thread(copy_context().run, (self._run,))
 
     def stop(self) -> None:
-        """Ends it: no array is held any more."""
-        self._stop.value = 1
+        """Ends what has begun: no array is held any more."""
         with self._changed:
+            self._stop.value = 1
             self._waiting.clear()
             self._changed.wait_for(lambda: not self._running)
+            self._stop.value = 0
 
     def _run(self) -> None:
         address = self._find()  # nothing is held meanwhile
@@ -156,6 +163,12 @@ class Preparing:
                 self._changed.notify_all()
 
 
+def _is_worth_it(nbytes: int) -> bool:
+    """Whether so many bytes are written to ahead: they are neither few nor too many for the memory that there is."""
+    available = available_memory()
+    return nbytes >= _LEAST and available is not None and nbytes <= available // _SHARE
+
+
 class Ahead:
     """Makes ready what the call of a program writes to: a block within which that is made.
 
@@ -166,6 +179,10 @@ class Ahead:
     def __init__(self, find: Callable[[], int | None]) -> None:
         self.room: Room | None = None
         self.arrays, self.arena = Preparing(find), Preparing(find)
+        self._entry: Entry | None = None  # which tells how many bytes of an arena calls like this one write to
+        self._told = 0
+        self._likely: NDArray | None = None  # an arena of so many bytes
+        self._has_small_pages = False
 
     def __enter__(self) -> Ahead:
         return self
@@ -173,8 +190,17 @@ class Ahead:
     def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
         self.room = None
         self.arrays.stop()
-        if kind is not None:
+        if kind is not None or self._likely is not None:
             self.arena.stop()
+
+    def recall(self, entry: Entry) -> None:
+        """An entry of a cache tells how large an arena the last call like this one needed, and will tell the next one."""
+        self._entry, told = entry, entry.read()
+        if isinstance(told, int):
+            self._told = told
+            if _is_worth_it(told):
+                self._likely = aligned_bytes(told)
+                self._touch(self._likely)
 
     def given_away(self, arrays: Sequence[Array]) -> None:
         """The call gives these arrays away: it may write over those that nobody else sees, and over copies of the others."""
@@ -184,7 +210,20 @@ class Ahead:
 
     def expect(self, outside: Outside) -> None:
         """Makes room for the call, and touches that; of an arena only what surely will be written to, which is all or nothing."""
-        self.room = Room.of(outside)
+        needed = outside.arena_bytes if outside.runs_all else 0
+        likely, self._likely = self._likely, None
+        if likely is not None and needed != likely.nbytes:
+            self.arena.stop()
+            likely = None
+        self.room = Room.of(outside, likely)
         self.arrays.begin(self.room.made)
-        if outside.runs_all:
-            self.arena.begin([self.room.arena])
+        if outside.runs_all and likely is None:
+            self._touch(self.room.arena)
+        if outside.runs_all and self._has_small_pages:
+            do_later(partial(join_pages, self.room.arena))
+        if self._entry is not None and needed != self._told and max(needed, self._told) >= _LEAST:
+            do_later(partial(self._entry.write, needed))
+
+    def _touch(self, arena: NDArray) -> None:
+        self._has_small_pages = take_small_pages(arena)
+        self.arena.begin([arena])

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import mmap
+import re
 import resource
 import sys
 import threading
+import time
 from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,11 +18,14 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.backends.cpu import ahead
+from nnc.backends.cpu import ahead, pages
 from nnc.backends.cpu.ahead import Ahead, Preparing
 from nnc.backends.cpu.jit import compiler
+from nnc.backends.cpu.pages import LARGE, are_for_who_asks, join_pages, take_small_pages
+from nnc.lower.cache import Cache, Entry
+from nnc.lower.frame import aligned_bytes
 from nnc.lower.kept import is_alone
-from nnc.lower.later import do_later, putting_off
+from nnc.lower.later import WRITER, do_later, putting_off
 from nnc.lower.native_frame import NativeFrame, Room
 from nnc.machine import available_memory
 
@@ -41,15 +48,22 @@ def finish(touching: Preparing) -> None:
         assert touching._changed.wait_for(lambda: is_idle(touching), 60)
 
 
+def finish_keeping() -> None:
+    """Waits for the threads that keep what a call left for later."""
+    for thread in threading.enumerate():
+        if thread.name == WRITER:
+            thread.join()
+
+
 def is_idle(touching: Preparing) -> bool:
     """Whether nothing is touched, nor will be."""
     return not touching._waiting and not touching._running
 
 
-def fresh(nbytes: int = MANY) -> Any:
-    """Zeros whose pages, small ones, the system has not found yet."""
-    memory = mmap.mmap(-1, nbytes)
-    memory.madvise(mmap.MADV_NOHUGEPAGE)
+def fresh(nbytes: int = MANY, advice: int = mmap.MADV_NOHUGEPAGE) -> Any:
+    """Zeros whose pages, small ones unless it is told otherwise, the system has not found yet."""
+    memory = mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(advice)
     return np.frombuffer(memory, np.uint8)
 
 
@@ -314,16 +328,17 @@ def test_the_arena_is_touched_until_it_is_there_unless_there_is_no_program(monke
     compiled = nnc.compile(lambda x: nnp.matmul(x, x))
     compiled(nnp.ones((8, 8)))
     outside, rooms = program_of(compiled).outside, [Room(fresh(4 * MANY), []) for _ in range(2)]
-    monkeypatch.setattr(Room, "of", lambda _: rooms[-1])
-    with own() as block:
+    monkeypatch.setattr(Room, "of", lambda *_: rooms[-1])
+    with putting_off():  # its pages stay small meanwhile
+        with own() as block:
+            block.expect(outside)
+        finish(block.arena)
+        assert faults_of_writing(rooms.pop().arena) < 100
+        block = own()
         block.expect(outside)
-    finish(block.arena)
-    assert faults_of_writing(rooms.pop().arena) < 100
-    block = own()
-    block.expect(outside)
-    block.__exit__(ValueError)
-    assert is_idle(block.arena)
-    assert faults_of_writing(rooms.pop().arena) > 100
+        block.__exit__(ValueError)
+        assert is_idle(block.arena)
+        assert faults_of_writing(rooms.pop().arena) > 100
 
 
 def test_a_room_of_another_size_is_not_used() -> None:
@@ -340,3 +355,180 @@ def test_a_room_of_another_size_is_not_used() -> None:
         block.expect(program.outside)
         program.make_ready(block.room)
     assert len(program.idle) == before + 1 and isinstance(program.idle[-1], NativeFrame)
+
+
+# -- the arena of the last call like this one --------------------------------------------------------------------------
+
+
+def squared(x: Any) -> Any:
+    return nnp.sum(nnp.matmul(nnp.tanh(x), x))
+
+
+def arenas_of(compiled: Any) -> list[tuple[int, int]]:
+    (frame,) = program_of(compiled).idle
+    return [(frame.arena.ctypes.data, frame.arena.nbytes)]
+
+
+def test_the_next_process_touches_the_arena_before_the_function_is_traced(blocks: list[Watched]) -> None:
+    before: list[int] = []
+
+    def traced(x: Any) -> Any:
+        before.append(len(blocks[-1].touched[1]))
+        return squared(x)
+
+    x = nnp.ones((611, 611))
+    for known in (0, 1):
+        compiled = nnc.compile(traced)
+        assert float(compiled(x)) == pytest.approx(611**3 * np.tanh(1), rel=1e-4)
+        finish_keeping()
+        assert before.pop() == known
+        assert blocks.pop().touched[1] == arenas_of(compiled)
+    nnc.compile(traced)(nnp.ones((612, 612)))  # other calls
+    nnc.compile(traced, contract=True)(x)
+    assert before == [0, 0]
+
+
+def test_an_arena_of_another_size_is_not_used_and_its_size_is_told_next(blocks: list[Watched]) -> None:
+    def work(x: Any) -> Any:
+        return squared(x)
+
+    x, first, sizes = nnp.ones((613, 613)), nnc.compile(work), []
+    first(x)
+    finish_keeping()
+
+    def work(x: Any) -> Any:  # type: ignore[no-redef]
+        return squared(x) + nnp.sum(nnp.matmul(nnp.matmul(x, x), nnp.sin(nnp.matmul(x, x + 1))))
+
+    for _ in range(2):
+        compiled = nnc.compile(work)
+        compiled(x)
+        finish_keeping()
+        assert blocks[-1].touched[1][-1:] == arenas_of(compiled)
+        sizes.append([nbytes for _, nbytes in blocks[-1].touched[1]])
+    ((_, small),), ((_, large),) = arenas_of(first), arenas_of(compiled)
+    assert small < large and sizes == [[small, large], [large]]
+
+
+def test_of_a_function_that_may_leave_its_arena_alone_none_is_touched_next(blocks: list[Watched]) -> None:
+    def work(x: Any) -> Any:
+        return squared(x)
+
+    x = nnp.ones((614, 614))
+    nnc.compile(work)(x)
+    finish_keeping()
+
+    def work(x: Any) -> Any:  # type: ignore[no-redef]
+        return nnc.cond(x[0, 0] > 0, squared, lambda x: x[0, 0], x)
+
+    for _ in range(2):
+        nnc.compile(work)(x)
+        finish_keeping()
+    assert [len(block.touched[1]) for block in blocks] == [1, 1, 0]
+
+
+@pytest.mark.parametrize("told", ["many", None, -1, 1 << 60])
+def test_what_no_arena_can_be_is_not_believed(told: Any, tmp_path: Path) -> None:
+    entry = Entry(Cache(tmp_path), "arenas", {"function": "f"})
+    entry.write(told)
+    with own() as block:
+        block.recall(entry)
+        assert block._likely is None and is_idle(block.arena)
+
+
+def test_where_there_is_no_program_the_arena_is_not_touched_any_more(tmp_path: Path) -> None:
+    entry = Entry(Cache(tmp_path), "arenas", {"function": "f"})
+    entry.write(64 * MANY)
+    with own() as block:
+        block.recall(entry)
+        assert block._likely is not None
+    assert is_idle(block.arena)
+
+
+def test_without_a_folder_nothing_is_told(blocks: list[Watched], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NNC_CACHE_DIR", "")
+    for _ in range(2):
+        nnc.compile(squared)(nnp.ones((615, 615)))
+        assert len(blocks.pop().touched[1]) == 1
+
+
+# -- pages -------------------------------------------------------------------------------------------------------------
+
+
+def bytes_in_large_pages(array: Any) -> int:
+    """How many bytes of the mapping that an array lies in are on large pages."""
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if bounds := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
+            middle = array.ctypes.data + array.nbytes // 2
+            inside = int(bounds[1], 16) <= middle < int(bounds[2], 16)
+        elif inside and (found := re.match(r"AnonHugePages: +(\d+) kB", line)):
+            return int(found[1]) << 10
+    raise AssertionError("the array lies nowhere")
+
+
+def wait_for_large_pages(array: Any, nbytes: int) -> None:
+    for _ in range(1000):
+        if bytes_in_large_pages(array) >= nbytes:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"{bytes_in_large_pages(array)} bytes, not {nbytes}")
+
+
+@pytest.fixture
+def can_join() -> None:
+    """Skips where the system has no large pages for who asks for them, or does not make them of small ones when it is told to."""
+    array = aligned_bytes(2 * LARGE, LARGE)
+    array[:] = 0
+    begin = array.ctypes.data
+    if not are_for_who_asks() or not pages._advise(begin, begin + 2 * LARGE, pages._COLLAPSE):
+        pytest.skip("small pages cannot be put together here")
+
+
+@pytest.mark.usefixtures("can_join")
+def test_small_pages_are_found_first_and_put_together_later() -> None:
+    array = fresh(advice=mmap.MADV_HUGEPAGE)
+    assert take_small_pages(array)
+    array[:] = values = np.arange(MANY, dtype=np.uint64).astype(np.uint8)
+    assert bytes_in_large_pages(array) == 0
+    join_pages(array)
+    wait_for_large_pages(array, MANY - 2 * LARGE)
+    assert np.array_equal(array, values)
+
+
+@pytest.mark.usefixtures("can_join")
+def test_the_arena_of_a_first_call_gets_large_pages_in_the_end() -> None:
+    compiled, x = (
+        nnc.compile(lambda x: nnp.sum(nnp.matmul(nnp.matmul(x, x), nnp.matmul(x, x + 1)))),
+        nnp.ones((1024, 1024)),
+    )
+    first = compiled(x)
+    (frame,) = program_of(compiled).idle
+    wait_for_large_pages(frame.arena, frame.arena.nbytes - 2 * LARGE)
+    assert np.array_equal(first, compiled(x))
+
+
+def test_arrays_that_are_small_or_very_large_keep_their_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not take_small_pages(np.empty(1 << 20, np.uint8))
+    monkeypatch.setattr(pages, "_MOST", MANY - 1)
+    assert not take_small_pages(np.empty(MANY, np.uint8))
+
+
+def test_pages_are_left_alone_where_nobody_has_to_ask_for_large_ones_or_cannot_have_them(tmp_path: Path) -> None:
+    assert not are_for_who_asks(tmp_path / "absent")
+    for asked_for in ("always", "madvise", "never"):
+        setting = tmp_path / asked_for
+        setting.write_text("always madvise never\n".replace(asked_for, f"[{asked_for}]"))
+        assert are_for_who_asks(setting) == (asked_for == "madvise")
+
+
+def test_a_system_that_does_not_obey_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def refuse(begin: int, nbytes: int, advice: int) -> int:
+        asked.append(advice)
+        return -1 if advice == pages._COLLAPSE else 0
+
+    monkeypatch.setattr(pages, "_madvise", lambda: refuse)
+    monkeypatch.setattr(pages, "_thread", SimpleNamespace(start_new_thread=lambda run, given: run(*given)))
+    join_pages(np.empty(MANY, np.uint8))
+    assert asked == [mmap.MADV_HUGEPAGE, pages._COLLAPSE]

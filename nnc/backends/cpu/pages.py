@@ -1,0 +1,80 @@
+"""Pages of the memory that a first call writes to: small ones at first, large ones soon after.
+
+NumPy asks the system for large pages (2 MiB) where an array takes 4 MiB or more, on which programs run some percent faster. But
+where a virtual machine gives memory that nobody uses back to its host, that is memory of the very form that large pages are made
+of, and the host has to find it again: 2.6 ms/MiB were measured, for which the first call waited. With small pages it was 0.4, since
+for those there is memory that was in use before. So small ones are taken first. A thread puts them together after the first call,
+slowly, since that takes as long.
+"""
+
+from __future__ import annotations
+
+import _thread
+import ctypes
+import mmap
+import sys
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from nnc.lower.stages import NDArray
+from nnc.machine import read_text
+
+LARGE = 1 << 21  # bytes of a page
+_LEAST, _MOST = (
+    1 << 22,
+    1 << 28,
+)  # bytes: for less NumPy asks for nothing, and memory that was in use before is not endless
+_COLLAPSE = 25  # Linux's number for: make a large page of these (6.1 and later)
+_SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+_PACE = 10  # the share of its time for which the thread works is one in so many
+
+
+def take_small_pages(array: NDArray) -> bool:
+    """Has the system find small pages for an array to which nobody has written yet; returns whether it would have found others."""
+    if not _LEAST <= array.nbytes <= _MOST or not are_for_who_asks():
+        return False
+    begin, end = _large_pages(array)
+    return _advise(begin, end, mmap.MADV_NOHUGEPAGE)
+
+
+def join_pages(array: NDArray) -> None:
+    """Puts the small pages of an array together: a thread does it, or the system by and by, where it cannot be told when."""
+    begin, end = _large_pages(array)
+    if _advise(begin, end, mmap.MADV_HUGEPAGE):
+        _thread.start_new_thread(_join, (array, begin, end))  # the interpreter does not wait for it
+
+
+def _join(array: NDArray, begin: int, end: int) -> None:
+    """Puts the pages of memory that belongs to an array together, one after the other."""
+    for at in range(begin, end, LARGE):
+        start = time.perf_counter()
+        if not _advise(at, at + LARGE, _COLLAPSE):
+            break
+        time.sleep((_PACE - 1) * (time.perf_counter() - start))
+    del array
+
+
+@cache
+def are_for_who_asks(setting: Path = _SETTING) -> bool:
+    """Whether the system has large pages for those who ask for them, and for nobody else."""
+    return sys.platform == "linux" and "[madvise]" in read_text(setting)
+
+
+def _large_pages(array: NDArray) -> tuple[int, int]:
+    """Where the large pages begin and end that fit into an array."""
+    begin = array.ctypes.data
+    return -(-begin // LARGE) * LARGE, (begin + array.nbytes) // LARGE * LARGE
+
+
+def _advise(begin: int, end: int, advice: int) -> bool:
+    """Tells the system something about memory; returns whether it obeys."""
+    return _madvise()(begin, end - begin, advice) == 0
+
+
+@cache
+def _madvise() -> Callable[[int, int, int], int]:
+    function = ctypes.CDLL(None).madvise
+    function.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    return function
