@@ -104,7 +104,8 @@ def sums_in(jit: Jit) -> Callable[[int, int], int]:
 @pytest.mark.parametrize(
     ("threads", "n", "grain", "wanted"),
     [
-        (2, 100, 10, 8),  # four for each thread
+        (2, 1000, 10, 32),  # sixteen for each thread
+        (2, 100, 10, 10),
         (2, 100, 20, 5),  # a part has `grain` items at least
         (4, 100, 40, 2),
         (4, 100, 51, 1),
@@ -249,7 +250,7 @@ def test_workers_come_and_go_while_loops_run() -> None:
 def test_after_the_pool_is_closed_callers_work_alone() -> None:
     with pool_of(4) as (pool, jit):
         parts = parts_in(jit)
-        assert len(parts(100, 1)) == 16
+        assert len(parts(100, 1)) == 64
         pool.close()
         assert pool.workers == 0 and parts(100, 1) == [(0, 100)]
 

@@ -299,7 +299,7 @@ print(parts(), flush=True)
 @pytest.mark.skipif(not is_supported(), reason="loops have other parts in OpenMP's threads")
 def test_a_forked_process_works_alone() -> None:
     run = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, check=True, timeout=60)
-    assert run.stdout.split() == ["8", "1", "refused", "8"]
+    assert run.stdout.split() == ["32", "1", "refused", "32"]
 
 
 def test_threads_are_refused_in_a_forked_process(monkeypatch: pytest.MonkeyPatch) -> None:
