@@ -156,16 +156,16 @@ class Lowered:
 
 def prepare_ahead(call: Call, options: Options) -> AbstractContextManager[Ahead | None]:
     """A block that makes the program of a call: what the call will write to is made ready meanwhile, at once the arrays that it
-    gives away."""
+    gives away, and an arena as large as that of the last call of a function of this name with such arguments."""
     compiler = expected_compiler() if options.native else None
     if compiler is None:
         return nullcontext()
     ahead = compiler.ahead()
     if options.cache_folder is not None:
         counts = Counter(spec for spec, _ in call.key.specs())
-        alike = {"function": name_of(call.signature.fun), "options": repr(options)}
-        specs = {str(spec): count for spec, count in counts.items()}
-        ahead.recall(Entry(Cache(options.cache_folder), "arenas", {**alike, "arguments": specs}))
+        arguments = {str(spec): count for spec, count in counts.items()}
+        key = {"function": name_of(call.signature.fun), "arguments": arguments, "options": repr(options)}
+        ahead.recall(Entry(Cache(options.cache_folder), "arenas", key))
     if call.signature.donates:
         given = (call.arguments.dynamic[i] for i in call.donated_leaves())
         ahead.given_away([leaf for leaf in given if isinstance(leaf, Array)])

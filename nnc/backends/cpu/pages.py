@@ -10,6 +10,7 @@ slowly, since that takes as long.
 from __future__ import annotations
 
 import _thread
+import contextlib
 import ctypes
 import mmap
 import sys
@@ -22,38 +23,35 @@ from nnc.lower.stages import NDArray
 from nnc.machine import read_text
 
 LARGE = 1 << 21  # bytes of a page
-_LEAST, _MOST = (
-    1 << 22,
-    1 << 28,
-)  # bytes: for less NumPy asks for nothing, and memory that was in use before is not endless
+_LEAST = 1 << 22  # bytes, for which NumPy begins to ask
+_MOST = 1 << 28  # bytes, since of memory that was in use before there is not much more
 _COLLAPSE = 25  # Linux's number for: make a large page of these (6.1 and later)
 _SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-_PACE = 10  # the share of its time for which the thread works is one in so many
+_PACE = 10  # the thread works for one part in so many of its time
 
 
 def take_small_pages(array: NDArray) -> bool:
     """Has the system find small pages for an array to which nobody has written yet; returns whether it would have found others."""
     if not _LEAST <= array.nbytes <= _MOST or not are_for_who_asks():
         return False
-    begin, end = _large_pages(array)
-    return _advise(begin, end, mmap.MADV_NOHUGEPAGE)
+    return _advise(*_large_pages(array), mmap.MADV_NOHUGEPAGE)
 
 
 def join_pages(array: NDArray) -> None:
     """Puts the small pages of an array together: a thread does it, or the system by and by, where it cannot be told when."""
+    if _advise(*_large_pages(array), mmap.MADV_HUGEPAGE):
+        with contextlib.suppress(RuntimeError):  # there can be no more threads, or the interpreter ends
+            _thread.start_new_thread(_join, (array,))  # for which the interpreter does not wait
+
+
+def _join(array: NDArray) -> None:
+    """Puts the pages of an array together, one after the other."""
     begin, end = _large_pages(array)
-    if _advise(begin, end, mmap.MADV_HUGEPAGE):
-        _thread.start_new_thread(_join, (array, begin, end))  # the interpreter does not wait for it
-
-
-def _join(array: NDArray, begin: int, end: int) -> None:
-    """Puts the pages of memory that belongs to an array together, one after the other."""
     for at in range(begin, end, LARGE):
         start = time.perf_counter()
         if not _advise(at, at + LARGE, _COLLAPSE):
             break
         time.sleep((_PACE - 1) * (time.perf_counter() - start))
-    del array
 
 
 @cache

@@ -521,6 +521,16 @@ def test_pages_are_left_alone_where_nobody_has_to_ask_for_large_ones_or_cannot_h
         assert are_for_who_asks(setting) == (asked_for == "madvise")
 
 
+def test_where_no_thread_can_be_started_pages_are_left_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> int:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(pages, "_thread", SimpleNamespace(start_new_thread=refuse))
+    array = np.full(MANY, 3, np.uint8)
+    join_pages(array)
+    assert np.all(array == 3)
+
+
 def test_a_system_that_does_not_obey_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
