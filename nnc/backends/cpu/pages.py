@@ -45,12 +45,11 @@ def join_pages(array: NDArray) -> None:
 
 
 def _join(array: NDArray) -> None:
-    """Puts the pages of an array together, one after the other."""
+    """Puts the pages of an array together, one after the other, as far as the system obeys."""
     begin, end = _large_pages(array)
     for at in range(begin, end, LARGE):
         start = time.perf_counter()
-        if not _advise(at, at + LARGE, _COLLAPSE):
-            break
+        _advise(at, at + LARGE, _COLLAPSE)
         time.sleep((_PACE - 1) * (time.perf_counter() - start))
 
 

@@ -531,14 +531,14 @@ def test_where_no_thread_can_be_started_pages_are_left_to_the_system(monkeypatch
     assert np.all(array == 3)
 
 
-def test_a_system_that_does_not_obey_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+def test_pages_that_the_system_does_not_join_keep_no_others_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
 
     def refuse(begin: int, nbytes: int, advice: int) -> int:
-        asked.append(advice)
+        asked.append((nbytes, advice))
         return -1 if advice == pages._COLLAPSE else 0
 
     monkeypatch.setattr(pages, "_madvise", lambda: refuse)
     monkeypatch.setattr(pages, "_thread", SimpleNamespace(start_new_thread=lambda run, given: run(*given)))
-    join_pages(np.empty(MANY, np.uint8))
-    assert asked == [mmap.MADV_HUGEPAGE, pages._COLLAPSE]
+    join_pages(aligned_bytes(MANY, LARGE))
+    assert asked == [(MANY, mmap.MADV_HUGEPAGE), *[(LARGE, pages._COLLAPSE)] * (MANY // LARGE)]
