@@ -38,7 +38,7 @@ from nnc.lower.timings import Timings
 from nnc.options import Options
 from nnc.signature import Call, Key, Likeness, Signature, difference, leaf_keys
 from nnc.trace.captures import Snapshot, take_snapshot
-from nnc.trace.flat import FlatTree, name_of
+from nnc.trace.flat import FlatTree, definition_of, name_of
 from nnc.trace.staging import Staged, stage
 
 Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]  # of a call's arguments
@@ -156,7 +156,7 @@ class Lowered:
 
 def prepare_ahead(call: Call, options: Options) -> AbstractContextManager[Ahead | None]:
     """A block that makes the program of a call: what the call will write to is made ready meanwhile, at once the arrays that it
-    gives away, and an arena as large as that of the last call of a function of this name with such arguments."""
+    gives away, and an arena as large as that of the last call of the function defined there with such arguments."""
     compiler = expected_compiler() if options.native else None
     if compiler is None:
         return nullcontext()
@@ -164,7 +164,8 @@ def prepare_ahead(call: Call, options: Options) -> AbstractContextManager[Ahead 
     if options.cache_folder is not None:
         counts = Counter(spec for spec, _ in call.key.specs())
         arguments = {str(spec): count for spec, count in counts.items()}
-        key = {"function": name_of(call.signature.fun), "arguments": arguments, "options": repr(options)}
+        function = f"{name_of(call.signature.fun)} {definition_of(call.signature.fun)}"
+        key = {"function": function, "arguments": arguments, "options": repr(options)}
         ahead.recall(Entry(Cache(options.cache_folder), "arenas", key))
     if call.signature.donates:
         given = (call.arguments.dynamic[i] for i in call.donated_leaves())

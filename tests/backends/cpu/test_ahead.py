@@ -388,19 +388,24 @@ def test_the_next_process_touches_the_arena_before_the_function_is_traced(blocks
     assert before == [0, 0]
 
 
-def test_an_arena_of_another_size_is_not_used_and_its_size_is_told_next(blocks: list[Watched]) -> None:
+def defined_here(fun: Any) -> Any:
+    """A function that does what `fun` does, and is defined where all of these are."""
+
     def work(x: Any) -> Any:
-        return squared(x)
+        return fun(x)
 
-    x, first, sizes = nnp.ones((613, 613)), nnc.compile(work), []
-    first(x)
-    finish_keeping()
+    return nnc.compile(work)
 
-    def work(x: Any) -> Any:  # type: ignore[no-redef]
+
+def test_an_arena_of_another_size_is_not_used_and_its_size_is_told_next(blocks: list[Watched]) -> None:
+    def larger(x: Any) -> Any:
         return squared(x) + nnp.sum(nnp.matmul(nnp.matmul(x, x), nnp.sin(nnp.matmul(x, x + 1))))
 
+    x, first, sizes = nnp.ones((613, 613)), defined_here(squared), []
+    first(x)
+    finish_keeping()
     for _ in range(2):
-        compiled = nnc.compile(work)
+        compiled = defined_here(larger)
         compiled(x)
         finish_keeping()
         assert blocks[-1].touched[1][-1:] == arenas_of(compiled)
@@ -409,19 +414,23 @@ def test_an_arena_of_another_size_is_not_used_and_its_size_is_told_next(blocks: 
     assert small < large and sizes == [[small, large], [large]]
 
 
+def test_functions_defined_elsewhere_do_not_take_it_for_theirs(blocks: list[Watched]) -> None:
+    x = nnp.ones((616, 616))
+    one = nnc.compile(lambda x: squared(x))
+    other = nnc.compile(lambda x: squared(x) + nnp.sum(nnp.matmul(nnp.matmul(x, x), nnp.sin(nnp.matmul(x, x + 1)))))
+    for compiled in (one, other):
+        compiled(x)
+        finish_keeping()
+        assert blocks.pop().touched[1] == arenas_of(compiled)
+
+
 def test_of_a_function_that_may_leave_its_arena_alone_none_is_touched_next(blocks: list[Watched]) -> None:
-    def work(x: Any) -> Any:
-        return squared(x)
-
-    x = nnp.ones((614, 614))
-    nnc.compile(work)(x)
-    finish_keeping()
-
-    def work(x: Any) -> Any:  # type: ignore[no-redef]
+    def perhaps(x: Any) -> Any:
         return nnc.cond(x[0, 0] > 0, squared, lambda x: x[0, 0], x)
 
-    for _ in range(2):
-        nnc.compile(work)(x)
+    x = nnp.ones((614, 614))
+    for work in (squared, perhaps, perhaps):
+        defined_here(work)(x)
         finish_keeping()
     assert [len(block.touched[1]) for block in blocks] == [1, 1, 0]
 
