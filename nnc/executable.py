@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from operator import attrgetter, itemgetter
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -156,21 +157,26 @@ class Lowered:
 
 def prepare_ahead(call: Call, options: Options) -> AbstractContextManager[Ahead | None]:
     """A block that makes the program of a call: what the call will write to is made ready meanwhile, at once the arrays that it
-    gives away, and an arena as large as that of the last call of the function defined there with such arguments."""
+    gives away, and an arena as large as the last call of the function with such arguments needed."""
     compiler = expected_compiler() if options.native else None
     if compiler is None:
         return nullcontext()
     ahead = compiler.ahead()
     if options.cache_folder is not None:
-        counts = Counter(spec for spec, _ in call.key.specs())
-        arguments = {str(spec): count for spec, count in counts.items()}
-        function = f"{name_of(call.signature.fun)} {definition_of(call.signature.fun)}"
-        key = {"function": function, "arguments": arguments, "options": repr(options)}
-        ahead.recall(Entry(Cache(options.cache_folder), "arenas", key))
+        ahead.recall(_arena_entry(call, options, options.cache_folder))
     if call.signature.donates:
         given = (call.arguments.dynamic[i] for i in call.donated_leaves())
         ahead.given_away([leaf for leaf in given if isinstance(leaf, Array)])
     return ahead
+
+
+def _arena_entry(call: Call, options: Options, folder: Path) -> Entry:
+    """Where it is kept how large an arena calls like this one need. The place is found before the function is traced, so that it
+    knows the function by where it is defined, and arguments by how many there are of each spec."""
+    fun, counts = call.signature.fun, Counter(spec for spec, _ in call.key.specs())
+    arguments = {str(spec): count for spec, count in counts.items()}
+    key = {"function": f"{name_of(fun)} {definition_of(fun)}", "arguments": arguments, "options": repr(options)}
+    return Entry(Cache(folder), "arenas", key)
 
 
 @dataclass(frozen=True, slots=True)

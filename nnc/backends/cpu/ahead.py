@@ -165,8 +165,10 @@ class Preparing:
 
 def _is_worth_it(nbytes: int) -> bool:
     """Whether so many bytes are written to ahead: they are neither few nor too many for the memory that there is."""
+    if nbytes < _LEAST:
+        return False
     available = available_memory()
-    return nbytes >= _LEAST and available is not None and nbytes <= available // _SHARE
+    return available is not None and nbytes <= available // _SHARE
 
 
 class Ahead:
@@ -217,10 +219,11 @@ class Ahead:
             likely = None
         self.room = Room.of(outside, likely)
         self.arrays.begin(self.room.made)
-        if outside.runs_all and likely is None:
-            self._touch(self.room.arena)
-        if outside.runs_all and self._has_small_pages:
-            do_later(partial(join_pages, self.room.arena))
+        if outside.runs_all:
+            if likely is None:
+                self._touch(self.room.arena)
+            if self._has_small_pages:
+                do_later(partial(join_pages, self.room.arena))
         if self._entry is not None and needed != self._told and max(needed, self._told) >= _LEAST:
             do_later(partial(self._entry.write, needed))
 

@@ -38,7 +38,7 @@ from nnc.backends.cpu.engine import Library
 WORK, WAKE = "nnc_work", "nnc_wake"
 POOL_EXPORTS = (WORK, WAKE)
 POOL_CALLS = ("syscall", "sched_yield")
-_PARTS_OF_A_THREAD = 16  # with 4, products of 28 panels took a fifth longer: who finished first waited for half a part
+_PARTS_OF_A_THREAD = 16  # with 4, a product of 28 panels took a fifth longer: the last part was an eighth of it
 _MOST_PARTS = 1 << 14
 _CALLER_PAUSES = 8000  # 0.2 ms with 26 ns for a pause: a worker that takes much longer may have lost its processor
 # 2 ms, as libgomp's threads: a worker that sleeps is often woken on its caller's processor and stays there for a tick of 4 ms. To

@@ -1,4 +1,5 @@
-"""What first calls write to, touched while their programs are made: pages are present, values stay, nothing is held afterwards."""
+"""What first calls write to, touched while their programs are made: pages are present, values stay, nothing is held afterwards.
+An arena begins with the size that a file tells, and on small pages."""
 
 from __future__ import annotations
 
