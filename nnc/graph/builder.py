@@ -105,6 +105,10 @@ class GraphBuilder:
         """How many nodes there are so far."""
         return len(self._nodes)
 
+    def is_constant(self, symbol: Symbol) -> bool:
+        """Whether a symbol is a constant of the graph."""
+        return symbol in self._constants
+
     @property
     def inputs(self) -> tuple[Symbol, ...]:
         """The inputs so far."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -72,11 +73,13 @@ def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     before = site.count_nodes()
     trace.is_noting = True
     try:
-        with set_context(source=source):  # of all it does: settings with a hash are no functions of the user's
-            result = function(*args, **kwargs)
+        with trace.alone(), site.linear.alone() if site.linear is not None else nullcontext():
+            with set_context(source=source):  # of all it does: settings with a hash are no functions of the user's
+                result = function(*args, **kwargs)
     finally:
         trace.is_noting = False
-    trace.repeats[form] = _First(site, before, site.count_nodes(), source, result)
+    may_hold_values = getattr(function, "__closure__", None) is not None
+    trace.repeats[form] = _First(site, before, site.count_nodes(), source, result, may_hold_values)
     return result
 
 
@@ -132,13 +135,17 @@ class _Site:
 
 
 class _First(NamedTuple):
-    """The first of calls that are alike: where, the numbers of nodes before and after, by which line, and what it returned."""
+    """The first of calls that are alike: where, the numbers of nodes before and after, by which line, and what it returned.
+
+    Functions that close over something may read values of the trace by themselves; the same ones in every call.
+    """
 
     site: _Site
     before: tuple[int, int]
     after: tuple[int, int]
     source: SourceLine | None
     result: Any
+    may_hold_values: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +162,11 @@ class _Record:
     @classmethod
     def of(cls, first: _First) -> _Record | None:
         """The record of a call; None where it cannot be repeated."""
-        site, before, after, source, result = first
-        nodes, written = _depending(site.trace.builder.nodes_between(before[0], after[0]), {*site.symbols})
+        site, before, after, source, result, may_hold_values = first
+        recorded = site.trace.builder.nodes_between(before[0], after[0])
+        inside = {*site.symbols, *(symbol for node in recorded for symbol in node.outputs)}
+        read = [symbol for node in recorded for symbol in node.inputs]
+        nodes, written = _depending(recorded, {*site.symbols})
         linear: list[Node] = []
         captured: dict[Symbol, Symbol] = {}  # of the linear graph: that of the value
         if site.linear is not None:
@@ -164,11 +174,18 @@ class _Record:
             for symbol in dict.fromkeys(symbol for node in found for symbol in node.inputs):
                 value = site.linear.values.get(symbol)
                 if type(value) is StagedTracer and value.owner is site.trace:
+                    read.append(value.symbol)
                     if value.symbol in written:
                         captured[symbol] = value.symbol
                 elif isinstance(value, Tracer):
                     return None
+            inside.update(site.tangents, site.linear.values, (symbol for node in found for symbol in node.outputs))
+            read += [symbol for node in found for symbol in node.inputs if not site.linear.builder.is_constant(symbol)]
             linear, _ = _depending(found, {*site.tangents, *captured})
+        if any(map(site.trace.is_concrete, site.symbols)):
+            return None  # a symbol that is read as an operand cannot be told from the same read as a constant
+        if not may_hold_values and not all(symbol in inside or site.trace.is_concrete(symbol) for symbol in read):
+            return None
         if any(callable(value) for node in (*nodes, *linear) for value in node.params.values()):
             return None  # a function may hold values of this call
         passage = Passage.of(nodes, site.symbols, source)

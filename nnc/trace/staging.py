@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,6 +94,19 @@ class StagingTrace:
             (found,) = self.builder.record(broadcast_to, (symbol,), params, (), source)
             self._spreads[key] = found
         return found
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """A block that finds no broadcast of what was recorded before it: its nodes read what they are given."""
+        before, self._spreads = self._spreads, {}
+        try:
+            yield
+        finally:
+            self._spreads = {**self._spreads, **before}
+
+    def is_concrete(self, symbol: Symbol) -> bool:
+        """Whether a symbol stands for a known value: a constant, or a captured array."""
+        return self.builder.is_constant(symbol) or isinstance(self.values.get(symbol), Array)
 
     def finish(self, outputs: Sequence[Any]) -> Staged:
         """Ends the trace."""

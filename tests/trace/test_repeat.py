@@ -11,6 +11,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.commands.debug import check_finite
 from nnc.context import get_context
 from nnc.graph import verify
 from nnc.trace.repeat import repeated
@@ -254,3 +255,89 @@ def test_nothing_of_a_trace_stays_when_it_has_ended(counted):
         assert gone[0]() is None
     finally:
         gc.enable()
+
+
+_ELSEWHERE = []
+
+
+def broadcasts(x, c, d):
+    """Its third call of a function alike to the second finds another broadcast than that one."""
+    return x * d, x + d, x + c
+
+
+def mixed(x, c, d):
+    return nnp.maximum(x, d), nnp.where(x > c, d, x), x - d, x - c, nnp.where(x > d, c, x), nnp.maximum(x, c)
+
+
+def swapped(x, c, d):
+    return (x + d) * (x + c), (x * c + d) - (x * d + c), x * d - x * c
+
+
+def through_layers(x, c, d):
+    return nnc.nn.leaky_relu(x * d) + nnp.clip(x, c, d), nnp.clip(x, d, c), x / d + x / c
+
+
+@pytest.mark.parametrize("f", [broadcasts, mixed, swapped, through_layers])
+@pytest.mark.parametrize("shape", [(4,), (1,), (2, 3), ()])
+def test_calls_alike_read_their_own_operands_whatever_was_broadcast_before(f, shape):
+    operands = nnc.asarray(numbers(shape)), nnc.asarray(5.0), nnc.asarray(np.float32(7.0))
+    expected = [np.asarray(value) for value in f(*operands)]
+    x, c, d = operands
+
+    def summed(x, c, d):
+        return sum(nnp.sum(value * (i + 1)) for i, value in enumerate(f(x, c, d)))
+
+    found = {
+        "graph": nnc.make_graph(f)(*operands)(*operands),
+        "compile": nnc.compile(f)(*operands),
+        "cond": nnc.compile(lambda p, *args: nnc.cond(p, f, f, *args))(nnc.asarray(True), *operands),
+        "scan": [row[0] for row in nnc.scan(lambda carry, _: (carry, f(x, *carry)), (c, d), None, length=1)[1]],
+        "vmap": [row[0] for row in nnc.compile(nnc.vmap(f))(x[None], c[None], d[None])],
+        "while": nnc.compile(
+            lambda *args: nnc.fori_loop(0, 1, lambda i, old: tuple(f(*args)), tuple(map(nnp.zeros_like, f(*args))))
+        )(*operands),
+    }
+    for name, values in found.items():
+        for a, b in zip(values, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6, err_msg=name)
+    gradient = nnc.grad(summed, argnums=(0, 1, 2))
+    for a, b in zip(nnc.compile(gradient)(*operands), gradient(*operands), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_a_call_that_reads_a_value_from_elsewhere_is_not_repeated():
+    @repeated
+    def f(x):
+        return x + _ELSEWHERE[-1]
+
+    def g(x, y, z):
+        found = []
+        for value in (y, z, x):
+            _ELSEWHERE[:] = [value]
+            found.append(f(x))
+        _ELSEWHERE.clear()
+        return found
+
+    x, y, z = numbers(3), numbers(3, 1), numbers(3, 2)
+    for a, b in zip(nnc.compile(g)(x, y, z), (x + y, x + z, x + x), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_weak_operands_are_told_from_others():
+    def g(x, weak, strong):
+        half = x.astype("float16")
+        return half + weak, half + strong, half + weak, half + strong
+
+    found = nnc.compile(g)(numbers(3), 2.0, np.ones((), np.float32))
+    assert [value.dtype for value in found] == [nnp.float16, nnp.float32] * 2
+
+
+def test_effects_come_about_in_each_call_also_without_operands():
+    @repeated
+    def f(x):
+        check_finite(nnp.zeros(2), name="zeros", results=1, source=None)
+        check_finite(x, name="x", results=1, source=None)
+        return x + 1
+
+    graph = nnc.make_graph(lambda x: f(f(f(x))))(numbers(3))
+    assert [node.params["name"] for node in graph.nodes if node.command is check_finite] == ["zeros", "x"] * 3
