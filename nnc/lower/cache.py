@@ -1,8 +1,13 @@
-"""What one process finds out and the next can use: small values in files, found by what they depend on.
+"""What one process finds out and the next can use: values and bytes in files, found by what they depend on.
 
-An entry is a file named by a digest of its key. It is written beside its place and then moved there, so readers see all of it or
-nothing, whatever crashes and however many processes write. It holds the whole key and a checksum: what is damaged, or is not what
-was asked for, does not count. Small values are JSON; bytes follow a line of JSON as they are.
+An entry is a file named by a digest of its kind and key. Readers see all of it or nothing, whatever crashes and however many
+processes write (`nnc/files.py`). It holds its kind, the whole key, its content, and before them a checksum of all of that: what is
+damaged, or is not what was asked for, is no entry.
+
+    entry    [ SHA-256 of what follows | kind and key, a line of JSON | sizes of the parts, a line of JSON | parts ]
+
+Entries become code that runs, so a folder or file that belongs to somebody else, or to which others can write, is not used; one
+warning names it. The oldest entries of a kind make room for new ones.
 """
 
 from __future__ import annotations
@@ -11,16 +16,26 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate, pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-_VERSION = 2  # of the form of the files; those of another lie elsewhere
-_VALUE, _BYTES = ".json", ".bin"  # endings of files
+from nnc.files import ExposedError, Folder, private_folder
+
+_VERSION = "v3"  # of the form of the files; entries of another version lie elsewhere
+_ENDING = ".bin"
+_CHECK_BYTES = hashlib.sha256().digest_size
+_BLOCK = 4096  # bytes; a small file takes as many on disk
+_LOOKS = 16  # there is a look for what is too much whenever a process has written that part of what is allowed
+# Bytes of all entries of a kind. Object files have 10 KB, programs 100 KB, others one block: some 10,000, 5,000 and 1,000 entries.
+MOST_BYTES: Mapping[str, int] = MappingProxyType({"objects": 1 << 28, "programs": 1 << 29})
+_MOST_BYTES_ELSE = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,81 +54,67 @@ class Cache:
 
     def holds(self, kind: str) -> bool:
         """Whether something of a kind was kept."""
-        return os.path.isdir(f"{self._root}/{kind}")
+        return os.path.isdir(f"{self.folder}/{_VERSION}/{kind}")
 
     def read(self, kind: str, key: Mapping[str, Any]) -> Any:
         """The value of an entry; None where there is none, or no sound one."""
-        try:
-            entry = json.loads(_content(self._file(kind, key, _VALUE)))
-        except (OSError, ValueError, RecursionError):
-            return None
-        if not isinstance(entry, dict) or entry.get("key") != key:
-            return None
-        value = entry.get("value")
-        return value if entry.get("check") == _digest([key, value]) else None
+        parts = self.read_bytes(kind, key)
+        return json.loads(parts[0]) if parts is not None else None
 
     def write(self, kind: str, key: Mapping[str, Any], value: Any) -> None:
         """Keeps a value; warns where the folder cannot be written."""
-        entry = {"key": key, "value": value, "check": _digest([key, value])}
-        self._keep(self._file(kind, key, _VALUE), json.dumps(entry).encode())
+        self.write_bytes(kind, key, json.dumps(value).encode())
 
     def read_bytes(self, kind: str, key: Mapping[str, Any]) -> tuple[bytes, ...] | None:
-        """The parts of an entry of bytes; None where there is none, or no sound one."""
+        """The parts of an entry; None where there is none, or no sound one."""
+        title = _title(kind, key)
         try:
-            head, _, content = _content(self._file(kind, key, _BYTES)).partition(b"\n")
-            entry = json.loads(head)
-        except (OSError, ValueError, RecursionError):
+            with self._open(kind) as folder:
+                return decode(folder.read(_name(title)), title)
+        except OSError:
             return None
-        if not isinstance(entry, dict) or entry.get("key") != key or entry.get("check") != _digest_of(content):
+        except ExposedError as error:
+            self._warn(error)
             return None
-        ends = list(accumulate(entry["sizes"], initial=0))
-        return tuple(content[begin:end] for begin, end in pairwise(ends))
 
     def write_bytes(self, kind: str, key: Mapping[str, Any], *parts: bytes) -> None:
         """Keeps bytes in several parts; warns where the folder cannot be written."""
-        content = b"".join(parts)
-        entry = {"key": key, "sizes": list(map(len, parts)), "check": _digest_of(content)}
-        self._keep(self._file(kind, key, _BYTES), json.dumps(entry).encode() + b"\n" + content)
-
-    def _keep(self, place: str, content: bytes) -> None:
+        title = _title(kind, key)
+        content = encode(title, parts)
         try:
-            os.makedirs(os.path.dirname(place), exist_ok=True)
-            _replace(place, content)
+            with self._open(kind, make=True) as folder:
+                folder.write(_name(title), content)
+                if _room(self, kind).takes(_on_disk(len(content))):
+                    _shrink(folder, most_bytes(kind))
         except OSError as error:
-            warnings.warn(f"nnc keeps nothing in {self.folder}: {error}", RuntimeWarning, stacklevel=3)
-
-    def shrink(self, kind: str, most: int) -> None:
-        """Removes the oldest entries of a kind until the others take at most so many bytes."""
-        found = []
-        for path in self._entries(kind):
-            with contextlib.suppress(OSError):  # another process removed it
-                facts = path.stat()
-                found.append((facts.st_mtime, facts.st_size, path))
-        left = sum(size for _, size, _ in found)
-        for _, size, path in sorted(found):
-            if left <= most:
-                break
-            with contextlib.suppress(OSError):
-                path.unlink()
-            left -= size
+            self._warn_once(error, f"nnc keeps nothing in {self.folder}: {error}")
+        except ExposedError as error:
+            self._warn(error)
 
     def sizes(self) -> list[int]:
         """The bytes of each entry that this version reads."""
         sizes = []
-        for path in self._entries("*"):
+        for path in Path(self.folder, _VERSION).glob(f"*/*{_ENDING}"):
             with contextlib.suppress(OSError):  # another process removed it
                 sizes.append(path.stat().st_size)
         return sizes
 
-    @property
-    def _root(self) -> str:
-        return f"{self.folder}/v{_VERSION}"
+    def _open(self, kind: str, *, make: bool = False) -> AbstractContextManager[Folder]:
+        return private_folder(str(self.folder), (_VERSION, kind), make=make)
 
-    def _entries(self, kind: str) -> list[Path]:
-        return [path for suffix in (_VALUE, _BYTES) for path in Path(self._root).glob(f"{kind}/*{suffix}")]
+    def _warn(self, error: ExposedError) -> None:
+        self._warn_once(
+            error,
+            f"nnc does not use its cache in {self.folder}: {error.problem}\n"
+            f"Fix: {error.fix}, or set NNC_CACHE_DIR to a folder of your own.",
+        )
 
-    def _file(self, kind: str, key: Mapping[str, Any], suffix: str) -> str:
-        return f"{self._root}/{kind}/{_digest(key)}{suffix}"
+    def _warn_once(self, error: Exception, text: str) -> None:
+        """Warns of the first error of a kind in this folder."""
+        known = _warned(self)
+        if type(error) not in known:
+            known.add(type(error))
+            warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,28 +142,90 @@ class Entry:
         self.cache.write(self.kind, self.key, value)
 
 
-def _digest(value: Any) -> str:
-    return _digest_of(json.dumps(value, sort_keys=True).encode())
+# -- the form of an entry ----------------------------------------------------------------------------------------------
 
 
-def _digest_of(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+def encode(title: bytes, parts: tuple[bytes, ...]) -> bytes:
+    """The content of an entry's file."""
+    body = b"".join([title, b"\n", json.dumps(list(map(len, parts))).encode(), b"\n", *parts])
+    return hashlib.sha256(body).digest() + body
 
 
-def _content(place: str) -> bytes:
-    with open(place, "rb") as file:
-        return file.read()
+def decode(content: bytes, title: bytes) -> tuple[bytes, ...] | None:
+    """The parts of an entry; None where it is damaged, or has another title."""
+    check, body = content[:_CHECK_BYTES], memoryview(content)[_CHECK_BYTES:]
+    if hashlib.sha256(body).digest() != check or not content.startswith(title + b"\n", _CHECK_BYTES):
+        return None
+    begin = _CHECK_BYTES + len(title) + 1
+    end = content.index(b"\n", begin)
+    ends = accumulate(json.loads(content[begin:end]), initial=end + 1)
+    return tuple(content[first:last] for first, last in pairwise(ends))
 
 
-def _replace(place: str, content: bytes) -> None:
-    """Writes a file as a whole or not at all."""
-    folder, name = os.path.split(place)
-    handle, name = tempfile.mkstemp(dir=folder, prefix=os.path.splitext(name)[0], suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(name, place)
-    except BaseException:
+def _title(kind: str, key: Mapping[str, Any]) -> bytes:
+    return json.dumps([kind, key], sort_keys=True).encode()
+
+
+def _name(title: bytes) -> str:
+    return hashlib.sha256(title).hexdigest() + _ENDING
+
+
+# -- how much there is -------------------------------------------------------------------------------------------------
+
+
+def most_bytes(kind: str) -> int:
+    """How many bytes all entries of a kind may take on disk."""
+    return MOST_BYTES.get(kind, _MOST_BYTES_ELSE)
+
+
+@dataclass(slots=True)
+class _Room:
+    """How many bytes of a kind this process may write before it looks how many there are. It looks with its first entry."""
+
+    step: int
+    left: int = 0
+
+    def takes(self, nbytes: int) -> bool:
+        """Counts an entry; returns whether it is time to look."""
+        self.left -= nbytes
+        if self.left >= 0:
+            return False
+        self.left = self.step
+        return True
+
+
+@cache
+def _room(cache: Cache, kind: str) -> _Room:
+    return _Room(most_bytes(kind) // _LOOKS)
+
+
+def _shrink(folder: Folder, most: int) -> None:
+    """Removes what killed writers left, and the oldest entries until the others take at most so many bytes."""
+    folder.remove_left_over()
+    found = sorted(_ages(folder))
+    left = sum(nbytes for _, nbytes, _ in found)
+    for _, nbytes, name in found:
+        if left <= most:
+            break
         with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+            folder.remove(name)
+        left -= nbytes
+
+
+def _ages(folder: Folder) -> Iterator[tuple[float, int, str]]:
+    """When each entry was written, its bytes on disk, and its name."""
+    for name in folder.names():
+        if name.endswith(_ENDING):
+            with contextlib.suppress(OSError):  # another process removed it
+                facts = folder.facts(name)
+                yield facts.st_mtime, _on_disk(facts.st_size), name
+
+
+def _on_disk(nbytes: int) -> int:
+    return -(-nbytes // _BLOCK) * _BLOCK
+
+
+@cache
+def _warned(cache: Cache) -> set[type[Exception]]:
+    """The kinds of errors that this process has warned of."""
+    return set()

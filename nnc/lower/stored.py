@@ -43,7 +43,6 @@ _STARTED = time.time()
 _SETTLED = 2.0  # seconds; files that changed later may be others than those that this process runs
 _APART = frozenset({"cache_folder", "verify_passes"})  # options that programs do not depend on
 _MOST_CONSTANTS = 1 << 20  # bytes of constants that are kept with a program
-_MOST_BYTES = 1 << 29  # of all programs
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,6 @@ class Place:
             if name is None or stored is None or self.constants not in ("", _constants_digest(self.graph)):
                 return
             self.cache.write_bytes(_KIND, name.key, *stored)
-            _shrink_once(self.cache)
 
     @cached_property
     def name(self) -> Name | None:
@@ -147,12 +145,6 @@ def _commands(bound: Bound) -> set[str]:
     steps = list(walk(bound.steps))
     inner = (node for step in steps for graph in step.graphs for node in graph.walk())
     return {step.command.name for step in steps} | {node.command.name for node in inner}
-
-
-@cache
-def _shrink_once(store: Cache) -> None:
-    """Makes room in a folder, once in a process."""
-    store.shrink(_KIND, _MOST_BYTES)
 
 
 def _labels(graph: Graph, sources: dict[SourceLine, int]) -> list[Any]:
