@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from nnc import dlpack, dtypes
+from nnc.casting import cast_array, limits
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.at import AtIndexer
@@ -531,8 +532,7 @@ def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | Non
                 DTypeError, "asarray", f"{data.dtype.name} to {wanted.name} would drop the imaginary part.",
                 operands={"obj": spec_of(data)}, fix="take nnp.real(obj) first.",
             )  # fmt: skip
-        with np.errstate(all="ignore"):
-            data = data.astype(wanted)
+        data = cast_array(data, wanted)
     elif copy:
         data = np.array(data)
     return Array(data)
@@ -542,12 +542,16 @@ def _check_range(data: NDArray, wanted: dtypes.DType) -> None:
     """Raises DTypeError for listed numbers that an integer dtype does not hold, as for a number by itself."""
     if dtypes.is_complex(data.dtype):
         return
-    info = np.iinfo(wanted)
-    outside = data[~((data > info.min - 1) & (data < info.max + 1))]  # NaN is outside, too
+    if dtypes.is_float(data.dtype):
+        lower, upper = limits(data.dtype, wanted)
+        outside = data[~((data > lower) & (data < upper))]  # NaN is outside, too
+    else:
+        info = np.iinfo(wanted)
+        outside = data[(data < info.min) | (data > info.max)]
     if outside.size:
         raise user_error(
             DTypeError, "asarray", f"the number {outside[0]} does not fit into {wanted.name}.",
-            fix="use a wider dtype, or convert with .astype(...), which wraps around.",
+            fix="use a wider dtype, or convert with .astype(...): integers wrap around there, floats are limited.",
         )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.casting import saturates
 from nnc.graph import Command, Kernel, TensorSpec, find_kernel, kernel, reference
 from nnc.lower.kernels import store
 from nnc.lower.stages import NDArray
@@ -86,6 +87,8 @@ def _fast_run(name: str, specs: tuple[TensorSpec, ...], params: Params) -> Run |
     """NumPy's own way to compute the command into its output; None where only the reference will do."""
     if name in _UFUNCS and specs[0].dtype in _NATIVE:
         return _unary(_UFUNCS[name]) if len(specs) == 1 else _binary(_UFUNCS[name])
+    if name == "convert" and saturates(specs[0].dtype, dtypes.as_dtype(params["dtype"])):
+        return None  # NumPy leaves numbers that do not fit undefined
     if name in _COPIES:
         return lambda inputs, outputs, params: np.copyto(outputs[0], inputs[0], casting="unsafe")
     if name == "reshape":

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
+from nnc.casting import cast_array, saturates
 from nnc.commands.constants import full_like, ones_like
 from nnc.commands.rules import (
     Cotangents,
@@ -536,8 +537,12 @@ def _convert_infer(x: TensorSpec, *, dtype: Any) -> TensorSpec:
 
 
 def _convert_reference(x: Any, *, dtype: Any) -> Any:
-    with np.errstate(all="ignore"):
-        return x.astype(dtype)
+    return cast_array(x, dtypes.as_dtype(dtype))
+
+
+def _convert_call(x: TensorSpec, *, dtype: Any) -> Any:
+    target = dtypes.as_dtype(dtype)
+    return (lambda x: cast_array(x, target)) if saturates(x.dtype, target) else methodcaller("astype", target)
 
 
 def _convert_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, dtype: Any) -> Tangents:
@@ -555,7 +560,7 @@ convert: Command = register(
     "convert",
     infer=_convert_infer,
     reference=_convert_reference,
-    numpy_call=lambda x, *, dtype: methodcaller("astype", dtype),
+    numpy_call=_convert_call,
     scalar="convert(x)",
     derivative=Derivative(_convert_jvp, _convert_transpose),
     batch=batch_elementwise("convert"),

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dlpack, dtypes
+from nnc.casting import cast_array
 from nnc.commands.constants import full
 from nnc.commands.elementwise import convert, equal, greater, greater_equal, less, less_equal, not_equal
 from nnc.commands.rules import Value
@@ -212,7 +213,7 @@ def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Value:
                 fix="use a wider dtype, or convert the array first.",
             ) from None  # fmt: skip
     if isinstance(x, np.generic):
-        return x if x.dtype == dtype else dtype.type(x)
+        return x if x.dtype == dtype else cast_array(x, dtype)
     if dtype_of(x) == dtype:
         return x
     return convert(x.exact if isinstance(x, Listed) and dtypes.is_inexact(dtype) else x, dtype=dtype)

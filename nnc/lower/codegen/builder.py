@@ -395,7 +395,7 @@ class Code(Writer):
         return Value(name, dtype, x.lanes)
 
     def convert(self, x: Value, dtype: DType) -> Value:
-        """The value in another dtype. Floats become integers by cutting off; what does not fit is any number, as in NumPy."""
+        """The value in another dtype. Floats become integers by the rule of nnc/casting.py."""
         if x.dtype == dtype:
             return x
         if dtypes.is_bool(dtype):
@@ -408,7 +408,7 @@ class Code(Writer):
         if dtypes.is_float(x.dtype) and dtypes.is_float(dtype):
             name = "fpext" if x.dtype.itemsize < dtype.itemsize else "fptrunc"
         elif dtypes.is_float(x.dtype):
-            return self._float_to_integer(x, dtype)
+            return self._saturated(x, dtype)
         elif dtypes.is_float(dtype):
             name = "uitofp" if unsigned else "sitofp"
         elif dtypes.is_bool(x.dtype) or dtype.itemsize > x.dtype.itemsize:
@@ -447,17 +447,9 @@ class Code(Writer):
         odd = self.or_(kept, self.shl(self.convert(lost, dtypes.uint64), self.like(bits, 29)))
         return self.convert(self.bitcast(odd, dtypes.float64), dtypes.float32)
 
-    def _float_to_integer(self, x: Value, dtype: DType) -> Value:
-        """Through int64 where that holds all values, so that what does not fit wraps as it does on x86; never undefined."""
-        if dtype == dtypes.uint64:
-            wrapped = self.bitcast(self._saturated(x, dtypes.int64), dtype)
-            return self.select(self.compare("lt", x, self.like(x, 0)), wrapped, self._saturated(x, dtype))
-        wide = dtype if dtype.itemsize == 8 else dtypes.int64 if dtype.itemsize == 4 else dtypes.int32
-        return self.convert(self._saturated(x, wide), dtype)
-
     def _saturated(self, x: Value, dtype: DType) -> Value:
         """A float as the nearest integer towards 0 that the dtype has; 0 for NaN."""
-        name = "fptoui.sat" if dtype == dtypes.uint64 else "fptosi.sat"
+        name = "fptoui.sat" if dtype in dtypes.UNSIGNED else "fptosi.sat"
         out, prefix = vector_type(scalar_type(dtype), x.lanes), f"v{x.lanes}" if x.lanes else ""
         short = {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16"}[scalar_type(x.dtype)]
         full = f"llvm.{name}.{prefix}{scalar_type(dtype)}.{prefix}{short}"

@@ -2,8 +2,7 @@
 
 An expression is the cell of the column `scalar`: Python's operators on x, y, z (the operands) and on the parameters by name, and
 functions: those of `integers.py` and, of floats, `math/table.py`. It gives what the command's reference gives. 16-bit floats are
-computed in float32, as there, unless the command merely moves values. A float that does not fit the integer dtype that it is
-converted to gives some number.
+computed in float32, as there, unless the command merely moves values.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from nnc import dtypes
+from nnc.casting import saturates
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.rules import Value
@@ -305,15 +306,20 @@ def convert_to_itself(x: Value, *, dtype: Any) -> Any:
         for a, b, c in (
             ("bfloat16", "float32", "bfloat16"), ("float32", "float64", "float32"), ("bool", "int32", "float32"),
             ("int8", "int64", "float32"), ("float16", "float32", "float64"), ("float32", "float64", "bool"),
+            ("float16", "float32", "uint8"),
         )
     ],
-    when=lambda x, first, second: is_lossless(x.dtype, first)
-    and (not dtypes.is_integer(second) or not dtypes.is_inexact(x.dtype)),
+    when=lambda x, first, second: is_lossless(x.dtype, first) and not _limits_after(x.dtype, first, second),
 )  # fmt: skip
 def convert_twice(x: Value, *, first: Any, second: Any) -> Any:
-    """A float out of an integer's range has no defined value there, so such conversions stay as they are."""
+    """Integers that became floats are limited to the range of a narrower integer, where they themselves wrap around."""
     wide = ew.convert(x, dtype=first)
     return ew.convert(wide, dtype=second), x if x.dtype == second else ew.convert(x, dtype=second)
+
+
+def _limits_after(dtype: dtypes.DType, first: Any, second: Any) -> bool:
+    first, second = dtypes.as_dtype(first), dtypes.as_dtype(second)
+    return dtypes.is_integer(dtype) and saturates(first, second) and not is_lossless(dtype, second)
 
 
 ARITHMETIC: tuple[Rule, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Rule))
