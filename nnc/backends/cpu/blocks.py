@@ -14,6 +14,7 @@ from nnc.backends.cpu.tiles import alone
 from nnc.backends.cpu.vectors import masks_of, read_row, vector_bytes, write_row
 from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.codegen.masks import first_lanes
 from nnc.lower.codegen.native import Native
 
 # Rows of a tile by its vectors, so that sums take half of the registers or more where there are enough vectors.
@@ -277,8 +278,7 @@ def _square(tiling: Tiling, dtype: DType, column: Bound, writes: bool) -> Native
     kinds = [("ptr", "rows"), ("i64", "offset"), ("ptr", "vectors"), ("i64", "step"), ("i64", "left")]
     code = Code("KERNEL", kinds)
     lanes, wide = tiling.lanes, tiling.wide
-    steps = Value(f"<{', '.join(f'i64 {i}' for i in range(lanes))}>", dtypes.int64, lanes)
-    mask = code.compare("lt", steps, Value("%left", dtypes.int64))
+    mask = first_lanes(code, Value("%left", dtypes.int64), lanes)
     offset, step = Value("%offset", dtypes.int64), Value("%step", dtypes.int64)
     rows = [
         code.offset(code.let(f"load ptr, ptr {code.offset('%rows', 8 * i)}, align 8"), offset) for i in range(lanes)

@@ -14,6 +14,7 @@ from nnc.backends.cpu.printer import looping
 from nnc.backends.cpu.vectors import vector_bytes
 from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.codegen.masks import first_lanes
 
 _REGISTERS = (4, 8)
 _DEPTH = 64  # pieces that wait: the longer one of two does, so each is at most half as long as the one before
@@ -43,12 +44,6 @@ def _compress(code: Code, x: Value, mask: Value) -> Value:
     return Value(code.let(f"call {x.type} @{full}({x.typed}, {mask.typed}, {x.type} poison)"), x.dtype, x.lanes)
 
 
-def _first(code: Code, count: Value, lanes: int) -> Value:
-    """The mask of the first lanes."""
-    ramp = Value(f"<{', '.join(f'i64 {lane}' for lane in range(lanes))}>", dtypes.int64, lanes)
-    return code.compare("lt", ramp, count)
-
-
 def _count(code: Code, mask: Value) -> Value:
     """How many lanes are chosen."""
     bits = code.let(f"bitcast {mask.typed} to i{mask.lanes}")
@@ -74,11 +69,11 @@ def _split(name: str, layout: Layout) -> Code:
         code.write(lows, code.add(low, _count(code, is_low)))
     rest = code.sub(count, whole)
     with code.when(code.compare("gt", rest, code.integer(0))):
-        there = _first(code, rest, lanes)
+        there = first_lanes(code, rest, lanes)
         keys = code.load(_at(code, "%array", whole, kind), kind, lanes, there)
         is_low, low = code.and_(code.compare("le", keys, pivot), there), code.read(lows)
         more = _count(code, is_low)
-        first, others = _first(code, more, lanes), _first(code, code.sub(rest, more), lanes)
+        first, others = first_lanes(code, more, lanes), first_lanes(code, code.sub(rest, more), lanes)
         is_high = code.and_(code.not_(is_low), there)
         code.store(_at(code, "%array", low, kind), _compress(code, keys, is_low), first)
         code.store(_at(code, "%spare", code.sub(whole, low), kind), _compress(code, keys, is_high), others)
@@ -88,7 +83,7 @@ def _split(name: str, layout: Layout) -> Code:
     whole = code.and_(highs, code.integer(-lanes))
     with code.loop(0, whole, lanes) as i:
         code.store(_at(code, end, i, kind), code.load(_at(code, "%spare", i, kind), kind, lanes))
-    last = _first(code, code.sub(highs, whole), lanes)
+    last = first_lanes(code, code.sub(highs, whole), lanes)
     code.store(_at(code, end, whole, kind), code.load(_at(code, "%spare", whole, kind), kind, lanes, last), last)
     code.ret(low)
     return code
@@ -178,7 +173,7 @@ def _network(code: Code, array: str, n: Value, count: int, layout: Layout) -> No
     """Sorts keys that so many registers hold."""
     kind, lanes = layout.kinds[0], layout.lanes
     padding = code.constant((1 << 8 * kind.itemsize) - 1, kind, lanes)
-    masks = [_first(code, code.sub(n, code.integer(k * lanes)), lanes) for k in range(count)]
+    masks = [first_lanes(code, code.sub(n, code.integer(k * lanes)), lanes) for k in range(count)]
     places = [code.offset(array, k * lanes * kind.itemsize) for k in range(count)]
     registers: list[Element] = []
     for at, mask in zip(places, masks, strict=True):

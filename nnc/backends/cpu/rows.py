@@ -80,12 +80,6 @@ def count_up(code: Code, first: Value, lanes: int) -> Value:
     return code.add(first, steps)
 
 
-def first_lanes(count: int, lanes: int) -> Value:
-    """The mask of the first `count` lanes."""
-    bits = ", ".join(f"i1 {'true' if lane < count else 'false'}" for lane in range(lanes))
-    return Value(f"<{bits}>", dtypes.bool_, lanes)
-
-
 @dataclass(frozen=True)
 class Rows:
     """Rows of n elements along one axis of x, and of what is written: the first `kept` of each."""

@@ -17,10 +17,11 @@ from nnc.backends.cpu.pieces import Pieces
 from nnc.backends.cpu.printer import Printer, add_native, grain_of, longest, over
 from nnc.backends.cpu.quicksort import has_quicksort, quicksort
 from nnc.backends.cpu.radix import Radix, can_sort
-from nnc.backends.cpu.rows import Keys, Noted, Rows, first_lanes
+from nnc.backends.cpu.rows import Keys, Noted, Rows
 from nnc.backends.cpu.shared import Shared
 from nnc.graph import TensorSpec
 from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.codegen.masks import known_lanes
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step
 
@@ -60,7 +61,7 @@ def in_registers(code: Code, rows: Rows, x: str, out: str) -> None:
             value = code.load(code.offset(x, code.mul(i, code.integer(rows.x_step))), kind)
             code.store(code.offset(source, code.mul(i, code.integer(kind.itemsize))), value)
     found = Noted(code, lanes) if keys.restores else None
-    masks = [first_lanes(min(max(n - k * lanes, 0), lanes), lanes) for k in range(count)]
+    masks = [known_lanes(min(max(n - k * lanes, 0), lanes), lanes) for k in range(count)]
     registers = []
     for k, mask in enumerate(masks):
         values = code.load(code.offset(source, k * lanes * kind.itemsize), kind, lanes, mask)
@@ -71,7 +72,7 @@ def in_registers(code: Code, rows: Rows, x: str, out: str) -> None:
         registers.append(tuple(code.select(mask, a, b) for a, b in zip(real, padding, strict=True)))
     target = out if rows.out_step == size else code.room(count * lanes * size)
     for k, element in enumerate(sort_registers(code, registers)):
-        mask = first_lanes(min(max(rows.kept - k * lanes, 0), lanes), lanes)
+        mask = known_lanes(min(max(rows.kept - k * lanes, 0), lanes), lanes)
         code.store(code.offset(target, k * lanes * size), keys.result(code, element), mask)
     if target != out:
         with code.loop(0, rows.kept) as i:

@@ -9,6 +9,7 @@ from nnc.backends.cpu.printer import INLINE_BYTES, Axes, Printer, add_native, gr
 from nnc.backends.cpu.rows import count_up
 from nnc.commands.random import PARITY, ROTATIONS
 from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.codegen.masks import first_lanes
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step
 
@@ -43,7 +44,6 @@ def _random_bits(step: Step) -> Native | None:
     def one(code: Code, pointers: list[str], begin: Value | int, end: Value | int) -> None:
         words = (code.load(pointers[0], dtypes.uint32), code.load(code.offset(pointers[0], wide), dtypes.uint32))
         first = code.load(pointers[1], dtypes.uint64)
-        stop = code.splat(code.integer(end), _LANES)
         with code.loop(begin, end, _LANES) as i:
             at = count_up(code, code.splat(i, _LANES), _LANES)
             counter = code.add(code.bitcast(at, dtypes.uint64), first)
@@ -55,7 +55,7 @@ def _random_bits(step: Step) -> Native | None:
             else:
                 drawn_bits = code.convert(code.xor(x, y), dtype)
             target = code.offset(pointers[2], code.mul(i, code.integer(dtype.itemsize)))
-            code.store(target, drawn_bits, code.compare("lt", at, stop))
+            code.store(target, drawn_bits, first_lanes(code, code.sub(code.integer(end), i), _LANES))
 
     work = out.spec.size * _COST
     if outer.size > 1 and outer.size >= count // _LANES:  # many keys

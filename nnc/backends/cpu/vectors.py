@@ -11,6 +11,7 @@ from nnc.backends.cpu.printer import Bound, times
 from nnc.backends.products import Axis
 from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Value
+from nnc.lower.codegen.masks import first_lanes, known_lanes
 from nnc.machine import processor
 
 # Rows of a tile by its vectors: as many sums as registers can hold beside what is multiplied.
@@ -67,8 +68,7 @@ def masks_of(code: Code, lanes: int, width: int) -> list[Value | None]:
     """For each vector of a row of `width` elements, which lanes are used; None for all."""
     masks: list[Value | None] = [None] * (width // lanes)
     if width % lanes:
-        bits = ", ".join(f"i1 {'true' if lane < width % lanes else 'false'}" for lane in range(lanes))
-        masks.append(Value(f"<{bits}>", dtypes.bool_, lanes))
+        masks.append(known_lanes(width % lanes, lanes))
     return masks
 
 
@@ -77,9 +77,7 @@ def masks_up_to(code: Code, lanes: int, vectors: int, width: Bound) -> list[Valu
     if isinstance(width, int):
         masks = masks_of(code, lanes, width)
         return [*masks, *[Value("zeroinitializer", dtypes.bool_, lanes)] * (vectors - len(masks))]
-    lane = Value("<" + ", ".join(f"i32 {i}" for i in range(lanes)) + ">", dtypes.int32, lanes)
-    count = code.convert(width, dtypes.int32)
-    return [code.compare("lt", lane, code.sub(count, code.like(count, v * lanes))) for v in range(vectors)]
+    return [first_lanes(code, code.sub(width, code.integer(v * lanes)), lanes) for v in range(vectors)]
 
 
 def read_row(code: Code, row: str, first: int, step: Bound, dtype: DType, lanes: int, mask: Value | None) -> Value:

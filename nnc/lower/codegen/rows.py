@@ -14,6 +14,7 @@ from nnc import dtypes
 from nnc.graph import Node, Symbol
 from nnc.lower.codegen.builder import Slot, Value, known_integer
 from nnc.lower.codegen.kernel_ir import Nest
+from nnc.lower.codegen.masks import first_lanes
 from nnc.lower.codegen.reductions import across, combine, identity, rounded
 from nnc.lower.codegen.values import Block, Values
 
@@ -241,13 +242,9 @@ class Rows(Values):
         size = code.integer(n)
         if self.is_generic:
             size = self.size_of_vector_loop or Value("%n", dtypes.int64)
-        left = code.intrinsic("smin", code.sub(size, start), code.integer(self.lanes))
-        left = code.intrinsic("smax", left, code.integer(0))
+        left = code.sub(size, start)
         count = known_integer(left)
-        if count is not None:
-            bits = ", ".join(f"i1 {'true' if lane < count else 'false'}" for lane in range(self.lanes))
-            return Value(f"<{bits}>", dtypes.bool_, self.lanes) if count < self.lanes else None
-        return code.compare("lt", self.ramp(dtypes.int32), code.convert(left, dtypes.int32))
+        return None if count is not None and count >= self.lanes else first_lanes(code, left, self.lanes)
 
     # -- without a row -------------------------------------------------------------------------------------------------
 
