@@ -19,6 +19,7 @@ from nnc.commands.indexing import getitem
 from nnc.commands.promote import apply, as_operand, astype, to_dtype
 from nnc.commands.shape import transpose
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, TraceError, UnsupportedError, user_error
+from nnc.foreign import is_foreign
 from nnc.graph import Command, TensorSpec, spec_of
 from nnc.graph.recall import recalled
 
@@ -40,10 +41,11 @@ def _binary(command: Command, to: Any = None) -> tuple[Callable[..., Any], Calla
 
 
 def _is_operand(x: Any) -> bool:
+    kind = type(x)
     return (
-        isinstance(x, (np.ndarray, np.generic, list, tuple, bool, int, float, complex))
-        or hasattr(x, "spec")
-        or hasattr(x, "__array__")
+        hasattr(kind, "spec")
+        or issubclass(kind, (np.ndarray, np.generic, list, tuple, bool, int, float, complex))
+        or is_foreign(kind)
     )
 
 
@@ -72,6 +74,7 @@ class ArrayMethods:
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 100
+    __pandas_priority__ = 5000  # above that of pandas' tables (4000), which leave operators to us then
     spec: TensorSpec
     weak: bool
     concrete: Callable[..., NDArray]
@@ -561,7 +564,7 @@ def as_value(x: Any) -> Any:
         return x
     if dtypes.is_scalar(x):
         return Array(np.asarray(x, dtypes.scalar_dtype(x)), weak=True)
-    return Array(np.asarray(x))
+    return Array(dlpack.read(x) if is_foreign(type(x)) else np.asarray(x))
 
 
 def concrete_error(tracer: Any, what: str, fix: str = "") -> TraceError:

@@ -1,4 +1,6 @@
-"""DLPack beyond NumPy's part of it: bfloat16 both ways, and no negative strides for libraries that know none.
+"""Memory shared with other libraries, by NumPy's protocol and by DLPack.
+
+Of DLPack, what NumPy lacks is here: bfloat16 both ways, and no negative strides for libraries that know none.
 
 NumPy exchanges no bfloat16, because that dtype is not its own. The bits travel as uint16, and the dtype that the capsule names
 is rewritten: after NumPy has made a capsule, or before NumPy reads one. A capsule belongs to whoever holds it until it is
@@ -13,12 +15,16 @@ from typing import Any
 import numpy as np
 
 from nnc.dtypes import bfloat16
+from nnc.errors import ArgumentTypeError, user_error
 
 NDArray = np.ndarray[Any, Any]
 
 # where the dtype's code stands in the structure that a capsule of this name points to, in bytes (DLPack's C header)
 CODE_AT = {b"dltensor": 20, b"dltensor_versioned": 52}
 UNSIGNED, BFLOAT = 1, 4  # DLPack's codes of dtypes
+ON_HOST = frozenset((1, 3, 11, 13))  # DLPack's kinds of devices whose memory the host reads: its own, pinned, managed
+
+DEVICES = {2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 14: "oneapi"}
 
 _name = ctypes.pythonapi.PyCapsule_GetName
 _name.restype, _name.argtypes = ctypes.c_char_p, [ctypes.py_object]
@@ -74,3 +80,50 @@ def load(array: Any) -> NDArray:
     relay = _Relay(array)
     data: NDArray = np.from_dlpack(relay)
     return data.view(bfloat16) if relay.is_bfloat16 else data
+
+
+def read(x: Any, where: str = "asarray", name: str = "x") -> NDArray:
+    """The elements of another library's array, without a copy where they are on the host and of one dtype.
+
+    Args:
+        x: an object with `__array__` or `__dlpack__`; NumPy's protocol is asked first, as most libraries answer it faster.
+        where: the function that reads it, for messages.
+        name: its name in messages.
+
+    Raises:
+        ArgumentTypeError: its library does not hand the elements out: it lies on another device, or carries a gradient.
+    """
+    _check_host(x, where, name)
+    problem = ""
+    if hasattr(x, "__array__"):
+        try:
+            return np.asarray(x)
+        except (RuntimeError, TypeError) as error:
+            problem = str(error)
+    if hasattr(x, "__dlpack__"):  # which says more than NumPy: bfloat16
+        try:
+            return load(x)
+        except (BufferError, RuntimeError, TypeError) as error:
+            problem = problem or str(error)
+    raise user_error(
+        ArgumentTypeError, where, f"{name} ({_kind(x)}) cannot be read: {problem}",
+        fix="pass a dense array on the host that carries no gradient: x.detach().cpu() in PyTorch, jax.device_get(x) in JAX.",
+    )  # fmt: skip
+
+
+def _check_host(x: Any, where: str, name: str) -> None:
+    """Raises ArgumentTypeError for an array on another device: that it is copied is for the user to say."""
+    try:
+        kind, number = x.__dlpack_device__()
+    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
+        return  # without a device, or on several: its library says whether it can be read
+    if kind not in ON_HOST:
+        device = f"{DEVICES.get(kind, f'device kind {int(kind)}')}:{number}"
+        raise user_error(
+            ArgumentTypeError, where, f"{name} ({_kind(x)}) lies on {device}, not on the host.",
+            fix="copy it first: x.cpu() in PyTorch, jax.device_get(x) in JAX, x.get() in CuPy.",
+        )  # fmt: skip
+
+
+def _kind(x: Any) -> str:
+    return f"{type(x).__module__}.{type(x).__name__}"

@@ -235,7 +235,7 @@ class Executable:
         """
         fun, key = self._signature.fun, self._key
         name = name_of(fun)
-        arguments = FlatTree(self._signature.by_position(args, kwargs, key.positions))
+        arguments = FlatTree(self._signature.by_position(args, kwargs, key.positions), fun, key.positions)
         given = Key(arguments.treedef, leaf_keys(arguments, name), key.static, key.positions)
         if not given.is_served_by(key):
             raise user_error(

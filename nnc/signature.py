@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -14,7 +14,8 @@ import numpy as np
 from nnc import dtypes, tree
 from nnc.array import Array
 from nnc.commands.promote import as_operand, is_weak
-from nnc.errors import ArgumentError, ArgumentTypeError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, NncError, user_error
+from nnc.foreign import is_foreign
 from nnc.graph import TensorSpec
 from nnc.trace.flat import FlatFunction, FlatTree, argument_paths, name_of, parameter_name
 from nnc.trace.pattern import MISMATCHES, Take, make_pattern
@@ -52,12 +53,7 @@ class Key:
 
     def paths(self, fun: Fun) -> list[str]:
         """The path of each leaf, from the names of the function's parameters: `params["w"]`."""
-
-        def name(i: int) -> str:
-            dynamic = (position for position in itertools.count() if position not in self.positions)
-            return parameter_name(fun, next(itertools.islice(dynamic, i, None)))
-
-        return argument_paths(self.treedef, name)
+        return argument_paths(self.treedef, partial(parameter_name, fun, left_out=self.positions))
 
 
 @dataclass(slots=True)
@@ -167,9 +163,10 @@ class Signature:
             for name, value in static:
                 tree.check_hashable("nnc.compile", name, value)
             dynamic = tuple(x for i, x in enumerate(args) if i not in positions)
-            arguments = FlatTree((dynamic, {name: x for name, x in kwargs.items() if name not in self.static_names}))
+            named = {name: x for name, x in kwargs.items() if name not in self.static_names}
+            arguments = FlatTree((dynamic, named), self.fun, positions)
         else:
-            arguments = FlatTree((args, kwargs))
+            arguments = FlatTree((args, kwargs), self.fun)
         leaves = leaf_keys(arguments, name_of(self.fun))
         key = Key(arguments.treedef, leaves, tuple((name, setting(value)) for name, value in static), positions)
         return Call(key, self, args, kwargs, arguments)
@@ -237,7 +234,8 @@ def _resolve(
 class Likeness:
     """What calls of one key have in common, in a form in which that is confirmed in the shortest time.
 
-    `facts` are what of each leaf belongs to the key, `where` says which leaves are dynamic (None: all).
+    `facts` are what of each leaf belongs to the key, `where` says which leaves are dynamic (None: all), `foreign` which are arrays
+    of other libraries, whose facts are those of the NumPy arrays that share their memory.
     """
 
     take: Take | None  # None: the arguments are the leaves
@@ -245,6 +243,7 @@ class Likeness:
     facts: tuple[Any, ...]
     where: tuple[int, ...] | None
     are_arrays: bool
+    foreign: tuple[int, ...]
 
     @classmethod
     def of(cls, call: Call) -> Likeness | None:
@@ -257,7 +256,10 @@ class Likeness:
         dynamic = tuple(where) if len(where) < len(leaves) else None
         if not kwargs and all(type(x) is Array for x in args):
             take = None
-        return cls(take, take_named, tuple(map(_facts, leaves)), dynamic, all(type(leaf) is Array for leaf in leaves))
+        foreign = tuple(i for i, leaf in enumerate(leaves) if is_foreign(type(leaf)))
+        known = dict(zip(where, call.arguments.dynamic, strict=True))
+        facts = tuple(_facts(known[i] if i in foreign else leaf) for i, leaf in enumerate(leaves))
+        return cls(take, take_named, facts, dynamic, all(type(leaf) is Array for leaf in leaves), foreign)
 
     @property
     def arrays(self) -> tuple[tuple[TensorSpec, bool], ...] | None:
@@ -283,6 +285,8 @@ class Likeness:
     def leaves_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
         """The dynamic leaves of another call; None where that is not like these."""
         leaves = self.taken(args, kwargs)
+        if leaves is not None and self.foreign and not _read_foreign(leaves, self.foreign):
+            return None
         try:
             if leaves is None or tuple(map(_ARRAY_FACTS if self.are_arrays else _facts, leaves)) != self.facts:
                 return None
@@ -292,6 +296,17 @@ class Likeness:
 
 
 _ARRAY_FACTS = attrgetter("__class__", "spec", "weak")
+
+
+def _read_foreign(leaves: list[Any], places: Sequence[int]) -> bool:
+    """Puts NumPy arrays in place of other libraries' arrays; whether these hand their elements out."""
+    try:
+        for i in places:
+            if is_foreign(type(leaves[i])):
+                leaves[i] = as_operand(leaves[i])
+    except NncError:  # the call is taken apart, which words the mistake
+        return False
+    return True
 
 
 def _facts(leaf: Any) -> tuple[Any, ...]:

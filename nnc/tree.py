@@ -20,18 +20,26 @@ import optree
 
 from nnc import dtypes
 from nnc.errors import ArgumentTypeError, TreeError, user_error
+from nnc.foreign import is_foreign
 
 NAMESPACE = "nnc"
 CHILDREN = "_tree_children"  # the attribute that holds which fields of a dataclass are children
 _CHILDREN = frozenset({list, tuple, dict, type(None)})  # whose objects are never settings
+_NUMERIC = (np.ndarray, np.generic, bool, int, float, complex)
 _ABSENT = object()
 _NO_TYPE = type(_ABSENT)  # of what tells nothing by its type
 TreeDef = optree.PyTreeSpec
 
 
 def is_array(leaf: Any) -> bool:
-    """Whether a leaf is numeric: an nnc array or tracer, a NumPy array or scalar, or a Python number."""
-    return hasattr(leaf, "spec") or isinstance(leaf, (np.ndarray, np.generic)) or dtypes.is_scalar(leaf)
+    """Whether a leaf is numeric: an array or tracer of nnc, an array of NumPy or another library, or a number."""
+    return is_array_type(type(leaf))
+
+
+@functools.lru_cache(maxsize=4096)
+def is_array_type(kind: type) -> bool:
+    """Whether the objects of a class are numeric; found out once for each class."""
+    return hasattr(kind, "spec") or issubclass(kind, _NUMERIC) or is_foreign(kind)
 
 
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
@@ -273,8 +281,7 @@ def _role_of(kind: type, static_scalars: bool) -> bool | None:
     """Whether all values of a type are settings, or none; None where each must be looked at."""
     if issubclass(kind, (str, bytes, bool, int)) or (static_scalars and issubclass(kind, (float, complex))):
         return True
-    is_number = issubclass(kind, (np.ndarray, np.generic, float, complex)) or hasattr(kind, "spec")
-    return False if kind in _CHILDREN or is_number or dataclasses.is_dataclass(kind) else None
+    return False if kind in _CHILDREN or is_array_type(kind) or dataclasses.is_dataclass(kind) else None
 
 
 class Settings:

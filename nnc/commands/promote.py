@@ -19,6 +19,7 @@ from nnc.commands.elementwise import convert, equal, greater, greater_equal, les
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, concatenate, reshape
 from nnc.errors import ArgumentTypeError, DTypeError, ShapeError, shorten, user_error
+from nnc.foreign import is_foreign
 from nnc.graph import Command, spec_of
 
 Operand = Any  # an array, a tracer, a NumPy array or scalar, or a Python scalar
@@ -36,7 +37,7 @@ def as_operand(x: Any, where: str = "asarray", name: str = "x", dtype: dtypes.DT
     Args:     dtype: what a list is going to be converted to, so that its numbers need not fit into the defaults.
     Raises:   DTypeError, ArgumentTypeError: `x` is nothing nnc makes an array of.
     """
-    if hasattr(x, "spec") or dtypes.is_scalar(x):
+    if hasattr(type(x), "spec") or dtypes.is_scalar(x):
         return x
     if isinstance(x, (np.ndarray, np.generic)):
         if type(x) is not np.ndarray and isinstance(x, np.ma.MaskedArray):
@@ -48,44 +49,27 @@ def as_operand(x: Any, where: str = "asarray", name: str = "x", dtype: dtypes.DT
             native = x.dtype.newbyteorder("=")
             if dtypes.is_known(native):
                 return x.astype(native)
-            raise user_error(
-                DTypeError, where, f"{name} has dtype {x.dtype}, which nnc does not have.",
-                fix=f"convert it to one of {', '.join(dtypes.BY_NAME)}.",
-            )  # fmt: skip
+            fix = f"convert it to one of {', '.join(dtypes.BY_NAME)}."
+            if x.dtype.hasobject:
+                fix = (
+                    'convert it to numbers: x.astype("float32"), in pandas x.select_dtypes("number").astype("float32").'
+                )
+            raise user_error(DTypeError, where, f"{name} has dtype {x.dtype}, which nnc does not have.", fix=fix)
         return x
     if isinstance(x, (list, tuple, range)):
         return _from_list(x, where, name, dtype)
     if isinstance(x, memoryview):
         return as_operand(np.asarray(x), where, name)
-    if hasattr(x, "__dlpack__"):
-        return as_operand(_exchanged(x, where, name), where, name)
-    if hasattr(x, "__array__"):
-        return as_operand(np.asarray(x), where, name)
+    if is_foreign(type(x)):
+        return as_operand(dlpack.read(x, where, name), where, name)
     raise user_error(
         ArgumentTypeError, where, f"{name} is {shorten(x)} ({type(x).__name__}), not an array or a number.",
         fix="pass an array, a number, or a (nested) list of numbers.",
     )  # fmt: skip
 
 
-def _exchanged(x: Any, where: str, name: str) -> np.ndarray[Any, Any]:
-    """The elements of another library's array: by NumPy's protocol, or by DLPack for the dtypes that the first cannot say.
-
-    Raises:   ArgumentTypeError: its library does not hand the elements out.
-    """
-    try:
-        try:
-            return np.asarray(x) if hasattr(x, "__array__") else dlpack.load(x)
-        except TypeError:  # PyTorch's answer for bfloat16
-            return dlpack.load(x)
-    except (BufferError, RuntimeError) as error:
-        raise user_error(
-            ArgumentTypeError, where, f"{name} ({type(x).__module__}.{type(x).__name__}) cannot be read: {error}",
-            fix="pass an array on the host that carries no gradient: x.detach().cpu() in PyTorch, jax.device_get(x) in JAX.",
-        ) from None  # fmt: skip
-
-
 def _from_list(x: Sequence[Any], where: str, name: str, dtype: dtypes.DType | None) -> Operand:
-    if any(hasattr(leaf, "spec") for leaf in _walk(x)):
+    if any(hasattr(leaf, "spec") or is_foreign(type(leaf)) for leaf in _walk(x)):
         parts = [as_operand(part, where, name) for part in x]
         parts = broadcast(*promote(*parts, where=where), where=where)
         rows = [reshape(part, shape=(1, *spec_of(part).shape)) for part in parts]
@@ -146,8 +130,8 @@ def dtype_of(x: Operand) -> dtypes.DType:
     """The dtype of an operand; that of a Python scalar is its default."""
     if dtypes.is_scalar(x):
         return dtypes.scalar_dtype(x)
-    dtype: dtypes.DType | None = getattr(getattr(x, "spec", x), "dtype", None)
-    return spec_of(x).dtype if dtype is None else dtype
+    dtype = getattr(getattr(x, "spec", x), "dtype", None)
+    return dtype if isinstance(dtype, np.dtype) else spec_of(x).dtype
 
 
 _WITNESS = {0: True, 1: 1, 2: 1.0, 3: 1j}

@@ -11,8 +11,10 @@ import numpy as np
 
 from nnc import tree
 from nnc.array import Array, asarray
+from nnc.commands.promote import as_operand
 from nnc.data.prefetch import Prefetch
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
+from nnc.foreign import is_foreign
 from nnc.random import fold_in, permutation
 from nnc.random.keys import read_key
 from nnc.spelling import spelled
@@ -28,13 +30,25 @@ def batches(
 ) -> Batches:  # fmt: skip
     """Iterates over arrays in batches: rows along the first axis of every leaf, in a new random order for each epoch.
 
-    Args:     arrays: a pytree of arrays of one length; NumPy arrays give NumPy arrays (memory-mapped ones are read batch by batch),
-              nnc arrays nnc arrays. batch: rows in a batch. key: of the orders; None: in order. prefetch: how many batches a
-              thread makes ahead; 0: no thread. epochs: passes over the rows; None: without end. drop_last: leave out the rest of
-              each epoch that does not fill a batch. step: how many batches were made before, to resume. transform: (key, batch)
-              -> batch, run on each batch with a key of its own (None without a key), in the thread where there is one.
-    Returns:  an iterator with `step`, the number to resume from, and `close()`; as a context manager it closes itself.
-    Raises:   ShapeError: lengths differ. ArgumentError, ArgumentTypeError: no rows or batches, or not of these types.
+    Args:
+        arrays: a pytree of arrays of one length. NumPy arrays and those of other libraries give NumPy arrays (memory-mapped ones
+            are read batch by batch), nnc arrays nnc arrays.
+        batch: rows in a batch.
+        key: of the orders; None: in order.
+        prefetch: how many batches a thread makes ahead; 0: no thread.
+        epochs: passes over the rows; None: without end.
+        drop_last: leave out the rest of each epoch that does not fill a batch.
+        step: how many batches were made before, to resume.
+        transform: (key, batch) -> batch, run on each batch with a key of its own (None without a key), in the thread where there
+            is one.
+
+    Returns:
+        An iterator with `step`, the number to resume from, and `close()`; as a context manager it closes itself.
+
+    Raises:
+        ShapeError: lengths differ.
+        ArgumentError, ArgumentTypeError: no rows or batches, or not of these types.
+
     Example:
         >>> data = {"x": np.arange(5), "y": np.arange(5) ** 2}
         >>> for part in nnc.data.batches(data, 2):
@@ -43,6 +57,7 @@ def batches(
         [2 3] [4 9]
         [4] [16]
     """
+    arrays = tree.map(_in_numpy, arrays)
     leaves = [leaf for leaf in tree.leaves(arrays) if tree.is_array(leaf)]
     length = _check_arrays(arrays, leaves)
     counts = {
@@ -143,6 +158,11 @@ def _generate(
 
 
 TRANSFORM = 0x7472616E  # keys of transforms are folded in twice, so that they are none of the keys of orders
+
+
+def _in_numpy(leaf: Any) -> Any:
+    """The leaf itself; of another library's array, NumPy's view of its memory."""
+    return as_operand(leaf, WHERE, "arrays") if is_foreign(type(leaf)) else leaf
 
 
 def _take(leaf: Any, rows: Any) -> Any:

@@ -10,7 +10,9 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from nnc.dlpack import read
 from nnc.dtypes import DType, as_dtype
+from nnc.foreign import is_foreign
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, init=False)
@@ -98,4 +100,6 @@ def spec_of(value: Any) -> TensorSpec:
     spec = getattr(value, "spec", None)
     if isinstance(spec, TensorSpec):
         return spec
-    return TensorSpec(np.shape(value), np.asarray(value).dtype)
+    kind: type = type(value)
+    data = read(value) if is_foreign(kind) else np.asarray(value)
+    return TensorSpec(data.shape, data.dtype)

@@ -25,7 +25,9 @@ import numpy as np
 import optree
 
 from nnc import dtypes, tree
+from nnc.commands.promote import dtype_of
 from nnc.errors import TreeError, UnsupportedError, user_error
+from nnc.graph import spec_of
 
 Node = dict[str, Any]
 PLAIN_NAME = re.compile(r"(?!-?\d+$)[^.\"]+")
@@ -108,11 +110,12 @@ def _leaf_node(value: Any, name: str, where: str) -> Node:
         return {"value": str(value), "type": type(value).__name__}
     if isinstance(value, (bool, int, float, str)) and type(value) in (bool, int, float, str):
         return {"value": value}
-    if tree.is_array(value) and (not hasattr(value, "dtype") or dtypes.is_known(value.dtype)):
+    is_array = tree.is_array(value)
+    if is_array and dtypes.is_known(dtype_of(value)):
         return {"tensor": name}
     if callable(value) or isinstance(value, np.dtype):
         return {"opaque": getattr(value, "__qualname__", None) or type(value).__qualname__}
-    kind = f"an array of dtype {value.dtype}" if tree.is_array(value) else f"a {type(value).__qualname__}"
+    kind = f"an array of dtype {dtype_of(value)}" if is_array else f"a {type(value).__qualname__}"
     raise user_error(
         UnsupportedError, where, f"{name} is {kind}, which a file cannot hold.",
         fix="leave it out of the tree, or convert it to an array, a number or a string.",
@@ -238,10 +241,8 @@ def _fill(value: Any, name: str, found: dict[str, Any]) -> Any:
 
 def _kind(value: Any) -> str:
     """A leaf in words: the spec of an array, the value of a string, else the type."""
-    if hasattr(value, "spec"):
-        return str(value.spec)
-    if hasattr(value, "dtype") and hasattr(value, "shape"):
-        return f"{value.dtype.name}[{','.join(map(str, value.shape))}]"
+    if tree.is_array(value) and not dtypes.is_scalar(value):
+        return str(spec_of(value))
     if isinstance(value, dict):
         return f"an object ({value['opaque']})"
     if isinstance(value, str):

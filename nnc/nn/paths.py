@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from nnc import dtypes, tree
-from nnc.commands.promote import to_dtype
+from nnc.commands.promote import dtype_of, to_dtype
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TreeError, user_error
 from nnc.graph import spec_of
 from nnc.nn.module import Module, field, is_container
@@ -65,7 +65,7 @@ def _plain(entry: str) -> str:
 
 
 def _is_float(leaf: Any) -> bool:
-    return tree.is_array(leaf) and dtypes.is_known(_dtype(leaf)) and dtypes.is_inexact(_dtype(leaf))
+    return tree.is_array(leaf) and dtypes.is_known(dtype_of(leaf)) and dtypes.is_inexact(dtype_of(leaf))
 
 
 def select(where: str, patterns: Patterns, names: Sequence[str]) -> set[str]:
@@ -221,15 +221,13 @@ def cast(model: Any, dtype: Any, paths: Patterns = "*") -> Any:
             fix="cast to a floating-point dtype such as bfloat16.",
         )
     names, leaves, structure = _flatten(model)
-    floats = {n: x for n, x in zip(names, leaves, strict=True) if _is_float(x) and dtypes.same_kind(_dtype(x), wanted)}
+    floats = {
+        n: x for n, x in zip(names, leaves, strict=True) if _is_float(x) and dtypes.same_kind(dtype_of(x), wanted)
+    }
     chosen = select("nnc.nn.cast", paths, list(floats))
     return tree.unflatten(
         structure, [_in_dtype(x, wanted) if name in chosen else x for name, x in zip(names, leaves, strict=True)]
     )
-
-
-def _dtype(leaf: Any) -> Any:
-    return leaf.dtype if hasattr(leaf, "dtype") else dtypes.scalar_dtype(leaf)
 
 
 def _in_dtype(leaf: Any, dtype: Any) -> Any:

@@ -11,6 +11,7 @@ from nnc.commands.promote import promote
 from nnc.commands.rules import Value
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
+from nnc.foreign import is_foreign
 from nnc.graph.recall import recalled
 from nnc.numpy.manipulation import atleast_1d, atleast_2d, atleast_3d, expand_dims, ravel, reshape, squeeze
 from nnc.numpy.operands import static_int, to_axis, to_value
@@ -25,7 +26,7 @@ __all__ = [
 
 
 def _several(arrays: Any, where: str) -> list[Value]:
-    if hasattr(arrays, "spec") or isinstance(arrays, np.ndarray):
+    if hasattr(arrays, "spec") or isinstance(arrays, np.ndarray) or is_foreign(type(arrays)):
         arrays = list(to_value(arrays, where))
     if not isinstance(arrays, (tuple, list)):
         raise user_error(

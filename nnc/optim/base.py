@@ -15,6 +15,7 @@ from nnc.commands.promote import as_operand, astype
 from nnc.commands.rules import Value
 from nnc.context import get_context, set_context
 from nnc.errors import ArgumentTypeError, ShapeError, shorten, user_error
+from nnc.foreign import is_foreign
 from nnc.optim.arguments import Scalar, check_params, check_state, is_trainable
 from nnc.source import user_source
 from nnc.trace.repeat import repeated
@@ -182,6 +183,7 @@ def map_trainable(where: str, function: Callable[..., Any], name: str, first: An
                 results.append(leaf)
                 continue
             x = asarray(leaf)
+            rest = [asarray(y) if is_foreign(type(y)) else y for y in rest]
             for other_name, other_leaf in zip(others, rest, strict=True):
                 if getattr(other_leaf, "shape", ()) != x.shape:
                     raise _shape_error(where, name, first, i, x, other_name, other_leaf)

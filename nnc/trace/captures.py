@@ -3,8 +3,8 @@
 A trace freezes such values into its graph. A snapshot of them is taken when the trace ends and compared before each reuse, so
 that a changed value leads to a new trace and never to a stale result. Scalars and strings are compared by value, containers
 element by element, all else by identity; but what the function reads of an object, of a class or of the user's own modules is
-compared, too, and the functions it calls are looked through. A NumPy array that the trace did not take as a hidden input was
-read by Python code, so its elements are compared (inside containers and objects: of arrays up to 1 MiB).
+compared, too, and the functions it calls are looked through. An array of NumPy or another library that the trace did not take as a
+hidden input was read by Python code, so its elements are compared (inside containers and objects: of arrays up to 1 MiB).
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from nnc.errors import shorten
+from nnc.commands.promote import as_operand
+from nnc.errors import NncError, shorten
+from nnc.foreign import is_foreign
 from nnc.source import is_internal
 from nnc.trace.reads import Reads, reads_of
 
@@ -36,6 +38,7 @@ _LIBRARIES = frozenset(
 )
 _MISSING = object()
 Pair = tuple[Any, str]
+NDArray = np.ndarray[Any, Any]
 
 
 # -- comparing ---------------------------------------------------------------------------------------------------------
@@ -53,9 +56,9 @@ class _Container:
 
 @dataclass(frozen=True, slots=True)
 class _Elements:
-    """What a NumPy array held."""
+    """What an array of NumPy, or of another library, held."""
 
-    array: np.ndarray[Any, Any]
+    array: Any
     shape: tuple[int, ...]
     content: bytes
 
@@ -189,7 +192,18 @@ class Snapshot:
 
 
 def _same_elements(x: _Elements) -> bool:
-    return x.array.shape == x.shape and x.array.tobytes() == x.content
+    now = _elements_of(x.array)
+    return now is not None and now.shape == x.shape and now.tobytes() == x.content
+
+
+def _elements_of(array: Any) -> NDArray | None:
+    """The elements of an array of NumPy or another library; None where that does not hand them out."""
+    if isinstance(array, np.ndarray):
+        return array
+    try:
+        return np.asarray(as_operand(array))
+    except NncError:
+        return None
 
 
 def take_snapshot(fun: Any, arguments: Iterable[Pair] = (), hidden: Iterable[np.ndarray[Any, Any]] = ()) -> Snapshot:
@@ -208,9 +222,10 @@ def take_snapshot(fun: Any, arguments: Iterable[Pair] = (), hidden: Iterable[np.
             break
         reads = walk.reads
     elements = [
-        (name, _Elements(x, x.shape, x.tobytes()))
-        for name, x in walk.arrays
-        if (x.flags.writeable or x.base is not None)
+        (name, _Elements(array, x.shape, x.tobytes()))
+        for name, array in walk.arrays
+        if (x := _elements_of(array)) is not None
+        and (x.flags.writeable or x.base is not None)
         and x.__array_interface__["data"][0] not in inputs
         and (name.isidentifier() or x.nbytes <= _ARRAY_BYTES)
     ]
@@ -223,7 +238,7 @@ class _Walk:
     def __init__(self, reads: Reads) -> None:
         self.known, self.reads = reads, reads
         self.found: dict[tuple[int, str], Captured] = {}
-        self.arrays: list[tuple[str, np.ndarray[Any, Any]]] = []
+        self.arrays: list[tuple[str, Any]] = []
         self._seen: dict[int, Any] = {}  # holds the values, so that their ids stay their own
         self._pending: list[Pair] = []
 
@@ -251,6 +266,8 @@ class _Walk:
         if isinstance(value, np.ndarray):
             if value.dtype != object:
                 self.arrays.append((name, value))
+        elif is_foreign(type(value)):
+            self.arrays.append((name, value))
         elif isinstance(value, dict):
             self._pending += [(x, f"{name}[{key!r}]") for key, x in value.items() if not isinstance(x, _PLAIN)]
         elif isinstance(value, _CONTAINERS):

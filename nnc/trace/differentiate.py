@@ -18,7 +18,15 @@ from nnc.graph import spec_of
 from nnc.spelling import spelled
 from nnc.trace.backward import transpose_graph
 from nnc.trace.dual import Linearized, run_jvp, run_linearize
-from nnc.trace.flat import FlatFunction, FlatTree, check_argnums, check_callable, check_positions, name_of
+from nnc.trace.flat import (
+    FlatFunction,
+    FlatTree,
+    check_argnums,
+    check_callable,
+    check_positions,
+    name_of,
+    other_arguments,
+)
 from nnc.trace.specs import ShapeDtypeStruct, shapes_of, stage_function
 
 Fun = Callable[..., Any]
@@ -99,12 +107,13 @@ def _differentiate(
         flats = [FlatTree(value) for value in chosen]
         leaves = [leaf for flat in flats for leaf in flat.dynamic]
         active = active_leaves(transform, flats, holomorphic, allow_int)
+        fixed, settings = other_arguments(args, kwargs, positions, names)
         aux: list[Any] = []
 
         def scalar(*values: Any) -> list[Any]:
             at = iter(values)
             rebuilt = [flat.build([next(at) for _ in flat.where]) for flat in flats]
-            new_args, new_kwargs = list(args), dict(kwargs)
+            new_args, new_kwargs = list(fixed), dict(settings)
             for i, value in zip(positions, rebuilt, strict=False):
                 new_args[i] = value
             new_kwargs.update(zip(names, rebuilt[len(positions) :], strict=True))

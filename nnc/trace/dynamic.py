@@ -21,8 +21,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from nnc.array import Array, as_value, asarray, new_array
+from nnc.commands.promote import as_operand
 from nnc.context import get_context, with_mode
 from nnc.errors import ArgumentError, ArgumentTypeError, GraphError, InternalError, TraceError, user_error
+from nnc.foreign import is_foreign
 from nnc.graph import Command, Graph, TensorSpec, structural_hash
 from nnc.graph.recall import set_recall_of_variables
 from nnc.trace.dynamic_alias import View, view_of
@@ -124,7 +126,7 @@ class Variable(Tracer):
                 ArgumentError, "x.grad = value", "a gradient has the shape and dtype of its variable.",
                 operands={"x": self.spec, "value": array.spec}, fix="convert it, or set x.grad = None to clear it.",
             )  # fmt: skip
-        self.take_gradient(concrete_array(array, "x.grad = value"))
+        self.take_gradient(concrete_array(value, "x.grad = value"))
 
     def take_gradient(self, gradient: Array) -> None:
         """Sets the gradient to an array of its shape and dtype."""
@@ -422,11 +424,12 @@ def array_of(binding: Binding) -> Array:
 
 
 def concrete_array(value: Any, where: str) -> Array:
-    """An array with a value: not one that stands for it. NumPy arrays that can be written to are copied.
+    """An array with a value: not one that stands for it. Memory that others can write to is copied.
 
     Raises:   TraceError: the value is traced. NncError: it is nothing nnc makes an array of.
     """
-    array = asarray(value, copy=(isinstance(value, np.ndarray) and value.flags.writeable) or None)
+    others_write = is_foreign(type(value)) or (isinstance(value, np.ndarray) and value.flags.writeable)
+    array = asarray(as_operand(value, where, "the value"), copy=others_write or None)
     if isinstance(array, Variable):
         return array_of(array.binding)
     if not isinstance(array, Array):

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from nnc import tree
-from nnc.array import ArrayMethods
+from nnc.array import Array, ArrayMethods, as_value
 from nnc.commands.promote import as_operand, is_weak
-from nnc.errors import ArgumentError, ArgumentTypeError, InternalError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, InternalError, NncError, user_error
+from nnc.foreign import is_foreign
 from nnc.source import short_path
+
+T = TypeVar("T")
 
 
 def name_of(fun: Callable[..., Any]) -> str:
@@ -67,17 +71,48 @@ def check_positions(where: str, name: str, numbers: Sequence[int], count: int) -
 
 
 class FlatTree:
-    """A pytree taken apart: its dynamic leaves, and how to put it together around others."""
+    """A pytree taken apart: its dynamic leaves, and how to put it together around others.
+
+    Arrays of other libraries are among the dynamic leaves as NumPy arrays that share their memory.
+
+    Args:
+        value: the pytree.
+        fun: the function, where `value` is (args, kwargs) of a call; messages name its parameters.
+        left_out: positions of arguments of the call that are not in `args`.
+    """
 
     __slots__ = ("dynamic", "leaves", "treedef", "where")
 
-    def __init__(self, value: Any) -> None:
+    def __init__(
+        self, value: Any, fun: Callable[..., Any] | None = None, left_out: frozenset[int] = frozenset()
+    ) -> None:
         self.leaves, self.treedef = tree.flatten(value)
-        self.where = [i for i, leaf in enumerate(self.leaves) if tree.is_array(leaf)]
+        self.where = [i for i, leaf in enumerate(self.leaves) if tree.is_array_type(type(leaf))]
         self.dynamic = [self.leaves[i] for i in self.where]
         for i, x in enumerate(self.dynamic):
-            if type(x) is np.ndarray and not x.dtype.isnative:  # of another machine's byte order
-                self.dynamic[i] = x.astype(x.dtype.newbyteorder("="))
+            kind = type(x)
+            if kind is Array:
+                continue
+            if kind is np.ndarray:
+                if not x.dtype.isnative:  # of another machine's byte order
+                    self.dynamic[i] = x.astype(x.dtype.newbyteorder("="))
+            elif is_foreign(kind):
+                self.dynamic[i] = self._read(x, self.where[i], fun, left_out)
+
+    def _read(self, x: Any, place: int, fun: Callable[..., Any] | None, left_out: frozenset[int]) -> Any:
+        """The elements of another library's array, the leaf at `place`, as a NumPy array.
+
+        Raises:
+            ArgumentTypeError: its library does not hand them out.
+            DTypeError: nnc has no such dtype.
+        """
+        try:
+            return as_operand(x)
+        except NncError:  # worded again, with a name, which takes a while to find
+            if fun is None:
+                return as_operand(x, "pytree", f"the leaf {''.join(tree.paths(self.treedef)[place])}".rstrip())
+            paths = argument_paths(self.treedef, functools.partial(parameter_name, fun, left_out=left_out))
+            return as_operand(x, name_of(fun), f"argument {paths[place]}")
 
     def build(self, values: Sequence[Any]) -> Any:
         """The tree with these dynamic leaves."""
@@ -120,14 +155,20 @@ def argument_paths(treedef: tree.TreeDef, names: Callable[[int], str]) -> list[s
     return result
 
 
-def parameter_name(fun: Callable[..., Any], position: int) -> str:
+def parameter_name(fun: Callable[..., Any], position: int, left_out: frozenset[int] = frozenset()) -> str:
     """The name of the parameter of `fun` that takes the argument at a position; the position itself where it has none.
+
+    Args:
+        fun: the function.
+        position: counted without those in `left_out`.
+        left_out: positions of arguments that do not count.
 
     Example:
         >>> def f(x, *others): ...
         >>> parameter_name(f, 0), parameter_name(f, 2), parameter_name(max, 2)
         ('x', 'others[1]', '2')
     """
+    position = next(itertools.islice((i for i in itertools.count() if i not in left_out), position, None))
     try:
         parameters = inspect.signature(fun).parameters.values()
     except (TypeError, ValueError):
@@ -137,6 +178,27 @@ def parameter_name(fun: Callable[..., Any], position: int) -> str:
         return named[position]
     rest = [f"{p.name}[{position - len(named)}]" for p in parameters if p.kind is p.VAR_POSITIONAL]
     return rest[0] if rest else str(position)
+
+
+def with_arrays(value: T) -> T:
+    """A pytree with nnc arrays in place of other libraries' arrays; `value` itself where it has none."""
+    leaves, treedef = tree.flatten(value)
+    places = [i for i, leaf in enumerate(leaves) if is_foreign(type(leaf))]
+    for i in places:
+        leaves[i] = as_value(leaves[i])
+    return cast(T, tree.unflatten(treedef, leaves)) if places else value
+
+
+def other_arguments(
+    args: tuple[Any, ...], kwargs: dict[str, Any], positions: Sequence[int], names: Sequence[str] = ()
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with None at `positions`, and without those in `names`; other libraries' arrays are nnc arrays."""
+    chosen = {i % len(args) for i in positions}
+    fixed = tuple([None if i in chosen else x for i, x in enumerate(args)])
+    named = {name: x for name, x in kwargs.items() if name not in names}
+    if all(x is None or type(x) is Array for x in (*fixed, *named.values())):
+        return fixed, named  # as in most calls: nothing to take apart
+    return with_arrays((fixed, named))
 
 
 class FlatFunction:
@@ -150,7 +212,7 @@ class FlatFunction:
     @classmethod
     def of(cls, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> FlatFunction:
         """The function of arguments that are not taken apart yet."""
-        return cls(fun, FlatTree((args, kwargs or {})))
+        return cls(fun, FlatTree((args, kwargs or {}), fun))
 
     @property
     def leaves(self) -> list[Any]:

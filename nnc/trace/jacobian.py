@@ -18,7 +18,7 @@ from nnc.commands.shape import reshape, slice_axis, transpose
 from nnc.errors import DTypeError, user_error
 from nnc.spelling import spelled
 from nnc.trace.differentiate import active_leaves, linearize, vjp
-from nnc.trace.flat import FlatTree, check_argnums, check_callable, check_positions
+from nnc.trace.flat import FlatTree, check_argnums, check_callable, check_positions, other_arguments
 from nnc.trace.vectorize import vmap
 
 Fun = Callable[..., Any]
@@ -109,11 +109,13 @@ def _partial(
     positions = check_argnums(transform, argnums, "name positional arguments by number.")
     check_positions(transform, "argnums", positions, len(args))
 
+    fixed, settings = other_arguments(args, kwargs, positions)
+
     def part(*chosen: Any) -> Any:
-        rebuilt = list(args)
+        rebuilt = list(fixed)
         for i, value in zip(positions, chosen, strict=True):
             rebuilt[i] = value
-        return fun(*rebuilt, **kwargs)
+        return fun(*rebuilt, **settings)
 
     chosen = [args[i] for i in positions]
     active_leaves(transform, [FlatTree(value) for value in chosen], holomorphic, allow_int=False)
