@@ -36,10 +36,12 @@ def is_array(leaf: Any) -> bool:
     return is_array_type(type(leaf))
 
 
-@functools.lru_cache(maxsize=4096)
-def is_array_type(kind: type) -> bool:
-    """Whether the objects of a class are numeric; found out once for each class."""
+def _is_array_type(kind: type) -> bool:
+    """Whether the objects of a class are numeric."""
     return hasattr(kind, "spec") or issubclass(kind, _NUMERIC) or is_foreign(kind)
+
+
+is_array_type: Callable[[type], bool] = functools.lru_cache(maxsize=4096)(_is_array_type)  # classes: more than programs have
 
 
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:

@@ -100,6 +100,5 @@ def spec_of(value: Any) -> TensorSpec:
     spec = getattr(value, "spec", None)
     if isinstance(spec, TensorSpec):
         return spec
-    kind: type = type(value)
-    data = read(value) if is_foreign(kind) else np.asarray(value)
+    data = read(value) if is_foreign(type(value)) else np.asarray(value)
     return TensorSpec(data.shape, data.dtype)
