@@ -22,6 +22,7 @@ from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, TraceError,
 from nnc.foreign import is_foreign
 from nnc.graph import Command, TensorSpec, spec_of
 from nnc.graph.recall import recalled
+from nnc.tracebacks import api_boundary, cut_traceback
 
 NDArray = np.ndarray[Any, Any]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -176,10 +177,18 @@ class ArrayMethods:
         return self
 
     def __pow__(self, other: Any) -> Any:
-        return power(self, other) if _is_operand(other) else NotImplemented
+        try:
+            return power(self, other) if _is_operand(other) else NotImplemented
+        except BaseException as error:
+            cut_traceback(error)
+            raise
 
     def __rpow__(self, other: Any) -> Any:
-        return power(other, self) if _is_operand(other) else NotImplemented
+        try:
+            return power(other, self) if _is_operand(other) else NotImplemented
+        except BaseException as error:
+            cut_traceback(error)
+            raise
 
     @recalled(2)
     def __matmul__(self, other: Any) -> Any:
@@ -189,9 +198,11 @@ class ArrayMethods:
     def __rmatmul__(self, other: Any) -> Any:
         return matmul(other, self)
 
+    @api_boundary
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
 
+    @api_boundary
     def __rdivmod__(self, other: Any) -> Any:
         return other // self, other % self
 
@@ -208,6 +219,7 @@ class ArrayMethods:
             )
         return self.shape[0]
 
+    @api_boundary
     def __iter__(self) -> Iterator[Any]:
         if not self.ndim:
             raise user_error(
@@ -215,6 +227,7 @@ class ArrayMethods:
             )
         return (getitem(self, i) for i in range(self.shape[0]))
 
+    @api_boundary
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any()) if _is_operand(value) else False
 
@@ -222,24 +235,43 @@ class ArrayMethods:
 
     def item(self, *index: int) -> Any:
         """The one element as a Python number, or the element at an index, where the value is known."""
-        return self.concrete("item").item(*index) if index else _one_element(self, "item").item()
+        try:
+            return self.concrete("item").item(*index) if index else _one_element(self, "item").item()
+        except BaseException as error:
+            cut_traceback(error)
+            raise
 
+    @api_boundary
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers, where the value is known."""
         return self.concrete("tolist").tolist()
 
     def __bool__(self) -> bool:
-        return bool(_one_element(self, "bool"))
+        try:
+            return bool(_one_element(self, "bool"))
+        except BaseException as error:
+            cut_traceback(error)
+            raise
 
     def __int__(self) -> int:
-        return int(_one_element(self, "int"))
+        try:
+            return int(_one_element(self, "int"))
+        except BaseException as error:
+            cut_traceback(error)
+            raise
 
     def __float__(self) -> float:
-        return float(_one_element(self, "float"))
+        try:
+            return float(_one_element(self, "float"))
+        except BaseException as error:
+            cut_traceback(error)
+            raise
 
+    @api_boundary
     def __complex__(self) -> complex:
         return complex(_one_element(self, "complex"))
 
+    @api_boundary
     def __index__(self) -> int:
         if self.ndim or not dtypes.is_integer(self.dtype):
             raise user_error(
@@ -248,6 +280,7 @@ class ArrayMethods:
             )  # fmt: skip
         return int(self.concrete("index"))
 
+    @api_boundary
     def __round__(self, ndigits: int | None = None) -> Any:
         x: Any = self  # the method `round` is added by nnc.numpy
         return x.round(ndigits or 0)
@@ -272,6 +305,7 @@ class ArrayMethods:
             )  # fmt: skip
         return _NAMESPACE["numpy"]
 
+    @api_boundary
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """NumPy's operators with an nnc operand on the right give nnc values; other NumPy functions take concrete arrays only."""
         if method == "__call__" and not kwargs and ufunc.__name__ in _UFUNCS:
@@ -505,6 +539,15 @@ def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | Non
     """
     if isinstance(obj, ArrayMethods) and dtype is None and device is None and not copy:
         return obj
+    try:
+        return _make_array(obj, dtype, device, copy)
+    except BaseException as error:
+        cut_traceback(error)
+        raise
+
+
+def _make_array(obj: Any, dtype: Any, device: Any, copy: bool | None) -> Any:
+    """The array of `asarray`."""
     if device is not None and str(device) != "cpu":
         raise user_error(
             UnsupportedError, "asarray", f"there is no device {device!r}.", fix="use one of nnc.devices()."

@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from time import perf_counter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from nnc.source import SourceLine, prune_traceback
-
-ErrorT = TypeVar("ErrorT", bound=BaseException)
+from nnc.source import SourceLine
 
 
 class Context(NamedTuple):
@@ -69,22 +67,6 @@ class ContextChange:
         _CONTEXT.reset(self._token)
 
 
-class Activity(ContextChange):
-    """A block that does something users know by name. Tracebacks of mistakes found within it end in the user's line."""
-
-    __slots__ = ()
-
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        super().__exit__(kind, error, traceback)
-        if error is not None and getattr(error, "ends_in_users_line", False):
-            shorten_traceback(error)
-
-
-def shorten_traceback(error: ErrorT) -> ErrorT:
-    """Lets the traceback of `error` end in the user's line, unless `nnc.debug.trace_errors` wants all of it."""
-    return error if "trace_errors" in _CONTEXT.get().modes else prune_traceback(error)
-
-
 def set_context(**changes: Any) -> ContextChange:
     """Replaces fields of the ambient context within the block."""
     return ContextChange(changes)
@@ -95,9 +77,9 @@ def with_mode(mode: Any) -> ContextChange:
     return set_context(modes=_CONTEXT.get().modes | {mode})
 
 
-def activity(description: str) -> Activity:
+def activity(description: str) -> ContextChange:
     """Names what is being done, for the messages of errors raised within the block."""
-    return Activity({"activity": (*_CONTEXT.get().activity, description)})
+    return ContextChange({"activity": (*_CONTEXT.get().activity, description)})
 
 
 def note_seconds(part: str, seconds: float) -> None:

@@ -43,6 +43,7 @@ from nnc.trace.dynamic_routine import routine_of
 from nnc.trace.dynamic_store import Binding, Operation, history
 from nnc.trace.eager import Plan
 from nnc.trace.flat import name_of
+from nnc.tracebacks import api_boundary
 
 NDArray = np.ndarray[Any, Any]
 Run = Callable[[Sequence[NDArray]], list[NDArray]]
@@ -72,6 +73,7 @@ class DynamicGraph(Recorder):
         (4, 5)
     """
 
+    @api_boundary
     def __init__(self, memo_bytes: int | str = "64MiB") -> None:
         super().__init__(parse_bytes(memo_bytes, "memo_bytes"), self._native_program)
         self._derivatives: Recent[Structure, tuple[Backward, Run]] = Recent()
@@ -83,6 +85,7 @@ class DynamicGraph(Recorder):
 
     # -- variables -----------------------------------------------------------------------------------------------------
 
+    @api_boundary
     def variable(self, array: Any = None) -> Variable:
         """A variable bound to `array`; without one, it is absent until it is first written with `set`.
 
@@ -90,6 +93,7 @@ class DynamicGraph(Recorder):
         """
         return self.make(array, constant=False)
 
+    @api_boundary
     def constant(self, array: Any = None) -> Variable:
         """The same, but no derivative flows through it."""
         return self.make(array, constant=True)
@@ -108,6 +112,7 @@ class DynamicGraph(Recorder):
 
     # -- derivatives ---------------------------------------------------------------------------------------------------
 
+    @api_boundary
     def backward(self, f: Any, df: Any = None, inputs: Any = None) -> None:
         """Adds the derivatives of `f` to the `grad` of its inputs.
 
@@ -181,6 +186,7 @@ class DynamicGraph(Recorder):
         """The program of commands that ran often; None where it would run them one by one, too."""
         return _lower(graph).run if Options.from_environment().native and compiler() is not None else None
 
+    @api_boundary
     def apply_gradients(self, optimizer: Any) -> None:
         """Moves every variable that has a gradient by one step of an optimizer, and clears the gradients.
 
@@ -192,6 +198,7 @@ class DynamicGraph(Recorder):
         """
         self._apply(optimizer, [x for x in list(self.graded.values()) if x.grad is not None])
 
+    @api_boundary
     def minimize(self, f: Any, optimizer: Any, inputs: Any = None) -> None:
         """`backward` and `apply_gradients` in one: a step that makes the losses `f` smaller.
 
@@ -219,6 +226,7 @@ class DynamicGraph(Recorder):
 
     # -- compiled functions --------------------------------------------------------------------------------------------
 
+    @api_boundary
     def evaluate(self, fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """`fun(*args)` within the graph. What `nnc.compile` made becomes one operation with a gradient of its own.
 
@@ -289,6 +297,7 @@ class DynamicGraph(Recorder):
         with self.locked() as store:
             return store.bookkeeping()
 
+    @api_boundary
     def depends(self, outputs: Any, inputs: Any) -> tuple[bool, ...]:
         """For each of `inputs`, whether any of `outputs` still depends on it, so that its gradient may be other than 0.
 
@@ -311,6 +320,7 @@ class DynamicGraph(Recorder):
         with self.locked():
             return self.memo.stats()
 
+    @api_boundary
     def graph(self) -> Graph:
         """What is recorded now, as a graph: from what nothing here made to what variables hold."""
         with self.locked() as store:

@@ -16,8 +16,6 @@ from nnc.source import SourceLine, user_source
 class NncError(Exception):
     """Any mistake that nnc reports to its user."""
 
-    ends_in_users_line = True  # its traceback shows no frames of nnc below the user's own
-
 
 class ShapeError(NncError, ValueError):
     """Shapes do not fit together."""

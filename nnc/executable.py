@@ -41,6 +41,7 @@ from nnc.signature import Call, Key, Likeness, Signature, difference, leaf_keys
 from nnc.trace.captures import Snapshot, take_snapshot
 from nnc.trace.flat import FlatTree, definition_of, name_of
 from nnc.trace.staging import Staged, stage
+from nnc.tracebacks import api_boundary
 
 Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]  # of a call's arguments
 
@@ -94,6 +95,7 @@ class Lowered:
         """The graph as text."""
         return str(self._staged.graph)
 
+    @api_boundary
     def compile(self, ahead: Ahead | None = None) -> Executable:
         """Plans memory and binds kernels.
 
@@ -228,6 +230,7 @@ class Executable:
         """The program as text: steps with their kernels and buffers."""
         return self._program.as_text()
 
+    @api_boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs on arguments of the structure, shapes and dtypes that were lowered, static arguments left out.
 

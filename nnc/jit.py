@@ -11,19 +11,21 @@ from functools import update_wrapper
 from typing import Any
 
 from nnc.array import as_value
-from nnc.context import AT_REST, get_context, shorten_traceback
-from nnc.errors import ArgumentError, ArgumentTypeError, NncError, TraceError, UnsupportedError, user_error
+from nnc.context import AT_REST, get_context
+from nnc.errors import ArgumentError, ArgumentTypeError, TraceError, UnsupportedError, user_error
 from nnc.executable import Executable, Lowered, Run, prepare_ahead
 from nnc.lower.later import putting_off
 from nnc.options import Options, parse_bytes
 from nnc.signature import Call, Key, Likeness, Names, Numbers, Signature, difference
 from nnc.trace.dynamic import Recorder
-from nnc.trace.flat import check_callable, name_of
+from nnc.trace.flat import call_function, check_callable, name_of
 from nnc.trace.tracer import Tracer
+from nnc.tracebacks import api_boundary, cut_traceback
 
 Fun = Callable[..., Any]
 
 
+@api_boundary
 def compile(
     fun: Fun | None = None,
     /,
@@ -139,9 +141,9 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the program for these arguments, which is made on the first call."""
         context = get_context()
-        if context.staging is not None:
-            return self.fun(*args, **kwargs)  # inside a trace the function is part of it
         try:
+            if context.staging is not None:  # inside a trace the function is part of it
+                return call_function(self.fun, args, kwargs)
             usual = self._usual
             if usual is not None and context is AT_REST:
                 if kwargs:
@@ -166,9 +168,10 @@ class Compiled:
                         if self._reason is _REUSED and not context.modes:  # a first call may be the last one
                             self._note_usual(call, executable)
                         return executable.run(call.arguments.dynamic)
-        except NncError as error:
-            raise shorten_traceback(error) from None
-        return self.fun(*args, **kwargs)
+            return call_function(self.fun, args, kwargs)
+        except BaseException as error:
+            cut_traceback(error)
+            raise
 
     def find(self, *args: Any, **kwargs: Any) -> tuple[Executable | None, list[Any]]:
         """The program for these arguments, and their dynamic leaves; None where it captures values of an enclosing trace."""
@@ -178,12 +181,10 @@ class Compiled:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else BoundMethod(self, instance)
 
+    @api_boundary
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Traces for these arguments (arrays, numbers or ShapeDtypeStructs) without running."""
-        try:
-            return Lowered.of(self._signature.take_apart(args, kwargs), self._options)
-        except NncError as error:
-            raise shorten_traceback(error) from None
+        return Lowered.of(self._signature.take_apart(args, kwargs), self._options)
 
     def _note_usual(self, call: Call, executable: Executable) -> None:
         """Expects the next call to be like this one."""

@@ -74,6 +74,7 @@ class Options:
                   True
         """
         variables = os.environ if environment is None else environment
+        _check_traceback(variables.get("NNC_TRACEBACK", ""))
         budget = variables.get("NNC_MEMORY_BUDGET")
         return cls(
             verify_passes=_flag("NNC_VERIFY", variables.get("NNC_VERIFY", "")),
@@ -105,6 +106,11 @@ def variable_set(name: str, value: str, unless: Collection[str] = ()) -> Iterato
         yield
     finally:
         del os.environ[name]
+
+
+def wants_full_tracebacks() -> bool:
+    """Whether the environment asks for nnc's own frames in tracebacks (NNC_TRACEBACK=full); read anew for each error."""
+    return os.environ.get("NNC_TRACEBACK", "").lower() == "full"
 
 
 def parse_bytes(value: int | str, where: str = "memory_budget") -> int:
@@ -164,6 +170,12 @@ def _kernel_threads(variables: Mapping[str, str]) -> int | None:
         if match is not None:
             return int(match[1])
     return None
+
+
+def _check_traceback(text: str) -> None:
+    if text.lower() not in ("", "full", "user"):
+        problem = f"{text!r} is neither full nor user."
+        raise user_error(ArgumentError, "NNC_TRACEBACK", problem, fix="set NNC_TRACEBACK=full or NNC_TRACEBACK=user.")
 
 
 def _flag(name: str, text: str) -> bool:

@@ -17,7 +17,7 @@ from nnc.commands.promote import as_operand, is_weak
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, user_error
 from nnc.foreign import is_foreign
 from nnc.graph import TensorSpec
-from nnc.trace.flat import FlatFunction, FlatTree, argument_paths, name_of, parameter_name
+from nnc.trace.flat import FlatFunction, FlatTree, argument_paths, call_function, name_of, parameter_name
 from nnc.trace.pattern import MISMATCHES, Take, make_pattern
 from nnc.trace.specs import argument_spec
 from nnc.trace.tracer import Tracer
@@ -73,7 +73,8 @@ class Call:
 
         def part(*values: Any, **named: Any) -> Any:
             rest = iter(values)
-            return fun(*(x if i in positions else next(rest) for i, x in enumerate(args)), **named, **settings)
+            given = [x if i in positions else next(rest) for i, x in enumerate(args)]
+            return call_function(fun, given, {**named, **settings})
 
         part.__name__ = name_of(fun)
         return FlatFunction(part, self.arguments)

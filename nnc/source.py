@@ -8,13 +8,11 @@ import linecache
 import os
 import sys
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TypeVar
+from types import FrameType
 
 import optree
 
-ErrorT = TypeVar("ErrorT", bound=BaseException)
-_FOLDERS = tuple(os.path.dirname(os.path.abspath(file)) + os.sep for file in (__file__, optree.__file__))
+_OWN, _OPTREE = (os.path.dirname(os.path.abspath(file)) + os.sep for file in (__file__, optree.__file__))
 _FILES = frozenset({contextlib.__file__, functools.__file__})
 
 
@@ -56,7 +54,13 @@ def short_path(path: str) -> str:
 @functools.lru_cache(maxsize=4096)
 def is_internal(file: str) -> bool:
     """Whether `file` is part of nnc, or of the machinery between nnc and the user (contextlib, functools, optree)."""
-    return file.startswith(_FOLDERS) or file in _FILES
+    return file.startswith((_OWN, _OPTREE)) or file in _FILES
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Whether a frame runs code of nnc: of its files, or made by it (the methods of its dataclasses)."""
+    file = frame.f_code.co_filename
+    return file.startswith(_OWN) or (file == "<string>" and str(frame.f_globals.get("__name__", "")).startswith("nnc."))
 
 
 def user_source() -> SourceLine | None:
@@ -64,26 +68,10 @@ def user_source() -> SourceLine | None:
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if not is_internal(code.co_filename):
-            generated = code.co_filename == "<string>" and frame.f_globals.get("__name__", "").startswith("nnc.")
-            if not generated:
-                return _known_line(code.co_filename, frame.f_lineno, code.co_qualname)
+        if not is_internal(code.co_filename) and not (code.co_filename == "<string>" and is_ours(frame)):
+            return _known_line(code.co_filename, frame.f_lineno, code.co_qualname)
         frame = frame.f_back  # type: ignore[assignment]
     return None
 
 
 _known_line = functools.lru_cache(maxsize=4096)(SourceLine)  # each line makes many nodes
-
-
-def prune_traceback(error: ErrorT) -> ErrorT:
-    """Drops nnc's own frames from the traceback of `error`, so that it ends in the user's line."""
-    frames: list[TracebackType] = []
-    traceback = error.__traceback__
-    while traceback is not None:
-        if not is_internal(traceback.tb_frame.f_code.co_filename):
-            frames.append(traceback)
-        traceback = traceback.tb_next
-    pruned: TracebackType | None = None
-    for frame in reversed(frames):
-        pruned = TracebackType(pruned, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
-    return error.with_traceback(pruned)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from nnc.errors import ArgumentTypeError, MissingNameError, user_error
+from nnc.tracebacks import leave
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -125,19 +126,25 @@ def spelled(function: F) -> F:
 
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        if kwargs and not kwargs.keys() <= known:
-            kwargs = {key: x for key, x in kwargs.items() if key in known or x is not _NUMPY_DEFAULTS.get(key, ...)}
-        if kwargs and not kwargs.keys() <= known:
-            raise unknown_argument(where(args), next(key for key in kwargs if key not in known), names, placed)
-        if draws and "key" not in kwargs:
-            raise user_error(
-                ArgumentTypeError, where(args), "the argument 'key' is missing.", fix="pass key=nnc.random.key(0).",
-            )  # fmt: skip
-        for place, name in flags:
-            value = args[place] if place < len(args) and place < first else kwargs.get(name, False)
-            if type(value) is not bool:
-                check_flag(value, where(args), name)
-        return function(*args, **kwargs)
+        try:
+            if kwargs and not kwargs.keys() <= known:
+                kwargs = {key: x for key, x in kwargs.items() if key in known or x is not _NUMPY_DEFAULTS.get(key, ...)}
+            if kwargs and not kwargs.keys() <= known:
+                raise unknown_argument(where(args), next(key for key in kwargs if key not in known), names, placed)
+            if draws and "key" not in kwargs:
+                raise user_error(
+                    ArgumentTypeError, where(args), "the argument 'key' is missing.", fix="pass key=nnc.random.key(0).",
+                )  # fmt: skip
+            for place, name in flags:
+                value = args[place] if place < len(args) and place < first else kwargs.get(name, False)
+                if type(value) is not bool:
+                    check_flag(value, where(args), name)
+            return function(*args, **kwargs)
+        except BaseException as error:
+            misfit = leave(error, function, where(args), args, kwargs)
+            if misfit is None:
+                raise
+            raise misfit from None
 
     return cast(F, checked)
 

@@ -21,6 +21,7 @@ import optree
 from nnc import dtypes
 from nnc.errors import ArgumentTypeError, TreeError, user_error
 from nnc.foreign import is_foreign
+from nnc.tracebacks import api_boundary
 
 NAMESPACE = "nnc"
 CHILDREN = "_tree_children"  # the attribute that holds which fields of a dataclass are children
@@ -76,6 +77,7 @@ def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> TreeDe
     return flatten(tree, is_leaf)[1]
 
 
+@api_boundary
 def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
     """Applies `f` to the leaves of `tree` and the corresponding leaves of `rest`, which must have the same structure.
 
@@ -98,6 +100,7 @@ def all_leaves(leaves: Iterable[Any]) -> bool:
     return all(structure(leaf).is_leaf() for leaf in leaves)
 
 
+@api_boundary
 def reduce(
     function: Callable[[Any, Any], Any],
     tree: Any,
@@ -389,6 +392,7 @@ def check_hashable(where: str, name: str, value: Any) -> None:
         ) from None  # fmt: skip
 
 
+@api_boundary
 def transpose(outer: TreeDef, inner: TreeDef, tree: Any) -> Any:
     """Turns a tree of structure `outer` whose leaves have structure `inner` inside out."""
     return optree.tree_transpose(outer, inner, tree)

@@ -128,23 +128,7 @@ def test_tracebacks_of_compiled_functions_hold_at_most_one_frame_of_nnc() -> Non
     frames = traceback.extract_tb(caught.value.__traceback__)
     assert frames[-1].line == "return x @ nnp.ones(5)"
     assert sum("nnc" in Path(frame.filename).parts[-2:-1] for frame in frames) <= 1
-    assert caught.value.__suppress_context__
-
-
-def test_pruning_keeps_errors_of_users_whole() -> None:
-    @nnc.compile
-    def step(x: Any) -> Any:
-        return {}["missing"]
-
-    with pytest.raises(KeyError) as caught:
-        step(1.0)
-    assert traceback.extract_tb(caught.value.__traceback__)[-1].line == 'return {}["missing"]'
-
-
-def test_pruning_an_error_without_a_traceback_does_nothing() -> None:
-    error = ShapeError("x")
-    assert source.prune_traceback(error) is error
-    assert error.__traceback__ is None
+    assert "".join(traceback.format_exception(caught.value)).count("contracting sizes differ") == 1
 
 
 def test_files_of_nnc_are_internal_and_those_of_users_are_not() -> None:

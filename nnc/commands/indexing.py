@@ -28,6 +28,7 @@ from nnc.errors import (
     user_error,
 )
 from nnc.graph import TensorSpec, spec_of
+from nnc.spelling import spelled
 
 Shape = tuple[int, ...]
 
@@ -315,6 +316,7 @@ def put_along_axis(
 # -- dynamic slices ----------------------------------------------------------------------------------------------------
 
 
+@spelled
 def dynamic_slice(x: Any, starts: Any, sizes: Sequence[int], *, mode: str = "error") -> Value:
     """The box of `sizes` that begins at `starts`, which may be traced.
 
@@ -332,6 +334,7 @@ def dynamic_slice(x: Any, starts: Any, sizes: Sequence[int], *, mode: str = "err
     return dynamic_slice_command(x, *_read_starts(starts, spec_of(x), box, mode, where), sizes=box, mode=mode)
 
 
+@spelled
 def dynamic_update_slice(x: Any, update: Any, starts: Any, *, mode: str = "error") -> Value:
     """`x` with the box that begins at `starts` replaced by `update`.
 

@@ -18,6 +18,7 @@ from nnc.foreign import is_foreign
 from nnc.random import fold_in, permutation
 from nnc.random.keys import read_key
 from nnc.spelling import spelled
+from nnc.tracebacks import api_boundary
 
 WHERE = "nnc.data.batches"
 Transform = Callable[[Any, Any], Any]  # (key of the step, batch) -> batch
@@ -121,6 +122,7 @@ class Batches:
     def __iter__(self) -> Iterator[Any]:
         return self
 
+    @api_boundary
     def __next__(self) -> Any:
         item = next(self._source)
         self.step += 1

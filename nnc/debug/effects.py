@@ -12,8 +12,10 @@ from nnc.array import Array
 from nnc.commands.debug import callback as callback_command
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.trace.flat import FlatTree
+from nnc.tracebacks import api_boundary
 
 
+@api_boundary
 def callback(callback: Callable[..., object], *args: Any, ordered: bool = True, **kwargs: Any) -> None:
     """Calls a Python function with the values of traced arguments, whenever the program gets there.
 
@@ -44,6 +46,7 @@ def callback(callback: Callable[..., object], *args: Any, ordered: bool = True, 
     callback_command(*[_operand(leaf) for leaf in flat.dynamic], function=run)
 
 
+@api_boundary
 def print(fmt: str, *args: Any, ordered: bool = True, **kwargs: Any) -> None:
     """Prints values of traced arguments, formatted as `fmt.format(*args, **kwargs)`; see `callback` for when.
 

@@ -6,8 +6,10 @@ from typing import Any
 
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.jit import BoundMethod, Compiled
+from nnc.spelling import spelled
 
 
+@spelled
 def explain(compiled: Any) -> str:
     """Says why the last call of a compiled function traced it, or that it did not.
 

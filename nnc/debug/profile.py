@@ -7,8 +7,10 @@ from typing import Any
 from nnc.errors import ArgumentTypeError, TraceError, user_error
 from nnc.jit import BoundMethod, Compiled
 from nnc.lower.schedule.report import ScheduleReport
+from nnc.tracebacks import api_boundary
 
 
+@api_boundary
 def profile(compiled: Any, /, *args: Any, **kwargs: Any) -> ScheduleReport:
     """Runs a compiled function once and measures each step; the form is that of the planned schedule.
 

@@ -16,6 +16,7 @@ from nnc.graph.dispatch import bind
 from nnc.graph.registry import Command, command, rewritten
 from nnc.graph.spec import TensorSpec, spec_of
 from nnc.source import SourceLine
+from nnc.tracebacks import api_boundary
 
 NDArray = np.ndarray[Any, Any]
 Runner = Callable[[Command, Sequence[Any], dict[str, Any], tuple[Any, ...]], Sequence[Any]]
@@ -210,6 +211,7 @@ class Graph:
                     environment.pop(symbol, None)
         return [environment[symbol] for symbol in self.outputs]
 
+    @api_boundary
     def __call__(self, *args: Any) -> Any:
         """The outputs (a single one by itself) for these inputs, whose specs must be those of the graph."""
         if len(args) != len(self.inputs):

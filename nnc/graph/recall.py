@@ -20,6 +20,7 @@ from nnc import dtypes
 from nnc.context import AT_REST, get_context
 from nnc.graph.registry import REGISTRY
 from nnc.graph.spec import TensorSpec
+from nnc.tracebacks import leave
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -109,61 +110,65 @@ def recalled(operands: int) -> Callable[[F], F]:
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            context = get_context()
-            if context is not AT_REST:
-                if context.staging is not None:
-                    return _RECALL.trace(function, args, kwargs)
-                if any(type(mode) is str for mode in context.modes):
-                    return function(
-                        *args, **kwargs
-                    )  # a dynamic graph among the modes, which records nothing, is no reason
-            key: list[Any] = []
-            values, array, left, owner = [], _RECALL.array, operands, None
-            for arg in args:
-                kind = type(arg)
-                if kind is array:
-                    key.append(arg.spec)
-                    if arg.weak:
-                        key.append(True)  # no setting: those of bools are pairs
-                    values.append(arg)
-                elif kind is _RECALL.variable and owner in (None, arg.owner):
-                    owner = arg.owner
-                    key.append(arg.spec)
-                    if arg.weak:
-                        key.append(True)
-                    values.append(arg)
-                elif left > 0:
-                    if kind in _NUMBERS:
-                        values.append(arg)
-                        key.append(kind)
-                    elif kind is np.ndarray and dtypes.is_known(arg.dtype):
-                        values.append(array(arg))
-                        key.append(TensorSpec(arg.shape, arg.dtype))
-                    elif kind is list and all(type(x) is array and not x.weak for x in arg):
-                        values += arg
-                        key += [x.spec for x in arg]
-                        key.append(kind)
-                    else:
-                        return function(*args, **kwargs)
-                else:
-                    key.append(exact_setting(arg))
-                left -= 1
-            if kwargs:
-                key.append(exact_setting(tuple(kwargs.items())))
             try:
-                recipe = known.recipes.get(tuple(key))
-            except TypeError:  # a setting without a hash
-                return function(*args, **kwargs)
-            if recipe is not None and known.version == REGISTRY.version:
+                context = get_context()
+                if context is not AT_REST:
+                    if context.staging is not None:
+                        return _RECALL.trace(function, args, kwargs)
+                    if any(type(mode) is str for mode in context.modes):  # no dynamic graph, which would record nothing
+                        return function(*args, **kwargs)
+                key: list[Any] = []
+                values, array, left, owner = [], _RECALL.array, operands, None
+                for arg in args:
+                    kind = type(arg)
+                    if kind is array:
+                        key.append(arg.spec)
+                        if arg.weak:
+                            key.append(True)  # no setting: those of bools are pairs
+                        values.append(arg)
+                    elif kind is _RECALL.variable and owner in (None, arg.owner):
+                        owner = arg.owner
+                        key.append(arg.spec)
+                        if arg.weak:
+                            key.append(True)
+                        values.append(arg)
+                    elif left > 0:
+                        if kind in _NUMBERS:
+                            values.append(arg)
+                            key.append(kind)
+                        elif kind is np.ndarray and dtypes.is_known(arg.dtype):
+                            values.append(array(arg))
+                            key.append(TensorSpec(arg.shape, arg.dtype))
+                        elif kind is list and all(type(x) is array and not x.weak for x in arg):
+                            values += arg
+                            key += [x.spec for x in arg]
+                            key.append(kind)
+                        else:
+                            return function(*args, **kwargs)
+                    else:
+                        key.append(exact_setting(arg))
+                    left -= 1
+                if kwargs:
+                    key.append(exact_setting(tuple(kwargs.items())))
                 try:
-                    return recipe.run(values) if owner is None else owner.follow(recipe, values)
-                except Exception:  # whatever it is: the function itself does as it should, or words the mistake
+                    recipe = known.recipes.get(tuple(key))
+                except TypeError:  # a setting without a hash
                     return function(*args, **kwargs)
-            result = function(*args, **kwargs)
-            if known.is_due(tuple(key)) and _RECALL.make is not None:
-                places = [i for i, arg in enumerate(args) if i < operands or type(arg) in (array, _RECALL.variable)]
-                known.keep(tuple(key), _RECALL.make(function, args, kwargs, places))
-            return result
+                if recipe is not None and known.version == REGISTRY.version:
+                    try:
+                        return recipe.run(values) if owner is None else owner.follow(recipe, values)
+                    except Exception:  # whatever it is: the function itself does as it should, or words the mistake
+                        return function(*args, **kwargs)
+                result = function(*args, **kwargs)
+                if known.is_due(tuple(key)) and _RECALL.make is not None:
+                    places = [i for i, arg in enumerate(args) if i < operands or type(arg) in (array, _RECALL.variable)]
+                    known.keep(tuple(key), _RECALL.make(function, args, kwargs, places))
+                return result
+            except BaseException as error:
+                misfit = leave(error, function, function.__name__, args, kwargs)
+                if misfit is None:
+                    raise
+                raise misfit from None
 
         return cast(F, call)
 

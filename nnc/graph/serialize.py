@@ -27,6 +27,7 @@ from nnc.graph.registry import Command, command
 from nnc.graph.spec import TensorSpec
 from nnc.graph.verify import verify
 from nnc.source import SourceLine
+from nnc.tracebacks import api_boundary
 
 FORMAT, VERSION = "nnc.graph", 1
 _DTYPES = {**dtypes.BY_NAME, dtypes.TAPE.name: dtypes.TAPE}  # tapes occur in specs, never as values
@@ -167,6 +168,7 @@ _DECODERS: Mapping[str, Callable[[Any], Any]] = MappingProxyType({
 # -- graphs ------------------------------------------------------------------------------------------------------------
 
 
+@api_boundary
 def to_json(graph: Graph) -> str:
     """The JSON form of `graph` with its sub-graphs, constants, attributes, names and source lines.
 
@@ -280,6 +282,7 @@ def spec_tree(spec: TensorSpec) -> dict[str, Any]:
 _USUAL = {field.name: field.default for field in fields(TensorSpec) if field.name in ("layout", "device")}
 
 
+@api_boundary
 def from_json(text: str | bytes) -> Graph:
     """The graph that `to_json` wrote; it is verified.
 
@@ -369,11 +372,13 @@ def _picker(symbols: list[Symbol]) -> Callable[[list[int]], tuple[Symbol, ...]]:
     return lambda positions: tuple([symbols[i] for i in positions])
 
 
+@api_boundary
 def save_graph(path: str | os.PathLike[str], graph: Graph) -> None:
     """Writes the JSON form of `graph` to a file."""
     Path(path).write_text(to_json(graph), encoding="utf-8")
 
 
+@api_boundary
 def load_graph(path: str | os.PathLike[str]) -> Graph:
     """The graph in a file that `save_graph` wrote; raises as `from_json` does."""
     return from_json(Path(path).read_bytes())

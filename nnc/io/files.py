@@ -17,6 +17,7 @@ from nnc import dtypes
 from nnc.array import Array, asarray
 from nnc.errors import ArgumentTypeError, FileFormatError, MissingFileError, TraceError, user_error
 from nnc.io.layout import Layout, Node, describe, fill, leaf_value, rebuild, walk
+from nnc.spelling import spelled
 from nnc.trace.dynamic import Variable
 
 NDArray = np.ndarray[Any, Any]
@@ -34,6 +35,7 @@ DTYPES = {
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
+@spelled
 def save(path: PathLike, tree: Any) -> None:
     """Writes a pytree of arrays as a safetensors file.
 
@@ -123,6 +125,7 @@ def _write(target: Path, arrays: Mapping[str, NDArray], metadata: dict[str, str]
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
+@spelled
 def load(path: PathLike, like: Any = None) -> Any:
     """Reads a pytree of arrays from a safetensors file.
 

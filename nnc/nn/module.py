@@ -14,6 +14,7 @@ from nnc import tree
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.graph import spec_of
 from nnc.spelling import spelled
+from nnc.tracebacks import api_boundary, arguments_misfit
 
 M = TypeVar("M", bound="Module")
 _LINE = 100
@@ -62,6 +63,8 @@ class Module:
         dataclasses.dataclass(frozen=True, eq=False, repr=False, init=not cls._has_own_init)(cls)
         if not cls._has_own_init:
             setattr(cls, "__init__", spelled(cls.__init__))  # noqa: B010  (as above)
+        if cls.__module__.startswith("nnc.") and "__call__" in cls.__dict__:
+            setattr(cls, "__call__", api_boundary(cls.__dict__["__call__"]))  # noqa: B010  (as above)
         # the base's __setattr__ lets __init__ assign; without the generated ones the decorator may also be written out
         for name in ("__setattr__", "__delattr__"):
             delattr(cls, name)
@@ -118,14 +121,24 @@ def _copy(module: M, changes: Mapping[str, Any]) -> M:
 def _assigning(init: Callable[..., None]) -> Callable[..., None]:
     """`init` with the right to assign fields until the outermost `__init__` returns."""
 
+    def call_init(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        try:
+            init(module, *args, **kwargs)
+        except TypeError as error:
+            misfit = arguments_misfit(error, init, type(module).__name__, (module, *args), kwargs)
+            if misfit is None:
+                raise
+            raise misfit from None
+
     @functools.wraps(init)
+    @api_boundary
     def assigning(self: Any, *args: Any, **kwargs: Any) -> None:
         if _OPEN in self.__dict__:
-            init(self, *args, **kwargs)
+            call_init(self, args, kwargs)
             return
         object.__setattr__(self, _OPEN, True)
         try:
-            init(self, *args, **kwargs)
+            call_init(self, args, kwargs)
         finally:
             object.__delattr__(self, _OPEN)
         missing = [name for name in _field_names(type(self)) if not hasattr(self, name)]
@@ -155,6 +168,7 @@ def is_container(value: Any) -> bool:
     return type(value) in (list, tuple, dict)
 
 
+@spelled
 def inference_mode(model: Any, value: bool = True) -> Any:
     """Returns the model with the field `inference` of every module that has one set: dropout off, running statistics used."""
     return modify(model, lambda module: {"inference": value} if "inference" in _field_names(type(module)) else {})

@@ -21,6 +21,7 @@ from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError,
 from nnc.graph import spec_of
 from nnc.nn.module import Module, field, is_container
 from nnc.nn.running import is_stateful, takes_key
+from nnc.tracebacks import api_boundary
 
 Patterns = str | Sequence[str]
 PLAIN_KEY = re.compile(r"(?!-?\d+$)[^.\"]+")  # what needs no quotes: it holds no dot and looks like no place in a list
@@ -119,6 +120,7 @@ def _trained(model: Any, names: Sequence[str], leaves: Sequence[Any]) -> set[str
     }
 
 
+@api_boundary
 def parameters(model: Any, paths: Patterns | None = None) -> dict[str, Any]:
     """The parameters of a model by path: its floating-point arrays, but for states such as running averages.
 
@@ -136,6 +138,7 @@ def parameters(model: Any, paths: Patterns | None = None) -> dict[str, Any]:
     return {name: leaf for name, leaf in zip(names, leaves, strict=True) if name in chosen}
 
 
+@api_boundary
 def trainable(model: Any, *, freeze: Patterns = ()) -> Any:
     """A tree like the model with True for each leaf that is trained: a mask for `nnc.nn.partition` and `nnc.optim.masked`.
 
@@ -153,6 +156,7 @@ def trainable(model: Any, *, freeze: Patterns = ()) -> Any:
     return tree.unflatten(structure, [name in chosen for name in names])
 
 
+@api_boundary
 def partition(model: Any, where: Any = None) -> tuple[Any, Any]:
     """Two trees like the model, with None in place of what the other one has; `nnc.nn.combine` puts them together.
 
@@ -182,6 +186,7 @@ def partition(model: Any, where: Any = None) -> tuple[Any, Any]:
     return tree.unflatten(structure, first), tree.unflatten(structure, second)
 
 
+@api_boundary
 def combine(first: Any, *others: Any) -> Any:
     """The tree whose leaves are those of the first of the trees that has one there, not None.
 
@@ -202,6 +207,7 @@ def combine(first: Any, *others: Any) -> Any:
     return tree.unflatten(structure, [next((x for x in row if x is not None), None) for row in rows])
 
 
+@api_boundary
 def cast(model: Any, dtype: Any, paths: Patterns = "*") -> Any:
     """The model with its floating-point leaves in another dtype; of a complex dtype, its complex leaves.
 
@@ -236,6 +242,7 @@ def _in_dtype(leaf: Any, dtype: Any) -> Any:
     return dataclasses.replace(leaf, dtype=dtype) if hasattr(leaf, "dtype") else dtype.type(leaf)
 
 
+@api_boundary
 def assign(model: Any, values: Mapping[str, Any]) -> Any:
     """The model with other arrays at some paths, each of the shape and dtype of what stands there.
 
@@ -298,6 +305,7 @@ class Tied(Module):
         return (out[0], tie(out[1], dict(self.pairs))) if is_stateful(model) else out
 
 
+@api_boundary
 def tie(model: Any, pairs: Mapping[str, str]) -> Tied:
     """The model with arrays that stand in several places, each kept once.
 

@@ -16,10 +16,12 @@ from typing import Any, cast
 from nnc import random
 from nnc.errors import ArgumentTypeError, user_error
 from nnc.nn.module import Module, is_container
+from nnc.spelling import spelled
 
 Path = tuple[Any, ...]
 
 
+@spelled
 def is_stateful(module: Any) -> bool:
     """Whether calling `module` returns (output, new self): it, or a module in it, has a field of state that is not None.
 

@@ -18,6 +18,7 @@ from nnc.nn.module import Module, is_container
 from nnc.nn.paths import join, parameters
 from nnc.nn.running import is_stateful, takes_key
 from nnc.trace.specs import make_graph
+from nnc.tracebacks import api_boundary
 
 _LOG = "_summary_log"  # beside the fields of a watched module: its log and its path
 
@@ -78,6 +79,7 @@ class Summary:
     __repr__ = __str__
 
 
+@api_boundary
 def summary(model: Module, *inputs: Any, depth: int | None = None, **options: Any) -> Summary:
     """What the layers of a model hold and cost in one call: parameters, output shapes, operations, bytes read and written.
 

@@ -15,6 +15,7 @@ from nnc.nn.multihead import MultiHeadAttention
 from nnc.nn.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
 from nnc.nn.paths import assign, join
 from nnc.nn.recurrent import GRU, LSTM, RNN
+from nnc.spelling import spelled
 
 NORMS = (BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm)
 OF_NORMS = {"scale": "weight", "bias": "bias", "mean": "running_mean", "variance": "running_var"}
@@ -23,6 +24,7 @@ Entry = tuple[
 ]  # a path, the names it may have in PyTorch, which third of the last of them it is
 
 
+@spelled
 def load_torch(model: Any, state: Mapping[str, Any], *, rename: Callable[[str], str] | None = None) -> Any:
     """The model with the arrays of a PyTorch `state_dict`.
 

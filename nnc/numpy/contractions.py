@@ -79,6 +79,7 @@ def outer(a: Any, b: Any) -> Value:
     )
 
 
+@spelled
 def vdot(a: Any, b: Any) -> Value:
     """Returns the sum of conj(a) · b over all elements, both flattened.
 
@@ -115,6 +116,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
     return einsum("...i,...i->...", *moved)
 
 
+@spelled
 def matvec(x1: Any, x2: Any, /) -> Value:
     """Returns the products of matrices, in the last two axes of `x1`, with vectors in the last axis of `x2`.
 
@@ -124,6 +126,7 @@ def matvec(x1: Any, x2: Any, /) -> Value:
     return einsum("...mn,...n->...m", x1, x2)
 
 
+@spelled
 def vecmat(x1: Any, x2: Any, /) -> Value:
     """Returns the products of vectors, conjugated, in the last axis of `x1` with matrices in the last two axes of `x2`.
 
@@ -412,6 +415,7 @@ def _path(
     return [tuple(step) for step in path[1:]]
 
 
+@spelled
 def einsum_path(subscripts: str, /, *operands: Any, optimize: Any = "greedy") -> tuple[list[Any], str]:
     """Returns the order in which `einsum` would contract the operands in pairs, and a description; see numpy.einsum_path."""
     shapes = [spec_of(x).shape for x in promote(*operands, where="einsum_path")]

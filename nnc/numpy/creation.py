@@ -398,6 +398,7 @@ def diag(v: Any, k: int = 0) -> Value:
     return where(_band((size, size), ew.equal, k), broadcast_to(row, shape=(size, size), axes=(1,)), zero)
 
 
+@spelled
 def diagflat(v: Any, k: int = 0) -> Value:
     """Returns the matrix with the elements of `v`, flattened, on its diagonal `k`."""
     x = to_value(v, "diagflat", "v")

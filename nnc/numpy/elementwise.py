@@ -89,6 +89,7 @@ reciprocal = _unary("reciprocal", ew.reciprocal, "Returns `1 / x`; integers beco
 sign = _unary("sign", ew.sign, "Returns -1, 0 or 1 by the sign of x; x / |x| of complex numbers.", NUMERIC)
 
 
+@spelled
 def power(x1: Any, x2: Any, /) -> Value:
     """Returns `x1 ** x2`. A Python integer as exponent is static, so that derivatives are right at 0, too.
 
@@ -103,6 +104,7 @@ def power(x1: Any, x2: Any, /) -> Value:
 pow = power
 
 
+@spelled
 def positive(x: Any, /) -> Value:
     """Returns `x` itself."""
     return to_value(x, "positive")
@@ -123,11 +125,13 @@ absolute = abs
 fabs = _unary("fabs", ew.abs_, "Returns the absolute value as a float.", FLOAT, to_float)
 
 
+@spelled
 def divmod(x1: Any, x2: Any, /) -> tuple[Value, Value]:
     """Returns `(x1 // x2, x1 % x2)`."""
     return floor_divide(x1, x2), remainder(x1, x2)
 
 
+@spelled
 def float_power(x1: Any, x2: Any, /) -> Value:
     """Returns `x1 ** x2` in floating point, also of integers."""
     x1, x2 = promote(x1, x2, where="float_power", to=to_float)
@@ -148,6 +152,7 @@ log1p = _unary("log1p", ew.log1p, "Returns `log(1 + x)`, exact for small x.", IN
 logaddexp = _binary("logaddexp", ew.logaddexp, "Returns `log(exp(x1) + exp(x2))` without overflow.", FLOAT, to_float)
 
 
+@spelled
 def logaddexp2(x1: Any, x2: Any, /) -> Value:
     """Returns `log2(2**x1 + 2**x2)` without overflow."""
     x1, x2 = promote(x1, x2, where="logaddexp2", to=to_float)
@@ -174,11 +179,13 @@ atanh = arctanh = _unary("atanh", trig.atanh, "Returns the number whose hyperbol
 hypot = _binary("hypot", trig.hypot, "Returns the length of the hypotenuse, sqrt(x1² + x2²).", FLOAT, to_float)
 
 
+@spelled
 def deg2rad(x: Any, /) -> Value:
     """Returns an angle in degrees as radians."""
     return multiply(x, math.pi / 180)
 
 
+@spelled
 def rad2deg(x: Any, /) -> Value:
     """Returns an angle in radians as degrees."""
     return multiply(x, 180 / math.pi)
@@ -187,6 +194,7 @@ def rad2deg(x: Any, /) -> Value:
 radians, degrees = deg2rad, rad2deg
 
 
+@spelled
 def sinc(x: Any, /) -> Value:
     """Returns `sin(π x) / (π x)`, and 1 at 0.
 
@@ -275,6 +283,7 @@ logical_or = _logical("logical_or", ew.bitwise_or, "Returns whether x1 or x2 is 
 logical_xor = _logical("logical_xor", ew.bitwise_xor, "Returns whether just one of x1 and x2 is true (not 0).")
 
 
+@spelled
 def logical_not(x: Any, /) -> Value:
     """Returns whether x is false (0)."""
     return ew.bitwise_not(as_bool(x, "logical_not"))
@@ -297,16 +306,19 @@ isinf = _float_test("isinf", ew.isinf, "Returns whether x is infinite.", False)
 isfinite = _float_test("isfinite", ew.isfinite, "Returns whether x is neither infinite nor not a number.", True)
 
 
+@spelled
 def isposinf(x: Any, /) -> Value:
     """Returns whether x is +infinity."""
     return logical_and(isinf(x), greater(x, 0))
 
 
+@spelled
 def isneginf(x: Any, /) -> Value:
     """Returns whether x is -infinity."""
     return logical_and(isinf(x), less(x, 0))
 
 
+@spelled
 def signbit(x: Any, /) -> Value:
     """Returns whether x has a minus sign; -0.0 has one."""
     x = to_value(x, "signbit")
@@ -325,11 +337,13 @@ copysign = _binary("copysign", ew.copysign, "Returns |x1| with the sign of x2.",
 nextafter = _binary("nextafter", ew.nextafter, "Returns the next float after x1 towards x2.", FLOAT, to_float)
 
 
+@spelled
 def fmax(x1: Any, x2: Any, /) -> Value:
     """Returns the larger of x1 and x2, and the number where just one is NaN."""
     return where(isnan(x1), x2, where(isnan(x2), x1, maximum(x1, x2)))
 
 
+@spelled
 def fmin(x1: Any, x2: Any, /) -> Value:
     """Returns the smaller of x1 and x2, and the number where just one is NaN."""
     return where(isnan(x1), x2, where(isnan(x2), x1, minimum(x1, x2)))
@@ -373,6 +387,7 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Value:
     return astype(result, x.spec.dtype) if dtypes.same_kind(result.spec.dtype, x.spec.dtype) else result
 
 
+@spelled
 def heaviside(x1: Any, x2: Any, /) -> Value:
     """Returns 0 where x1 < 0, x2 where it is 0, and 1 where it is positive; NaN stays."""
     x1, x2 = promote(x1, x2, where="heaviside", to=to_float)
@@ -407,16 +422,19 @@ def nan_to_num(x: Any, /, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 # -- complex numbers ---------------------------------------------------------------------------------------------------
 
 
+@spelled
 def real(x: Any, /) -> Value:
     """Returns the real part; real arrays stay."""
     return to_value(x, "real").real
 
 
+@spelled
 def imag(x: Any, /) -> Value:
     """Returns the imaginary part; zeros for real arrays."""
     return to_value(x, "imag").imag
 
 
+@spelled
 def conj(x: Any, /) -> Value:
     """Returns the complex conjugate; real arrays stay."""
     x = to_value(x, "conj")
@@ -434,11 +452,13 @@ def angle(x: Any, /, deg: bool = False) -> Value:
     return rad2deg(radians) if deg else radians
 
 
+@spelled
 def isreal(x: Any, /) -> Value:
     """Returns whether the imaginary part is 0."""
     return equal(imag(x), 0)
 
 
+@spelled
 def iscomplex(x: Any, /) -> Value:
     """Returns whether the imaginary part is not 0."""
     return not_equal(imag(x), 0)
@@ -481,6 +501,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Value:
     return (logical_or(same, logical_and(isnan(a1), isnan(a2))) if equal_nan else same).all()
 
 
+@spelled
 def array_equiv(a1: Any, a2: Any) -> Value:
     """Returns whether both broadcast to one shape and have equal elements there."""
     return equal(a1, a2).all()

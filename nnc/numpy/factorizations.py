@@ -122,6 +122,7 @@ def _triangle(where: str, a: Any, side: str | None, symmetrize: bool) -> Value:
     return half + adjoint(half) + keep(x, ew.equal)
 
 
+@spelled
 def eig(a: Any, /) -> EigResult:
     """Returns the eigenvalues, in no order, and eigenvectors (columns, of length 1) of any square matrix; both are complex.
 
@@ -135,6 +136,7 @@ def eig(a: Any, /) -> EigResult:
     return EigResult(*factor.eig(to_matrix("eig", a)))
 
 
+@spelled
 def eigvals(a: Any, /) -> Value:
     """Returns the eigenvalues of any square matrix, complex and in no order; see `eig`.
 
@@ -180,6 +182,7 @@ def _svd_of_hermitian(x: Value, vectors: bool) -> Any:
     return SVDResult(u, s, adjoint(u * el.where(signs == 0, 1, signs)[..., None, :]))
 
 
+@spelled
 def svdvals(x: Any, /) -> Value:
     """Returns the singular values in falling order.
 
@@ -190,6 +193,7 @@ def svdvals(x: Any, /) -> Value:
     return factor.svd(to_matrix("svdvals", x, square=False), full_matrices=False)[1]
 
 
+@spelled
 def cho_factor(a: Any, lower: bool = False) -> tuple[Value, bool]:
     """Returns the Cholesky factor of a positive definite matrix and which triangle it is, for `cho_solve`.
 

@@ -18,13 +18,16 @@ from nnc.numpy import elementwise as el
 from nnc.numpy.grids import indices
 from nnc.numpy.manipulation import broadcast_shapes, expand_dims, moveaxis, reshape
 from nnc.numpy.operands import Shape, to_axes, to_axis, to_shape, to_value
+from nnc.spelling import spelled
 from nnc.trace.vectorize import vmap
+from nnc.tracebacks import api_boundary
 
 __all__ = ["apply_along_axis", "apply_over_axes", "fromfunction", "piecewise", "vectorize"]
 
 Fun = Callable[..., Any]
 
 
+@api_boundary
 def fromfunction(function: Fun, shape: Any, *, dtype: Any = None, **kwargs: Any) -> Any:
     """Returns `function` of the indices of an array of `shape`: one array of indices for each axis.
 
@@ -37,6 +40,7 @@ def fromfunction(function: Fun, shape: Any, *, dtype: Any = None, **kwargs: Any)
     return function(*indices(to_shape(shape, "fromfunction"), wanted), **kwargs)
 
 
+@api_boundary
 def apply_along_axis(func1d: Fun, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
     """Returns `func1d(vector, *args, **kwargs)` for the vectors of `arr` along `axis`, whose axes stand in its place.
 
@@ -61,6 +65,7 @@ def apply_along_axis(func1d: Fun, axis: int, arr: Any, *args: Any, **kwargs: Any
     return moveaxis(out, tuple(range(len(rest), len(rest) + len(own))), tuple(range(at, at + len(own))))
 
 
+@spelled
 def apply_over_axes(func: Fun, a: Any, axes: Any) -> Value:
     """Returns `func(a, axis)` applied for one axis after the other; axes that it removes are kept with size 1.
 
@@ -80,6 +85,7 @@ def apply_over_axes(func: Fun, a: Any, axes: Any) -> Value:
     return x
 
 
+@api_boundary
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kwargs: Any) -> Value:
     """Returns, for each element of `x`, the value of the last function whose condition holds, in the dtype of x.
 
@@ -125,6 +131,7 @@ def _read_signature(signature: str) -> list[list[str]]:
     return [re.findall(_NAME, core) for core in re.findall(_CORE, match[1] or "")]
 
 
+@spelled
 def vectorize(pyfunc: Fun | None = None, *, excluded: Collection[int | str] = (), signature: str | None = None) -> Any:
     """Makes a function of numbers (or, with a `signature`, of small arrays) one of arrays, which broadcast; also a decorator.
 
@@ -144,6 +151,7 @@ def vectorize(pyfunc: Fun | None = None, *, excluded: Collection[int | str] = ()
     function = pyfunc
 
     @wraps(function)
+    @api_boundary
     def vectorized(*args: Any, **kwargs: Any) -> Any:
         mapped = [i for i in range(len(args)) if i not in excluded]
         named = [key for key in kwargs if key not in excluded]

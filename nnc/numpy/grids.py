@@ -79,6 +79,7 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
     return stack(grids) if grids else constants.full(shape=(0,), dtype=wanted, value=0)
 
 
+@spelled
 def ix_(*args: Any) -> tuple[Value, ...]:
     """Returns index arrays that select the rows, columns, … named by vectors of integers or bools.
 
@@ -145,6 +146,7 @@ def _matrix_shape(where: str, x: Any) -> tuple[int, ...]:
     return shape
 
 
+@spelled
 def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Value, ...]:
     """Returns the indices of the elements of an n by n matrix that `mask_func(matrix, k)`, such as `triu`, leaves other than 0."""
     return nonzero(
@@ -158,6 +160,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Value, ...]:
     return (arange(n),) * static_int(ndim, "diag_indices", "ndim")
 
 
+@spelled
 def diag_indices_from(x: Any) -> tuple[Value, ...]:
     """Returns the indices of the diagonal of `x`, whose axes have one size."""
     shape = to_value(x, "diag_indices_from").spec.shape

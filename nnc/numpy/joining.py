@@ -83,22 +83,26 @@ def stack(arrays: Any, axis: int = 0, dtype: Any = None) -> Value:
     return concatenate([expand_dims(x, at) for x in values], at, dtype)
 
 
+@spelled
 def hstack(arrays: Any) -> Value:
     """Returns the arrays joined side by side: along axis 1, vectors along axis 0."""
     values = [atleast_1d(x) for x in _several(arrays, "hstack")]
     return concatenate(values, 0 if values[0].spec.ndim == 1 else 1)
 
 
+@spelled
 def vstack(arrays: Any) -> Value:
     """Returns the arrays joined one below the other, vectors as rows."""
     return concatenate([atleast_2d(x) for x in _several(arrays, "vstack")])
 
 
+@spelled
 def dstack(arrays: Any) -> Value:
     """Returns the arrays joined along the third axis."""
     return concatenate([atleast_3d(x) for x in _several(arrays, "dstack")], 2)
 
 
+@spelled
 def column_stack(arrays: Any) -> Value:
     """Returns the arrays joined side by side, vectors as columns."""
     return concatenate([x if np.ndim(x) > 1 else reshape(x, (-1, 1)) for x in _several(arrays, "column_stack")], 1)
@@ -110,6 +114,7 @@ def append(x: Any, values: Any, axis: int | None = None) -> Value:
     return concatenate([x, values], axis)
 
 
+@spelled
 def block(arrays: Any) -> Value:
     """Returns a matrix put together of blocks: inner lists are joined along the last axis, outer ones along the axes before."""
     depth, probe = 0, arrays
@@ -176,16 +181,19 @@ def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Value]:
     return [slice_axis(x, at, a, max(a, b)) for a, b in zip([0, *cuts], [*cuts, n], strict=True)]
 
 
+@spelled
 def hsplit(x: Any, indices_or_sections: Any) -> list[Value]:
     """Returns parts along axis 1, of vectors along axis 0."""
     return split(x, indices_or_sections, 0 if np.ndim(to_value(x, "hsplit")) == 1 else 1)
 
 
+@spelled
 def vsplit(x: Any, indices_or_sections: Any) -> list[Value]:
     """Returns parts along axis 0."""
     return split(x, indices_or_sections, 0)
 
 
+@spelled
 def dsplit(x: Any, indices_or_sections: Any) -> list[Value]:
     """Returns parts along axis 2."""
     return split(x, indices_or_sections, 2)

@@ -111,6 +111,7 @@ class SlogdetResult(NamedTuple):
 # -- determinants, powers ----------------------------------------------------------------------------------------------
 
 
+@spelled
 def det(x: Any, /) -> Value:
     """Returns the determinant. Its gradient also holds at singular matrices, its second derivative at invertible ones.
 
@@ -122,6 +123,7 @@ def det(x: Any, /) -> Value:
     return commands.det(to_matrix("det", x))
 
 
+@spelled
 def slogdet(x: Any, /) -> SlogdetResult:
     """Returns the sign of the determinant and the logarithm of its size: 0 and -inf for a singular matrix.
 
@@ -133,6 +135,7 @@ def slogdet(x: Any, /) -> SlogdetResult:
     return SlogdetResult(*commands.slogdet(to_matrix("slogdet", x)))
 
 
+@spelled
 def matrix_power(x: Any, n: int, /) -> Value:
     """Returns the product of n matrices `x`: the identity for 0, powers of the inverse for negative n.
 
@@ -157,6 +160,7 @@ def matrix_power(x: Any, n: int, /) -> Value:
     return identity_like(x.spec) if result is None else result
 
 
+@spelled
 def expm(x: Any, /, *, max_squarings: int = 16) -> Value:
     """Returns the exponential of a matrix, the sum of xᵏ / k!.
 
@@ -200,6 +204,7 @@ def _pade(x: Value, degree: int) -> Value:
     return commands.solve(even - odd, even + odd)
 
 
+@spelled
 def multi_dot(arrays: Any, /) -> Value:
     """Returns the product of two or more matrices, in the order that takes the fewest multiplications.
 

@@ -101,6 +101,7 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Value:
     return transpose(x, axes)
 
 
+@spelled
 def matrix_transpose(x: Any, /) -> Value:
     """Returns `x` with its last two axes swapped."""
     return to_value(x, "matrix_transpose").mT
@@ -198,16 +199,19 @@ def _with_axes(x: Value, ndim: int) -> Value:
     return commands.reshape(x, shape=(1,) * (ndim - len(shape)) + shape)
 
 
+@spelled
 def atleast_1d(*arrays: Any) -> Any:
     """Returns each array with at least one axis."""
     return _atleast("atleast_1d", 1, arrays)
 
 
+@spelled
 def atleast_2d(*arrays: Any) -> Any:
     """Returns each array with at least two axes; a vector becomes a row."""
     return _atleast("atleast_2d", 2, arrays)
 
 
+@spelled
 def atleast_3d(*arrays: Any) -> Any:
     """Returns each array with at least three axes; a vector becomes (1, n, 1), a matrix (m, n, 1)."""
     return _atleast("atleast_3d", 3, arrays)
@@ -228,11 +232,13 @@ def broadcast_to(x: Any, /, shape: Any) -> Value:
     return broadcast_to_shape(to_value(x, "broadcast_to"), to_shape(shape, "broadcast_to"))
 
 
+@spelled
 def broadcast_arrays(*arrays: Any) -> list[Value]:
     """Returns the arrays broadcast to one shape."""
     return broadcast(*[to_value(x, "broadcast_arrays") for x in arrays], where="broadcast_arrays")
 
 
+@spelled
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     """Returns the shape that arrays of these shapes broadcast to.
 
@@ -259,11 +265,13 @@ def flip(x: Any, /, axis: Axis = None) -> Value:
     return commands.flip(x, axes=to_axes("flip", axis, x.spec.ndim))
 
 
+@spelled
 def fliplr(x: Any) -> Value:
     """Returns `x` reversed along axis 1."""
     return flip(x, axis=1)
 
 
+@spelled
 def flipud(x: Any) -> Value:
     """Returns `x` reversed along axis 0."""
     return flip(x, axis=0)
@@ -375,32 +383,38 @@ def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any
     return diagonal(x, offset, axis1, axis2).sum(-1, dtype=dtype)
 
 
+@spelled
 def size(x: Any, axis: int | None = None) -> int:
     """Returns the number of elements of `x`, or the size of an axis."""
     spec = spec_of(to_value(x, "size"))
     return spec.size if axis is None else spec.shape[to_axis("size", axis, spec.ndim)]
 
 
+@spelled
 def ndim(x: Any) -> int:
     """Returns the number of axes of `x`."""
     return spec_of(to_value(x, "ndim")).ndim
 
 
+@spelled
 def shape(x: Any) -> tuple[int, ...]:
     """Returns the shape of `x`."""
     return spec_of(to_value(x, "shape")).shape
 
 
+@spelled
 def iscomplexobj(x: Any) -> bool:
     """Returns whether the dtype of `x` is complex."""
     return dtypes.is_complex(to_value(x, "iscomplexobj").spec.dtype)
 
 
+@spelled
 def isrealobj(x: Any) -> bool:
     """Returns whether the dtype of `x` is not complex."""
     return not iscomplexobj(x)
 
 
+@spelled
 def isscalar(x: Any) -> bool:
     """Returns whether `x` is a Python or NumPy number, or a 0-d array."""
     return isinstance(x, (bool, int, float, complex, np.generic)) or (hasattr(x, "spec") and x.spec.ndim == 0)

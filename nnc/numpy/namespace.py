@@ -19,6 +19,7 @@ from nnc.devices import devices as all_devices
 from nnc.graph.registry import REGISTRY
 from nnc.numpy.interop import await_einops
 from nnc.numpy.types import isdtype
+from nnc.spelling import spelled
 
 __all__ = ["__array_api_version__", "__array_namespace_info__"]
 
@@ -57,6 +58,7 @@ class NamespaceInfo:
         return {name: dtype for name, dtype in dtypes.BY_NAME.items() if kind is None or isdtype(dtype, kind)}
 
 
+@spelled
 def __array_namespace_info__() -> NamespaceInfo:  # noqa: N807  (the standard's name)
     """Returns what this namespace can do, as the Array API standard describes it."""
     return NamespaceInfo()

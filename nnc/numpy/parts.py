@@ -34,6 +34,7 @@ def _float(x: Any, where: str) -> Value:
     return x
 
 
+@spelled
 def modf(x: Any, /) -> tuple[Value, Value]:
     """Returns the fraction and the whole part of `x`, both with its sign.
 
@@ -45,6 +46,7 @@ def modf(x: Any, /) -> tuple[Value, Value]:
     return el.copysign(el.where(el.isinf(x), 0, x - whole), x), whole
 
 
+@spelled
 def frexp(x: Any, /) -> tuple[Value, Value]:
     """Returns the mantissa, from 0.5 to 1, and the exponent (int32) of `x` = mantissa · 2**exponent; 0 of 0.
 
@@ -56,6 +58,7 @@ def frexp(x: Any, /) -> tuple[Value, Value]:
     return commands.ldexp(x, astype(-exponent, x.spec.dtype)), exponent
 
 
+@spelled
 def ldexp(x1: Any, x2: Any, /) -> Value:
     """Returns `x1` · 2**`x2` for integers `x2`, also where 2**x2 by itself would overflow.
 
@@ -71,6 +74,7 @@ def ldexp(x1: Any, x2: Any, /) -> Value:
     return commands.ldexp(x, n)
 
 
+@spelled
 def spacing(x: Any, /) -> Value:
     """Returns the distance from `x` to the next float that is farther from 0, with the sign of x.
 
@@ -84,6 +88,7 @@ def spacing(x: Any, /) -> Value:
 # -- integers ----------------------------------------------------------------------------------------------------------
 
 
+@spelled
 def gcd(x1: Any, x2: Any, /) -> Value:
     """Returns the greatest common divisor of |x1| and |x2|; gcd(0, n) is |n|.
 
@@ -93,6 +98,7 @@ def gcd(x1: Any, x2: Any, /) -> Value:
     return el.call("gcd", commands.gcd, INTEGER, None, x1, x2)
 
 
+@spelled
 def lcm(x1: Any, x2: Any, /) -> Value:
     """Returns the least common multiple of |x1| and |x2|; lcm(0, n) is 0.
 
@@ -102,6 +108,7 @@ def lcm(x1: Any, x2: Any, /) -> Value:
     return el.call("lcm", commands.lcm, INTEGER, None, x1, x2)
 
 
+@spelled
 def bitwise_count(x: Any, /) -> Value:
     """Returns the number of ones in |x| written in binary, as uint8.
 

@@ -37,6 +37,7 @@ def _coefficients(p: Any, where: str, name: str = "p") -> Value:
     return p
 
 
+@spelled
 def polyval(p: Any, x: Any) -> Value:
     """Returns the value at `x` of the polynomial with coefficients `p`, the highest power first (Horner's scheme).
 
@@ -56,6 +57,7 @@ def _same_length(where: str, p: Any, q: Any) -> list[Value]:
     return [pad(v, (n - v.spec.size, 0)) for v in (p, q)]
 
 
+@spelled
 def polyadd(a1: Any, a2: Any) -> Value:
     """Returns the sum of two polynomials.
 
@@ -66,12 +68,14 @@ def polyadd(a1: Any, a2: Any) -> Value:
     return el.add(p, q)
 
 
+@spelled
 def polysub(a1: Any, a2: Any) -> Value:
     """Returns the difference of two polynomials."""
     p, q = _same_length("polysub", a1, a2)
     return el.subtract(p, q)
 
 
+@spelled
 def polymul(a1: Any, a2: Any) -> Value:
     """Returns the product of two polynomials.
 
@@ -81,6 +85,7 @@ def polymul(a1: Any, a2: Any) -> Value:
     return convolve(_coefficients(a1, "polymul", "a1"), _coefficients(a2, "polymul", "a2"))
 
 
+@spelled
 def polydiv(u: Any, v: Any) -> tuple[Value, Value]:
     """Returns quotient and remainder of two polynomials; the remainder keeps the length of `u`, its first powers being 0.
 
@@ -101,6 +106,7 @@ def polydiv(u: Any, v: Any) -> tuple[Value, Value]:
     return concatenate(quotients), rest
 
 
+@spelled
 def polyder(p: Any, m: int = 1) -> Value:
     """Returns the derivative of order `m` of a polynomial.
 
@@ -113,6 +119,7 @@ def polyder(p: Any, m: int = 1) -> Value:
     return p
 
 
+@spelled
 def polyint(p: Any, m: int = 1, k: Any = 0) -> Value:
     """Returns the antiderivative of order `m` of a polynomial.
 
@@ -137,6 +144,7 @@ def _order(m: int, where: str) -> int:
     return times
 
 
+@spelled
 def poly(seq_of_zeros: Any) -> Value:
     """Returns the polynomial that has these roots and the leading coefficient 1.
 

@@ -229,6 +229,7 @@ def put_along_axis(
     return indexing.put_along_axis(to_value(x, "put_along_axis"), indices, values, axis, mode)
 
 
+@spelled
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Value:
     """Returns, for each element, the choice of the first condition that holds, else `default`.
 
@@ -318,6 +319,7 @@ def compress(condition: Any, x: Any, axis: int | None = None) -> Value:
     return pick(x, places, to_axis("compress", at, x.spec.ndim))
 
 
+@spelled
 def extract(condition: Any, x: Any) -> Value:
     """Returns the elements of `x` where `condition`, which must be known while tracing, is true."""
     return compress(known(condition, "extract", KEPT).ravel(), x)
@@ -406,6 +408,7 @@ def _places(x: Any, where: str) -> Value:
     return x.astype(dtypes.int64)
 
 
+@spelled
 def unravel_index(indices: Any, shape: Any) -> tuple[Value, ...]:
     """Returns the index along each axis of `shape` for indices of the flattened array.
 
@@ -420,6 +423,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Value, ...]:
     return (rest, *reversed(found)) if sizes else ()
 
 
+@spelled
 def ravel_multi_index(multi_index: Sequence[Any], dims: Any) -> Value:
     """Returns the index in the flattened array for an index along each axis of `dims`."""
     sizes = to_shape(dims, "ravel_multi_index")

@@ -132,23 +132,27 @@ def unique(
     return results[0] if len(results) == 1 else results
 
 
+@spelled
 def unique_all(x: Any, /) -> UniqueAll:
     """Returns the distinct elements, where each occurs first, which of them each element is, and how often each occurs."""
     return _unique(x, "unique_all", None, False)
 
 
+@spelled
 def unique_counts(x: Any, /) -> UniqueCounts:
     """Returns the distinct elements and how often each occurs."""
     found = _unique(x, "unique_counts", None, False)
     return UniqueCounts(found.values, found.counts)
 
 
+@spelled
 def unique_inverse(x: Any, /) -> UniqueInverse:
     """Returns the distinct elements and which of them each element is."""
     found = _unique(x, "unique_inverse", None, False)
     return UniqueInverse(found.values, found.inverse_indices)
 
 
+@spelled
 def unique_values(x: Any, /) -> Value:
     """Returns the distinct elements, sorted."""
     return _unique(x, "unique_values", None, False).values

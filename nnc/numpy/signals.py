@@ -224,16 +224,19 @@ def _window(where: str, size: Any, function: Any) -> Value:
     return Array(np.asarray(function(n)).astype(dtypes.DEFAULT_FLOAT))
 
 
+@spelled
 def bartlett(M: int) -> Value:  # noqa: N803  (NumPy's name)
     """Returns the triangular window of `M` points."""
     return _window("bartlett", M, np.bartlett)
 
 
+@spelled
 def blackman(M: int) -> Value:  # noqa: N803
     """Returns the Blackman window of `M` points: 0.42 - 0.5 cos(2πi / (M - 1)) + 0.08 cos(4πi / (M - 1))."""
     return _window("blackman", M, np.blackman)
 
 
+@spelled
 def hamming(M: int) -> Value:  # noqa: N803
     """Returns the Hamming window of `M` points: 0.54 - 0.46 cos(2πi / (M - 1)).
 
@@ -243,11 +246,13 @@ def hamming(M: int) -> Value:  # noqa: N803
     return _window("hamming", M, np.hamming)
 
 
+@spelled
 def hanning(M: int) -> Value:  # noqa: N803
     """Returns the Hann window of `M` points: 0.5 - 0.5 cos(2πi / (M - 1))."""
     return _window("hanning", M, np.hanning)
 
 
+@spelled
 def kaiser(M: int, beta: Any) -> Value:  # noqa: N803
     """Returns the Kaiser window of `M` points: I0(beta · sqrt(1 - t²)) / I0(beta) for t from -1 to 1."""
     (n,) = to_shape(static_int(M, "kaiser", "M"), "kaiser")

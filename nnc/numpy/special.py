@@ -26,6 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@spelled
 def erf(x: Any, /) -> Value:
     """Returns the error function, 2/√π · the integral of exp(-t²) from 0 to x.
 
@@ -35,16 +36,19 @@ def erf(x: Any, /) -> Value:
     return el.call("erf", commands.erf, FLOAT, dtypes.to_float, x)
 
 
+@spelled
 def erfc(x: Any, /) -> Value:
     """Returns 1 - erf(x), exact for large x."""
     return el.call("erfc", commands.erfc, FLOAT, dtypes.to_float, x)
 
 
+@spelled
 def erfinv(x: Any, /) -> Value:
     """Returns the number whose error function is `x`: infinite at -1 and 1, NaN beyond."""
     return el.call("erfinv", commands.erfinv, FLOAT, dtypes.to_float, x)
 
 
+@spelled
 def lgamma(x: Any, /) -> Value:
     """Returns the logarithm of |Γ(x)|, where Γ(n + 1) = n!.
 
@@ -54,11 +58,13 @@ def lgamma(x: Any, /) -> Value:
     return el.call("lgamma", commands.lgamma, FLOAT, dtypes.to_float, x)
 
 
+@spelled
 def digamma(x: Any, /) -> Value:
     """Returns the derivative of `lgamma`."""
     return polygamma(0, x)
 
 
+@spelled
 def polygamma(n: int, x: Any, /) -> Value:
     """Returns the derivative of order n + 1 of `lgamma`.
 
@@ -72,6 +78,7 @@ def polygamma(n: int, x: Any, /) -> Value:
 gammaln = lgamma
 
 
+@spelled
 def betaln(a: Any, b: Any, /) -> Value:
     """Returns log |B(a, b)|, where B(a, b) = Γ(a) Γ(b) / Γ(a + b).
 
@@ -82,6 +89,7 @@ def betaln(a: Any, b: Any, /) -> Value:
     return lgamma(a) + lgamma(b) - lgamma(el.add(a, b))
 
 
+@spelled
 def expit(x: Any, /) -> Value:
     """Returns the logistic function 1 / (1 + exp(-x)), without overflow.
 
@@ -91,11 +99,13 @@ def expit(x: Any, /) -> Value:
     return el.call("expit", ew.sigmoid, FLOAT, dtypes.to_float, x)
 
 
+@spelled
 def logit(p: Any, /) -> Value:
     """Returns log(p / (1 - p)), the inverse of `expit`."""
     return el.log(p) - el.log1p(el.negative(p))
 
 
+@spelled
 def xlogy(x: Any, y: Any, /) -> Value:
     """Returns x · log(y), and 0 where x is 0 and y a number.
 
@@ -105,6 +115,7 @@ def xlogy(x: Any, y: Any, /) -> Value:
     return _times_log("xlogy", el.log, 1.0, x, y)
 
 
+@spelled
 def xlog1py(x: Any, y: Any, /) -> Value:
     """Returns x · log(1 + y), exact for small y, and 0 where x is 0 and y a number."""
     return _times_log("xlog1py", el.log1p, 0.0, x, y)
@@ -117,16 +128,19 @@ def _times_log(where: str, logarithm: Callable[[Any], Value], one: float, x: Any
     return el.multiply(x, logarithm(el.where(lost, one, y)))
 
 
+@spelled
 def i0e(x: Any, /) -> Value:
     """Returns exp(-|x|) · I0(x), the modified Bessel function of order 0, which does not overflow."""
     return el.call("i0e", commands.i0e, FLOAT, dtypes.to_float, x)
 
 
+@spelled
 def i1e(x: Any, /) -> Value:
     """Returns exp(-|x|) · I1(x), the modified Bessel function of order 1, which does not overflow."""
     return el.call("i1e", commands.i1e, FLOAT, dtypes.to_float, x)
 
 
+@spelled
 def i0(x: Any, /) -> Value:
     """Returns the modified Bessel function of order 0.
 
@@ -136,6 +150,7 @@ def i0(x: Any, /) -> Value:
     return i0e(x) * el.exp(abs(to_value(x, "i0")))
 
 
+@spelled
 def i1(x: Any, /) -> Value:
     """Returns the modified Bessel function of order 1."""
     return i1e(x) * el.exp(abs(to_value(x, "i1")))

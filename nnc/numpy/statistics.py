@@ -374,6 +374,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Value:
     return red.sum((y[..., 1:] + y[..., :-1]) * dx / 2, -1)
 
 
+@spelled
 def cross(a: Any, b: Any, /, *, axis: int = -1) -> Value:
     """Returns the cross product of vectors of three elements along `axis`.
 
@@ -392,6 +393,7 @@ def cross(a: Any, b: Any, /, *, axis: int = -1) -> Value:
     return moveaxis(concatenate([part[None] for part in parts]), 0, axis)
 
 
+@spelled
 def kron(a: Any, b: Any) -> Value:
     """Returns the Kronecker product: each element of `a` times all of `b`, as blocks.
 

@@ -59,6 +59,7 @@ def _solve(where: str, run: Callable[[Value, Value], Value], a: Any, b: Any) -> 
     return reshape(result, shape=result.spec.shape[:-1]) if vector else result
 
 
+@spelled
 def solve(a: Any, b: Any, /) -> Value:
     """Returns the solution x of a x = b.
 
@@ -103,6 +104,7 @@ def solve_triangular(
     return _solve("solve_triangular", run, a, b)
 
 
+@spelled
 def cho_solve(c_and_lower: tuple[Any, bool], b: Any, /) -> Value:
     """Returns the solution x of a x = b from the Cholesky factor of `a`.
 
@@ -117,6 +119,7 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any, /) -> Value:
     return solve_triangular(c, first, trans=2 if lower else 0, lower=lower)
 
 
+@spelled
 def inv(x: Any, /) -> Value:
     """Returns the inverse matrix; `solve` is faster and more exact where it is multiplied by something.
 
@@ -229,6 +232,7 @@ def count_above(s: Value, tolerance: float) -> Value:
 # -- tensors as matrices -----------------------------------------------------------------------------------------------
 
 
+@spelled
 def tensorinv(a: Any, ind: int = 2) -> Value:
     """Returns the inverse of `a` as a map from its last axes to its first `ind` ones.
 
@@ -253,6 +257,7 @@ def tensorinv(a: Any, ind: int = 2) -> Value:
     return reshape(inv(reshape(a, shape=(math.prod(rows), math.prod(columns)))), shape=(*columns, *rows))
 
 
+@spelled
 def tensorsolve(a: Any, b: Any, axes: Any = None) -> Value:
     """Returns the solution x of tensordot(a, x, x.ndim) = b.
 

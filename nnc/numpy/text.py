@@ -7,10 +7,12 @@ from typing import Any
 from numpy import array2string, get_printoptions, printoptions, set_printoptions
 
 from nnc.numpy.operands import to_value
+from nnc.spelling import spelled
 
 __all__ = ["array2string", "array_repr", "array_str", "get_printoptions", "printoptions", "set_printoptions"]
 
 
+@spelled
 def array_repr(x: Any) -> str:
     """Returns the text of `x` with its dtype.
 
@@ -20,6 +22,7 @@ def array_repr(x: Any) -> str:
     return repr(to_value(x, "array_repr"))
 
 
+@spelled
 def array_str(x: Any) -> str:
     """Returns the text of the elements of `x`."""
     return str(to_value(x, "array_str"))

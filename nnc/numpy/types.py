@@ -42,6 +42,7 @@ from nnc.numpy.scalar_types import (
     uint32,
     uint64,
 )
+from nnc.spelling import spelled
 
 __all__ = [
     "bfloat16", "bool", "bool_", "can_cast", "cdouble", "complex64", "complex128", "complex_", "complexfloating", "csingle",
@@ -102,6 +103,7 @@ def _dtype_of(type: Any, where: str) -> dtypes.DType:
     return type.dtype if hasattr(type, "dtype") and hasattr(type, "shape") else to_dtype(type, where)
 
 
+@spelled
 def finfo(type: Any, /) -> FloatInfo:
     """Returns the limits of a float dtype; of a complex one those of its parts.
 
@@ -119,6 +121,7 @@ def finfo(type: Any, /) -> FloatInfo:
     )
 
 
+@spelled
 def iinfo(type: Any, /) -> IntegerInfo:
     """Returns the limits of an integer dtype.
 
@@ -133,6 +136,7 @@ def iinfo(type: Any, /) -> IntegerInfo:
     return IntegerInfo(dtype, int(info.bits), int(info.max), int(info.min))
 
 
+@spelled
 def isdtype(dtype: Any, kind: Any) -> Any:
     """Returns whether `dtype` is of a kind.
 
@@ -151,6 +155,7 @@ def isdtype(dtype: Any, kind: Any) -> Any:
     return to_dtype(dtype, "isdtype") == to_dtype(kind, "isdtype")
 
 
+@spelled
 def issubdtype(arg1: Any, arg2: Any) -> Any:
     """Returns whether the dtype `arg1` is `arg2`, or of the kind `arg2`: floating, integer, inexact, number ….
 
@@ -163,6 +168,7 @@ def issubdtype(arg1: Any, arg2: Any) -> Any:
     return np.issubdtype(dtypes.float32 if one == dtypes.bfloat16 else one, arg2)
 
 
+@spelled
 def result_type(*arrays_and_dtypes: Any) -> dtypes.DType:
     """Returns the dtype that an operation on these operands has; Python numbers only raise the kind.
 
@@ -186,6 +192,7 @@ def _witness(x: Any) -> Any:
     return np.empty((), to_dtype(x, "result_type"))
 
 
+@spelled
 def promote_types(type1: Any, type2: Any) -> dtypes.DType:
     """Returns the dtype that two dtypes promote to.
 
@@ -195,6 +202,7 @@ def promote_types(type1: Any, type2: Any) -> dtypes.DType:
     return result_type(to_dtype(type1, "promote_types"), to_dtype(type2, "promote_types"))
 
 
+@spelled
 def can_cast(from_: Any, to: Any, /) -> Any:
     """Returns whether promotion takes `from_` to `to`: no kind is lowered and no value is narrowed.
 

@@ -7,7 +7,7 @@ on 16-bit floats is done in float32, and each update has the dtype of its gradie
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 from nnc import dtypes, tree
 from nnc.array import asarray
@@ -18,7 +18,9 @@ from nnc.errors import ArgumentTypeError, ShapeError, shorten, user_error
 from nnc.foreign import is_foreign
 from nnc.optim.arguments import Scalar, check_params, check_state, is_trainable
 from nnc.source import user_source
+from nnc.spelling import spelled
 from nnc.trace.repeat import repeated
+from nnc.tracebacks import api_boundary
 
 
 class Init(Protocol):
@@ -35,7 +37,12 @@ class Update(Protocol):
         """The updates and the next state."""
 
 
-class GradientTransformation(NamedTuple):
+class _Functions(NamedTuple):
+    init: Init
+    update: Update
+
+
+class GradientTransformation(_Functions):
     """Two pure functions that make an optimizer.
 
     `init(params) -> state` makes a pytree of arrays. `update(updates, state, params=None) -> (updates, state)` takes gradients
@@ -50,8 +57,13 @@ class GradientTransformation(NamedTuple):
         {'w': Array([0.5, 2.5], dtype=float32)}
     """
 
-    init: Init
-    update: Update
+    __slots__ = ()
+
+    def __new__(cls, init: Init, update: Update) -> Self:
+        """The transformation of two functions, behind boundaries for tracebacks."""
+        if not callable(init) or not callable(update):  # whoever takes the transformation says so
+            return super().__new__(cls, init, update)
+        return super().__new__(cls, api_boundary(init), api_boundary(update))
 
 
 class GradientTransformationExtraArgs(GradientTransformation):
@@ -99,6 +111,7 @@ def stateless(where: str, update: Callable[[Any, Any], Any]) -> GradientTransfor
     return GradientTransformation(init_fn, update_fn)
 
 
+@spelled
 def identity() -> GradientTransformation:
     """The transformation that changes nothing.
 
@@ -109,6 +122,7 @@ def identity() -> GradientTransformation:
     return stateless("identity", lambda updates, params: updates)
 
 
+@spelled
 def chain(*transformations: GradientTransformation) -> GradientTransformation:
     """Applies transformations one after the other; the state is the tuple of their states.
 
@@ -142,6 +156,7 @@ def chain(*transformations: GradientTransformation) -> GradientTransformation:
     return extended(init_fn, update_fn, *transformations)
 
 
+@spelled
 def apply_updates(params: Any, updates: Any) -> Any:
     """The parameters plus their updates; every leaf keeps the dtype that it has in `params`.
 

@@ -25,6 +25,7 @@ def norm(x: Value) -> Value:
     return nnp.sqrt(nnp.sum(squared_magnitude(x)))
 
 
+@spelled
 def global_norm(updates: Any) -> Value:
     """The Euclidean norm of all floating-point leaves together: sqrt(sum over leaves and elements of |x|²).
 

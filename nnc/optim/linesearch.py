@@ -311,6 +311,7 @@ def _real(dtype: dtypes.DType) -> dtypes.DType:
     return dtypes.real_dtype(dtypes.accumulator(dtype))
 
 
+@spelled
 def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
     """Like `nnc.value_and_grad`, but reads value and gradient from the state of a line search, which has them already.
 

@@ -147,6 +147,7 @@ def _is_label(here: Any) -> bool:
     return isinstance(here, (str, int)) and not isinstance(here, bool)
 
 
+@spelled
 def set_to_zero() -> GradientTransformation:
     """The transformation whose updates are 0: what it is applied to stays frozen.
 

@@ -34,8 +34,10 @@ from nnc.optim.base import (
 )
 from nnc.optim.transforms import zero_count
 from nnc.spelling import spelled
+from nnc.tracebacks import api_boundary
 
 
+@spelled
 def all_finite(values: Any) -> Value:
     """Whether no floating-point leaf has an inf or a nan: a 0-d bool.
 
@@ -50,6 +52,7 @@ def all_finite(values: Any) -> Value:
     return result
 
 
+@spelled
 def select_tree(pred: Any, on_true: Any, on_false: Any) -> Any:
     """The tree `on_true` where `pred` is True, else `on_false`, which has its structure; leaves that are no arrays stay.
 
@@ -89,6 +92,7 @@ class StaticLossScale:
 
     loss_scale: Any
 
+    @api_boundary
     def __post_init__(self) -> None:
         check_scalar("StaticLossScale", "loss_scale", self.loss_scale, positive=True)
         object.__setattr__(self, "loss_scale", _float(self.loss_scale))
@@ -132,6 +136,7 @@ class DynamicLossScale:
     factor: float = field(default=2.0, metadata={"static": True})
     min_loss_scale: float = field(default=1.0, metadata={"static": True})
 
+    @api_boundary
     def __post_init__(self) -> None:
         check_scalar("DynamicLossScale", "loss_scale", self.loss_scale, positive=True)
         check_scalar("DynamicLossScale", "min_loss_scale", self.min_loss_scale, positive=True)

@@ -17,15 +17,18 @@ from nnc.commands.rules import Value
 from nnc.context import activity
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.graph import Graph, TensorSpec, bind
+from nnc.spelling import spelled
 from nnc.trace.branch_rules import share_captures
 from nnc.trace.carry import check_settings, takes
-from nnc.trace.flat import FlatTree, check_callable, definition_of, name_of
+from nnc.trace.flat import FlatTree, call_function, check_callable, definition_of, name_of
 from nnc.trace.specs import argument_spec
 from nnc.trace.staging import Staged, stage
+from nnc.tracebacks import api_boundary
 
 Fun = Callable[..., Any]
 
 
+@api_boundary
 def cond(pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
     """`true_fun(*operands)` where `pred` holds, else `false_fun(*operands)`; only one of them runs.
 
@@ -45,6 +48,7 @@ def cond(pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
     return _branch("nnc.cond", index, (false_fun, true_fun), operands, checked=False)
 
 
+@spelled
 def switch(index: Any, branches: Sequence[Fun], *operands: Any, mode: str = "error") -> Any:
     """`branches[index](*operands)`; only that one runs.
 
@@ -63,6 +67,7 @@ def switch(index: Any, branches: Sequence[Fun], *operands: Any, mode: str = "err
     return _branch("nnc.switch", position, tuple(branches), operands, checked=mode == "error")
 
 
+@spelled
 def case_of(index: Any, branches: Sequence[Fun] | Mapping[int, Fun], *operands: Any, bypass: Any = None) -> Any:
     """The branch of number `index` on `operands`; where there is none, no branch runs and the result is `bypass`.
 
@@ -120,7 +125,7 @@ def _branch(where: str, index: Value, branches: Sequence[Fun], operands: tuple[A
     _check_some(where, branches)
     for branch in branches:
         check_callable(branch, where)
-    given = FlatTree(operands)
+    given, fix = FlatTree(operands), f"give every branch one parameter for each of the {len(operands)} operands."
     leaves = [as_operand(leaf, where, "an operand") for leaf in given.dynamic]
     specs = [argument_spec(leaf) for leaf in leaves]
     traced: list[tuple[Staged, FlatTree, list[bool]]] = []
@@ -128,7 +133,7 @@ def _branch(where: str, index: Value, branches: Sequence[Fun], operands: tuple[A
         box: list[Any] = []
 
         def run(*values: Any, branch: Fun = branch, box: list[Any] = box) -> list[Any]:
-            result = FlatTree(branch(*given.build(values)))
+            result = FlatTree(call_function(branch, given.build(values), where=where, fix=fix))
             box.append(result)
             found = [as_operand(leaf, where, "a result") for leaf in result.dynamic]
             box.append([is_weak(x) for x in found])

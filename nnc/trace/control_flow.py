@@ -21,7 +21,7 @@ from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, TreeError, 
 from nnc.graph import bind, spec_of
 from nnc.spelling import spelled
 from nnc.trace.carry import Carry
-from nnc.trace.flat import FlatTree, check_callable, name_of
+from nnc.trace.flat import FlatTree, call_function, check_callable, name_of
 from nnc.trace.rounds import nodes_so_far
 from nnc.trace.specs import argument_spec
 from nnc.trace.staging import stage
@@ -30,9 +30,15 @@ from nnc.trace.vectorize import vmap
 Fun = Callable[..., Any]
 
 
+def _call(fun: Fun, where: str, form: str, *args: Any) -> Any:
+    """The result of a user's function that a loop calls as `form` says."""
+    return call_function(fun, args, where=where, fix=f"define it as {form}.")
+
+
 # -- while and fori ----------------------------------------------------------------------------------------------------
 
 
+@spelled
 def while_loop(
     cond_fun: Fun, body_fun: Fun, init_val: Any, *, max_steps: int | None = None, checkpoint: str | int | None = None
 ) -> Any:
@@ -63,9 +69,11 @@ def while_loop(
         box: list[Any] = []
 
         def run(_: Any, *values: Any, box: list[Any] = box) -> list[Any]:
-            condition = _condition("nnc.while_loop", cond_fun(carry.tree.build(values)))
+            holds = _call(cond_fun, "nnc.while_loop", "cond_fun(carry)", carry.tree.build(values))
+            condition = _condition("nnc.while_loop", holds)
             box.append(nodes_so_far())
-            following, changed = carry.accept(body_fun(carry.tree.build(values)), body_fun)
+            result = _call(body_fun, "nnc.while_loop", "body_fun(carry)", carry.tree.build(values))
+            following, changed = carry.accept(result, body_fun)
             box.append(changed)
             return [condition, *following]
 
@@ -95,6 +103,7 @@ def _condition(where: str, value: Any) -> Value:
     return x
 
 
+@spelled
 def fori_loop(lower: Any, upper: Any, body_fun: Fun, init_val: Any) -> Any:
     """Repeats `body_fun(i, carry)` for i from `lower` up to but without `upper`.
 
@@ -119,12 +128,16 @@ def fori_loop(lower: Any, upper: Any, body_fun: Fun, init_val: Any) -> Any:
         start = int(lower)
 
         def step(carry: Any, i: Any) -> Any:
-            return body_fun(i + start, carry), None
+            return _call(body_fun, "nnc.fori_loop", "body_fun(i, carry)", i + start, carry), None
 
         return _scan("nnc.fori_loop", step, init_val, _Index, max(0, int(upper) - start), False, body_fun)
     first, last = as_value(lower), as_value(upper)
     first, last = (convert(x, dtype=dtypes.int64) if x.spec.dtype != dtypes.int64 else x for x in (first, last))
-    return while_loop(lambda c: c[0] < last, lambda c: (c[0] + 1, body_fun(c[0], c[1])), (first, init_val))[1]
+
+    def count(c: Any) -> Any:
+        return c[0] + 1, _call(body_fun, "nnc.fori_loop", "body_fun(i, carry)", c[0], c[1])
+
+    return while_loop(lambda c: c[0] < last, count, (first, init_val))[1]
 
 
 # -- scan, map ---------------------------------------------------------------------------------------------------------
@@ -203,7 +216,7 @@ def _scan(where: str, f: Fun, init: Any, xs: Any, count: int, reverse: bool, use
 
         def run(step: Any, *values: Any, box: list[Any] = box) -> list[Any]:
             element = step if indexed else sequences.build(values[: len(elements)])
-            result = f(carry.tree.build(values[len(elements) :]), element)
+            result = _call(f, where, "f(carry, x)", carry.tree.build(values[len(elements) :]), element)
             if not isinstance(result, tuple) or len(result) != 2:
                 raise user_error(
                     ArgumentTypeError, where, f"{name} must return a pair (carry, y), it returns a {type(result).__name__}.",
@@ -241,7 +254,7 @@ def _unrolled(f: Fun, init: Any, xs: Any, count: int, reverse: bool, block: int,
     def step(carry: Any, part: Any) -> Any:
         ys: list[Any] = [None] * block
         for k in reversed(range(block)) if reverse else range(block):
-            carry, ys[k] = f(carry, tree.map(lambda x, k=k: x[k], part))
+            carry, ys[k] = _call(f, "nnc.scan", "f(carry, x)", carry, tree.map(lambda x, k=k: x[k], part))
         return carry, tree.map(lambda *y: _stack([as_value(v) for v in y]), *ys)
 
     carry, ys = _scan("nnc.scan", step, init, tree.map(blocks, rows(*main)), whole // block, reverse, f, checkpoint)
@@ -257,6 +270,7 @@ def _stack(values: Sequence[Value]) -> Value:
     return concatenate(*[reshape(v, shape=(1, *v.spec.shape)) for v in values], axis=0)
 
 
+@spelled
 def map(f: Fun, xs: Any, *, batch_size: int | None = None) -> Any:
     """`f` for each row of `xs`, one after the other, with the results stacked; with `batch_size`, that many at a time.
 
@@ -268,10 +282,11 @@ def map(f: Fun, xs: Any, *, batch_size: int | None = None) -> Any:
     check_callable(f, "nnc.map")
     count = _length("nnc.map", xs, None)
     if batch_size is None:
-        return _scan("nnc.map", lambda _, x: (None, f(x)), None, xs, count, False, f)[1]
+        return _scan("nnc.map", lambda _, x: (None, _call(f, "nnc.map", "f(x)", x)), None, xs, count, False, f)[1]
     return vmap(f, chunk_size=batch_size)(xs)
 
 
+@spelled
 def associative_scan(fn: Fun, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
     """All prefixes of a sequence combined by an associative function, in log2(n) steps (Blelloch, 1990).
 
@@ -290,7 +305,7 @@ def associative_scan(fn: Fun, elems: Any, reverse: bool = False, axis: int = 0) 
     ordered = [flip(x, axes=(0,)) if reverse else x for x in fronted]
 
     def combine(a: list[Value], b: list[Value]) -> list[Value]:
-        result = FlatTree(fn(flat.build(a), flat.build(b)))
+        result = FlatTree(_call(fn, "nnc.associative_scan", "fn(a, b)", flat.build(a), flat.build(b)))
         if result.treedef != flat.treedef:
             raise tree.tree_mismatch(
                 "nnc.associative_scan", "elems", flat.build(a), "fn's result", result.build(result.dynamic)

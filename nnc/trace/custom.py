@@ -28,10 +28,11 @@ from nnc.trace.backward import apply_pull_only
 from nnc.trace.batching import run_batched
 from nnc.trace.dual import DualTrace, DualTracer
 from nnc.trace.eager import EagerInterpreter
-from nnc.trace.flat import FlatFunction, FlatTree, check_callable, check_positions, name_of
+from nnc.trace.flat import FlatFunction, FlatTree, call_function, check_callable, check_positions, name_of
 from nnc.trace.specs import argument_spec, shapes_of
 from nnc.trace.staging import stage
 from nnc.trace.subgraphs import bind_for_rows, input_values
+from nnc.tracebacks import api_boundary
 
 Fun = Callable[..., Any]
 
@@ -65,7 +66,7 @@ class _Custom:
         """`fun` of the other arguments alone."""
 
         def part(*others: Any) -> Any:
-            return self.fun(*_merge(fixed, others))
+            return call_function(self.fun, _merge(fixed, others))
 
         part.__name__ = name_of(self.fun)
         return part
@@ -82,12 +83,13 @@ class _Custom:
             )  # fmt: skip
         return args
 
+    @api_boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         fixed, others = self._split(self._positional(args, kwargs))
         flat = FlatFunction.of(self._whole(fixed), others)
         top = find_interpreter(flat.leaves)
         if isinstance(top, EagerInterpreter):
-            result = self.fun(*args)
+            result = call_function(self.fun, args)
             if any(isinstance(x, DualTracer) for x in FlatTree(result).dynamic):
                 raise _captured_error(self.transform)
             return result
@@ -141,6 +143,7 @@ class custom_jvp(_Custom):  # noqa: N801  (a decorator)
 
     transform = "custom_jvp"
 
+    @api_boundary
     def __init__(self, fun: Fun, nondiff_argnums: Sequence[int] = ()) -> None:
         super().__init__(fun, nondiff_argnums)
         self.rule: Fun | None = None
@@ -175,11 +178,13 @@ class custom_jvp(_Custom):  # noqa: N801  (a decorator)
         rule, where = self.rule, f"the jvp rule of {name_of(self.fun)}"
         if rule is None:
             raise self._missing("defjvp")
+        nondiff = "*nondiff, " if fixed else ""
 
         def push(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
             filled = [zeros(as_value(p).spec) if t is None else t for p, t in zip(primals, tangents, strict=True)]
             with activity(f"running {where}"):
-                result = rule(*fixed.values(), flat.arguments.build(primals)[0], flat.arguments.build(filled)[0])
+                given = [*fixed.values(), flat.arguments.build(primals)[0], flat.arguments.build(filled)[0]]
+                result = call_function(rule, given, where=where, fix=f"define it as rule({nondiff}primals, tangents).")
             result = _check_pair(
                 where, result, "return value, tangent — both with the structure of the function's result."
             )
@@ -209,6 +214,7 @@ class custom_vjp(_Custom):  # noqa: N801  (a decorator)
 
     transform = "custom_vjp"
 
+    @api_boundary
     def __init__(self, fun: Fun, nondiff_argnums: Sequence[int] = ()) -> None:
         super().__init__(fun, nondiff_argnums)
         self.rules: tuple[Fun, Fun] | None = None
@@ -225,7 +231,9 @@ class custom_vjp(_Custom):  # noqa: N801  (a decorator)
         """Outputs and residuals; sets `flat.out`."""
         where = f"the fwd rule of {name_of(self.fun)}"
         with activity(f"running {where}"):
-            result = fwd(*_merge(fixed, flat.arguments.build(primals)[0]))
+            given = _merge(fixed, flat.arguments.build(primals)[0])
+            fix = f"define it with the parameters of {name_of(self.fun)}."
+            result = call_function(fwd, given, where=where, fix=fix)
         result = _check_pair(where, result, "return result, residuals.")
         out = FlatTree(result[0])
         flat.out = out.skeleton()
@@ -246,7 +254,9 @@ class custom_vjp(_Custom):  # noqa: N801  (a decorator)
         args = flat.arguments.build(flat.leaves)[0]
         where = f"the bwd rule of {name_of(self.fun)}"
         with activity(f"running {where}"):
-            result = bwd(*fixed.values(), residuals, flat.build_result(filled))
+            arguments = [*fixed.values(), residuals, flat.build_result(filled)]
+            fix = f"define it as bwd({'*nondiff, ' if fixed else ''}residuals, cotangent)."
+            result = call_function(bwd, arguments, where=where, fix=fix)
         if not isinstance(result, (tuple, list)) or len(result) != len(args):
             got = f"{len(result)} values" if isinstance(result, (tuple, list)) else f"a {type(result).__name__}"
             raise user_error(

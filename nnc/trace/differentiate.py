@@ -21,6 +21,7 @@ from nnc.trace.dual import Linearized, run_jvp, run_linearize
 from nnc.trace.flat import (
     FlatFunction,
     FlatTree,
+    call_function,
     check_argnums,
     check_callable,
     check_positions,
@@ -28,6 +29,7 @@ from nnc.trace.flat import (
     other_arguments,
 )
 from nnc.trace.specs import ShapeDtypeStruct, shapes_of, stage_function
+from nnc.tracebacks import api_boundary
 
 Fun = Callable[..., Any]
 Argnums = int | Sequence[int]
@@ -60,6 +62,7 @@ def grad(
     both = _differentiate("nnc.grad", fun, argnums, has_aux, argnames, holomorphic, allow_int)
 
     @wraps(fun)
+    @api_boundary
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, gradients = both(*args, **kwargs)
         return (gradients, value[1]) if has_aux else gradients
@@ -102,6 +105,7 @@ def _differentiate(
     single = (isinstance(argnums, int) and not names) or (isinstance(argnames, str) and not positions)
 
     @wraps(fun)
+    @api_boundary
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         chosen = _choose(transform, fun, args, kwargs, positions, names)
         flats = [FlatTree(value) for value in chosen]
@@ -117,7 +121,7 @@ def _differentiate(
             for i, value in zip(positions, rebuilt, strict=False):
                 new_args[i] = value
             new_kwargs.update(zip(names, rebuilt[len(positions) :], strict=True))
-            out = fun(*new_args, **new_kwargs)
+            out = call_function(fun, new_args, new_kwargs)
             if has_aux:
                 out, extra = _split_aux(transform, out)
                 aux_tree = FlatTree(extra)
@@ -154,6 +158,7 @@ def vjp(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
     result, arguments, linear, active, aux = _linearize("vjp", fun, primals, has_aux)
     like = shapes_of(result)
 
+    @api_boundary
     def vjp_fn(ct: Any) -> tuple[Any, ...]:
         cts = _match("vjp_fn", "the cotangent", ct, "the result", like)
         with activity(f"pulling a cotangent back through {name_of(fun)}"):
@@ -171,6 +176,7 @@ def _pull(linear: Linearized, cotangents: Sequence[Any]) -> list[Any]:
     return [zeros(spec) if ct is None else ct for ct, spec in zip(found, linear.input_specs, strict=True)]
 
 
+@api_boundary
 def linear_transpose(fun: Fun, *primals: Any) -> Fun:
     """The transpose of a function that is linear in its arguments.
 
@@ -186,6 +192,7 @@ def linear_transpose(fun: Fun, *primals: Any) -> Fun:
     arguments = FlatTree(shapes_of(primals))
     like = flat.build_result([ShapeDtypeStruct(spec.shape, spec.dtype) for spec in staged.graph.output_specs])
 
+    @api_boundary
     def transposed(ct: Any) -> tuple[Any, ...]:
         cts = _match("linear_transpose", "the cotangent", ct, "the result", like)
         found = transpose_graph(staged.graph, staged.num_explicit, staged.captured, cts)
@@ -238,6 +245,7 @@ def linearize(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
     result, _, linear, active, aux = _linearize("linearize", fun, primals, has_aux)
     out, like = FlatTree(shapes_of(result)), shapes_of(primals)
 
+    @api_boundary
     def jvp_fn(*tangents: Any) -> Any:
         given = _match("jvp_fn", "tangents", tangents, "primals", like)
         pushed = linear.push([t for t, on in zip(given, active, strict=True) if on])
@@ -246,6 +254,7 @@ def linearize(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
     return (result, jvp_fn, aux) if has_aux else (result, jvp_fn)
 
 
+@spelled
 def hvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """The product of the Hessian of `fun` with `tangents`, forward over reverse, at the cost of a few gradients.
 
@@ -258,6 +267,7 @@ def hvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     return jvp(grad(fun, argnums), primals, tangents)[1]
 
 
+@spelled
 def stop_gradient(x: Any) -> Any:
     """`x` as it is, with derivative zero: every transform takes it for a constant.
 
@@ -289,7 +299,7 @@ def _linearize(transform: str, fun: Fun, primals: tuple[Any, ...], has_aux: bool
 def _aux_last(fun: Fun, transform: str) -> Fun:
     @wraps(fun)
     def pair(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        return _split_aux(transform, fun(*args, **kwargs))
+        return _split_aux(transform, call_function(fun, args, kwargs))
 
     return pair
 

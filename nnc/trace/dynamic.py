@@ -35,6 +35,7 @@ from nnc.trace.dynamic_store import CONSTANT, Binding, Store
 from nnc.trace.eager import Plan, exact_params, find_plan
 from nnc.trace.recipes import Recipe
 from nnc.trace.tracer import Tracer
+from nnc.tracebacks import api_boundary
 
 NDArray = np.ndarray[Any, Any]
 _PLANS = 1024  # of commands with sub-graphs
@@ -135,6 +136,7 @@ class Variable(Tracer):
 
     # -- changing it ---------------------------------------------------------------------------------------------------
 
+    @api_boundary
     def set(self, value: Any) -> None:
         """Binds it to another array, of any shape and dtype; what was computed before stays what it is.
 
@@ -159,6 +161,7 @@ class Variable(Tracer):
         """Binds it to a copy in which the elements at `index` are replaced; the copy depends on both."""
         self.set(self.at[index].set(value))
 
+    @api_boundary
     def detach(self) -> None:
         """Makes it a constant: no derivative flows through it into what is computed, or was computed, from it.
 
@@ -168,6 +171,7 @@ class Variable(Tracer):
         self.constant, self._view = True, None
         self.owner.make_constant(binding)
 
+    @api_boundary
     def free(self) -> None:
         """Releases it, as deleting it does; it cannot be used any more until it is written again."""
         self._grad = self._view = None

@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -19,6 +20,9 @@ from nnc.commands.promote import as_operand, is_weak
 from nnc.errors import ArgumentError, ArgumentTypeError, InternalError, NncError, user_error
 from nnc.foreign import is_foreign
 from nnc.source import short_path
+from nnc.tracebacks import arguments_misfit
+
+_NO_NAMES: Mapping[str, Any] = MappingProxyType({})
 
 T = TypeVar("T")
 
@@ -42,6 +46,35 @@ def check_callable(fun: Any, transform: str) -> None:
             ArgumentTypeError, transform, f"its first argument must be a function, it is {fun!r}.",
             fix=f"pass the function itself: {transform}(f)(x), not {transform}(f(x)).",
         )  # fmt: skip
+
+
+def call_function(
+    fun: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] = _NO_NAMES,
+    *,
+    where: str | None = None,
+    fix: str | None = None,
+) -> Any:
+    """The result of a user's function.
+
+    Args:
+        fun: the function.
+        args: its arguments by position.
+        kwargs: its arguments by name.
+        where: which function of nnc chose the arguments; None where the user did.
+        fix: what to do where they do not fit.
+
+    Raises:
+        ArgumentTypeError: the arguments do not fit the function's signature.
+    """
+    try:
+        return fun(*args, **kwargs)
+    except TypeError as error:
+        misfit = arguments_misfit(error, fun, name_of(fun), args, kwargs, where=where, fix=fix)
+        if misfit is None:
+            raise
+        raise misfit from None
 
 
 def check_argnums(where: str, argnums: int | Sequence[int], fix: str) -> tuple[int, ...]:
@@ -227,7 +260,7 @@ class FlatFunction:
     def __call__(self, *values: Any) -> list[Any]:
         """The dynamic leaves of the result."""
         args, kwargs = self.arguments.build(values)
-        self.out = FlatTree(self.fun(*args, **kwargs))
+        self.out = FlatTree(call_function(self.fun, args, kwargs))
         for leaf in self.out.leaves:
             check_result(leaf, self.fun)
         name = name_of(self.fun)

@@ -18,8 +18,9 @@ from nnc.commands.shape import reshape, slice_axis, transpose
 from nnc.errors import DTypeError, user_error
 from nnc.spelling import spelled
 from nnc.trace.differentiate import active_leaves, linearize, vjp
-from nnc.trace.flat import FlatTree, check_argnums, check_callable, check_positions, other_arguments
+from nnc.trace.flat import FlatTree, call_function, check_argnums, check_callable, check_positions, other_arguments
 from nnc.trace.vectorize import vmap
+from nnc.tracebacks import api_boundary
 
 Fun = Callable[..., Any]
 Argnums = int | Sequence[int]
@@ -43,6 +44,7 @@ def jacfwd(
     check_callable(fun, "nnc.jacfwd")
 
     @wraps(fun)
+    @api_boundary
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         part, chosen, single = _partial("nnc.jacfwd", fun, argnums, args, kwargs, holomorphic)
         if not holomorphic:
@@ -67,6 +69,7 @@ def jacrev(
     check_callable(fun, "nnc.jacrev")
 
     @wraps(fun)
+    @api_boundary
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         part, chosen, single = _partial("nnc.jacrev", fun, argnums, args, kwargs, holomorphic)
         result, pull, *aux = vjp(part, *chosen, has_aux=has_aux)
@@ -115,7 +118,7 @@ def _partial(
         rebuilt = list(fixed)
         for i, value in zip(positions, chosen, strict=True):
             rebuilt[i] = value
-        return fun(*rebuilt, **settings)
+        return call_function(fun, rebuilt, settings)
 
     chosen = [args[i] for i in positions]
     active_leaves(transform, [FlatTree(value) for value in chosen], holomorphic, allow_int=False)

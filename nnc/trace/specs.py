@@ -17,6 +17,7 @@ from nnc.errors import ShapeError, TraceError, user_error
 from nnc.graph import Graph, TensorSpec, spec_of
 from nnc.trace.flat import FlatFunction, FlatTree, check_callable, name_of
 from nnc.trace.staging import Staged, stage
+from nnc.tracebacks import api_boundary
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class ShapeDtypeStruct:
     shape: tuple[int, ...]
     dtype: Any
 
+    @api_boundary
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(map(_size, self.shape)))
         object.__setattr__(self, "dtype", to_dtype(self.dtype, "nnc.ShapeDtypeStruct"))
@@ -88,6 +90,7 @@ def stage_function(
     return stage(flat, specs, weak=[is_weak(leaf) for leaf in flat.leaves], name=name_of(fun)), flat
 
 
+@api_boundary
 def make_graph(fun: Callable[..., Any]) -> Callable[..., Graph]:
     """The graph that `fun` traces to.
 
@@ -102,6 +105,7 @@ def make_graph(fun: Callable[..., Any]) -> Callable[..., Graph]:
     check_callable(fun, "nnc.make_graph")
 
     @wraps(fun)
+    @api_boundary
     def traced(*args: Any, **kwargs: Any) -> Graph:
         with activity(f"tracing {name_of(fun)} for make_graph"):
             staged, _ = stage_function(fun, args, kwargs)
@@ -126,6 +130,7 @@ def close_graph(staged: Staged) -> Graph:
     return graph.update(inputs=graph.inputs[:explicit], constants={**graph.constants, **constants})
 
 
+@api_boundary
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Shapes and dtypes of the result of `fun`, without computing it.
 

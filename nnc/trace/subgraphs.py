@@ -25,12 +25,14 @@ from nnc.commands.rules import (
 from nnc.context import activity, get_context
 from nnc.errors import UnsupportedError, user_error
 from nnc.graph import Command, Graph, TensorSpec, bind, spec_of
+from nnc.spelling import spelled
 from nnc.trace.backward import apply_pull_only, push_graph, transpose_graph
 from nnc.trace.batching import run_batched
 from nnc.trace.dual import run_jvp, run_linearize
-from nnc.trace.flat import FlatFunction, check_callable, check_positions, name_of
+from nnc.trace.flat import FlatFunction, call_function, check_callable, check_positions, name_of
 from nnc.trace.specs import argument_spec
 from nnc.trace.staging import stage
+from nnc.tracebacks import api_boundary
 
 Fun = Callable[..., Any]
 
@@ -91,6 +93,7 @@ batch.set(call, _call_batch)
 # -- checkpoint: reverse mode recomputes -------------------------------------------------------------------------------
 
 
+@spelled
 def checkpoint(fun: Fun, *, policy: Callable[..., bool] | None = None, static_argnums: Sequence[int] | int = ()) -> Fun:
     """`fun`, recomputed in the backward pass instead of kept: memory for time (rematerialisation).
 
@@ -111,16 +114,17 @@ def checkpoint(fun: Fun, *, policy: Callable[..., bool] | None = None, static_ar
     static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 
     @wraps(fun)
+    @api_boundary
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         fixed = check_positions("nnc.checkpoint", "static_argnums", static, len(args))
 
         def part(*dynamic: Any, **keywords: Any) -> Any:
             values = iter(dynamic)
-            return fun(*[x if i in fixed else next(values) for i, x in enumerate(args)], **keywords)
+            return call_function(fun, [x if i in fixed else next(values) for i, x in enumerate(args)], keywords)
 
         flat = FlatFunction.of(part, tuple(x for i, x in enumerate(args) if i not in fixed), kwargs)
         if not _is_traced(flat.leaves):
-            return fun(*args, **kwargs)
+            return call_function(fun, args, kwargs)
         with activity(f"tracing {name_of(fun)} for checkpoint"):
             specs = [argument_spec(x) for x in flat.leaves]
             staged = stage(flat, specs, weak=[is_weak(x) for x in flat.leaves], name=name_of(fun))

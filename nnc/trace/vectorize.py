@@ -17,6 +17,7 @@ from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.spelling import spelled
 from nnc.trace.batching import run_batched
 from nnc.trace.flat import FlatFunction, check_callable, name_of
+from nnc.tracebacks import api_boundary
 
 Fun = Callable[..., Any]
 
@@ -51,6 +52,7 @@ def vmap(
     label = f"vmap{'' if axis_name is None else f' over {axis_name!r}'}"
 
     @wraps(fun)
+    @api_boundary
     def mapped(*args: Any, **kwargs: Any) -> Any:
         flat = FlatFunction.of(fun, args, kwargs)
         axes = _leaf_axes(flat, in_axes, args, kwargs)

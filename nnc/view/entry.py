@@ -12,6 +12,7 @@ from nnc.jit import BoundMethod, Compiled
 from nnc.lower.report import MemoryPlan
 from nnc.lower.schedule.report import ScheduleReport
 from nnc.trace.specs import make_graph
+from nnc.tracebacks import api_boundary
 from nnc.view.graph import draw_graph
 from nnc.view.memory import draw_memory
 from nnc.view.picture import Picture
@@ -22,6 +23,7 @@ from nnc.view.schedule import draw_schedule
 class View:
     """Draws pictures; `nnc.view` is the one there is."""
 
+    @api_boundary
     def __call__(self, graph: Any, /, *args: Any, **kwargs: Any) -> Picture:
         """Draws a graph: a box for each node, its wires, its sub-graphs inside.
 

@@ -20,6 +20,7 @@ from nnc.backends.cpu.pool import Pool, is_supported
 from nnc.errors import ArgumentError, ArgumentTypeError, BackendError, user_error
 from nnc.machine import usable_threads
 from nnc.options import Options
+from nnc.spelling import spelled
 
 WHERE = "set_num_threads"
 _MOST = 64  # or as many as the machine has processors; threads that cannot be created would end the process
@@ -92,6 +93,7 @@ def _find() -> Threads:
     return found
 
 
+@spelled
 def set_num_threads(n: int) -> int:
     """Sets how many threads kernels may use, in this process: those of nnc, NumPy's BLAS and oneDNN.
 
