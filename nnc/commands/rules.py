@@ -88,8 +88,14 @@ numpy_call: Attribute[np.ufunc | Callable[..., Callable[..., Any] | None]] = Att
 effect: Attribute[str] = Attribute(
     "effect", "'random', 'debug' … for commands whose nodes must not be merged, nor removed unless it is 'random'"
 )
-
-
+example: Attribute[Callable[[np.random.Generator], tuple[Sequence[Any], dict[str, Any]]]] = Attribute(
+    "example",
+    "(random generator) -> operands and params on which the command is defined: an array where its elements matter, else a spec. "
+    "Generated programs (nnc.testing.fuzz) take it; a command without one is tried on what is at hand",
+)
+surrogate: Attribute[bool] = Attribute(
+    "surrogate", "True where the derivative is by definition not that of the values: differences do not approximate it"
+)
 refuses: Attribute[bool | Callable[..., bool]] = Attribute(
     "refuses", "(*specs, **params) -> whether the command raises on some values of its operands"
 )

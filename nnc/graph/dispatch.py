@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,6 +35,17 @@ _EAGER = _Eager()
 def set_eager(interpreter: Interpreter) -> None:
     """Installs the interpreter at the bottom, which runs commands on concrete arrays."""
     _EAGER.interpreter = interpreter
+
+
+@contextmanager
+def replaced_eager(interpreter: Interpreter) -> Iterator[None]:
+    """Within the block, another interpreter runs commands on concrete arrays."""
+    usual = _EAGER.interpreter
+    _EAGER.interpreter = interpreter
+    try:
+        yield
+    finally:
+        _EAGER.interpreter = usual
 
 
 def find_interpreter(args: Sequence[Any]) -> Interpreter:

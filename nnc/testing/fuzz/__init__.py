@@ -1,0 +1,11 @@
+"""Generated programs, run in every way there is, and held against what their commands mean.
+
+`python -m nnc.testing.fuzz --seconds 600 --seed 1` prints each finding as a test. Programs are made of whatever stands in the
+registry of commands, of public functions, loops, branches and transforms; what they should give is found by running the references
+of their commands, with loops and maps as loops of Python.
+"""
+
+from nnc.testing.fuzz.campaign import run
+from nnc.testing.fuzz.report import Report
+
+__all__ = ["Report", "run"]

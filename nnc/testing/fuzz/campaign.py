@@ -1,0 +1,291 @@
+"""Runs many programs, in a process of their own, so that one that dies or never ends is found, too."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib import import_module
+from time import monotonic
+from typing import Any
+
+from nnc.graph import COMMANDS
+from nnc.testing.fuzz.check import Finding, check
+from nnc.testing.fuzz.generate import generate
+from nnc.testing.fuzz.modes import MODES, Mode
+from nnc.testing.fuzz.offer import Offer
+from nnc.testing.fuzz.offers import all_offers
+from nnc.testing.fuzz.program import Program
+from nnc.testing.fuzz.report import Report, as_test
+from nnc.testing.fuzz.shrink import shrink
+from nnc.testing.fuzz.subject import Subject
+
+MODES_EACH = 3  # ways in which a program runs: to make one takes as long as to run it once or twice
+PROGRAMS_EACH = 200  # programs of one process: what a defect leaves in memory is not carried on for ever
+PATIENCE = 60.0  # seconds for one run; the slowest take two
+SHRINKING = 60.0  # seconds for one finding
+_SHRINKING = ", making smaller the "
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Which programs are made, and how they run."""
+
+    seed: int = 0
+    modes: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    shrinking: float = SHRINKING
+
+    def chosen_modes(self) -> tuple[Mode, ...]:
+        """The modes whose names were given; all where none was."""
+        return tuple(mode for mode in MODES if not self.modes or mode.name in self.modes)
+
+    def offers(self) -> tuple[list[Offer], list[Offer]]:
+        """Everything to call, and what programs begin with, in turn."""
+        for name in self.imports:
+            import_module(name)
+        every = all_offers()
+        return every, [o for o in every if o.name in self.commands] or every
+
+
+def run(
+    *, seconds: float | None = None, programs: int | None = None, seed: int = 0, modes: Sequence[str] = (),
+    commands: Sequence[str] = (), imports: Sequence[str] = (), isolated: bool = True, findings: int = 10,
+    shrinking: float = SHRINKING, tell: Callable[[str], object] = lambda text: None,
+) -> Report:  # fmt: skip
+    """Generates programs and holds what they give in all modes against references.
+
+    Args:
+        seconds: for how long; with `programs`, whichever ends first.
+        programs: how many.
+        seed: of all that is drawn.
+        modes: names of the modes to run in; all by default.
+        commands: names of commands or functions that programs begin with; all by default, in turn.
+        imports: names of modules that register commands of their own.
+        isolated: runs programs in a process of their own, so that a crash is a finding.
+        findings: after how many findings to stop.
+        shrinking: seconds to make a finding smaller.
+        tell: takes each finding, as the source of a test.
+
+    Returns:
+        Counts, and the findings.
+
+    Example:
+        >>> nnc.testing.fuzz.run(programs=1, modes=["compiled"], commands=["add"], isolated=False).findings
+        []
+    """
+    settings = Settings(seed, tuple(modes), tuple(commands), tuple(imports), shrinking)
+    total = Report(seed)
+    end = monotonic() + (seconds if seconds is not None else 1e9)
+    most = programs if programs is not None else 1 << 60
+    reports = _isolated(settings, most, end) if isolated else _in_process(settings, most, end)
+    for report in reports:
+        total.add(report)
+        for text in report.findings:
+            tell(text)
+        if len(total.findings) >= findings:
+            break
+    return total
+
+
+def known_commands() -> list[str]:
+    """The names of all commands."""
+    return list(COMMANDS)
+
+
+def _in_process(settings: Settings, most: int, end: float) -> Iterator[Report]:
+    every, first = settings.offers()
+    for index in range(most):
+        if monotonic() > end:
+            return
+        yield run_program(settings, index, every, first, lambda mode: None)
+
+
+def run_program(
+    settings: Settings, index: int, every: Sequence[Offer], first: Sequence[Offer], start: Callable[[str], object]
+) -> Report:
+    """Makes one program and runs it in some modes; says to `start` which one is next."""
+    report = Report(settings.seed, programs=1)
+    start("")
+    program = generate((settings.seed, index), every, first)
+    subject = Subject.of(program)
+    if subject is None:
+        return report
+    report.calls.update(program.calls())
+    with suppress(Exception):  # a mode finds why it cannot be traced
+        report.commands.update({node.command.name for node in subject.graph.walk()})
+    fitting = [mode for mode in settings.chosen_modes() if mode.applies(subject)]
+    rng = random.Random(f"{settings.seed} {index}")
+    for mode in rng.sample(fitting, min(MODES_EACH, len(fitting))):
+        start(mode.name)
+        report.checks[mode.name] += 1
+        finding = check(subject, mode)
+        if finding is not None:
+            start(f"{mode.name}{_SHRINKING}program")
+            report.findings.append(shrunk(program, mode, finding, settings.shrinking))
+            break
+    return report
+
+
+def shrunk(
+    program: Program,
+    mode: Mode,
+    finding: Finding,
+    seconds: float,
+    found: Callable[[Program], Finding | None] | None = None,
+) -> str:
+    """A finding as a test that is as small as can be."""
+
+    def again(candidate: Program) -> Finding | None:
+        try:
+            subject = Subject.of(candidate)
+        except Exception:  # what remains is no program: a name or a shape does not fit any more
+            return None
+        return check(subject, mode) if subject is not None and subject.results and mode.applies(subject) else None
+
+    find = found or again
+
+    def shows(candidate: Program) -> bool:
+        result = find(candidate)
+        return result is not None and result.likeness == finding.likeness
+
+    small = shrink(program, shows, seconds)
+    subject = Subject.of(small)
+    final = find(small)
+    if subject is None or final is None:  # it does not come back: an earlier run in this process had a part in it
+        whole = Subject.of(program)
+        assert whole is not None
+        return as_test(whole, mode, replace(finding, text=f"{finding.text} (not when it runs again)"))
+    return as_test(subject, mode, final)
+
+
+# -- processes -----------------------------------------------------------------------------------------------------------
+
+
+def _serve(connection: Any, settings: Settings, start: int, stop: int) -> None:
+    """What the other process does: runs programs, and says which before each."""
+    every, first = settings.offers()
+    for index in range(start, stop):
+
+        def tell(mode: str, index: int = index) -> None:
+            connection.send((index, mode))
+
+        connection.send(run_program(settings, index, every, first, tell))
+    connection.send(None)
+
+
+def _serve_one(connection: Any, program: Program, mode_name: str, settings: Settings) -> None:
+    """Runs one program in one mode."""
+    settings.offers()  # which imports what registers commands
+    mode = next(mode for mode in MODES if mode.name == mode_name)
+    subject = Subject.of(program)
+    connection.send(check(subject, mode) if subject is not None and mode.applies(subject) else None)
+
+
+class Process:
+    """A process that sends messages until it ends."""
+
+    def __init__(self, target: Callable[..., None], *args: Any) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, other = context.Pipe()
+        self.process = context.Process(target=target, args=(other, *args), daemon=True)
+        with _poisoned_memory():
+            self.process.start()
+        other.close()
+
+    def receive(self, seconds: float) -> Any:
+        """The next message.
+
+        Raises:
+            EOFError: the process has died.
+            TimeoutError: it sent none in time.
+        """
+        if not self.connection.poll(seconds):
+            raise TimeoutError(f"no answer within {seconds:.0f} s")
+        return self.connection.recv()
+
+    def end(self) -> int | None:
+        """Ends the process; its exit code."""
+        self.process.join(1.0)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+            return None
+        return self.process.exitcode
+
+
+class _poisoned_memory:  # noqa: N801
+    """A block in which processes that are started fill memory that they allocate and free with bytes other than 0."""
+
+    def __enter__(self) -> None:
+        os.environ.setdefault("MALLOC_PERTURB_", "165")
+
+    def __exit__(self, *error: object) -> None:
+        os.environ.pop("MALLOC_PERTURB_", None)
+
+
+def _isolated(settings: Settings, most: int, end: float) -> Iterator[Report]:
+    index = 0
+    while index < most and monotonic() < end:
+        stop = min(index + PROGRAMS_EACH, most)
+        process = Process(_serve, settings, index, stop)
+        at = (index, "starting")
+        try:
+            while monotonic() < end:
+                message = process.receive(settings.shrinking + PATIENCE if _SHRINKING in at[1] else PATIENCE)
+                if message is None:
+                    break
+                if isinstance(message, Report):
+                    yield message
+                    index += 1
+                else:
+                    at = message
+        except (EOFError, ConnectionResetError):
+            yield _died(settings, at, f"the process died (exit code {process.end()})")
+            index = at[0] + 1
+        except TimeoutError as error:
+            yield _died(settings, at, str(error))
+            index = at[0] + 1
+        finally:
+            process.process.kill() if process.process.is_alive() else None
+            process.end()
+
+
+def _died(settings: Settings, at: tuple[int, str], text: str) -> Report:
+    """The finding for a program whose process died."""
+    index, mode_name = at
+    mode_name, _, shrinking = mode_name.partition(_SHRINKING)
+    report = Report(settings.seed, programs=1)
+    mode = next((mode for mode in MODES if mode.name == mode_name), None)
+    if mode is None:
+        report.findings.append(
+            f"# program {index} of seed {settings.seed}, {mode_name or 'while it was generated'}: {text}"
+        )
+        return report
+    every, first = settings.offers()
+    program = generate((settings.seed, index), every, first)
+    if shrinking:
+        subject = Subject.of(program)
+        finding = check(subject, mode) if subject is not None else None
+        if subject is not None and finding is not None:
+            report.findings.append(
+                as_test(subject, mode, replace(finding, text=f"{finding.text} (when it was made smaller, {text})"))
+            )
+        return report
+
+    def find(candidate: Program) -> Finding | None:
+        process = Process(_serve_one, candidate, mode_name, settings)
+        try:
+            found: Finding | None = process.receive(PATIENCE)
+        except (EOFError, ConnectionResetError, TimeoutError):
+            return Finding(mode_name, "crash", text)
+        finally:
+            process.end()
+        return found
+
+    report.findings.append(shrunk(program, mode, Finding(mode_name, "crash", text), settings.shrinking, find))
+    return report

@@ -1,0 +1,136 @@
+"""Runs a program in a mode and holds the results against what is expected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.errors import NncError
+from nnc.testing.fuzz.modes import Mode
+from nnc.testing.fuzz.reference import by_reference, epsilon
+from nnc.testing.fuzz.subject import NDArray, Subject, execute
+
+_MARGIN = 16.0  # times the largest of a few random errors: the worst error of all is no larger
+_UNITS = 8.0  # units in the last place that are never held against a result
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A result that is not as expected. `kind` is "value", "form", "error" (raised in one of both), or "crash"."""
+
+    mode: str
+    kind: str
+    text: str
+    leaf: int = 0
+    found: NDArray | None = None
+    expected: NDArray | None = None
+    bound: float = 0.0
+
+    @property
+    def likeness(self) -> tuple[str, str]:
+        """Equal for findings that may have one cause."""
+        return self.kind, self.text.splitlines()[0].partition(" ")[2].partition(" ")[0] if self.kind == "error" else ""
+
+
+def check(subject: Subject, mode: Mode) -> Finding | None:
+    """What is wrong with a program in a mode; None where nothing is."""
+    expected = _expected(subject, mode)
+    if expected is None:
+        return None
+    try:
+        found = execute(subject.source(mode.source(subject)))
+    except Exception as error:
+        return Finding(mode.name, "error", f"{type(error).__name__}: {error}")
+    if len(found) != len(expected):
+        return Finding(mode.name, "form", f"{len(found)} results, expected {len(expected)}")
+    for i, (x, y) in enumerate(zip(found, expected, strict=True)):
+        if (x.shape, x.dtype) != (y.shape, y.dtype):
+            text = f"result {i} is {x.dtype.name}{list(x.shape)}, expected {y.dtype.name}{list(y.shape)}"
+            return Finding(mode.name, "form", text, i, x, y)
+    suspects = [i for i, (x, y) in enumerate(zip(found, expected, strict=True)) if not _is_close(x, y)]
+    if not suspects:
+        return None
+    spreads = _spreads(subject, mode, expected)
+    for i in suspects:
+        wrong = ~_is_within(found[i], expected[i], spreads[i])
+        if np.any(wrong):
+            return _describe(mode.name, i, found[i], expected[i], spreads[i], wrong)
+    return None
+
+
+def _expected(subject: Subject, mode: Mode) -> list[NDArray] | None:
+    """What a mode should give; None where references refuse the values, so that nothing is expected."""
+    source = subject.source((mode.plain or mode.source)(subject))
+    try:
+        with by_reference():
+            return execute(source, mode.namespaces[0])
+    except NncError:
+        return None
+
+
+def _is_close(x: NDArray, y: NDArray) -> bool:
+    """Whether two results are equal but for the last digits."""
+    return bool(np.all(_is_within(x, y, np.zeros(y.shape))))
+
+
+def _is_within(x: NDArray, y: NDArray, spread: NDArray) -> NDArray:
+    """Which elements of `x` are those of `y` but for rounding."""
+    if not dtypes.is_inexact(y.dtype):
+        return np.asarray((x == y) | (spread > 0))
+    kind = np.complex128 if dtypes.is_complex(y.dtype) else np.float64
+    a, b = x.astype(kind), y.astype(kind)
+    eps = epsilon(y.dtype)
+    with np.errstate(all="ignore"):
+        near = np.abs(a - b) <= _MARGIN * spread + _UNITS * eps * np.abs(b)
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+    return np.asarray(near | same | ~np.isfinite(spread))
+
+
+def _spreads(subject: Subject, mode: Mode, expected: Sequence[NDArray]) -> list[NDArray]:
+    """How far each element moves when everything that is rounded has random errors; infinite where its nature changes."""
+    source = subject.source((mode.plain or mode.source)(subject))
+    spreads = [np.full(x.shape, mode.slack / _MARGIN * (1 + _largest(x)) if mode.slack else 0.0) for x in expected]
+    runs: list[tuple[Any, Any]] = [(mode.namespaces[0], np.random.default_rng(seed)) for seed in range(mode.rounds)]
+    runs += [(other, None) for other in mode.namespaces[1:]]
+    for of_nnc, rng in runs:
+        try:
+            with by_reference(rng):
+                moved = execute(source, of_nnc)
+        except NncError:  # a condition of the values does not hold any more
+            return [np.full(x.shape, np.inf) for x in expected]
+        for i, (x, y) in enumerate(zip(moved, expected, strict=True)):
+            spreads[i] = np.maximum(spreads[i], _distance(x, y)) if x.shape == y.shape else np.full(y.shape, np.inf)
+    return spreads
+
+
+def _distance(x: NDArray, y: NDArray) -> NDArray:
+    kind = np.complex128 if dtypes.is_complex(y.dtype) else np.float64
+    a, b = x.astype(kind), y.astype(kind)
+    with np.errstate(all="ignore"):
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        return np.where(same, 0.0, np.where(np.isfinite(a) & np.isfinite(b), np.abs(a - b), np.inf))
+
+
+def _describe(mode: str, i: int, x: NDArray, y: NDArray, spread: NDArray, wrong: NDArray) -> Finding:
+    at = tuple(int(n) for n in np.argwhere(wrong)[0])
+    allowed = _MARGIN * spread[at]
+    text = (
+        f"result {i} ({y.dtype.name}{list(y.shape)}): {int(np.sum(wrong))} of {y.size} elements are wrong; at {at} it is {x[at]}, "
+        f"expected {y[at]} (rounding accounts for {allowed:.2g})"
+    )
+    if not dtypes.is_inexact(y.dtype):
+        return Finding(mode, "value", text, i, x, y)
+    eps = epsilon(y.dtype)
+    error = _distance(x, y)[at]
+    bound = min(_MARGIN * float(np.max(spread)) + _UNITS * eps * _largest(y), error / 2)
+    return Finding(mode, "value", text, i, x, y, bound)
+
+
+def _largest(x: NDArray) -> float:
+    """The size of the largest finite element."""
+    size = np.abs(x.astype(np.complex128))
+    return float(np.max(size, where=np.isfinite(size), initial=0.0))

@@ -1,0 +1,231 @@
+"""Makes programs at random: each step is tried on the values at hand by references, and kept if its results are usable."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+import nnc
+from nnc import dtypes
+from nnc.array import Array
+from nnc.errors import NncError
+from nnc.graph import TensorSpec
+from nnc.testing.fuzz.control import CONTROL
+from nnc.testing.fuzz.offer import Offer
+from nnc.testing.fuzz.plain import Plain
+from nnc.testing.fuzz.program import Program, Ref, Step, step_source
+from nnc.testing.fuzz.reference import by_reference
+from nnc.testing.fuzz.settings import DTYPES, SHORT, SIZES
+from nnc.testing.fuzz.subject import namespace
+from nnc.testing.fuzz.values import LAYOUTS, Input, literal
+
+NDArray = np.ndarray[Any, Any]
+
+MOST_ELEMENTS = 5000  # of a value: references are slow, and so are Python's loops over rows
+_LARGEST = {"float16": 50.0, "bfloat16": 1e4, "float32": 1e4, "float64": 1e4, "complex64": 1e3, "complex128": 1e3}
+_TRIES = 12  # calls that are tried for a step
+
+
+@dataclass
+class Generator:
+    """A program as it grows. `scope` holds the value of every name, `visible` the names that the next step may read."""
+
+    rng: random.Random
+    offers: Sequence[Offer]
+    inputs: list[Input] = field(default_factory=list)
+    scope: dict[str, Any] = field(default_factory=lambda: namespace(Plain()))
+    visible: list[str] = field(default_factory=list)
+    count: int = 0
+    sizes: list[int] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+    dtype_pool: list[str] = field(default_factory=list)
+    untraceable: list[str] = field(default_factory=list)
+    depth: int = 0
+
+    # -- values at hand ------------------------------------------------------------------------------------------------
+
+    def spec(self, ref: Ref) -> TensorSpec:
+        """The spec of a value."""
+        found: TensorSpec = self.scope[ref.name].spec
+        return found
+
+    def pick(self, accepts: Callable[[TensorSpec], bool] = lambda spec: True) -> Ref:
+        """A value at hand, the latest more often than others; sometimes a new input."""
+        fitting = [name for name in self.visible if accepts(self.scope[name].spec)]
+        if not fitting or self.rng.random() < 0.08:
+            for _ in range(6):
+                spec = TensorSpec(self._shape(), self.rng.choice(self.dtype_pool))
+                if accepts(spec):
+                    return self.new_input(spec)
+        if not fitting:
+            return self.pick()
+        return Ref(fitting[-1 - min(int(self.rng.expovariate(0.4)), len(fitting) - 1)])
+
+    def like(self, spec: TensorSpec) -> Ref:
+        """A value of a spec, the same for several operands now and then."""
+        fitting = [name for name in self.visible if self.scope[name].spec == spec]
+        if fitting and self.rng.random() < 0.9:
+            return Ref(self.rng.choice(fitting))
+        return self.new_input(spec)
+
+    def new_input(self, spec: TensorSpec) -> Ref:
+        """An array given to the program."""
+        layout = self.rng.choice(LAYOUTS) if self.rng.random() < 0.3 else "rows"
+        kind = self.rng.choice(self.kinds)
+        return self._add(Input(self.name(), spec.shape, spec.dtype.name, kind, self.rng.randrange(1000), layout))
+
+    def given(self, x: Any) -> Ref:
+        """An array with these elements."""
+        return self._add(literal(self.name(), np.asarray(x)))
+
+    def _add(self, new: Input) -> Ref:
+        self.inputs.append(new)
+        self.scope[new.name] = nnc.asarray(new.value())
+        self.visible.insert(0, new.name)
+        return Ref(new.name)
+
+    def name(self) -> str:
+        """A name that nothing has."""
+        self.count += 1
+        return f"v{self.count}"
+
+    def _shape(self) -> tuple[int, ...]:
+        rank = self.rng.choice((0, 1, 1, 2, 2, 2, 3, 3, 4))
+        shape = tuple(1 if self.rng.random() < 0.15 else self.rng.choice(self.sizes) for _ in range(rank))
+        return shape if TensorSpec(shape, "bool").size <= MOST_ELEMENTS // 2 else shape[:1]
+
+    # -- steps -----------------------------------------------------------------------------------------------------------
+
+    def steps(self, count: int, control: float = 0.12) -> list[Step]:
+        """Steps on the values at hand, which they extend."""
+        made: list[Step] = []
+        for _ in range(count):
+            for _ in range(_TRIES):
+                step = self.step(control)
+                if step is not None:
+                    made.append(step)
+                    break
+        return made
+
+    def step(self, control: float) -> Step | None:
+        """A step whose results are usable; None where what was tried is not."""
+        inputs, visible = list(self.inputs), list(self.visible)
+        step = None
+        with suppress(Exception):  # whatever a call raises: it is not taken
+            step = self._control() if self.depth < 2 and self.rng.random() < control else self._call()
+        if step is None:
+            self.inputs, self.visible = inputs, visible
+        return step
+
+    def _control(self) -> Step | None:
+        make = self.rng.choice(CONTROL)
+        self.depth += 1
+        visible = list(self.visible)
+        try:
+            step = make(self)
+        finally:
+            self.depth -= 1
+            new = [x.name for x in self.inputs if x.name in self.visible and x.name not in visible]
+            self.visible = [*new, *visible]
+        return self.accept(step) if step is not None else None
+
+    def _call(self) -> Step | None:
+        offer = self.rng.choices(self.offers, [o.weight for o in self.offers])[0]
+        call = offer.make(self)
+        if call is None:
+            return None
+        target, args, settings = call
+        return self.accept(Step("result", target, args, settings))
+
+    def accept(self, step: Step) -> Step | None:
+        """Runs a step and names its results; None where they are of no use."""
+        name = self.name()
+        trial = replace(step, results=name) if step.results == "result" else step
+        before = set(self.scope)
+        with by_reference():
+            exec(step_source(trial), self.scope)
+        if trial is step:
+            return self._take(step, [self.scope[n] for n in step.defines]) if set(step.defines) - before else None
+        value = self.scope.pop(name)
+        parts = list(value) if isinstance(value, (tuple, list)) else [value]
+        names = [self.name() for _ in parts]
+        results: Any = tuple(names) if isinstance(value, (tuple, list)) else names[0]
+        for n, part in zip(names, parts, strict=True):
+            self.scope[n] = part
+        return self._take(replace(step, results=results), parts)
+
+    def _take(self, step: Step, parts: Sequence[Any]) -> Step | None:
+        operands = [self.scope[name] for name in step.reads if name in self.scope]
+        if (
+            not parts
+            or not all(isinstance(x, Array) for x in parts)
+            or not all(self._is_usable(x, operands) for x in parts)
+        ):
+            return None
+        if not self._is_traceable(step):
+            self.untraceable.append(step.call)
+            return None
+        self.visible += step.defines
+        return step
+
+    def _is_traceable(self, step: Step) -> bool:
+        """Whether the shapes of results do not depend on values: nnc says so, where they do."""
+        reads = sorted(name for name in step.reads if name in self.scope)
+        source = step_source(step)
+
+        def traced(*values: Any) -> Any:
+            names = {**namespace(), **dict(zip(reads, values, strict=True))}
+            exec(source, names)
+            return [names[name] for name in step.defines]
+
+        try:
+            nnc.eval_shape(traced, *[self.scope[name] for name in reads])
+        except NncError:
+            return False
+        return True
+
+    def _is_usable(self, x: Array, operands: Sequence[Any]) -> bool:
+        """Whether a result is small enough, finite where the operands are, and of a size that is not badly conditioned."""
+        if x.spec.size > MOST_ELEMENTS or x.spec.ndim > 6:
+            return False
+        data = np.asarray(x)
+        if not dtypes.is_inexact(data.dtype) or not data.size:
+            return True
+        wide = np.abs(data.astype(np.complex128 if dtypes.is_complex(data.dtype) else np.float64))
+        finite = np.isfinite(wide)
+        if not finite.all() and all(_is_finite(y) for y in operands):
+            return self.rng.random() < 0.03
+        wide = wide[finite]
+        return bool(np.all((wide <= _LARGEST[data.dtype.name]) & ((wide == 0) | (wide > 1e-6))))
+
+
+def _is_finite(x: Any) -> bool:
+    return not isinstance(x, Array) or bool(np.all(np.isfinite(np.asarray(x))))
+
+
+def generate(seed: Sequence[int], offers: Sequence[Offer], first: Sequence[Offer] | None = None) -> Program:
+    """The program of a seed; the last number of the seed says with which offer of `first` it begins."""
+    rng = random.Random(repr(list(seed)))
+    g = Generator(rng, offers)
+    g.sizes = rng.sample(SIZES if rng.random() < 0.7 else SHORT, 3)
+    g.kinds = ["grid", "grid", "grid", "uniform"] if rng.random() < 0.85 else ["special", "extreme", "grid"]
+    g.dtype_pool = ["float64"] if rng.random() < 0.25 else rng.sample(DTYPES, 2)
+    for _ in range(rng.randint(1, 3)):
+        g.new_input(TensorSpec(g._shape(), rng.choice(g.dtype_pool)))
+    g.offers = [(first or offers)[seed[-1] % len(first or offers)]]
+    steps = g.steps(1, control=0.0)
+    g.offers = offers
+    steps += g.steps(rng.randint(0, 8))
+    made = [name for step in steps for name in step.defines]
+    made = [name for name in made if name in g.visible] or [g.inputs[0].name]
+    read = set().union(*(step.reads for step in steps))
+    ends = [name for name in made if name not in read]
+    results = list(
+        dict.fromkeys([made[-1], *rng.sample(ends, min(len(ends), 3)), *rng.sample(made, rng.randint(0, 1))])
+    )
+    return Program.of(g.inputs, steps, results)

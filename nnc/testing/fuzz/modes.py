@@ -1,0 +1,187 @@
+"""The ways to run a program, as source that uses the public API alone.
+
+The same source says what is expected: it runs once more by references, in a namespace in which the transforms are their definitions
+(`nnc.testing.fuzz.plain`). `plain` is the source of that, where it differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nnc.testing.fuzz.plain import ByColumns, ByDifferences, Plain
+from nnc.testing.fuzz.subject import Subject
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A way to run a program: `source` makes the body of a function without arguments."""
+
+    name: str
+    source: Callable[[Subject], str]
+    plain: Callable[[Subject], str] | None = None
+    applies: Callable[[Subject], bool] = lambda subject: True
+    namespaces: tuple[Plain, ...] = (
+        Plain(),
+    )  # the first says what is expected, the others what may be expected as well
+    rounds: int = 4  # how often it is run with rounding errors where it differs
+    slack: float = 0.0  # error of the expected values themselves, relative to 1 and the largest
+
+
+def _says(text: str) -> Callable[[Subject], str]:
+    return lambda subject: text
+
+
+CALLED = "return [f(*inputs(k)) for k in (0, 1, 2, 0)]"
+ONCE = _says("return program(*inputs())")
+
+
+def compiled(options: str = "") -> Callable[[Subject], str]:
+    """A compiled function that is called several times."""
+    return _says(f"f = nnc.compile(program{options})\n{CALLED}")
+
+
+def donated(subject: Subject) -> str:
+    """All inputs are donated."""
+    every = tuple(range(len(subject.program.inputs)))
+    return f"f = nnc.compile(program, donate_argnums={every})\n{CALLED}"
+
+
+def interpreted(subject: Subject) -> str:
+    """Compiled, but run from Python."""
+    return f'with patch.dict(os.environ, NNC_NATIVE="0"):\n    f = nnc.compile(program)\n    f(*inputs(1))\n{CALLED}'
+
+
+def tight(subject: Subject) -> str:
+    """With less memory than the plan takes by itself."""
+    return (
+        "peak = nnc.compile(program).lower(*inputs()).compile().memory_plan.peak\n"
+        "try:\n"
+        "    return nnc.compile(program, memory_budget=peak * 3 // 4)(*inputs())\n"
+        "except nnc.errors.MemoryBudgetError:\n"
+        "    return program(*inputs())"
+    )
+
+
+def stored(subject: Subject) -> str:
+    """The second function finds the program of the first on disk."""
+    return (
+        "with TemporaryDirectory(ignore_cleanup_errors=True) as folder, patch.dict(os.environ, NNC_CACHE_DIR=folder):\n"
+        "    return [nnc.compile(program)(*inputs(k)) for k in (0, 1, 0)]"
+    )
+
+
+def in_json(subject: Subject) -> str:
+    """The graph goes through its stored form."""
+    return "graph = nnc.make_graph(program)(*inputs())\nreturn nnc.graph.from_json(nnc.graph.to_json(graph))(*inputs())"
+
+
+def mapped(wrap: str) -> Callable[[Subject], str]:
+    """The rows of some inputs are mapped."""
+
+    def source(subject: Subject) -> str:
+        inputs = subject.program.inputs
+        axes = tuple(None if x.seed % 3 == 0 and any(y.seed % 3 for y in inputs) else 0 for x in inputs)
+        return (
+            f"axes = {axes}\n"
+            "rows = [inputs(k) for k in (0, 1, 2)]\n"
+            "xs = [nnp.stack(x) if axis == 0 else x[0] for x, axis in zip(zip(*rows), axes)]\n"
+            f"return {wrap.format(f='nnc.vmap(program, in_axes=axes)')}(*xs)"
+        )
+
+    return source
+
+
+def scanned(subject: Subject) -> str:
+    """The program is the body of a loop."""
+    return (
+        "xs = [nnp.stack(x) for x in zip(*[inputs(k) for k in (0, 1, 2)])]\n"
+        "return nnc.compile(lambda xs: nnc.scan(lambda i, row: (i + 1, program(*row)), 0, xs))(xs)"
+    )
+
+
+def smooth(subject: Subject) -> str:
+    """The program as a function of its floats, with its floats as results; and their values."""
+    floats, results = subject.floats, subject.smooth_results
+    args = ", ".join(
+        f"xs[{floats.index(i)}]" if i in floats else f"all[{i}]" for i in range(len(subject.program.inputs))
+    )
+    return (
+        f"all = inputs()\nfloats = [all[i] for i in {floats}]\n"
+        f"def smooth(*xs):\n    ys = program({args})\n    return tuple([ys[i] for i in {results}])\n"
+    )
+
+
+PULLED = "def pulled(*xs):\n    ys, pull = nnc.vjp(smooth, *xs)\n    return ys, pull(tuple([wave(y) for y in ys]))\n"
+PUSHED = "def pushed(*xs):\n    return nnc.jvp(smooth, xs, tuple([wave(x) for x in xs]))\n"
+TWICE = "return [f(*floats) for _ in range(3)]"
+
+
+def derived(functions: str, run: str) -> Callable[[Subject], str]:
+    """A derivative of the program."""
+    return lambda subject: smooth(subject) + functions + run
+
+
+def _differentiable(subject: Subject) -> bool:
+    return subject.differentiable
+
+
+def _few(subject: Subject) -> bool:
+    return subject.differentiable and subject.small and not subject.specials
+
+
+def _exact(subject: Subject) -> bool:
+    return subject.differentiable and subject.precise and not subject.specials and not subject.surrogates
+
+
+DYNAMIC = (
+    "graph = nnc.DynamicGraph()\n"
+    "found = []\n"
+    "for _ in range(3):\n"
+    "    xs = [graph.variable(x) for x in floats]\n"
+    "    ys = smooth(*xs)\n"
+    "    live = [y for y in ys if hasattr(y, 'grad')]  # the others depend on no variable\n"
+    "    if live:\n"
+    "        graph.backward(live, [wave(y) for y in live])\n"
+    "    grads = [nnp.zeros_like(x) if x.grad is None else x.grad for x in xs]\n"
+    "    found.append(([np.asarray(y) for y in ys], [np.asarray(g) for g in grads]))\n"
+    "return found"
+)
+SECOND = "return nnc.jvp(lambda *xs: pulled(*xs)[1], tuple(floats), tuple([wave(x) for x in floats]))"
+DIFFERENCES = (
+    1e-6  # of central differences with steps of 1e-5 in float64: 1e-10 of the step, and 1e-11 of rounding with a margin
+)
+STEPS = (
+    ByDifferences(),
+    ByDifferences(2e-5),
+    ByDifferences(1e-5, 1.0, 0.0),
+    ByDifferences(1e-5, 0.0, 1.0),
+    ByDifferences(1e-7),
+)
+
+MODES = (
+    Mode("eager", _says("f = program\n" + CALLED)),
+    Mode("compiled", compiled()),
+    Mode("interpreted", interpreted),
+    Mode("streams", compiled(", streams=3")),
+    Mode("contract", compiled(", contract=True")),
+    Mode("donated", donated, applies=lambda subject: bool(subject.program.inputs)),
+    Mode("budget", tight, ONCE),
+    Mode("stored", stored),
+    Mode("json", in_json, ONCE),
+    Mode("vmap", mapped("{f}"), applies=lambda subject: bool(subject.program.inputs)),
+    Mode("compiled vmap", mapped("nnc.compile({f})"), applies=lambda subject: bool(subject.program.inputs)),
+    Mode("scan", scanned, applies=lambda subject: bool(subject.program.inputs)),
+    Mode("vjp", derived(PULLED, "f = nnc.compile(pulled)\n" + TWICE), applies=_differentiable),
+    Mode("eager vjp", derived(PULLED, "f = pulled\n" + TWICE), applies=_differentiable),
+    Mode("jvp", derived(PUSHED, "f = nnc.compile(pushed)\n" + TWICE), applies=_differentiable),
+    Mode("checkpoint", derived(PULLED.replace("smooth,", "nnc.checkpoint(smooth),"), "f = nnc.compile(pulled)\n" + TWICE),
+         applies=_differentiable),
+    Mode("vjp by columns", derived(PULLED, "return pulled(*floats)"), applies=_few, namespaces=(ByColumns(),)),
+    Mode("jvp by differences", derived(PUSHED, "return pushed(*floats)"), applies=_exact, namespaces=STEPS, rounds=0,
+         slack=DIFFERENCES),
+    Mode("second derivative", derived(PULLED, f"def f(*floats):\n    {SECOND}\nf = nnc.compile(f)\nreturn f(*floats)"),
+         applies=_differentiable),
+    Mode("second by differences", derived(PULLED, SECOND), applies=_exact, namespaces=STEPS, rounds=0, slack=DIFFERENCES),
+    Mode("dynamic graph", derived(PULLED, DYNAMIC), derived(PULLED, "f = pulled\n" + TWICE), applies=_differentiable),
+)  # fmt: skip

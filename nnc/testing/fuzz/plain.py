@@ -1,0 +1,144 @@
+"""The transforms of nnc by their definitions: loops are loops of Python, a mapped function is called for every row.
+
+A program runs in a namespace in which `nnc` is a `Plain`, to say what it means; then in one in which it is `nnc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import nnc
+import nnc.numpy as nnp
+from nnc import dtypes, tree
+from nnc.graph.dispatch import replaced_eager
+from nnc.testing.fuzz.reference import FrozenInterpreter
+
+Fun = Callable[..., Any]
+
+
+class Plain:
+    """Stands for the module `nnc`; what is not defined here is nnc's."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(nnc, name)
+
+    def compile(self, fun: Fun, **options: Any) -> Fun:
+        """Runs the function command by command."""
+        return fun
+
+    checkpoint = compile
+
+    def make_graph(self, fun: Fun) -> Fun:
+        """Returns the function for whatever arguments."""
+        return lambda *args: fun
+
+    def scan(self, f: Fun, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False) -> Any:
+        """Loops over the rows of `xs`."""
+        count = len(tree.leaves(xs)[0]) if tree.leaves(xs) else length
+        if not count:
+            return nnc.scan(f, init, xs, length, reverse)
+        carry, rows = init, []
+        for i in reversed(range(count)) if reverse else range(count):
+            carry, row = f(carry, tree.map(lambda x, i=i: x[i], xs))
+            rows.append(row)
+        return carry, stacked(rows[::-1] if reverse else rows)
+
+    def map(self, f: Fun, xs: Any) -> Any:
+        """Loops over the rows of `xs`."""
+        return stacked([f(tree.map(lambda x, i=i: x[i], xs)) for i in range(len(tree.leaves(xs)[0]))])
+
+    def vmap(self, f: Fun, in_axes: Any = 0) -> Fun:
+        """Loops over the rows of the arguments that are mapped."""
+
+        def mapped(*args: Any) -> Any:
+            axes = in_axes if isinstance(in_axes, (tuple, list)) else (in_axes,) * len(args)
+            count = next(x.shape[a] for x, a in zip(args, axes, strict=True) if a is not None)
+            rows = [
+                f(*(x if a is None else nnp.moveaxis(x, a, 0)[i] for x, a in zip(args, axes, strict=True)))
+                for i in range(count)
+            ]
+            return stacked(rows)
+
+        return mapped
+
+    def fori_loop(self, lower: Any, upper: Any, body: Fun, init: Any) -> Any:
+        """Loops over integers."""
+        carry = init
+        for i in range(int(lower), int(upper)):
+            carry = body(nnc.asarray(np.int64(i)), carry)
+        return carry
+
+    def while_loop(self, condition: Fun, body: Fun, init: Any, *, max_steps: int | None = None) -> Any:
+        """Loops while the condition holds."""
+        carry = init
+        while bool(condition(carry)):
+            carry = body(carry)
+        return carry
+
+    def cond(self, pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
+        """Calls one of two functions."""
+        return (true_fun if bool(pred) else false_fun)(*operands)
+
+    def switch(self, index: Any, branches: Sequence[Fun], *operands: Any, mode: str = "error") -> Any:
+        """Calls one of several functions."""
+        return branches[min(max(int(index), 0), len(branches) - 1)](*operands)
+
+
+class ByColumns(Plain):
+    """Reverse mode by definition: the transpose of what forward mode gives for every element."""
+
+    def vjp(self, fun: Fun, *primals: Any) -> Any:
+        """The cotangent of each element is the inner product with the tangents that it leads to."""
+        outputs = fun(*primals)
+
+        def pull(cts: Any) -> Any:
+            return tuple(self._cotangent(fun, primals, i, cts) for i in range(len(primals)))
+
+        return outputs, pull
+
+    def _cotangent(self, fun: Fun, primals: tuple[Any, ...], at: int, cts: Any) -> Any:
+        x = primals[at]
+        found = np.zeros(x.shape, x.dtype)
+        zeros = [nnp.zeros_like(p) for p in primals]
+        for place in np.ndindex(x.shape):
+            for unit in (1.0, -1j) if dtypes.is_complex(x.dtype) else (1.0,):
+                tangent = np.zeros(x.shape, x.dtype)
+                tangent[place] = unit if unit == 1.0 else 1j
+                moved = nnc.jvp(fun, primals, (*zeros[:at], nnc.asarray(tangent), *zeros[at + 1 :]))[1]
+                total = sum(
+                    np.real(np.sum(np.asarray(t) * np.asarray(ct)))
+                    for t, ct in zip(tree.leaves(moved), tree.leaves(cts), strict=True)
+                )
+                found[place] += unit * total
+        return nnc.asarray(found)
+
+
+class ByDifferences(Plain):
+    """Forward mode by definition: differences of the function's values, `left` and `right` steps of size `step` from the point."""
+
+    def __init__(self, step: float = 1e-5, left: float = 1.0, right: float = 1.0) -> None:
+        self.step, self.left, self.right = step, left, right
+
+    def jvp(self, fun: Fun, primals: Any, tangents: Any) -> Any:
+        """The value, and the slope between two points."""
+
+        frozen = FrozenInterpreter()
+
+        def at(t: float) -> Any:
+            frozen.next = 0
+            with replaced_eager(frozen):
+                return fun(
+                    *(nnc.asarray(np.asarray(x) + t * np.asarray(v)) for x, v in zip(primals, tangents, strict=True))
+                )
+
+        value, before, after = at(0.0), at(-self.left * self.step), at(self.right * self.step)
+        width = (self.left + self.right) * self.step
+        return value, tree.map(lambda a, b: nnc.asarray((np.asarray(b) - np.asarray(a)) / width), before, after)
+
+
+def stacked(rows: Sequence[Any]) -> Any:
+    """Trees of arrays as one tree of stacks."""
+    return tree.map(lambda *xs: nnp.stack([nnp.asarray(x) for x in xs]), *rows)

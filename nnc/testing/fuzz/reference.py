@@ -1,0 +1,183 @@
+"""Runs commands by their references alone, if wanted with the rounding errors that any other way to run them might make.
+
+A result may differ from the reference's by rounding, and by what that leads to: a comparison or a `floor` that goes the other way,
+a difference of nearly equal numbers. How far is found by running the program again with random errors of a few units in the last
+place in whatever is not exact (Monte Carlo arithmetic; Parker, 1997). No tolerance is guessed, and exact results stay exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from nnc import dtypes
+from nnc.array import as_value, new_array
+from nnc.commands.elementwise import stop_gradient
+from nnc.commands.loop import run_graph
+from nnc.commands.rules import scalar
+from nnc.context import with_mode
+from nnc.graph import Command, Graph, infer_specs, reference
+from nnc.graph.dispatch import replaced_eager
+from nnc.trace.eager import checked
+
+NDArray = np.ndarray[Any, Any]
+
+_WIDE: dict[Any, dtypes.DType] = {  # a dtype in which a result shows whether it was rounded
+    dtypes.float16: np.dtype(np.float64),
+    dtypes.bfloat16: np.dtype(np.float64),
+    dtypes.float32: np.dtype(np.float64),
+    dtypes.float64: np.dtype(np.longdouble),
+    dtypes.complex64: np.dtype(np.complex128),
+    dtypes.complex128: np.dtype(np.clongdouble),
+}
+_NEARLY_ONE = 1 + np.longdouble(2) ** -56  # in a wide dtype another number than 1, in float64 not
+_UNITS = 2.0  # units in the last place of the errors that are made: printed functions of LLVM and oneDNN are that exact
+
+
+class ReferenceInterpreter:
+    """Runs each command by its reference, with random errors where `rng` is given."""
+
+    level = -1
+    alive = True
+
+    def __init__(self, rng: np.random.Generator | None = None) -> None:
+        self.rng = rng
+
+    def process(
+        self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
+    ) -> Sequence[Any]:
+        """Runs a command."""
+        values = [as_value(arg) for arg in args]
+        outputs = infer_specs(command, tuple([value.spec for value in values]), params, graphs)
+        arrays = [value.data for value in values]
+        settings = {**params, "graphs": graphs, "run": run_graph} if graphs else params
+        results = _run(command, arrays, settings)
+        listed = checked(command, results, outputs)
+        if self.rng is not None and not graphs:
+            listed = disturbed(self.rng, command, arrays, params, listed)
+        return [new_array(x, spec) for x, spec in zip(listed, outputs, strict=True)]
+
+
+class FrozenInterpreter(ReferenceInterpreter):
+    """Runs commands by reference; what a derivative does not see (`stop_gradient`) stays as it was in the first of several runs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Any] = []
+        self.next = 0
+
+    def process(
+        self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
+    ) -> Sequence[Any]:
+        """Runs a command, or returns what it gave before."""
+        if command is not stop_gradient:
+            return super().process(command, args, params, graphs)
+        if self.next == len(self.seen):
+            self.seen.append(super().process(command, args, params, graphs))
+        self.next += 1
+        found: Sequence[Any] = self.seen[self.next - 1]
+        return found
+
+
+@contextmanager
+def by_reference(rng: np.random.Generator | None = None) -> Iterator[None]:
+    """Within the block, commands on arrays run by their references, one by one."""
+    with replaced_eager(ReferenceInterpreter(rng)), with_mode("eager"), np.errstate(all="ignore"):
+        yield
+
+
+def _run(command: Command, arrays: Sequence[NDArray], params: Mapping[str, Any]) -> list[NDArray]:
+    results = reference[command](*arrays, **params)
+    return list(results) if isinstance(results, (tuple, list)) else [results]
+
+
+def disturbed(
+    rng: np.random.Generator,
+    command: Command,
+    arrays: Sequence[NDArray],
+    params: Mapping[str, Any],
+    results: list[NDArray],
+) -> list[NDArray]:
+    """The results with errors of a few units in their last place, as those of operands that have such errors; exact ones stay."""
+    if not any(_is_inexact(x) for x in results):
+        return results
+    exact = _exact(command, arrays, params, results)
+    if all(np.all(x) for x in exact):
+        return results
+    elementwise = command in scalar
+    try:
+        moved = _run(command, [_with_errors(rng, x, elementwise) for x in arrays], params)
+    except Exception:  # the operands have left the domain, as a matrix that is no longer positive definite
+        moved = results
+    if any(x.shape != y.shape for x, y in zip(moved, results, strict=True)):
+        moved = results
+    found = []
+    for x, y, is_exact in zip(moved, results, exact, strict=True):
+        found.append(np.where(is_exact, y, _with_errors(rng, x, True)).astype(y.dtype) if _is_inexact(y) else y)
+    return found
+
+
+def _is_inexact(x: NDArray) -> bool:
+    return dtypes.is_known(x.dtype) and dtypes.is_inexact(x.dtype)
+
+
+def _exact(
+    command: Command, arrays: Sequence[NDArray], params: Mapping[str, Any], results: list[NDArray]
+) -> list[NDArray]:
+    """Which elements are the same if the command runs in a wider dtype: they were not rounded.
+
+    Some references compute in the dtypes that they know, whatever they are given. Where nothing follows a change that a narrow
+    dtype does not show, only elements of few bits are taken to be exact.
+    """
+    wide = [x.astype(_WIDE[x.dtype]) if _is_inexact(x) else x for x in arrays]
+    settings = {
+        name: _WIDE.get(value, value) if isinstance(value, np.dtype) else value for name, value in params.items()
+    }
+    try:
+        again = _run(command, wide, settings)
+        moved = _run(command, [x * _NEARLY_ONE if x.dtype in _WIDE.values() else x for x in wide], settings)
+    except Exception:  # NumPy has no such function for long doubles
+        return [np.zeros(x.shape, bool) for x in results]
+    found = []
+    for x, y, z in zip(again, results, moved, strict=True):
+        if x.shape != y.shape or (x.dtype == y.dtype and _is_inexact(y)):
+            found.append(np.zeros(y.shape, bool))
+            continue
+        same = (x == y) | ((x != x) & (y != y))
+        found.append(same & _has_few_bits(y) if x.shape == z.shape and bool(np.all((x == z) | (x != x))) else same)
+    return found
+
+
+def _has_few_bits(x: NDArray) -> NDArray:
+    """Which elements are small multiples of 1/64."""
+    if not _is_inexact(x):
+        return np.ones(x.shape, bool)
+    scaled = x.astype(np.complex128) * 64
+    few: NDArray = (scaled == np.round(scaled)) & (np.abs(scaled) < 2**24)
+    return np.asarray(few | (x != x))
+
+
+def epsilon(dtype: dtypes.DType) -> float:
+    """The distance from 1 to the next number."""
+    finfo: Any = ml_dtypes.finfo
+    return float(finfo(dtypes.real_dtype(dtype)).eps)
+
+
+def _with_errors(rng: np.random.Generator, x: NDArray, elementwise: bool) -> NDArray:
+    """`x` with errors relative to each element, or to the largest one."""
+    if not _is_inexact(x) or not x.size:
+        return x
+    eps = _UNITS * epsilon(x.dtype)
+    wide = x.astype(np.complex128 if dtypes.is_complex(x.dtype) else np.float64)
+    finite = np.isfinite(wide)
+    size = np.abs(wide)
+    if not elementwise:
+        size = np.full(x.shape, np.max(size, where=finite, initial=0.0))
+    errors: Any = rng.uniform(-eps, eps, x.shape)
+    if dtypes.is_complex(x.dtype):
+        errors = errors + 1j * rng.uniform(-eps, eps, x.shape)
+    return np.where(finite, wide + errors * size, wide).astype(x.dtype)

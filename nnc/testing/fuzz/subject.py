@@ -1,0 +1,119 @@
+"""A program with what is known of it, and the names that its source uses."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+import nnc
+import nnc.nn as nn
+import nnc.numpy as nnp
+from nnc import dtypes, random, tree
+from nnc.commands.rules import surrogate
+from nnc.errors import NncError
+from nnc.graph import Graph, TensorSpec, command
+from nnc.testing.fuzz.plain import Plain
+from nnc.testing.fuzz.program import Program, inputs_source, program_source
+from nnc.testing.fuzz.reference import by_reference
+
+NDArray = np.ndarray[Any, Any]
+
+SMALL = 40  # elements of all inputs together: a transpose by columns calls the function once for each
+WAVE = "def wave(x):\n    return nnc.asarray(np.asarray(np.cos(np.arange(x.size))).reshape(x.shape).astype(x.dtype))"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A program with the specs of its results."""
+
+    program: Program
+    results: tuple[TensorSpec, ...]
+
+    @property
+    def floats(self) -> list[int]:
+        """The inputs that have derivatives."""
+        return [i for i, x in enumerate(self.program.inputs) if dtypes.is_inexact(dtypes.BY_NAME[x.dtype])]
+
+    @property
+    def smooth_results(self) -> list[int]:
+        """The results that have derivatives."""
+        return [i for i, spec in enumerate(self.results) if dtypes.is_inexact(spec.dtype)]
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether anything can be differentiated."""
+        return bool(self.floats and self.smooth_results)
+
+    @property
+    def small(self) -> bool:
+        """Whether a derivative by columns is cheap."""
+        return sum(TensorSpec(x.shape, x.dtype).size for x in self.program.inputs) <= SMALL
+
+    @property
+    def precise(self) -> bool:
+        """Whether all floats are float64, so that differences approximate derivatives."""
+        names = {x.dtype for x in self.program.inputs} | {spec.dtype.name for spec in self.results}
+        return not names & {"float16", "bfloat16", "float32", "complex64"}
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The program as it is traced."""
+        function = define(program_source(self.program))["program"]
+        graph: Graph = nnc.make_graph(function)(*(x.value() for x in self.program.inputs))
+        return graph
+
+    @property
+    def surrogates(self) -> bool:
+        """Whether a derivative is by definition not that of the values."""
+        return any(node.command in surrogate for node in self.graph.walk())
+
+    @property
+    def specials(self) -> bool:
+        """Whether infinities or NaN are among the inputs."""
+        return any(x.kind == "special" for x in self.program.inputs)
+
+    def source(self, body: str) -> str:
+        """The program, its inputs, and a function `run` with this body."""
+        lines = "\n".join(f"    {line}" for line in body.splitlines())
+        return "\n\n".join([WAVE, program_source(self.program), inputs_source(self.program), f"def run():\n{lines}"])
+
+    @classmethod
+    def of(cls, program: Program) -> Subject | None:
+        """A program with the specs of its results; None where references refuse it."""
+        subject = cls(program, ())
+        try:
+            with by_reference():
+                results = execute(subject.source("return program(*inputs())"), Plain())
+        except NncError:
+            return None
+        return cls(program, tuple(TensorSpec(x.shape, x.dtype) for x in results))
+
+
+def namespace(of_nnc: Any = nnc) -> dict[str, Any]:
+    """The names that programs use."""
+    return {
+        "np": np, "nnc": of_nnc, "nnp": nnp, "nn": nn, "random": random, "command": command, "os": os, "patch": patch,
+        "TemporaryDirectory": TemporaryDirectory,
+    }  # fmt: skip
+
+
+def define(source: str, of_nnc: Any = nnc) -> dict[str, Any]:
+    """The names that a source defines."""
+    names = namespace(of_nnc)
+    exec(compile(source, "<program>", "exec"), names)
+    return names
+
+
+def execute(source: str, of_nnc: Any = nnc) -> list[NDArray]:
+    """The leaves of what `run()` returns."""
+    names = define(source, of_nnc)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return [np.asarray(x) for x in tree.leaves(names["run"]())]

@@ -1,0 +1,95 @@
+"""Arrays given to generated programs, as expressions of NumPy that print as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+
+NDArray = np.ndarray[Any, Any]
+
+_LAYOUTS = {  # `{x}` is an array of the right shape; the result has its elements, elsewhere in memory
+    "rows": "{x}",
+    "columns": "np.ascontiguousarray({x}.T).T",
+    "reversed": "np.ascontiguousarray({x}[::-1])[::-1]",
+    "every second": "np.repeat({x}, 2, -1)[..., ::2]",
+    "offset": "np.concatenate([{x}[:1], {x}])[1:]",
+}
+LAYOUTS = tuple(_LAYOUTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An array given to a program.
+
+    `kind` says how its elements are drawn: "grid" (few bits, so that sums and products of a few are exact), "uniform", "special"
+    (with NaN, infinities and signed zeros), "extreme" (integers of all sizes), "ones", or "literal" (`elements`).
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    kind: str = "grid"
+    seed: int = 0
+    layout: str = "rows"
+    elements: Any = None
+
+    def source(self) -> str:
+        """The expression, in which `k` numbers the sets of inputs."""
+        x = self._elements()
+        if self.layout != "rows" and self.shape:
+            x = _LAYOUTS[self.layout].format(x=x)
+        return x
+
+    def _elements(self) -> str:
+        if 0 in self.shape or self.kind == "zeros":
+            return f"np.zeros({self.shape}, {self.dtype!r})"
+        if self.kind == "ones":
+            return f"np.ones({self.shape}, {self.dtype!r})"
+        if self.kind == "literal":
+            return f"np.array({_literal(self.elements)}, {self.dtype!r})"
+        dtype, draw = dtypes.BY_NAME[self.dtype], f"np.random.default_rng([{self.seed}, k])"
+        if dtypes.is_complex(dtype):
+            return f"({self._reals(draw, (*self.shape, 2))} @ [1, 1j]).astype({self.dtype!r})"
+        if dtypes.is_float(dtype):
+            return f"np.asarray({self._reals(draw, self.shape)}).astype({self.dtype!r})"
+        return f"np.asarray({draw}.integers({self._range(dtype)}, {self.shape})).astype({self.dtype!r})"
+
+    def _reals(self, draw: str, shape: tuple[int, ...]) -> str:
+        if self.kind == "uniform":
+            return f"{draw}.uniform(-2, 2, {shape})"
+        if self.kind == "special":
+            return f"{draw}.choice([0.0, -0.0, 1.5, -0.5, 3.0, np.nan, np.inf, -np.inf], {shape})"
+        return f"({draw}.integers(-8, 9, {shape}) / 4)"
+
+    def _range(self, dtype: dtypes.DType) -> str:
+        if dtypes.is_bool(dtype):
+            return "0, 2"
+        if self.kind == "extreme":
+            info = np.iinfo(dtype)
+            least, most = max(info.min, -(2**62)), min(info.max, 2**62)
+            return f"{least}, {most}"
+        return "0, 9" if dtype in dtypes.UNSIGNED else "-5, 6"
+
+    def value(self, k: int = 0) -> NDArray:
+        """The array."""
+        return np.asarray(eval(self.source(), {"np": np, "k": k}))
+
+
+def literal(name: str, x: NDArray) -> Input:
+    """An input that holds the elements of `x`, whatever made them."""
+    wide = x.astype(np.float64) if dtypes.is_float(x.dtype) else x
+    return Input(name, x.shape, x.dtype.name, "literal", elements=_frozen(wide.tolist()))
+
+
+def _frozen(x: Any) -> Any:
+    return tuple(map(_frozen, x)) if isinstance(x, list) else x
+
+
+def _literal(x: Any) -> str:
+    if isinstance(x, tuple):
+        return f"[{', '.join(map(_literal, x))}]"
+    return repr(x).replace("nan", "np.nan").replace("inf", "np.inf")

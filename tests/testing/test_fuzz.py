@@ -1,0 +1,137 @@
+"""Generated programs find what is planted, make it small, and print it as a test that fails."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc
+from nnc.commands.rules import Derivative, batch
+from nnc.graph import Kernel, add_kernel, command, register
+from nnc.testing import fuzz
+from nnc.testing.fuzz.check import check
+from nnc.testing.fuzz.generate import generate
+from nnc.testing.fuzz.modes import Mode
+from nnc.testing.fuzz.offers import all_offers
+from nnc.testing.fuzz.program import Block, Program, Ref, Step
+from nnc.testing.fuzz.subject import Subject
+from nnc.testing.fuzz.values import Input
+
+PLANTED = {"isolated": False, "findings": 1, "shrinking": 20.0}
+
+
+def fails(test: str) -> bool:
+    """Whether the printed test fails."""
+    names: dict[str, Any] = {}
+    exec(test, names)
+    found = next(value for name, value in names.items() if name.startswith("test_"))
+    try:
+        found()
+    except AssertionError:
+        return True
+    return False
+
+
+def calls(test: str) -> int:
+    """How many steps the printed program has."""
+    body = test.split("def program(")[1].split("def inputs(")[0]
+    return body.count(" = ")
+
+
+def only_finding(report: fuzz.Report) -> str:
+    assert len(report.findings) == 1
+    return report.findings[0]
+
+
+def test_a_wrong_batching_rule_is_found_and_made_small(own_registries: None) -> None:
+    right = batch[command("flip")]
+
+    def wrong(size: int, operands: Any, batched: Any, **params: Any) -> Any:
+        return ((operands[0],), (True,)) if 0 in params["axes"] else right(size, operands, batched, **params)
+
+    batch.set("flip", wrong, priority=99)
+    test = only_finding(fuzz.run(programs=150, modes=["vmap"], commands=["flip", "nnp.flip"], **PLANTED))
+    assert "nnc.vmap" in test and "flip" in test and calls(test) <= 2
+    assert fails(test)
+
+
+def test_a_stale_result_of_a_second_call_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compiled(fun: Any, **options: Any) -> Any:
+        known: dict[Any, Any] = {}
+
+        def call(*args: Any) -> Any:
+            key = tuple(x.spec for x in args)
+            return known.setdefault(key, fun(*args))
+
+        return call
+
+    monkeypatch.setattr(nnc, "compile", compiled)
+    test = only_finding(fuzz.run(programs=30, modes=["compiled"], **PLANTED))
+    assert calls(test) <= 1 and "(0, 1, 2, 0)" in test
+    assert fails(test)
+
+
+def test_an_element_that_a_kernel_does_not_store_is_found(own_registries: None) -> None:
+    def run(inputs: Any, outputs: Any, params: Any) -> None:
+        outputs[0][...] = np.sinh(inputs[0])
+        if outputs[0].size % 2 and outputs[0].size > 1:
+            outputs[0].reshape(-1)[-1] = 0
+
+    add_kernel("sinh", Kernel("planted", run, priority=99))
+    test = only_finding(fuzz.run(programs=200, modes=["compiled", "eager", "donated"], commands=["sinh"], **PLANTED))
+    assert "sinh" in test and calls(test) <= 2
+    assert fails(test)
+
+
+def test_a_wrong_derivative_of_a_command_from_outside_is_found(own_registries: None) -> None:
+    register(
+        "shifted", 1, infer=lambda x, *, shift: x, reference=lambda x, *, shift: x * x + x.dtype.type(shift),
+        derivative=Derivative(jvp=lambda primals, tangents, outputs, **params: (3 * primals[0] * tangents[0],)),
+    )  # fmt: skip
+    test = only_finding(fuzz.run(programs=60, modes=["jvp by differences"], commands=["shifted"], **PLANTED))
+    assert "shifted" in test and calls(test) == 1
+
+
+def test_programs_of_a_seed_are_always_the_same() -> None:
+    offers = all_offers()
+    assert [generate((3, i), offers) for i in range(5)] == [generate((3, i), offers) for i in range(5)]
+
+
+def test_a_crash_is_found_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "crashing_plugin.py").write_text(
+        "import os\n"
+        "from nnc.graph import Kernel, add_kernel, register\n"
+        "register('crashing', 1, infer=lambda x: x, reference=lambda x: x + 0)\n"
+        "add_kernel('crashing', Kernel('planted', lambda i, o, p: os._exit(66), priority=99))\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.syspath_prepend(tmp_path)
+    report = fuzz.run(
+        programs=3, modes=["compiled"], commands=["crashing"], imports=["crashing_plugin"], findings=1, shrinking=1.0
+    )
+    assert "crash: the process died" in only_finding(report) and "crashing" in report.findings[0]
+
+
+def test_rounding_errors_are_no_findings() -> None:
+    steps = (
+        Step("b", "{0} * {1}", (Ref("a"), 1e6)),
+        Step("c", "nnp.floor", (Ref("b"),)),
+    )
+    program = Program((Input("a", (50,), "float32", "uniform"),), Block(("a",), steps, ("c",)))
+    subject = Subject.of(program)
+    assert subject is not None
+
+    def disturbed(k: float) -> Mode:
+        return Mode(
+            "off",
+            lambda s: f"return nnp.floor(inputs()[0] * np.float32({k}) * 1e6)",
+            lambda s: "return program(*inputs())",
+        )
+
+    assert check(subject, disturbed(1 + 2e-7)) is None
+    found = check(subject, disturbed(1 + 1e-4))
+    assert found is not None and found.kind == "value"
