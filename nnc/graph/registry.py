@@ -203,8 +203,8 @@ class Kernel:
     sub-graphs, `supports` and `workspace` find them among the params, as `graphs`. `layouts(specs, params, once)` names the
     blocked layouts into which it would bring inputs that may come packed (nnc.commands.pack), by their positions; `once` says that
     this costs nothing, since it is done once for many runs. `lanes(specs, params)` is how many channels of the result its vectors
-    hold, so that fewer leave lanes idle; 0 where vectors hold something else. `expect()` says that it will perhaps be asked for, so
-    that what it needs can be loaded meanwhile.
+    hold, so that fewer leave lanes idle; 0 where vectors hold something else. `in_place` says whether an output may lie where an
+    operand of its epilogue does. `expect()` says that it will perhaps be asked for, so that what it needs can be loaded meanwhile.
     """
 
     backend: str
@@ -217,6 +217,7 @@ class Kernel:
         default=lambda specs, params, once: {}
     )
     lanes: Callable[[tuple[TensorSpec, ...], Mapping[str, Any]], int] = field(default=lambda specs, params: 0)
+    in_place: bool = True
     expect: Callable[[], None] = field(default=lambda: None)
 
 

@@ -206,7 +206,8 @@ def conv_transpose(
               either side; with "SAME" the output has size · stride elements. output_padding: how many elements more the output
               has at the end of each axis, less than the stride. The others as in `conv`.
     Returns:  (N, O, *out), out = (size - 1) · stride + dilation · (kernel - 1) + 1 + output_padding - padding on both sides.
-    Raises:   ArgumentError: output_padding is not below the stride. ShapeError: the channels differ.
+    Raises:   ArgumentError: output_padding is not below the stride, or the padding is negative. ShapeError: the channels differ,
+              or the padding cuts off more than the output has.
     Example:
         >>> conv_transpose(np.ones((1, 3, 4), np.float32), np.ones((3, 2, 2), np.float32), stride=2).shape
         (1, 2, 8)
@@ -231,14 +232,36 @@ def conv_transpose(
     if isinstance(padding, str) and padding.upper() == "SAME":
         spatial = grown
     else:
-        spatial = tuple(
-            (n - 1) * s + d * (k - 1) + 1 + more - low - high
-            for n, s, d, k, more, (low, high) in zip(sizes, strides, dilations, kernel, extra, pads, strict=True)
+        whole = tuple(
+            (n - 1) * s + d * (k - 1) + 1 + more
+            for n, s, d, k, more in zip(sizes, strides, dilations, kernel, extra, strict=True)
         )
+        _check_cut(sizes, whole, pads)
+        spatial = tuple(n - low - high for n, (low, high) in zip(whole, pads, strict=True))
     out = conv_commands.conv_input_grad(
         canonical, w, spatial=spatial, stride=strides, padding=pads, dilation=dilations, groups=groups
     )
     return form.from_canonical(out, lead)
+
+
+def _check_cut(sizes: Shape, whole: Shape, padding: Padding) -> None:
+    """Checks that the padding of a transposed convolution leaves something of each axis of its output, or nothing."""
+    for axis, (n, size, (low, high)) in enumerate(zip(sizes, whole, padding, strict=True)):
+        if n == 0:
+            raise user_error(
+                ShapeError, "conv_transpose", f"spatial axis {axis} of the input is empty.", fix="pass an input with elements.",
+            )  # fmt: skip
+        if min(low, high) < 0:
+            raise user_error(
+                ArgumentError, "conv_transpose", f"padding ({low}, {high}) of spatial axis {axis} has a negative entry.",
+                fix="pad the result to make it larger.",
+            )  # fmt: skip
+        if low + high > size:
+            raise user_error(
+                ShapeError, "conv_transpose",
+                f"padding ({low}, {high}) cuts {low + high} elements off spatial axis {axis} of the output, which has {size}.",
+                fix=f"use a padding of {size} or less in total, or a larger kernel or stride.",
+            )  # fmt: skip
 
 
 def _check_channels(where: str, x: Value, w: Value, groups: int) -> None:

@@ -88,11 +88,26 @@ def test_scale_bias_and_residual_where_channels_are_last(dtype: str) -> None:
     check([numbers(IMAGE, dtype), numbers(KERNEL, dtype), *vectors, residual], LAST, scale_bias_residual)
 
 
-def test_a_residual_may_be_written_over() -> None:
-    residual = numbers((2, 6, 7, CHANNELS), seed=3)
-    vectors = [numbers((CHANNELS,), seed=seed) for seed in (1, 2)]
-    inputs = [numbers(IMAGE), numbers(KERNEL), *vectors, residual]
-    check(inputs, LAST, scale_bias_residual, out=residual)
+SUMMED: dict[str, tuple[Any, ...]] = {  # shapes of the input and the weight, padding
+    "many channels, summed share by share": ((1, 7, 7, 1024), (64, 1024, 3, 3), ((1, 1), (1, 1))),
+    "windows without an element": ((1, 1, 16, 8), (8, 8, 1, 3), ((0, 0), (3, 3))),
+}
+
+
+@pytest.mark.parametrize("case", SUMMED)
+def test_a_residual_is_read_before_sums_are_written(case: str) -> None:
+    """Where the residual's memory becomes free, the result must not take its place."""
+    image, kernel, padding = SUMMED[case]
+    x, w = numbers(image), numbers(kernel)
+
+    def conv(x: Any, w: Any) -> Any:
+        return nn.conv(x, w, padding=padding, layout="NHWC")
+
+    program = nnc.compile(lambda x, y, w: conv(x, w) + conv(y, w)).lower(x, x, w).compile()
+    assert "with_epilogue" in program.as_text()
+    y = numbers(image, seed=1)
+    expected = conv(nnc.asarray(x), nnc.asarray(w)) + conv(nnc.asarray(y), nnc.asarray(w))
+    np.testing.assert_allclose(np.asarray(program(x, y, w)), np.asarray(expected), 1e-4, 1e-3)
 
 
 @pytest.mark.parametrize("name", ["tanh", "abs", "sqrt", "square"])

@@ -27,6 +27,15 @@ def test_convolving_with_a_kernel_larger_than_the_image() -> None:
         nnc.nn.conv(x, w)
 
 
+def test_cutting_more_off_a_transposed_convolution_than_it_has() -> None:
+    with reports(ShapeError, "conv_transpose", "padding (3, 3) cuts 6 elements off spatial axis 0", "which has 2"):
+        nnc.nn.conv_transpose(nnp.ones((1, 1, 2)), nnp.ones((1, 1, 1)), padding=3)
+    with reports(ArgumentError, "conv_transpose", "(-1, 0)", "spatial axis 1"):
+        nnc.nn.conv_transpose(nnp.ones((1, 1, 2, 2)), nnp.ones((1, 1, 1, 1)), padding=((0, 0), (-1, 0)))
+    with reports(ShapeError, "conv_transpose", "spatial axis 0 of the input is empty"):
+        nnc.nn.conv_transpose(nnp.ones((1, 1, 0)), nnp.ones((1, 1, 1)))
+
+
 def test_pooling_with_a_window_of_another_rank() -> None:
     x = nnp.ones((3, 4))
     with reports(ShapeError, "max_pool", "float32[3,4]"):

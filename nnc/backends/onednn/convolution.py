@@ -178,6 +178,8 @@ def _dense_in(spec: TensorSpec, strides: Strides) -> Strides | None:
 def _primitive_desc(problem: _Problem, fixed: Sequence[Strides | None]) -> PrimitiveDesc | None:
     """The primitive for these strides (None: its own choice), if the library has a fast one. A tensor that is combined with the
     result must lie as that does, so that it has to be known how."""
+    if problem.dtype != dtypes.float32 and _has_empty_window(problem):
+        return None
     if fixed[Y] is None and any(isinstance(op, Combine) and op.axes == "all" for op in problem.post_ops):
         return None
     x, w, y = (
@@ -203,7 +205,10 @@ def _primitive_desc(problem: _Problem, fixed: Sequence[Strides | None]) -> Primi
 def _is_sound(problem: _Problem, implementation: str) -> bool:
     """Whether an implementation computes a problem rightly. Some of oneDNN's own for shorter floats do not. Gradients of weights
     read scratch memory that nothing was written to where rows are shorter than the stride; those without AMX also where windows of
-    groups are dilated, and for some windows on three axes. Gradients of data with AMX leave places out for some strides there."""
+    groups are dilated, and for some windows on three axes. Gradients of data with AMX leave places out for some strides there.
+    Convolutions by products of unfolded matrices apply post-ops wrongly to windows that are mostly padding."""
+    if problem.post_ops and problem.dtype != dtypes.float32 and "gemm" in implementation:
+        return False
     axes, has_short_rows = len(problem.stride), problem.shapes[X][-1] < problem.stride[-1]
     if problem.command == "conv_weight_grad" and implementation.startswith("jit_bf16:"):
         dilated_groups = len(problem.shapes[W]) > len(problem.shapes[X]) and max(problem.dilation) > 1
@@ -213,6 +218,20 @@ def _is_sound(problem: _Problem, implementation: str) -> bool:
     if problem.command == "conv_input_grad" and implementation == "jit:avx512_core_amx":
         return axes < 3 or max(problem.stride) == 1
     return True
+
+
+def _has_empty_window(problem: _Problem) -> bool:
+    """Whether a window has no element of the input. Of shorter floats, oneDNN 3.2 crashes on some processors while it makes the
+    primitive for such windows on three axes."""
+    axes = zip(
+        problem.shapes[X][2:], problem.shapes[W][-len(problem.stride) :], problem.shapes[Y][2:], problem.stride,
+        problem.padding, problem.dilation, strict=True,
+    )  # fmt: skip
+    return any(
+        not any(0 <= p * stride + k * step - low < n for k in range(window))
+        for n, window, places, stride, (low, _), step in axes
+        for p in range(places)
+    )
 
 
 def _post_op(problem: _Problem, op: Eltwise | Combine, strides: Strides | None) -> PostOp:
@@ -534,7 +553,7 @@ def _run_joined(inputs: Arrays, outputs: Arrays, params: Params) -> None:
     raise InternalError("a convolution with an epilogue is run by its graph where it is not compiled")
 
 
-add_kernel(
-    "with_epilogue",
-    Kernel("onednn", _run_joined, _supports_joined, priority=20, workspace=_workspace_joined, native=_native_joined),
-)
+# Primitives may put sums of some of the terms into the result before they read what is combined with it: windows are cut where they
+# reach into the padding, and many channels are summed share by share. So the operand must not lie where the result does.
+_joined = Kernel("onednn", _run_joined, _supports_joined, 20, _workspace_joined, _native_joined, in_place=False)
+add_kernel("with_epilogue", _joined)

@@ -108,7 +108,7 @@ class _Attached:
                 continue
             stays = len(readers) > 1 or product.outputs[0] in self.graph.outputs
             joined = self.joins.joined(product, node, operand, stays, [self._view(symbol) for symbol in node.inputs])
-            if joined is not None and self.memory.move(product, node, operand, stays):
+            if joined is not None and self.memory.move(product, node, operand, stays, joined):
                 self.nodes[place], self.nodes[at] = None, joined
                 return
 
@@ -181,7 +181,9 @@ def _form(
     pairs = tuple((number[i], j) for i, j in node.params["overwrite"] if i in number and views[i] is None)
     params = MappingProxyType({"overwrite": pairs})
     taken = find_kernel(with_epilogue, tuple([s.spec for s in inputs]), {**params, "graphs": (whole,)})
-    return (whole, params) if taken is not None and taken.backend == alone.backend else None
+    if taken is None or taken.backend != alone.backend:
+        return None
+    return whole, params if taken.in_place else MappingProxyType({"overwrite": ()})
 
 
 class _Memory:
@@ -198,9 +200,9 @@ class _Memory:
         self._limit = max(self._live)
         self._last = [readers[-1] if readers else -1 for readers in self._operations.readers]
 
-    def move(self, product: Node, node: Node, operand: int, stays: bool) -> bool:
-        """Computes a product together with a fused node that reads it as this operand, unless the largest live set would grow, or
-        what the product reads would be written over before.
+    def move(self, product: Node, node: Node, operand: int, stays: bool, joined: Node) -> bool:
+        """Computes a product together with a fused node that reads it as this operand, in the node `joined`, unless the largest
+        live set would grow, or what the product reads would be written over before.
         """
         first, at = self._entry[product], self._entry[node]
         operations, last = self._operations, self._last
@@ -212,9 +214,11 @@ class _Memory:
             for i in range(last[s] + 1, at + 1):
                 live[i - first] += operations.nbytes[s]
         nbytes = operations.nbytes[self._number[self._views[product.outputs[0]].base]]
+        # The result may have lain where the product did, or where an operand does that the joined kernel does not write over.
         taken_over = any(i == operand for i, _ in node.params["overwrite"])
+        loses_place = len(joined.params["overwrite"]) < len(node.params["overwrite"])
         live[:-1] = [n - nbytes for n in live[:-1]]
-        live[-1] -= 0 if stays or taken_over else nbytes
+        live[-1] -= 0 if stays or taken_over or loses_place else nbytes
         if max(live[1:]) > self._limit:
             return False
         self._live[first : at + 1] = live

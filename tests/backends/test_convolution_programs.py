@@ -1,0 +1,171 @@
+"""Generated programs of small convolutions, compiled, give what the references of their commands give.
+
+Windows may lie wholly in the padding, or be wider than the input. Sums, tangents and derivatives add convolutions to one another,
+so that kernels are joined and share memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc import dtypes, nn
+from nnc.graph import reference
+
+NDArray = np.ndarray[Any, Any]
+TOLERANCE = {
+    "float32": 1e-4,
+    "float64": 1e-10,
+    "bfloat16": 6e-2,
+}  # of sums of a few hundred products, rounded several times
+CASES = 12
+
+
+@dataclass(frozen=True)
+class Case:
+    """A convolution of x with w under some settings."""
+
+    x: NDArray
+    w: NDArray
+    settings: dict[str, Any]
+
+    @classmethod
+    def draw(cls, rng: np.random.Generator, dtype: str) -> Case:
+        """A convolution whose windows fit into the padded input."""
+        while True:
+            axes, groups = int(rng.choice([1, 2, 2, 3])), int(rng.choice([1, 1, 1, 2, 3]))
+            inputs, outputs = int(rng.choice([1, 2, 5, 8, 16])), int(rng.choice([1, 2, 3, 8, 17]))
+            spatial = rng.integers(1, (18, 9, 6)[axes - 1], axes, endpoint=True).tolist()
+            kernel = rng.integers(1, 3, axes, endpoint=True).tolist()
+            stride, dilation = (rng.choice([1, 1, 2, 3], axes).tolist() for _ in range(2))
+            padding = rng.choice([0, 0, 1, 2, 3, 5], (axes, 2)).tolist()
+            fits = all(
+                n + sum(pad) >= d * (k - 1) + 1 for n, k, pad, d in zip(spatial, kernel, padding, dilation, strict=True)
+            )
+            if fits:
+                break
+        last, kind = bool(rng.random() < 0.6), dtypes.BY_NAME[dtype]
+        batch, channels = int(rng.choice([1, 2])), inputs * groups
+        shape = (batch, *spatial, channels) if last else (batch, channels, *spatial)
+        x, w = (rng.normal(size=n).astype(kind) for n in (shape, (outputs * groups, inputs, *kernel)))
+        settings = {
+            "stride": tuple(stride), "padding": tuple(map(tuple, padding)), "dilation": tuple(dilation), "groups": groups,
+            "layout": "NHWC" if last else "NCHW",
+        }  # fmt: skip
+        return cls(x, w, settings)
+
+    def conv(self, x: Any, w: Any) -> Any:
+        return nn.conv(x, w, **self.settings)
+
+    def like(self, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
+        """Another input and weight."""
+        x, w = (rng.normal(size=a.shape).astype(a.dtype) for a in (self.x, self.w))
+        return x, w
+
+
+def check(case: Case, function: Callable[..., Any], operands: Sequence[NDArray]) -> None:
+    """The compiled function gives what the references of its commands give."""
+    found = nnc.tree.leaves(nnc.compile(function)(*operands))
+    graph = nnc.make_graph(function)(*(nnc.ShapeDtypeStruct(x.shape, x.dtype) for x in operands))
+    expected = graph.evaluate(operands, run_reference)
+    for x, y in zip(found, expected, strict=True):
+        wide, wanted = (np.asarray(a).astype(np.float64) for a in (x, y))
+        tolerance = TOLERANCE[case.x.dtype.name]
+        scale = np.abs(wanted).max(initial=0)
+        np.testing.assert_allclose(wide, wanted, tolerance, tolerance * scale, err_msg=str(case.settings))
+
+
+def run_reference(target: Any, operands: Sequence[Any], params: dict[str, Any], graphs: Any) -> list[Any]:
+    assert not graphs
+    return [reference[target](*operands, **params)]
+
+
+def one(case: Case, rng: np.random.Generator) -> None:
+    check(case, case.conv, (case.x, case.w))
+
+
+def sum_of_two(case: Case, rng: np.random.Generator) -> None:
+    check(case, lambda x, w, y, v: case.conv(x, w) + case.conv(y, v), (case.x, case.w, *case.like(rng)))
+
+
+def tangent(case: Case, rng: np.random.Generator) -> None:
+    def jvp(x: Any, w: Any, dx: Any, dw: Any) -> Any:
+        return nnc.jvp(case.conv, (x, w), (dx, dw))
+
+    check(case, jvp, (case.x, case.w, *case.like(rng)))
+
+
+def gradients(case: Case, rng: np.random.Generator) -> None:
+    def both(x: Any, w: Any) -> Any:
+        return nnc.grad(lambda x, w: nnp.sum(nnp.tanh(case.conv(x, w))), argnums=(0, 1))(x, w)
+
+    check(case, both, (case.x, case.w))
+
+
+def gradients_of_two(case: Case, rng: np.random.Generator) -> None:
+    """Both convolutions read x, and both weights add to its gradient."""
+
+    def total(x: Any, w: Any, v: Any) -> Any:
+        return nnp.sum(case.conv(x, w) * case.conv(x, v))
+
+    check(case, nnc.grad(total, argnums=(0, 1, 2)), (case.x, case.w, case.like(rng)[1]))
+
+
+def second_derivative(case: Case, rng: np.random.Generator) -> None:
+    def squares(x: Any, w: Any) -> Any:
+        gradients = nnc.grad(lambda x, w: nnp.sum(case.conv(x, w) ** 2), argnums=(0, 1))(x, w)
+        return sum(nnp.sum(g * g) for g in gradients)
+
+    check(case, nnc.grad(squares, argnums=(0, 1)), (case.x, case.w))
+
+
+def transposed(case: Case, rng: np.random.Generator) -> None:
+    """The transposed convolution from an output to the shape of x."""
+    y = rng.normal(size=nnc.eval_shape(case.conv, case.x, case.w).shape).astype(case.x.dtype)
+    first = 1 if case.settings["layout"] == "NHWC" else 2
+    names = ("stride", "padding", "dilation")
+    rows = zip(
+        case.x.shape[first:], y.shape[first:], case.w.shape[2:], *(case.settings[name] for name in names), strict=False
+    )
+    more = [n + sum(pad) - (m - 1) * s - d * (k - 1) - 1 for n, m, k, s, pad, d in rows]
+
+    def back(y: Any, w: Any) -> Any:
+        return nn.conv_transpose(y, w, output_padding=more, **case.settings) * 2 + 1
+
+    check(case, back, (y, case.w))
+
+
+FORMS = (one, sum_of_two, tangent, gradients, gradients_of_two, second_derivative, transposed)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_programs_of_convolutions_give_what_the_references_give(dtype: str, form: Callable[..., None]) -> None:
+    rng = np.random.default_rng([FORMS.index(form), len(dtype)])
+    for _ in range(CASES):
+        form(Case.draw(rng, dtype), rng)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((1, 1, 16, 8), (8, 8, 1, 3), {"padding": ((0, 0), (3, 3)), "layout": "NHWC"}),
+        ((1, 13, 5, 3), (3, 3, 5, 1), {"stride": (3, 2), "padding": ((2, 1), (2, 2)), "layout": "NHWC"}),
+        ((1, 1, 1, 4, 4), (1, 1, 2, 1, 1), {"padding": ((1, 1), (0, 0), (0, 0)), "dilation": (2, 1, 1)}),
+    ],
+    ids=["a row", "a strided image", "a depth window around the input"],
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_windows_that_lie_wholly_in_the_padding(shapes: Any, dtype: str) -> None:
+    """The last one killed the process on some processors, where the dtype is bfloat16."""
+    rng = np.random.default_rng(0)
+    x_shape, w_shape, settings = shapes
+    x, w = (rng.normal(size=shape).astype(dtypes.BY_NAME[dtype]) for shape in (x_shape, w_shape))
+    for form in FORMS[:-1]:
+        form(Case(x, w, settings), rng)
