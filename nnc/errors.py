@@ -93,6 +93,10 @@ class MissingFileError(NncError, FileNotFoundError):
     """There is no such file."""
 
 
+class RetraceWarning(UserWarning):
+    """A compiled function is traced time and again, which takes longer than running it."""
+
+
 class InternalError(Exception):
     """A bug in nnc: please report it."""
 

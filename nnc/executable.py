@@ -37,7 +37,8 @@ from nnc.lower.schedule.report import ScheduleReport, Watch, make_schedule_repor
 from nnc.lower.stages import Step
 from nnc.lower.timings import Timings
 from nnc.options import Options
-from nnc.signature import Call, Key, Likeness, Signature, difference, leaf_keys
+from nnc.retraces import difference
+from nnc.signature import Call, Key, Likeness, Signature, leaf_keys
 from nnc.trace.captures import Snapshot, take_snapshot
 from nnc.trace.flat import FlatTree, definition_of, name_of
 from nnc.trace.staging import Staged, stage

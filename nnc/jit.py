@@ -16,7 +16,18 @@ from nnc.errors import ArgumentError, ArgumentTypeError, TraceError, Unsupported
 from nnc.executable import Executable, Lowered, Run, prepare_ahead
 from nnc.lower.later import putting_off
 from nnc.options import Options, parse_bytes
-from nnc.signature import Call, Key, Likeness, Names, Numbers, Signature, difference
+from nnc.retraces import (
+    Change,
+    captured_changes,
+    describe,
+    differences,
+    is_due,
+    nearest,
+    note_first_trace,
+    note_reuse,
+    warn_of_traces,
+)
+from nnc.signature import Call, Key, Likeness, Names, Numbers, Signature
 from nnc.trace.dynamic import Recorder
 from nnc.trace.flat import call_function, check_callable, name_of
 from nnc.trace.tracer import Tracer
@@ -52,7 +63,7 @@ def compile(
               autotune: where several backends have a kernel, measure them on made-up data and keep the choice, also on disk
               (in NNC_CACHE_DIR). contract: products that are only added are rounded once, together with the sum (one
               instruction, as XLA has it), in float32 and float64: results differ from those of eager commands in the last digit.
-              max_traces: how many traces are allowed.
+              max_traces: how many traces are allowed; without it, `nnc.errors.RetraceWarning` tells of the 8th, 16th and so on.
     Returns:  a function of the same arguments with `lower`, `cache_info` and `cache_clear`.
     Raises:   TraceError: `fun` asks for a value that is known only at run time, or max_traces is exceeded.
               MemoryBudgetError: no plan fits. UnsupportedError: a device or option that is not here.
@@ -136,6 +147,7 @@ class Compiled:
         self._last_key: Key | None = None
         self._reason = "it has not been called yet"
         self._hits = self._misses = 0
+        self._origin: Any = None  # of a function that was called only once so far (nnc.retraces)
         self._lock = threading.RLock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -165,6 +177,8 @@ class Compiled:
                 with putting_off() if is_first else nullcontext():
                     executable = self._find(call)
                     if executable is not None:
+                        if is_first and self._misses == 1:
+                            self._origin = note_first_trace(name_of(self.fun), self.fun)
                         if self._reason is _REUSED and not context.modes:  # a first call may be the last one
                             self._note_usual(call, executable)
                         return executable.run(call.arguments.dynamic)
@@ -236,12 +250,15 @@ class Compiled:
             if entry is not None and entry.snapshot.unchanged():
                 self._hits += 1
                 self._reason, self._last_key = _REUSED, call.key
+                if self._origin is not None:
+                    note_reuse(self._origin)
+                    self._origin = None
                 return entry
-            reason = self._why(call.key, entry)
+            changes = self._why(call.key, entry)
             if self._max_traces is not None and self._misses >= self._max_traces and not checks:
                 raise user_error(
                     TraceError, name_of(self._signature.fun),
-                    f"it would be traced again, though max_traces={self._max_traces}: {reason}.",
+                    f"it would be traced again, though max_traces={self._max_traces}: {describe(changes)}.",
                     fix="call it with the same shapes, dtypes and static arguments, or raise max_traces.",
                 )  # fmt: skip
             options = self._options.update(check_finite=True) if checks else self._options
@@ -250,19 +267,25 @@ class Compiled:
                 if lowered.captures_tracers:
                     return None
                 executable = lowered.compile(ahead)
-            entries[call.key] = executable
             self._misses += not checks
-            self._reason, self._last_key = f"the last call traced, because {reason}", call.key
-            return executable
+            if is_due(self._misses) and self._max_traces is None and not checks:
+                nearby = nearest(self._signature.fun, entries, call.key) if entry is None and entries else changes
+            else:
+                nearby = []
+            entries[call.key] = executable
+            self._reason, self._last_key = f"the last call traced, because {describe(changes)}", call.key
+        if nearby:
+            warn_of_traces(name_of(self._signature.fun), self._misses, self._hits + self._misses, nearby)
+        return executable
 
-    def _why(self, key: Key, entry: Executable | None) -> str:
+    def _why(self, key: Key, entry: Executable | None) -> list[Change]:
         if entry is not None:
-            return "; ".join(entry.snapshot.changes())
+            return captured_changes(entry.snapshot.changes())
         if self._last_key is None:
-            return "it was the first call"
+            return [Change("it was the first call", "")]
         if key == self._last_key:
-            return "nnc.debug.check_finite was switched on or off"
-        return difference(self._signature.fun, self._last_key, key)
+            return [Change("nnc.debug.check_finite was switched on or off", "")]
+        return differences(self._signature.fun, self._last_key, key)
 
 
 def _run_eagerly(call: Call) -> Any:

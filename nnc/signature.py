@@ -42,12 +42,12 @@ class Key:
 
     def specs(self) -> list[tuple[TensorSpec, bool]]:
         """The spec of each array among the leaves, and whether it is a Python number."""
-        return [leaf for leaf in self.leaves if _is_spec(leaf)]
+        return [leaf for leaf in self.leaves if is_spec(leaf)]
 
     def is_served_by(self, other: Key) -> bool:
         """Whether a program for `other` takes these arguments: all is equal but perhaps what is a Python number."""
         return self.treedef == other.treedef and all(
-            x == y or (_is_spec(x) and _is_spec(y) and x[0] == y[0])
+            x == y or (is_spec(x) and is_spec(y) and x[0] == y[0])
             for x, y in zip(self.leaves, other.leaves, strict=True)
         )
 
@@ -338,14 +338,15 @@ def leaf_keys(arguments: FlatTree, where: str) -> tuple[Any, ...]:
     return tuple([key if i in arguments.where else setting(key) for i, key in enumerate(keys)])
 
 
-def _is_spec(key: Any) -> bool:
+def is_spec(key: Any) -> bool:
+    """Whether an entry of a key stands for an array or a number."""
     return isinstance(key, tuple) and isinstance(key[0], TensorSpec)
 
 
 # -- static values -----------------------------------------------------------------------------------------------------
 
 
-class _Identity:
+class Identity:
     """A leaf without a hash, compared by identity."""
 
     __slots__ = ("value",)
@@ -354,7 +355,7 @@ class _Identity:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and other.value is self.value
+        return isinstance(other, Identity) and other.value is self.value
 
     def __hash__(self) -> int:
         return id(self.value)
@@ -369,44 +370,5 @@ def setting(value: Any) -> Any:
     try:
         hash(value)
     except TypeError:
-        return _Identity(value)
+        return Identity(value)
     return type(value), value
-
-
-# -- explaining --------------------------------------------------------------------------------------------------------
-
-
-def difference(fun: Fun, old: Key, new: Key) -> str:
-    """What differs between two calls of `fun`, in words."""
-    lines = _static_changes(dict(old.static), dict(new.static))
-    before, after = old.paths(fun), new.paths(fun)
-    if old.treedef != new.treedef:
-        lines += [f"argument {path} is no longer given" for path in before if path not in after]
-        lines += [f"argument {path} is new" for path in after if path not in before]
-        return "; ".join(lines) or f"the structure of the arguments changed from {old.treedef} to {new.treedef}"
-    for path, x, y in zip(after, old.leaves, new.leaves, strict=True):
-        if x != y:
-            lines.append(f"argument {path} changed from {shown(x)} to {shown(y)}")
-    return "; ".join(lines) or "other static arguments were given"
-
-
-def _static_changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    lines = []
-    for name in dict.fromkeys([*old, *new]):
-        if name not in new or name not in old:
-            lines.append(f"static argument {name} is {'new' if name in new else 'no longer given'}")
-        elif old[name] != new[name]:
-            lines.append(f"static argument {name} changed from {shown(old[name])} to {shown(new[name])}")
-    return lines
-
-
-def shown(key: Any) -> str:
-    """An entry of a key in words: the spec of an array, the value of a setting."""
-    if isinstance(key, _Identity):
-        return repr(key.value)
-    if _is_spec(key):
-        return f"{key[0]} (a Python number)" if key[1] else str(key[0])
-    kind, value = key
-    if kind is tuple:
-        return f"({', '.join(map(shown, value))}{',' if len(value) == 1 else ''})"
-    return str(value) if issubclass(kind, (float, complex)) else repr(value)
