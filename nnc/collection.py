@@ -9,18 +9,50 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+
+from nnc.fork import new_lock, reset_after_fork
 
 
-@dataclass(slots=True)
 class _Pauses:
-    """How many blocks pause the collection now, in all threads, and whether it goes on when the last one ends."""
+    """How many blocks pause the collection now, by thread, and whether it goes on when the last one ends."""
 
-    count: int = 0
-    goes_on: bool = False
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self) -> None:
+        self.counts: Counter[int] = Counter()
+        self.goes_on = False
+        self.lock = new_lock()
+        reset_after_fork(self)
+
+    def begin(self) -> None:
+        """One more block."""
+        with self.lock:
+            if not self.counts:
+                self.goes_on = gc.isenabled()
+                gc.disable()
+            self.counts[threading.get_ident()] += 1
+
+    def end(self) -> None:
+        """One block less."""
+        me = threading.get_ident()
+        with self.lock:
+            self.counts[me] -= 1
+            if not self.counts[me]:
+                del self.counts[me]
+            if not self.counts and self.goes_on:
+                if not gc.get_freeze_count():  # else the program keeps objects of its own out of all collections
+                    gc.freeze()
+                    gc.unfreeze()  # to the oldest generation
+                gc.enable()
+
+    def after_fork(self) -> None:
+        """The blocks of other threads never end in a forked process."""
+        if self.counts:
+            me = threading.get_ident()
+            self.counts = Counter({me: self.counts[me]} if me in self.counts else {})
+            if not self.counts and self.goes_on:
+                gc.enable()
 
 
 _PAUSES = _Pauses()
@@ -36,18 +68,8 @@ def collection_paused() -> Iterator[None]:
         ...     gc.isenabled()
         False
     """
-    with _PAUSES.lock:
-        if not _PAUSES.count:
-            _PAUSES.goes_on = gc.isenabled()
-            gc.disable()
-        _PAUSES.count += 1
+    _PAUSES.begin()
     try:
         yield
     finally:
-        with _PAUSES.lock:
-            _PAUSES.count -= 1
-            if not _PAUSES.count and _PAUSES.goes_on:
-                if not gc.get_freeze_count():  # else the program keeps objects of its own out of all collections
-                    gc.freeze()
-                    gc.unfreeze()  # to the oldest generation
-                gc.enable()
+        _PAUSES.end()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
@@ -13,6 +12,7 @@ import numpy as np
 from nnc.array import Array
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
+from nnc.fork import new_lock
 from nnc.jit import compile
 from nnc.trace.dynamic import Variable, array_of
 
@@ -29,7 +29,7 @@ class Recent(Generic[K, V]):
 
     def __init__(self) -> None:
         self._values: OrderedDict[K, V] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def find(self, key: K) -> V | None:
         """The value of a key."""

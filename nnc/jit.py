@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from nnc.array import as_value
 from nnc.context import AT_REST, get_context
 from nnc.errors import ArgumentError, ArgumentTypeError, TraceError, UnsupportedError, user_error
 from nnc.executable import Executable, Lowered, Run, prepare_ahead
+from nnc.fork import new_rlock
 from nnc.lower.later import putting_off
 from nnc.options import Options, parse_bytes
 from nnc.retraces import (
@@ -148,7 +148,7 @@ class Compiled:
         self._reason = "it has not been called yet"
         self._hits = self._misses = 0
         self._origin: Any = None  # of a function that was called only once so far (nnc.retraces)
-        self._lock = threading.RLock()
+        self._lock = new_rlock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the program for these arguments, which is made on the first call."""

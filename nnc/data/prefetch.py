@@ -8,6 +8,9 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from nnc.errors import BackendError, user_error
+from nnc.fork import reset_after_fork
+
 
 class Prefetch:
     """The elements of an iterator, up to `size` of them made ahead by a thread of their own.
@@ -24,6 +27,16 @@ class Prefetch:
         )
         self._close = weakref.finalize(self, _end, self._thread, self._items, stop)
         self._thread.start()
+        reset_after_fork(self)
+
+    def after_fork(self) -> None:
+        """The thread is not there, so no element will come."""
+        self._items = queue.Queue()
+        error = user_error(
+            BackendError, "nnc.data.batches", "this process was forked off the one that makes the batches ahead.",
+            fix="make the batches in the process that uses them.",
+        )  # fmt: skip
+        self._items.put(("error", error))
 
     def __iter__(self) -> Iterator[Any]:
         return self

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
@@ -13,6 +12,7 @@ import numpy as np
 from nnc.dlpack import read
 from nnc.dtypes import DType, as_dtype
 from nnc.foreign import is_foreign
+from nnc.fork import new_lock
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, init=False)
@@ -92,7 +92,7 @@ class TensorSpec:
 
 
 _KNOWN: WeakValueDictionary[tuple[Any, ...], TensorSpec] = WeakValueDictionary()
-_LOCK = threading.Lock()
+_LOCK = new_lock()
 
 
 def spec_of(value: Any) -> TensorSpec:

@@ -8,7 +8,6 @@ with one of those.
 from __future__ import annotations
 
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import numpy as np
 
 from nnc.array import Array
 from nnc.commands.pack import pack
+from nnc.fork import new_rlock
 from nnc.graph import Command, Kernel, TensorSpec
 from nnc.lower.frame import aligned_bytes
 from nnc.lower.native_program import Outside
@@ -65,7 +65,7 @@ class Kept:
         }
         self._dtypes = {source: outside.inputs[source].dtype for source in self._rows}
         self._entries: dict[int, _Entry] = {}
-        self._lock = threading.RLock()
+        self._lock = new_rlock()
 
     @property
     def nbytes(self) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from nnc.context import get_context, set_context
+from nnc.fork import reset_after_fork
 
 Task = Callable[[], object]
 WRITER = "nnc keeps"  # the name of the threads
@@ -33,7 +34,7 @@ def putting_off() -> Iterator[None]:
     """A block whose tasks are done by a thread when it has ended, whether or not it raised, or some time after the first was put
     off. A block within another one is a part of that.
 
-    No lock is held meanwhile, so a process that is forked off has neither the thread nor to wait for it.
+    A process that is forked off meanwhile has neither the thread nor its tasks.
     """
     if get_context().later is not None:
         yield
@@ -53,6 +54,15 @@ class _Block:
         self._tasks: deque[Task] = deque()
         self._ended = threading.Event()
         self._writer: threading.Thread | None = None
+        reset_after_fork(self)
+
+    def after_fork(self) -> None:
+        """The thread is not there, and its tasks are the parent's."""
+        has_ended, self._ended = self._ended.is_set(), threading.Event()
+        if has_ended:
+            self._ended.set()
+        self._tasks.clear()
+        self._writer = None
 
     def add(self, task: Task) -> None:
         """One more, from whatever thread."""

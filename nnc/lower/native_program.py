@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from nnc.context import timed
+from nnc.fork import new_lock
 from nnc.graph import Kernel, TensorSpec
 from nnc.lower.codegen.arguments import Words, make_table
 from nnc.lower.codegen.entry import EntryText, print_entry
@@ -146,7 +146,7 @@ class NativeCode:
         self.outside, self.parts, self.printed = outside, parts, dict(printed or {})
         self._compiler = compiler
         self._entries: dict[bool, Entry] = {}
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     @property
     def natives(self) -> Mapping[int, Native]:

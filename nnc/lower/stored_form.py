@@ -9,7 +9,6 @@ those that run in Python, are chosen and made anew, by which a stored program no
 from __future__ import annotations
 
 import marshal
-import threading
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from nnc.fork import new_lock
 from nnc.graph import Graph, Kernel, Node, Symbol, command
 from nnc.graph.serialize import (
     GraphReader,
@@ -452,7 +452,7 @@ class _Kernels:
         self._chosen: dict[int, Kernel] = {}
         self._natives: dict[int, Native | None] = {}
         self._parts: Parts | None = None
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def is_same(self, position: int) -> bool:
         """Whether a step has a kernel of the backend that it was stored with."""

@@ -25,6 +25,7 @@ from nnc.commands.promote import as_operand
 from nnc.context import get_context, with_mode
 from nnc.errors import ArgumentError, ArgumentTypeError, GraphError, InternalError, TraceError, user_error
 from nnc.foreign import is_foreign
+from nnc.fork import new_lock
 from nnc.graph import Command, Graph, TensorSpec, structural_hash
 from nnc.graph.recall import set_recall_of_variables
 from nnc.trace.dynamic_alias import View, view_of
@@ -216,7 +217,7 @@ class Recorder:
         self.store = Store()
         self.memo = Memo(memo_bytes)
         self.graded: weakref.WeakValueDictionary[int, Variable] = weakref.WeakValueDictionary()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._left: deque[Binding] = deque()
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
         self._watched = threading.local()

@@ -25,6 +25,7 @@ import numpy as np
 
 from nnc.array import Array
 from nnc.backends.cpu.pages import join_pages, take_small_pages
+from nnc.fork import reset_after_fork
 from nnc.lower.cache import Entry
 from nnc.lower.frame import aligned_bytes
 from nnc.lower.kept import is_alone
@@ -128,6 +129,13 @@ class Preparing:
         self._find, self._stop = find, ctypes.c_int32(0)
         self._changed = threading.Condition()
         self._waiting: list[_Work] = []  # each for a thread, which may come too late
+        self._running = 0
+        reset_after_fork(self)
+
+    def after_fork(self) -> None:
+        """None of the threads is there."""
+        self._changed = threading.Condition()
+        self._waiting.clear()
         self._running = 0
 
     def begin(self, touched: Sequence[NDArray], copied: Sequence[Array] = ()) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import platform
 import re
-import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from nnc.backends.cpu.llvm import KERNEL, Llvm, Recipe
 from nnc.backends.cpu.llvm_process import Answer, GoneError, Helper, find_command
 from nnc.backends.cpu.llvmlite_library import find_library, llvmlite_version, make_builder, make_loader, names_in
 from nnc.errors import InternalError
+from nnc.fork import fork_waits, new_lock
 from nnc.machine import usable_threads
 
 _LIBRARIES = 64  # in one loader of LLVM, which keeps 8 KB of each that was unloaded; then there is a new one
@@ -60,7 +60,7 @@ class Engine:
         self._library = find_library()
         command = find_command(self._library, self.threads, cpu) if apart else None
         self._helper = Helper(command) if command is not None else None
-        self._locked = threading.Lock()
+        self._locked = new_lock()
         self._known_llvm: Llvm | None = None
         self._loader: Any = None
         self._loaded = 0
@@ -71,7 +71,8 @@ class Engine:
         """LLVM in this process."""
         with self._locked:
             if self._known_llvm is None:
-                self._known_llvm = Llvm(self._library, self._cpu)
+                with fork_waits():
+                    self._known_llvm = Llvm(self._library, self._cpu)
             return self._known_llvm
 
     @property
@@ -117,6 +118,8 @@ class Engine:
 
     def _finish(self, text: str, recipe: Recipe, answer: Answer | None) -> bytes:
         if answer is not None and self._helper is not None:
+            if not answer.is_ours:  # it was asked for before this process was forked off
+                return self.compile(text, recipe)
             try:
                 return answer.result()
             except GoneError:
@@ -125,7 +128,8 @@ class Engine:
                 raise _refusal(text, error) from error
         llvm = self._load_llvm()
         try:
-            return llvm.compile(text, recipe)
+            with fork_waits():  # LLVM has locks of its own
+                return llvm.compile(text, recipe)
         except RuntimeError as error:
             raise _refusal(text, error) from error
 
@@ -166,7 +170,8 @@ class Engine:
             self._loaded += 1
             loader, name = self._loader, f"nnc{self._loaded}"
         try:
-            tracker = builder.link(loader, name)
+            with fork_waits():
+                tracker = builder.link(loader, name)
         except RuntimeError as error:
             missing = sorted(names_in(objects) - set(symbols) - set(exports))
             raise InternalError(

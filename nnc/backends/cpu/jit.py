@@ -24,6 +24,7 @@ from nnc.backends.cpu.team import STANDINS
 from nnc.backends.cpu.threads import threads
 from nnc.backends.numpy_ref import reference_kernel
 from nnc.errors import InternalError
+from nnc.fork import new_lock
 from nnc.graph import TensorSpec, command, infer_specs, reference
 from nnc.lower.codegen.native import Native, State
 from nnc.lower.frame import aligned_bytes
@@ -55,7 +56,7 @@ class Jit:
 
     def __init__(self, engine: Engine, objects: Objects, runtime: Runtime) -> None:
         self.engine, self.objects, self.runtime = engine, objects, runtime
-        self._lock, self._starting = threading.Lock(), threading.Lock()
+        self._lock, self._starting = new_lock(), new_lock()
         self._known: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
         self._symbols = runtime.symbols()
         self._callers: dict[tuple[int, bool, int], tuple[Loaded, Callable[..., int]]] = {}
@@ -213,7 +214,7 @@ def _batches(natives: Sequence[Native]) -> list[list[Native]]:
     return [batch for batch, _ in batches]
 
 
-_STARTING = threading.Lock()
+_STARTING = new_lock()
 
 
 def compiler() -> Jit | None:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from nnc.backends.cpu import llvm
 from nnc.backends.cpu.llvm import ANSWER, NOTICE, REQUEST, Recipe
+from nnc.fork import fork_waits, new_lock, reset_after_fork
 
 _IDLE = 3.0  # seconds without work; then it ends
 _GREETING = 30.0  # seconds until that, at most
@@ -39,12 +40,17 @@ class Answer:
     owner: int
     hurry: Callable[[], None]
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process asked, rather than one that it was forked off."""
+        return self.owner == os.getpid()
+
     def result(self) -> bytes:
         """The object file.
 
         Raises:   RuntimeError: LLVM does not take the text. GoneError: there will be no answer.
         """
-        if self.owner != os.getpid():
+        if not self.is_ours:
             raise GoneError("another process asked")
         if not self.future.done():
             self.hurry()
@@ -64,7 +70,8 @@ class LlvmProcess:
         self._asked, self._is_open = NOTICE, True
         self._hurries = False  # whether it was told that all is waited for that it was asked for
         try:
-            self._process = _start(command)
+            with fork_waits():  # a child would keep the process alive when its parent has ended
+                self._process = _start(command)
         except (OSError, ValueError) as error:
             raise GoneError(str(error)) from error
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -189,11 +196,11 @@ class Helper:
 
     def __init__(self, command: Sequence[str], idle: float = _IDLE) -> None:
         self._command, self._idle = command, idle
-        self._starting = threading.Lock()
+        self._starting = new_lock()
         self._process: LlvmProcess | None = None
         self._has_failed = False
         atexit.register(self.close)
-        os.register_at_fork(after_in_child=self._after_fork)
+        reset_after_fork(self)
 
     @property
     def is_usable(self) -> bool:
@@ -230,8 +237,8 @@ class Helper:
             if self._process is not None:
                 self._process.close()
 
-    def _after_fork(self) -> None:
-        self._starting = threading.Lock()
+    def after_fork(self) -> None:
+        """The process serves the parent; this one has none yet."""
         if self._process is not None:
             self._process.forget()
             self._process = None

@@ -7,7 +7,6 @@ import ctypes
 import functools
 import operator
 import os
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 from nnc.backends.cpu.openmp import Openmp, find_openmp, loaded_libraries
 from nnc.backends.cpu.pool import Pool, is_supported
 from nnc.errors import ArgumentError, ArgumentTypeError, BackendError, user_error
+from nnc.fork import new_lock, reset_after_fork
 from nnc.machine import usable_threads
 from nnc.options import Options
 from nnc.spelling import spelled
@@ -72,7 +72,7 @@ class Threads:
         return f"{self.count.value}, {whose}" + (", and as many of NumPy's BLAS" if self.blas else "")
 
 
-_FINDING = threading.Lock()
+_FINDING = new_lock()
 
 
 def threads() -> Threads:
@@ -88,8 +88,7 @@ def _find() -> Threads:
     found = Threads(count, find_openmp(), tuple(find_blas_setters()), pool)
     if pool is not None:
         atexit.register(pool.close)  # before compiled code is unloaded
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=found.after_fork)
+    reset_after_fork(found)
     return found
 
 

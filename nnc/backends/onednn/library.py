@@ -26,6 +26,7 @@ from nnc.backends.onednn.interpose import can_interpose, imported, interpose
 from nnc.commands.pack import Blocks
 from nnc.dtypes import DType
 from nnc.errors import BackendError
+from nnc.fork import fork_waits
 
 DISTRIBUTION = "onednn-cpu-gomp"
 
@@ -169,7 +170,8 @@ def expect_library() -> None:
 def _open() -> None:
     path = _find()
     if path is not None:  # C's own function, since Python's lets no other thread run meanwhile
-        ctypes.CDLL(None).dlopen(os.fsencode(path), os.RTLD_NOW)
+        with fork_waits():
+            ctypes.CDLL(None).dlopen(os.fsencode(path), os.RTLD_NOW)
 
 
 def share_threads(functions: ctypes.CDLL) -> bool:
@@ -245,7 +247,9 @@ def _create(function: str, *arguments: Any) -> int | None:
     Raises:   BackendError: the library refuses.
     """
     handle = c_void_p()
-    check(getattr(loaded().functions, function)(byref(handle), *arguments), function)
+    with fork_waits():  # the library has locks of its own
+        status = getattr(loaded().functions, function)(byref(handle), *arguments)
+    check(status, function)
     return handle.value
 
 

@@ -20,6 +20,7 @@ from nnc import dtypes
 from nnc.backends.cpu.jit import Loaded, compiler
 from nnc.backends.onednn.library import Owned, PrimitiveDesc, check, loaded
 from nnc.errors import BackendError
+from nnc.fork import fork_waits, new_lock
 from nnc.lower.codegen.arguments import pointer, word, word_at
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.native import Native
@@ -63,7 +64,7 @@ class Primitive:
 
 
 _WANTED: deque[weakref.ref[Primitive]] = deque()  # those of no batch
-_TAKING = threading.Lock()
+_TAKING = new_lock()
 
 
 class _Batch:
@@ -74,11 +75,11 @@ class _Batch:
         self._primitives = [primitive for primitive in found if primitive is not None]
         for primitive in self._primitives:
             primitive.batch = self
-        self._making = threading.Lock()
+        self._making = new_lock()
 
     def make(self) -> None:
         """Makes them, or waits for who does."""
-        with self._making:
+        with fork_waits(), self._making:  # the library has locks of its own
             rows = np.zeros((len(self._primitives), _ROW), np.int64)
             rows[:, 0] = [primitive.desc.handle for primitive in self._primitives]
             _, create_all = _loop()
