@@ -150,7 +150,7 @@ def kl_div(
     (log_q, p), dtype = widen("kl_div", log_predictions, targets)
     check_same_shape("kl_div", log_predictions=log_q, targets=p)
     axis = check_axis("kl_div", axis, p.ndim)
-    nothing = p == -math.inf if log_targets else p == 0
+    nothing = (p == -math.inf if log_targets else p == 0) & ~nnp.isnan(log_q)
     safe = nnp.where(nothing, 0 if log_targets else 1, p)
     log_p, weight = (safe, nnp.exp(safe)) if log_targets else (nnp.log(safe), safe)
     terms = weight * (log_p - nnp.where(nothing, 0, log_q))

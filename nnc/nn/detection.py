@@ -40,7 +40,7 @@ def box_iou(boxes1: Any, boxes2: Any) -> Value:
     wide = dtypes.accumulator(a.dtype)
     left, right = nnp.astype(a, wide)[..., :, None, :], nnp.astype(b, wide)[..., None, :, :]
     sides = nnp.minimum(left[..., 2:], right[..., 2:]) - nnp.maximum(left[..., :2], right[..., :2])
-    sides = nnp.where(sides > 0, sides, 0)
+    sides = nnp.where(sides <= 0, 0, sides)  # NaN stays NaN
     shared = sides[..., 0] * sides[..., 1]
     together = _area(left) + _area(right) - shared
     nothing = together == 0

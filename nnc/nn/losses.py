@@ -136,7 +136,8 @@ def margin_ranking(x1: Any, x2: Any, targets: Any, margin: float = 0.0, *, reduc
 
 
 def _positive(x: Value) -> Value:
-    return nnp.where(x > 0, x, 0)
+    """max(x, 0), whose derivative at 0 is 0; NaN stays NaN."""
+    return nnp.where(x <= 0, 0, x)
 
 
 @recalled(2)
@@ -198,7 +199,7 @@ def _cosine(where: str, x1: Any, x2: Any, axis: int, eps: float) -> tuple[Value,
 
     def length(x: Value) -> Value:  # at least eps; below that its derivative is 0, where that of the root is infinite
         squares = nnp.sum(nnp.square(x), axis=axis)
-        return nnp.sqrt(nnp.where(squares > eps * eps, squares, eps * eps))
+        return nnp.sqrt(nnp.where(squares <= eps * eps, eps * eps, squares))
 
     return nnp.sum(a * b, axis=axis) / (length(a) * length(b)), dtype
 

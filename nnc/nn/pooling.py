@@ -222,20 +222,30 @@ def _adaptive(where: str, x: Value, output_size: Sizes, layout: str, over_bins: 
 
 
 def _mean_of_bins(x: Value, axis: int, starts: Any, ends: Any) -> Value:
-    place = np.arange(x.shape[axis])[:, None]
-    shares = ((place >= starts) & (place < ends)) / (ends - starts)
-    wide = dtypes.accumulator(x.dtype)
-    means = nnp.moveaxis(nnp.astype(x, wide), axis, -1) @ nnp.asarray(shares, wide)
-    return nnp.astype(nnp.moveaxis(means, -1, axis), x.dtype)
+    counts, shape = ends - starts, x.shape
+    if shape[axis] == counts.sum():  # bins of one size, side by side
+        rows = nnp.reshape(x, (*shape[:axis], starts.size, int(counts[0]), *shape[axis + 1 :]))
+        return nnp.mean(rows, axis=axis + 1)
+    wide = nnp.astype(_bins_side_by_side(x, axis, starts, ends), dtypes.accumulator(x.dtype))
+    rows = nnp.reshape(wide, (*wide.shape[:-1], starts.size, -1))
+    there = np.arange(rows.shape[-1]) < counts[:, None]
+    total = nnp.sum(nnp.where(there, rows, 0), axis=-1)
+    return nnp.moveaxis(nnp.astype(total / nnp.asarray(counts, wide.dtype), x.dtype), -1, axis)
 
 
 def _greatest_of_bins(x: Value, axis: int, starts: Any, ends: Any) -> Value:
-    """Bins laid side by side, each as wide as the widest, are the windows of a maximum pool."""
-    widest = int((ends - starts).max())
-    index = np.minimum(starts[:, None] + np.arange(widest), ends[:, None] - 1)  # short bins repeat their last element
-    rows = nnp.take(nnp.moveaxis(x, axis, -1), index.ravel(), axis=-1)
+    """Bins laid side by side are the windows of a maximum pool."""
+    rows = _bins_side_by_side(x, axis, starts, ends)
+    widest = rows.shape[-1] // starts.size
     params = {"window": (widest,), "stride": (widest,), "padding": ((0, 0),), "dilation": (1,)}
     return nnp.moveaxis(commands.max_pool(rows, **params), -1, axis)
+
+
+def _bins_side_by_side(x: Value, axis: int, starts: Any, ends: Any) -> Value:
+    """The bins in the last axis, each as wide as the widest: short ones repeat their last element."""
+    widest = int((ends - starts).max())
+    index = np.minimum(starts[:, None] + np.arange(widest), ends[:, None] - 1)
+    return nnp.take(nnp.moveaxis(x, axis, -1), index.ravel(), axis=-1)
 
 
 @recalled(1)

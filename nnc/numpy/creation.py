@@ -13,6 +13,7 @@ from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands.promote import astype as convert_to
 from nnc.commands.promote import broadcast, broadcast_to_shape, promote, to_dtype
+from nnc.commands.reduce import reduce_or
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, pad, reshape
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
@@ -20,7 +21,7 @@ from nnc.graph.recall import recalled
 from nnc.numpy.elementwise import divide, equal, exp, log, multiply, power, where
 from nnc.numpy.joining import stack
 from nnc.numpy.manipulation import moveaxis
-from nnc.numpy.operands import STATIC, check_device, static_int, to_shape, to_value
+from nnc.numpy.operands import STATIC, check_device, static_int, to_shape, to_size, to_value
 from nnc.numpy.types import iinfo
 from nnc.spelling import spelled
 
@@ -257,9 +258,7 @@ def linspace(
               Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
     check_device(device, "linspace")
-    num = static_int(num, "linspace", "num")
-    if num < 0:
-        raise user_error(ArgumentError, "linspace", f"num is {num}.", fix="give 0 or more numbers.")
+    num = to_size(num, "linspace", "num")
     from_, to = promote(start, stop, where="linspace", to=dtypes.to_float)
     natural = from_.dtype
     wanted = natural if dtype is None else to_dtype(dtype, "linspace")
@@ -267,17 +266,24 @@ def linspace(
     if dtypes.is_integer(wanted) or (dtypes.is_scalar(start) and dtypes.is_scalar(stop)):
         work = dtypes.promote_types(natural, dtypes.float64)
         from_, to = promote(start, stop, where="linspace", to=lambda _: work)
-    from_, to = broadcast(*(convert_to(x, work) for x in (from_, to)), where="linspace")
-    gaps = max(1, num - 1 if endpoint else num)
-    ndim = np.ndim(from_)
-    places = constants.iota(shape=(num, *(1,) * ndim), dtype=dtypes.real_dtype(work), axis=0)
-    if dtypes.is_integer(wanted):  # whole steps stay whole
-        values = ew.floor(where(equal(places, gaps), to, places * ((to - from_) / gaps) + from_))
-    else:
-        t = convert_to(places / gaps, work)
-        values = from_ * (1 - t) + to * t
+    from_, to = broadcast(*(to_value(convert_to(x, work), "linspace") for x in (from_, to)), where="linspace")
+    gaps = num - 1 if endpoint else num
+    places = constants.iota(shape=(num, *(1,) * np.ndim(from_)), dtype=dtypes.real_dtype(work), axis=0)
+    t, distance = convert_to(places, work), to - from_
+    step = distance / gaps if gaps > 0 else distance * math.nan
+    values = (_spread(t, distance, step, gaps) if gaps > 0 else t * distance) + from_
+    if endpoint and num > 1:
+        values = where(equal(places, gaps), to, values)
+    if dtypes.is_integer(wanted):
+        values = ew.floor(values)
     result = moveaxis(convert_to(values, wanted), 0, axis)
-    return (result, ew.convert((to - from_) / gaps, dtype=natural)) if retstep else result
+    return (result, ew.convert(step, dtype=natural)) if retstep else result
+
+
+def _spread(t: Value, distance: Value, step: Value, gaps: int) -> Value:
+    """t · step, with NumPy's roundings: where a step is so small that it is 0, the division comes last but one."""
+    vanishes = reduce_or(ew.equal(step, step * 0), axes=tuple(range(np.ndim(step))))
+    return where(vanishes, t / gaps * distance, t * step)
 
 
 @spelled
@@ -285,14 +291,14 @@ def logspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
 ) -> Value:
     """Returns `num` numbers from base**start to base**stop at equal ratios."""
-    exponents = linspace(start, stop, num, endpoint, axis=axis)
-    result = power(base, convert_to(exponents, dtypes.promote_types(exponents.dtype, dtypes.float64)))
-    return convert_to(result, exponents.dtype if dtype is None else to_dtype(dtype, "logspace"))
+    natural = promote(start, stop, where="logspace", to=dtypes.to_float)[0].dtype
+    exponents = linspace(start, stop, num, endpoint, dtype=dtypes.promote_types(natural, dtypes.float64), axis=axis)
+    return convert_to(power(base, exponents), natural if dtype is None else to_dtype(dtype, "logspace"))
 
 
 @spelled
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Value:
-    """Returns `num` numbers from `start` to `stop` at equal ratios.
+    """Returns `num` numbers from `start` to `stop` at equal ratios; the first is `start`, the last with `endpoint` is `stop`.
 
     Args:     start, stop: numbers of one sign; where either is 0 the result is NaN.
     Example:  >>> geomspace(1, 100, 3)
@@ -303,6 +309,9 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     from_, to = (ew.convert(x, dtype=dtypes.promote_types(natural, dtypes.float64)) for x in (from_, to))
     exponent = log(divide(to, from_))
     values = multiply(from_, exp(linspace(constants.full_like(exponent, 0), exponent, num, endpoint)))
+    if endpoint and num > 1:
+        places = constants.iota(shape=(num, *(1,) * np.ndim(exponent)), dtype=dtypes.int64, axis=0)
+        values = where(equal(places, num - 1), to, values)
     return moveaxis(convert_to(values, natural if dtype is None else to_dtype(dtype, "geomspace")), 0, axis)
 
 
@@ -411,6 +420,6 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Value:  # 
     x = to_value(x, "vander")
     if x.spec.ndim != 1:
         raise user_error(ArgumentError, "vander", "x is no vector.", operands={"x": x.spec}, fix="flatten it first.")
-    n = x.spec.shape[0] if N is None else static_int(N, "vander", "N")
+    n = x.spec.shape[0] if N is None else to_size(N, "vander", "N")
     powers = [x**k for k in (range(n) if increasing else reversed(range(n)))]
     return stack(powers, axis=1) if powers else constants.full(shape=(x.spec.shape[0], 0), dtype=x.spec.dtype, value=0)

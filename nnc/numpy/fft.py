@@ -163,8 +163,8 @@ def _opposite(norm: str | None) -> str | None:
     return _OPPOSITE.get(norm, norm)
 
 
-def _one(n: int | None) -> tuple[int] | None:
-    return None if n is None else (n,)
+def _one(where: str, n: int | None) -> tuple[int] | None:
+    return None if n is None else (_points(where, n),)
 
 
 # -- complex to complex ------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def fft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -
         >>> nnp.fft.fft(np.asarray([1.0, 0.0, 0.0]))
         Array([1.+0.j, 1.+0.j, 1.+0.j], dtype=complex128)
     """
-    return _transform("fft", x, _one(n), (axis,), norm, inverse=False)
+    return _transform("fft", x, _one("fft", n), (axis,), norm, inverse=False)
 
 
 @spelled
@@ -194,7 +194,7 @@ def ifft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
         >>> np.allclose(nnp.fft.ifft(nnp.fft.fft(np.arange(5.0))), np.arange(5.0))
         True
     """
-    return _transform("ifft", x, _one(n), (axis,), norm, inverse=True)
+    return _transform("ifft", x, _one("ifft", n), (axis,), norm, inverse=True)
 
 
 @spelled
@@ -242,7 +242,7 @@ def rfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
         >>> nnp.fft.rfft(np.asarray([1.0, 0.0, 0.0]))
         Array([1.+0.j, 1.+0.j], dtype=complex128)
     """
-    return _real_transform("rfft", x, _one(n), (axis,), norm)
+    return _real_transform("rfft", x, _one("rfft", n), (axis,), norm)
 
 
 @spelled
@@ -253,7 +253,7 @@ def irfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
         >>> np.allclose(nnp.fft.irfft(nnp.fft.rfft(np.arange(5.0)), n=5), np.arange(5.0))
         True
     """
-    return _inverse_real_transform("irfft", x, _one(n), (axis,), norm)
+    return _inverse_real_transform("irfft", x, _one("irfft", n), (axis,), norm)
 
 
 @spelled
@@ -296,13 +296,13 @@ def hfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
         Array([1., 1., 1., 1.], dtype=float64)
     """
     x = ew.conj(_complex("hfft", x))
-    return _inverse_real_transform("hfft", x, _one(n), (axis,), _opposite(norm))
+    return _inverse_real_transform("hfft", x, _one("hfft", n), (axis,), _opposite(norm))
 
 
 @spelled
 def ihfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Value:
     """Returns the inverse of `hfft`: the first half of the `ifft` of a real `x`."""
-    return ew.conj(_real_transform("ihfft", x, _one(n), (axis,), _opposite(norm)))
+    return ew.conj(_real_transform("ihfft", x, _one("ihfft", n), (axis,), _opposite(norm)))
 
 
 # -- frequencies -------------------------------------------------------------------------------------------------------

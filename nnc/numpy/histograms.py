@@ -13,13 +13,14 @@ from nnc import dtypes
 from nnc.commands.promote import astype, promote
 from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, ShapeError, user_error
+from nnc.graph import spec_of
 from nnc.numpy import elementwise as el
 from nnc.numpy import reductions as red
 from nnc.numpy.creation import linspace
 from nnc.numpy.joining import stack
 from nnc.numpy.manipulation import ravel, reshape
-from nnc.numpy.operands import static_int, to_value
-from nnc.numpy.searching import bincount, ravel_multi_index, searchsorted
+from nnc.numpy.operands import known_or_none, static_int, to_value
+from nnc.numpy.searching import bincount, is_rising, ravel_multi_index, searchsorted
 from nnc.spelling import spelled
 
 __all__ = ["histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
@@ -29,15 +30,52 @@ __all__ = ["histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
 def histogram_bin_edges(x: Any, bins: Any = 10, range: Any = None) -> Value:
     """Returns the edges of `bins` equal bins from the least to the greatest element, or over `range`; or `bins` itself."""
     x = to_value(x, "histogram")
+    return _returned(_edges(x, bins, range), x, bins)
+
+
+def _returned(edges: Value, x: Value, bins: Any) -> Value:
+    """Edges as the user gets them: those of integers in the default float."""
+    return edges if np.ndim(bins) or dtypes.is_inexact(x.spec.dtype) else astype(edges, dtypes.DEFAULT_FLOAT)
+
+
+def _edges(x: Value, bins: Any, range: Any) -> Value:
+    """The edges by which elements are counted: those of integers in float64, which holds them.
+
+    Raises:   ArgumentError: bins or edges are known not to rise, or the range is not finite.
+    """
     if np.ndim(bins):
-        return to_value(bins, "histogram", "bins")
-    low, high = (red.min(x), red.max(x)) if range is None and x.spec.size else (0.0, 1.0) if range is None else range
-    _, low, high = promote(x, low, high, where="histogram", to=dtypes.to_float)
-    flat = el.equal(low, high)
+        edges = to_value(bins, "histogram", "bins")
+        values = known_or_none(edges)
+        if values is not None and not is_rising(values):
+            raise user_error(ArgumentError, "histogram", "the edges of the bins do not rise.", fix="sort the bins.")
+        return edges
     count = static_int(bins, "histogram", "bins")
     if count < 1:
         raise user_error(ArgumentError, "histogram", f"bins is {count}.", fix="ask for at least one bin.")
-    return linspace(el.where(flat, low - 0.5, low), el.where(flat, high + 0.5, high), count + 1)
+    low, high = (red.min(x), red.max(x)) if range is None and x.spec.size else (0.0, 1.0) if range is None else range
+    _check_range(low, high)
+    natural = dtypes.promote_types(*(spec_of(v).dtype for v in promote(x, low, high, to=dtypes.to_float)[1:]))
+    if not dtypes.is_inexact(x.spec.dtype):
+        natural = dtypes.promote_types(natural, dtypes.float64)
+    if dtypes.is_scalar(low) and dtypes.is_scalar(high):
+        low, high = (low - 0.5, high + 0.5) if low == high else (low, high)
+    else:
+        low, high = (astype(to_value(v, "histogram", "range"), natural) for v in (low, high))
+        flat = el.equal(low, high)
+        low, high = el.where(flat, low - 0.5, low), el.where(flat, high + 0.5, high)
+    return linspace(low, high, count + 1, dtype=natural)
+
+
+def _check_range(low: Any, high: Any) -> None:
+    """Raises ArgumentError for a range that is known not to be finite, or to fall."""
+    first, last = (known_or_none(to_value(v, "histogram", "range")) for v in (low, high))
+    if first is None or last is None:
+        return
+    if not (np.isfinite(first) and np.isfinite(last) and first <= last):
+        raise user_error(
+            ArgumentError, "histogram", f"the range of the bins is from {first} to {last}.",
+            fix="pass range=(least, greatest), two finite numbers, or leave out what is not finite.",
+        )  # fmt: skip
 
 
 def _bin_of(x: Value, edges: Value) -> Value:
@@ -58,9 +96,10 @@ def histogram(
               Array([1, 2], dtype=int64)
     """
     x = ravel(x)
-    edges = histogram_bin_edges(x, bins, range)
+    edges = _edges(x, bins, range)
     n = edges.spec.size - 1
     counts = bincount(_bin_of(x, edges), None if weights is None else ravel(weights), length=n + 2)[1 : n + 1]
+    edges = _returned(edges, x, bins)
     if density:
         counts = astype(counts, dtypes.to_float(edges.spec.dtype))
         counts = counts / red.sum(counts) / red.diff(edges)
@@ -89,10 +128,11 @@ def histogramdd(
     ndim = points.spec.shape[1]
     each = _for_each_axis("bins", bins, ndim, isinstance(bins, (list, tuple)))
     ranges = _for_each_axis("range", range, ndim, range is not None)
-    edges = [histogram_bin_edges(points[:, i], each[i], ranges[i]) for i in builtin_range(ndim)]
+    edges = [_edges(points[:, i], each[i], ranges[i]) for i in builtin_range(ndim)]
     sizes = [e.spec.size + 1 for e in edges]
     cells = ravel_multi_index([_bin_of(points[:, i], e) for i, e in enumerate(edges)], tuple(sizes))
     counts = reshape(bincount(cells, weights, length=math.prod(sizes)), tuple(sizes))[(slice(1, -1),) * ndim]
+    edges = [_returned(e, points, b) for e, b in zip(edges, each, strict=True)]
     if density:
         counts = astype(counts, dtypes.to_float(edges[0].spec.dtype))
         counts = counts / red.sum(counts)

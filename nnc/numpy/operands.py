@@ -13,7 +13,7 @@ from nnc.array import Array
 from nnc.commands.promote import as_operand, astype, to_dtype
 from nnc.commands.rules import Value, check_axes, check_axis
 from nnc.commands.shape import reshape
-from nnc.errors import ArgumentError, ArgumentTypeError, NncError, UnsupportedError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, NncError, TraceError, UnsupportedError, user_error
 from nnc.graph import TensorSpec
 
 STATIC = (
@@ -75,6 +75,25 @@ def known(x: Any, where: str, fix: str) -> np.ndarray[Any, Any]:
     """
     value: np.ndarray[Any, Any] = to_value(x, where).concrete(where, fix)
     return value
+
+
+def known_or_none(x: Value) -> np.ndarray[Any, Any] | None:
+    """The value of `x`; None for an abstract tracer."""
+    try:
+        return known(x, "", "")
+    except TraceError:
+        return None
+
+
+def to_size(x: Any, where: str, name: str) -> int:
+    """`x` as a Python integer of 0 or more.
+
+    Raises:   ArgumentError: it is negative. TraceError, ArgumentTypeError: see `static_int`.
+    """
+    n = static_int(x, where, name)
+    if n < 0:
+        raise user_error(ArgumentError, where, f"{name} is {n}.", fix="give 0 or more.")
+    return n
 
 
 def static_int(x: Any, where: str, name: str) -> int:

@@ -76,13 +76,28 @@ def polysub(a1: Any, a2: Any) -> Value:
 
 
 @spelled
-def polymul(a1: Any, a2: Any) -> Value:
+def polymul(a1: Any, a2: Any, *, strip_zeros: bool = True) -> Value:
     """Returns the product of two polynomials.
 
-    Example:  >>> polymul([1, 1], [1, -1])
+    Args:     strip_zeros: the values are known, and leading zeros of `a1` and `a2` are left out, as in NumPy. With False values
+              may be traced, and the result has the length of both less one.
+    Example:  >>> polymul([0, 1, 1], [1, -1])
               Array([ 1,  0, -1], dtype=int64)
     """
-    return convolve(_coefficients(a1, "polymul", "a1"), _coefficients(a2, "polymul", "a2"))
+    p, q = _coefficients(a1, "polymul", "a1"), _coefficients(a2, "polymul", "a2")
+    return convolve(*(_without_leading_zeros(v, "polymul") for v in (p, q))) if strip_zeros else convolve(p, q)
+
+
+def _without_leading_zeros(p: Value, where: str) -> Value:
+    """The coefficients from the first that is not 0; one where all are 0."""
+    places = _nonzero_places(p, where)
+    return p[int(places[0]) :] if places.size else p[:1]
+
+
+def _nonzero_places(p: Value, where: str) -> np.ndarray[Any, Any]:
+    """Raises:   TraceError: the coefficients are not known."""
+    fix = "pass strip_zeros=False, which keeps zeros at the ends, so that the shape is known."
+    return np.flatnonzero(known(p, where, fix))
 
 
 @spelled
@@ -172,13 +187,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Value:
     (p,) = promote(_coefficients(p, "roots"), where="roots", to=dtypes.to_float)
     at_zero = 0
     if strip_zeros:
-        places = np.flatnonzero(
-            known(
-                p,
-                "roots",
-                "pass strip_zeros=False, which keeps leading and trailing zeros, so that the shape is known.",
-            )
-        )
+        places = _nonzero_places(p, "roots")
         if not places.size:
             p = p[:1]
         else:

@@ -31,10 +31,12 @@ from nnc.numpy.operands import (
     STATIC,
     check_not_inplace,
     known,
+    known_or_none,
     ravel_for,
     static_int,
     to_axis,
     to_shape,
+    to_size,
     to_value,
 )
 from nnc.numpy.reductions import count_nonzero, cumsum
@@ -179,9 +181,33 @@ def searchsorted(x1: Any, x2: Any, /, side: str = "left", sorter: Any = None) ->
 def digitize(x: Any, bins: Any, right: bool = False) -> Value:
     """Returns the number of the bin that holds each element: bins[i - 1] <= x < bins[i], or with `right` < and <=.
 
-    Args:     bins: a rising vector.
+    Where bins fall, bins[i - 1] > x >= bins[i], or with `right` >= and >.
+
+    Args:     bins: a vector that rises or falls; traced ones fall where the last is less than the first.
+    Raises:   ArgumentError: bins are known to do neither.
+    Example:  >>> digitize(np.asarray([0.5, 2.5]), [3.0, 2.0, 1.0])
+              Array([3, 1], dtype=int64)
     """
-    return searchsorted(bins, x, side="left" if right else "right")
+    bins = to_value(bins, "digitize", "bins")
+    side = "left" if right else "right"
+    values = known_or_none(bins)
+    if bins.spec.ndim != 1 or bins.spec.size < 2:
+        return searchsorted(bins, x, side=side)
+    if values is not None and is_rising(values):
+        return searchsorted(bins, x, side=side)
+    reversed_ = bins.spec.size - searchsorted(manipulation.flip(bins), x, side=side)
+    if values is None:
+        return el.where(bins[0] > bins[-1], reversed_, searchsorted(bins, x, side=side))
+    if not is_rising(values[::-1]):
+        raise user_error(
+            ArgumentError, "digitize", "bins neither rise nor fall.", operands={"bins": bins.spec}, fix="sort the bins."
+        )
+    return reversed_
+
+
+def is_rising(values: np.ndarray[Any, Any]) -> bool:
+    """Whether no element is less than the one before it."""
+    return bool(np.all(values[:-1] <= values[1:]))
 
 
 # -- taking and putting ------------------------------------------------------------------------------------------------
@@ -379,7 +405,7 @@ def nonzero(x: Any, /, *, size: int | None = None, fill_value: Any = 0) -> tuple
         )
     if size is None:
         return tuple(Array(np.ascontiguousarray(i)) for i in np.nonzero(value.concrete("nonzero", SIZED)))
-    size = static_int(size, "nonzero", "size")
+    size = to_size(size, "nonzero", "size")
     true = manipulation.ravel(el.as_bool(value, "nonzero"))
     order = commands.argsort(ew.bitwise_not(true), axis=0, descending=False, stable=True)
     taken = slice_axis(order, 0, 0, min(size, true.spec.size))
@@ -401,10 +427,20 @@ def argwhere(x: Any, *, size: int | None = None, fill_value: Any = 0) -> Value:
     return stack(nonzero(x, size=size, fill_value=fill_value), axis=1)
 
 
-def _places(x: Any, where: str) -> Value:
-    """Indices as int64, which holds those of every array."""
+def _places(x: Any, where: str, size: int) -> Value:
+    """Indices as int64, which holds those of every array.
+
+    Raises:   OutOfBoundsError: one is known not to be in 0..size - 1.
+    """
     x = to_value(x, where, "indices")
     check_dtype(where, x.spec, *INTEGER, "indices")
+    data = known_or_none(x)
+    wrong = () if data is None else data[(data < 0) | (data >= size)]
+    if len(wrong):
+        raise user_error(
+            OutOfBoundsError, where, f"index {wrong[0]} is out of range for size {size}.", operands={"indices": x.spec},
+            fix=f"give indices from 0 to {size - 1}; take those of negative ones modulo the size yourself.",
+        )  # fmt: skip
     return x.astype(dtypes.int64)
 
 
@@ -412,10 +448,12 @@ def _places(x: Any, where: str) -> Value:
 def unravel_index(indices: Any, shape: Any) -> tuple[Value, ...]:
     """Returns the index along each axis of `shape` for indices of the flattened array.
 
+    Raises:   IndexError: an index is known to be negative or too large; traced ones are not looked at.
     Example:  >>> unravel_index(5, (2, 3))
               (Array(1, dtype=int64), Array(2, dtype=int64))
     """
-    rest, sizes = _places(indices, "unravel_index"), to_shape(shape, "unravel_index")
+    sizes = to_shape(shape, "unravel_index")
+    rest = _places(indices, "unravel_index", math.prod(sizes))
     found = []
     for n in reversed(sizes[1:]):
         found.append(rest % n)
@@ -425,7 +463,10 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Value, ...]:
 
 @spelled
 def ravel_multi_index(multi_index: Sequence[Any], dims: Any) -> Value:
-    """Returns the index in the flattened array for an index along each axis of `dims`."""
+    """Returns the index in the flattened array for an index along each axis of `dims`.
+
+    Raises:   IndexError: an index is known to be negative or too large; traced ones are not looked at.
+    """
     sizes = to_shape(dims, "ravel_multi_index")
     if len(multi_index) != len(sizes):
         raise user_error(
@@ -436,7 +477,8 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Any) -> Value:
         )
     total: Any = 0
     for i, index in enumerate(multi_index):
-        total = el.add(total, el.multiply(_places(index, "ravel_multi_index"), math.prod(sizes[i + 1 :])))
+        place = _places(index, "ravel_multi_index", sizes[i])
+        total = el.add(total, el.multiply(place, math.prod(sizes[i + 1 :])))
     return to_value(total, "ravel_multi_index")
 
 
@@ -448,24 +490,29 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     """Returns how often each of 0, 1, 2, … occurs in a vector of integers, or the sum of its weights.
 
     Args:     length: size of the result, so that traced values work; else the largest element + 1, at least `minlength`.
-    Raises:   IndexError: an element is not below `length`. ArgumentError: an element is negative.
+    Raises:   IndexError: an element is not below `length`, or a traced one is negative. ArgumentError: an element or a length
+              is known to be negative.
     Example:  >>> bincount(np.asarray([1, 1, 3]))
               Array([0, 2, 0, 1], dtype=int64)
     """
     x = to_value(x, "bincount")
     if dtypes.is_bool(x.spec.dtype):
         x = ew.convert(x, dtype=dtypes.int64)
+    data = known_or_none(x)
+    if data is not None and data.size and data.min() < 0:
+        raise user_error(
+            ArgumentError, "bincount", f"element {data.min()} is negative.", operands={"x": x.spec},
+            fix="count numbers of 0 or more.",
+        )  # fmt: skip
+    least = to_size(minlength, "bincount", "minlength")
     if length is None:
-        data = x.concrete("bincount", "pass length=n, the number of counts, so that the shape of the result is known.")
-        if data.size and data.min() < 0:
-            raise user_error(
-                ArgumentError,
-                "bincount",
-                f"element {data.min()} is negative.",
-                operands={"x": x.spec},
-                fix="count numbers of 0 or more.",
-            )
-        length = max(int(minlength), int(data.max()) + 1 if data.size else 0)
+        values = known(x, "bincount", "pass length=n, the number of counts, so that the shape of the result is known.")
+        n = max(least, int(values.max()) + 1 if values.size else 0)
+    else:
+        n = to_size(length, "bincount", "length")
+    if data is None and x.spec.dtype in dtypes.SIGNED:
+        x = ew.convert(x, dtype=dtypes.int64)
+        x = el.where(x < 0, x - n, x)  # as far before the first count as it says, where nothing is
     dtype = dtypes.int64 if weights is None else to_value(weights, "bincount").spec.dtype
-    counts = constants.full(shape=(static_int(length, "bincount", "length"),), dtype=dtype, value=0)
+    counts = constants.full(shape=(n,), dtype=dtype, value=0)
     return counts.at[x].add(1 if weights is None else weights)

@@ -21,7 +21,7 @@ from nnc.commands.rules import Value, check_dtype
 from nnc.numpy import elementwise as el
 from nnc.numpy.joining import concatenate
 from nnc.numpy.manipulation import moveaxis, ravel, reshape
-from nnc.numpy.operands import SIZED, known, ravel_for, static_int, to_axis, to_value
+from nnc.numpy.operands import SIZED, known, ravel_for, to_axis, to_size, to_value
 from nnc.numpy.reductions import any as any_
 from nnc.numpy.reductions import count_nonzero, cumsum
 from nnc.numpy.searching import argsort, flatnonzero, lexsort, sort
@@ -74,7 +74,7 @@ def _unique_of_size(x: Any, axis: int | None, equal_nan: bool, size: int, fill_v
     original = to_value(x, "unique")
     flat, at = ravel_for(axis, original)
     at = to_axis("unique", at, flat.spec.ndim)
-    n, size = flat.spec.shape[at], static_int(size, "unique", "size")
+    n, size = flat.spec.shape[at], to_size(size, "unique", "size")
     if not n:
         fill = 0 if fill_value is None else fill_value
         values = broadcast_to_shape(

@@ -19,9 +19,13 @@ Mask = Any  # a tree of bools like the parameters or a part of it from the root,
 
 
 def check_scalar(
-    where: str, name: str, value: Any, *, low: float = 0.0, below: float = math.inf, positive: bool = False
-) -> None:
-    """Raises unless `value` is a scalar; Python numbers must lie in [low, below), and be above `low` where `positive`."""
+    where: str, name: str, value: Any, *, low: float = 0.0, below: float = math.inf, positive: bool = False,
+    infinite: bool = False,
+) -> None:  # fmt: skip
+    """Raises unless `value` is a scalar; Python numbers must lie in [low, below), and be above `low` where `positive`.
+
+    With `infinite` they may be infinite, too.
+    """
     if not tree.is_array(value) or isinstance(value, complex):
         raise user_error(
             ArgumentTypeError, where, f"{name} is a {type(value).__name__}, it must be a number.",
@@ -34,6 +38,8 @@ def check_scalar(
             fix="the parameters go to init(params), the gradients to update(grads, state).",
         )  # fmt: skip
     if not isinstance(value, (int, float)):
+        return
+    if infinite and value == math.inf:
         return
     if not (low < value if positive else low <= value) or not value < below:
         start = f"above {low:g}" if positive else f"at least {low:g}"

@@ -47,14 +47,14 @@ def global_norm(updates: Any) -> Value:
 
 @spelled
 def clip(max_delta: Scalar) -> GradientTransformation:
-    """Limits each element of the updates to [−max_delta, max_delta], of complex ones both parts.
+    """Limits each element of the updates to [−max_delta, max_delta], of complex ones both parts; inf limits nothing.
 
     Example:
         >>> transformation = nnc.optim.clip(1.0)
         >>> transformation.update(nnp.asarray([-3.0, 0.5]), transformation.init(nnp.zeros(2)))[0]
         Array([-1. ,  0.5], dtype=float32)
     """
-    check_scalar("clip", "max_delta", max_delta, positive=True)
+    check_scalar("clip", "max_delta", max_delta, positive=True, infinite=True)
 
     def limit(u: Value) -> Value:
         if dtypes.is_complex(u.dtype):
@@ -79,7 +79,7 @@ def clip_by_norm(max_norm: Scalar) -> GradientTransformation:
         >>> transformation.update([nnp.asarray([3.0, 4.0]), nnp.asarray([0.5])], transformation.init(nnp.zeros(2)))[0]
         [Array([0.6, 0.8], dtype=float32), Array([0.5], dtype=float32)]
     """
-    check_scalar("clip_by_norm", "max_norm", max_norm, positive=True)
+    check_scalar("clip_by_norm", "max_norm", max_norm, positive=True, infinite=True)
     return _clip_each("clip_by_norm", max_norm, norm)
 
 
@@ -93,8 +93,14 @@ def clip_by_block_rms(threshold: Scalar) -> GradientTransformation:
         >>> transformation.update(nnp.asarray([4.0, 4.0]), transformation.init(nnp.zeros(2)))[0]
         Array([1., 1.], dtype=float32)
     """
-    check_scalar("clip_by_block_rms", "threshold", threshold, positive=True)
+    check_scalar("clip_by_block_rms", "threshold", threshold, positive=True, infinite=True)
     return _clip_each("clip_by_block_rms", threshold, rms)
+
+
+def _share(size: Value, bound: Any) -> Value:
+    """bound / max(size, bound), the factor by which what has a size comes within the bound: 1 where that is infinite."""
+    within = size <= bound
+    return nnp.where(within, 1, bound / nnp.where(within, 1, size))
 
 
 def _clip_each(where: str, bound: Scalar, size: Callable[[Value], Value]) -> GradientTransformation:
@@ -103,8 +109,7 @@ def _clip_each(where: str, bound: Scalar, size: Callable[[Value], Value]) -> Gra
     def shrink(u: Value) -> Value:
         wide = widen(u)
         here = size(wide)
-        limit = number(bound, here.dtype)
-        return astype(wide * (limit / nnp.maximum(here, limit)), u.dtype)
+        return astype(wide * _share(here, number(bound, here.dtype)), u.dtype)
 
     return stateless(where, lambda updates, params: map_trainable(where, shrink, "updates", updates))
 
@@ -129,15 +134,14 @@ def adaptive_grad_clip(
         Array([0.6, 0.8], dtype=float32)
     """
     where = "adaptive_grad_clip"
-    check_scalar(where, "clipping", clipping, positive=True)
+    check_scalar(where, "clipping", clipping, positive=True, infinite=True)
     check_scalar(where, "eps", eps)
 
     def shrink(u: Value, p: Any) -> Value:
         wide = widen(u)
         u_norm, p_norm = (_unit_norm(astype(asarray(x), wide.dtype), axis) for x in (u, p))
         limit = nnp.maximum(p_norm, number(eps, p_norm.dtype)) * number(clipping, p_norm.dtype)
-        within = u_norm <= limit
-        return astype(wide * nnp.where(within, 1, limit / nnp.where(within, 1, u_norm)), u.dtype)
+        return astype(wide * _share(u_norm, limit), u.dtype)
 
     def update(updates: Any, params: Any) -> Any:
         check_params(where, params)
@@ -167,12 +171,11 @@ def clip_by_global_norm(max_norm: Scalar) -> GradientTransformation:
         >>> transformation.update(nnp.asarray([3.0, 4.0]), transformation.init(nnp.zeros(2)))[0]
         Array([0.6, 0.8], dtype=float32)
     """
-    check_scalar("clip_by_global_norm", "max_norm", max_norm, positive=True)
+    check_scalar("clip_by_global_norm", "max_norm", max_norm, positive=True, infinite=True)
 
     def update(updates: Any, params: Any) -> Any:
         size = global_norm(updates)
-        bound = number(max_norm, size.dtype)
-        factor = bound / nnp.maximum(size, bound)
+        factor = _share(size, number(max_norm, size.dtype))
 
         def shrink(u: Value) -> Value:
             wide = widen(u)

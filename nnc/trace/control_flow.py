@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from nnc.commands.replay import check_strategy
 from nnc.commands.rules import Value, check_axis
 from nnc.commands.shape import concatenate, flip, reshape, slice_, slice_axis, transpose
 from nnc.context import activity
-from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, TreeError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, TraceError, TreeError, user_error
 from nnc.graph import bind, spec_of
 from nnc.spelling import spelled
 from nnc.trace.carry import Carry
@@ -191,7 +192,7 @@ def _length(where: str, xs: Any, length: int | None) -> int:
             )  # fmt: skip
         sizes[f"xs{path}"] = shape[0]
     if length is not None:
-        sizes["length"] = int(length)
+        sizes["length"] = _checked_length(where, length)
     if not sizes:
         raise user_error(
             ArgumentError, where, "neither xs nor length says how many rounds there are.", fix="pass length=n."
@@ -199,6 +200,21 @@ def _length(where: str, xs: Any, length: int | None) -> int:
     if len(set(sizes.values())) > 1:
         raise user_error(ShapeError, where, "lengths differ.", operands=sizes, fix="give sequences of one length.")
     return int(next(iter(sizes.values())))
+
+
+def _checked_length(where: str, length: Any) -> int:
+    try:
+        count = operator.index(length)
+    except TraceError:
+        raise
+    except TypeError:
+        count = -1
+    if count < 0:
+        raise user_error(
+            ArgumentError, where, f"length is {length!r}; it must be an integer of 0 or more.",
+            fix="give the number of rounds.",
+        )  # fmt: skip
+    return count
 
 
 def _scan(where: str, f: Fun, init: Any, xs: Any, count: int, reverse: bool, user: Fun, checkpoint: Any = None) -> Any:

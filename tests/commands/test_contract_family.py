@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import nnc
+import nnc.numpy as nnp
 from nnc.commands.contract import dot, matmul
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError
 from nnc.graph import TensorSpec, attribute, infer
@@ -240,3 +241,17 @@ def test_vecdot_conjugates_and_broadcasts() -> None:
     check(contractions.vecdot(x, y, axis=1), np.vecdot(x, y, axis=1))
     with pytest.raises(ShapeError, match="left axis -1 is 3, right axis -1 is 2"):
         contractions.vecdot(normal(3), normal(2))
+
+
+@pytest.mark.parametrize("subscripts", ["ij,ji->i", "ij,ji->j", "ij,ji", "ii,ij->j", "iij,ji->i", "cdc,bbcb,cbca->"])
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+def test_gradients_of_einsum_with_letters_that_occur_again(subscripts: str, n: int) -> None:
+    rng = np.random.default_rng(0)
+    left = subscripts.partition("->")[0].split(",")
+    operands = [rng.normal(size=[{"j": 2, "b": 3}.get(letter, n) for letter in letters]) for letters in left]
+    value = np.einsum(subscripts, *operands)
+    np.testing.assert_allclose(np.asarray(nnp.einsum(subscripts, *operands)), value, atol=1e-12)
+    for i, x in enumerate(operands):
+        gradient = nnc.grad(lambda *xs: nnp.einsum(subscripts, *xs).sum(), i)
+        for run in (gradient, nnc.compile(gradient)):  # of what is linear in x
+            np.testing.assert_allclose(np.sum(np.asarray(run(*operands)) * x), value.sum(), atol=1e-12)

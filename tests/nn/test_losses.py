@@ -219,3 +219,52 @@ def test_log_cosh_of_large_differences_is_linear() -> None:
 def test_mistakes_are_named(call: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         call(np.ones((2, 4)), np.array([0, 1]))
+
+
+NAN = np.array([[np.nan, 1.0, 2.0], [0.1, 0.2, 0.3]])
+SIGNS, ROWS = np.array([[1.0, -1.0, 1.0], [1.0, 1.0, -1.0]]), np.array([1.0, -1.0])
+WITH_NAN = {
+    "mse": lambda x: nn.mse(x, SIGNS),
+    "mae": lambda x: nn.mae(x, SIGNS),
+    "huber": lambda x: nn.huber(x, SIGNS),
+    "smooth_l1": lambda x: nn.smooth_l1(x, SIGNS),
+    "log_cosh": lambda x: nn.log_cosh(x, SIGNS),
+    "hinge": lambda x: nn.hinge(x, SIGNS),
+    "squared_hinge": lambda x: nn.squared_hinge(x, SIGNS),
+    "hinge_embedding, alike": lambda x: nn.hinge_embedding(x, SIGNS),
+    "hinge_embedding, apart": lambda x: nn.hinge_embedding(x, -SIGNS),
+    "margin_ranking": lambda x: nn.margin_ranking(x, SIGNS, SIGNS),
+    "margin_ranking, second": lambda x: nn.margin_ranking(SIGNS, x, SIGNS),
+    "poisson_nll": lambda x: nn.poisson_nll(x, abs(SIGNS), full=True),
+    "gaussian_nll": lambda x: nn.gaussian_nll(x, SIGNS, abs(SIGNS)),
+    "gaussian_nll, variance": lambda x: nn.gaussian_nll(SIGNS, SIGNS, x),
+    "cosine_similarity": lambda x: nn.cosine_similarity(x, SIGNS),
+    "cosine_distance": lambda x: nn.cosine_distance(SIGNS, x),
+    "cosine_embedding, alike": lambda x: nn.cosine_embedding(x, SIGNS, ROWS),
+    "cosine_embedding, apart": lambda x: nn.cosine_embedding(SIGNS, x, -ROWS),
+    "triplet_margin": lambda x: nn.triplet_margin(x, SIGNS, -SIGNS),
+    "triplet_margin, positive": lambda x: nn.triplet_margin(SIGNS, x, -SIGNS),
+    "triplet_margin, swapped": lambda x: nn.triplet_margin(SIGNS, SIGNS, x, swap=True),
+    "softmax_cross_entropy": lambda x: nn.softmax_cross_entropy(x, np.array([1, 1])),
+    "nll": lambda x: nn.nll(x, np.array([0, 1])),
+    "sigmoid_cross_entropy": lambda x: nn.sigmoid_cross_entropy(x, abs(SIGNS)),
+    "kl_div, impossible class": lambda x: nn.kl_div(x, np.array([[0.0, 0.5, 0.5], [0.2, 0.3, 0.5]])),
+    "kl_div, target": lambda x: nn.kl_div(SIGNS, x),
+    "ctc": lambda x: nn.ctc(x, np.array([1])),
+}
+
+
+@pytest.mark.parametrize("name", WITH_NAN)
+def test_nan_goes_through_every_loss(name: str) -> None:
+    loss = WITH_NAN[name]
+    for run in (loss, nnc.compile(loss)):
+        assert np.isnan(np.asarray(run(NAN))).any()
+        assert np.isfinite(np.asarray(run(NAN[1:].repeat(2, 0)))).all()  # it is the NaN that gives one
+
+
+def test_every_loss_is_held_against_nan() -> None:
+    losses = {f.__name__ for f in vars(nn).values() if getattr(f, "__module__", "") in MODULES and callable(f)}
+    assert losses == {name.split(",")[0] for name in WITH_NAN}
+
+
+MODULES = ("nnc.nn.losses", "nnc.nn.classification", "nnc.nn.alignment")

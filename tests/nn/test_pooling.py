@@ -84,3 +84,14 @@ def test_means_of_16_bit_floats_are_summed_in_float32() -> None:
 def test_mistakes_are_named(call: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         call(np.ones((1, 2, 5, 5)))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 7])
+def test_an_infinity_or_nan_stays_in_the_bins_that_hold_it(size: int) -> None:
+    for special in (np.inf, -np.inf, np.nan):
+        x = np.arange(14.0).reshape(1, 2, 7)
+        x[0, 1, 3] = special
+        starts, ends = np.arange(size) * 7 // size, -(-(np.arange(size) + 1) * 7 // size)
+        want = np.stack([x[..., a:b].mean(-1) for a, b in zip(starts, ends, strict=True)], -1)
+        for pool in (nn.adaptive_avg_pool, nnc.compile(nn.adaptive_avg_pool, static_argnums=1)):
+            np.testing.assert_allclose(np.asarray(pool(x, size)), want, rtol=1e-14)

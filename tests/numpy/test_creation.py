@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nnc
 import nnc.numpy as nnp
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TraceError, UnsupportedError
 from nnc.trace.specs import make_graph
@@ -186,3 +189,33 @@ def test_buffers_and_iterators_become_arrays(same):
     assert nnp.frombuffer(bytes(8)).dtype == nnp.float32
     same(nnp.fromiter((n * n for n in range(4)), "int32"), np.arange(4, dtype="int32") ** 2)
     same(nnp.fromiter(iter([1.5, 2.5, 3.5]), "float64", 2), np.array([1.5, 2.5]))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+@pytest.mark.parametrize("endpoint", [True, False])
+def test_linspace_has_every_bit_of_numpys(dtype, endpoint):
+    rng = np.random.default_rng(0)
+    ends = [(-1.0, 1.0), (0.1, 0.7), (-3.3, 1e6), (2.0, 2.0), (1.0, -0.3), (5e-324, 1e-323)]
+    pairs = [tuple(np.asarray(x, dtype) for x in pair) for pair in ends]
+    pairs += [tuple(rng.normal(size=(2, 3)).astype(dtype)), (np.ones(3, dtype), np.array([1.0, 1.5, -1.0], dtype))]
+    for (start, stop), num in itertools.product(pairs, (0, 1, 2, 3, 10, 49)):
+        wanted = np.linspace(start, stop, num, endpoint)
+        function = lambda a, b, num=num: nnp.linspace(a, b, num, endpoint)
+        for got in (function(start, stop), nnc.compile(function)(start, stop)):
+            assert np.asarray(got).tobytes() == wanted.tobytes(), (start, stop, num)
+
+
+def test_linspace_of_numbers_is_numpys_in_the_dtype_that_is_asked_for():
+    for start, stop, num in ((-1.0, 1.0, 41), (0, 1, 11), (-0.7, 30, 50), (3, -4, 8)):
+        for dtype in ("float32", "float64"):
+            np.testing.assert_array_equal(
+                nnp.linspace(start, stop, num, dtype=dtype), np.linspace(start, stop, num, dtype=dtype)
+            )
+    np.testing.assert_array_equal(nnp.linspace(-7.5, 30.1, 9, dtype="int32"), np.linspace(-7.5, 30.1, 9, dtype="int32"))
+    assert np.isnan(nnp.linspace(0.0, 1.0, 1, retstep=True)[1])  # of one number there is no distance
+
+
+def test_both_ends_of_geomspace_are_exact():
+    values = nnp.geomspace(1.0, 1000.0, 4, dtype="float64")
+    assert (values[0], values[-1]) == (1.0, 1000.0)
+    np.testing.assert_allclose(values, np.geomspace(1.0, 1000.0, 4), rtol=1e-15)

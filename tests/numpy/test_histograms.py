@@ -60,3 +60,33 @@ def test_edges_of_bins_are_numpys(same):
     for bins, limits in ((4, None), (3, (-1.0, 2.5)), (EDGES[0], None)):
         same(nnp.histogram_bin_edges(POINTS, bins, limits), np.histogram_bin_edges(POINTS, bins, limits))
     same(nnp.histogram_bin_edges(np.ones(3)), np.histogram_bin_edges(np.ones(3)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "uint8"])
+def test_elements_on_an_edge_are_counted_where_numpy_counts_them(dtype):
+    rng = np.random.default_rng(0)
+    for bins in (1, 3, 7, 10, 19):
+        for range_ in (None, (-1, 1), (0.0, 0.9), (-2, 7)):
+            x = np.round(rng.uniform(0, 9, 40)) if dtype[0] in "iu" else np.round(rng.uniform(-1, 1, 40), 1)
+            x = x.astype(dtype)
+            wanted, edges = np.histogram(x, bins, range_)
+            function = lambda x, bins=bins, range_=range_: nnp.histogram(x, bins, range_)
+            for got in (function(x), nnc.compile(function)(x)):
+                np.testing.assert_array_equal(got[0], wanted)
+                np.testing.assert_allclose(got[1], edges, rtol=1e-6)
+            pair = np.histogram2d(x, x[::-1], bins)[0]
+            np.testing.assert_array_equal(nnp.histogram2d(x, x[::-1], bins)[0], pair)
+
+
+@pytest.mark.parametrize(
+    ("x", "settings", "message"),
+    [
+        ([np.nan, 1.0], {}, "the range of the bins is from nan to nan"),
+        ([np.inf, 1.0], {}, "from 1.0 to inf"),
+        ([1.0], {"range": (2, 1)}, "from 2 to 1"),
+        ([1.0], {"bins": [3, 2, 1]}, "do not rise"),
+    ],
+)
+def test_bins_that_numpy_refuses_are_refused(x, settings, message):
+    with pytest.raises(ArgumentError, match=message):
+        nnp.histogram(np.array(x), **settings)

@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 
 import nnc
 import nnc.numpy as nnp
-from nnc.errors import ArgumentError, ShapeError
+from nnc.errors import ArgumentError, ShapeError, TraceError
 
 P = hnp.arrays(np.float64, st.integers(1, 5), elements=st.integers(-4, 4).map(float))
 
@@ -75,3 +75,12 @@ def test_least_squares_fits_agree_with_numpy(same):
 def test_a_mistake_is_answered_with_the_functions_name(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
+
+
+def test_leading_zeros_are_left_out_of_a_product_as_in_numpy():
+    for p, q in (([0, 0, 1, 2], [0, 3, 4]), ([0, 0], [1, 2]), ([1, 0], [2, 0]), ([0], [0])):
+        np.testing.assert_array_equal(nnp.polymul(p, q), np.polymul(p, q))
+    kept = nnc.compile(lambda p, q: nnp.polymul(p, q, strip_zeros=False))(np.array([0, 1]), np.array([0, 1]))
+    np.testing.assert_array_equal(kept, [0, 0, 1])
+    with pytest.raises(TraceError, match="strip_zeros=False"):
+        nnc.compile(nnp.polymul)(np.array([0, 1]), np.array([0, 1]))

@@ -244,3 +244,51 @@ def test_take_fills_with_a_number():
 
 def test_truth_values_are_counted():
     assert nnp.bincount(np.array([True, False, True])).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_digitize_takes_bins_that_fall(right):
+    x = np.array([-2.0, 0.5, 1.0, 1.25, 2.0, 7.0, np.nan])
+    for bins in (np.array([2.0, 1.0, 0.5]), np.array([0.5, 1.0, 2.0]), np.ones(3), np.array([2.0]), np.zeros(0)):
+        wanted = np.digitize(x, bins, right)
+        np.testing.assert_array_equal(nnp.digitize(x, bins, right), wanted)
+        np.testing.assert_array_equal(nnc.compile(lambda x, b: nnp.digitize(x, b, right))(x, bins), wanted)
+    with pytest.raises(ArgumentError, match="neither rise nor fall"):
+        nnp.digitize(x, [1.0, 3.0, 2.0])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint8"])
+def test_bincount_of_a_known_length_counts_no_negative_number_from_the_end(dtype):
+    counted = nnc.compile(lambda x: nnp.bincount(x, length=200))
+    x = np.array([0, 3, 3], dtype)
+    np.testing.assert_array_equal(counted(x), np.bincount(x, minlength=200))
+    if dtype[0] == "i":
+        with pytest.raises(ArgumentError, match="element -1 is negative"):
+            nnp.bincount(np.array([1, -1], dtype), length=200)
+        with pytest.raises(IndexError, match="-1"):
+            counted(np.array([1, 1, -1], dtype))
+
+
+def test_indices_that_are_not_there_are_not_taken_apart():
+    for call in (lambda: nnp.unravel_index(-1, (2, 3)), lambda: nnp.unravel_index([0, 6], (2, 3))):
+        with pytest.raises(OutOfBoundsError, match="unravel_index: index -?[16] is out of range for size 6"):
+            call()
+    with pytest.raises(OutOfBoundsError, match="ravel_multi_index: index -1 is out of range for size 2"):
+        nnp.ravel_multi_index(([-1], [0]), (2, 3))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: nnp.bincount(x, length=-1),
+        lambda x: nnp.bincount(x, minlength=-1),
+        lambda x: nnp.nonzero(x, size=-1),
+        lambda x: nnp.unique(x, size=-1),
+        lambda x: nnp.vander(x, -1),
+        lambda x: nnp.fft.fft(x, -1),
+        lambda x: nnp.linspace(0, 1, -1),
+    ],
+)
+def test_sizes_below_zero_are_refused(call):
+    with pytest.raises(ArgumentError, match="-1"):
+        call(np.array([1, 2, 3]))

@@ -73,7 +73,7 @@ DIFFERENTIABLE = {
     "unique": (lambda x: nnp.unique(x, size=5), X),
     "percentile": (lambda x: nnp.percentile(x, 30, 0), X),
     "polyfit": (lambda x: nnp.polyfit(x[0], x[1], 1), X),
-    "polymul": (lambda x: nnp.polymul(x[0], x[1]), X),
+    "polymul": (lambda x: nnp.polymul(x[0], x[1], strip_zeros=False), X),
     "polydiv": (lambda x: nnp.polydiv(x[0], x[1, :2])[0], X),
     "polyint": (lambda x: nnp.polyint(x[0], 2), X),
     "poly": (lambda x: nnp.poly(x[0]), X),

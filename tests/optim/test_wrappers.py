@@ -322,3 +322,16 @@ def test_other_arguments_reach_the_function_that_is_minimised() -> None:
         updates, state = optimizer.update(g, state, p, value=value, grad=g, value_fn=loss, target=target)
         p = optim.apply_updates(p, updates)
     assert np.allclose(p, target, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "clip", ["clip", "clip_by_norm", "clip_by_block_rms", "clip_by_global_norm", "adaptive_grad_clip"]
+)
+def test_an_infinite_bound_limits_nothing(clip: str) -> None:
+    params = updates = {"a": nnp.asarray([3.0, -4e30, 0.0]), "b": nnp.zeros(2)}
+    for bound in (float("inf"), nnp.asarray(np.inf)):
+        transformation = getattr(nnc.optim, clip)(bound)
+        got, _ = transformation.update(updates, transformation.init(params), params)
+        assert nnc.tree.leaves(nnc.tree.map(lambda a, b: bool((a == b).all()), got, updates)) == [True, True]
+    with pytest.raises(ArgumentError, match="nan"):
+        getattr(nnc.optim, clip)(float("nan"))

@@ -396,3 +396,10 @@ def test_an_error_within_a_round_names_the_users_line(run: Callable[..., Any]) -
         with pytest.raises(OutOfBoundsError, match=r"index [38] is out of range") as caught:
             run(g)(nnp.asarray(X.astype(np.float32)))
         assert "return t[i]  # the line that fails" in str(caught.value)
+
+
+@pytest.mark.parametrize("length", [-1, 2.5, "3", np.array([3])])
+def test_a_scan_of_no_such_length_is_refused(length: Any) -> None:
+    with pytest.raises(ArgumentError, match="length is .*; it must be an integer of 0 or more"):
+        nnc.scan(lambda c, x: (c, x), 0.0, None, length)
+    assert nnc.scan(lambda c, x: (c + 1, x), 0.0, None, nnp.asarray(3))[0] == 3

@@ -70,6 +70,7 @@ def _run(inputs: Sequence[NDArray], outputs: Sequence[NDArray], params: Mapping[
     if (
         x.ndim == y.ndim == 2
         and params["contract"] == _ROWS_BY_COLUMNS
+        and not any(params.get("batch", ()))  # a batch axis that is no row comes behind the sum
         and x.size * y.shape[1] <= _SMALL
         and x.dtype in (dtypes.float32, dtypes.float64)
     ):
