@@ -1,4 +1,4 @@
-"""Linear systems and determinants of the matrices in the last two axes; all axes before them are batches.
+"""Linear systems of the matrices in the last two axes; all axes before them are batches.
 
 References run LAPACK through NumPy, 16-bit floats in float32. Rules are written with ordinary commands.
 """
@@ -25,7 +25,6 @@ from nnc.commands.elementwise import (
     imag,
     less,
     less_equal,
-    mul,
     real,
     select,
 )
@@ -125,13 +124,9 @@ def identity_like(spec: TensorSpec) -> Value:
     return convert(_where(spec, equal), dtype=spec.dtype)
 
 
-def _trace(x: Value) -> Value:
+def trace(x: Value) -> Value:
+    """The sums of the diagonals."""
     return reduce_sum(keep(x, equal), axes=(x.spec.ndim - 2, x.spec.ndim - 1))
-
-
-def _scale(x: Value, s: Value) -> Value:
-    """Each matrix of `x` times its number in `s`."""
-    return mul(x, broadcast_to(s, shape=x.spec.shape, axes=tuple(range(s.spec.ndim))))
 
 
 def infer_square(name: str, accepts: Accepts) -> Callable[..., TensorSpec]:
@@ -263,79 +258,4 @@ solve: Command = register(
     batch=_solver_batch("solve"),
     refuses=True,
     cost=lambda a, b: cubic(a) + 2 * b.size * a.shape[-1],
-)
-
-# -- determinants ------------------------------------------------------------------------------------------------------
-
-
-def _det_infer(x: TensorSpec) -> TensorSpec:
-    return infer_square("det", INEXACT)(x).update(shape=x.shape[:-2])
-
-
-def _slogdet_infer(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
-    sign = infer_square("slogdet", INEXACT)(x).update(shape=x.shape[:-2])
-    return sign, sign.update(dtype=dtypes.real_dtype(x.dtype))
-
-
-def _slogdet_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
-    """d log det X = tr(X⁻¹ dX), of which the real part moves the size and the imaginary one turns the sign."""
-    moved = _trace(solve(primals[0], tangents[0]))
-    if not dtypes.is_complex(moved.spec.dtype):
-        return None, moved
-    return mul(imaginary_part(moved), outputs[0]), real(moved)
-
-
-def _det_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
-    """By the cofactors, which singular matrices have, too."""
-    x, t = primals[0], tangents[0]
-    return (reduce_sum(mul(t, cofactor(x)), axes=(x.spec.ndim - 2, x.spec.ndim - 1)),)
-
-
-def _cofactor_reference(x: NDArray) -> Any:
-    """det(X) X⁻ᵀ from the singular values: that of each pair of vectors is the product of the others."""
-
-    def run(x: NDArray) -> NDArray:
-        u, s, vh = np.linalg.svd(x)
-        others = np.where(np.eye(s.shape[-1], dtype=bool), s.dtype.type(1), s[..., None, :]).prod(-1)
-        signs = np.asarray(np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
-        product: NDArray = signs * ((u * others[..., None, :]) @ vh).conj()
-        return product
-
-    return run_lapack("cofactor", run, (x,), NO_CONVERGENCE, "check the matrix with nnp.isfinite.")
-
-
-def _cofactor_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
-    """dC = tr(Y) C − C Yᵀ with Y = X⁻¹ dX; it exists for invertible matrices."""
-    y, c = solve(primals[0], tangents[0]), outputs[0]
-    return (_scale(c, _trace(y)) - matmul(c, matrix_transpose(y)),)
-
-
-slogdet: Command = register(
-    "slogdet",
-    1,
-    2,
-    infer=_slogdet_infer,
-    reference=lambda x: run_lapack("slogdet", lambda x: tuple(np.linalg.slogdet(x)), (x,), _SINGULAR, ""),
-    derivative=Derivative(_slogdet_jvp),
-    batch=batch_leading("slogdet"),
-    refuses=True,
-    cost=cubic,
-)
-det: Command = register(
-    "det",
-    infer=_det_infer,
-    reference=lambda x: run_lapack("det", np.linalg.det, (x,), _SINGULAR, ""),
-    derivative=Derivative(_det_jvp),
-    batch=batch_leading("det"),
-    refuses=True,
-    cost=cubic,
-)
-cofactor: Command = register(
-    "cofactor",
-    infer=infer_square("cofactor", INEXACT),
-    reference=_cofactor_reference,
-    derivative=Derivative(_cofactor_jvp),
-    batch=batch_leading("cofactor"),
-    refuses=True,
-    cost=lambda x: 10 * cubic(x),
 )

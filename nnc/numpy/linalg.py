@@ -9,6 +9,7 @@ import math
 from typing import Any, NamedTuple
 
 from nnc import dtypes
+from nnc.commands import determinants
 from nnc.commands import elementwise as ew
 from nnc.commands import linalg as commands
 from nnc.commands.contract import matmul
@@ -113,14 +114,14 @@ class SlogdetResult(NamedTuple):
 
 @spelled
 def det(x: Any, /) -> Value:
-    """Returns the determinant. Its gradient also holds at singular matrices, its second derivative at invertible ones.
+    """Returns the determinant. Its derivatives of every order hold at singular matrices, too.
 
     Raises:   ShapeError: x is not square.
     Example:
         >>> det(np.asarray([[2.0, 0.0], [1.0, 3.0]]))
         Array(6., dtype=float64)
     """
-    return commands.det(to_matrix("det", x))
+    return determinants.det(to_matrix("det", x))
 
 
 @spelled
@@ -132,7 +133,7 @@ def slogdet(x: Any, /) -> SlogdetResult:
         >>> slogdet(np.asarray([[0.0, 1.0], [1.0, 0.0]]))
         SlogdetResult(sign=Array(-1., dtype=float64), logabsdet=Array(0., dtype=float64))
     """
-    return SlogdetResult(*commands.slogdet(to_matrix("slogdet", x)))
+    return SlogdetResult(*determinants.slogdet(to_matrix("slogdet", x)))
 
 
 @spelled
@@ -277,7 +278,7 @@ def cond(x: Any, p: Any = None) -> Value:
         if p == -2:
             return el.where(largest == 0, math.inf, smallest / el.where(largest == 0, 1, largest))
         return el.where(nothing, math.inf, largest / el.where(nothing, 1, smallest))
-    singular = ew.abs_(commands.slogdet(x)[0]) == 0
+    singular = ew.abs_(determinants.slogdet(x)[0]) == 0
     safe = el.where(singular[..., None, None], identity_like(x.spec), x)
     product = matrix_norm(x, ord=p) * matrix_norm(inv(safe), ord=p)
     return el.where(singular, math.inf, product)

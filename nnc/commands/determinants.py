@@ -1,0 +1,191 @@
+"""Determinants of the matrices in the last two axes, and their derivatives, of every order, at singular matrices, too.
+
+The determinant is a polynomial of the elements, so all its derivatives exist everywhere. They are one command: `cofactor(x)` is the
+gradient of det at x, `cofactor(x, t1, …, tk)` the gradient's derivative of order k along the matrices t1 … tk. It is linear in each
+of these and the same for each order of them, so the command is its own derivative and its own transpose.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import string
+from typing import Any
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.commands.elementwise import INEXACT, mul, real
+from nnc.commands.linalg import (
+    NO_CONVERGENCE,
+    NDArray,
+    batch_leading,
+    cubic,
+    imaginary_part,
+    infer_square,
+    run_lapack,
+    solve,
+    trace,
+)
+from nnc.commands.reduce import reduce_sum
+from nnc.commands.rules import (
+    Cotangents,
+    Derivative,
+    Linear,
+    Tangents,
+    Value,
+    add_tangents,
+    check_linear_in_one,
+    check_same_spec,
+    not_linear,
+)
+from nnc.graph import Command, TensorSpec, register
+
+
+def _det_infer(x: TensorSpec) -> TensorSpec:
+    return infer_square("det", INEXACT)(x).update(shape=x.shape[:-2])
+
+
+def _slogdet_infer(x: TensorSpec) -> tuple[TensorSpec, TensorSpec]:
+    sign = infer_square("slogdet", INEXACT)(x).update(shape=x.shape[:-2])
+    return sign, sign.update(dtype=dtypes.real_dtype(x.dtype))
+
+
+def _slogdet_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
+    """d log det X = tr(X⁻¹ dX), of which the real part moves the size and the imaginary one turns the sign."""
+    moved = trace(solve(primals[0], tangents[0]))
+    if not dtypes.is_complex(moved.spec.dtype):
+        return None, moved
+    return mul(imaginary_part(moved), outputs[0]), real(moved)
+
+
+def _det_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
+    x, t = primals[0], tangents[0]
+    return (reduce_sum(mul(t, cofactor(x)), axes=(x.spec.ndim - 2, x.spec.ndim - 1)),)
+
+
+# -- derivatives of the determinant ------------------------------------------------------------------------------------
+
+
+def _cofactor_infer(x: TensorSpec, *ts: TensorSpec) -> TensorSpec:
+    return infer_square("cofactor", INEXACT)(check_same_spec("cofactor", (x, *ts)))
+
+
+def _cofactor_reference(*xs: NDArray) -> Any:
+    """By the singular values: x = U S Vᴴ, so det(x + t) is det(U) det(Vᴴ) det(S + Uᴴ t V), with S diagonal."""
+
+    def run(x: NDArray, *ts: NDArray) -> NDArray:
+        u, s, vh = np.linalg.svd(x)
+        to_left, to_right = u.conj().swapaxes(-1, -2), vh.conj().swapaxes(-1, -2)
+        inner = _derivative_at_diagonal(s, [to_left @ t @ to_right for t in ts])
+        signs = np.asarray(np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
+        product: NDArray = signs * (u.conj() @ inner @ vh.conj())
+        return product
+
+    return run_lapack("cofactor", run, xs, NO_CONVERGENCE, "check the matrix with nnp.isfinite.")
+
+
+def _derivative_at_diagonal(s: NDArray, ts: list[NDArray]) -> NDArray:
+    """`cofactor` at a diagonal matrix.
+
+    The part of det(S + ε₁T₁ + … + εₘTₘ) that has all ε takes one row from each T and the others from S:
+    Σ over different rows a₁ … aₘ of  (Π of the other s) · Σ over permutations π of  sgn(π) · Π Tⱼ[aⱼ, aπ(j)].
+    The derivative by Tₘ leaves its factor out. Time and memory: O(n^(k + 1)) for each of (k + 1)! permutations.
+    """
+    n, m = s.shape[-1], len(ts) + 1
+    rows = string.ascii_letters[:m]
+    others = _products_of_others(s, m)
+    result = np.zeros((*s.shape[:-1], n, n), ts[0].dtype if ts else s.dtype)
+    diagonal = result.reshape((*s.shape[:-1], n * n))[..., :: n + 1]
+    for order in itertools.permutations(range(m)):
+        factors = [f"...{rows[j]}{rows[order[j]]}" for j in range(m - 1)]
+        is_diagonal = order[-1] == m - 1
+        out = rows[-1] + ("" if is_diagonal else rows[order[-1]])
+        term = np.einsum(",".join([f"...{rows}", *factors]) + f"->...{out}", others, *ts)
+        (diagonal if is_diagonal else result)[...] += _sign(order) * term
+    return result
+
+
+def _sign(order: tuple[int, ...]) -> int:
+    swaps = sum(a > b for a, b in itertools.combinations(order, 2))
+    return -1 if swaps % 2 else 1
+
+
+def _products_of_others(s: NDArray, m: int) -> NDArray:
+    """[..., a₁, …, aₘ]: the product of all s but those at m different places; 0 where two places are the same.
+
+    A quotient of the whole product: mantissas and exponents by themselves, so that nothing overflows, zeros counted.
+    """
+    n = s.shape[-1]
+    mantissas, exponents = np.frexp(np.where(s == 0, 1, s))
+    zeros = (s == 0).astype(np.int64)
+    mantissa, exponent, left = (
+        np.asarray(f(x, axis=-1)) for f, x in ((np.prod, mantissas), (np.sum, exponents), (np.sum, zeros))
+    )
+    mantissa, exponent, left = (x.reshape((*s.shape[:-1], *(1,) * m)) for x in (mantissa, exponent, left))
+    for j in range(m):
+        shape = (*s.shape[:-1], *(n if i == j else 1 for i in range(m)))
+        mantissa = mantissa / mantissas.reshape(shape)
+        exponent, left = exponent - exponents.reshape(shape), left - zeros.reshape(shape)
+    places = np.indices((n,) * m)
+    different = np.ones((n,) * m, bool)
+    for a, b in itertools.combinations(places, 2):
+        different &= a != b
+    return np.where(different & (left == 0), np.ldexp(mantissa, exponent), 0).astype(s.dtype, copy=False)
+
+
+def _cofactor_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
+    x, *ts = primals
+    total = None if tangents[0] is None else cofactor(x, *ts, tangents[0])
+    for i, t in enumerate(tangents[1:]):
+        if t is not None:
+            total = add_tangents(total, cofactor(x, *ts[:i], t, *ts[i + 1 :]))
+    return (total,)
+
+
+def _cofactor_transpose(cotangents: Cotangents, operands: tuple[Value | Linear, ...]) -> Tangents:
+    check_linear_in_one("cofactor", operands)
+    x, *ts = operands
+    if isinstance(x, Linear):
+        raise not_linear("cofactor", "in the matrix", {"x": x.spec})
+    return (
+        None,
+        *(
+            cofactor(x, *ts[:i], cotangents[0], *ts[i + 1 :]) if isinstance(t, Linear) else None
+            for i, t in enumerate(ts)
+        ),
+    )
+
+
+_SINGULAR = "a matrix is singular."  # LAPACK does not say so of determinants
+
+slogdet: Command = register(
+    "slogdet",
+    1,
+    2,
+    infer=_slogdet_infer,
+    reference=lambda x: run_lapack("slogdet", lambda x: tuple(np.linalg.slogdet(x)), (x,), _SINGULAR, ""),
+    derivative=Derivative(_slogdet_jvp),
+    batch=batch_leading("slogdet"),
+    refuses=True,
+    cost=cubic,
+)
+det: Command = register(
+    "det",
+    infer=_det_infer,
+    reference=lambda x: run_lapack("det", np.linalg.det, (x,), _SINGULAR, ""),
+    derivative=Derivative(_det_jvp),
+    batch=batch_leading("det"),
+    refuses=True,
+    cost=cubic,
+)
+cofactor: Command = register(
+    "cofactor",
+    None,
+    infer=_cofactor_infer,
+    reference=_cofactor_reference,
+    derivative=Derivative(_cofactor_jvp, _cofactor_transpose),
+    batch=batch_leading("cofactor"),
+    refuses=True,
+    cost=lambda x, *ts: (10 + 4 * len(ts)) * cubic(x) + math.factorial(len(ts) + 1) * x.size * x.shape[-1] ** len(ts),
+)
