@@ -27,6 +27,7 @@ except ImportError:  # Windows
 
 _PART = re.compile(r"\..+\.[0-9a-f]{8}\.part")  # names of files that are being written
 _PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600  # modes of what is made here
+_NAME = 50  # characters of a file's name that the name of its part has; the system allows 255 bytes
 _HAS_OWNERS = hasattr(os, "geteuid")
 _OPENS_FOLDERS = os.open in os.supports_dir_fd  # False on Windows, where folders are known by their paths alone
 _FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -79,16 +80,17 @@ class Folder:
 
     def write(self, name: str, content: bytes) -> None:
         """Writes a file, which appears whole or not at all."""
-        with self.replacing(name) as file:
+        with self.replacing(name) as (file, _):
             file.write(content)
 
     @contextmanager
-    def replacing(self, name: str, mode: int = _PRIVATE_FILE) -> Iterator[BinaryIO]:
-        """A block that writes a file, which takes its place when the block ends without an error."""
+    def replacing(self, name: str, mode: int = _PRIVATE_FILE) -> Iterator[tuple[BinaryIO, str]]:
+        """A block that writes a file, which takes its place when the block ends without an error. It gets the open file, and where
+        that lies until then."""
         part, descriptor = self._make_part(name, mode)
         try:
             with open(descriptor, "wb") as file:
-                yield file
+                yield file, os.path.join(self.path, part)
                 file.flush()
                 if fcntl is not None:  # elsewhere open files cannot be moved
                     self._move(part, name)
@@ -102,7 +104,7 @@ class Folder:
     def _make_part(self, name: str, mode: int) -> tuple[str, int]:
         """A new file beside a place, which is locked."""
         while True:
-            part = f".{name}.{secrets.token_hex(4)}.part"
+            part = f".{name[:_NAME]}.{secrets.token_hex(4)}.part"
             descriptor = self.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
             try:
                 is_ours = fcntl is None or (_lock(descriptor) and self._is_at(part, descriptor))

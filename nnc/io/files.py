@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, TensorSpec, safe_open, serialize_file
 
 from nnc import dtypes
 from nnc.array import Array, asarray
-from nnc.errors import ArgumentTypeError, FileFormatError, MissingFileError, TraceError, user_error
+from nnc.errors import ArgumentTypeError, FileFormatError, MissingFileError, TraceError, UnsupportedError, user_error
+from nnc.files import Folder
+from nnc.io.container import DTYPES, damaged, read, read_header, write
 from nnc.io.layout import Layout, Node, describe, fill, leaf_value, rebuild, walk
 from nnc.spelling import spelled
 from nnc.trace.dynamic import Variable
@@ -25,11 +25,7 @@ PathLike = str | os.PathLike[str]
 
 FORMAT = "nnc"  # the key of the structure in the file's metadata
 VERSION = 1
-DTYPES = {
-    "BOOL": dtypes.bool_, "I8": dtypes.int8, "I16": dtypes.int16, "I32": dtypes.int32, "I64": dtypes.int64,
-    "U8": dtypes.uint8, "U16": dtypes.uint16, "U32": dtypes.uint32, "U64": dtypes.uint64, "F16": dtypes.float16,
-    "BF16": dtypes.bfloat16, "F32": dtypes.float32, "F64": dtypes.float64, "C64": dtypes.complex64,
-}  # fmt: skip
+_MODE = 0o666  # of new files, as far as the user's umask allows
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -41,7 +37,8 @@ def save(path: PathLike, tree: Any) -> None:
 
     The names of the tensors are the paths of the leaves (`layers.0.weight`); numbers, strings and the structure go to the
     metadata. The file appears whole or not at all: it is written beside its place and then moved there. A process that is killed
-    meanwhile leaves the file that was there before, and a hidden `.name.….part` beside it.
+    meanwhile leaves the file that was there before, and a hidden `.name.….part` beside it, which the next `save` in the folder
+    removes. A checksum in the metadata lets `load` notice damage; other programs pass over it.
 
     Args:     path: where to; a file there is replaced. tree: dicts, lists, tuples, dataclasses … of arrays of any dtype,
               numbers and strings; settings of modules and fields marked static are not written, and functions come back with
@@ -69,7 +66,7 @@ def save(path: PathLike, tree: Any) -> None:
         )
     if target.is_dir():
         raise user_error(ArgumentTypeError, "nnc.io.save", f"{target} is a directory.", fix="name a file in it.")
-    _write(target, arrays, metadata)
+    _write(target, layout, arrays, metadata)
 
 
 def _check_path(where: str, path: Any) -> Path:
@@ -100,26 +97,38 @@ def _tensors(layout: Layout) -> tuple[dict[str, NDArray], dict[str, str]]:
     return arrays, wide
 
 
-def _write(target: Path, arrays: Mapping[str, NDArray], metadata: dict[str, str]) -> None:
-    """Writes beside the target, then moves."""
-    specs = {
-        name: TensorSpec(dtype=x.dtype.name, shape=x.shape, data_ptr=x.ctypes.data, data_len=x.nbytes)
-        for name, x in arrays.items()
-    }
-    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+def _write(target: Path, layout: Layout, arrays: Mapping[str, NDArray], metadata: dict[str, str]) -> None:
+    """Writes beside the target, looks whether it can be read, then moves."""
+    folder = Folder(str(target.parent), None)
+    with contextlib.suppress(OSError):  # a folder whose files may not be listed
+        folder.remove_left_over()
+    with folder.replacing(target.name, _MODE) as (file, part):
+        write(file, arrays, metadata)
+        file.flush()
+        _verify(Path(part), layout, arrays)
+        os.fsync(file.fileno())
+
+
+def _verify(part: Path, layout: Layout, arrays: Mapping[str, NDArray]) -> None:
+    """Checks that `load` will find in a file what was to be saved.
+
+    Raises:
+        UnsupportedError: it will not.
+    """
     try:
-        part.touch(exist_ok=False)
-        mode = part.stat().st_mode
-        serialize_file(specs, part, metadata=metadata)
-        part.chmod(mode)  # the library makes files that only their owner can read
-        with open(part, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(part, target)
-    except SafetensorError as error:
-        raise OSError(f"cannot write {target}: {error}") from error
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            part.unlink()
+        entries, texts, _ = read_header(part)
+        found = {name: (DTYPES[entry["dtype"]], tuple(entry["shape"])) for name, entry in entries.items()}
+        nodes = _leaves(part, _parse(part, texts[FORMAT])["tree"], entries)
+        problem = "" if list(nodes) == [leaf.name for leaf in layout.leaves] else "two leaves have one name"
+        if found != {name: (array.dtype, array.shape) for name, array in arrays.items()}:
+            problem = "the tensors in it would not be those of the tree"
+    except (FileFormatError, RecursionError) as error:
+        problem = str(error)
+    if problem:
+        raise user_error(
+            UnsupportedError, "nnc.io.save", f"the file could not be loaded again: {problem}",
+            fix="give the tree other keys, or less depth. A file that was there before is unchanged.",
+        )  # fmt: skip
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -163,31 +172,8 @@ def _read(source: Path) -> tuple[dict[str, NDArray], dict[str, Any] | None]:
         )
     if source.is_dir():
         raise user_error(MissingFileError, "nnc.io.load", f"{source} is a directory.", fix="name a file in it.")
-    try:
-        with safe_open(source, framework="numpy"):
-            pass  # the library has checked the header, and that the offsets cover the file
-    except SafetensorError as error:
-        raise _damaged(source, str(error)) from None
-    with open(source, "rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        entries = json.loads(file.read(size))
-        metadata = entries.pop("__metadata__", None) or {}
-        tensors = {name: _read_tensor(source, file, 8 + size, name, entry) for name, entry in entries.items()}
-    return tensors, _parse(source, metadata[FORMAT]) if FORMAT in metadata else None
-
-
-def _read_tensor(source: Path, file: BinaryIO, start: int, name: str, entry: dict[str, Any]) -> NDArray:
-    if entry["dtype"] not in DTYPES:
-        raise user_error(
-            FileFormatError,
-            "nnc.io.load",
-            f"tensor {name} of {source} has dtype {entry['dtype']}, which nnc does not have.",
-            fix="convert it with the program that wrote it.",
-        )
-    begin, end = entry["data_offsets"]
-    file.seek(start + begin)
-    data = np.fromfile(file, np.uint8, end - begin)
-    return data.view(DTYPES[entry["dtype"]]).reshape(entry["shape"])
+    tensors, texts = read(source)
+    return tensors, _parse(source, texts[FORMAT]) if FORMAT in texts else None
 
 
 def _parse(source: Path, text: str) -> dict[str, Any]:
@@ -197,14 +183,14 @@ def _parse(source: Path, text: str) -> dict[str, Any]:
         version = header["version"]
         tree, wide = header["tree"], header["dtypes"]
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise _damaged(source, "its description of the tree cannot be read") from None
+        raise damaged(source, "its description of the tree cannot be read") from None
     if version != VERSION:
         raise user_error(
             FileFormatError, "nnc.io.load", f"{source} has version {version!r} of the format, this nnc reads {VERSION}.",
             fix="update nnc, or save the file again with the nnc you have.",
         )  # fmt: skip
     if not isinstance(tree, dict) or not isinstance(wide, dict):
-        raise _damaged(source, "its description of the tree cannot be read")
+        raise damaged(source, "its description of the tree cannot be read")
     return {"tree": tree, "dtypes": wide}
 
 
@@ -213,24 +199,17 @@ def _narrow(source: Path, data: NDArray, dtype: str | None) -> NDArray:
     if dtype is None:
         return data
     if dtype != "complex128" or data.dtype != dtypes.float64 or data.shape[-1:] != (2,):
-        raise _damaged(source, f"a tensor of {dtype} is stored as {data.dtype}{list(data.shape)}")
+        raise damaged(source, f"a tensor of {dtype} is stored as {data.dtype}{list(data.shape)}")
     return data.view(np.complex128).reshape(data.shape[:-1])
 
 
-def _leaves(source: Path, structure: Node, arrays: dict[str, Array]) -> dict[str, Any]:
+def _leaves(source: Path, structure: Node, arrays: Mapping[str, Any]) -> dict[str, Any]:
     """The values of all leaves by name."""
     try:
         found = {name: leaf_value(node, arrays) for name, node in walk(structure)}
     except (KeyError, TypeError, ValueError, AttributeError, StopIteration, RuntimeError) as error:
-        raise _damaged(source, f"its tree and its tensors do not belong together ({error})") from None
+        raise damaged(source, f"its tree and its tensors do not belong together ({error})") from None
     named = {node["tensor"] for _, node in walk(structure) if "tensor" in node}
     if named != set(arrays):
-        raise _damaged(source, f"its tree does not name the tensors {', '.join(sorted(set(arrays) - named))}")
+        raise damaged(source, f"its tree does not name the tensors {', '.join(sorted(set(arrays) - named))}")
     return found
-
-
-def _damaged(source: Path, reason: str) -> FileFormatError:
-    return user_error(
-        FileFormatError, "nnc.io.load", f"{source} is no whole safetensors file: {reason}.",
-        fix="copy or download it again; nnc.io.save never leaves a half-written file.",
-    )  # fmt: skip

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -30,7 +30,8 @@ from nnc.errors import TreeError, UnsupportedError, user_error
 from nnc.graph import spec_of
 
 Node = dict[str, Any]
-PLAIN_NAME = re.compile(r"(?!-?\d+$)[^.\"]+")
+PLAIN_NAME = re.compile(r"(?!-?\d+$|__metadata__$)[^.\"\ud800-\udfff]+")
+_MOST_BITS = 1 << 13  # of an int; Python reads no more than 4300 digits by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,9 @@ def _describe(value: Any, name: str, path: str, leaves: list[Leaf], where: str) 
     nodes = []
     for entry, child in zip(entries, children, strict=True):
         field = _field_name(value, entry)
+        key = _encode_key(field, where)
         step = f".{field}" if _is_record(value) else f"[{_quote(field)}]"
-        nodes.append([_encode_key(field, where), _describe(child, _join(name, field), path + step, leaves, where)])
+        nodes.append([key, _describe(child, _join(name, field), path + step, leaves, where)])
     for field, setting in _saved_settings(metadata).items():
         leaves.append(Leaf(_join(name, field), f"{path}.{field}", setting, is_setting=True))
         nodes.append([field, _leaf_node(setting, leaves[-1].name, where)])
@@ -108,14 +110,16 @@ def _field_name(value: Any, entry: Any) -> Any:
 def _leaf_node(value: Any, name: str, where: str) -> Node:
     if type(value) is complex or (type(value) is float and not math.isfinite(value)):
         return {"value": str(value), "type": type(value).__name__}
-    if isinstance(value, (bool, int, float, str)) and type(value) in (bool, int, float, str):
+    is_large = type(value) is int and value.bit_length() > _MOST_BITS
+    if type(value) in (bool, int, float, str) and not is_large:
         return {"value": value}
-    is_array = tree.is_array(value)
+    is_array = tree.is_array(value) and not is_large
     if is_array and dtypes.is_known(dtype_of(value)):
         return {"tensor": name}
     if callable(value) or isinstance(value, np.dtype):
         return {"opaque": getattr(value, "__qualname__", None) or type(value).__qualname__}
     kind = f"an array of dtype {dtype_of(value)}" if is_array else f"a {type(value).__qualname__}"
+    kind = f"an int of {value.bit_length()} bits" if is_large else kind
     raise user_error(
         UnsupportedError, where, f"{name} is {kind}, which a file cannot hold.",
         fix="leave it out of the tree, or convert it to an array, a number or a string.",
@@ -128,16 +132,20 @@ def _join(prefix: str, key: Any) -> str:
 
 
 def _segment(key: Any) -> str:
-    return str(key) if isinstance(key, int) and not isinstance(key, bool) else json.dumps(_encode_key(key, "nnc.io"))
+    if isinstance(key, int) and not isinstance(key, bool):
+        return str(int(key))
+    encoded = _encode_key(key, "nnc.io")
+    return json.dumps(encoded if isinstance(encoded, (str, dict)) else {"key": encoded})
 
 
 def _encode_key(key: Any, where: str) -> Any:
     if isinstance(key, tuple):
         return {"tuple": [_encode_key(part, where) for part in key]}
-    if key is None or isinstance(key, (str, int, float)):
+    if key is None or isinstance(key, (str, float)) or (isinstance(key, int) and key.bit_length() <= _MOST_BITS):
         return key
+    shown = f"of {key.bit_length()} bits" if isinstance(key, int) else repr(key)
     raise user_error(
-        UnsupportedError, where, f"the tree has a key {key!r} ({type(key).__name__}), which a file cannot hold.",
+        UnsupportedError, where, f"the tree has a key {shown} ({type(key).__name__}), which a file cannot hold.",
         fix="use strings, numbers, None or tuples of them as keys.",
     )  # fmt: skip
 
@@ -159,7 +167,7 @@ def walk(node: Node, name: str = "") -> Iterator[tuple[str, Node]]:
         yield name or "array", node
 
 
-def leaf_value(node: Node, tensors: dict[str, Any]) -> Any:
+def leaf_value(node: Node, tensors: Mapping[str, Any]) -> Any:
     """The value of a leaf of a structure; an opaque one is its own node."""
     if "tensor" in node:
         return tensors[node["tensor"]]

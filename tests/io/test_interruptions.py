@@ -44,6 +44,41 @@ def test_a_process_killed_while_it_saves_leaves_the_last_file_or_the_one_before(
         assert np.all(found["x"] == found["n"]) and np.all(found["layers"][0] == found["n"])
 
 
+SLOW_SAVER = """
+import os, sys, nnc
+def fsync(descriptor):
+    print("writing", flush=True)
+    sys.stdin.read()
+os.fsync = fsync
+nnc.io.save(sys.argv[1], [1.5] * 3)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no locks that end with their process")
+def test_parts_of_killed_saves_are_removed_by_the_next_save_and_those_of_running_ones_are_not(tmp_path: Path) -> None:
+    def start(name: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", SLOW_SAVER, str(tmp_path / name)]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None and process.stdout.readline() == "writing\n"
+        return process
+
+    with start("killed") as killed, start("running") as running:
+        killed.kill()
+        killed.wait()
+        (tmp_path / ".film.part").write_text("of another program")
+        assert len(list(tmp_path.glob(".*.part"))) == 3
+        io.save(tmp_path / "x", 2)
+        assert sorted(path.name.split(".")[1] for path in tmp_path.glob(".*.part")) == ["film", "running"]
+        running.communicate("")
+    assert io.load(tmp_path / "running") == [1.5] * 3
+    assert {path.name for path in tmp_path.iterdir()} == {".film.part", "running", "x"}
+
+
+def test_names_may_be_as_long_as_the_system_allows(tmp_path: Path) -> None:
+    io.save(tmp_path / ("x" * 255), 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["x" * 255]
+
+
 def loss(params: Any, x: Any, y: Any) -> Any:
     return nnp.mean((nnp.tanh(x @ params["w"] + params["b"]) - y) ** 2)
 
