@@ -137,7 +137,12 @@ def to_padding(
 
 
 def check_rank(where: str, x: Value, layout: Layout) -> None:
-    """Raises ShapeError where x has not the axes that the layout names."""
+    """Raises ShapeError where x has not the axes that the layout names, or the layout names no spatial one."""
+    if layout.rank < 1:
+        raise user_error(
+            ShapeError, where, f"the input has {spec_of(x).ndim} axes, none of which is a spatial one behind N and C.",
+            operands={"x": spec_of(x)}, fix="pass an input (N, C, *spatial), or give a size for each spatial axis.",
+        )  # fmt: skip
     if spec_of(x).ndim < layout.rank + 1:
         raise user_error(
             ShapeError, where, f"the input has {spec_of(x).ndim} axes; channels and {layout.rank} spatial axes are needed.",

@@ -42,6 +42,15 @@ def test_pooling_with_a_window_of_another_rank() -> None:
         nnc.nn.max_pool(x, (2, 2))
 
 
+def test_windows_of_an_input_without_spatial_axes() -> None:
+    for function in (nnc.nn.max_pool, nnc.nn.lp_pool, nnc.nn.upsample):
+        for shape in ((3, 4), (4,), ()):
+            with reports(
+                ShapeError, function.__name__, f"the input has {len(shape)} axes, none of which is a spatial one"
+            ):
+                function(nnp.ones(shape), 2)
+
+
 def test_softmax_over_the_axis_in_pytorch_spelling() -> None:
     with reports(ArgumentTypeError, "softmax", "dim", "axis"):
         nnc.nn.softmax(nnp.ones((2, 3)), dim=1)

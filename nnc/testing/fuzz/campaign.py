@@ -6,19 +6,18 @@ import multiprocessing
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from time import monotonic
 from typing import Any
 
 from nnc.graph import COMMANDS
-from nnc.testing.fuzz.check import Finding, check
+from nnc.testing.fuzz.check import Finding, Unsupported, check
 from nnc.testing.fuzz.generate import generate
 from nnc.testing.fuzz.modes import MODES, Mode
 from nnc.testing.fuzz.offer import Offer
 from nnc.testing.fuzz.offers import all_offers
-from nnc.testing.fuzz.program import Program
+from nnc.testing.fuzz.program import Program, walk
 from nnc.testing.fuzz.report import Report, as_test
 from nnc.testing.fuzz.shrink import shrink
 from nnc.testing.fuzz.subject import Subject
@@ -116,18 +115,22 @@ def run_program(
     if subject is None:
         return report
     report.calls.update(program.calls())
-    with suppress(Exception):  # a mode finds why it cannot be traced
-        report.commands.update({node.command.name for node in subject.graph.walk()})
+    seen: set[str] = set()
     fitting = [mode for mode in settings.chosen_modes() if mode.applies(subject)]
     rng = random.Random(f"{settings.seed} {index}")
     for mode in rng.sample(fitting, min(MODES_EACH, len(fitting))):
         start(mode.name)
+        try:
+            finding = check(subject, mode, seen)
+        except Unsupported as error:
+            report.unsupported[str(error)] += 1
+            continue
         report.checks[mode.name] += 1
-        finding = check(subject, mode)
         if finding is not None:
             start(f"{mode.name}{_SHRINKING}program")
             report.findings.append(shrunk(program, mode, finding, settings.shrinking))
             break
+    report.commands.update(seen | {step.call for step in walk(program.body.steps)})
     return report
 
 
@@ -143,9 +146,10 @@ def shrunk(
     def again(candidate: Program) -> Finding | None:
         try:
             subject = Subject.of(candidate)
+            fits = subject is not None and bool(subject.results) and mode.applies(subject)
         except Exception:  # what remains is no program: a name or a shape does not fit any more
             return None
-        return check(subject, mode) if subject is not None and subject.results and mode.applies(subject) else None
+        return check(subject, mode) if subject is not None and fits else None
 
     find = found or again
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.errors import NncError
+from nnc.errors import NncError, UnsupportedError
 from nnc.testing.fuzz.modes import Mode
 from nnc.testing.fuzz.reference import by_reference, epsilon
 from nnc.testing.fuzz.subject import NDArray, Subject, execute
@@ -36,13 +36,23 @@ class Finding:
         return self.kind, self.text.splitlines()[0].partition(" ")[2].partition(" ")[0] if self.kind == "error" else ""
 
 
-def check(subject: Subject, mode: Mode) -> Finding | None:
-    """What is wrong with a program in a mode; None where nothing is."""
-    expected = _expected(subject, mode)
+class Unsupported(Exception):  # noqa: N818
+    """nnc says that it does not run a program in a mode."""
+
+
+def check(subject: Subject, mode: Mode, seen: set[str] | None = None) -> Finding | None:
+    """What is wrong with a program in a mode; None where nothing is. `seen` takes the names of its commands.
+
+    Raises:
+        Unsupported: nnc says that it does not do this.
+    """
+    expected = _expected(subject, mode, seen)
     if expected is None:
         return None
     try:
         found = execute(subject.source(mode.source(subject)))
+    except UnsupportedError as error:
+        raise Unsupported(str(error).partition("\n")[0]) from None
     except Exception as error:
         return Finding(mode.name, "error", f"{type(error).__name__}: {error}")
     if len(found) != len(expected):
@@ -62,11 +72,11 @@ def check(subject: Subject, mode: Mode) -> Finding | None:
     return None
 
 
-def _expected(subject: Subject, mode: Mode) -> list[NDArray] | None:
+def _expected(subject: Subject, mode: Mode, seen: set[str] | None) -> list[NDArray] | None:
     """What a mode should give; None where references refuse the values, so that nothing is expected."""
     source = subject.source((mode.plain or mode.source)(subject))
     try:
-        with by_reference():
+        with by_reference(seen=seen):
             return execute(source, mode.namespaces[0])
     except NncError:
         return None

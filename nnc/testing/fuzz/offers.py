@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+import nnc.commands.examples  # noqa: F401  (fills the column)
 from nnc.commands.rules import effect, example
 from nnc.graph import COMMANDS, Command, TensorSpec, infer
 from nnc.testing.fuzz.offer import SORTED, Call, Offer, Source, sorted_rows

@@ -18,8 +18,9 @@ from nnc import dtypes
 from nnc.array import as_value, new_array
 from nnc.commands.elementwise import stop_gradient
 from nnc.commands.loop import run_graph
-from nnc.commands.rules import scalar
+from nnc.commands.rules import cost, scalar
 from nnc.context import with_mode
+from nnc.errors import NncError
 from nnc.graph import Command, Graph, infer_specs, reference
 from nnc.graph.dispatch import replaced_eager
 from nnc.trace.eager import checked
@@ -38,21 +39,32 @@ _NEARLY_ONE = 1 + np.longdouble(2) ** -56  # in a wide dtype another number than
 _UNITS = 2.0  # units in the last place of the errors that are made: printed functions of LLVM and oneDNN are that exact
 
 
+MOST_OPERATIONS = 30_000_000  # of a command: 0.1 s of NumPy, and more of a factorization
+
+
+class TooCostlyError(NncError):
+    """A command of a generated program would take too long."""
+
+
 class ReferenceInterpreter:
-    """Runs each command by its reference, with random errors where `rng` is given."""
+    """Runs each command by its reference, with random errors where `rng` is given. `seen` takes the names of commands."""
 
     level = -1
     alive = True
 
-    def __init__(self, rng: np.random.Generator | None = None) -> None:
-        self.rng = rng
+    def __init__(self, rng: np.random.Generator | None = None, seen: set[str] | None = None) -> None:
+        self.rng, self.seen = rng, set() if seen is None else seen
 
     def process(
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
     ) -> Sequence[Any]:
         """Runs a command."""
         values = [as_value(arg) for arg in args]
-        outputs = infer_specs(command, tuple([value.spec for value in values]), params, graphs)
+        specs = tuple([value.spec for value in values])
+        outputs = infer_specs(command, specs, params, graphs)
+        if not graphs and command in cost and cost[command](*specs, **params) > MOST_OPERATIONS:
+            raise TooCostlyError(f"{command.name} takes too long")
+        self.seen.add(command.name)
         arrays = [value.data for value in values]
         settings = {**params, "graphs": graphs, "run": run_graph} if graphs else params
         results = _run(command, arrays, settings)
@@ -67,7 +79,7 @@ class FrozenInterpreter(ReferenceInterpreter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[Any] = []
+        self.kept: list[Any] = []
         self.next = 0
 
     def process(
@@ -76,17 +88,17 @@ class FrozenInterpreter(ReferenceInterpreter):
         """Runs a command, or returns what it gave before."""
         if command is not stop_gradient:
             return super().process(command, args, params, graphs)
-        if self.next == len(self.seen):
-            self.seen.append(super().process(command, args, params, graphs))
+        if self.next == len(self.kept):
+            self.kept.append(super().process(command, args, params, graphs))
         self.next += 1
-        found: Sequence[Any] = self.seen[self.next - 1]
+        found: Sequence[Any] = self.kept[self.next - 1]
         return found
 
 
 @contextmanager
-def by_reference(rng: np.random.Generator | None = None) -> Iterator[None]:
-    """Within the block, commands on arrays run by their references, one by one."""
-    with replaced_eager(ReferenceInterpreter(rng)), with_mode("eager"), np.errstate(all="ignore"):
+def by_reference(rng: np.random.Generator | None = None, seen: set[str] | None = None) -> Iterator[None]:
+    """Within the block, commands on arrays run by their references, one by one; `seen` takes their names."""
+    with replaced_eager(ReferenceInterpreter(rng, seen)), with_mode("eager"), np.errstate(all="ignore"):
         yield
 
 

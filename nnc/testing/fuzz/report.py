@@ -14,6 +14,7 @@ from nnc.testing.fuzz.values import literal
 
 _IMPORTS = {  # by the text that needs them
     "os.": "import os",
+    "threading.": "import threading",
     "TemporaryDirectory(": "from tempfile import TemporaryDirectory",
     "patch.": "from unittest.mock import patch",
     "np.": "import numpy as np",
@@ -35,15 +36,13 @@ class Report:
     checks: Counter[str] = field(default_factory=Counter)
     commands: Counter[str] = field(default_factory=Counter)
     calls: Counter[str] = field(default_factory=Counter)
-    untraceable: Counter[str] = field(default_factory=Counter)
-    unsettled: int = 0
+    unsupported: Counter[str] = field(default_factory=Counter)
     findings: list[str] = field(default_factory=list)
 
     def add(self, other: Report) -> None:
         """Adds the counts and the findings of another report."""
         self.programs += other.programs
-        self.unsettled += other.unsettled
-        for name in ("checks", "commands", "calls", "untraceable"):
+        for name in ("checks", "commands", "calls", "unsupported"):
             getattr(self, name).update(getattr(other, name))
         self.findings += other.findings
 
@@ -56,9 +55,9 @@ class Report:
                 f"seed {self.seed}: {self.programs} programs, {sum(self.checks.values())} runs held against references, "
                 f"{len(self.findings)} findings",
                 f"  modes: {modes}",
-                f"  results that rounding errors decide: {self.unsettled}",
                 f"  commands: {len(set(known) & set(self.commands))} of {len(known)}; functions called: {len(self.calls)}",
                 f"  commands that no program had: {', '.join(missing) or 'none'}",
+                *(f"  not supported, {count} times: {text}" for text, count in self.unsupported.most_common()),
             ]
         )
 

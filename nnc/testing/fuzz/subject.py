@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
@@ -99,7 +100,7 @@ class Subject:
 def namespace(of_nnc: Any = nnc) -> dict[str, Any]:
     """The names that programs use."""
     return {
-        "np": np, "nnc": of_nnc, "nnp": nnp, "nn": nn, "random": random, "command": command, "os": os, "patch": patch,
+        "np": np, "nnc": of_nnc, "nnp": nnp, "nn": nn, "random": random, "command": command, "os": os, "patch": patch, "threading": threading,
         "TemporaryDirectory": TemporaryDirectory,
     }  # fmt: skip
 

@@ -76,7 +76,8 @@ class Input:
 
     def value(self, k: int = 0) -> NDArray:
         """The array."""
-        return np.asarray(eval(self.source(), {"np": np, "k": k}))
+        with np.errstate(all="ignore"):
+            return np.asarray(eval(self.source(), {"np": np, "k": k}))
 
 
 def literal(name: str, x: NDArray) -> Input:
