@@ -180,7 +180,9 @@ def _quantile(
     weight = astype(place - low if part is None else part * (high - low), x.spec.dtype)
     found = below + el.where(el.equal(below, above), 0, above - below) * weight
     found = el.where(el.logical_and(el.isneginf(below), ~el.isposinf(above)), below, found)  # between -inf and a number
-    found = el.where(el.equal(weight, 1), above, found)
+    found = el.where(
+        el.equal(weight, 1), above, el.where(el.equal(weight, 0), below, found)
+    )  # also where both are infinite
     bad = el.equal(nans, n) if skip_nan else el.greater(nans, 0)
     found = astype(el.where(bad[..., None], math.nan, found), dtype)
     kept = tuple(1 if i in axes else m for i, m in enumerate(shape)) if keepdims else outer

@@ -114,6 +114,14 @@ def test_a_peeled_round_alone_reads_what_the_loop_starts_from() -> None:
     assert join(found[2])[0][0] > 6
 
 
+def test_the_number_of_rounds_lives_until_the_loop_begins_and_on_where_it_is_wanted() -> None:
+    counted = Loop(0, (Round((), None, (), (step([0], 1),), (step([1], 0),)),), 0, count=whole(2))
+    found = lives([step([], 2), region(counted), step([], 3)])
+    assert found[2] == ((0, 2),)
+    found = lives([step([], 2), region(counted), step([2], 3)])
+    assert join(found[2]) == ((0, 10),)
+
+
 def test_writes_are_listed_with_counters_and_stacks() -> None:
     body = ((), (step([0], 1, part=2),), (step([1], 0),))
     live = Liveness((step([], 0), loop(body, length=5, counter=5, begins=(2,))), [NBYTES] * 8, ())

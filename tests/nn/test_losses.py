@@ -268,3 +268,9 @@ def test_every_loss_is_held_against_nan() -> None:
 
 
 MODULES = ("nnc.nn.losses", "nnc.nn.classification", "nnc.nn.alignment")
+
+
+def test_stirlings_approximation_begins_above_one() -> None:
+    counts = np.array([0.0, 0.5, 1.0, 1.5, 2.0])
+    stirling = [0, 0, 0, *(y * np.log(y) - y + 0.5 * np.log(2 * np.pi * y) for y in (1.5, 2.0))]
+    np.testing.assert_allclose(np.asarray(nn.poisson_nll(np.zeros(5), counts, full=True)), 1 + np.array(stirling))

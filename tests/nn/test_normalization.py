@@ -122,3 +122,15 @@ def test_attention_refuses_operands_that_do_not_fit() -> None:
     q, k = np.ones((2, 3, 4, 5)), np.ones((2, 6, 3, 5))
     with pytest.raises(ShapeError, match="query, key and value do not fit together"):
         nn.dot_product_attention(q, k, k)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 6])
+def test_channels_before_and_behind_count_also_where_the_number_of_neighbours_is_even(size: int) -> None:
+    x = np.random.default_rng(0).normal(size=(2, 5, 3))
+    want = np.empty_like(x)
+    for c in range(5):
+        first = c - size // 2  # one more before than behind, as in PyTorch
+        near = x[:, max(0, first) : max(0, first + size)]
+        want[:, c] = x[:, c] / (1.5 + 0.3 / size * (near**2).sum(1)) ** 0.6
+    got = nn.local_response_norm(x, size, alpha=0.3, beta=0.6, k=1.5)
+    np.testing.assert_allclose(np.asarray(got), want, rtol=1e-12)

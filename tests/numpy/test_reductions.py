@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import nnc
 import nnc.numpy as nnp
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 
@@ -141,3 +142,11 @@ def test_sum_and_extremes_agree_with_numpy_for_any_axes(x, data):
     axes = tuple(data.draw(st.sets(st.integers(0, x.ndim - 1))))
     np.testing.assert_allclose(nnp.sum(x, axes), np.sum(x, axes), atol=1e-10)
     assert np.array_equal(nnp.max(x, axes), np.max(x, axes))
+
+
+@pytest.mark.parametrize(("name", "sign"), [("cummax", 1.0), ("cummin", -1.0)])
+def test_the_first_of_equal_elements_holds_the_record(name, sign):
+    x = sign * np.array([1.0, 1.0, 0.5, 2.0, 2.0, 2.0, 1.0])
+    gradient = nnc.grad(lambda x: getattr(nnp, name)(x).sum())
+    for run in (gradient, nnc.compile(gradient)):
+        np.testing.assert_array_equal(run(x), [3, 0, 0, 4, 0, 0, 0])

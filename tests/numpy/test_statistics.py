@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nnc
 import nnc.numpy as nnp
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError
 
@@ -12,6 +13,8 @@ RNG = np.random.default_rng(3)
 X = RNG.normal(size=(3, 4, 5))
 HOLES = np.where(RNG.random(X.shape) < 0.3, np.nan, X)
 N = RNG.integers(0, 9, (3, 4, 5))
+
+INF, NAN = np.inf, np.nan
 
 
 @pytest.mark.parametrize("axis", [None, 0, -1, (0, 2)])
@@ -131,3 +134,23 @@ def test_a_periodic_line_is_interpolated_as_in_numpy(same):
         np.array([5.0, 10, 3, 4]),
     )
     same(nnp.interp(x, xp, fp, period=360), np.interp(x, xp, fp, period=360))
+
+
+@pytest.mark.parametrize(
+    ("x", "method", "wanted"),
+    [
+        ([-INF, INF], "linear", [-INF, NAN, NAN, NAN, INF]),
+        ([-INF, INF], "midpoint", [-INF, NAN, NAN, NAN, INF]),
+        ([-INF, INF], "lower", [-INF, -INF, -INF, -INF, INF]),
+        ([-INF, INF], "higher", [-INF, INF, INF, INF, INF]),
+        ([-INF, INF], "nearest", [-INF, -INF, -INF, INF, INF]),
+        ([-INF, 1.0, INF], "linear", [-INF, -INF, 1.0, INF, INF]),
+        ([-INF, -INF, INF], "linear", [-INF, -INF, -INF, NAN, INF]),
+        ([-INF, INF, INF], "linear", [-INF, NAN, INF, INF, INF]),
+        ([-INF, -INF, -INF], "linear", [-INF] * 5),
+    ],
+)
+def test_quantiles_at_infinities_are_these_and_only_between_opposite_ones_there_is_none(x, method, wanted):
+    for quantile in (nnp.quantile, nnc.compile(nnp.quantile, static_argnames="method")):
+        got = quantile(np.array(x), np.array([0.0, 0.25, 0.5, 0.75, 1.0]), method=method)
+        np.testing.assert_array_equal(got, wanted)

@@ -320,3 +320,13 @@ def test_least_squares_are_solved_in_a_thousand_steps(optimizer: Any, first: flo
         w, state = step(w, state)
     out = A @ np.asarray(w).T
     assert np.allclose(out[0], -BIAS, atol=first) and np.allclose(out[1], -BIAS, atol=second)
+
+
+def test_a_variance_that_rounds_below_zero_counts_as_zero() -> None:
+    for correct in (False, True):
+        transformation = optim.scale_by_stddev(decay=0.9, eps=1e-8, bias_correction=correct)
+        gradient = nnp.asarray(np.array([1e3, 0.1, 33.3, 7e4], np.float32))
+        state = transformation.init(gradient)
+        for _ in range(200):  # equal gradients: mean of squares and square of mean differ by their rounding alone
+            update, state = transformation.update(gradient, state)
+            assert np.isfinite(np.asarray(update)).all()

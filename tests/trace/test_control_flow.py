@@ -403,3 +403,20 @@ def test_a_scan_of_no_such_length_is_refused(length: Any) -> None:
     with pytest.raises(ArgumentError, match="length is .*; it must be an integer of 0 or more"):
         nnc.scan(lambda c, x: (c, x), 0.0, None, length)
     assert nnc.scan(lambda c, x: (c + 1, x), 0.0, None, nnp.asarray(3))[0] == 3
+
+
+@pytest.mark.parametrize("derivative", ["jvp", "linearize", "grad"])
+def test_derivatives_keep_the_bound_on_the_number_of_rounds(derivative: str) -> None:
+    def f(x: Any) -> Any:
+        return nnc.while_loop(lambda c: c < 100, lambda c: c * 2, x, max_steps=3)
+
+    calls = {
+        "jvp": lambda x: nnc.jvp(f, (x,), (1.0,)),
+        "linearize": lambda x: nnc.linearize(f, x)[0],
+        "grad": nnc.value_and_grad(f),
+    }
+    call = calls[derivative]
+    for run in (call, nnc.compile(call)) if derivative != "linearize" else (call,):
+        assert float(nnc.tree.leaves(run(20.0))[0]) == 160
+        with pytest.raises(ArgumentError, match="3 rounds"):
+            run(2.0)

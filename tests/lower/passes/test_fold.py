@@ -113,3 +113,19 @@ def test_constants_are_handed_into_loops_and_branches() -> None:
 def test_folding_again_changes_nothing() -> None:
     graph = run(nnc.make_graph(lambda x: nnp.where(x > 0, nnp.ones(3) * 2, 0.0) + nnp.zeros(3))(X), "fold")
     assert run(graph, "fold").nodes is graph.nodes
+
+
+def test_what_is_called_before_a_test_that_fails_at_once_is_called() -> None:
+    seen: list[float] = []
+
+    def f(x: Any) -> Any:
+        def test(c: Any) -> Any:
+            nnc.debug.callback(lambda c: seen.append(float(c)), c)
+            return c < 3.0
+
+        return nnc.while_loop(test, lambda c: c + 1, np.float32(5)) + x
+
+    after = run(nnc.make_graph(f)(X), "fold", "dce")
+    assert "while" in names(after)
+    np.testing.assert_array_equal(nnc.compile(f)(X), X + 5)
+    assert seen == [5.0]

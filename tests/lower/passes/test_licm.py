@@ -7,6 +7,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.commands.index import gather
 from nnc.errors import OutOfBoundsError
 from nnc.graph import Graph, Node
 from tests.lower.passes.tools import check_same_bits, names, run
@@ -93,3 +94,20 @@ def test_draws_stay_in_their_round() -> None:
 
     after, node = moved(f, X, np.asarray(nnc.random.key(3)))
     assert "random_bits" not in names(after) and "random_bits" in names(node.graphs[0])
+
+
+def test_a_loop_of_no_round_raises_nothing_where_its_first_node_would() -> None:
+    def rows(table: Any, i: Any) -> Any:  # one node, the first of its round
+        return gather(table, i, axes=(0,), batch=0, mode="error")
+
+    def looped(x: Any, table: Any, i: Any) -> Any:
+        return nnc.while_loop(lambda c: c[0] < 1.0, lambda c: rows(table, i) + c, x)
+
+    def scanned(x: Any, table: Any, i: Any) -> Any:
+        return nnc.scan(lambda c, y: (rows(table, i) + c, None), x, np.zeros((0, 3), np.float32))[0]
+
+    table, index = np.ones((4, 3), np.float32), np.int64(9)
+    for f in (looped, scanned):
+        graph = nnc.make_graph(f)(X, table, index)
+        assert "gather" not in names(run(graph, "licm", "dce"))
+        np.testing.assert_array_equal(nnc.compile(f)(X, table, index), X)

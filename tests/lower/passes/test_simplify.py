@@ -8,6 +8,7 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.commands.shape import pad
 from nnc.graph import Rule, check_rule
 from nnc.lower.passes import algebra
 from nnc.lower.passes.simplify import RULES
@@ -142,3 +143,16 @@ def test_lossless_conversions_are_those_that_hold_every_value() -> None:
 def test_one_is_all_bits_of_a_bool_alone(dtype: str) -> None:
     x = np.arange(4).astype(dtype)
     np.testing.assert_array_equal(nnc.compile(lambda x: x & nnp.ones_like(x))(x), x & np.ones_like(x))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+def test_padding_between_elements_goes_only_where_there_are_no_two(n: int) -> None:
+    x = np.arange(1.0, n + 1)
+
+    def spread(x: Any) -> Any:
+        return pad(x, np.float64(7), low=(0,), high=(0,), interior=(2,))
+
+    wanted = np.full(max(0, 3 * n - 2), 7.0)
+    wanted[::3] = x
+    np.testing.assert_array_equal(nnc.compile(spread)(x), wanted)
+    assert names(run(nnc.make_graph(spread)(x), "simplify", "dce")).count("pad") == (n > 1)
