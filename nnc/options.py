@@ -32,7 +32,8 @@ class Options:
     `verify_passes` checks the graph after every pass and the memory plan once more (environment: NNC_VERIFY);
     `memory_budget` is the largest number of bytes that a call may allocate (NNC_MEMORY_BUDGET); `streams` is how many
     streams the schedule may use, "auto" or a number; `donated` names the inputs that the program may overwrite; `check_finite`
-    looks at every result for NaN and infinities (`nnc.debug.check_finite`); `allocator` is how memory is planned (NNC_ALLOCATOR):
+    looks at every result for NaN and infinities (`nnc.debug.check_finite`); `guard` runs steps one by one on memory with red zones
+    and poison, and checks it after each (NNC_GUARD; see nnc.lower.guard); `allocator` is how memory is planned (NNC_ALLOCATOR):
     "portfolio" is best, "article" and "article-size" are the published algorithm of libnnc and its variant that takes large tensors
     first, for comparisons; `autotune` measures which of several kernels is the fastest; `cache_folder` is where such
     findings, compiled kernels and lowered programs are kept (NNC_CACHE_DIR, else a folder in the user's cache), None:
@@ -52,6 +53,7 @@ class Options:
     streams: int | str = "auto"
     donated: tuple[int, ...] = ()
     check_finite: bool = False
+    guard: bool = False
     allocator: Allocator = "portfolio"
     autotune: bool = False
     cache_folder: Path | None = None
@@ -82,6 +84,7 @@ class Options:
             allocator=check_allocator(variables.get("NNC_ALLOCATOR") or "portfolio", "NNC_ALLOCATOR"),
             cache_folder=_cache_folder(variables),
             kernel_threads=_kernel_threads(variables),
+            guard=_flag("NNC_GUARD", variables.get("NNC_GUARD", "")),
             native=_flag("NNC_NATIVE", variables.get("NNC_NATIVE") or "1"),
         )
 

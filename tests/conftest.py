@@ -15,6 +15,13 @@ settings.register_profile("deep", max_examples=2000, deadline=None, suppress_hea
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
+@pytest.fixture(autouse=True)
+def _as_usual(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of how programs are stored and called are not run on guarded memory, which does both in another way."""
+    if request.node.get_closest_marker("unguarded"):
+        monkeypatch.setenv("NNC_GUARD", "0")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if importlib.util.find_spec("cupy") is None:
         for item in items:

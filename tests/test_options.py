@@ -34,8 +34,8 @@ def test_sizes_are_ints_or_texts(value: Any) -> None:
 
 def test_the_environment_sets_options() -> None:
     assert Options.from_environment({}) == Options()
-    options = Options.from_environment({"NNC_VERIFY": "1", "NNC_MEMORY_BUDGET": "1MiB"})
-    assert options.verify_passes
+    options = Options.from_environment({"NNC_VERIFY": "1", "NNC_GUARD": "yes", "NNC_MEMORY_BUDGET": "1MiB"})
+    assert options.verify_passes and options.guard
     assert options.memory_budget == 2**20
     with pytest.raises(ArgumentError, match="NNC_VERIFY"):
         Options.from_environment({"NNC_VERIFY": "perhaps"})

@@ -55,7 +55,7 @@ class Frame:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.arena = aligned_bytes(program.arena_bytes)
+        self.arena = self._make_arena()
         self._tapes: dict[int, NDArray] = {}  # by buffer
         self._rounds: dict[int, int] = {}  # the present round of each loop that runs
         self._memories: list[Any] = [self._memory(i) for i in range(len(program.bound.buffers))]
@@ -64,6 +64,9 @@ class Frame:
         self._scopes: dict[int, _Scope] = {}  # of the copy of each loop that is being bound
         self._set_lists: list[_Scope] = [self._call]
         self._run = self._program(program.bound.steps)
+
+    def _make_arena(self) -> NDArray:
+        return aligned_bytes(self.program.arena_bytes)
 
     def _memory(self, number: int) -> NDArray | None:
         """The bytes of a buffer; None where they are another's in each call."""
@@ -211,17 +214,21 @@ class Frame:
             self._set(self._call)
             self._run()
         finally:
-            for scope in self._set_lists:
-                for arrays, position, _ in scope.patches:
-                    arrays[position] = None
+            self._clear()
             for i in (*given, *fresh):
                 self._memories[i] = None
-            for handle in self._tapes.values():
-                handle[...] = None
         return [
             result_of(view, given[view.buffer] if view.buffer in given else fresh[view.buffer])
             for view in program.bound.outputs
         ]
+
+    def _clear(self) -> None:
+        """Lets go of the arrays of a call."""
+        for scope in self._set_lists:
+            for arrays, position, _ in scope.patches:
+                arrays[position] = None
+        for handle in self._tapes.values():
+            handle[...] = None
 
 
 def _nothing() -> None:

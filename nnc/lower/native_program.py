@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ from nnc.context import timed
 from nnc.fork import new_lock
 from nnc.graph import Kernel, TensorSpec
 from nnc.lower.codegen.arguments import Words, make_table
-from nnc.lower.codegen.entry import EntryText, print_entry
+from nnc.lower.codegen.entry import EntryText, print_alone, print_entry
 from nnc.lower.codegen.native import Compiler, Function, Native
 from nnc.lower.liveness import walk
 from nnc.lower.schedule.types import Schedule
@@ -163,6 +163,17 @@ class NativeCode:
                 self._entries[apart] = self._compile(apart)
             return self._entries[apart]
 
+    def functions(self) -> Mapping[int, Function]:
+        """The compiled kernels, each as a function of its own, by identity of the step: those that programs hold are compiled as
+        parts of them are."""
+        held = {key: native for key, native in self.natives.items() if native.is_held}
+        others = {key: native for key, native in self.natives.items() if key not in held}
+        found = dict(zip(others, self._compiler.load([*others.values()]), strict=True))
+        alone = {
+            name: self._compiler.load_entry(print_alone(native), native.symbols, None) for name, native in _named(held)
+        }
+        return found | {key: alone[native.name] for key, native in held.items()}
+
     def expect(self, apart: bool) -> None:
         """That entry will be asked for: prints it, and has it compiled meanwhile."""
         with self._lock:
@@ -204,6 +215,11 @@ class NativeCode:
         positions = {key: i for i, key in enumerate(with_state)}
         text = print_entry(parts.planned, words, natives, positions, apart)
         return Printed(text, tuple(natives[key] for key in with_state))
+
+
+def _named(natives: Mapping[int, Native]) -> Iterable[tuple[str, Native]]:
+    """Each text once, with its name."""
+    return {native.name: native for native in natives.values()}.items()
 
 
 def _symbols(printed: EntryText, functions: Sequence[Function]) -> dict[str, int]:

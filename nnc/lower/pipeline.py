@@ -75,7 +75,7 @@ def lower(
 
     inner = options.update(memory_budget=None, donated=(), streams=1)
 
-    one_by_one = inner.update(native=False)
+    one_by_one = inner.update(native=False, guard=False)
 
     def lower_inner(sub_graph: Graph) -> RunProgram:
         if any(s.dtype == TAPE for s in (*sub_graph.inputs, *sub_graph.outputs)):  # tapes pass through: nothing to plan
@@ -101,9 +101,9 @@ def lower(
             check_schedule(planned, schedule)
         with timed("choosing kernels"):
             chosen = Program.of(planned, schedule, step_kernel)
-        if compiler is None or not options.native:
-            return chosen
-        return chosen.compiled(compiler, natives or Natives(step_kernel, compiler))
+        if compiler is not None and options.native:
+            chosen = chosen.compiled(compiler, natives or Natives(step_kernel, compiler))
+        return replace(chosen, guard=options.guard, idle=[])
 
     chooser = choose_kernel if hasattr(choose_kernel, "__qualname__") else type(choose_kernel)
     choice = f"{chooser.__module__}.{chooser.__qualname__}"

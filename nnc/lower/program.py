@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from nnc.collection import collection_paused
 from nnc.graph import Kernel
-from nnc.lower.codegen.native import Compiler
+from nnc.lower.codegen.native import Compiler, Function, Native
 from nnc.lower.frame import Frame
+from nnc.lower.guard import GuardedFrame
 from nnc.lower.liveness import walk
 from nnc.lower.native_frame import NativeFrame, Room
 from nnc.lower.native_program import NativeCode, Outside, Parts
@@ -25,13 +26,14 @@ class Program:
     Each call borrows an arena, one of the `idle` ones if there are any. Inputs are read where they are, unless they are not
     contiguous; outputs are fresh arrays (or the memory of donated inputs). `around` is done around each step (see there).
     With `code`, compiled kernels run without Python in between; without, all steps run from Python. `parts` gives what the program
-    is made of, which one that was stored need not know to run.
+    is made of, which one that was stored need not know to run. `guard`: calls run on guarded memory (nnc.lower.guard).
     """
 
     parts: Callable[[], Parts]
     is_concurrent: bool  # whether it has several streams
     around: Around | None = None
     code: NativeCode | None = None
+    guard: bool = False
     idle: list[Frame | NativeFrame] = field(default_factory=list, repr=False)
 
     @classmethod
@@ -66,7 +68,7 @@ class Program:
 
     def watched(self, around: Around) -> Program:
         """The same program, with something done around each step of a run: for measuring, and for tests."""
-        return replace(self, around=around, idle=[])
+        return replace(self, around=around, guard=False, idle=[])
 
     @property
     def outside(self) -> Outside:
@@ -103,6 +105,15 @@ class Program:
         """Bytes of the arena."""
         return self.planned.arena_bytes
 
+    @property
+    def natives(self) -> Mapping[int, Native]:
+        """The compiled kernels of steps, by identity."""
+        return self.code.natives if self.code is not None else {}
+
+    def functions(self) -> Mapping[int, Function]:
+        """The compiled kernels of steps, each as a function of its own, by identity."""
+        return self.code.functions() if self.code is not None else {}
+
     def kernel_of(self, step: Step) -> Kernel:
         """What runs a step."""
         return self.kernels[id(step)]
@@ -110,7 +121,7 @@ class Program:
     @property
     def needs_no_python(self) -> bool:
         """Whether a call is one of compiled code, on inputs that stay, and gives fresh arrays."""
-        if self.code is None or self._is_apart:
+        if self.code is None or self._is_apart or self.guard:
             return False
         outside = self.outside
         is_plain = outside.order is not None and not (outside.donated or outside.kept or outside.loops)
@@ -132,12 +143,14 @@ class Program:
 
     def make_ready(self, room: Room) -> None:
         """Lets the first call of compiled code run in this room, if that is of the right size."""
-        if self.code is not None and room.fits(self.code.outside):
+        if self.code is not None and not self.guard and room.fits(self.code.outside):
             self.idle.append(self._make_frame(room))
 
     def _make_frame(self, room: Room | None = None) -> Frame | NativeFrame:
         """What one call at a time runs on."""
         with collection_paused():
+            if self.guard:
+                return GuardedFrame(self)
             if self.code is None:
                 return Frame(self)
             return NativeFrame(self.code.entry(self._is_apart), self.around, room)

@@ -121,11 +121,11 @@ class Place:
 
 
 def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> Place | None:
-    """Where the program of `graph` is kept; None where nothing is: there is no folder, or passes are to be verified.
+    """Where the program of `graph` is kept; None where nothing is: there is no folder, or what is made is to be checked.
 
     Args:     native: whether the program is compiled. choice: who chooses kernels.
     """
-    if options.cache_folder is None or options.verify_passes:
+    if options.cache_folder is None or options.verify_passes or options.guard:
         return None
     chosen = {f.name: repr(getattr(options, f.name)) for f in fields(options) if f.name not in _APART}
     return Place(Cache(options.cache_folder), graph, {"options": chosen, "native": native, "choice": choice})

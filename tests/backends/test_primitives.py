@@ -150,6 +150,7 @@ def test_what_nobody_wants_any_more_is_not_made(monkeypatch: pytest.MonkeyPatch)
     assert kept.handle and made == [1]
 
 
+@pytest.mark.unguarded
 def test_a_program_begins_its_primitives_before_its_code_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
     frame = NativeFrame.__init__

@@ -145,6 +145,15 @@ def _in_loops(step: Step) -> Iterable[Step]:
                 yield from walk(c.steps)
 
 
+def print_alone(native: Native) -> str:
+    """The text of a program that does nothing but take a kernel in, and call it with its own arguments."""
+    declared, body = _as_internal(native, "alwaysinline ")
+    first = next(line for line in body.splitlines() if f"@{native.name}(" in line)
+    listed = first[first.index("(") + 1 : first.index(")")]
+    entry = f"define i64 @ENTRY({listed}) {{\n  %status = call i64 @{native.name}({listed})\n  ret i64 %status\n}}\n"
+    return "\n".join([*sorted(declared), body, entry])
+
+
 def _as_internal(native: Native, attribute: str) -> tuple[set[str], str]:
     """The declarations of a kernel, and its functions for a module that takes them in."""
     lines = native.code.splitlines()

@@ -30,9 +30,10 @@ from nnc.lower.later import WRITER, do_later, putting_off
 from nnc.lower.native_frame import NativeFrame, Room
 from nnc.machine import available_memory
 
-pytestmark = pytest.mark.skipif(
-    compiler() is None or available_memory() is None, reason="LLVM is not installed, or no Linux"
-)
+pytestmark = [
+    pytest.mark.skipif(compiler() is None or available_memory() is None, reason="LLVM is not installed, or no Linux"),
+    pytest.mark.unguarded,
+]
 
 MANY = 1 << 24  # bytes: 4096 pages of the smallest kind
 

@@ -197,6 +197,7 @@ def printed(script: str, folder: Path) -> str:
     return out.strip()
 
 
+@pytest.mark.unguarded
 def test_no_process_and_no_llvm_where_everything_is_found(tmp_path: Path) -> None:
     assert printed(FACTS, tmp_path) == "1 False"
     assert printed(FACTS, tmp_path) == "0 False"
