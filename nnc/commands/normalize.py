@@ -52,7 +52,7 @@ def _parts(x: NDArray, axes: Axes) -> tuple[NDArray, NDArray, NDArray]:
     x = x.astype(dtypes.accumulator(x.dtype), copy=False)
     top = np.max(x, axes, keepdims=True, initial=-np.inf)
     top = np.where(np.isinf(top), np.zeros((), x.dtype), top)
-    shifted = x - top
+    shifted = np.asarray(x - top)  # NumPy makes a scalar of 0-d arrays
     return shifted, top, np.sum(np.exp(shifted), axes, keepdims=True)
 
 

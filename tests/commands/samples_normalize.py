@@ -23,7 +23,7 @@ SAMPLES: list[Sample] = [
         for name in ("softmax", "log_softmax", "logsumexp")
         for x, axes in (
             (_normal(3, 4), (1,)), (_normal(3, 4), (0,)), (_normal(3, 4), (-1,)), (_normal(2, 3, 2), (0, 2)), (_normal(5), (0,)),
-            (_normal(2, 3), ()),
+            (_normal(2, 3), ()), (np.float64(0.3), ()),
         )
     ),
     *(Sample(name, (_normal(2, 0),), {"axes": (1,)}, differentiable=()) for name in ("softmax", "log_softmax", "logsumexp")),

@@ -108,7 +108,7 @@ def run_program(
     settings: Settings, index: int, every: Sequence[Offer], first: Sequence[Offer], start: Callable[[str], object]
 ) -> Report:
     """Makes one program and runs it in some modes; says to `start` which one is next."""
-    report = Report(settings.seed, programs=1)
+    report, origin = Report(settings.seed, programs=1), origin_of(settings, index)
     start("")
     program = generate((settings.seed, index), every, first)
     subject = Subject.of(program)
@@ -128,10 +128,15 @@ def run_program(
         report.checks[mode.name] += 1
         if finding is not None:
             start(f"{mode.name}{_SHRINKING}program")
-            report.findings.append(shrunk(program, mode, finding, settings.shrinking))
+            report.findings.append(shrunk(program, mode, finding, settings.shrinking, origin))
             break
     report.commands.update(seen | {step.call for step in walk(program.body.steps)})
     return report
+
+
+def origin_of(settings: Settings, index: int) -> str:
+    """The name of a program."""
+    return f"program {index} of seed {settings.seed}"
 
 
 def shrunk(
@@ -139,6 +144,7 @@ def shrunk(
     mode: Mode,
     finding: Finding,
     seconds: float,
+    origin: str,
     found: Callable[[Program], Finding | None] | None = None,
 ) -> str:
     """A finding as a test that is as small as can be."""
@@ -163,8 +169,8 @@ def shrunk(
     if subject is None or final is None:  # it does not come back: an earlier run in this process had a part in it
         whole = Subject.of(program)
         assert whole is not None
-        return as_test(whole, mode, replace(finding, text=f"{finding.text} (not when it runs again)"))
-    return as_test(subject, mode, final)
+        return as_test(whole, mode, replace(finding, text=f"{finding.text} (not when it runs again)"), origin)
+    return as_test(subject, mode, final, origin)
 
 
 # -- processes -----------------------------------------------------------------------------------------------------------
@@ -264,11 +270,10 @@ def _died(settings: Settings, at: tuple[int, str], text: str) -> Report:
     index, mode_name = at
     mode_name, _, shrinking = mode_name.partition(_SHRINKING)
     report = Report(settings.seed, programs=1)
+    origin = origin_of(settings, index)
     mode = next((mode for mode in MODES if mode.name == mode_name), None)
     if mode is None:
-        report.findings.append(
-            f"# program {index} of seed {settings.seed}, {mode_name or 'while it was generated'}: {text}"
-        )
+        report.findings.append(f"# {origin}, {mode_name or 'while it was generated'}: {text}")
         return report
     every, first = settings.offers()
     program = generate((settings.seed, index), every, first)
@@ -277,7 +282,7 @@ def _died(settings: Settings, at: tuple[int, str], text: str) -> Report:
         finding = check(subject, mode) if subject is not None else None
         if subject is not None and finding is not None:
             report.findings.append(
-                as_test(subject, mode, replace(finding, text=f"{finding.text} (when it was made smaller, {text})"))
+                as_test(subject, mode, replace(finding, text=f"{finding.text} (when made smaller, {text})"), origin)
             )
         return report
 
@@ -291,5 +296,5 @@ def _died(settings: Settings, at: tuple[int, str], text: str) -> Report:
             process.end()
         return found
 
-    report.findings.append(shrunk(program, mode, Finding(mode_name, "crash", text), settings.shrinking, find))
+    report.findings.append(shrunk(program, mode, Finding(mode_name, "crash", text), settings.shrinking, origin, find))
     return report

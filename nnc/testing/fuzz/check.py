@@ -20,7 +20,11 @@ _UNITS = 8.0  # units in the last place that are never held against a result
 
 @dataclass(frozen=True)
 class Finding:
-    """A result that is not as expected. `kind` is "value", "form", "error" (raised in one of both), or "crash"."""
+    """A result that is not as expected.
+
+    `kind` is "value", "form" (shape or dtype), "error" (nnc raises, references do not), "reference" (a reference or a rule
+    raises what is no error of nnc), or "crash".
+    """
 
     mode: str
     kind: str
@@ -33,7 +37,10 @@ class Finding:
     @property
     def likeness(self) -> tuple[str, str]:
         """Equal for findings that may have one cause."""
-        return self.kind, self.text.splitlines()[0].partition(" ")[2].partition(" ")[0] if self.kind == "error" else ""
+        return self.kind, self.text.splitlines()[0].partition(" ")[2].partition(" ")[0] if self.kind in (
+            "error",
+            "reference",
+        ) else ""
 
 
 class Unsupported(Exception):  # noqa: N818
@@ -46,7 +53,10 @@ def check(subject: Subject, mode: Mode, seen: set[str] | None = None) -> Finding
     Raises:
         Unsupported: nnc says that it does not do this.
     """
-    expected = _expected(subject, mode, seen)
+    try:
+        expected = _expected(subject, mode, seen)
+    except Exception as error:  # a reference, or a rule, is at fault: users get errors of nnc, or none
+        return Finding(mode.name, "reference", f"{type(error).__name__}: {error}")
     if expected is None:
         return None
     try:

@@ -132,6 +132,10 @@ def _differentiable(subject: Subject) -> bool:
     return subject.differentiable
 
 
+def _finite(subject: Subject) -> bool:
+    return subject.differentiable and not subject.specials  # else 0 · NaN or a derivative that is known to be 0 decides
+
+
 def _few(subject: Subject) -> bool:
     return subject.differentiable and subject.small and not subject.specials
 
@@ -187,7 +191,7 @@ MODES = (
     Mode("jvp by differences", derived(PUSHED, "return pushed(*floats)"), applies=_exact, namespaces=STEPS, rounds=0,
          slack=DIFFERENCES),
     Mode("second derivative", derived(PULLED, f"def f(*floats):\n    {SECOND}\nf = nnc.compile(f)\nreturn f(*floats)"),
-         applies=_differentiable),
+         applies=_finite),
     Mode("second by differences", derived(PULLED, SECOND), applies=_exact, namespaces=STEPS, rounds=0, slack=DIFFERENCES),
-    Mode("dynamic graph", derived(PULLED, DYNAMIC), derived(PULLED, "f = pulled\n" + TWICE), applies=_differentiable),
+    Mode("dynamic graph", derived(PULLED, DYNAMIC), derived(PULLED, "f = pulled\n" + TWICE), applies=_finite),
 )  # fmt: skip

@@ -18,7 +18,7 @@ from nnc import dtypes
 from nnc.array import as_value, new_array
 from nnc.commands.elementwise import stop_gradient
 from nnc.commands.loop import run_graph
-from nnc.commands.rules import cost, scalar
+from nnc.commands.rules import alias, cost, scalar
 from nnc.context import with_mode
 from nnc.errors import NncError
 from nnc.graph import Command, Graph, infer_specs, reference
@@ -117,6 +117,8 @@ def disturbed(
     """The results with errors of a few units in their last place, as those of operands that have such errors; exact ones stay."""
     if not any(_is_inexact(x) for x in results):
         return results
+    if command not in scalar and command not in alias:
+        results = [_with_any_zeros(rng, x) for x in results]
     exact = _exact(command, arrays, params, results)
     if all(np.all(x) for x in exact):
         return results
@@ -131,6 +133,13 @@ def disturbed(
     for x, y, is_exact in zip(moved, results, exact, strict=True):
         found.append(np.where(is_exact, y, _with_errors(rng, x, True)).astype(y.dtype) if _is_inexact(y) else y)
     return found
+
+
+def _with_any_zeros(rng: np.random.Generator, x: NDArray) -> NDArray:
+    """`x` with zeros of any sign: the order of a sum decides it."""
+    if not _is_inexact(x) or dtypes.is_complex(x.dtype):
+        return x
+    return np.where(x == 0, np.copysign(x, rng.uniform(-1, 1, x.shape).astype(x.dtype)), x).astype(x.dtype)
 
 
 def _is_inexact(x: NDArray) -> bool:

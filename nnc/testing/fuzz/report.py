@@ -62,14 +62,14 @@ class Report:
         )
 
 
-def as_test(subject: Subject, mode: Mode, finding: Finding) -> str:
-    """A test that shows the finding, in public API alone."""
+def as_test(subject: Subject, mode: Mode, finding: Finding, origin: str) -> str:
+    """A test that shows the finding, in public API alone; `origin` names the program that it comes from."""
     body = subject.source(mode.source(subject)) + "\n\n" + _assertion(finding)
     imports = [line for text, line in _IMPORTS.items() if text in body]
     lines = "\n".join(f"    {line}" if line else "" for line in body.splitlines())
     return "\n".join(
         [
-            f"# mode {mode.name!r}, {finding.kind}: {finding.text.splitlines()[0]}",
+            f"# {origin}, mode {mode.name!r}, {finding.kind}: {finding.text.splitlines()[0]}",
             *imports, "", "", f"def test_{mode.name.replace(' ', '_')}_gives_what_references_give():", lines,
         ]
     )  # fmt: skip

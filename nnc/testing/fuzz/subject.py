@@ -100,7 +100,8 @@ class Subject:
 def namespace(of_nnc: Any = nnc) -> dict[str, Any]:
     """The names that programs use."""
     return {
-        "np": np, "nnc": of_nnc, "nnp": nnp, "nn": nn, "random": random, "command": command, "os": os, "patch": patch, "threading": threading,
+        "np": np, "nnc": of_nnc, "nnp": nnp, "nn": nn, "random": random, "command": command, "os": os, "patch": patch,
+        "threading": threading,
         "TemporaryDirectory": TemporaryDirectory,
     }  # fmt: skip
 
