@@ -1,0 +1,22 @@
+"""Twenty steps beside what Optax and torch.optim computed once, for machines that have neither."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nnc import optim
+from tests.optim.peers import KEPT_STEPS, LOOSE, MUON, OPTAX, TORCH, Make, flat, nnc_path, recorded_path
+
+ROWS: dict[tuple[str, str], tuple[Make, float]] = {
+    **{("optax", name): (make, 1e-6 if name in LOOSE else 1e-10) for name, make in OPTAX.items()},
+    ("optax", "muon"): (MUON, 2e-6),  # Optax's coefficients are float32
+    **{("torch", name): (make, tolerance) for name, (make, _, tolerance) in TORCH.items()},
+}
+
+
+@pytest.mark.parametrize(("peer", "name"), ROWS)
+def test_twenty_steps_lead_where_the_peer_s_did(peer: str, name: str) -> None:
+    make, tolerance = ROWS[peer, name]
+    ours, theirs = nnc_path(make(optim), "float64"), recorded_path(peer, name)
+    np.testing.assert_allclose(np.stack([flat(ours[t]) for t in KEPT_STEPS]), theirs, tolerance, tolerance)
