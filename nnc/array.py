@@ -22,7 +22,7 @@ from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, TraceError,
 from nnc.foreign import is_foreign
 from nnc.graph import Command, TensorSpec, spec_of
 from nnc.graph.recall import recalled
-from nnc.tracebacks import api_boundary, cut_traceback
+from nnc.tracebacks import api_boundary, cut_traceback, leave
 
 NDArray = np.ndarray[Any, Any]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,15 +30,14 @@ _set = object.__setattr__
 
 
 def _binary(command: Command, to: Any = None) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    @recalled(2)
     def forward(self: Any, other: Any) -> Any:
         return apply(command, self, other, to=to) if _is_operand(other) else NotImplemented
 
-    @recalled(2)
     def reflected(self: Any, other: Any) -> Any:
         return apply(command, other, self, to=to) if _is_operand(other) else NotImplemented
 
-    return forward, reflected
+    forward.__name__ = reflected.__name__ = command.name  # for messages
+    return recalled(2)(forward), recalled(2)(reflected)
 
 
 def _is_operand(x: Any) -> bool:
@@ -412,6 +411,10 @@ class Array(_Unfinished):
             return cast(NDArray, memory.view(data.dtype)) if alike else data
         return data
 
+    def take_back(self, memory: NDArray) -> None:
+        """Has the memory again that it gave up, which nobody has written to."""
+        _set(self, "memory", memory)
+
     def move(self, memory: NDArray) -> None:
         """Lies in this memory from now on, which holds the elements and is nobody else's; not if it has given its memory up."""
         if not self.is_deleted():
@@ -542,8 +545,10 @@ def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | Non
     try:
         return _make_array(obj, dtype, device, copy)
     except BaseException as error:
-        cut_traceback(error)
-        raise
+        other = leave(error, asarray, "asarray", (obj, dtype), {})
+        if other is None:
+            raise
+        raise other from None
 
 
 def _make_array(obj: Any, dtype: Any, device: Any, copy: bool | None) -> Any:

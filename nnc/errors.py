@@ -85,6 +85,10 @@ class MemoryBudgetError(NncError, MemoryError):
     """The memory plan does not fit into `memory_budget`."""
 
 
+class OutOfMemoryError(NncError, MemoryError):
+    """The system does not give the memory that a call needs."""
+
+
 class FileFormatError(NncError, ValueError):
     """A file is damaged, or not of the expected kind."""
 

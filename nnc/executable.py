@@ -23,16 +23,17 @@ from nnc.collection import collection_paused
 from nnc.commands.pack import packable
 from nnc.commands.promote import astype, is_weak
 from nnc.context import activity, set_context
-from nnc.errors import ArgumentTypeError, TraceError, user_error
+from nnc.errors import ArgumentTypeError, OutOfMemoryError, TraceError, user_error
 from nnc.graph import Graph, TensorSpec, run_passes
 from nnc.lower.autotune import Tuner
 from nnc.lower.cache import Cache, Entry
 from nnc.lower.direct import Boxes, Direct, Results, load_direct
+from nnc.lower.frame import NoRoomError
 from nnc.lower.kept import Kept, is_alone
 from nnc.lower.later import do_later
 from nnc.lower.pipeline import lower
 from nnc.lower.program import Program
-from nnc.lower.report import Cost, MemoryPlan
+from nnc.lower.report import Cost, MemoryPlan, MemoryRow, format_bytes
 from nnc.lower.schedule.report import ScheduleReport, Watch, make_schedule_report
 from nnc.lower.stages import Step
 from nnc.lower.timings import Timings
@@ -42,7 +43,7 @@ from nnc.signature import Call, Key, Likeness, Signature, leaf_keys
 from nnc.trace.captures import Snapshot, take_snapshot
 from nnc.trace.flat import FlatTree, definition_of, name_of
 from nnc.trace.staging import Staged, stage
-from nnc.tracebacks import api_boundary
+from nnc.tracebacks import api_boundary, is_users
 
 Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]  # of a call's arguments
 
@@ -268,7 +269,14 @@ class Executable:
         inputs += made
         if self._donated:
             self._take_donated(leaves, inputs)
-        outputs = self._program.run(inputs)
+        try:
+            outputs = self._program.run(inputs)
+        except MemoryError as error:
+            if is_users(error):
+                raise
+            if isinstance(error, NoRoomError):
+                self._give_back(leaves, inputs)
+            raise self._out_of_memory() from None
         for i in self._spared:
             leaf = leaves[i]
             if isinstance(leaf, Array):
@@ -342,6 +350,25 @@ class Executable:
                 inputs[place] = None  # so that nobody else holds the memory
                 inputs[place] = leaf.release()
 
+    def _give_back(self, leaves: Sequence[Any], inputs: Sequence[Any]) -> None:
+        """Returns the memory of donated arrays that the program has not written to."""
+        for place in self._written:
+            leaf = leaves[self._reads[place][0]]
+            if isinstance(leaf, Array) and leaf.is_deleted() and inputs[place] is not None:
+                leaf.take_back(inputs[place])
+
+    def _out_of_memory(self) -> OutOfMemoryError:
+        """The error for a call whose memory the system does not give."""
+        plan = self.memory_plan
+        largest = {f"largest {i + 1}:": _row_text(row) for i, row in enumerate(plan.largest[:3])}
+        return user_error(
+            OutOfMemoryError, name_of(self._signature.fun),
+            f"the system does not give the {format_bytes(plan.peak)} that a call needs: {format_bytes(plan.arena_bytes)} "
+            f"for values within it, {format_bytes(plan.output_bytes)} for its results.",
+            operands=largest, fix="work on fewer elements at a time, or pass memory_budget=... to nnc.compile, so that values are "
+            "computed again rather than kept.",
+        )  # fmt: skip
+
     def profile(self, leaves: Sequence[Any]) -> ScheduleReport:
         """When each step of one run on these dynamic leaves, which are known to fit, began and ended."""
         watch = Watch(len(self._program.bound.steps))
@@ -372,6 +399,11 @@ class Executable:
 
 
 _MEMORY = attrgetter("memory")
+
+
+def _row_text(row: MemoryRow) -> str:
+    made = f", made at {row.source.describe()}" if row.source is not None else ""
+    return f"{row.spec} ({format_bytes(row.size)}{made})"
 
 
 @cache

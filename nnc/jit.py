@@ -31,7 +31,7 @@ from nnc.signature import Call, Key, Likeness, Names, Numbers, Signature
 from nnc.trace.dynamic import Recorder
 from nnc.trace.flat import call_function, check_callable, name_of
 from nnc.trace.tracer import Tracer
-from nnc.tracebacks import api_boundary, cut_traceback
+from nnc.tracebacks import api_boundary, leave
 
 Fun = Callable[..., Any]
 
@@ -184,8 +184,10 @@ class Compiled:
                         return executable.run(call.arguments.dynamic)
             return call_function(self.fun, args, kwargs)
         except BaseException as error:
-            cut_traceback(error)
-            raise
+            other = leave(error, self.fun, name_of(self.fun), args, kwargs)
+            if other is None:
+                raise
+            raise other from None
 
     def find(self, *args: Any, **kwargs: Any) -> tuple[Executable | None, list[Any]]:
         """The program for these arguments, and their dynamic leaves; None where it captures values of an enclosing trace."""

@@ -141,10 +141,10 @@ def spelled(function: F) -> F:
                     check_flag(value, where(args), name)
             return function(*args, **kwargs)
         except BaseException as error:
-            misfit = leave(error, function, where(args), args, kwargs)
-            if misfit is None:
+            other = leave(error, function, where(args), args, kwargs)
+            if other is None:
                 raise
-            raise misfit from None
+            raise other from None
 
     return cast(F, checked)
 

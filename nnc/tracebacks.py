@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType, TracebackType
 from typing import Any, TypeVar, cast
 
+import numpy as np
+
 from nnc.context import get_context
-from nnc.errors import ArgumentTypeError, InternalError, NncError, user_error
+from nnc.errors import ArgumentTypeError, InternalError, NncError, OutOfMemoryError, user_error
 from nnc.options import wants_full_tracebacks
 from nnc.source import is_internal, is_ours, short_path
 
+_NUMPY = os.path.dirname(np.__file__) + os.sep
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -37,27 +41,48 @@ def api_boundary(function: F) -> F:
         try:
             return function(*args, **kwargs)
         except BaseException as error:
-            misfit = leave(error, function, getattr(function, "__name__", "function"), args, kwargs)
-            if misfit is None:
+            other = leave(error, function, getattr(call, "__name__", "function"), args, kwargs)
+            if other is None:
                 raise
-            raise misfit from None
+            raise other from None
 
     return cast(F, call)
 
 
 def leave(
     error: BaseException, function: Callable[..., Any], name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> ArgumentTypeError | None:
+) -> NncError | None:
     """Prepares `error` to leave a boundary around `function(*args, **kwargs)`.
 
     Returns:
-        The error to raise instead, where the arguments do not fit the function's signature; else None, and the boundary writes
-        `raise`, which without an operand adds no frame of its own.
+        The error to raise instead, where the arguments do not fit the function's signature or nnc found no memory; else None, and
+        the boundary writes `raise`, which without an operand adds no frame of its own.
     """
-    misfit = arguments_misfit(error, function, name, args, kwargs)
-    if misfit is None:
+    other = arguments_misfit(error, function, name, args, kwargs) or _no_memory(error, name, sys._getframe(2))
+    if other is None:
         _cut(error, sys._getframe(2))
-    return misfit
+    return other
+
+
+def _no_memory(error: BaseException, name: str, caller: FrameType) -> OutOfMemoryError | None:
+    """The error for memory that nnc itself asked for in vain; None for other errors, and where an outer boundary words it."""
+    if not isinstance(error, MemoryError) or isinstance(error, NncError) or is_ours(caller) or is_users(error):
+        return None
+    return user_error(
+        OutOfMemoryError, name, f"the system gives no memory for it: {str(error) or 'it is all taken'}.",
+        fix="work on fewer elements at a time, for example with nnc.map or nnc.vmap(..., chunk_size=n); a function compiled by "
+        "nnc.compile keeps fewer values at once than its commands one by one.",
+    )  # fmt: skip
+
+
+def is_users(error: BaseException) -> bool:
+    """Whether `error` arose in the user's program, below the function that caught it, and not in nnc or in NumPy called by nnc."""
+    traceback = error.__traceback__
+    while traceback is not None:
+        if not is_ours(traceback.tb_frame) and not traceback.tb_frame.f_code.co_filename.startswith(_NUMPY):
+            return True
+        traceback = traceback.tb_next
+    return False
 
 
 def arguments_misfit(

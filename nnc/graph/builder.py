@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -13,7 +15,16 @@ import numpy as np
 
 from nnc.context import Context, get_context, new_level, set_context
 from nnc.dtypes import plain_dtype
-from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, GraphError, NncError, user_error, word_anew
+from nnc.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    GraphError,
+    NncError,
+    ShapeError,
+    user_error,
+    word_anew,
+)
 from nnc.graph.boxes import Box
 from nnc.graph.graph import NO_PARAMS, Graph, NDArray, Node, Symbol, new_node, new_symbol
 from nnc.graph.registry import REGISTRY, Command, command, infer
@@ -355,7 +366,20 @@ def _infer_anew(
             ArgumentTypeError, command.name, f"parameters do not fit: {error}.",
             operands=dict(params), fix="pass each static parameter of the command, by keyword.",
         ) from error  # fmt: skip
-    return result if isinstance(result, tuple) else (result,)
+    found = result if isinstance(result, tuple) else (result,)
+    for spec in found:
+        _check_size(command, spec)
+    return found
+
+
+def _check_size(command: Command, spec: TensorSpec) -> None:
+    """Raises ShapeError for a result that no memory holds. As in NumPy, axes of size 0 do not make others of any size possible."""
+    nbytes = math.prod([n for n in spec.shape if n]) * spec.dtype.itemsize
+    if nbytes > sys.maxsize:
+        raise user_error(
+            ShapeError, command.name, f"its result {spec} would have {nbytes:.3g} bytes; an array has at most {sys.maxsize}.",
+            fix="make it smaller: look at the sizes that its shape is computed from.",
+        )  # fmt: skip
 
 
 def check_same_dtype(where: str, specs: Sequence[TensorSpec]) -> None:

@@ -165,10 +165,10 @@ def recalled(operands: int) -> Callable[[F], F]:
                     known.keep(tuple(key), _RECALL.make(function, args, kwargs, places))
                 return result
             except BaseException as error:
-                misfit = leave(error, function, function.__name__, args, kwargs)
-                if misfit is None:
+                other = leave(error, function, function.__name__, args, kwargs)
+                if other is None:
                     raise
-                raise misfit from None
+                raise other from None
 
         return cast(F, call)
 

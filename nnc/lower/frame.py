@@ -316,6 +316,10 @@ def result_of(view: View, memory: NDArray) -> NDArray:
     return memory if is_whole else make_view(as_bytes(memory), view)
 
 
+class NoRoomError(MemoryError):
+    """There is no memory for the arena or the outputs of a program; nothing of it has run yet."""
+
+
 def aligned_bytes(nbytes: int, alignment: int = _ALIGNMENT) -> NDArray:
     """Uninitialised bytes that begin at a multiple of `alignment`."""
     memory = np.empty(nbytes + alignment, np.uint8)

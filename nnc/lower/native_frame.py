@@ -20,7 +20,18 @@ from nnc.graph import reference
 from nnc.lower.codegen.arguments import Words, as_plain
 from nnc.lower.codegen.entry import BIND
 from nnc.lower.codegen.entry_steps import CALLS, POLL, Failure
-from nnc.lower.frame import Arrays, Run, aligned_bytes, as_bytes, check_inputs, explain, make_view, result_of, tape_view
+from nnc.lower.frame import (
+    Arrays,
+    NoRoomError,
+    Run,
+    aligned_bytes,
+    as_bytes,
+    check_inputs,
+    explain,
+    make_view,
+    result_of,
+    tape_view,
+)
 from nnc.lower.native_program import Entry, Outside, Result
 from nnc.lower.schedule.run import StreamRunner
 from nnc.lower.schedule.types import Around
@@ -269,7 +280,11 @@ class NativeFrame:
         """
         entry, memory = self.entry, self._memory
         memory.given = given = list(inputs)
-        memory.made = made = self._made.pop() if self._made else list(map(np.empty, self._shapes, self._dtypes))
+        try:
+            memory.made = made = self._made.pop() if self._made else list(map(np.empty, self._shapes, self._dtypes))
+        except MemoryError as error:
+            memory.given = _NOTHING
+            raise NoRoomError(str(error)) from None
         memory.words[Words.given_at], memory.words[Words.made_at] = id(given), id(made)
         try:
             if self._is_plain:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from nnc.collection import collection_paused
 from nnc.graph import Kernel
 from nnc.lower.codegen.native import Compiler, Function, Native
-from nnc.lower.frame import Frame
+from nnc.lower.frame import Frame, NoRoomError
 from nnc.lower.guard import GuardedFrame
 from nnc.lower.liveness import walk
 from nnc.lower.native_frame import NativeFrame, Room
@@ -149,11 +149,14 @@ class Program:
     def _make_frame(self, room: Room | None = None) -> Frame | NativeFrame:
         """What one call at a time runs on."""
         with collection_paused():
-            if self.guard:
-                return GuardedFrame(self)
-            if self.code is None:
-                return Frame(self)
-            return NativeFrame(self.code.entry(self._is_apart), self.around, room)
+            try:
+                if self.guard:
+                    return GuardedFrame(self)
+                if self.code is None:
+                    return Frame(self)
+                return NativeFrame(self.code.entry(self._is_apart), self.around, room)
+            except MemoryError as error:
+                raise NoRoomError(str(error)) from None
 
     @property
     def _is_apart(self) -> bool:

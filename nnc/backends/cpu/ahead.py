@@ -16,6 +16,7 @@ import _thread
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -209,8 +210,9 @@ class Ahead:
         if isinstance(told, int):
             self._told = told
             if _is_worth_it(told):
-                self._likely = aligned_bytes(told)
-                self._touch(self._likely)
+                with suppress(MemoryError):  # this call may need less
+                    self._likely = aligned_bytes(told)
+                    self._touch(self._likely)
 
     def given_away(self, arrays: Sequence[Array]) -> None:
         """The call gives these arrays away: it may write over those that nobody else sees, and over copies of the others."""
@@ -225,7 +227,10 @@ class Ahead:
         if likely is not None and needed != likely.nbytes:
             self.arena.stop()
             likely = None
-        self.room = Room.of(outside, likely)
+        try:
+            self.room = Room.of(outside, likely)
+        except MemoryError:  # the call itself says so
+            return
         self.arrays.begin(self.room.made)
         if outside.runs_all:
             if likely is None:
