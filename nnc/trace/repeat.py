@@ -73,9 +73,10 @@ def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     before = site.count_nodes()
     trace.is_noting = True
     try:
-        with trace.alone(), site.linear.alone() if site.linear is not None else nullcontext():
-            with set_context(source=source):  # of all it does: settings with a hash are no functions of the user's
-                result = function(*args, **kwargs)
+        beside = site.linear.alone() if site.linear is not None else nullcontext()
+        line = set_context(source=source)  # of all it does: settings with a hash are no functions of the user's
+        with trace.alone(), beside, line:
+            result = function(*args, **kwargs)
     finally:
         trace.is_noting = False
     may_hold_values = getattr(function, "__closure__", None) is not None
