@@ -11,6 +11,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.commands.constants import full_like
 from nnc.commands.elementwise import FLOAT, elementwise, equal, exp, safe_mul, select, sign
+from nnc.commands.portable import GILES_CENTRE, GILES_TAIL
 from nnc.commands.rules import Derivative, InPlace, Tangents, Value, batch_elementwise, check_dtype
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import Command, TensorSpec, register
@@ -66,25 +67,12 @@ def _special(
     )
 
 
-# Giles, "Approximating the erfinv function" (2012): polynomials in w = -log(1 - x^2), for w < 5 and beyond
-_CENTRE = (
-    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164,
-    0.246640727, 1.50140941,
-)  # fmt: skip
-_TAIL = (
-    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047,
-    1.00167406, 2.83297682,
-)  # fmt: skip
-_erf = np.frompyfunc(math.erf, 1, 1)
-_erfc = np.frompyfunc(math.erfc, 1, 1)
-
-
 def _erfinv(x: NDArray) -> NDArray:
     w = -np.log((1 - x) * (1 + x))
     central = w < 5
     w = np.where(central, w - x.dtype.type(2.5), np.sqrt(w) - 3)
-    p = np.where(central, x.dtype.type(_CENTRE[0]), x.dtype.type(_TAIL[0]))
-    for centre, tail in zip(_CENTRE[1:], _TAIL[1:], strict=True):
+    p = np.where(central, x.dtype.type(GILES_CENTRE[-1]), x.dtype.type(GILES_TAIL[-1]))
+    for centre, tail in zip(GILES_CENTRE[-2::-1], GILES_TAIL[-2::-1], strict=True):
         p = np.where(central, x.dtype.type(centre), x.dtype.type(tail)) + p * w
     y = p * x
     if x.dtype == dtypes.float64:

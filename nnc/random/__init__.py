@@ -1,4 +1,8 @@
-"""Random numbers from explicit keys; the bits are those of jax.random for the same key."""
+"""Random numbers from explicit keys; the bits are those of jax.random for the same key.
+
+A draw depends on its key, its parameters and its dtype alone: it has the same bits in an eager call, compiled with any options,
+batched and without a compiler, since its functions round each operation as IEEE 754 says, in one order.
+"""
 
 from nnc.random.continuous import exponential, gumbel, laplace, normal, truncated_normal, uniform
 from nnc.random.counts import binomial, geometric, multinomial, poisson, rademacher

@@ -1,6 +1,6 @@
 """Draws of real numbers. All are written with commands, so they trace, batch and compile; parameters may be traced.
 
-Values agree with jax.random for the same key up to rounding.
+They have the same bits however they run. Values agree with jax.random for the same key up to rounding.
 """
 
 from __future__ import annotations
@@ -8,19 +8,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from nnc import dtypes
 from nnc.commands import elementwise as ew
+from nnc.commands.draws import normal_quantile, portable_log, portable_log1p, truncated_normal_quantile
 from nnc.commands.promote import apply, broadcast_to_shape
 from nnc.commands.rules import Value
-from nnc.commands.special import erf, erfinv
+from nnc.random.exact import finfo, times
 from nnc.random.keys import Shape, draw_bits, read_key, split
 from nnc.random.parameters import float_dtype, inexact_dtype, joint_shape, read_parameter
 from nnc.spelling import spelled
-
-_finfo: Any = ml_dtypes.finfo  # which knows bfloat16, too
 
 
 def _is_number(x: Value) -> bool:
@@ -30,7 +28,7 @@ def _is_number(x: Value) -> bool:
 
 def _unit(key: Value, shape: Shape, dtype: dtypes.DType) -> Value:
     """Multiples of 2^-m in [0, 1), where m is the number of fraction bits of `dtype`."""
-    fraction = _finfo(dtype).nmant
+    fraction = finfo(dtype).nmant
     width = 8 if fraction < 8 else 8 * dtype.itemsize
     drawn = draw_bits(key, shape, width)
     numbers = ew.convert(drawn >> drawn.dtype.type(width - fraction), dtype=dtype)
@@ -55,14 +53,14 @@ def uniform(key: Any, shape: Any = (), dtype: Any = dtypes.float32, minval: Any 
     if _is_number(low) and _is_number(high) and low == 0 and high == 1:
         return unit
     width = high - low if _is_number(low) and _is_number(high) else apply(ew.sub, high, low)
-    return apply(ew.maximum, broadcast_to_shape(low, shape), unit * width + low)
+    return apply(ew.maximum, broadcast_to_shape(low, shape), times(unit, width) + low)
 
 
 @spelled
 def normal(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """Numbers of the standard normal distribution; complex ones have parts of variance 1/2 each.
 
-    x = √2 erfinv(u), u uniform in (-1, 1)
+    x = √2 erfinv(u), u uniform in (−1, 1)
 
     Raises:   DTypeError: dtype is not floating-point or complex.
     Example:
@@ -73,14 +71,14 @@ def normal(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     dtype = inexact_dtype(dtype, where)
     if dtypes.is_complex(dtype):
         parts = (normal(part, shape, dtypes.real_dtype(dtype)) for part in split(key))
-        return ew.complex_(*parts) * dtype.type(1 / math.sqrt(2))
+        return ew.complex_(*(times(x, 1 / math.sqrt(2)) for x in parts))
     low = np.nextafter(dtype.type(-1), dtype.type(0), dtype=dtype)
-    return erfinv(uniform(read_key(key, where), shape, dtype, low, dtype.type(1))) * dtype.type(math.sqrt(2))
+    return normal_quantile(uniform(read_key(key, where), shape, dtype, low, dtype.type(1)))
 
 
 @spelled
 def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
-    """Numbers of the standard normal distribution that lie in (lower, upper).
+    """Numbers of the standard normal distribution that lie in (lower, upper), as exact far from 0 as near it.
 
     Args:     shape: by default that of the bounds together.
     Raises:   DTypeError: dtype is not floating-point. ShapeError: the bounds do not broadcast to `shape`.
@@ -92,9 +90,10 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     key, dtype = read_key(key, where), float_dtype(dtype, where)
     low, high = read_parameter(lower, dtype, where, "lower"), read_parameter(upper, dtype, where, "upper")
     shape = joint_shape(shape, where, lower=low, upper=high)
-    root = dtype.type(math.sqrt(2))
-    edges = [erf(apply(ew.div, bound, root)) for bound in (low, high)]
-    x = erfinv(uniform(key, shape, dtype, *edges)) * root
+    half = dtype.type(
+        2.0 ** -(finfo(dtype).nmant + 1)
+    )  # to the middle of what a number stands for: 0 would be an infinite bound
+    x = apply(truncated_normal_quantile, _unit(key, shape, dtype) + half, low, high)
     least = apply(ew.nextafter, ew.stop_gradient(low), dtype.type(np.inf))
     most = apply(ew.nextafter, ew.stop_gradient(high), dtype.type(-np.inf))
     return apply(ew.minimum, apply(ew.maximum, x, least), most)
@@ -109,7 +108,7 @@ def exponential(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value
         True
     """
     where = "nnc.random.exponential"
-    return -ew.log1p(-uniform(read_key(key, where), shape, float_dtype(dtype, where)))
+    return ew.abs_(portable_log(1 - uniform(read_key(key, where), shape, float_dtype(dtype, where))))
 
 
 @spelled
@@ -122,8 +121,8 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """
     where = "nnc.random.gumbel"
     dtype = float_dtype(dtype, where)
-    tiny = dtype.type(_finfo(dtype).tiny)
-    return -ew.log(-ew.log(uniform(read_key(key, where), shape, dtype, tiny, dtype.type(1))))
+    tiny = dtype.type(finfo(dtype).tiny)
+    return -portable_log(-portable_log(uniform(read_key(key, where), shape, dtype, tiny, dtype.type(1))))
 
 
 @spelled
@@ -136,6 +135,6 @@ def laplace(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """
     where = "nnc.random.laplace"
     dtype = float_dtype(dtype, where)
-    low = dtype.type(-1) + dtype.type(_finfo(dtype).epsneg)
+    low = dtype.type(-1) + dtype.type(finfo(dtype).epsneg)
     u = uniform(read_key(key, where), shape, dtype, low, dtype.type(1))
-    return ew.sign(u) * ew.log1p(-ew.abs_(u))
+    return ew.sign(u) * portable_log1p(-ew.abs_(u))

@@ -1,6 +1,8 @@
 """Draws of numbers of events. They are steps, so derivatives take them as constant.
 
-They agree with jax.random for the same key, but where a comparison of rounded numbers falls out otherwise.
+They are computed in float64 from uniform numbers of 52 bits, so that every number is drawn as often as it should be, also where
+many are expected, and have the same bits however they run. They agree with jax.random for the same key, but where a comparison
+of rounded numbers falls out otherwise.
 """
 
 from __future__ import annotations
@@ -13,18 +15,18 @@ import numpy as np
 from nnc import dtypes
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
-from nnc.commands.indexing import take
+from nnc.commands.draws import binomial_log_mass, poisson_log_mass, portable_log, portable_log1p
 from nnc.commands.promote import astype, broadcast_to_shape, promote, to_dtype
 from nnc.commands.reduce import cumsum, reduce_or
 from nnc.commands.rules import Value
 from nnc.commands.shape import flip
-from nnc.commands.special import lgamma
 from nnc.errors import DTypeError, ShapeError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy.manipulation import moveaxis
 from nnc.numpy.operands import to_shape, to_value
 from nnc.random.continuous import uniform
 from nnc.random.discrete import bernoulli
+from nnc.random.exact import fine_unit, times
 from nnc.random.keys import Shape, read_key, split
 from nnc.random.parameters import float_dtype, integer_dtype, joint_shape, own_dtype, read_together
 from nnc.random.reuse import note_use, unrecorded
@@ -66,9 +68,16 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = dtypes.int64) ->
     dtype = integer_dtype(dtype, where)
     own = own_dtype(p, where, "p")
     (p,), shape = read_together(where, own, shape, p=p)
-    u = uniform(key, shape, own)
-    u = el.where(u == 0, 1, u)  # as likely as any other number, and with a finite logarithm
-    return astype(ew.floor(ew.log(u) / ew.log1p(-p)) + 1, dtype)
+    u = _unit(read_key(key, where), shape, own)
+    rate = ew.abs_(portable_log1p(-astype(p, dtypes.float64)))
+    return astype(ew.floor(ew.abs_(portable_log(u)) / rate) + 1, dtype)
+
+
+def _unit(key: Value, shape: Shape, own: dtypes.DType) -> Value:
+    """Uniform numbers of 52 bits in (0, 1) that agree with those that `uniform` draws in float64, else in float32."""
+    if own != dtypes.float64:
+        return fine_unit(key, shape)
+    return el.maximum(uniform(key, shape, own), np.float64(2.0**-53))
 
 
 # -- Poisson -----------------------------------------------------------------------------------------------------------
@@ -78,7 +87,8 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = dtypes.int64) ->
 def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = dtypes.int64) -> Value:
     """The number of independent events where `lam` are expected: k with probability lam^k e^(−lam) / k!.
 
-    Below 10 by the waiting times between events (Knuth), else by transformed rejection (Hörmann, 1993), both in float32.
+    Below 10 by the waiting times between events (Knuth), else by transformed rejection (Hörmann, 1993), with probabilities
+    that are exact for any rate (Loader, 2000).
 
     Args:     lam: 0 or more, any shape. shape: by default that of `lam`.
     Returns:  of `dtype`, an integer dtype; −1 where lam is negative or NaN.
@@ -88,7 +98,7 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = dtypes.int64) ->
     """
     where = "nnc.random.poisson"
     dtype = integer_dtype(dtype, where)
-    (lam,), shape = read_together(where, dtypes.float32, shape, lam=lam)
+    (lam,), shape = read_together(where, dtypes.float64, shape, lam=lam)
     key, lam = read_key(key, where), ew.stop_gradient(lam)
     few = ~(lam >= 10)
     note_use(key)
@@ -104,24 +114,23 @@ def _poisson_by_waiting(key: Value, lam: Value, shape: Shape) -> Value:
         key, count, elapsed = state
         key, part = split(key)
         count = el.where(elapsed > -lam, count + 1, count)
-        return key, count, elapsed + ew.log(uniform(part, shape, dtypes.float32))
+        return key, count, elapsed + portable_log(fine_unit(part, shape))
 
     first = (key, constants.full(shape=shape, dtype=dtypes.int64, value=0), constants.full_like(lam, 0))
     return while_loop(lambda state: _some(state[2] > -lam), step, first)[1] - 1
 
 
 def _poisson_by_rejection(key: Value, lam: Value, shape: Shape) -> Value:
-    b = ew.sqrt(lam) * 2.53 + 0.931
-    a = b * 0.02483 - 0.059
+    b = times(ew.sqrt(lam), 2.53) + 0.931
+    a = times(b, 0.02483) - 0.059
     inverse, bound = 1.1239 + 1.1328 / (b - 3.4), 0.9277 - 3.6224 / (b - 2)
 
     def propose(u: Value, v: Value) -> tuple[Value, Value]:
         inside = 0.5 - ew.abs_(u)
-        k = ew.floor((a * 2 / inside + b) * u + lam + 0.43)
-        s = ew.log(v * inverse / (a / (inside * inside) + b))
-        wanted = s <= k * ew.log(lam) - lam - lgamma(k + 1)
+        k = ew.floor(times(a * 2 / inside + b, u) + lam + 0.43)
+        s = portable_log(times(v, inverse) / (a / times(inside, inside) + b))
         outside = (k < 0) | ((inside < 0.013) & (v > inside))
-        return k, ((inside >= 0.07) & (v <= bound)) | (~outside & wanted)
+        return k, ((inside >= 0.07) & (v <= bound)) | (~outside & (s <= poisson_log_mass(k, lam)))
 
     return _reject(key, shape, dtypes.float32, propose)
 
@@ -129,17 +138,20 @@ def _poisson_by_rejection(key: Value, lam: Value, shape: Shape) -> Value:
 def _reject(
     key: Value, shape: Shape, dtype: dtypes.DType, propose: Callable[[Value, Value], tuple[Value, Value]]
 ) -> Value:
-    """The last proposal for each element that was accepted, when there is one for all; u in [−1/2, 1/2), v in [0, 1)."""
+    """The last proposal for each element that was accepted, when there is one for all; u in (−1/2, 1/2), v in (0, 1).
+
+    The numbers are float64; their upper digits are those that `uniform` draws in `dtype`.
+    """
 
     def step(state: Any) -> Any:
         key, chosen, accepted = state
         key, first, second = split(key, 3)
-        k, good = propose(uniform(first, shape, dtype) - 0.5, uniform(second, shape, dtype))
+        k, good = propose(_unit(first, shape, dtype) - 0.5, _unit(second, shape, dtype))
         return key, ew.select(good, k, chosen), accepted | good
 
     first = (
         key,
-        constants.full(shape=shape, dtype=dtype, value=-1),
+        constants.full(shape=shape, dtype=dtypes.float64, value=-1),
         constants.full(shape=shape, dtype=dtypes.bool_, value=False),
     )
     return while_loop(lambda state: _some(~state[2]), step, first)[1]
@@ -167,7 +179,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = dtypes.fl
     where = "nnc.random.binomial"
     dtype = float_dtype(dtype, where)
     own = own_dtype(p, where, "p")
-    (n, p), shape = read_together(where, own, shape, n=n, p=p)
+    (n, p), shape = read_together(where, dtypes.float64, shape, n=n, p=p)
     key, n, p = read_key(key, where), ew.stop_gradient(n), ew.stop_gradient(p)
     rare = p < 0.5
     q = el.where(rare, p, 1 - p)
@@ -175,72 +187,47 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = dtypes.fl
     endless = ew.isinf(n)
     q = el.where(q >= 0, q, 0.01)
     n = ew.floor(el.where(possible & ~endless, n, 0))
-    few = n * q <= 10
+    few = times(n, q) <= 10
     note_use(key)
     with unrecorded():
-        by_gaps = _binomial_by_gaps(key, el.where(few, n, 0), q, shape)
-        by_rejection = _binomial_by_rejection(key, el.where(few, 1e4, n), el.where(few, 0.5, q), shape)
+        by_gaps = _binomial_by_gaps(key, el.where(few, n, 0), q, own, shape)
+        by_rejection = _binomial_by_rejection(key, el.where(few, 1e4, n), el.where(few, 0.5, q), own, shape)
     count = ew.select(few, by_gaps, by_rejection)
     count = el.where(rare | endless, count, n - count)
     count = el.where(endless, np.inf, count)
     return astype(el.where(possible, count, np.nan), dtype)
 
 
-def _binomial_by_gaps(key: Value, n: Value, p: Value, shape: Shape) -> Value:
+def _binomial_by_gaps(key: Value, n: Value, p: Value, own: dtypes.DType, shape: Shape) -> Value:
     """How many geometric gaps fit into n trials."""
-    rate = ew.log1p(-p)
+    rate = ew.abs_(portable_log1p(-p))  # 0 where no trial succeeds: then gaps are infinite
 
     def step(state: Any) -> Any:
         key, count, total = state
         part, key = split(key)
-        gap = ew.ceil(ew.log(uniform(part, shape, p.spec.dtype)) / rate)
+        gap = ew.ceil(ew.abs_(portable_log(_unit(part, shape, own))) / rate)
         return key, el.where(total <= n, count + 1, count), total + gap
 
     first = (key, constants.full_like(p, 0), constants.full_like(p, 0))
     return while_loop(lambda state: _some(state[2] <= n), step, first)[1] - 1
 
 
-def _binomial_by_rejection(key: Value, n: Value, p: Value, shape: Shape) -> Value:
-    deviation = ew.sqrt(n * p * (1 - p))
-    b = deviation * 2.53 + 1.15
-    a = b * 0.0248 + p * 0.01 - 0.0873
-    bound, odds = 0.92 - 4.2 / b, p / (1 - p)
-    alpha, mode = (5.1 / b + 2.83) * deviation, ew.floor((n + 1) * p)
-    at_mode = (
-        (mode + 0.5) * ew.log((mode + 1) / (odds * (n - mode + 1))) + _stirling_tail(mode) + _stirling_tail(n - mode)
-    )
+def _binomial_by_rejection(key: Value, n: Value, p: Value, own: dtypes.DType, shape: Shape) -> Value:
+    mean = times(n, p)
+    deviation = ew.sqrt(times(mean, 1 - p))
+    b = times(deviation, 2.53) + 1.15
+    a = times(b, 0.0248) + times(p, 0.01) - 0.0873
+    bound, alpha = 0.92 - 4.2 / b, times(5.1 / b + 2.83, deviation)
+    at_mode = binomial_log_mass(ew.floor(times(n + 1, p)), n, p)
 
     def propose(u: Value, v: Value) -> tuple[Value, Value]:
         inside = 0.5 - ew.abs_(u)
-        k = ew.floor((a * 2 / inside + b) * u + n * p + 0.5)
-        least = (
-            at_mode
-            + (n + 1) * ew.log((n - mode + 1) / (n - k + 1))
-            + (k + 0.5) * ew.log(odds * (n - k + 1) / (k + 1))
-            - _stirling_tail(k)
-            - _stirling_tail(n - k)
-        )
-        wanted = ew.log(v * alpha / (a / (inside * inside) + b)) <= least
+        k = ew.floor(times(a * 2 / inside + b, u) + mean + 0.5)
+        wanted = portable_log(times(v, alpha) / (a / times(inside, inside) + b)) <= binomial_log_mass(k, n, p) - at_mode
         outside = (k < 0) | (k > n)
         return k, ((inside >= 0.07) & (v <= bound)) | (~outside & wanted)
 
-    return _reject(key, shape, p.spec.dtype, propose)
-
-
-# log k! less Stirling's formula for it, (k + 1/2) log(k + 1) − (k + 1) + log(2π)/2, for k = 0 … 9
-_STIRLING_TAILS = np.asarray(
-    [
-        0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.02079067210376509, 0.0166446911898211,
-        0.0138761288230707, 0.0118967099458917, 0.0104112652619720, 0.00925546218271273, 0.00833056343336287,
-    ]
-)  # fmt: skip
-
-
-def _stirling_tail(k: Value) -> Value:
-    known = take(_STIRLING_TAILS.astype(k.spec.dtype), astype(el.clip(k, 0, 9), dtypes.int64))
-    inverse = 1 / ew.square(k + 1)
-    series = (1 / 12 - (1 / 360 - inverse * (1 / 1260)) * inverse) / (k + 1)
-    return el.where(k <= 9, known, series)
+    return _reject(key, shape, own, propose)
 
 
 @spelled
@@ -264,15 +251,16 @@ def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = Non
         )
     whole = joint_shape(shape, where, p=p)
     joint_shape(whole[:-1], where, n=n)
-    p = moveaxis(broadcast_to_shape(p, whole), -1, 0)
+    own = p.spec.dtype
+    p = moveaxis(broadcast_to_shape(astype(p, dtypes.float64), whole), -1, 0)
     left = flip(cumsum(flip(p, axes=(0,)), axis=0), axes=(0,))
     ratios = el.clip(p / el.where(left == 0, 1, left), 0, 1)
 
     def draw(rest: Value, of_outcome: Any) -> tuple[Value, Value]:
         ratio, part = of_outcome
-        count = binomial(part, rest, ratio, None, rest.spec.dtype)
+        count = binomial(part, rest, astype(ratio, own), None, dtypes.float64)
         return rest - count, count
 
     keys = split(read_key(key, where), whole[-1])
-    _, counts = scan(draw, to_value(broadcast_to_shape(n, whole[:-1]), where), (ratios, keys))
+    _, counts = scan(draw, to_value(broadcast_to_shape(astype(n, dtypes.float64), whole[:-1]), where), (ratios, keys))
     return astype(moveaxis(counts, 0, -1), dtype)

@@ -10,6 +10,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
+from nnc.commands.draws import portable_log
 from nnc.commands.indexing import getitem, take, take_along_axis
 from nnc.commands.promote import apply, as_operand, astype, broadcast_to_shape, dtype_of, to_dtype
 from nnc.commands.random import UNSIGNED_OF_WIDTH
@@ -21,6 +22,7 @@ from nnc.errors import ArgumentError, DTypeError, ShapeError, user_error
 from nnc.graph import spec_of
 from nnc.numpy.operands import to_shape, to_value
 from nnc.random.continuous import gumbel, uniform
+from nnc.random.exact import times
 from nnc.random.keys import Shape, draw_bits, read_key, split
 from nnc.random.parameters import joint_shape
 from nnc.spelling import spelled
@@ -207,8 +209,8 @@ def _weighted(key: Value, p: Value, shape: Shape, replace: bool) -> Value:
     if replace:
         steps = cumsum(p, axis=0)
         total = getitem(steps, -1)
-        return searchsorted(steps, (1 - uniform(key, shape, dtype)) * total, side="left")
-    order = top_k(gumbel(key, p.spec.shape, dtype) + ew.log(p), k=math.prod(shape))[1]
+        return searchsorted(steps, times(1 - uniform(key, shape, dtype), total), side="left")
+    order = top_k(gumbel(key, p.spec.shape, dtype) + portable_log(p), k=math.prod(shape))[1]
     return reshape(order, shape=shape)
 
 

@@ -1,6 +1,6 @@
 """Gamma draws and those that are made of them. They move with their parameters; see nnc.commands.implicit.
 
-Values agree with jax.random for the same key up to rounding.
+They have the same bits however they run. Values agree with jax.random for the same key up to rounding.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ from typing import Any
 from nnc import dtypes
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
+from nnc.commands.draws import portable_exp, portable_log, portable_log1p
 from nnc.commands.implicit import gamma_draw, log_gamma_draw
+from nnc.commands.promote import astype
 from nnc.commands.rules import Value
 from nnc.commands.shape import reshape
 from nnc.errors import ShapeError, user_error
 from nnc.numpy import reductions as re
 from nnc.numpy.operands import to_shape, to_value
 from nnc.random.continuous import exponential, normal, uniform
+from nnc.random.exact import power, sum_last, times
 from nnc.random.keys import read_key, split
 from nnc.random.parameters import float_dtype, read_parameter, read_together
 from nnc.spelling import spelled
@@ -26,46 +29,52 @@ from nnc.trace.vectorize import vmap
 # -- one number --------------------------------------------------------------------------------------------------------
 
 
-def _draw_one(key: Value, a: Value, logarithm: bool) -> Value:
+def _draw_one(key: Value, a: Value, dtype: dtypes.DType, logarithm: bool) -> Value:
     """Marsaglia and Tsang, "A simple method for generating gamma variables" (2000), in the order of jax.random.
 
-    Below a = 1 the draw for a + 1 is multiplied by u^(1/a).
+    Below a = 1 the draw for a + 1 is multiplied by u^(1/a). Normal and uniform numbers are drawn in `dtype`; all else is float64,
+    with a test whose terms do not cancel: d (1 − v + log v) + x²/2 = 3d (log(1 + y) − y + y²/2 − y³/3) for v = (1 + y)³.
     """
-    dtype = a.spec.dtype
-    number = dtype.type
+    wide, number = dtypes.float64, dtypes.float64.type
     large = a >= 1
     d = ew.select(large, a, a + 1) - number(1 / 3)
     c = number(1 / 3) / ew.sqrt(d)
 
     def refused(state: Any) -> Value:
-        _, x2, v, u = state
-        return (u >= 1 - x2 * x2 * number(0.0331)) & (ew.log(u) >= x2 * number(0.5) + d * (1 - v + ew.log(v)))
+        _, x, y, u = state
+        square = times(x, x)
+        excess = portable_log1p(y) - y + times(times(y, y), 0.5 - y * number(1 / 3))
+        return (u >= 1 - times(times(square, square), 0.0331)) & (portable_log(u) >= times(d * 3, excess))
 
     def step(state: Any) -> Any:
         key, x_key, u_key = split(state[0], 3)
-        _, x, v = while_loop(
-            lambda s: s[2] <= 0, next_positive, (x_key, constants.full_like(a, 0), constants.full_like(a, -1))
+        _, x, y = while_loop(
+            lambda s: s[2] <= -1, next_above, (x_key, constants.full_like(a, 0), constants.full_like(a, -1))
         )
-        return key, x * x, v * v * v, uniform(u_key, (), dtype)
+        return key, x, y, astype(uniform(u_key, (), dtype), wide)
 
-    def next_positive(state: Any) -> Any:
+    def next_above(state: Any) -> Any:
         key, part = split(state[0])
-        x = normal(part, (), dtype)
-        return key, x, 1 + x * c
+        x = astype(normal(part, (), dtype), wide)
+        return key, x, times(x, c)
 
     rest, boost_key = split(key)
-    first = (rest, constants.full_like(a, 0), constants.full_like(a, 1), constants.full_like(a, 2))  # is refused
-    v = while_loop(refused, step, first)[2]
+    zero = constants.full_like(a, 0)
+    y = while_loop(refused, step, (rest, zero, zero, constants.full_like(a, 2)))[2]  # 2 is refused
     if logarithm:
-        boost = ew.select(large, constants.full_like(a, 0), -exponential(boost_key, (), dtype) * ew.reciprocal(a))
-        return ew.log(d) + ew.log(v) + boost
-    return d * v * ew.select(large, constants.full_like(a, 1), (1 - uniform(boost_key, (), dtype)) ** ew.reciprocal(a))
+        boost = -astype(exponential(boost_key, (), dtype), wide) / a
+        return portable_log(d) + times(portable_log1p(y), 3) + ew.select(large, zero, boost)
+    v, boost = 1 + y, power(astype(1 - uniform(boost_key, (), dtype), wide), 1 / a)
+    drawn = times(d, times(v, times(v, v)))
+    return ew.select(large, drawn, times(drawn, boost))
 
 
-def _draw(key: Value, a: Value, logarithm: bool) -> Value:
-    """One number for each element of `a`, each from a key of its own; it moves with `a`."""
-    keys, constant = split(key, a.spec.size), ew.stop_gradient(reshape(a, shape=(a.spec.size,)))
-    drawn = vmap(lambda key, a: _draw_one(key, a, logarithm))(keys, constant)
+def _draw(key: Value, a: Value, dtype: dtypes.DType, logarithm: bool) -> Value:
+    """One number for each element of `a`, each from a key of its own, with the digits of `dtype`; it moves with `a`, and has its
+    dtype."""
+    keys = split(key, a.spec.size)
+    constant = astype(ew.stop_gradient(reshape(a, shape=(a.spec.size,))), dtypes.float64)
+    drawn = astype(vmap(lambda key, a: _draw_one(key, a, dtype, logarithm))(keys, constant), a.spec.dtype)
     return (log_gamma_draw if logarithm else gamma_draw)(reshape(drawn, shape=a.spec.shape), a)
 
 
@@ -83,8 +92,9 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -> V
         (2,)
     """
     where = "nnc.random.gamma"
-    (alpha,), _ = read_together(where, float_dtype(dtype, where), shape, a=a)
-    return _draw(read_key(key, where), alpha, False)
+    dtype = float_dtype(dtype, where)
+    (alpha,), _ = read_together(where, dtype, shape, a=a)
+    return _draw(read_key(key, where), alpha, dtype, False)
 
 
 @spelled
@@ -97,8 +107,9 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -
         True
     """
     where = "nnc.random.loggamma"
-    (alpha,), _ = read_together(where, float_dtype(dtype, where), shape, a=a)
-    return _draw(read_key(key, where), alpha, True)
+    dtype = float_dtype(dtype, where)
+    (alpha,), _ = read_together(where, dtype, shape, a=a)
+    return _draw(read_key(key, where), alpha, dtype, True)
 
 
 @spelled
@@ -112,13 +123,15 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float3
         (3,)
     """
     where = "nnc.random.beta"
-    (a, b), shape = read_together(where, float_dtype(dtype, where), shape, a=a, b=b)
+    dtype = float_dtype(dtype, where)
+    parameters, shape = read_together(where, dtype, shape, a=a, b=b)
     first, second = (
-        loggamma(part, x, shape, dtype) for part, x in zip(split(read_key(key, where)), (a, b), strict=True)
+        _draw(part, astype(x, dtypes.float64), dtype, True)
+        for part, x in zip(split(read_key(key, where)), parameters, strict=True)
     )
     largest = ew.stop_gradient(ew.maximum(first, second))
-    first, second = ew.exp(first - largest), ew.exp(second - largest)
-    return first / (first + second)
+    first, second = portable_exp(first - largest), portable_exp(second - largest)
+    return astype(first / (first + second), dtype)
 
 
 @spelled
@@ -133,15 +146,19 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = dtypes.float
         1.0
     """
     where = "nnc.random.dirichlet"
-    alpha = to_value(read_parameter(alpha, float_dtype(dtype, where), where, "alpha"), where, "alpha")
+    dtype = float_dtype(dtype, where)
+    alpha = to_value(read_parameter(alpha, dtype, where, "alpha"), where, "alpha")
     if not alpha.spec.ndim:
         raise user_error(
             ShapeError, where, "alpha has no axes.", operands={"alpha": alpha.spec}, fix="give a vector of parameters."
         )
     whole = None if shape is None else (*to_shape(shape, where), alpha.spec.shape[-1])
-    drawn = loggamma(key, alpha, whole, dtype)
-    shares = ew.exp(drawn - ew.stop_gradient(re.max(drawn, axis=-1, keepdims=True)))
-    return shares / re.sum(shares, axis=-1, keepdims=True)
+    (alpha,), _ = read_together(where, dtypes.float64, whole, alpha=alpha)
+    if not alpha.spec.size:
+        return astype(alpha, dtype)
+    drawn = _draw(read_key(key, where), alpha, dtype, True)
+    shares = portable_exp(drawn - ew.stop_gradient(re.max(drawn, axis=-1, keepdims=True)))
+    return astype(shares / sum_last(shares)[..., None], dtype)
 
 
 @spelled
@@ -155,7 +172,7 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.float32)
     """
     where = "nnc.random.chisquare"
     (df,), shape = read_together(where, float_dtype(dtype, where), shape, df=df)
-    return ew.exp(loggamma(key, df * 0.5, shape, dtype)) * 2
+    return times(gamma(key, df * 0.5, shape, dtype), 2)
 
 
 @spelled
@@ -186,4 +203,4 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Valu
     (df,), shape = read_together(where, float_dtype(dtype, where), shape, df=df)
     normal_key, gamma_key = split(read_key(key, where))
     half = df * 0.5
-    return normal(normal_key, shape, dtype) * ew.sqrt(half / gamma(gamma_key, half, shape, dtype))
+    return times(normal(normal_key, shape, dtype), ew.sqrt(half / gamma(gamma_key, half, shape, dtype)))

@@ -1,22 +1,20 @@
 """Draws that are a formula of uniform, normal or exponential ones; differentiable in their parameters.
 
-Values agree with jax.random for the same key up to rounding.
+They have the same bits however they run. Values agree with jax.random for the same key up to rounding.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from nnc import dtypes
 from nnc.commands import elementwise as ew
-from nnc.commands import trigonometry as trig
+from nnc.commands.draws import portable_exp, portable_log, tan_of_turns
 from nnc.commands.rules import Value
 from nnc.numpy import elementwise as el
-from nnc.numpy.norms import norm
 from nnc.numpy.operands import to_shape
-from nnc.numpy.types import finfo
 from nnc.random.continuous import exponential, normal, uniform
+from nnc.random.exact import finfo, power, sum_last, times
 from nnc.random.keys import read_key, split
 from nnc.random.parameters import float_dtype, read_together
 from nnc.spelling import spelled
@@ -32,7 +30,7 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """
     dtype = float_dtype(dtype, "nnc.random.cauchy")
     u = uniform(key, shape, dtype, float(finfo(dtype).eps), 1.0)
-    return trig.tan((u - 0.5) * math.pi)
+    return tan_of_turns(u - 0.5)
 
 
 @spelled
@@ -45,7 +43,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """
     dtype = float_dtype(dtype, "nnc.random.logistic")
     u = uniform(key, shape, dtype, dtype.type(finfo(dtype).tiny), 1.0)
-    return ew.log(u) - ew.log1p(-u)
+    return portable_log(u) - portable_log(1 - u)
 
 
 @spelled
@@ -59,7 +57,7 @@ def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = dtypes
     """
     where = "nnc.random.lognormal"
     (sigma,), shape = read_together(where, float_dtype(dtype, where), shape, sigma=sigma)
-    return ew.exp(normal(key, shape, dtype) * sigma)
+    return portable_exp(times(normal(key, shape, dtype), sigma))
 
 
 @spelled
@@ -73,7 +71,7 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float32) -> 
     """
     where = "nnc.random.pareto"
     (b,), shape = read_together(where, float_dtype(dtype, where), shape, b=b)
-    return ew.exp(exponential(key, shape, dtype) / b)
+    return portable_exp(exponential(key, shape, dtype) / b)
 
 
 @spelled
@@ -89,7 +87,7 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = dtypes.float3
     dtype = float_dtype(dtype, where)
     (scale,), shape = read_together(where, dtype, shape, scale=scale)
     u = el.maximum(uniform(key, shape, dtype), dtype.type(finfo(dtype).tiny))  # 0 would give infinity
-    return scale * ew.sqrt(ew.log(u) * -2)
+    return times(scale, ew.sqrt(portable_log(u) * -2))
 
 
 @spelled
@@ -104,8 +102,8 @@ def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype
     """
     where = "nnc.random.weibull_min"
     dtype = float_dtype(dtype, where)
-    (scale, power), shape = read_together(where, dtype, shape, scale=scale, concentration=concentration)
-    return exponential(key, shape, dtype) ** (1 / power) * scale
+    (scale, concentration), shape = read_together(where, dtype, shape, scale=scale, concentration=concentration)
+    return times(power(exponential(key, shape, dtype), 1 / concentration), scale)
 
 
 @spelled
@@ -135,7 +133,8 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
         (3,)
     """
     where = "nnc.random.maxwell"
-    return norm(normal(key, (*to_shape(shape, where), 3), float_dtype(dtype, where)), axis=-1)
+    x = normal(key, (*to_shape(shape, where), 3), float_dtype(dtype, where))
+    return ew.sqrt(sum_last(times(x, x)))
 
 
 @spelled
@@ -151,7 +150,10 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = dtypes.float32) ->
     dtype = float_dtype(dtype, where)
     (mean,), shape = read_together(where, dtype, shape, mean=mean)
     normal_key, uniform_key = split(read_key(key, where))
-    y = ew.square(normal(normal_key, shape, dtype))
-    squared = mean * mean
-    x = mean + squared * y * 0.5 - mean * 0.5 * ew.sqrt(mean * y * 4 + squared * y * y)
-    return el.where(uniform(uniform_key, shape, dtype) <= mean / (mean + x), x, squared / x)
+    x, inverse = normal(normal_key, shape, dtype), 1 / mean
+    half = times(x, x) * 0.5
+    total = (
+        inverse + half + times(ew.abs_(x), ew.sqrt(inverse + half * 0.5))
+    )  # 1 / x of the smaller root: nothing cancels
+    ratio = times(mean, total)  # of the larger root to the mean, and of the mean to the smaller one
+    return el.where(uniform(uniform_key, shape, dtype) <= ratio / (ratio + 1), 1 / total, times(mean, ratio))

@@ -9,15 +9,15 @@ from nnc.commands import elementwise as ew
 from nnc.commands import factor
 from nnc.commands.contract import matmul
 from nnc.commands.linalg import matrix_transpose
-from nnc.commands.promote import promote
+from nnc.commands.promote import broadcast_to_shape, promote
 from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.numpy import elementwise as el
-from nnc.numpy import reductions as re
 from nnc.numpy.manipulation import diagonal
 from nnc.numpy.operands import static_int, to_shape, to_value
 from nnc.random.continuous import exponential, normal
 from nnc.random.counts import rademacher
+from nnc.random.exact import power, sum_last
 from nnc.random.gamma import gamma
 from nnc.random.keys import read_key, split
 from nnc.random.parameters import float_dtype, inexact_dtype, joint_shape, read_parameter, read_together
@@ -104,7 +104,7 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = dtypes.fl
     (p,), shape = read_together(where, float_dtype(dtype, where), shape, p=p)
     gamma_key, sign_key = split(read_key(key, where))
     inverse = 1 / p
-    return rademacher(sign_key, shape, dtype) * gamma(gamma_key, inverse, shape, dtype) ** inverse
+    return rademacher(sign_key, shape, dtype) * power(gamma(gamma_key, inverse, shape, dtype), inverse)
 
 
 @spelled
@@ -120,8 +120,10 @@ def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = dtypes.floa
     """
     where = "nnc.random.ball"
     d, shape, dtype = static_int(d, where, "d"), to_shape(shape, where), float_dtype(dtype, where)
-    (power,), _ = read_together(where, dtype, (), p=p)
+    (exponent,), _ = read_together(where, dtype, (), p=p)
     first, second = split(read_key(key, where))
-    g = generalized_normal(first, power, (*shape, d), dtype)
-    total = re.sum(ew.abs_(g) ** power, axis=-1) + exponential(second, shape, dtype)
-    return g / (total ** (1 / power))[..., None]
+    g = generalized_normal(first, exponent, (*shape, d), dtype)
+    sizes = exponential(second, shape, dtype)
+    if d:
+        sizes = sum_last(power(ew.abs_(g), broadcast_to_shape(exponent, g.spec.shape))) + sizes
+    return g / power(sizes, broadcast_to_shape(1 / exponent, shape))[..., None]

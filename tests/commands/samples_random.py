@@ -23,6 +23,23 @@ SAMPLES: list[Sample] = [
         Sample(name, (np.asarray([-0.4, 0.9, 2.5]), np.asarray([0.3, 1.0, 7.0])), differentiable=())
         for name in ("gamma_draw", "log_gamma_draw")
     ),
+    Sample("product", (np.asarray([-0.5, 2.0, 3.0]), np.asarray([0.5, -1.5, 0.25]))),
+    Sample("portable_log", (np.asarray([0.25, 1.5, 9.0]),)),
+    Sample("portable_log1p", (np.asarray([-0.5, 0.125, 9.0]),)),
+    Sample("portable_exp", (np.asarray([-1.5, 0.0, 2.5]),)),
+    Sample("normal_quantile", (np.asarray([-0.75, -0.25, 0.0, 0.5]),), tolerance=4.0),
+    Sample("tan_of_turns", (np.asarray([-0.25, 0.0, 0.125]),)),
+    Sample(
+        "truncated_normal_quantile",
+        (np.asarray([0.25, 0.5, 0.75]), np.asarray([-1.0, 0.5, -2.0]), np.asarray([0.5, 2.0, 1.0])),
+        tolerance=4.0,
+    ),
+    Sample("poisson_log_mass", (np.asarray([0.0, 3.0, 9.0]), np.asarray([2.5, 2.5, 11.0])), differentiable=()),
+    Sample(
+        "binomial_log_mass",
+        (np.asarray([0.0, 3.0, 9.0]), np.asarray([4.0, 5.0, 9.0]), np.asarray([0.25, 0.5, 0.75])),
+        differentiable=(),
+    ),
     Sample("erfinv", (np.asarray([-0.96875, -0.5, 0.0, 0.125, 0.75, 0.984375]),)),
     Sample("lgamma", (np.asarray([-1.5, 0.25, 1.0, 2.5, 9.0]),)),
     Sample("polygamma", (np.asarray([-1.5, 0.25, 1.0, 2.5, 9.0]),), {"n": 0}),

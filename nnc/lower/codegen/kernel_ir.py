@@ -28,7 +28,7 @@ _LIGHT = frozenset(
     ("neg", "add", "sub", "mul", "safe_mul", "abs", "sign", "maximum", "minimum", "floor", "ceil", "trunc", "round", "copysign",
      "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite", "signbit",
      "bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right", "integer_pow", "copy",
-     "stop_gradient", "full", "iota", "multiply_add")
+     "stop_gradient", "full", "iota", "multiply_add", "product")
 )  # fmt: skip
 _TRANSCENDENTAL = 16
 _PLACED = ("iota", "transpose", GATHER)  # commands for which it matters where an element stands

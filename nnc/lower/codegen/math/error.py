@@ -7,6 +7,7 @@ in 0 <= x < ∞", 1981). Where erfc is the result, products keep their rounding 
 
 from __future__ import annotations
 
+from nnc.commands.portable import ERF_DOUBLE, ERFC_CENTRE, ERFC_DOUBLE, ERFC_END
 from nnc.lower.codegen.math.exponential import exp, exp_parts
 from nnc.lower.codegen.math.terms import (
     Term,
@@ -23,11 +24,6 @@ from nnc.lower.codegen.math.terms import (
 
 # erf x / x - 1 in x², on |x| <= 1; of the function 2^-29.1 and 2^-55.4
 _NEAR_SINGLE = (0.128379166, -0.37612626, 0.112835787, -0.0268533472, 0.00518716453, -0.000799788744, 7.80706032e-05)
-_NEAR_DOUBLE = (
-    0.1283791670955126, -0.376126389031841, 0.11283791670971179, -0.02686617064813055, 0.005223977654677336,
-    -0.0008548328707015146, 0.00012055394287928272, -1.4927113483858818e-05, 1.6485272527584188e-06,
-    -1.66059594200958e-07, 1.6363502931167446e-08, -1.7883058959069407e-09, 1.682351962506165e-10,
-)  # fmt: skip
 
 # h for erf, x from 0.99 to 4.1 and 6.1; of erf 2^-25.0 and 2^-55.3
 _COARSE_CENTRE = 1.5
@@ -39,24 +35,16 @@ _COARSE_DOUBLE = (
 )  # fmt: skip
 
 # h for erfc, x from 0.48 to 10.3 and 28; 2^-28.4 and 2^-56.3; the first coefficients have tails
-_CENTRE = 3.5
 _SINGLE = (
     1.0870555639266968, -0.937799752, 0.694113731, -0.43525514, 0.225737467, -0.0923283249, 0.026525721, -0.00313415821,
     -0.00132942968, 0.000629018294,
-)  # fmt: skip
-_DOUBLE = (
-    1.08705558926226, -0.9377997245671122, 0.6941136466346425, -0.43525602671685665, 0.22573862164751635,
-    -0.09231870663975804, 0.02651861987944738, -0.003177050320212472, -0.001305354668129152, 0.0007145314716382737,
-    -4.206231053317631e-05, -7.477587402676321e-05, 1.864773932662286e-05, 7.239850009293541e-06,
-    -3.393315210641613e-06, -7.867329857835159e-07, 5.523726566290954e-07, 1.0293397541615293e-07,
-    -8.498621483082624e-08, -1.1666465244212418e-08, 9.5484999176414e-09,
 )  # fmt: skip
 _SINGLE_TAIL, _DOUBLE_TAIL = 2.4612644367039138e-08, 1.0371353812919937e-16
 
 
 def erf_near(x: Term) -> Term:
     """erf x for |x| <= 1."""
-    return fma(x, horner(x * x, _NEAR_SINGLE if is_single(x) else _NEAR_DOUBLE), x)
+    return fma(x, horner(x * x, _NEAR_SINGLE if is_single(x) else ERF_DOUBLE), x)
 
 
 def erf(x: Term) -> Term:
@@ -73,23 +61,23 @@ def erf(x: Term) -> Term:
 def erfc(x: Term) -> Term:
     """1 - erf x, with all its digits also far above 0."""
     size = absolute(x)
-    near = fma(-x, horner(x * x, _NEAR_SINGLE if is_single(x) else _NEAR_DOUBLE), 1 - x)
+    near = fma(-x, horner(x * x, _NEAR_SINGLE if is_single(x) else ERF_DOUBLE), 1 - x)
     far = complement(size)
     return where(size < 0.75, near, where(x < 0, 2 - far, far))
 
 
 def complement(x: Term) -> Term:
     """erfc x for x >= ¾: the product of e^(-x²), h and 1 / (x + c), each in two parts."""
-    limit, coefficients, tail = (10.3, _SINGLE, _SINGLE_TAIL) if is_single(x) else (28, _DOUBLE, _DOUBLE_TAIL)
+    limit, coefficients, tail = (10.3, _SINGLE, _SINGLE_TAIL) if is_single(x) else (ERFC_END, ERFC_DOUBLE, _DOUBLE_TAIL)
     x = where(x > limit, limit, x)
     square, square_tail = two_product(x, x)
     power = exp_parts(-square, -square_tail)
     first, first_tail = two_sum(x.constant(1), power.rest)
 
-    below = x + _CENTRE
+    below = x + ERFC_CENTRE
     inverse = 1 / below
-    excess = fma(-inverse, below, 1.0) - inverse * (x - (below - _CENTRE))
-    t = fma(inverse * excess, -2 * _CENTRE, fma(inverse, -2 * _CENTRE, 1.0))
+    excess = fma(-inverse, below, 1.0) - inverse * (x - (below - ERFC_CENTRE))
+    t = fma(inverse * excess, -2 * ERFC_CENTRE, fma(inverse, -2 * ERFC_CENTRE, 1.0))
 
     h, h_tail = two_sum(x.constant(coefficients[0]), t * horner(t, coefficients[1:]))
     product, product_tail = two_product(first, h)

@@ -9,14 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nnc.commands.portable import EXP_DOUBLE, EXP_SINGLE
 from nnc.lower.codegen.math.terms import LN2, Term, fma, format_of, horner, is_single, two_sum, where
-
-# (e^r - 1 - r) / r² on |r| <= 0.3467; of e^r 2^-28.2 and 2^-56.7
-_SINGLE = (0.49999994, 0.166665167, 0.0416681021, 0.00836916175, 0.00138378341)
-_DOUBLE = (
-    0.5000000000000011, 0.1666666666666657, 0.04166666666652813, 0.008333333333385632, 0.001388888894509886,
-    0.00019841269752775327, 2.480149043818247e-05, 2.755735579424853e-06, 2.7631557452759767e-07, 2.5076915136907708e-08,
-)  # fmt: skip
 
 _LIMITS = {23: (-104.0, 90.0), 52: (-746.0, 711.0)}  # below is 0, above infinity
 _MINUS_ONE = {23: -18.0, 52: -38.0}  # below, e^x - 1 is -1
@@ -63,7 +57,7 @@ def _reduced(x: Term, shift: float) -> tuple[Term, Term]:
 
 def near_one(r: Term, tail: Term | None = None) -> Term:
     """e^(r + tail) - 1 for |r| <= ½ ln 2, with a tail below the last place of r."""
-    series = horner(r, _SINGLE if is_single(r) else _DOUBLE)
+    series = horner(r, EXP_SINGLE if is_single(r) else EXP_DOUBLE)
     return fma(r * r, series, r) if tail is None else r + fma(r * r, series, tail)
 
 

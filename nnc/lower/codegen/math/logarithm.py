@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from nnc.commands.portable import LOG_DOUBLE, LOG_SINGLE
 from nnc.lower.codegen.math.terms import (
     LN2,
     Term,
@@ -22,14 +23,6 @@ from nnc.lower.codegen.math.terms import (
     two_sum_any,
     where,
 )
-
-# (log(1 + f) - f + f²/2) / f³; of the logarithm 2^-26.3
-_SINGLE = (0.333333313, -0.250008106, 0.200012475, -0.166234255, 0.142008796, -0.131626487, 0.12778458, -0.0764711425)
-# (log((1 + s) / (1 - s)) / s - 2) / s², in s²; of the logarithm 2^-59.5
-_DOUBLE = (
-    0.6666666666666734, 0.3999999999941623, 0.2857142874219887, 0.22222198580633643, 0.18183564432309218,
-    0.15314037279919657, 0.14796173993534265,
-)  # fmt: skip
 
 _ROOT_HALF = {23: 0x3F3504F3, 52: 0x3FE6A09E667F3BCD}
 
@@ -79,11 +72,11 @@ def split_exponent(x: Term) -> tuple[Term, Term]:
 def near_one(f: Term) -> Term:
     """log(1 + f) - f, for 1 + f between √½ and √2."""
     if is_single(f):
-        return f * f * fma(f, horner(f, _SINGLE), -0.5)
+        return f * f * fma(f, horner(f, LOG_SINGLE), -0.5)
     s = f / (f + 2)
     z = s * s
     half = f * f * 0.5
-    return s * fma(z, horner(z, _DOUBLE), half) - half
+    return s * fma(z, horner(z, LOG_DOUBLE), half) - half
 
 
 def _parts(x: Term) -> _Parts:

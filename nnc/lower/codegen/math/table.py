@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from nnc.commands import portable
 from nnc.lower.codegen.math import (
     angles,
     error,
@@ -64,5 +65,6 @@ FUNCTIONS: dict[str, Callable[..., Term]] = {
     "erfc": error.erfc,
     "erfinv": special.erfinv,
     "lgamma": special.lgamma,
+    **portable.FUNCTIONS,
 }
 """Each takes and gives float32 or float64."""

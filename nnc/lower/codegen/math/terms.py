@@ -111,6 +111,10 @@ class Term:
         """The value in another dtype."""
         return self if self.value.dtype == dtype else self.of(self.code.convert(self.value, dtype))
 
+    def choose(self, x: Term | Number, y: Term | Number) -> Term:
+        """x where this bool holds, else y; one of them is a Term."""
+        return where(self, x, y)
+
     def intrinsic(self, name: str, *others: Term | Number) -> Term:
         """One of LLVM's functions."""
         return self.of(self.code.intrinsic(name, self.value, *(self.like(other) for other in others)))
