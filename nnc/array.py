@@ -16,7 +16,7 @@ from nnc.commands import elementwise as ew
 from nnc.commands.at import AtIndexer
 from nnc.commands.contract import matmul
 from nnc.commands.indexing import getitem
-from nnc.commands.promote import apply, as_operand, astype, to_dtype
+from nnc.commands.promote import WeakScalar, apply, as_operand, astype, is_weak, to_dtype
 from nnc.commands.shape import transpose
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, TraceError, UnsupportedError, user_error
 from nnc.foreign import is_foreign
@@ -54,10 +54,12 @@ def power(x: Any, y: Any) -> Any:
     """`x ** y`; a Python integer exponent is static, so its derivative is right at 0, too."""
     x, y = as_operand(x, "power"), as_operand(y, "power")
     if isinstance(y, int) and not isinstance(y, bool) and not dtypes.is_scalar(x):
+        weak = is_weak(x)
         if isinstance(x, (np.ndarray, np.generic)):
             x = ew.copy(x)
         if not dtypes.is_bool(x.spec.dtype):
-            return ew.integer_pow(x, exponent=y)
+            result = ew.integer_pow(x, exponent=y)
+            return result.as_weak() if weak else result
     return apply(ew.pow_, x, y, where="power")
 
 
@@ -612,7 +614,7 @@ def as_value(x: Any) -> Any:
         return x
     if dtypes.is_scalar(x):
         return Array(np.asarray(x, dtypes.scalar_dtype(x)), weak=True)
-    return Array(dlpack.read(x) if is_foreign(type(x)) else np.asarray(x))
+    return Array(dlpack.read(x) if is_foreign(type(x)) else np.asarray(x), weak=isinstance(x, WeakScalar))
 
 
 def concrete_error(tracer: Any, what: str, fix: str = "") -> TraceError:

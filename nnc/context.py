@@ -23,9 +23,9 @@ class Context(NamedTuple):
     the innermost trace (0: none), `source` the user's line on whose behalf a rule runs (a derivative points at the line that
     was differentiated), `activity` what the user asked for, outermost first, as in "tracing loss for grad", `meter` what counts
     the bytes that loops keep for their reverse pass, `clock` what holds the seconds of each part of a compilation, `later` what
-    takes tasks that a call can do without (none: they are done at once), `modes` what is switched on ("eager", "check_finite"
-    and "trace_errors" of nnc.debug; "watched" where a dynamic graph notes what a function does; a dynamic graph that records
-    nothing stands for itself).
+    takes tasks that a call can do without (none: they are done at once), `modes` what is switched on ("eager", "check_finite",
+    "promotion" and "trace_errors" of nnc.debug; "watched" where a dynamic graph notes what a function does; a dynamic graph that
+    records nothing stands for itself).
     """
 
     staging: Any = None

@@ -206,6 +206,15 @@ def is_scalar(value: Any) -> bool:
     return isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic)
 
 
+def plain_number(value: Any) -> Any:
+    """`value`, where a NumPy scalar whose type is a Python type, too, is a plain Python number.
+
+    Example:  >>> plain_number(np.float64(0.5)), plain_number(np.float32(0.5))
+              (0.5, np.float32(0.5))
+    """
+    return value.item() if isinstance(value, (np.float64, np.complex128)) else value
+
+
 def scalar_dtype(scalar: bool | int | float | complex) -> DType:
     """The dtype of a Python scalar that meets no array.
 

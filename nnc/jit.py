@@ -10,6 +10,7 @@ from functools import update_wrapper
 from typing import Any
 
 from nnc.array import as_value
+from nnc.commands.promotion import promotion_watch
 from nnc.context import AT_REST, get_context
 from nnc.errors import ArgumentError, ArgumentTypeError, TraceError, UnsupportedError, user_error
 from nnc.executable import Executable, Lowered, Run, prepare_ahead
@@ -244,7 +245,7 @@ class Compiled:
 
     def _find(self, call: Call) -> Executable | None:
         """The program for a call, which is made where there is none; None where it captures values of an enclosing trace."""
-        checks = "check_finite" in get_context().modes
+        checks, watch = "check_finite" in get_context().modes, promotion_watch()
         entries = self._checked if checks else self._entries
         with self._lock:
             self._usual = None
@@ -255,6 +256,9 @@ class Compiled:
                 if self._origin is not None:
                     note_reuse(self._origin)
                     self._origin = None
+                if watch is not None and (self, call.key) not in watch.traced:
+                    Lowered.of(call, self._options)  # traced again, which names the lines that widen
+                    watch.traced.add((self, call.key))
                 return entry
             changes = self._why(call.key, entry)
             if self._max_traces is not None and self._misses >= self._max_traces and not checks:
@@ -269,6 +273,8 @@ class Compiled:
                 if lowered.captures_tracers:
                     return None
                 executable = lowered.compile(ahead)
+            if watch is not None:
+                watch.traced.add((self, call.key))
             self._misses += not checks
             if is_due(self._misses) and self._max_traces is None and not checks:
                 nearby = nearest(self._signature.fun, entries, call.key) if entry is None and entries else changes

@@ -15,9 +15,8 @@ from nnc import dtypes, tree
 from nnc.array import Array
 from nnc.commands.promote import as_operand, is_weak
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, user_error
-from nnc.foreign import is_foreign
 from nnc.graph import TensorSpec
-from nnc.trace.flat import FlatFunction, FlatTree, argument_paths, call_function, name_of, parameter_name
+from nnc.trace.flat import FlatFunction, FlatTree, argument_paths, call_function, name_of, parameter_name, read_leaf
 from nnc.trace.pattern import MISMATCHES, Take, make_pattern
 from nnc.trace.specs import argument_spec
 from nnc.trace.tracer import Tracer
@@ -235,8 +234,8 @@ def _resolve(
 class Likeness:
     """What calls of one key have in common, in a form in which that is confirmed in the shortest time.
 
-    `facts` are what of each leaf belongs to the key, `where` says which leaves are dynamic (None: all), `foreign` which are arrays
-    of other libraries, whose facts are those of the NumPy arrays that share their memory.
+    `facts` are what of each leaf belongs to the key, `where` says which leaves are dynamic (None: all), `converted` which become
+    others: arrays of other libraries NumPy arrays, `numpy.float64` a weak array. Their facts are of what they become.
     """
 
     take: Take | None  # None: the arguments are the leaves
@@ -244,7 +243,7 @@ class Likeness:
     facts: tuple[Any, ...]
     where: tuple[int, ...] | None
     are_arrays: bool
-    foreign: tuple[int, ...]
+    converted: tuple[int, ...]
 
     @classmethod
     def of(cls, call: Call) -> Likeness | None:
@@ -257,10 +256,12 @@ class Likeness:
         dynamic = tuple(where) if len(where) < len(leaves) else None
         if not kwargs and all(type(x) is Array for x in args):
             take = None
-        foreign = tuple(i for i, leaf in enumerate(leaves) if is_foreign(type(leaf)))
-        known = dict(zip(where, call.arguments.dynamic, strict=True))
-        facts = tuple(_facts(known[i] if i in foreign else leaf) for i, leaf in enumerate(leaves))
-        return cls(take, take_named, facts, dynamic, all(type(leaf) is Array for leaf in leaves), foreign)
+        read = list(leaves)
+        for i, leaf in zip(where, call.arguments.dynamic, strict=True):
+            read[i] = leaf
+        converted = tuple([i for i in where if read[i] is not leaves[i]])
+        are_arrays = all(type(leaf) is Array for leaf in leaves)
+        return cls(take, take_named, tuple(map(_facts, read)), dynamic, are_arrays, converted)
 
     @property
     def arrays(self) -> tuple[tuple[TensorSpec, bool], ...] | None:
@@ -286,7 +287,7 @@ class Likeness:
     def leaves_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
         """The dynamic leaves of another call; None where that is not like these."""
         leaves = self.taken(args, kwargs)
-        if leaves is not None and self.foreign and not _read_foreign(leaves, self.foreign):
+        if leaves is not None and self.converted and not _convert(leaves, self.converted):
             return None
         try:
             if leaves is None or tuple(map(_ARRAY_FACTS if self.are_arrays else _facts, leaves)) != self.facts:
@@ -299,12 +300,12 @@ class Likeness:
 _ARRAY_FACTS = attrgetter("__class__", "spec", "weak")
 
 
-def _read_foreign(leaves: list[Any], places: Sequence[int]) -> bool:
-    """Puts NumPy arrays in place of other libraries' arrays; whether these hand their elements out."""
+def _convert(leaves: list[Any], places: Sequence[int]) -> bool:
+    """Puts operands in place of leaves; whether all can be read."""
     try:
         for i in places:
-            if is_foreign(type(leaves[i])):
-                leaves[i] = as_operand(leaves[i])
+            if tree.is_array(leaves[i]):
+                leaves[i] = read_leaf(leaves[i])
     except NncError:  # the call is taken apart, which words the mistake
         return False
     return True

@@ -16,6 +16,7 @@ from nnc import dlpack, dtypes
 from nnc.casting import cast_array
 from nnc.commands.constants import full
 from nnc.commands.elementwise import convert, equal, greater, greater_equal, less, less_equal, not_equal
+from nnc.commands.promotion import is_widened, promotion_watch
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, concatenate, reshape
 from nnc.errors import ArgumentTypeError, DTypeError, ShapeError, shorten, user_error
@@ -31,6 +32,14 @@ class Listed(np.ndarray[Any, Any]):
     exact: np.ndarray[Any, Any]
 
 
+class WeakScalar(np.ndarray[Any, Any]):
+    """A `numpy.float64` or `numpy.complex128`: a Python number by its class, and weak as these are. It keeps its 64 bits where it
+    meets numbers alone.
+    """
+
+    weak = True
+
+
 def as_operand(x: Any, where: str = "asarray", name: str = "x", dtype: dtypes.DType | None = None) -> Operand:
     """`x` itself where it is an array or a number; nested lists become arrays (stacked, where they hold tracers).
 
@@ -39,6 +48,8 @@ def as_operand(x: Any, where: str = "asarray", name: str = "x", dtype: dtypes.DT
     """
     if hasattr(type(x), "spec") or dtypes.is_scalar(x):
         return x
+    if isinstance(x, (np.float64, np.complex128)):
+        return np.asarray(x).view(WeakScalar)
     if isinstance(x, (np.ndarray, np.generic)):
         if type(x) is not np.ndarray and isinstance(x, np.ma.MaskedArray):
             raise user_error(
@@ -134,6 +145,7 @@ def dtype_of(x: Operand) -> dtypes.DType:
     return dtype if isinstance(dtype, np.dtype) else spec_of(x).dtype
 
 
+_WIDE = (dtypes.float64, dtypes.complex128)
 _WITNESS = {0: True, 1: 1, 2: 1.0, 3: 1j}
 
 
@@ -188,6 +200,8 @@ def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Value:
 
     Raises:   DTypeError: a Python integer does not fit into an integer dtype.
     """
+    if isinstance(x, WeakScalar):
+        x = x.item()
     if dtypes.is_scalar(x):
         try:
             return _as_number(dtype, x) if _has_one_sign(x) else _as_number.__wrapped__(dtype, x)
@@ -222,6 +236,10 @@ def promote(*xs: Any, where: str = "promotion", to: Any = None) -> list[Value]:
 
 def _promote(operands: Sequence[Operand], where: str, to: Any) -> list[Value]:
     dtype = result_dtype(*operands, where=where)
+    if dtype in _WIDE and (watch := promotion_watch()) is not None:
+        strong = [dtype_of(x) for x in operands if not is_weak(x)]
+        if is_widened(dtype, strong):
+            watch.note(where, dtype, {f"operand {i}": _describe(x) for i, x in enumerate(operands)})
     if to is not None:
         dtype = to(dtype)
     return [astype(x, dtype, where) for x in operands]

@@ -1,14 +1,16 @@
 """Looking into functions while they are traced, compiled or run."""
 
+from nnc.commands.promotion import PromotionWarning
 from nnc.debug.bars import Progress, progress
 from nnc.debug.effects import callback, print
 from nnc.debug.explain import explain
 from nnc.debug.memory import TapeMemory, tape_memory
-from nnc.debug.modes import check_finite, check_keys, eager, trace_errors
+from nnc.debug.modes import check_finite, check_keys, eager, promotion, trace_errors
 from nnc.debug.profile import profile
 
 __all__ = [
     "Progress",
+    "PromotionWarning",
     "TapeMemory",
     "callback",
     "check_finite",
@@ -18,6 +20,7 @@ __all__ = [
     "print",
     "profile",
     "progress",
+    "promotion",
     "tape_memory",
     "trace_errors",
 ]

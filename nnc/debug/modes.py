@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from nnc.context import ContextChange, with_mode
+from nnc.commands.promotion import WATCHED, PromotionWatch
+from nnc.context import ContextChange, get_context, set_context, with_mode
+from nnc.errors import ArgumentError, user_error
 from nnc.random.reuse import KeyLedger
 
 
@@ -55,6 +57,35 @@ def eager() -> ContextChange:
         Array(2., dtype=float32)
     """
     return with_mode("eager")
+
+
+def promotion(action: str = "warn") -> ContextChange:
+    """Within the block, the line where floats of fewer bits first meet float64 is named: a float32 program that widens is slower.
+
+    Each line is named once, with the operands, in eager calls and while functions are traced; functions that were compiled before
+    are traced once more. Python numbers and `numpy.float64` scalars are weak, so they widen nothing; NumPy's arrays do.
+
+    Args:
+        action: "warn" gives a `nnc.debug.PromotionWarning`, "error" raises.
+
+    Raises:
+        DTypeError: from the call that widens, with "error".
+        ArgumentError: there is no such action.
+
+    Example:
+        >>> with nnc.debug.promotion("error"):
+        ...     nnc.compile(lambda x: x * np.ones(2))(nnp.ones(2))
+        Traceback (most recent call last):
+        ...
+        nnc.errors.DTypeError: mul: operands of fewer bits meet float64, so the result is float64...
+        ...
+    """
+    if action not in ("warn", "error"):
+        raise user_error(
+            ArgumentError, "nnc.debug.promotion", f"there is no action {action!r}.", fix='pass "warn" or "error".'
+        )
+    others = {mode for mode in get_context().modes if not isinstance(mode, PromotionWatch)}
+    return set_context(modes=frozenset({*others, PromotionWatch(action), WATCHED}))
 
 
 def trace_errors() -> ContextChange:

@@ -139,6 +139,8 @@ def recalled(operands: int) -> Callable[[F], F]:
                         elif kind is np.ndarray and dtypes.is_known(arg.dtype):
                             values.append(array(arg))
                             key.append(TensorSpec(arg.shape, arg.dtype))
+                        elif kind is np.float64 or kind is np.complex128:
+                            return call(*[_weak_array(x) if i < operands else x for i, x in enumerate(args)], **kwargs)
                         elif kind is list and all(type(x) is array and not x.weak for x in arg):
                             values += arg
                             key += [x.spec for x in arg]
@@ -173,6 +175,11 @@ def recalled(operands: int) -> Callable[[F], F]:
         return cast(F, call)
 
     return decorate
+
+
+def _weak_array(x: Any) -> Any:
+    """`x`; a NumPy scalar whose type is a Python type, too, as a weak array."""
+    return _RECALL.array(np.asarray(x), weak=True) if isinstance(x, (np.float64, np.complex128)) else x
 
 
 def exact_setting(value: Any) -> Any:

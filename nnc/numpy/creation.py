@@ -76,7 +76,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
               Array([7, 7], dtype=int64)
     """
     check_device(device, "full")
-    sizes = to_shape(shape, "full")
+    sizes, fill_value = to_shape(shape, "full"), dtypes.plain_number(fill_value)
     if dtypes.is_scalar(fill_value):
         wanted = dtypes.scalar_dtype(fill_value) if dtype is None else to_dtype(dtype, "full")
         number = convert_to(fill_value, wanted, "full").item()
@@ -187,6 +187,7 @@ def fromiter(iter: Any, dtype: Any, count: int = -1) -> Any:
 
 def _number(x: Any, where: str, name: str) -> Any:
     """A Python number whose value is known while tracing."""
+    x = dtypes.plain_number(x)
     if dtypes.is_scalar(x):
         return x
     x = to_value(x, where, name)
@@ -259,6 +260,7 @@ def linspace(
     """
     check_device(device, "linspace")
     num = to_size(num, "linspace", "num")
+    start, stop = dtypes.plain_number(start), dtypes.plain_number(stop)
     from_, to = promote(start, stop, where="linspace", to=dtypes.to_float)
     natural = from_.dtype
     wanted = natural if dtype is None else to_dtype(dtype, "linspace")

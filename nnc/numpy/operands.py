@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.array import Array
+from nnc.array import Array, as_value
 from nnc.commands.promote import as_operand, astype, to_dtype
 from nnc.commands.rules import Value, check_axes, check_axis
 from nnc.commands.shape import reshape
@@ -34,7 +34,7 @@ def to_value(x: Any, where: str, name: str = "x") -> Value:
     x = as_operand(x, where, name)
     if dtypes.is_scalar(x):
         return Array(np.asarray(astype(x, dtypes.scalar_dtype(x), where)), weak=True)
-    return x if hasattr(x, "spec") else Array(np.asarray(x))
+    return x if hasattr(x, "spec") else as_value(x)
 
 
 def check_device(device: Any, where: str) -> None:

@@ -90,4 +90,4 @@ def _is_number(x: Any) -> bool:
 
 def _scalar(x: Any) -> Any:
     """A 0-d array: float64 for Python numbers, which lose nothing and are converted where they are used."""
-    return Array(np.asarray(x, np.float64)) if dtypes.is_scalar(x) else asarray(x)
+    return Array(np.asarray(x, np.float64)) if dtypes.is_scalar(dtypes.plain_number(x)) else asarray(x)

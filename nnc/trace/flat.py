@@ -106,7 +106,8 @@ def check_positions(where: str, name: str, numbers: Sequence[int], count: int) -
 class FlatTree:
     """A pytree taken apart: its dynamic leaves, and how to put it together around others.
 
-    Arrays of other libraries are among the dynamic leaves as NumPy arrays that share their memory.
+    Arrays of other libraries are among the dynamic leaves as NumPy arrays that share their memory, NumPy's scalars of Python types
+    as weak arrays.
 
     Args:
         value: the pytree.
@@ -129,6 +130,8 @@ class FlatTree:
             if kind is np.ndarray:
                 if not x.dtype.isnative:  # of another machine's byte order
                     self.dynamic[i] = x.astype(x.dtype.newbyteorder("="))
+            elif kind is np.float64 or kind is np.complex128:
+                self.dynamic[i] = read_leaf(x)
             elif is_foreign(kind):
                 self.dynamic[i] = self._read(x, self.where[i], fun, left_out)
 
@@ -173,6 +176,16 @@ class FlatTree:
         """The path of each dynamic leaf."""
         paths = tree.paths(self.treedef)
         return ["".join(paths[i]) for i in self.where]
+
+
+def read_leaf(x: Any) -> Any:
+    """An array of another library as a NumPy array, a `numpy.float64` as a weak array; an array of nnc or NumPy itself.
+
+    Raises:
+        NncError: it is nothing nnc makes an array of.
+    """
+    operand = as_operand(x)
+    return as_value(operand) if is_weak(operand) else operand
 
 
 def argument_paths(treedef: tree.TreeDef, names: Callable[[int], str]) -> list[str]:

@@ -25,10 +25,11 @@ from nnc.graph import Graph, Node, Symbol, TensorSpec, spec_of
 from nnc.graph.recall import set_recall
 from nnc.silence import silently
 from nnc.trace.eager import Plan, find_plan
-from nnc.trace.staging import stage
+from nnc.trace.staging import Staged, stage
 from nnc.trace.tracer import Tracer
 
 _WIDE = {bool: dtypes.bool_, int: dtypes.int64, float: dtypes.float64, complex: dtypes.complex128}
+_NARROW = frozenset(dtypes.ALL) - {dtypes.float64, dtypes.complex128}
 _MEMORY = attrgetter("memory")
 Run = Callable[[list[Any]], Sequence[Any]]
 Cast = Callable[[Any], Any]  # a Python number in the dtype of the array that it meets
@@ -64,20 +65,30 @@ def make_recipe(
     weak = [number or is_weak(x) for x, number in zip(operands, numbers, strict=True)]
     if operands and all(weak):
         return None  # numbers by themselves have other dtypes than those that meet an array
-    specs = [
-        TensorSpec((), _WIDE[type(x)]) if number else spec_of(x) for x, number in zip(operands, numbers, strict=True)
-    ]
     results: list[Any] = []
 
     def traced(*tracers: Any) -> list[Any]:
         rest, given = iter(tracers), list(args)
         for i in places:
             given[i] = [next(rest) for _ in args[i]] if isinstance(args[i], list) else next(rest)
-        results.append(function(*given, **kwargs))
+        results[:] = [function(*given, **kwargs)]
         return results
 
+    def staged_with(number_dtype: Callable[[Any], dtypes.DType]) -> Staged:
+        specs = [
+            TensorSpec((), number_dtype(x)) if number else spec_of(x)
+            for x, number in zip(operands, numbers, strict=True)
+        ]
+        return stage(traced, specs, weak=weak, name=function.__name__)
+
+    def reads(graph: Graph) -> list[Any]:
+        return [_dtypes_of(x, graph) if number else () for x, number in zip(graph.inputs, numbers, strict=True)]
+
     try:
-        staged = stage(traced, specs, weak=weak, name=function.__name__)
+        staged = staged_with(lambda x: _WIDE[type(x)])
+        read = reads(staged.graph)
+        if not all(map(_NARROW.issuperset, read)) and reads(staged_with(dtypes.scalar_dtype).graph) != read:
+            return None  # numbers that meet no array have their default dtype, as in where(mask, 1.0, 0.0)
     except (NncError, TypeError, ValueError):  # it asks for a value, or returns something else than an array
         return None
     graph = staged.graph
@@ -85,7 +96,6 @@ def make_recipe(
         return None
     if any(node.graphs or node.command in effect for node in graph.nodes):
         return None
-    read = [_dtypes_of(x, graph) if number else () for x, number in zip(graph.inputs, numbers, strict=True)]
     if any(len(found) > 1 for found in read):
         return None
     casts = tuple([_cast(*found) if found else None for found in read])

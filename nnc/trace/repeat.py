@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, cast
 
+from nnc.commands.promotion import WATCHED
 from nnc.commands.rules import effect
 from nnc.context import get_context, set_context
 from nnc.graph import Node, Symbol
@@ -44,7 +45,7 @@ def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     """The result of a pure function; of a call alike, the nodes are recorded again."""
     context = get_context()
     trace = context.staging
-    if type(trace) is not StagingTrace or trace.is_noting:
+    if type(trace) is not StagingTrace or trace.is_noting or WATCHED in context.modes:
         return function(*args, **kwargs)
     key: list[Any] = [function, context.modes, len(args), *kwargs]
     site = _Site(trace)

@@ -50,7 +50,8 @@ def test_promotion_of_operands_and_dtypes():
     assert nnp.result_type(nnp.int8, nnp.uint8) == nnp.int16
     assert nnp.result_type(np.ones(1, np.float16), 1.5) == nnp.float16
     assert nnp.result_type(1, 2.0) == nnp.float32
-    assert nnp.result_type(np.float64(1), np.ones(1, np.float32)) == nnp.float64
+    assert nnp.result_type(np.float64(1), np.ones(1, np.float32)) == nnp.float32
+    assert nnp.result_type(np.asarray(1.0), np.ones(1, np.float32)) == nnp.float64
     assert nnp.promote_types("float16", nnp.bfloat16) == nnp.float32
 
 

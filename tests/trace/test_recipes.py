@@ -203,3 +203,10 @@ def test_a_choice_among_many_elements_is_numpy_s(dtype: str) -> None:
             nnp.where(nnp.asarray(mask), 0, nnp.asarray(y)),
             np.where(mask, 0, y).astype(y.dtype if dtype != "bool" else int),
         )
+
+
+def test_numbers_that_meet_no_array_keep_their_default_dtype():
+    for condition in (M, F, D):
+        for numbers in ((1.0, 0.0), (1, 0.5), (1j, 0.0)):
+            dtypes = {nnp.where(condition, *numbers).dtype for _ in range(TIMES + 5)}
+            assert dtypes == {nnp.result_type(*numbers)}
