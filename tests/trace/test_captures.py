@@ -451,7 +451,9 @@ def test_a_numpy_scalar_that_is_replaced_by_an_equal_one_does_not_retrace() -> N
     f(ONE)
     assert traces(f) == 1
     globals()["scale"] = np.float64(2)
-    assert f(ONE).dtype == nnp.float64
+    assert f(ONE).dtype == nnp.float32 and traces(f) == 2
+    globals()["scale"] = np.asarray(2.0)
+    assert f(ONE).dtype == nnp.float64 and traces(f) == 3
 
 
 # -- what is only written to is no input -------------------------------------------------------------------------------
