@@ -193,7 +193,15 @@ def _promote_integers(a: DType, b: DType) -> DType:
 
 def promote_weak(dtype: DType, scalar: bool | int | float | complex) -> DType:
     """The dtype of an array of `dtype` after it met a Python scalar, which raises only the kind."""
-    weak = scalar_dtype(scalar)
+    return raise_kind(dtype, scalar_dtype(scalar))
+
+
+def raise_kind(dtype: DType, weak: DType) -> DType:
+    """The dtype of an array of `dtype` after it met a weak value of dtype `weak`: that of the array, unless its kind is lower.
+
+    Example:  >>> raise_kind(float32, float64).name, raise_kind(float32, complex128).name, raise_kind(int32, float64).name
+              ('float32', 'complex64', 'float64')
+    """
     if _KINDS[weak] <= _KINDS[dtype]:
         return dtype
     if is_complex(weak) and is_float(dtype):

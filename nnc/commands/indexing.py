@@ -169,11 +169,7 @@ def fit_values(x: Value, values: Any, where: str) -> Value:
     news = as_operand(values, where, "values")
     dtype, given = spec_of(x).dtype, dtype_of(news)
     try:
-        joined = (
-            dtypes.promote_weak(dtype, np.zeros((), given).item())
-            if is_weak(news)
-            else dtypes.promote_types(dtype, given)
-        )
+        joined = dtypes.raise_kind(dtype, given) if is_weak(news) else dtypes.promote_types(dtype, given)
     except TypeError:
         joined = None
     if joined != dtype:

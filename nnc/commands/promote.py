@@ -146,7 +146,6 @@ def dtype_of(x: Operand) -> dtypes.DType:
 
 
 _WIDE = (dtypes.float64, dtypes.complex128)
-_WITNESS = {0: True, 1: 1, 2: 1.0, 3: 1j}
 
 
 def result_dtype(*xs: Operand, where: str = "promotion") -> dtypes.DType:
@@ -174,10 +173,7 @@ def _promoted(operands: tuple[tuple[dtypes.DType, bool], ...]) -> dtypes.DType:
     if not strong:
         return reduce(dtypes.promote_types, weak)
     result = reduce(dtypes.promote_types, strong)
-    for dtype in weak:
-        kind = 0 if dtypes.is_bool(dtype) else 1 if dtypes.is_integer(dtype) else 2 if dtypes.is_float(dtype) else 3
-        result = dtypes.promote_weak(result, _WITNESS[kind])
-    return result
+    return dtypes.raise_kind(result, reduce(dtypes.promote_types, weak)) if weak else result
 
 
 def _describe(x: Operand) -> str:
@@ -300,9 +296,15 @@ def apply(command: Command, *xs: Any, where: str = "", to: Any = None) -> Value:
     decided = compare_beyond(command, operands)
     if decided is not None:
         return decided
-    weak = all(map(is_weak, operands))
     result = command(*broadcast(*_promote(operands, where, to), where=where))
-    return result.as_weak() if weak and result.spec.dtype != dtypes.bool_ else result
+    return result.as_weak() if is_weak_result(result.spec.dtype, operands) else result
+
+
+def is_weak_result(dtype: dtypes.DType, operands: Sequence[Operand]) -> bool:
+    """Whether a result of this dtype is weak: of weak operands alone, or of integers that a `numpy.float64` made 64-bit floats."""
+    if dtype not in _WIDE:
+        return dtype != dtypes.bool_ and all(map(is_weak, operands))
+    return all(is_weak(x) or not dtypes.is_inexact(dtype_of(x)) for x in operands)
 
 
 def _is_settled(xs: Sequence[Any], to: Any) -> bool:

@@ -12,7 +12,7 @@ from nnc.commands import constants
 from nnc.commands import elementwise as ew
 from nnc.commands import trigonometry as trig
 from nnc.commands.elementwise import ANY, BITS, FLOAT, INEXACT, INTEGER, NUMERIC, ORDERED, REAL, Accepts
-from nnc.commands.promote import as_operand, astype, broadcast, compare_beyond, is_weak, promote
+from nnc.commands.promote import as_operand, astype, broadcast, compare_beyond, is_weak_result, promote
 from nnc.commands.rules import Value, check_dtype
 from nnc.graph import Command, spec_of
 from nnc.graph.recall import recalled
@@ -44,12 +44,11 @@ def call(where: str, command: Command, accepts: Accepts, to: ToDtype, *xs: Any) 
     decided = compare_beyond(command, operands)
     if decided is not None:
         return decided
-    weak = all(map(is_weak, operands))
     promoted = promote(*operands, where=where, to=to)
     if accepts is not ANY:
         check_dtype(where, spec_of(promoted[0]), *accepts)
     result = command(*broadcast(*promoted, where=where))
-    return result.as_weak() if weak and result.spec.dtype != dtypes.bool_ else result
+    return result.as_weak() if is_weak_result(result.spec.dtype, operands) else result
 
 
 def _unary(name: str, command: Command, doc: str, accepts: Accepts, to: ToDtype = None) -> Callable[[Any], Value]:
@@ -364,9 +363,8 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
     if x is None and y is None:
         return to_value(condition, "where").nonzero(size=size, fill_value=fill_value)
     x, y = as_operand(x, "where"), as_operand(y, "where", "y")
-    weak = is_weak(x) and is_weak(y)
     result = ew.select(*broadcast(as_bool(condition, "where"), *promote(x, y, where="where"), where="where"))
-    return result.as_weak() if weak and result.spec.dtype != dtypes.bool_ else result
+    return result.as_weak() if is_weak_result(result.spec.dtype, (x, y)) else result
 
 
 @recalled(1)

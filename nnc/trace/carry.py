@@ -104,8 +104,4 @@ def _yields(leaf: Any, own: Any, other: Any) -> bool:
 
 def takes(strong: Any, weak: Any) -> bool:
     """Whether values of dtype `strong` keep it when they meet a weak one of dtype `weak`."""
-    return bool(dtypes.promote_weak(strong, _witness(weak)) == strong)
-
-
-def _witness(dtype: Any) -> Any:
-    return True if dtypes.is_bool(dtype) else 1 if dtypes.is_integer(dtype) else 1.0 if dtypes.is_float(dtype) else 1j
+    return bool(dtypes.raise_kind(strong, weak) == strong)

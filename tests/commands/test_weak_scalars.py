@@ -61,9 +61,16 @@ def test_the_number_is_as_exact_as_the_array_allows():
     assert np.isposinf((nnp.ones(1) * np.float64(1e300)).item())
 
 
-def test_integers_and_bools_that_meet_a_float64_scalar_become_float32():
+def test_integers_and_bools_that_meet_a_float64_scalar_have_64_bits_until_they_meet_floats():
     for x in (nnp.arange(3), nnp.arange(3, dtype="int8"), nnp.arange(3) > 1):
-        assert (x * S).dtype == (S * x).dtype == (x * 0.5).dtype == nnp.float32
+        for found in (
+            x * S, S * x, nnp.where(x > 0, x * S + 0.5, S), nnc.compile(lambda x: x * S)(x), nnp.add(x, S) + 0.5,
+            nnc.vmap(lambda x: x * S)(x), [x * S for _ in range(5)][-1],
+        ):  # fmt: skip
+            assert found.dtype == nnp.float64 and found.weak
+            assert (nnp.ones(3) * found).dtype == (found - nnp.ones(3)).dtype == nnp.float32
+        assert (x * S).tolist() == (np.asarray(x) * S).tolist()
+        assert (x * 0.5).dtype == nnp.float32 and not (x * 0.5).weak
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "int32", "int64", "uint8", "bool", "complex64"])
