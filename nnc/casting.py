@@ -18,7 +18,7 @@ from nnc.silence import silently
 NDArray = np.ndarray[Any, Any]
 
 
-def cast_array(x: NDArray, dtype: dtypes.DType) -> NDArray:
+def cast_array(x: NDArray | np.generic, dtype: dtypes.DType) -> NDArray:
     """Returns a new array with the elements of `x` in `dtype`, without NumPy's warnings.
 
     Args:
@@ -33,7 +33,8 @@ def cast_array(x: NDArray, dtype: dtypes.DType) -> NDArray:
         array([  0, 255,   0], dtype=uint8)
     """
     if not saturates(x.dtype, dtype):
-        return silently(x.astype, dtype)
+        converted: NDArray = silently(x.astype, dtype)
+        return converted
     x = x.astype(dtypes.accumulator(x.dtype), copy=False)
     lower, upper = limits(x.dtype, dtype)
     if not x.size or (lower < x.min() and x.max() < upper):  # False for NaN

@@ -435,8 +435,8 @@ def _places(x: Any, where: str, size: int) -> Value:
     x = to_value(x, where, "indices")
     check_dtype(where, x.spec, *INTEGER, "indices")
     data = known_or_none(x)
-    wrong = () if data is None else data[(data < 0) | (data >= size)]
-    if len(wrong):
+    wrong = None if data is None else data[(data < 0) | (data >= size)]
+    if wrong is not None and wrong.size:
         raise user_error(
             OutOfBoundsError, where, f"index {wrong[0]} is out of range for size {size}.", operands={"indices": x.spec},
             fix=f"give indices from 0 to {size - 1}; take those of negative ones modulo the size yourself.",

@@ -395,3 +395,33 @@ def test_a_flag_that_is_no_bool(name: str, call: Callable[[nnc.Array], object]) 
 def test_what_is_one_truth_value_is_a_flag(flag: object) -> None:
     assert nnp.sum(nnp.ones((2, 3)), keepdims=flag).shape == (1, 1)
     assert nnp.sum(nnp.ones((2, 3)), keepdims=None).shape == ()
+
+
+def test_counting_a_negative_number() -> None:
+    with reports(ArgumentError, "bincount: element -1 is negative", "int64[2]"):
+        nnp.bincount(np.array([1, -1]), length=4)
+
+
+def test_a_length_below_zero() -> None:
+    with reports(ArgumentError, "bincount: length is -1"):
+        nnp.bincount(np.array([1]), length=-1)
+
+
+def test_bins_that_neither_rise_nor_fall() -> None:
+    with reports(ArgumentError, "digitize: bins neither rise nor fall", "float64[3]"):
+        nnp.digitize(np.ones(2), np.array([1.0, 3.0, 2.0]))
+
+
+def test_a_histogram_of_nan() -> None:
+    with reports(ArgumentError, "histogram: the range of the bins is from nan to nan"):
+        nnp.histogram(np.array([np.nan]))
+
+
+def test_a_place_that_the_shape_does_not_have() -> None:
+    with reports(OutOfBoundsError, "unravel_index: index 6 is out of range for size 6"):
+        nnp.unravel_index(6, (2, 3))
+
+
+def test_listed_numbers_that_the_dtype_does_not_hold() -> None:
+    with reports(DTypeError, "asarray: the number nan does not fit into int32"):
+        nnp.asarray([1.0, float("nan")], dtype="int32")

@@ -249,3 +249,8 @@ def test_a_bypass_of_another_shape_than_the_branches_results() -> None:
     words = ("nnc.case_of", "float32[3] from square", "float32[] from bypass", "branch 0 at")
     with reports(ShapeError, *words):
         nnc.case_of(7, [square], nnp.ones(3), bypass=nnp.ones(()))
+
+
+def test_a_scan_of_a_negative_number_of_rounds() -> None:
+    with reports(ArgumentError, "nnc.scan: length is -1", "integer of 0 or more"):
+        nnc.scan(lambda carry, x: (carry, x), 0.0, None, length=-1)
