@@ -50,10 +50,14 @@ def test_picking_the_places_of_the_maximum_gives_the_maximum(shape: Any, params:
     np.testing.assert_array_equal(np.asarray(pick_pool(x, places, **params)), np.asarray(max_pool(x, **params)))
 
 
-def test_places_of_large_windows_take_more_than_a_byte() -> None:
-    x = np.arange(300.0)
-    places = max_pool_places(x, **{**PAIRS, "window": (300,)})
-    assert (places.dtype, int(places[0])) == (np.int32, 299)
+@pytest.mark.parametrize(("window", "dtype"), [(256, np.uint8), (257, np.int32), (300, np.int32)])
+def test_places_of_large_windows_take_more_than_a_byte(window: int, dtype: Any) -> None:
+    """The last of 257 places is the first that a byte does not hold."""
+    x = np.arange(float(window))
+    places = max_pool_places(x, **{**PAIRS, "window": (window,)})
+    assert (places.dtype, int(places[0])) == (dtype, window - 1)
+    gradient = nnc.compile(nnc.grad(lambda x: nnc.nn.max_pool(x.reshape((1, 1, window)), (window,)).sum()))(x)
+    np.testing.assert_array_equal(np.asarray(gradient), x == window - 1)
 
 
 @pytest.mark.parametrize(("shape", "params"), [g for g in GEOMETRIES if len(g[0]) > len(g[1]["window"])])

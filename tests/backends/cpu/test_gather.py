@@ -45,6 +45,22 @@ def test_an_index_out_of_range_raises_the_error_of_the_reference() -> None:
         run("dynamic_slice", [np.zeros(6), np.asarray(4)], {"sizes": (3,), "mode": "error"})
 
 
+PAIRS = {"both inside": (1, 2), "the first outside": (6, 2), "the second outside": (1, -9), "both outside": (6, -9)}
+
+
+@pytest.mark.parametrize("mode", ["clip", "wrap", "drop", "fill", "error"])
+@pytest.mark.parametrize("pair", PAIRS)
+def test_each_of_two_indices_is_held_against_its_own_axis(pair: str, mode: str) -> None:
+    first, second = (np.asarray([0, place]) for place in PAIRS[pair])
+    params = {"axes": (0, 1), "batch": 0, "mode": mode}
+    for x in (values("float32", (6, 9)), values("int16", (6, 9, 5))):
+        if mode != "error" or pair == "both inside":
+            check("gather", [x, first, second], params)
+        else:
+            with pytest.raises(OutOfBoundsError, match="is out of range for axis"):
+                run("gather", [x, first, second], params)
+
+
 def test_an_empty_axis_is_filled() -> None:
     for mode in ("drop", "fill"):
         check("gather", [np.zeros((0, 3)), np.zeros(2, np.int64)], {**GRID, "mode": mode})

@@ -35,6 +35,15 @@ def test_long_rows_are_shared_by_threads(kind: str) -> None:
     check("argsort", [x], {**PLAIN, "stable": True})
 
 
+@pytest.mark.parametrize("rows", [17, 33])
+def test_more_long_rows_than_are_sorted_side_by_side(rows: int) -> None:
+    """The last of 16 shares has fewer rows than the others, or none."""
+    for kind in ("float32", "int64"):
+        x = values(kind, (rows, 20_000))
+        check("sort", [x], PLAIN)
+        check("argsort", [x], {**PLAIN, "stable": True})
+
+
 def test_numbers_that_share_most_digits_are_sorted() -> None:
     for x in (np.arange(10_000)[::-1] % 300, np.zeros(10_000), np.arange(10_000) + 2**62):
         check("sort", [x[None]], PLAIN)

@@ -8,8 +8,9 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
+from nnc.errors import OutOfBoundsError
 from nnc.graph import GraphBuilder
-from tests.lower.passes.tools import check_after, names, run
+from tests.lower.passes.tools import check_after, evaluate, names, run
 
 X, Y = np.arange(6, dtype=np.float32).reshape(2, 3), -np.ones((2, 3), np.float32)
 PASSES = ("dce", "fold", "simplify", "parts", "cse", "simplify", "dce")
@@ -28,6 +29,8 @@ def join(x: Any, y: Any) -> Any:
         (lambda x, y: nnp.concatenate(nnp.split(x, 3, axis=1), axis=1), 0),
         (lambda x, y: nnp.concatenate(nnp.split(x, 3, axis=1)[1:], axis=1), 1),
         (lambda x, y: nnp.concatenate([x[:, :1], x[:, 2:]], axis=1), 3),
+        (lambda x, y: nnp.concatenate([x[0:1, 0:2], x[1:2, 1:3]]), 3),  # they follow one another, in other columns
+        (lambda x, y: nnp.concatenate([x[0:1, 0:2], x[1:2, 0:3][:, :2]]), 1),
         (lambda x, y: join(join(x, y), x), 1),
         (lambda x, y: (join(x, y), nnp.concatenate([x, y, x], axis=1)), 2),
         (lambda x, y: join(x, y[:, :0]), 0),
@@ -78,6 +81,21 @@ def test_what_is_written_over_entirely_is_not_made() -> None:
     nothing = b.add("full", shape=(4,), dtype=np.dtype("float32"), value=0)
     graph = b.build(b.add("dynamic_update_slice", nothing, b.add("neg", x), start, mode="clip"))
     assert names(check_after(graph, PASSES, [np.arange(4, dtype=np.float32), np.int64(2)], 1)) == ["neg"]
+
+
+@pytest.mark.parametrize("name", ["dynamic_update_slice", "dynamic_slice"])
+def test_a_place_that_is_unknown_is_looked_at_where_others_are_mistakes(name: str) -> None:
+    """All of x is read or written, if the start is 0."""
+    b = GraphBuilder()
+    x, start = b.input((4,), "float32"), b.input((), "int64")
+    whole = {"sizes": (4,)} if name == "dynamic_slice" else {}
+    update = [] if name == "dynamic_slice" else [b.add("neg", x)]
+    after = run(b.build(b.add(name, x, *update, start, mode="error", **whole)), *PASSES)
+    assert name in names(after)
+    numbers = np.arange(4, dtype=np.float32)
+    assert evaluate(after, [numbers, np.int64(0)])[0].tolist() == (-numbers if update else numbers).tolist()
+    with pytest.raises(OutOfBoundsError):
+        evaluate(after, [numbers, np.int64(1)])
 
 
 @pytest.mark.parametrize(
