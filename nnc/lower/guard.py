@@ -76,31 +76,32 @@ class Lives:
 
     def __init__(self, bound: Bound) -> None:
         self._intervals = bound.intervals
+        self._sizes = [buffer.nbytes for buffer in bound.buffers]
         self._wanted = {view.buffer for view in bound.outputs}
         self._kept = {i for i, buffer in enumerate(bound.buffers) if buffer.kind in (Kind.INPUT, Kind.CONSTANT)}
         self._points: dict[int, list[int]] = {}
-        for point, step in enumerate(Liveness(bound.steps, [b.nbytes for b in bound.buffers], self._wanted).points):
+        for point, step in enumerate(Liveness(bound.steps, self._sizes, self._wanted).points):
             if step is not None:
                 self._points.setdefault(id(step), []).append(point)
 
     def fresh(self, step: Step) -> set[int]:
-        """The buffers of which nothing that was written before is wanted any more when a step writes to them."""
-        read = {view.buffer for view in step.inputs}
-        return {view.buffer for view in step.outputs} - read - self._around(step, 0)
+        """The buffers that a step writes as a whole, without a look at what was there."""
+        whole = {view.buffer for view in step.outputs if view.covers(self._sizes[view.buffer])}
+        return whole - {view.buffer for view in step.inputs}
 
     def dead(self, step: Step) -> set[int]:
-        """The buffers of the program's own that hold nothing before a step, but for those that it writes."""
+        """The buffers of the program's own that hold nothing while a step runs, wherever it stands."""
         written = {view.buffer for view in step.outputs}
-        return set(range(len(self._intervals))) - self._kept - written - self._around(step, 0)
+        return set(range(len(self._intervals))) - self._kept - written - self._live(step, 0)
 
     def after(self, step: Step) -> set[int]:
         """The buffers that are read after a step."""
-        return self._around(step, 1) | self._wanted
+        return self._live(step, 1) | self._wanted
 
-    def _around(self, step: Step, later: int) -> set[int]:
-        """The buffers that live across the border in front of a step, or `later` by one behind it, wherever it stands."""
+    def _live(self, step: Step, later: int) -> set[int]:
+        """The buffers that are live at the points of a step, or `later` by so many."""
         points = [point + later for point in self._points[id(step)]]
-        return {i for i, lives in enumerate(self._intervals) if any(a < p < b for a, b in lives for p in points)}
+        return {i for i, lives in enumerate(self._intervals) if any(a <= p < b for a, b in lives for p in points)}
 
 
 class GuardedFrame(Frame):
