@@ -9,7 +9,6 @@ while_rules.py, branch_rules.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from nnc.context import set_context
 from nnc.dtypes import TAPE
 from nnc.errors import ArgumentError, GraphError, OutOfBoundsError, ShapeError, user_error
 from nnc.graph import Graph, Node, TensorSpec, register
+from nnc.graph.remember import remembered
 
 NDArray = np.ndarray[Any, Any]
 Run = Callable[[Graph, Sequence[Any]], list[NDArray]]  # how a reference runs its sub-graphs
@@ -102,7 +102,7 @@ def _while_infer(
     )
 
 
-@lru_cache(maxsize=512)
+@remembered
 def split_round(body: Graph, carries: int, before: int, exits: int) -> tuple[Graph, Graph]:
     """A round as two graphs: up to the test (yields the condition, the exits and what it hands over), and from there on.
 

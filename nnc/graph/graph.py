@@ -117,7 +117,7 @@ def new_node(
     return made
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Graph:
     """Nodes in topological order from `inputs` and `constants` to `outputs`; `attrs` maps a name to what a pass computed.
 

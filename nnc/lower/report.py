@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from nnc.commands.control import PRINTED
 from nnc.commands.rules import cost
 from nnc.errors import MemoryBudgetError, user_error
 from nnc.graph import Graph, Node, TensorSpec, value_text
+from nnc.graph.remember import remembered
 from nnc.lower.schedule.assign import estimate_seconds
 from nnc.lower.stages import Bound, Branches, Kind, Loop, Planned, Step, View, is_contiguous
 from nnc.source import SourceLine
@@ -265,7 +265,7 @@ def step_flops(step: Step) -> int:
     return own + _inside(step, step_flops)
 
 
-@lru_cache(maxsize=1024)  # kernels that are alike share a graph
+@remembered  # kernels that are alike share a graph
 def _graph_flops(graph: Graph) -> int:
     """Floating-point operations of a sub-graph and those within it, each of which counts once."""
     return sum(

@@ -6,7 +6,6 @@ for each of its registers.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,10 +21,9 @@ from nnc.graph import Kernel, Symbol, TensorSpec, add_kernel, find_kernel
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.epilogue import Epilogue, evaluate
 from nnc.lower.codegen.kernel_ir import graph_key
-from nnc.lower.codegen.native import Native
+from nnc.lower.codegen.native import Native, Texts
 from nnc.lower.stages import Step, View, row_major
 
-_KEPT = 1024  # kernels that are remembered
 _LINE = 64  # bytes of a cache line
 _FEW = 8  # rows or columns up to which products without an epilogue are better: sums of dot products
 
@@ -147,16 +145,12 @@ class _Known:
     """The kernels printed so far, by what they compute and where their operands lie."""
 
     def __init__(self) -> None:
-        self._natives: OrderedDict[Any, Native] = OrderedDict()
+        self._texts: Texts[Native] = Texts()
 
     def __call__(self, step: Step) -> Native:
         places = tuple((view.spec.shape, view.strides) for view in (*step.inputs, *step.outputs))
-        key = graph_key(step.graphs[0], with_shapes=True), places
-        if key not in self._natives:
-            while len(self._natives) >= _KEPT:
-                self._natives.popitem(last=False)
-            self._natives[key] = print_epilogue(step)
-        return self._natives[key]
+        key = graph_key(step.graphs[0], True), places
+        return self._texts.find(key, lambda: print_epilogue(step))
 
 
 def _run(inputs: Any, outputs: Any, params: Mapping[str, Any]) -> None:

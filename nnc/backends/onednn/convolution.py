@@ -59,6 +59,7 @@ Params = Mapping[str, Any]
 _AllStrides = tuple[Strides, Strides, Strides]
 
 X, W, Y = range(3)  # the tensors of a convolution, whichever of them is sought
+_DESCRIBED = 128  # convolutions whose descriptions are remembered, 20 to 100 KB each; a ResNet-50 has 70 in training
 _ALIGNMENT = 64
 _FLOATS = (dtypes.float32, dtypes.bfloat16, dtypes.float16)
 _LARGE_IMAGE = 512  # places from which on reordering activations costs a 1×1 convolution more than it brings
@@ -248,7 +249,7 @@ def _combined(problem: _Problem, op: Combine, strides: Strides) -> MemoryDesc:
     return MemoryDesc.strided((1, channels, *ones), problem.dtype, (channels * unit, unit, *(unit for _ in ones)))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=_DESCRIBED)
 def _choose(problem: _Problem, strides: _AllStrides) -> PrimitiveDesc | None:
     """The primitive for tensors of these strides; None where the library has none that is fast."""
     specs = tuple(map(problem.spec, (X, W, Y)))
@@ -293,12 +294,7 @@ class _Draft:
         operands = [Operand(r, desc, workspace if p == "workspace" else p, at) for r, desc, p, at in self.operands]
         if self.desc.scratchpad_bytes:
             operands.append(Operand(SCRATCHPAD, self._scratchpad, workspace, scratchpad))
-        return Call(self._primitive, tuple(operands))
-
-    @cached_property
-    def _primitive(self) -> Primitive:
-        """One for all calls: several threads may run it at once."""
-        return Primitive(self.desc)
+        return Call(Primitive.of(self.desc), tuple(operands))
 
     @cached_property
     def _scratchpad(self) -> MemoryDesc:
@@ -354,7 +350,7 @@ def _plan(problem: _Problem, strides: _AllStrides, inside: PrimitiveDesc) -> _Pl
     return _Plan(drafts, used, used + max(draft.desc.scratchpad_bytes for draft in drafts))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=_DESCRIBED)
 def _plan_for(problem: _Problem, strides: _AllStrides) -> _Plan | None:
     """What runs best for these strides; None where the library has nothing fast.
 

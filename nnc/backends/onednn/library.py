@@ -73,6 +73,7 @@ _HANDLES = POINTER(c_void_p)
 _DIMS = POINTER(c_int64)
 _BY_NAME = "dnnl_memory_desc_create_with_string_tag"  # in no header: a library may lack it
 _SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType({
+    "dnnl_set_primitive_cache_capacity": (c_int,),
     "dnnl_engine_create": (_HANDLES, c_int, c_size_t),
     "dnnl_stream_create": (_HANDLES, c_void_p, c_uint),
     "dnnl_memory_desc_create_with_strides": (_HANDLES, c_int, _DIMS, c_int, _DIMS),
@@ -152,6 +153,8 @@ def library() -> Library | None:
             named.argtypes, named.restype = (_HANDLES, c_int, _DIMS, c_int, c_char_p), c_int
     except (OSError, AttributeError):
         return None
+    # Else it keeps 1024 primitives that nobody uses, with their machine code. Equal ones are shared here.
+    functions.dnnl_set_primitive_cache_capacity(0)
     engine = c_void_p()
     shared = share_threads(functions)
     if functions.dnnl_engine_create(byref(engine), 1, 0) != 0 or engine.value is None:

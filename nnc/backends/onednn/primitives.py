@@ -47,6 +47,14 @@ class Primitive:
         self.batch: _Batch | None = None
         _WANTED.append(weakref.ref(self))
 
+    @staticmethod
+    def of(desc: PrimitiveDesc) -> Primitive:
+        """One for all calls of a description, which lives as long as one of them."""
+        found = _KNOWN.get(desc)
+        if found is None:
+            found = _KNOWN[desc] = Primitive(desc)
+        return found
+
     @property
     def handle(self) -> int:
         """The library's name for it.
@@ -63,6 +71,7 @@ class Primitive:
         return self.made.handle
 
 
+_KNOWN: weakref.WeakValueDictionary[PrimitiveDesc, Primitive] = weakref.WeakValueDictionary()
 _WANTED: deque[weakref.ref[Primitive]] = deque()  # those of no batch
 _TAKING = new_lock()
 

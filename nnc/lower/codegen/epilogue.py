@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from nnc.graph import Graph, Node, Symbol
+from nnc.graph.remember import remembered
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.domain import GATHER, UNIT, Domain, Labels, can_fuse, is_reduction, is_view
 from nnc.lower.codegen.kernel_ir import weight
@@ -31,22 +31,10 @@ class Epilogue:
     domain: Domain
 
     @classmethod
-    @lru_cache(maxsize=1024)  # each is asked for by passes and by those who look for kernels, several times
     def of(cls, graph: Graph) -> Epilogue | None:
         """The epilogue of a sub-graph; None where that is not computed element by element."""
-        if not graph.nodes or graph.nodes[0].command.name not in PRODUCTS:
-            return None
-        product, *nodes = graph.nodes
-        if product.inputs != graph.inputs[:2]:
-            return None
-        if any(not can_fuse(node) or is_reduction(node) or node.command.name in _ELSEWHERE for node in nodes):
-            return None
-        domain = Domain.of(graph.update(inputs=(product.outputs[0], *graph.inputs[2:]), nodes=tuple(nodes)))
-        every = set(domain.axes(product.outputs[0])) - {UNIT}
-        symbols = (*graph.inputs[2:], *(node.outputs[0] for node in nodes))
-        sound = domain.is_sound() and all(set(domain.axes(s)) - {UNIT} <= every for s in symbols)
-        full = all(set(domain.axes(s)) - {UNIT} == every for s in graph.outputs)
-        return cls(graph, product, tuple(nodes), domain) if sound and full else None
+        parts = _parts_of(graph)
+        return cls(graph, *parts) if parts is not None else None
 
     @property
     def operands(self) -> tuple[Symbol, ...]:
@@ -68,6 +56,24 @@ class Epilogue:
         """The strides of all operands along the product's axes, for a step on these views."""
         views = (*inputs[2:], *outputs)
         return [self.strides(symbol, view.strides) for symbol, view in zip(self.operands, views, strict=True)]
+
+
+@remembered  # each is asked for by passes and by those who look for kernels, several times
+def _parts_of(graph: Graph) -> tuple[Node, tuple[Node, ...], Domain] | None:
+    """What an epilogue is made of beside its sub-graph."""
+    if not graph.nodes or graph.nodes[0].command.name not in PRODUCTS:
+        return None
+    product, *nodes = graph.nodes
+    if product.inputs != graph.inputs[:2]:
+        return None
+    if any(not can_fuse(node) or is_reduction(node) or node.command.name in _ELSEWHERE for node in nodes):
+        return None
+    domain = Domain.of(graph.update(inputs=(product.outputs[0], *graph.inputs[2:]), nodes=tuple(nodes)))
+    every = set(domain.axes(product.outputs[0])) - {UNIT}
+    symbols = (*graph.inputs[2:], *(node.outputs[0] for node in nodes))
+    sound = domain.is_sound() and all(set(domain.axes(s)) - {UNIT} <= every for s in symbols)
+    full = all(set(domain.axes(s)) - {UNIT} == every for s in graph.outputs)
+    return (product, tuple(nodes), domain) if sound and full else None
 
 
 def evaluate(code: Code, epilogue: Epilogue, known: dict[Symbol, Value]) -> list[Value]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 from nnc.dtypes import DType, accumulator
 from nnc.graph import Graph, Node, Symbol
+from nnc.graph.remember import remembered
 from nnc.lower.codegen.domain import GATHER, REDUCTIONS, UNIT, Domain, Phases, is_reduction, is_view
 from nnc.lower.stages import View
 
@@ -240,10 +241,10 @@ def generic_form(graph: Graph, views: Sequence[View], least: int) -> tuple[int, 
 
 def _element_key(graph: Graph, views: Sequence[View]) -> Any:
     single = tuple(not any(step for n, step in zip(v.spec.shape, v.strides, strict=True) if n > 1) for v in views)
-    return graph_key(graph, with_shapes=False), single
+    return graph_key(graph, False), single
 
 
-@lru_cache(maxsize=1024)  # kernels that are alike share a graph
+@remembered  # kernels that are alike share a graph
 def graph_key(graph: Graph, with_shapes: bool) -> Any:
     """What a fused graph computes, apart from its symbols; without shapes for flat ones, that do it with every element."""
     number: dict[Symbol, int] = {}

@@ -8,7 +8,6 @@ under a mask. Outer loops run in threads (`nnc_parallel_for`) where they are wor
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -19,12 +18,10 @@ from nnc.graph import Graph, Symbol
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.domain import GATHER
 from nnc.lower.codegen.kernel_ir import generic_form, graph_key, make_nest
-from nnc.lower.codegen.native import Native
+from nnc.lower.codegen.native import Native, Texts
 from nnc.lower.codegen.rows import GENERIC, GRAIN, PARTS, Rows
 from nnc.lower.codegen.values import Block
 from nnc.lower.stages import Step, View
-
-_KEPT = 4096  # kernels that a printer remembers
 
 _PART = "@KERNEL.part"
 
@@ -52,7 +49,7 @@ class KernelPrinter:
 
     def __init__(self, vector_bytes: int) -> None:
         self._vector_bytes = vector_bytes
-        self._known: OrderedDict[Any, Native] = OrderedDict()
+        self._texts: Texts[Native] = Texts()
 
     def native(self, step: Step) -> Native:
         """The kernel of a `fused` step."""
@@ -64,16 +61,10 @@ class KernelPrinter:
             if native.numbers:
                 return replace(native, numbers=(length,))
         places = tuple([(view.spec.shape, view.strides) for view in views])
-        return self._find(step, (graph_key(graph, with_shapes=True), places))
+        return self._find(step, (graph_key(graph, True), places))
 
     def _find(self, step: Step, key: Any) -> Native:
-        known = self._known.pop(key, None)
-        if known is None:
-            known = print_graph(step.graphs[0], step.inputs, step.outputs, self._vector_bytes)
-            while len(self._known) >= _KEPT:
-                self._known.popitem(last=False)
-        self._known[key] = known
-        return known
+        return self._texts.find(key, lambda: print_graph(step.graphs[0], step.inputs, step.outputs, self._vector_bytes))
 
 
 class _Printer(Rows):

@@ -12,9 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
-_KEPT = 1024  # kernels of a command that are remembered
+from nnc.fork import new_lock
+
+_MOST_CHARACTERS = 1 << 19  # of the texts that a printer remembers: about a hundred kernels
+_ENTRY = 1 << 8  # characters that an entry counts beside its text
 KERNEL = "@KERNEL"  # stands for the kernel's own name in its text
 
 
@@ -71,22 +74,49 @@ class Native:
         return self.text.count("ret i64") != self.text.count("ret i64 0\n")
 
 
+NativeT = TypeVar("NativeT", bound="Native | None")
+
+
+class Texts(Generic[NativeT]):
+    """The kernels that were printed or asked for last, by what they depend on, as far as their texts fit."""
+
+    def __init__(self, most: int = _MOST_CHARACTERS) -> None:
+        self._most, self._characters = most, 0
+        self._known: OrderedDict[Any, NativeT] = OrderedDict()
+        self._lock = new_lock()
+
+    def find(self, key: Any, make: Callable[[], NativeT]) -> NativeT:
+        """The kernel for a key, which is made where it is not known."""
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
+                return self._known[key]
+        made = make()
+        with self._lock:
+            if key not in self._known:  # else another thread made it, too
+                self._known[key] = made
+                self._characters += _size(made)
+            while self._characters > self._most and len(self._known) > 1:
+                self._characters -= _size(self._known.popitem(last=False)[1])
+        return made
+
+
+def _size(native: Native | None) -> int:
+    return _ENTRY + (len(native.text) if native is not None else 0)
+
+
 class Remembered:
     """The `native` of a command's kernel, which prints once for all steps with the same parameters, shapes and strides."""
 
     def __init__(self, make: Callable[[Any], Native | None]) -> None:
         self._make = make
-        self._known: OrderedDict[Any, Native | None] = OrderedDict()
+        self._texts: Texts[Native | None] = Texts()
 
     def __call__(self, step: Any) -> Native | None:
         """The kernel of a step."""
         views = (*step.inputs, *step.outputs)
         key = repr(tuple(step.params.items())), tuple((v.spec, v.strides) for v in views)  # repr tells 0.0 from -0.0
-        if key not in self._known:
-            while len(self._known) >= _KEPT:
-                self._known.popitem(last=False)
-            self._known[key] = self._make(step)
-        return self._known[key]
+        return self._texts.find(key, lambda: self._make(step))
 
 
 class State(Protocol):

@@ -1,0 +1,138 @@
+"""Compiled functions that nobody holds any more give their memory back."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nnc
+import nnc.numpy as nnp
+from nnc.backends.loaded import expected_compiler
+from nnc.backends.onednn.library import library
+from nnc.backends.onednn.primitives import _KNOWN
+from nnc.graph import Graph
+from nnc.graph.remember import remembered
+from nnc.lower.codegen.native import Native, Texts
+
+SCRIPT = """
+import gc, numpy as np, nnc, nnc.numpy as nnp
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+def code():
+    "Bytes of memory that can be executed and belongs to no file."
+    rows = [line.split() for line in open("/proc/self/maps")]
+    ends = [row[0].split("-") for row in rows if "x" in row[1] and len(row) < 6]
+    return sum(int(end, 16) - int(begin, 16) for begin, end in ends)
+
+x = np.ones((5, 7), np.float32)
+
+def dense(i):
+    w = np.full((7, 3), i, np.float32)
+    f = nnc.compile(nnc.grad(lambda x: nnp.sum(nnp.tanh(x * (i + 0.5)) @ w)))
+    for _ in range(3):
+        f(x)
+
+def convolved(i):
+    x = np.ones((1, 2, 6, 6 + i), np.float32)
+    nnc.compile(lambda x: nnc.nn.conv(x, nnp.ones((8, 2, 3, 3))))(x)
+
+for function, warm, many in ((dense, 60, 240), (convolved, 5, 35)):
+    for i in range(warm):
+        function(i)
+    gc.collect()
+    before = resident(), code()
+    for i in range(warm, warm + many):
+        function(i)
+    gc.collect()
+    print(resident() - before[0], code() - before[1])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much memory is resident")
+def test_dropped_functions_give_memory_and_code_back(tmp_path: Path) -> None:
+    environment = {
+        **os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "NNC_CACHE_DIR": str(tmp_path), "NNC_VERIFY": "0",
+    }  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True)
+    dense, convolved = ([int(word) for word in line.split()] for line in done.stdout.splitlines())
+    assert dense[0] < 2_500_000 and dense[1] < 100_000  # 5 MB for 600
+    assert convolved[1] < 1_000_000  # a primitive of oneDNN has 0.1 MB of code and more
+
+
+@pytest.mark.skipif(expected_compiler() is None, reason="nothing is compiled here")
+def test_a_function_that_nobody_holds_is_gone_with_its_graphs() -> None:
+    w, x = np.full((7, 3), 1.25, np.float32), np.ones((5, 7), np.float32)
+    made = nnc.compile(nnc.grad(lambda x: nnp.sum(nnp.exp(x) @ w))).lower(x).compile()
+    made(x)
+    graph = weakref.ref(made.graph)
+    del made
+    gc.collect()
+    assert graph() is None
+
+
+def test_what_is_remembered_of_a_graph_goes_with_it() -> None:
+    asked: list[int] = []
+
+    @remembered
+    def size(graph: Graph, factor: int) -> int | None:
+        asked.append(factor)
+        return len(graph.nodes) * factor or None
+
+    graph = nnc.make_graph(lambda x: x * x)(nnp.ones(2))
+    other = nnc.make_graph(lambda x: x * x + x)(nnp.ones(2))
+    empty = nnc.make_graph(lambda x: x)(nnp.ones(2))
+    assert [size(graph, 2), size(graph, 3), size(graph, 2), size(other, 2)] == [2, 3, 2, 4]
+    assert [size(empty, 2), size(empty, 2)] == [None, None]
+    assert asked == [2, 3, 2, 2]
+    known, alive = weakref.ref(graph), weakref.ref(other)
+    del graph
+    gc.collect()
+    assert known() is None and alive() is other
+
+
+def test_printed_texts_are_remembered_as_far_as_they_fit() -> None:
+    texts: Texts[Native | None] = Texts(10_000)
+    made: list[int] = []
+
+    def ask(key: int) -> Native | None:
+        def make() -> Native | None:
+            made.append(key)
+            return Native(f"; {key}".ljust(1744)) if key else None
+
+        return texts.find(key, make)
+
+    for key in (0, 1, 2, 3, 4, 1):  # 256 and four times 2000 characters
+        found = ask(key)
+        assert (found is None) == (key == 0) and (found is None or found.text.strip() == f"; {key}")
+    assert made == [0, 1, 2, 3, 4]
+    for key in (5, 6):  # for them go 0 and 2, which nobody asked for since
+        ask(key)
+    for key in (1, 3, 4, 5, 6):
+        ask(key)
+    assert made == [0, 1, 2, 3, 4, 5, 6]
+    ask(2)
+    ask(0)
+    assert made == [0, 1, 2, 3, 4, 5, 6, 2, 0]
+
+
+@pytest.mark.skipif(library() is None, reason="oneDNN is absent")
+def test_primitives_of_dropped_functions_are_gone() -> None:
+    def run(size: int) -> None:
+        nnc.compile(lambda x: nnc.nn.conv(x, nnp.ones((8, 2, 3, 3))))(np.ones((1, 2, 9, size), np.float32))
+
+    run(30)
+    gc.collect()
+    before = len(_KNOWN)
+    for size in range(31, 36):
+        run(size)
+    gc.collect()
+    assert len(_KNOWN) <= before
