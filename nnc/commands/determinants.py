@@ -114,24 +114,22 @@ def _sign(order: tuple[int, ...]) -> int:
 def _products_of_others(s: NDArray, m: int) -> NDArray:
     """[..., a₁, …, aₘ]: the product of all s but those at m different places; 0 where two places are the same.
 
-    A quotient of the whole product: mantissas and exponents by themselves, so that nothing overflows, zeros counted.
+    A quotient of the whole product: zeros counted, mantissas (in float64) and exponents by themselves, so that nothing overflows.
     """
-    n = s.shape[-1]
-    mantissas, exponents = np.frexp(np.where(s == 0, 1, s))
-    zeros = (s == 0).astype(np.int64)
-    mantissa, exponent, left = (
-        np.asarray(f(x, axis=-1)) for f, x in ((np.prod, mantissas), (np.sum, exponents), (np.sum, zeros))
-    )
-    mantissa, exponent, left = (x.reshape((*s.shape[:-1], *(1,) * m)) for x in (mantissa, exponent, left))
+    n, lead = s.shape[-1], s.shape[:-1]
+    zeros = s == 0
+    mantissas, exponents = np.frexp(np.where(zeros, 1, s.astype(np.float64)))
+    whole = (*lead, *(1,) * m)
+    mantissa = np.multiply.reduce(mantissas, -1).reshape(whole)
+    exponent, left = (np.add.reduce(x, -1, dtype=np.int64).reshape(whole) for x in (exponents, zeros))
     for j in range(m):
-        shape = (*s.shape[:-1], *(n if i == j else 1 for i in range(m)))
+        shape = (*lead, *(n if i == j else 1 for i in range(m)))
         mantissa = mantissa / mantissas.reshape(shape)
         exponent, left = exponent - exponents.reshape(shape), left - zeros.reshape(shape)
-    places = np.indices((n,) * m)
-    different = np.ones((n,) * m, bool)
-    for a, b in itertools.combinations(places, 2):
-        different &= a != b
-    return np.where(different & (left == 0), np.ldexp(mantissa, exponent), 0).astype(s.dtype, copy=False)
+    nothing = left != 0
+    for i, j in itertools.combinations(range(m), 2):
+        nothing = nothing | np.eye(n, dtype=bool).reshape([n if k in (i, j) else 1 for k in range(m)])
+    return np.where(nothing, 0, np.ldexp(mantissa, exponent)).astype(s.dtype)
 
 
 def _cofactor_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:

@@ -79,6 +79,12 @@ def test_the_fourth_derivative_is_right_where_no_product_is_left() -> None:
     np.testing.assert_allclose(float(along(nnp.linalg.det, [*ts, ts[0]])(x)), 0, atol=1e-12)
 
 
+def test_the_gradient_of_a_large_float32_matrix_does_not_vanish() -> None:
+    q = np.linalg.qr(RNG.normal(size=(200, 200)))[0]
+    got = np.asarray(nnc.grad(nnp.linalg.det)(q.astype(np.float32)))  # of an orthogonal one it is det · q
+    np.testing.assert_allclose(got, np.linalg.det(q) * q, atol=1e-5)
+
+
 def test_the_hessian_of_a_complex_singular_matrix_is_right() -> None:
     x, t, v = of_rank(3, 1, True), of_rank(3, 3, True), of_rank(3, 3, True)
     got, wanted = (along(f, (t, v))(x) for f in (nnp.linalg.det, leibniz))
