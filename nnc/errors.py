@@ -97,6 +97,10 @@ class MissingFileError(NncError, FileNotFoundError):
     """There is no such file."""
 
 
+class FileAccessError(NncError, OSError):
+    """The system does not let a file be read or written, or it is no regular file."""
+
+
 class RetraceWarning(UserWarning):
     """A compiled function is traced time and again, which takes longer than running it."""
 
@@ -156,5 +160,8 @@ def word_anew(run: Callable[[], Any], source: SourceLine | None) -> None:
 
 def shorten(value: Any) -> str:
     """The repr of a value, cut to 60 characters, for messages."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:  # a container of thousands of containers
+        text = f"a deeply nested {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -54,7 +54,11 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[li
               [1, 2]
     """
     while True:
-        leaves, treedef = optree.tree_flatten(tree, is_leaf=is_leaf, namespace=NAMESPACE)
+        try:
+            leaves, treedef = optree.tree_flatten(tree, is_leaf=is_leaf, namespace=NAMESPACE)
+        except RecursionError:
+            _check_depth(tree)
+            raise
         kinds = {kind for kind in {type(leaf) for leaf in leaves} if dataclasses.is_dataclass(kind)}
         met = [leaf for leaf in leaves if type(leaf) in kinds] if kinds else []
         new = {type(leaf) for leaf in met if not is_array(leaf) and not (is_leaf and is_leaf(leaf))}
@@ -62,6 +66,30 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[li
             return leaves, treedef
         for cls in new:
             register_dataclass(cls)
+
+
+def _check_depth(tree: Any) -> None:
+    """Raises TreeError for a tree that holds itself, or is deeper than optree walks."""
+    pending: list[tuple[Any, str, tuple[int, ...]]] = [(tree, "", ())]
+    while pending:
+        value, path, around = pending.pop()
+        if id(value) in around:
+            raise user_error(
+                TreeError, "pytree", f"the {type(value).__name__} at {path} holds itself, so it has no end.",
+                fix="leave the reference to itself out, or pass the tree that it stands for.",
+            )  # fmt: skip
+        if len(around) > optree.MAX_RECURSION_DEPTH:
+            raise user_error(
+                TreeError, "pytree", f"containers are nested more than {optree.MAX_RECURSION_DEPTH} deep: {path[:40]}...",
+                fix="put the arrays into one list, or stack them.",
+            )  # fmt: skip
+        if isinstance(value, (list, tuple)):
+            pending += [(x, f"{path}[{i}]", (*around, id(value))) for i, x in enumerate(value)]
+        elif isinstance(value, dict):
+            pending += [(x, f"{path}[{key!r}]", (*around, id(value))) for key, x in value.items()]
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            fields = [(item.name, getattr(value, item.name, None)) for item in dataclasses.fields(value)]
+            pending += [(x, f"{path}.{name}", (*around, id(value))) for name, x in fields]
 
 
 def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:

@@ -68,7 +68,13 @@ def as_operand(x: Any, where: str = "asarray", name: str = "x", dtype: dtypes.DT
             raise user_error(DTypeError, where, f"{name} has dtype {x.dtype}, which nnc does not have.", fix=fix)
         return x
     if isinstance(x, (list, tuple, range)):
-        return _from_list(x, where, name, dtype)
+        try:
+            return _from_list(x, where, name, dtype)
+        except RecursionError:
+            raise user_error(
+                ShapeError, where, f"{name} is a {type(x).__name__} nested deeper than an array has axes, or holds itself.",
+                fix="pass lists of at most 64 levels.",
+            ) from None  # fmt: skip
     if isinstance(x, memoryview):
         return as_operand(np.asarray(x), where, name)
     if is_foreign(type(x)):

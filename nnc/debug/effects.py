@@ -11,7 +11,7 @@ from nnc import dtypes
 from nnc.array import Array
 from nnc.commands.debug import callback as callback_command
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
-from nnc.trace.flat import FlatTree
+from nnc.trace.flat import FlatTree, call_function
 from nnc.tracebacks import api_boundary
 
 
@@ -41,7 +41,7 @@ def callback(callback: Callable[..., object], *args: Any, ordered: bool = True, 
 
     def run(*arrays: Any) -> None:
         values, named = skeleton.build([Array(x) for x in arrays])
-        callback(*values, **named)
+        call_function(callback, values, named, where="nnc.debug.callback")
 
     callback_command(*[_operand(leaf) for leaf in flat.dynamic], function=run)
 

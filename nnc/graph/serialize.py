@@ -13,7 +13,6 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
 
@@ -23,9 +22,11 @@ from nnc import dtypes
 from nnc.errors import GraphError, NncError, RegistryError, user_error
 from nnc.graph.boxes import Box
 from nnc.graph.graph import NO_PARAMS, Graph, NDArray, Node, Symbol, new_node, new_symbol
+from nnc.graph.json_form import check_form
 from nnc.graph.registry import Command, command
 from nnc.graph.spec import TensorSpec
 from nnc.graph.verify import verify
+from nnc.paths import access, path_to_read, path_to_write
 from nnc.source import SourceLine
 from nnc.tracebacks import api_boundary
 
@@ -298,6 +299,7 @@ def from_json(text: str | bytes) -> Graph:
     if document.get("version") != VERSION:
         _refuse(f"version {document.get('version')!r} of the format is unknown; this nnc reads version {VERSION}")
     try:
+        check_form(document)
         return verify(GraphReader(document).graphs()[-1])
     except NncError:
         raise
@@ -375,10 +377,15 @@ def _picker(symbols: list[Symbol]) -> Callable[[list[int]], tuple[Symbol, ...]]:
 @api_boundary
 def save_graph(path: str | os.PathLike[str], graph: Graph) -> None:
     """Writes the JSON form of `graph` to a file."""
-    Path(path).write_text(to_json(graph), encoding="utf-8")
+    text, place = to_json(graph), path_to_write("save_graph", path)
+    with access("save_graph", place):
+        place.write_text(text, encoding="utf-8")
 
 
 @api_boundary
 def load_graph(path: str | os.PathLike[str]) -> Graph:
     """The graph in a file that `save_graph` wrote; raises as `from_json` does."""
-    return from_json(Path(path).read_bytes())
+    place = path_to_read("load_graph", path)
+    with access("load_graph", place):
+        text = place.read_bytes()
+    return from_json(text)

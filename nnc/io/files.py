@@ -13,10 +13,11 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.array import Array, asarray
-from nnc.errors import ArgumentTypeError, FileFormatError, MissingFileError, TraceError, UnsupportedError, user_error
+from nnc.errors import FileFormatError, TraceError, UnsupportedError, user_error
 from nnc.files import Folder
 from nnc.io.container import DTYPES, damaged, read, read_header, write
 from nnc.io.layout import Layout, Node, describe, fill, leaf_value, rebuild, walk
+from nnc.paths import access, path_to_read, path_to_write
 from nnc.spelling import spelled
 from nnc.trace.dynamic import Variable
 
@@ -53,29 +54,12 @@ def save(path: PathLike, tree: Any) -> None:
         >>> nnc.io.load(path)
         {'layers': [Array([0.], dtype=float32), None], 'w': Array([1., 1.], dtype=float32)}
     """
-    target = _check_path("nnc.io.save", path)
+    target = path_to_write("nnc.io.save", path)
     layout = describe(tree, "nnc.io.save")
     arrays, wide = _tensors(layout)
     metadata = {FORMAT: json.dumps({"version": VERSION, "dtypes": wide, "tree": layout.structure})}
-    if not target.parent.is_dir():
-        raise user_error(
-            MissingFileError,
-            "nnc.io.save",
-            f"there is no directory {target.parent}.",
-            fix="make it first: path.parent.mkdir(parents=True).",
-        )
-    if target.is_dir():
-        raise user_error(ArgumentTypeError, "nnc.io.save", f"{target} is a directory.", fix="name a file in it.")
-    _write(target, layout, arrays, metadata)
-
-
-def _check_path(where: str, path: Any) -> Path:
-    if not isinstance(path, (str, os.PathLike)):
-        raise user_error(
-            ArgumentTypeError, where, f"its first argument is a {type(path).__name__}, not a path.",
-            fix='write nnc.io.save("model.safetensors", tree).',
-        )  # fmt: skip
-    return Path(path)
+    with access("nnc.io.save", target):
+        _write(target, layout, arrays, metadata)
 
 
 def _tensors(layout: Layout) -> tuple[dict[str, NDArray], dict[str, str]]:
@@ -151,8 +135,9 @@ def load(path: PathLike, like: Any = None) -> Any:
         >>> nnc.io.load(path, like=(nnp.zeros(2), 0))
         (Array([1., 1.], dtype=float32), 3)
     """
-    source = _check_path("nnc.io.load", path)
-    tensors, header = _read(source)
+    source = path_to_read("nnc.io.load", path)
+    with access("nnc.io.load", source):
+        tensors, header = _read(source)
     if header is None:
         arrays = {name: Array(data) for name, data in tensors.items()}
         return arrays if like is None else fill(like, arrays, "nnc.io.load", foreign=True)
@@ -163,15 +148,6 @@ def load(path: PathLike, like: Any = None) -> Any:
 
 def _read(source: Path) -> tuple[dict[str, NDArray], dict[str, Any] | None]:
     """The tensors of a file by name, and nnc's header where the file has one."""
-    if not source.exists():
-        raise user_error(
-            MissingFileError,
-            "nnc.io.load",
-            f"there is no file {source}.",
-            fix=f"check the path; the working directory is {Path.cwd()}.",
-        )
-    if source.is_dir():
-        raise user_error(MissingFileError, "nnc.io.load", f"{source} is a directory.", fix="name a file in it.")
     tensors, texts = read(source)
     return tensors, _parse(source, texts[FORMAT]) if FORMAT in texts else None
 

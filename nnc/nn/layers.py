@@ -18,6 +18,7 @@ from nnc.nn.module import Module, field
 from nnc.nn.running import Run, is_stateful, takes_key
 from nnc.nn.stochastic import dropout
 from nnc.spelling import spelled
+from nnc.trace.flat import call_function
 from nnc.trace.subgraphs import checkpoint
 
 
@@ -152,7 +153,7 @@ class Lambda(Module):
 
     def __call__(self, x: Any) -> Value:
         """Applies the function."""
-        return self.function(x)
+        return call_function(self.function, (x,), where="nnc.nn.Lambda")
 
 
 class Identity(Module):

@@ -19,6 +19,7 @@ from nnc.numpy.grids import indices
 from nnc.numpy.manipulation import broadcast_shapes, expand_dims, moveaxis, reshape
 from nnc.numpy.operands import Shape, to_axes, to_axis, to_shape, to_value
 from nnc.spelling import spelled
+from nnc.trace.flat import call_function
 from nnc.trace.vectorize import vmap
 from nnc.tracebacks import api_boundary
 
@@ -37,7 +38,7 @@ def fromfunction(function: Fun, shape: Any, *, dtype: Any = None, **kwargs: Any)
                      [1, 2]], dtype=int64)
     """
     wanted = dtypes.DEFAULT_FLOAT if dtype is None else to_dtype(dtype, "fromfunction")
-    return function(*indices(to_shape(shape, "fromfunction"), wanted), **kwargs)
+    return call_function(function, indices(to_shape(shape, "fromfunction"), wanted), kwargs, where="fromfunction")
 
 
 @api_boundary
@@ -57,9 +58,9 @@ def apply_along_axis(func1d: Fun, axis: int, arr: Any, *args: Any, **kwargs: Any
             ShapeError, "apply_along_axis", "there is no vector to apply the function to.", operands={"arr": x.spec},
             fix="pass an array whose other axes are not empty.",
         )  # fmt: skip
-    out = vmap(lambda row: to_value(func1d(row, *args, **kwargs), "apply_along_axis"))(
-        reshape(rows, (math.prod(rest), n))
-    )
+    out = vmap(
+        lambda row: to_value(call_function(func1d, (row, *args), kwargs, where="apply_along_axis"), "apply_along_axis")
+    )(reshape(rows, (math.prod(rest), n)))
     own = out.spec.shape[1:]
     out = reshape(out, (*rest, *own))
     return moveaxis(out, tuple(range(len(rest), len(rest) + len(own))), tuple(range(at, at + len(own))))
@@ -166,7 +167,8 @@ def vectorize(pyfunc: Fun | None = None, *, excluded: Collection[int | str] = ()
             rebuilt = list(args)
             for i, value in zip(mapped, values, strict=False):
                 rebuilt[i] = value
-            return function(*rebuilt, **{**kwargs, **dict(zip(named, values[len(mapped) :], strict=True))})
+            named_values = dict(zip(named, values[len(mapped) :], strict=True))
+            return call_function(function, rebuilt, {**kwargs, **named_values}, where="vectorize")
 
         arrays = [to_value(args[i], "vectorize", f"argument {i}") for i in mapped]
         arrays += [to_value(kwargs[key], "vectorize", key) for key in named]

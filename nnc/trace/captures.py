@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from nnc.commands.promote import as_operand
-from nnc.errors import NncError, shorten
+from nnc.errors import NncError, TreeError, shorten, user_error
 from nnc.foreign import is_foreign
 from nnc.source import is_internal
 from nnc.trace.reads import Reads, reads_of
@@ -255,7 +255,13 @@ class _Walk:
                 self._pending.append((value, name))
             return
         if (id(owner), name) not in self.found:
-            self.found[id(owner), name] = Captured(read, name, _fingerprint(value))
+            try:
+                self.found[id(owner), name] = Captured(read, name, _fingerprint(value))
+            except RecursionError:
+                raise user_error(
+                    TreeError, name, f"the captured {type(value).__name__} is nested too deeply to be compared between calls.",
+                    fix="put what the function reads of it into a flat list or dict.",
+                ) from None  # fmt: skip
         self._pending.append((value, name))
 
     def _look_into(self, value: Any, name: str) -> None:

@@ -1,0 +1,112 @@
+"""Paths that users give, looked at before anything is read or written, and errors of the file system in words."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nnc.errors import ArgumentError, ArgumentTypeError, FileAccessError, MissingFileError, user_error
+
+_KINDS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def path_to_read(where: str, path: Any) -> Path:
+    """Returns the path of a file that is there and can be read to its end.
+
+    Raises:
+        MissingFileError: there is no such file, or it is a directory.
+        FileAccessError: it is no regular file, such as a FIFO, which reading would wait for; or it cannot be looked at.
+        ArgumentTypeError, ArgumentError: it is no path.
+    """
+    place = _as_path(where, path)
+    with access(where, place):
+        mode = os.stat(place).st_mode
+    if stat.S_ISDIR(mode):
+        raise user_error(MissingFileError, where, f"{_shown(place)} is a directory.", fix="name a file in it.")
+    _check_regular(where, place, mode, "copy what it yields to a file, and read that.")
+    return place
+
+
+def path_to_write(where: str, path: Any) -> Path:
+    """Returns the path of a file that can be made or replaced.
+
+    Raises:
+        MissingFileError: the folder is not there.
+        ArgumentTypeError, ArgumentError: it is no path, or names a directory.
+        FileAccessError: something other than a regular file is there, which a new file would replace.
+    """
+    place = _as_path(where, path)
+    with access(where, place):
+        if not place.parent.is_dir():
+            raise user_error(
+                MissingFileError, where, f"there is no directory {_shown(place.parent)}.",
+                fix="make it first: path.parent.mkdir(parents=True).",
+            )  # fmt: skip
+        try:
+            mode = os.stat(place).st_mode
+        except FileNotFoundError:
+            return place
+    if stat.S_ISDIR(mode):
+        raise user_error(ArgumentTypeError, where, f"{_shown(place)} is a directory.", fix="name a file in it.")
+    _check_regular(where, place, mode, "name another file: a saved file would take its place.")
+    return place
+
+
+@contextmanager
+def access(where: str, path: Path) -> Iterator[None]:
+    """Words errors of the file system within the block."""
+    try:
+        yield
+    except (FileAccessError, MissingFileError):
+        raise
+    except (FileNotFoundError, NotADirectoryError):
+        raise user_error(
+            MissingFileError, where, f"there is no file {_shown(path)}.",
+            fix=f"check the path; the working directory is {os.getcwd()}.",
+        ) from None  # fmt: skip
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise user_error(
+            FileAccessError, where, f"the system refuses {_shown(path)}: {reason}.",
+            fix="name a file that you may read and write, on a disk with room, with a name of at most 255 bytes.",
+        ) from error  # fmt: skip
+
+
+def _as_path(where: str, path: Any) -> Path:
+    if not isinstance(path, (str, os.PathLike)):
+        raise user_error(
+            ArgumentTypeError, where, f"its argument path is a {type(path).__name__}, not a path.",
+            fix=f'write {where}("model.safetensors", ...).',
+        )  # fmt: skip
+    place = Path(path)
+    try:
+        encoded = os.fsencode(place)
+    except UnicodeEncodeError:
+        encoded = b"\0"
+    if b"\0" in encoded:
+        raise user_error(
+            ArgumentError, where, f"{str(place)!r} is no path: it holds a NUL or half a character.",
+            fix="name a file with characters that the file system knows.",
+        )  # fmt: skip
+    return place
+
+
+def _check_regular(where: str, place: Path, mode: int, fix: str) -> None:
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "no file")
+        raise user_error(FileAccessError, where, f"{_shown(place)} is {kind}, not a regular file.", fix=fix)
+
+
+def _shown(place: Path) -> str:
+    """The path, cut where it is longer than any file's."""
+    text = str(place)
+    return text if len(text) <= 300 else f"{text[:200]}... ({len(text)} characters)"
