@@ -463,12 +463,10 @@ class Array(_Unfinished):
         self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None, copy: bool | None = None,
     ) -> Any:  # fmt: skip
-        if max_version is None or max_version < (1, 0):  # that version cannot say that memory is read-only
-            if copy is False:
-                raise user_error(
-                    ArgumentError, "__dlpack__", "the memory is read-only, which DLPack before 1.0 cannot say.",
-                    operands={"x": self.spec}, fix="pass max_version=(1, 0), or drop copy=False.",
-                )  # fmt: skip
+        if max_version is None or max_version < (
+            1,
+            0,
+        ):  # it cannot say that memory is read-only: a copy, also with copy=False
             return dlpack.export(np.array(self.data), stream=stream, dl_device=dl_device)
         return dlpack.export(self.data, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 

@@ -112,3 +112,21 @@ def test_an_array_that_its_library_does_not_hand_out_names_the_remedy():
     for read in (nnp.asarray, nnp.sin, lambda t: nnp.ones(2) + t):
         with pytest.raises(ArgumentTypeError, match=r"cannot be read(.|\n)*x\.detach\(\)\.cpu\(\)"):
             read(t)
+
+
+@pytest.mark.parametrize("copy", [None, True, False])
+@pytest.mark.parametrize("max_version", [None, (0, 0), (0, 8), (1, 0), (2, 0)])
+def test_a_consumer_that_cannot_be_told_of_read_only_memory_gets_memory_of_its_own(copy, max_version):
+    class Passed:
+        def __dlpack__(self, **options):
+            return x.__dlpack__(max_version=max_version, dl_device=(1, 0), copy=copy)
+
+        def __dlpack_device__(self):
+            return x.__dlpack_device__()
+
+    x = sample("float32")
+    out = np.from_dlpack(Passed())
+    assert out.tolist() == x.tolist()
+    is_new = max_version is not None and max_version >= (1, 0)
+    assert np.shares_memory(out, np.asarray(x)) == (is_new and copy is not True)
+    assert not (out.flags.writeable and np.shares_memory(out, np.asarray(x)))

@@ -65,14 +65,24 @@ def elementwise(
     flops: int = 1,
     widen: bool = True,
     identity: bool = False,
+    complex_function: Callable[..., Any] | None = None,
 ) -> Command:
     """Registers an elementwise command.
 
-    Args:     function: the NumPy reference. scalar: an expression in x, y, z, one for each operand, in Python syntax.
-              partials: for each operand a function (*operands, output) -> partial derivative, or None where it is 0.
-              singular: a partial may be infinite. result: operand dtype -> output dtype, where they differ.
-              flops: floating-point operations for one element. widen: 16-bit floats are computed in float32.
-              identity: the output equals the input.
+    Args:
+        name: of the command.
+        function: the NumPy reference.
+        scalar: an expression in x, y, z, one for each operand, in Python syntax.
+        arity: the number of operands.
+        accepts: which dtypes, and in words.
+        partials: for each operand a function (*operands, output) -> partial derivative, or None where it is 0.
+        derivative: the rule, where partials do not say it.
+        singular: a partial may be infinite.
+        result: operand dtype -> output dtype, where they differ.
+        flops: floating-point operations for one element.
+        widen: 16-bit floats are computed in float32.
+        identity: the output equals the input.
+        complex_function: the reference for complex operands, where it is another.
     """
 
     def infer(*specs: TensorSpec) -> TensorSpec:
@@ -86,9 +96,14 @@ def elementwise(
         if widen and wide != dtype:
             arrays = tuple(x.astype(wide) for x in arrays)
         with np.errstate(all="ignore"):
-            out = np.asarray(function(*arrays))
+            out = np.asarray(functions[dtypes.is_complex(dtype)](*arrays))
             return out.astype(result(dtype) if result is not None else dtype, copy=False)
 
+    def call_of(*specs: TensorSpec) -> Callable[..., Any] | None:
+        return None if dtypes.is_complex(specs[0].dtype) else function
+
+    functions = (function, complex_function or function)
+    numpy_call = (function if complex_function is None else call_of) if isinstance(function, np.ufunc) else None
     rule = derivative or (_from_partials(partials, "safe_mul" if singular else "mul") if partials is not None else None)
     return register(
         name,
@@ -96,7 +111,7 @@ def elementwise(
         infer=infer,
         reference=reference,
         scalar=scalar,
-        numpy_call=function if isinstance(function, np.ufunc) else None,
+        numpy_call=numpy_call,
         derivative=rule,
         batch=batch_elementwise(name),
         inplace=InPlace(tuple((i, 0) for i in range(arity)), (0,) if identity else ()) if result is None else None,

@@ -315,12 +315,18 @@ def _pinv_reference(x: NDArray, *, rtol: float) -> Any:
 
 
 def _pinv_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, rtol: float) -> Tangents:
-    """Golub and Pereyra (1973), at constant rank: dP = −P dX P + P Pᴴ dXᴴ (I − X P) + (I − P X) dXᴴ Pᴴ P."""
-    x, t, p = primals[0], tangents[0], outputs[0]
+    return (pinv_tangent(primals[0], tangents[0], outputs[0]),)
+
+
+def pinv_tangent(x: Value, t: Value, p: Value) -> Value:
+    """The tangent of the pseudo-inverse `p` of `x`, which moves along `t`, at constant rank (Golub and Pereyra, 1973).
+
+    dP = −P dX P + P Pᴴ dXᴴ (I − X P) + (I − P X) dXᴴ Pᴴ P
+    """
     ph, th = adjoint(p), adjoint(t)
     left, right = matmul(p, matmul(ph, th)), matmul(matmul(th, ph), p)
     total = left - matmul(matmul(left, x), p) + right - matmul(p, matmul(x, right))
-    return (total - matmul(p, matmul(t, p)),)
+    return total - matmul(p, matmul(t, p))
 
 
 pinv: Command = register(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from nnc.commands.constants import ones_like
@@ -9,9 +11,32 @@ from nnc.commands.elementwise import FLOAT, INEXACT, elementwise, equal, rsqrt, 
 from nnc.commands.rules import Value
 from nnc.graph import Command
 
+NDArray = np.ndarray[Any, Any]
+
+
+def _complex_tanh(x: NDArray) -> NDArray:
+    """NumPy's, but of an infinite real part: the standard wants ±1 with an imaginary 0 of the sign of the operand's, as the
+    limit is, where C99 takes the sign of sin(2 y), which goes round and round.
+    """
+    limit = np.empty_like(x)
+    limit.real, limit.imag = np.copysign(1, x.real), np.copysign(0, x.imag)
+    return np.where(np.isinf(x.real), limit, np.tanh(x))
+
+
+def _complex_tan(x: NDArray) -> NDArray:
+    """-i tanh(i x)."""
+    turned = np.empty_like(x)
+    turned.real, turned.imag = -x.imag, x.real
+    result, value = np.empty_like(x), _complex_tanh(turned)
+    result.real, result.imag = value.imag, -value.real
+    return result
+
+
 sin: Command = elementwise("sin", np.sin, "sin(x)", accepts=INEXACT, partials=(lambda x, out: cos(x),))
 cos: Command = elementwise("cos", np.cos, "cos(x)", accepts=INEXACT, partials=(lambda x, out: -sin(x),))
-tan: Command = elementwise("tan", np.tan, "tan(x)", accepts=INEXACT, partials=(lambda x, out: out * out + 1,))
+tan: Command = elementwise(
+    "tan", np.tan, "tan(x)", accepts=INEXACT, partials=(lambda x, out: out * out + 1,), complex_function=_complex_tan
+)
 asin: Command = elementwise(
     "asin", np.arcsin, "asin(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: rsqrt(1 - x * x),)
 )
@@ -25,7 +50,14 @@ sinh: Command = elementwise(
 cosh: Command = elementwise(
     "cosh", np.cosh, "cosh(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: sinh(x),)
 )
-tanh: Command = elementwise("tanh", np.tanh, "tanh(x)", accepts=INEXACT, partials=(lambda x, out: 1 - out * out,))
+tanh: Command = elementwise(
+    "tanh",
+    np.tanh,
+    "tanh(x)",
+    accepts=INEXACT,
+    partials=(lambda x, out: 1 - out * out,),
+    complex_function=_complex_tanh,
+)
 asinh: Command = elementwise(
     "asinh", np.arcsinh, "asinh(x)", accepts=INEXACT, partials=(lambda x, out: rsqrt(x * x + 1),)
 )

@@ -47,7 +47,7 @@ from nnc.numpy.systems import (
     inv,
     lstsq,
     pinv,
-    relative_tolerance,
+    relative_tolerances,
     solve,
     solve_triangular,
     tensorinv,
@@ -252,7 +252,7 @@ def matrix_rank(x: Any, /, rtol: Any = None, hermitian: bool = False) -> Value:
         Array(1, dtype=int64)
     """
     x = to_matrix("matrix_rank", x, square=False)
-    return count_above(svd(x, compute_uv=False, hermitian=hermitian), relative_tolerance(x, rtol, "matrix_rank"))
+    return count_above(svd(x, compute_uv=False, hermitian=hermitian), relative_tolerances(x, rtol, "matrix_rank"))
 
 
 @spelled

@@ -29,6 +29,9 @@ await_einops()
 REGISTRY.load_backends = partial(importlib.import_module, "nnc.backends.loaded")
 
 
+_BEYOND = frozenset({"float16", "bfloat16"})  # dtypes that the standard does not have
+
+
 class NamespaceInfo:
     """What the Array API standard lets libraries ask of a namespace."""
 
@@ -54,8 +57,12 @@ class NamespaceInfo:
         }
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, dtypes.DType]:
-        """The dtypes of a kind (see `isdtype`), by name."""
-        return {name: dtype for name, dtype in dtypes.BY_NAME.items() if kind is None or isdtype(dtype, kind)}
+        """The standard's dtypes of a kind (see `isdtype`), by name: not float16 and bfloat16."""
+        return {
+            name: dtype
+            for name, dtype in dtypes.BY_NAME.items()
+            if name not in _BEYOND and (kind is None or isdtype(dtype, kind))
+        }
 
 
 @spelled

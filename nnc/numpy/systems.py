@@ -8,22 +8,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnc import dtypes
+from nnc import dtypes, tree
+from nnc.array import Array
 from nnc.commands import constants, factor
 from nnc.commands import linalg as commands
 from nnc.commands.contract import matmul
 from nnc.commands.linalg import adjoint, check_matrix, identity_like
-from nnc.commands.promote import broadcast_to_shape, promote
+from nnc.commands.promote import astype, broadcast, broadcast_to_shape, promote
 from nnc.commands.reduce import reduce_sum
 from nnc.commands.rules import Value
 from nnc.commands.shape import reshape, transpose
-from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, TraceError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError, TraceError, user_error
 from nnc.numpy import elementwise as el
 from nnc.numpy import reductions as re
 from nnc.numpy.norms import squared_sizes
 from nnc.numpy.operands import static_int, to_axes, to_value
 from nnc.numpy.types import finfo
 from nnc.spelling import spelled
+from nnc.trace.custom import custom_jvp
 
 
 def to_matrix(where: str, x: Any, *, square: bool = True, name: str = "x") -> Value:
@@ -148,22 +150,77 @@ def relative_tolerance(x: Value, rtol: Any, where: str, name: str = "rtol") -> f
         ) from None
 
 
+def relative_tolerances(x: Value, rtol: Any, where: str) -> Any:
+    """The same as a number, or one for each matrix: an array of real numbers that broadcasts with the leading axes of `x`.
+
+    Raises:
+        DTypeError: rtol is complex.
+        ShapeError: it does not broadcast.
+    """
+    if rtol is None or not tree.is_array(rtol) or dtypes.is_scalar(rtol):
+        return relative_tolerance(x, rtol, where)
+    values, lead = to_value(rtol, where, "rtol"), x.spec.shape[:-2]
+    if dtypes.is_complex(values.spec.dtype):
+        raise user_error(
+            DTypeError, where, "rtol is complex.", operands={"rtol": values.spec}, fix="pass real numbers."
+        )
+    if not values.spec.ndim and isinstance(values, Array):
+        return relative_tolerance(x, rtol, where)
+    _, spread = broadcast(constants.full(shape=lead, dtype=dtypes.bool_, value=False), values, where=where)
+    if spread.spec.shape != lead:
+        raise user_error(
+            ShapeError, where, "rtol has more axes than there are matrices.",
+            operands={"x": x.spec, "rtol": values.spec}, fix="pass one number for each matrix of x.",
+        )  # fmt: skip
+    return astype(spread, dtypes.real_dtype(x.spec.dtype))
+
+
 @spelled
 def pinv(x: Any, /, rtol: Any = None, hermitian: bool = False) -> Value:
     """Returns the Moore-Penrose pseudo-inverse.
 
     Its derivative takes the rank as constant.
 
-    Args:     x: (..., m, n). rtol: singular values at most rtol times the largest count as 0; default max(m, n) · eps.
-              hermitian: x is Hermitian, and so is what is taken of it, (x + xᴴ) / 2.
-    Returns:  (..., n, m).
+    Args:
+        x: (..., m, n).
+        rtol: singular values at most rtol times the largest count as 0; a number, or an array with one for each matrix. Default
+            max(m, n) · eps.
+        hermitian: x is Hermitian, and so is what is taken of it, (x + xᴴ) / 2.
+
+    Returns:
+        (..., n, m).
+
+    Raises:
+        DTypeError: rtol is complex.
+        ShapeError: it does not broadcast with the leading axes of x.
+
     Example:
         >>> pinv(np.asarray([[2.0], [0.0]]))
         Array([[0.5, 0. ]], dtype=float64)
     """
     x = to_matrix("pinv", x, square=hermitian)
     x = (x + adjoint(x)) * 0.5 if hermitian else x
-    return factor.pinv(x, rtol=relative_tolerance(x, rtol, "pinv"))
+    tolerance = relative_tolerances(x, rtol, "pinv")
+    return factor.pinv(x, rtol=tolerance) if isinstance(tolerance, float) else _pinv_by_svd(x, tolerance)
+
+
+@custom_jvp
+def _pinv_by_svd(x: Value, rtol: Value) -> Value:
+    """The pseudo-inverse of matrices, each with a tolerance of its own."""
+    u, s, vh = factor.svd(x, full_matrices=False)
+    if s.spec.shape[-1] == 0:
+        shape = (*x.spec.shape[:-2], x.spec.shape[-1], x.spec.shape[-2])
+        return constants.full(shape=shape, dtype=x.spec.dtype, value=0)
+    counts = s > re.max(s, axis=-1, keepdims=True) * rtol[..., None]
+    inverse = el.where(counts, 1 / el.where(counts, s, 1), 0)
+    return matmul(adjoint(vh) * inverse[..., None, :], adjoint(u))
+
+
+@_pinv_by_svd.defjvp
+def _push_pinv(primals: tuple[Value, Value], tangents: tuple[Value, Value]) -> tuple[Value, Value]:
+    """The rank is constant, so the tolerance has no part."""
+    p = _pinv_by_svd(*primals)
+    return p, factor.pinv_tangent(primals[0], tangents[0], p)
 
 
 class LstsqResult(NamedTuple):
@@ -222,11 +279,17 @@ def _to_int(rank: Value) -> int:
         ) from None  # fmt: skip
 
 
-def count_above(s: Value, tolerance: float) -> Value:
-    """The number of singular values, in falling order along the last axis, above `tolerance` times the largest."""
+def count_above(s: Value, tolerance: Any) -> Value:
+    """The number of singular values, in falling order along the last axis, above `tolerance` times the largest.
+
+    Args:
+        s: the singular values.
+        tolerance: a number, or an array with one for each row of `s`.
+    """
     if s.spec.shape[-1] == 0:
         return constants.full(shape=s.spec.shape[:-1], dtype=dtypes.int64, value=0)
-    return re.count_nonzero(s > re.max(s, axis=-1, keepdims=True) * tolerance, axis=-1)
+    each = tolerance if isinstance(tolerance, float) else tolerance[..., None]
+    return re.count_nonzero(s > re.max(s, axis=-1, keepdims=True) * each, axis=-1)
 
 
 # -- tensors as matrices -----------------------------------------------------------------------------------------------

@@ -105,8 +105,8 @@ def test_a_function_of_one_array_has_the_standards_dtypes_and_special_values(nam
     tried = 0
     for dtype in DTYPES:
         x = values(dtype)
-        if name == "expm1" and x.dtype.kind == "c":
-            x = x[np.isfinite(x)]  # elsewhere the strict implementation is wrong: see the test below
+        if name in ("expm1", "tan", "tanh") and x.dtype.kind == "c":
+            x = x[np.isfinite(x)]  # elsewhere the strict implementation is wrong: see tests/numpy/test_standard.py
         for part in (x, x[:0], x[1:2].reshape(()), x[::-2]):
             want = strictly(getattr(xs, name), part)
             if want is not None:
@@ -316,7 +316,7 @@ def test_the_namespace_describes_itself():
         "numeric",
         ("bool", "integral"),
     ):
-        assert strict.dtypes(kind=kind).keys() <= info.dtypes(kind=kind).keys()
+        assert strict.dtypes(kind=kind).keys() == info.dtypes(kind=kind).keys()
         assert all(getattr(nnp, name) == dtype for name, dtype in info.dtypes(kind=kind).items())
     limit = info.capabilities()["max dimensions"]
     assert nnp.ones((1,) * limit).ndim == limit

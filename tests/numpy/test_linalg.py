@@ -6,7 +6,15 @@ import scipy.linalg
 
 import nnc
 import nnc.numpy as nnp
-from nnc.errors import ArgumentError, ArgumentTypeError, LinAlgError, ShapeError, TraceError, UnsupportedError
+from nnc.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    LinAlgError,
+    ShapeError,
+    TraceError,
+    UnsupportedError,
+)
 from nnc.testing import check_grads
 
 la = nnp.linalg
@@ -451,3 +459,25 @@ def test_factors_that_are_not_unique_have_no_derivative_and_name_the_way_out():
         nnc.grad(lambda x: la.svd(x)[0].sum())(TALL)
     with pytest.raises(UnsupportedError, match='mode="reduced"'):
         nnc.grad(lambda x: la.qr(x, mode="complete")[0].sum())(TALL)
+
+
+def test_each_matrix_may_have_a_tolerance_of_its_own():
+    rng = np.random.default_rng(3)
+    x = np.stack([rng.normal(size=(4, 1)) @ rng.normal(size=(1, 3)) + 1e-3 * rng.normal(size=(4, 3)) for _ in range(3)])
+    rtol = np.array([0.1, 1e-9, 1e-9])
+    want = np.linalg.pinv(x, rtol=rtol)
+    for found in (
+        la.pinv(x, rtol=rtol), la.pinv(x, rtol=nnp.asarray(rtol)), nnc.compile(la.pinv)(x, rtol), nnc.vmap(la.pinv)(x, rtol),
+    ):  # fmt: skip
+        np.testing.assert_allclose(found, want, rtol=1e-6)
+    np.testing.assert_allclose(la.pinv(x, rtol=np.array([0.1])), np.linalg.pinv(x, rtol=0.1), rtol=1e-6)
+    np.testing.assert_allclose(la.pinv(x[0], rtol=nnp.asarray(0.1)), np.linalg.pinv(x[0], rtol=0.1), rtol=1e-6)
+    np.testing.assert_allclose(nnc.compile(la.pinv)(x[0], 0.1), np.linalg.pinv(x[0], rtol=0.1), rtol=1e-6)
+    assert la.matrix_rank(x, rtol=rtol).tolist() == [1, 3, 3] == nnc.compile(la.matrix_rank)(x, rtol).tolist()
+    assert la.pinv(np.ones((2, 0, 3)), rtol=np.ones(2)).shape == (2, 3, 0)
+    check_grads(
+        lambda x: la.pinv(x, rtol=np.full(2, 1e-9)), (rng.normal(size=(2, 3, 3)),), order=2, rtol=1e-4, atol=1e-4
+    )
+    for wrong, kind in ((np.ones(3) * 1j, DTypeError), (np.ones(4), ShapeError), (np.ones((2, 3)), ShapeError)):
+        with pytest.raises(kind, match=r"rtol|broadcast"):
+            la.pinv(x, rtol=wrong)

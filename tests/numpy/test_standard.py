@@ -53,6 +53,34 @@ def test_the_complex_exponential_less_one_is_right_at_infinities():
     assert complex(nnp.expm1(np.array(1e-12 + 1e-12j))) == pytest.approx(1e-12 + 1e-12j, rel=1e-10)
 
 
+def is_same(got, want):
+    """Whether two floats are equal, NaN and the sign of 0 included."""
+    return bool(np.isnan(got) and np.isnan(want)) or (got == want and np.signbit(got) == np.signbit(want))
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_tangents_are_the_standards_at_infinities(dtype):
+    inf, nan = np.inf, np.nan
+    cases = [  # of tanh; an infinite real part with a finite imaginary part: 1 and 0 with the sign of that
+        *((complex(inf, y), complex(1, 0.0)) for y in (0.0, 1.0, 2.0, 4.0, 1e9)), (complex(nan, 0.0), complex(nan, 0.0)),
+        (complex(0.0, inf), complex(0.0, nan)), (complex(2, inf), complex(nan, nan)), (complex(0.0, nan), complex(0.0, nan)),
+        (complex(inf, inf), complex(1, nan)), (complex(inf, nan), complex(1, nan)), (complex(nan, 2), complex(nan, nan)),
+    ]  # fmt: skip
+    both = [*cases, *((x.conjugate(), want.conjugate()) for x, want in cases)]
+    for x, want in [*both, *((-x, -want) for x, want in both)]:
+        turned = complex(x.imag, -x.real)  # tan(-i z) = -i tanh(z)
+        for run in (lambda f: f, nnc.compile):
+            direct, other = (run(f)(np.array([v], dtype))[0].item() for f, v in ((nnp.tanh, x), (nnp.tan, turned)))
+            for got in (direct, complex(-other.imag, other.real)):
+                assert is_same(got.real, want.real)
+                if np.isfinite(x.imag) or not np.isinf(x.real):
+                    assert is_same(got.imag, want.imag)
+                else:
+                    assert got.imag == 0  # of either sign
+    np.testing.assert_allclose(np.asarray(nnp.tanh(np.array(0.5 + 1j, dtype))), np.tanh(0.5 + 1j), rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(nnp.tan(np.array(0.5 + 1j, dtype))), np.tan(0.5 + 1j), rtol=1e-6)
+
+
 def test_a_square_root_by_power_is_infinite_where_it_should_be():
     x = np.array([-np.inf, -0.0, 4.0])
     want = np.array([np.inf, 0.0, 2.0])
