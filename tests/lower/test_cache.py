@@ -142,6 +142,7 @@ assert np.allclose(f(np.full((4, 3), 0.5, np.float32)), 2 / np.cosh(0.5) ** 2)
 """
 
 
+@pytest.mark.unguarded
 def test_a_process_that_finds_nothing_but_damaged_entries_computes_the_same(tmp_path: Path) -> None:
     environment = {**os.environ, "NNC_CACHE_DIR": str(tmp_path / "cache")}
     subprocess.run([sys.executable, "-W", "error", "-c", RUN], env=environment, check=True)

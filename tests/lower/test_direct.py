@@ -26,7 +26,10 @@ from nnc.lower.program import Program
 from nnc.options import Options
 from tests.lower.codegen.test_entry import chooser, elementwise, jit, refusing
 
-pytestmark = pytest.mark.skipif(compiler() is None or not is_layout_known(), reason="programs are not compiled here")
+pytestmark = [
+    pytest.mark.skipif(compiler() is None or not is_layout_known(), reason="programs are not compiled here"),
+    pytest.mark.unguarded,
+]
 X = np.arange(6.0, dtype=np.float32).reshape(2, 3)
 
 

@@ -164,6 +164,7 @@ def test_threads_with_weights_of_their_own_do_not_disturb_each_other() -> None:
                 np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.unguarded
 def test_the_memory_plan_has_a_line_for_what_is_kept_and_the_arena_is_what_it_says() -> None:
     executable = nnc.compile(network).lower(X, arrays(32, 16, 3, 3), arrays(16, 32, 3, 3)).compile()
     plan = executable.memory_plan
@@ -181,6 +182,7 @@ def test_a_program_with_a_budget_keeps_nothing() -> None:
     assert executable.memory_plan.kept_bytes == 0
 
 
+@pytest.mark.unguarded
 def test_a_stored_program_keeps_what_it_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, written: Callable[[], None]
 ) -> None:

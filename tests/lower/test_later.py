@@ -24,6 +24,8 @@ from nnc.lower import later, stored
 from nnc.lower.cache import Cache
 from nnc.lower.later import WRITER, do_later, putting_off
 
+pytestmark = pytest.mark.unguarded
+
 X = np.linspace(-1, 1, 12, dtype=np.float32)
 
 

@@ -29,6 +29,8 @@ from nnc.lower.pipeline import lower
 from nnc.lower.program import Program
 from nnc.options import Options
 
+pytestmark = pytest.mark.unguarded
+
 NNC = Path(nnc.__file__).parent
 X, W = np.linspace(-1, 1, 48, dtype=np.float32).reshape(8, 6), np.linspace(1, -1, 30, dtype=np.float32).reshape(6, 5)
 
