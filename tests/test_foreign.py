@@ -280,6 +280,16 @@ def test_lists_of_foreign_arrays_are_stacked():
     assert nnp.concatenate(Protocol(values(2, 3))).shape == (6,)
 
 
+@every_kind
+def test_arrays_of_another_library_index(make):
+    x, rows, mask = nnp.arange(4.0), make(np.array([2, 0])), make(np.array([True, False, False, True]))
+    for run in (lambda f: f(), lambda f: nnc.compile(f)()):
+        assert run(lambda: x[rows]).tolist() == run(lambda: nnp.take(x, rows)).tolist() == [2, 0]
+        assert run(lambda: x[mask]).tolist() == [0, 3]
+        assert run(lambda: x.at[rows].set(make(np.array([7, 8], np.float32)))).tolist() == [8, 1, 7, 3]
+        assert run(lambda: x.at[mask].add(1)).tolist() == [1, 1, 2, 4]
+
+
 # -- models, optimizers, data, files, dynamic graphs -------------------------------------------------------------------
 
 

@@ -21,6 +21,7 @@ from nnc.commands.promote import as_operand, astype, broadcast_to_shape
 from nnc.commands.rules import Value
 from nnc.context import get_context
 from nnc.errors import ArgumentError, IndexingError, OutOfBoundsError, TraceError, user_error
+from nnc.foreign import is_foreign
 from nnc.graph import TensorSpec, spec_of
 
 Shape = tuple[int, ...]
@@ -58,6 +59,8 @@ def read_entry(entry: Any, where: str) -> _Entry:
     if isinstance(entry, (list, tuple)):
         array = as_operand(entry, where, "index")
         entry = np.asarray(array, np.int64) if isinstance(array, np.ndarray) and not array.size else array
+    elif is_foreign(type(entry)):
+        entry = as_operand(entry, where, "index")
     elif not hasattr(entry, "spec") and not isinstance(entry, np.ndarray) and hasattr(entry, "__index__"):
         return operator.index(entry)
     elif isinstance(entry, (float, complex, str, bytes)) or not (hasattr(entry, "spec") or hasattr(entry, "__array__")):
