@@ -260,6 +260,23 @@ def test_names_are_dotted_paths_that_other_programs_read(tmp_path: Path) -> None
     assert np.array_equal(found["model.layers.0.w"], model().layers[0].w)
 
 
+def test_tensors_lie_where_their_dtypes_may_lie(tmp_path: Path) -> None:
+    shapes = {
+        "a": ((3,), "int8"),
+        "b": ((5,), "float64"),
+        "c": ((3,), "bfloat16"),
+        "d": ((1,), "complex64"),
+        "e": ((), "bool"),
+    }
+    save(tmp_path / "x", {name: nnp.ones(shape, dtype=dtype) for name, (shape, dtype) in shapes.items()})
+    whole = (tmp_path / "x").read_bytes()
+    size = int.from_bytes(whole[:8], "little")
+    assert size % 8 == 0
+    for name, entry in json.loads(whole[8 : 8 + size]).items():
+        if name != "__metadata__":
+            assert entry["data_offsets"][0] % np.dtype(dtypes.as_dtype(shapes[name][1])).itemsize == 0
+
+
 def test_files_of_other_programs_load_by_name(tmp_path: Path) -> None:
     arrays = {"layers.0.weight": np.ones((2, 3), np.float32), "layers.0.bias": np.zeros(3, np.float16)}
     safetensors.numpy.save_file(arrays, tmp_path / "x", metadata={"format": "pt"})

@@ -60,6 +60,18 @@ def test_an_entry_that_was_moved_to_the_place_of_another_is_none(tmp_path: Path)
         assert cache.read("colours", {"of": "grass"}) is None
 
 
+def test_a_title_is_compared_to_its_last_byte() -> None:
+    whole = encode(b'["colours", {"i": 10}]', (b"green",))
+    for other in (
+        b'["colours", {"i": 10}',
+        b'["colours", {"i": 10}] ',
+        b'["colours", {"i": 11}]',
+        b'["colours", {"i": 1',
+        b"",
+    ):
+        assert decode(whole, other) is None
+
+
 # -- damage ------------------------------------------------------------------------------------------------------------
 
 
