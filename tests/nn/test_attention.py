@@ -218,6 +218,18 @@ def test_no_keys_and_no_queries_are_ordinary() -> None:
     assert nn.dot_product_attention(Q[:0], K[:0], V[:0], chunk_size=4).shape == (0, 7, 4, 5)
 
 
+@pytest.mark.parametrize("queries", [0, 2])
+def test_the_gradient_of_a_bias_of_no_keys_is_empty(queries: int) -> None:
+    q, k = np.ones((queries, 1, 1), np.float32), np.ones((0, 1, 1), np.float32)
+    bias = np.ones((1, 1, 0), np.float32)
+
+    def loss(q: Any, k: Any, bias: Any) -> Any:
+        return nnp.sum(attention.attention(q, k, k, bias, scale=1.0, reach=(None, None), biased=True)[0])
+
+    for found, x in zip(nnc.compile(nnc.grad(loss, (0, 1, 2)))(q, k, bias), (q, k, bias), strict=True):
+        np.testing.assert_array_equal(found, np.zeros_like(x))
+
+
 def test_mistakes_are_named() -> None:
     with pytest.raises(ArgumentError, match="chunk_size=0 is not positive"):
         nn.dot_product_attention(Q, K, V, chunk_size=0)

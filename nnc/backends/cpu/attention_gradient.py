@@ -35,7 +35,7 @@ _SPAN_BYTES = 1 << 19  # of a span's keys, values and their gradients: half of a
 
 def _supports(specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> bool:
     x = Operands.of(specs[2:-2], params["biased"])
-    of_keys = BIAS not in params["wrt"] or (x.bias.shape[-2] == 1 and x.bias.shape[-1] == x.shape[-1])
+    of_keys = BIAS not in params["wrt"] or (x.bias.shape[-2] == 1 and x.bias.shape[-1] == x.shape[-1] > 0)
     return of_keys and is_printed(specs[2:-2], params["biased"])
 
 

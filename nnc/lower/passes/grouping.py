@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from nnc.commands.control import unit
 from nnc.commands.rules import effect, may_raise
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.codegen.builder import has_code
@@ -93,7 +94,7 @@ class Grouping:
         """Notes what others will ask of a node."""
         for symbol in node.outputs:
             self.writer[symbol] = i
-        free = fusable and (not node.inputs or is_view(node))
+        free = fusable and node.command is not unit and (not node.inputs or is_view(node))
         self.is_free.append(free)
         self._nbytes.append(0 if free else sum([symbol.spec.nbytes for symbol in node.outputs]))
         if node.command in effect:
