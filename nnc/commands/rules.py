@@ -96,6 +96,10 @@ example: Attribute[Callable[[np.random.Generator], tuple[Sequence[Any], dict[str
 surrogate: Attribute[bool] = Attribute(
     "surrogate", "True where the derivative is by definition not that of the values: differences do not approximate it"
 )
+freedom: Attribute[Callable[..., Sequence[np.ndarray[Any, Any]]]] = Attribute(
+    "freedom",
+    "(random generator, results, **params) -> results that are as right: eigenvectors of another sign, for example",
+)
 refuses: Attribute[bool | Callable[..., bool]] = Attribute(
     "refuses", "(*specs, **params) -> whether the command raises on some values of its operands"
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from nnc import dtypes
 from nnc.commands.examples.draw import Example, NDArray, Rng, Shape, flag, float_dtype, one_of, size
-from nnc.commands.rules import example
+from nnc.commands.rules import example, freedom
 from nnc.graph import TensorSpec
 
 _DTYPES = (dtypes.float64, dtypes.float64, dtypes.float32, dtypes.complex64, dtypes.complex128)
@@ -105,6 +105,41 @@ def _attention(rng: Rng) -> Example:
     reach = (one_of(rng, None, None, 1, 2), one_of(rng, None, None, 0, 1))
     return (q, k, v, *bias, *mask), {"scale": one_of(rng, 1.0, 0.5), "reach": reach, "biased": biased}
 
+
+# -- what is not determined ----------------------------------------------------------------------------------------------
+
+
+def _signs(rng: Rng, x: NDArray) -> NDArray:
+    """A sign, of complex numbers a phase, for each of the last axis."""
+    shape = (*x.shape[:-2], 1, x.shape[-1])
+    if np.iscomplexobj(x):
+        return np.asarray(np.exp(1j * rng.uniform(-np.pi, np.pi, shape)), x.dtype)
+    return np.asarray(rng.choice([-1.0, 1.0], shape), x.dtype)
+
+
+def _of_vectors(rng: Rng, results: list[NDArray], **params: Any) -> list[NDArray]:
+    values, vectors = results
+    return [values, vectors * _signs(rng, vectors)]
+
+
+def _of_bases(rng: Rng, results: list[NDArray], **params: Any) -> list[NDArray]:
+    u, s, v = results
+    signs, k = _signs(rng, u), s.shape[-1]
+    v = v.copy()
+    v[..., :k, :] = v[..., :k, :] * np.conj(np.swapaxes(signs[..., :k], -1, -2))
+    return [u * signs, s, v]
+
+
+def _of_triangles(rng: Rng, results: list[NDArray], **params: Any) -> list[NDArray]:
+    q, r = results
+    signs = _signs(rng, q)
+    return [q * signs, np.conj(np.swapaxes(signs, -1, -2)) * r]
+
+
+for _name in ("eigh", "eig"):
+    freedom.set(_name, _of_vectors)
+freedom.set("svd", _of_bases)
+freedom.set("qr", _of_triangles)
 
 for _name in ("det", "slogdet", "cofactor"):
     example.set(_name, _square)

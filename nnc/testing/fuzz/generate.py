@@ -18,7 +18,7 @@ from nnc.graph import TensorSpec
 from nnc.testing.fuzz.control import CONTROL
 from nnc.testing.fuzz.offer import Offer
 from nnc.testing.fuzz.plain import Plain
-from nnc.testing.fuzz.program import Program, Ref, Step, step_source
+from nnc.testing.fuzz.program import Program, Ref, Step, rename, rename_names, step_source
 from nnc.testing.fuzz.reference import by_reference
 from nnc.testing.fuzz.settings import DTYPES, SHORT, SIZES
 from nnc.testing.fuzz.subject import namespace
@@ -46,6 +46,7 @@ class Generator:
     dtype_pool: list[str] = field(default_factory=list)
     untraceable: list[str] = field(default_factory=list)
     depth: int = 0
+    made: list[Step] = field(default_factory=list)
 
     # -- values at hand ------------------------------------------------------------------------------------------------
 
@@ -75,6 +76,8 @@ class Generator:
 
     def new_input(self, spec: TensorSpec) -> Ref:
         """An array given to the program."""
+        if not spec.shape and spec.dtype.name in ("float32", "int64") and self.rng.random() < 0.5:
+            return self._add(Input(self.name(), (), spec.dtype.name, "number", self.rng.randrange(1000)))
         layout = self.rng.choice(LAYOUTS) if self.rng.random() < 0.3 else "rows"
         kind = self.rng.choice(self.kinds)
         return self._add(Input(self.name(), spec.shape, spec.dtype.name, kind, self.rng.randrange(1000), layout))
@@ -85,7 +88,7 @@ class Generator:
 
     def _add(self, new: Input) -> Ref:
         self.inputs.append(new)
-        self.scope[new.name] = nnc.asarray(new.value())
+        self.scope[new.name] = new.array()
         self.visible.insert(0, new.name)
         return Ref(new.name)
 
@@ -95,7 +98,7 @@ class Generator:
         return f"v{self.count}"
 
     def _shape(self) -> tuple[int, ...]:
-        rank = self.rng.choice((0, 1, 1, 2, 2, 2, 3, 3, 4))
+        rank = self.rng.choice((0, 0, 1, 1, 2, 2, 2, 3, 3, 4))
         shape = tuple(1 if self.rng.random() < 0.15 else self.rng.choice(self.sizes) for _ in range(rank))
         return shape if TensorSpec(shape, "bool").size <= MOST_ELEMENTS // 2 else shape[:1]
 
@@ -109,6 +112,7 @@ class Generator:
                 step = self.step(control)
                 if step is not None:
                     made.append(step)
+                    self.made.append(step)
                     break
         return made
 
@@ -117,7 +121,10 @@ class Generator:
         inputs, visible = list(self.inputs), list(self.visible)
         step = None
         with suppress(Exception):  # whatever a call raises: it is not taken
-            step = self._control() if self.depth < 2 and self.rng.random() < control else self._call()
+            turn = self.rng.random()
+            step = (
+                self._echo() if turn > 0.93 else self._control() if self.depth < 2 and turn < control else self._call()
+            )
         if step is None:
             self.inputs, self.visible = inputs, visible
         return step
@@ -133,6 +140,17 @@ class Generator:
             new = [x.name for x in self.inputs if x.name in self.visible and x.name not in visible]
             self.visible = [*new, *visible]
         return self.accept(step) if step is not None else None
+
+    def _echo(self) -> Step | None:
+        """The same call as before on other values of the same specs, so that both are there to be added or compared."""
+        known = [step for step in self.made if step.reads and all(name in self.visible for name in step.reads)]
+        if not known:
+            return None
+        step = self.rng.choice(known[-4:])
+        others = {name: self.like(self.spec(Ref(name))).name for name in sorted(step.reads)}
+        names = {name: self.name() for name in step.defines}
+        echo = rename(step, lambda name: others.get(name, name))
+        return self.accept(replace(echo, results=rename_names(step.results, names.__getitem__)))
 
     def _call(self) -> Step | None:
         offer = self.rng.choices(self.offers, [o.weight for o in self.offers])[0]

@@ -33,6 +33,8 @@ def _says(text: str) -> Callable[[Subject], str]:
 
 
 CALLED = "return [f(*inputs(k)) for k in (0, 1, 2, 0)]"
+ONCE_EACH = _says("return [program(*inputs(k)) for k in (0, 1, 2, 0)]")
+NUMBERS = "f = nnc.compile(program)\nreturn [f(*[x.item() if x.weak else x for x in inputs(k)]) for k in (0, 1, 2, 0)]"
 ONCE = _says("return program(*inputs())")
 
 
@@ -61,6 +63,11 @@ def tight(subject: Subject) -> str:
         "except nnc.errors.MemoryBudgetError:\n"
         "    return program(*inputs())"
     )
+
+
+def guarded(subject: Subject) -> str:
+    """With bytes around every buffer that nothing may change."""
+    return f'with patch.dict(os.environ, NNC_GUARD="1"):\n    f = nnc.compile(program)\n    f(*inputs(1))\n{CALLED}'
 
 
 def stored(subject: Subject) -> str:
@@ -174,6 +181,8 @@ MODES = (
     Mode("eager", _says("f = program\n" + CALLED)),
     Mode("compiled", compiled()),
     Mode("interpreted", interpreted),
+    Mode("guard", guarded, ONCE_EACH),
+    Mode("numbers", _says(NUMBERS), ONCE_EACH, applies=lambda subject: any(x.kind == "number" for x in subject.program.inputs)),
     Mode("streams", compiled(", streams=3")),
     Mode("contract", compiled(", contract=True")),
     Mode("donated", donated, applies=lambda subject: bool(subject.program.inputs)),

@@ -15,17 +15,17 @@ _BINARY = ("{0} + {1}", "{0} - {1}", "{0} * {1}", "{0} / {1}", "{0} // {1}", "{0
 
 
 def operator_offers() -> list[Offer]:
-    """Operators, with Python numbers among the operands; indexing and updates."""
-    binary = [Offer(text, partial(_operator_call, text=text), 3.0) for text in _BINARY[:4]]
-    binary += [Offer(text, partial(_operator_call, text=text)) for text in _BINARY[4:]]
+    """Operators, indexing and updates: together they are about a third of what is taken."""
+    binary = [Offer(text, partial(_operator_call, text=text), 40.0) for text in _BINARY[:4]]
+    binary += [Offer(text, partial(_operator_call, text=text), 6.0) for text in _BINARY[4:]]
     return [
         *binary,
-        Offer("{0} @ {1}", _matmul_call, 4.0),
-        Offer("{0}[{1}]", _index_call, 6.0),
-        Offer("{0}.at[{1}].set({2})", partial(_update_call, method="set"), 2.0),
-        Offer("{0}.at[{1}].add({2})", partial(_update_call, method="add"), 2.0),
-        Offer("{0}.astype", _astype_call, 2.0),
-        Offer("{0} ** n", _power_call, 2.0),
+        Offer("{0} @ {1}", _matmul_call, 25.0),
+        Offer("{0}[{1}]", _index_call, 35.0),
+        Offer("{0}.at[{1}].set({2})", partial(_update_call, method="set"), 15.0),
+        Offer("{0}.at[{1}].add({2})", partial(_update_call, method="add"), 15.0),
+        Offer("{0}.astype", _astype_call, 15.0),
+        Offer("{0} ** n", _power_call, 12.0),
     ]
 
 

@@ -153,12 +153,13 @@ def rename(x: Any, change: Callable[[str], str]) -> Any:
         settings = tuple((name, rename(value, change)) for name, value in x.settings)
         return replace(x, args=rename(x.args, change), settings=settings, blocks=blocks)
     if isinstance(x, Block):
-        return replace(x, steps=rename(x.steps, change), results=_rename_names(x.results, change))
+        return replace(x, steps=rename(x.steps, change), results=rename_names(x.results, change))
     return x
 
 
-def _rename_names(x: Any, change: Callable[[str], str]) -> Any:
-    return tuple(_rename_names(part, change) for part in x) if isinstance(x, tuple) else change(x)
+def rename_names(x: Any, change: Callable[[str], str]) -> Any:
+    """Nested tuples of other names."""
+    return tuple(rename_names(part, change) for part in x) if isinstance(x, tuple) else change(x)
 
 
 # -- source --------------------------------------------------------------------------------------------------------------
@@ -171,7 +172,7 @@ def program_source(program: Program, name: str = "program") -> str:
 
 def inputs_source(program: Program) -> str:
     """The source of `inputs(k)`, which returns the k-th set of inputs."""
-    lines = [f"        nnc.asarray({x.source()})," for x in program.inputs]
+    lines = [f"        {x.source()}," for x in program.inputs]
     return "\n".join(["def inputs(k=0):", "    return (", *lines, "    )"])
 
 

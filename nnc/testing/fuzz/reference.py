@@ -8,7 +8,7 @@ place in whatever is not exact (Monte Carlo arithmetic; Parker, 1997). No tolera
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import ml_dtypes
@@ -18,7 +18,7 @@ from nnc import dtypes
 from nnc.array import as_value, new_array
 from nnc.commands.elementwise import stop_gradient
 from nnc.commands.loop import run_graph
-from nnc.commands.rules import alias, cost, scalar
+from nnc.commands.rules import alias, cost, freedom, scalar
 from nnc.context import with_mode
 from nnc.errors import NncError
 from nnc.graph import Command, Graph, infer_specs, reference
@@ -120,19 +120,18 @@ def disturbed(
     if command not in scalar and command not in alias:
         results = [_with_any_zeros(rng, x) for x in results]
     exact = _exact(command, arrays, params, results)
-    if all(np.all(x) for x in exact):
+    if all(np.all(x) for x in exact) and command not in freedom:
         return results
-    elementwise = command in scalar
-    try:
+    elementwise, moved = command in scalar, results
+    with suppress(Exception):  # the operands may leave the domain, as a matrix that is no longer positive definite
         moved = _run(command, [_with_errors(rng, x, elementwise) for x in arrays], params)
-    except Exception:  # the operands have left the domain, as a matrix that is no longer positive definite
-        moved = results
     if any(x.shape != y.shape for x, y in zip(moved, results, strict=True)):
         moved = results
-    found = []
-    for x, y, is_exact in zip(moved, results, exact, strict=True):
-        found.append(np.where(is_exact, y, _with_errors(rng, x, True)).astype(y.dtype) if _is_inexact(y) else y)
-    return found
+    found = [
+        np.asarray(np.where(is_exact, y, _with_errors(rng, x, True)), y.dtype) if _is_inexact(y) else y
+        for x, y, is_exact in zip(moved, results, exact, strict=True)
+    ]
+    return list(freedom[command](rng, found, **params)) if command in freedom else found
 
 
 def _with_any_zeros(rng: np.random.Generator, x: NDArray) -> NDArray:
@@ -197,7 +196,10 @@ def _with_errors(rng: np.random.Generator, x: NDArray, elementwise: bool) -> NDA
     finite = np.isfinite(wide)
     size = np.abs(wide)
     if not elementwise:
-        size = np.full(x.shape, np.max(size, where=finite, initial=0.0))
+        most = np.max(size, where=finite, initial=0.0)
+        size = np.full(
+            x.shape, most * max(x.shape, default=1) ** 0.5
+        )  # errors of sums grow with the root of their length
     errors: Any = rng.uniform(-eps, eps, x.shape)
     if dtypes.is_complex(x.dtype):
         errors = errors + 1j * rng.uniform(-eps, eps, x.shape)

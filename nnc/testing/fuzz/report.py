@@ -85,7 +85,7 @@ def _assertion(finding: Finding) -> str:
     if y.size > _MOST:
         eager = ["with nnc.debug.eager():", f"    expected = nnc.tree.leaves(run())[{at}]"]
         return "\n".join([*eager, *lines, "np.testing.assert_allclose(found, expected)"])
-    lines.append(f"expected = {literal('expected', y).source()}")
+    lines.append(f"expected = {literal('expected', y).elements_source()}")
     if dtypes.is_inexact(y.dtype):
         wide = "complex128" if dtypes.is_complex(y.dtype) else "float64"
         values = f"found.astype({wide!r}), expected.astype({wide!r})"

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-import nnc
 from nnc.array import Array
 from nnc.testing.fuzz.plain import Plain
 from nnc.testing.fuzz.program import Block, Program, Step, names_of, program_source, rename, step_source, walk
@@ -60,7 +59,7 @@ def _values(program: Program) -> dict[str, Any]:
     """The value of every name."""
     scope = namespace(Plain())
     for x in program.inputs:
-        scope[x.name] = nnc.asarray(x.value())
+        scope[x.name] = x.array()
     with by_reference():
         for step in program.body.steps:
             exec(step_source(step), scope)
@@ -76,10 +75,9 @@ def _cut(program: Program) -> Iterator[Program]:
         if not all(isinstance(scope[name], Array) for name in step.defines):
             continue
         for operand in sorted(step.reads):
-            if len(step.defines) == 1 and isinstance(scope[operand], Array):
-                change = {step.defines[0]: operand}
-                if scope[operand].spec == scope[step.defines[0]].spec:
-                    yield _renamed(inputs, rest, results, change)
+            for name in step.defines if isinstance(scope[operand], Array) else ():
+                if scope[operand].spec == scope[name].spec:
+                    yield _renamed(inputs, steps, results, {name: operand})
         if any(name in results for name in step.defines):
             continue
         made = [_input_like(name, np.asarray(scope[name])) for name in step.defines]

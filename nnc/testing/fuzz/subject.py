@@ -67,7 +67,7 @@ class Subject:
     def graph(self) -> Graph:
         """The program as it is traced."""
         function = define(program_source(self.program))["program"]
-        graph: Graph = nnc.make_graph(function)(*(x.value() for x in self.program.inputs))
+        graph: Graph = nnc.make_graph(function)(*(x.array() for x in self.program.inputs))
         return graph
 
     @property

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import nnc
 from nnc import dtypes
 
 NDArray = np.ndarray[Any, Any]
@@ -26,7 +27,8 @@ class Input:
     """An array given to a program.
 
     `kind` says how its elements are drawn: "grid" (few bits, so that sums and products of a few are exact), "uniform", "special"
-    (with NaN, infinities and signed zeros), "extreme" (integers of all sizes), "ones", or "literal" (`elements`).
+    (with NaN, infinities and signed zeros), "extreme" (integers of all sizes), "ones", "literal" (`elements`), or "number" (a weak
+    scalar, as Python numbers are).
     """
 
     name: str
@@ -38,11 +40,16 @@ class Input:
     elements: Any = None
 
     def source(self) -> str:
-        """The expression, in which `k` numbers the sets of inputs."""
+        """The expression of the array, in which `k` numbers the sets of inputs."""
+        if self.kind == "number":
+            number = f"({self.seed} * 37 + k * 11) % 13 - 6"
+            return f"nnc.asarray({f'({number}) / 4' if self.dtype == 'float32' else number}).as_weak()"
+        return f"nnc.asarray({self.elements_source()})"
+
+    def elements_source(self) -> str:
+        """The expression of the elements, as NumPy's array."""
         x = self._elements()
-        if self.layout != "rows" and self.shape:
-            x = _LAYOUTS[self.layout].format(x=x)
-        return x
+        return _LAYOUTS[self.layout].format(x=x) if self.layout != "rows" and self.shape else x
 
     def _elements(self) -> str:
         if 0 in self.shape or self.kind == "zeros":
@@ -74,10 +81,11 @@ class Input:
             return f"{least}, {most}"
         return "0, 9" if dtype in dtypes.UNSIGNED else "-5, 6"
 
-    def value(self, k: int = 0) -> NDArray:
+    def array(self, k: int = 0) -> nnc.Array:
         """The array."""
         with np.errstate(all="ignore"):
-            return np.asarray(eval(self.source(), {"np": np, "k": k}))
+            found: nnc.Array = eval(self.source(), {"np": np, "nnc": nnc, "k": k})
+            return found
 
 
 def literal(name: str, x: NDArray) -> Input:
