@@ -505,6 +505,25 @@ def new_array(memory: NDArray, spec: TensorSpec, weak: bool = False) -> Array:
     return cast(Array, array)
 
 
+def settled(x: Any) -> Any:
+    """A value as it is now: an array is copied where somebody else may write to its memory, all else is returned itself."""
+    if isinstance(x, np.ndarray):
+        return x.copy() if x.flags.writeable or x.base is not None else x
+    if type(x) is not Array or x.is_deleted():
+        return x
+    memory = x.memory
+    if not isinstance(memory, np.ndarray):
+        return x
+    if memory.flags.owndata and (not memory.flags.writeable or sys.getrefcount(memory) == 3):
+        return x
+    base, depth = memory, 0
+    while isinstance(base.base, np.ndarray):
+        base, depth = base.base, depth + 1
+    if base.flags.owndata and (not base.flags.writeable or (depth == 1 and sys.getrefcount(base) == 3)):
+        return x  # a view that `data` made of a result
+    return new_array(memory.copy(), x.spec, x.weak)
+
+
 def _read_only(memory: NDArray) -> NDArray:
     """The elements, for reading: a view, unless they are so anyway."""
     if not memory.flags.writeable:

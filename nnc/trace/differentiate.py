@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 
 from nnc import dtypes, tree
-from nnc.array import as_value
+from nnc.array import as_value, settled
 from nnc.commands import elementwise
 from nnc.commands.promote import dtype_of
 from nnc.commands.rules import zeros
@@ -291,6 +292,9 @@ def _linearize(transform: str, fun: Fun, primals: tuple[Any, ...], has_aux: bool
     active = [dtypes.is_inexact(dtype_of(leaf)) for leaf in flat.leaves]
     with activity(f"tracing {name_of(fun)} for {transform}"):
         outputs, linear = run_linearize(flat, flat.leaves, active)
+        # the map may run later, when somebody has written to memory that the point was read from
+        captured = tuple(map(settled, linear.staged.captured))
+        linear = replace(linear, staged=replace(linear.staged, captured=captured))
     result = flat.build_result(outputs)
     arguments = FlatTree(shapes_of(primals))
     return (result[0], arguments, linear, active, result[1]) if has_aux else (result, arguments, linear, active, None)

@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any
 
 from nnc import dtypes
+from nnc.array import settled
 from nnc.commands.control import call
 from nnc.commands.control import checkpoint as checkpoint_command
 from nnc.commands.promote import is_weak
@@ -157,6 +158,7 @@ def _checkpoint_linearize(
     active = tuple(t is not None for t in tangents)
     outputs = list(bind(checkpoint_command, primals, {}, graphs))
     moved = [i for i, x in enumerate(outputs) if is_differentiable(spec_of(x))]
+    primals = tuple(map(settled, primals))  # they are read again when the map is pulled back
 
     def recompute(*values: Any) -> list[Any]:
         points, cts = values[: len(primals)], values[len(primals) :]
