@@ -41,7 +41,8 @@ class Options:
     OMP_NUM_THREADS, which tell NumPy's BLAS), None: all; `native` is whether programs become machine code (NNC_NATIVE=0: they
     run step by step from Python, with the same results); `compact` fuses kernels only where that keeps nothing in memory for
     longer, as plans do by themselves where a budget demands it; `contract` rounds products that are only added once, with their
-    sum; `keeps` names inputs of which whoever runs the program keeps between calls what the pass `keep` leaves out.
+    sum; `flush_denormals` takes denormal numbers as 0, None: in what computes nothing in float64; `keeps` names inputs of
+    which whoever runs the program keeps between calls what the pass `keep` leaves out.
 
     Example:
         >>> Options(memory_budget=parse_bytes("2GiB")).memory_budget
@@ -61,6 +62,7 @@ class Options:
     native: bool = True
     compact: bool = False
     contract: bool = False
+    flush_denormals: bool | None = None
     keeps: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:

@@ -194,4 +194,5 @@ def plan_memory(bound: Bound, options: Options) -> Planned:
         if clash is not None:
             raise InternalError(f"{bound.name}: arena buffers {clash[0]} and {clash[1]} overlap in the memory plan")
     offsets: dict[int, int] = dict(zip(inside, arena.offsets, strict=True))
-    return Planned(bound, tuple(map(offsets.get, range(len(bound.buffers)))), arena.peak, arena.lower_bound)
+    placed = tuple(map(offsets.get, range(len(bound.buffers))))
+    return Planned(bound, placed, arena.peak, arena.lower_bound, flush_denormals=options.flush_denormals)

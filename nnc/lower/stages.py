@@ -276,6 +276,7 @@ class Planned:
     """A bound program and the offset of each buffer in the arena (None outside it).
 
     `lower_bound` is the largest live set of the arena, in bytes. `recomputed` are nodes that run once more to fit into a budget.
+    `flush_denormals`: see Options.
     """
 
     bound: Bound
@@ -283,6 +284,7 @@ class Planned:
     arena_bytes: int
     lower_bound: int
     recomputed: tuple[Node, ...] = ()
+    flush_denormals: bool | None = None
 
     @property
     def peak(self) -> int:

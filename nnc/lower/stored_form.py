@@ -61,6 +61,7 @@ def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[byt
         "kept": bound.kept,
         "offsets": planned.offsets,
         "arena": [planned.arena_bytes, planned.lower_bound],
+        "flush_denormals": planned.flush_denormals,
         "recomputed": [writer.node(node) for node in planned.recomputed],
         "streams": schedule.streams,
         "signals": [[signal.before, signal.after] for signal in schedule.signals],
@@ -511,7 +512,7 @@ def _read_plan(tree: Tree, reader: _Reader) -> Planned:
     )
     arena_bytes, lower_bound = tree["arena"]
     recomputed = tuple(graphs(i).nodes[0] for i in tree["recomputed"])
-    return Planned(bound, tuple(tree["offsets"]), arena_bytes, lower_bound, recomputed)
+    return Planned(bound, tuple(tree["offsets"]), arena_bytes, lower_bound, recomputed, tree["flush_denormals"])
 
 
 def _read_schedule(tree: Tree) -> Schedule:

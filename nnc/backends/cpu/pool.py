@@ -34,6 +34,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from nnc.backends.cpu.engine import Library
+from nnc.backends.cpu.float_mode import float_mode_text
 
 WORK, WAKE = "nnc_work", "nnc_wake"
 POOL_EXPORTS = (WORK, WAKE)
@@ -143,7 +144,7 @@ class Pool:
 def pool_text(machine: str | None = None, more: str = "") -> str:
     """`nnc_parallel_for`, what workers run, what wakes them up, and `more`, as LLVM's text for a Linux machine."""
     processor = _PROCESSORS[machine or platform.machine()]
-    text = _TEXT + more
+    text = _TEXT + more + float_mode_text(machine)
     for name, value in {
         "DECLARE_PAUSE": f"declare void @{processor.pause}({processor.operands.partition(' ')[0]})",
         "PAUSE": f"call void @{processor.pause}({processor.operands})",
@@ -173,7 +174,7 @@ finished:
 
 _TEXT = (
     """\
-%nnc.job = type { i64, ptr, ptr, i64, i64 }
+%nnc.job = type { i64, ptr, ptr, i64, i64, i64 } ; the last is the caller's mode of floating-point arithmetic
 @nnc.job = internal global %nnc.job zeroinitializer, align 128
 @nnc.done = internal global [16 x i64] zeroinitializer, align 128
 @nnc.waiting = internal global [32 x i32] zeroinitializer, align 128
@@ -231,6 +232,8 @@ define internal void @nnc.publish(ptr %fn, ptr %args, i64 %parts, i64 %share, i6
   store ptr %args, ptr getelementptr (%nnc.job, ptr @nnc.job, i64 0, i32 2)
   store i64 %share, ptr getelementptr (%nnc.job, ptr @nnc.job, i64 0, i32 3)
   store i64 %rest, ptr getelementptr (%nnc.job, ptr @nnc.job, i64 0, i32 4)
+  %mode = call i64 @nnc_float_mode()
+  store i64 %mode, ptr getelementptr (%nnc.job, ptr @nnc.job, i64 0, i32 5)
   store atomic i64 0, ptr @nnc.done monotonic, align 8
   %before = load atomic i64, ptr @nnc.job monotonic, align 8
   %old.low = and i64 %before, 4294967295
@@ -343,6 +346,8 @@ run:
   %args = load ptr, ptr getelementptr (%nnc.job, ptr @nnc.job, i64 0, i32 2)
   %share = load i64, ptr getelementptr (%nnc.job, ptr @nnc.job, i64 0, i32 3)
   %rest = load i64, ptr getelementptr (%nnc.job, ptr @nnc.job, i64 0, i32 4)
+  %mode = load i64, ptr getelementptr (%nnc.job, ptr @nnc.job, i64 0, i32 5)
+  call void @nnc_set_float_mode(i64 %mode)
   %first = and i64 %word, 65535
   %left.high = lshr i64 %left.mask, 16
   %behind = add i64 %first, %left.high

@@ -12,6 +12,8 @@ from functools import cached_property
 
 from nnc.backends.cpu.ahead import PREPARE, PREPARE_TEXT
 from nnc.backends.cpu.conversions import NAMES, conversions_text
+from nnc.backends.cpu.float_mode import EXPORTS as FLOAT_MODE
+from nnc.backends.cpu.float_mode import float_mode_text
 from nnc.backends.cpu.openmp import Openmp
 from nnc.backends.cpu.pool import ALONE, POOL_CALLS, POOL_EXPORTS, Pool, pool_text
 from nnc.backends.cpu.team import STANDINS, TEAM_CALLS, TEAM_TEXT, thread_key
@@ -29,6 +31,9 @@ declare i64 @llvm.smax.i64(i64, i64)
 define internal void @part(ptr %work) nounwind {
   %args.at = getelementptr i8, ptr %work, i64 8
   %n.at = getelementptr i8, ptr %work, i64 16
+  %mode.at = getelementptr i8, ptr %work, i64 24
+  %mode = load i64, ptr %mode.at
+  call void @nnc_set_float_mode(i64 %mode)
   %fn = load ptr, ptr %work
   %args = load ptr, ptr %args.at
   %n = load i64, ptr %n.at
@@ -55,7 +60,7 @@ done:
 }
 
 define void @nnc_parallel_for(ptr %fn, ptr %args, i64 %n, i64 %grain) nounwind {
-  %work = alloca [3 x i64], align 8
+  %work = alloca [4 x i64], align 8
   %least = call i64 @llvm.smax.i64(i64 %grain, i64 1)
   %many = icmp sgt i64 %n, %least
   br i1 %many, label %ask, label %alone
@@ -76,6 +81,9 @@ share:
   store ptr %fn, ptr %work
   store ptr %args, ptr %args.at
   store i64 %n, ptr %n.at
+  %mode.at = getelementptr i8, ptr %work, i64 24
+  %mode = call i64 @nnc_float_mode()
+  store i64 %mode, ptr %mode.at
   %team.i32 = trunc i64 %team to i32
   call void @GOMP_parallel(ptr @part, ptr %work, i32 %team.i32, i32 0)
   ret void
@@ -110,7 +118,7 @@ define void @nnc_take_threads() nounwind {
 # nnc_parallel_for(fn, args, n, grain): fn(args, begin, end) on parts of 0..n, of `grain` items at least; in threads where there is
 # more than one part. nnc_take_threads(): libraries that use OpenMP by themselves take `nnc_num_threads` threads when this thread
 # calls them. nnc_prepare: see there.
-EXPORTS = ("nnc_parallel_for", "nnc_take_threads", PREPARE, *NAMES)
+EXPORTS = ("nnc_parallel_for", "nnc_take_threads", PREPARE, *NAMES, *FLOAT_MODE)
 _OPENMP = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads", "omp_in_parallel", "omp_set_num_threads")
 _MEMORY = ("memcpy", "memmove", "memset")
 _MATHS = tuple(
@@ -153,7 +161,9 @@ class Runtime:
         """The functions that the runtime adds, as LLVM's text."""
         has_openmp = self.openmp.library is not None
         alternative = _OPENMP_LOOPS if has_openmp else _SERIAL_LOOPS
-        loops = alternative if self.pool is None else pool_text(more=TEAM_TEXT if self.has_team else "")
+        loops = (
+            alternative + float_mode_text() if self.pool is None else pool_text(more=TEAM_TEXT if self.has_team else "")
+        )
         return loops + (_TAKE_THREADS if has_openmp else _TAKE_NOTHING) + PREPARE_TEXT + conversions_text()
 
     @property

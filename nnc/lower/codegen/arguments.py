@@ -35,8 +35,8 @@ class Words:
     """Where compiled code finds what: positions of 64-bit words in the memory of a frame.
 
     First the lists `given` and `made`, the table of what is expected, the callback, the arena, the number of the next call of the
-    callback, and a 0; then the addresses of inputs, where inputs end, addresses of results and of constants; the present round of
-    each loop; and the states of kernels.
+    callback, a 0, and the caller's mode of floating-point arithmetic; then the addresses of inputs, where inputs end,
+    addresses of results and of constants; the present round of each loop; and the states of kernels.
     """
 
     inputs: int
@@ -52,6 +52,7 @@ class Words:
     arena_at = 4
     next_call = 5
     zero_at = 6
+    mode_at = 7  # of floating-point arithmetic, as the caller has it
 
     @property
     def _padded(self) -> int:
@@ -59,7 +60,7 @@ class Words:
 
     def input(self, i: int) -> int:
         """The address of an input."""
-        return 7 + i
+        return 8 + i
 
     def result(self, i: int) -> int:
         """The address of a result's memory."""

@@ -7,9 +7,10 @@ are grouped, since LLVM takes longer for one long function than for some short o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from nnc import dtypes
 from nnc.lower.codegen.arguments import Words, binder
 from nnc.lower.codegen.entry_steps import Failure, Outline, StepCode
 from nnc.lower.codegen.native import Native
@@ -19,6 +20,15 @@ from nnc.lower.stages import Loop, Planned, Step, Steps
 
 BIND = -1  # the part that finds the arguments
 _PART = 100  # steps
+_WIDE = (dtypes.float64, dtypes.complex128)
+_MODES = (
+    "declare i64 @nnc_float_mode()", "declare void @nnc_set_float_mode(i64)", "declare void @nnc_flush_denormals()",
+)  # fmt: skip
+_SAVE = (
+    "  %mode = call i64 @nnc_float_mode()",
+    f"  %mode.at = getelementptr i8, ptr %frame, i64 {8 * Words.mode_at}",
+    "  store i64 %mode, ptr %mode.at",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +56,10 @@ def print_entry(
     """
     steps = planned.bound.steps
     numbers = {id(step): i for i, step in enumerate(walk(steps))}
-    outline = Outline(planned, natives, states, numbers, words)
-    groups = [(step,) for step in steps] if apart else _groups(steps)
+    flushing = _flushing(planned)
+    outline = Outline(planned, natives, states, numbers, words, flushes=any(map(flushing, steps)))
+    groups = [(step,) for step in steps] if apart else _groups(steps, flushing)
+    flushed = [flushing(group[0]) for group in groups]
     functions = [f for k, group in enumerate(groups) for f in _part(outline, f"part{k}", group)]
     called = {name: native for f in functions for name, native in f.called.items()}
     declared = {name: line for f in functions for name, line in f.signatures.items()}
@@ -61,20 +73,39 @@ def print_entry(
         lines |= needed
         bodies.append(body)
     called[binder().name] = binder()
-    lines |= {*declared.values(), f"declare i64 @{binder().name}(ptr, ptr)"}
+    lines |= {*declared.values(), f"declare i64 @{binder().name}(ptr, ptr)", *(_MODES if any(flushed) else ())}
     tables = [table for f in functions for table in f.tables]
-    texts = [*sorted(lines), *bodies, *tables, *(f.text() for f in functions), _main(len(groups), apart)]
+    texts = [*sorted(lines), *bodies, *tables, *(f.text() for f in functions), _main(flushed, apart)]
     return EntryText("\n".join(texts), tuple(called.values()), held, tuple(outline.blocks))
 
 
-def _groups(steps: Steps) -> list[Steps]:
-    """The parts of a program that runs in one go."""
+def _flushing(planned: Planned) -> Callable[[Step], bool]:
+    """Which steps run with denormal numbers flushed to 0: by default those that compute nothing in float64."""
+    wanted = planned.flush_denormals
+    if wanted is not None:
+        return lambda step: wanted
+    narrow = {id(step): not _is_wide(step) for step in planned.bound.steps}
+    return lambda step: narrow[id(step)]
+
+
+def _is_wide(step: Step) -> bool:
+    """Whether a step, or one within it, computes with float64."""
+    for each in walk((step,)):
+        specs = [view.spec for view in (*each.inputs, *each.outputs)]
+        specs += [x.spec for graph in each.graphs for node in graph.nodes for x in (*node.inputs, *node.outputs)]
+        if any(spec.dtype in _WIDE for spec in specs):
+            return True
+    return False
+
+
+def _groups(steps: Steps, flushing: Callable[[Step], bool]) -> list[Steps]:
+    """The parts of a program that runs in one go, each in one mode of floating-point arithmetic."""
     groups: list[list[Step]] = []
     size = _PART
     for step in steps:
         weight = sum(1 for _ in walk((step,)))
         alone = isinstance(step.region, Loop)
-        if alone or size + weight > _PART:
+        if alone or size + weight > _PART or flushing(groups[-1][-1]) != flushing(step):
             groups.append([])
             size = 0
         groups[-1].append(step)
@@ -103,14 +134,18 @@ def _part(outline: Outline, name: str, steps: Steps) -> list[StepCode]:
     return [inner, code]
 
 
-def _main(parts: int, apart: bool) -> str:
-    """The function that the frame calls."""
-    table, refused = 8 * Words.table_at, int(Failure.REFUSED)
+def _main(flushed: list[bool], apart: bool) -> str:
+    """The function that the frame calls. `flushed`: which parts run with denormal numbers flushed to 0.
+
+    The caller's mode is set again between and behind them, also where one fails; the frame holds it for calls back into Python.
+    """
+    parts, table, refused = len(flushed), 8 * Words.table_at, int(Failure.REFUSED)
     lines = [
         f"define i64 @ENTRY(ptr %frame{', i64 %part' if apart else ''}) nounwind {{",
         f"  switch i64 %part, label %bind [{' '.join(f'i64 {k}, label %part{k}' for k in range(parts))}]"
         if apart else "  br label %bind",
         "bind:",
+        *(_SAVE if any(flushed) else ()),
         f"  %table.at = getelementptr i8, ptr %frame, i64 {table}",
         "  %table = load ptr, ptr %table.at",
         f"  %refused = call i64 @{binder().name}(ptr %frame, ptr %table)",
@@ -118,7 +153,12 @@ def _main(parts: int, apart: bool) -> str:
         f"  br i1 %fits, label %{'done' if apart or not parts else 'part0'}, label %refuse",
     ]  # fmt: skip
     for k in range(parts):
-        lines += [f"part{k}:", f"  %why{k} = call i64 @part{k}(ptr %frame)"]
+        lines.append(f"part{k}:")
+        if flushed[k]:
+            lines += [f"  %mode{k} = call i64 @nnc_float_mode()", "  call void @nnc_flush_denormals()"]
+        lines.append(f"  %why{k} = call i64 @part{k}(ptr %frame)")
+        if flushed[k]:
+            lines.append(f"  call void @nnc_set_float_mode(i64 %mode{k})")
         if apart:
             lines.append(f"  ret i64 %why{k}")
         else:

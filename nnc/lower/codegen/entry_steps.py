@@ -63,6 +63,7 @@ class Outline:
     numbers: Mapping[int, int]
     words: Words
     blocks: list[Steps] = field(default_factory=list)
+    flushes: bool = False  # whether some of the program runs with denormal numbers flushed to 0
 
     def is_native(self, steps: Iterable[Step]) -> bool:
         """Whether all steps, those within regions included, run without Python."""
@@ -234,7 +235,15 @@ class StepCode(Code):
         function = self.let(f"load ptr, ptr {self.word(Words.callback_at)}")
         new = self.let(f"atomicrmw add ptr {self.word(Words.next_call)}, i64 {CALLS} monotonic")
         call = Value(self.let(f"add i64 {new}, {number}"), dtypes.int64)
+        if self.outline.flushes:  # Python runs in the mode of whoever called the program
+            self.declare("declare i64 @nnc_float_mode()")
+            self.declare("declare void @nnc_set_float_mode(i64)")
+            here = self.let("call i64 @nnc_float_mode()")
+            mode = self.let(f"load i64, ptr {self.word(Words.mode_at)}")
+            self.line(f"call void @nnc_set_float_mode(i64 {mode})")
         returned = Value(self.let(f"call i64 {function}({call.typed})"), dtypes.int64)
+        if self.outline.flushes:
+            self.line(f"call void @nnc_set_float_mode(i64 {here})")
         self.fail_unless(self.compare("eq", returned, call), failure)
 
     # -- regions -------------------------------------------------------------------------------------------------------
