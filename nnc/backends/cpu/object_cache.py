@@ -13,7 +13,6 @@ from pathlib import Path
 
 from nnc.backends.cpu.engine import Engine
 from nnc.backends.cpu.llvm import KERNEL, Recipe
-from nnc.fork import reset_after_fork
 from nnc.lower.cache import Cache
 from nnc.lower.later import do_later
 
@@ -35,11 +34,6 @@ class Objects:
         self._begun: dict[tuple[str, Recipe], bytes | Maker] = {}
         machine = hashlib.sha256(engine.made_for["machine"].encode()).hexdigest()
         self._made_for = {**engine.made_for, "machine": machine}
-        reset_after_fork(self)
-
-    def after_fork(self) -> None:
-        """The answers that the parent waits for come to the parent alone."""
-        self._begun.clear()
 
     def begin(self, text: str, recipe: Recipe = KERNEL) -> None:
         """A text will be wanted soon: looks for its object file, and has it compiled meanwhile, where another process does that."""
