@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from nnc.array import Array, as_value, asarray, new_array
+from nnc.array import Array, as_value, asarray, new_array, settled
 from nnc.commands.promote import as_operand
 from nnc.context import get_context, with_mode
 from nnc.errors import ArgumentError, ArgumentTypeError, GraphError, InternalError, TraceError, user_error
@@ -338,7 +338,7 @@ class Recorder:
                 TraceError, "dynamic graph", "a command takes variables of two dynamic graphs.",
                 operands={"the other": value.spec}, fix="pass the other one's array: x.array.",
             )  # fmt: skip
-        array = as_value(value)
+        array = settled(as_value(value))
         return Binding(array.spec, array, constant=True, foreign=True)
 
     def perform(self, routine: Routine, operands: Sequence[Binding]) -> list[Binding]:

@@ -47,3 +47,16 @@ def test_results_that_nobody_else_sees_are_not_copied() -> None:
     x = nnc.asarray(ONES) * 2
     assert settled(x) is x
     assert settled(nnc.asarray(ONES)) is not ONES
+
+
+@pytest.mark.parametrize("make", [lambda buffer: buffer, nnc.asarray], ids=["numpy", "array"])
+def test_a_dynamic_graph_keeps_the_values_that_a_command_read(make: Any) -> None:
+    buffer = np.full(3, 2.0, np.float32)
+    operand = make(buffer)
+    g = nnc.DynamicGraph()
+    x = g.variable(ONES)
+    y = captured(x, operand)
+    buffer[:] = 100
+    g.backward(y)
+    np.testing.assert_array_equal(np.asarray(x.grad), [2, 2, 2])
+    assert float(captured(x, operand)) == 300  # no result of before
