@@ -387,7 +387,7 @@ def test_the_memory_of_a_donated_array_is_used_again() -> None:
         lambda: np.array([[1.0, 2], [3, 4]]).T,
         lambda: np.array([[1.0, 2], [3, 4]])[:, ::-1],
         lambda: np.arange(4).view(np.float64),
-        lambda: np.array(7, np.int32).view(np.float32),
+        lambda: np.array(0x40E00000, np.int32).view(np.float32),
     ],
 )
 def test_a_donated_array_that_sees_its_memory_otherwise_keeps_its_values(make: Callable[[], Any]) -> None:
