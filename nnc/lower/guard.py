@@ -66,9 +66,9 @@ class Layout:
     def nearest(self, position: int) -> tuple[int | None, int]:
         """The buffer (None: scratch memory) that a byte of a red zone is nearest to, and how far behind its end the byte lies; how
         far in front of its start, as a negative number."""
-        places: dict[int | None, slice] = {**self.places, None: self.scratch}
-        found = {i: position - (p.stop if position >= p.stop else p.start) for i, p in places.items()}
-        return min(found.items(), key=lambda item: abs(item[1]))
+        places: list[tuple[int | None, slice]] = [*self.places.items(), (None, self.scratch)]
+        found = [(i, position - (p.stop if position >= p.stop else p.start)) for i, p in places]
+        return min(found, key=lambda item: abs(item[1]))
 
 
 class Lives:
