@@ -15,7 +15,7 @@ import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.backends.cpu.jit import compiler
 from nnc.errors import InternalError
-from nnc.graph import register
+from nnc.graph import command, register
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.native import Native
 from nnc.lower.frame import aligned_bytes
@@ -30,12 +30,17 @@ pytestmark = pytest.mark.skipif(compiler() is None, reason="LLVM is not installe
 N = 5  # elements of a row
 SIZE = 4  # bytes of a float32
 Plant = Callable[[Code, Step], None]
-NEGATIVE = register("test_negative", 1, infer=lambda x: x, reference=np.negative)  # in no fused kernel
+NAME = "test_negative"  # of a command that is in no fused kernel
 X = nnc.ShapeDtypeStruct((N,), np.float32)
 
 
+@pytest.fixture(autouse=True)
+def _known(own_registries: None) -> None:
+    register(NAME, 1, infer=lambda x: x, reference=np.negative)
+
+
 def planted(mistake: Plant, first: int = 0, end: int = N, **native: Any) -> Callable[[Step], Native]:
-    """The compiled kernel of NEGATIVE, for the elements first to end, and a mistake that it makes afterwards."""
+    """The compiled kernel of the command NAME, for the elements first to end, and a mistake that it makes afterwards."""
 
     def make(step: Step) -> Native:
         state = [("ptr", "state")] if "state" in native else []
@@ -51,9 +56,9 @@ def planted(mistake: Plant, first: int = 0, end: int = N, **native: Any) -> Call
 
 
 def guarded(function: Callable[..., Any], make: Callable[[Step], Native], *specs: Any) -> Program:
-    """The program of a function on guarded memory, with `make` as the kernel of NEGATIVE."""
+    """The program of a function on guarded memory, with `make` as the kernel of the command NAME."""
     graph = nnc.make_graph(function)(*(specs or (X,)))
-    return lower(graph, Options(guard=True, verify_passes=True), chooser({NEGATIVE.name: make}), jit())
+    return lower(graph, Options(guard=True, verify_passes=True), chooser({NAME: make}), jit())
 
 
 def fails(program: Program, *problem: str, step: str = "(test_negative, test)") -> None:
@@ -73,7 +78,7 @@ def byte(code: Code, pointer: str, offset: int) -> None:
 
 
 def negative(x: Any) -> Any:
-    return NEGATIVE(x)
+    return command(NAME)(x)
 
 
 def test_a_kernel_without_a_mistake_computes_what_it_should() -> None:
@@ -103,7 +108,7 @@ def test_an_input_that_is_written_over() -> None:
 
 def test_a_byte_written_to_a_part_that_belongs_to_another_step() -> None:
     def two_parts(x: Any) -> Any:
-        return nnp.concatenate([NEGATIVE(x), x * x])
+        return nnp.concatenate([negative(x), x * x])
 
     program = guarded(two_parts, planted(lambda code, step: byte(code, "%out", N * SIZE)))
     fails(program, "wrote 1 bytes beside its part of", "the first at byte 20")
@@ -168,16 +173,16 @@ def test_scratch_memory_that_is_read_before_it_is_written() -> None:
 
 def test_a_mistake_in_the_body_of_a_loop() -> None:
     def rounds(x: Any) -> Any:
-        return nnc.fori_loop(0, 3, lambda i, c: NEGATIVE(c), x)
+        return nnc.fori_loop(0, 3, lambda i, c: negative(c), x)
 
     program = guarded(rounds, planted(lambda code, step: byte(code, "%out", N * SIZE)))
-    fails(program, "0 bytes behind the end", "in test_a_mistake_in_the_body_of_a_loop.<locals>.rounds")
+    fails(program, "0 bytes behind the end", "in negative")
 
 
 def test_a_live_range_that_ends_too_early() -> None:
     def read_twice(x: Any) -> Any:
         y = x * x
-        z = NEGATIVE(y + x)
+        z = negative(y + x)
         return z * y
 
     program = guarded(read_twice, planted(nothing))
