@@ -556,3 +556,12 @@ def test_equal_structures_have_equal_graphs() -> None:
         hashes.add(structural_hash(g.graph()))
         del y
     assert len(hashes) == 1
+
+
+def test_nothing_is_recorded_for_a_constant(g: nnc.DynamicGraph) -> None:
+    c, x = g.constant([1.0, 2.0]), g.variable([3.0, 4.0])
+    assert c.constant and not x.constant
+    doubled = c * 2.0
+    assert doubled.constant and g.bookkeeping() == (0, 1)
+    g.backward(nnp.sum(x * doubled))
+    assert np.array_equal(x.grad, [2.0, 4.0]) and c.grad is None
