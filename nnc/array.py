@@ -21,7 +21,7 @@ from nnc.commands.shape import transpose
 from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, TraceError, UnsupportedError, user_error
 from nnc.foreign import is_foreign
 from nnc.graph import Command, TensorSpec, spec_of
-from nnc.graph.recall import recalled
+from nnc.graph.specialise import specialised
 from nnc.tracebacks import api_boundary, cut_traceback, leave
 
 NDArray = np.ndarray[Any, Any]
@@ -37,7 +37,7 @@ def _binary(command: Command, to: Any = None) -> tuple[Callable[..., Any], Calla
         return apply(command, other, self, to=to) if _is_operand(other) else NotImplemented
 
     forward.__name__ = reflected.__name__ = command.name  # for messages
-    return recalled(2)(forward), recalled(2)(reflected)
+    return specialised(2)(forward), specialised(2)(reflected)
 
 
 def _is_operand(x: Any) -> bool:
@@ -49,7 +49,7 @@ def _is_operand(x: Any) -> bool:
     )
 
 
-@recalled(1)
+@specialised(1)
 def power(x: Any, y: Any) -> Any:
     """`x ** y`; a Python integer exponent is static, so its derivative is right at 0, too."""
     x, y = as_operand(x, "power"), as_operand(y, "power")
@@ -64,7 +64,7 @@ def power(x: Any, y: Any) -> Any:
 
 
 def _unary(command: Command) -> Callable[[Any], Any]:
-    return recalled(1)(lambda self: apply(command, self))
+    return specialised(1)(lambda self: apply(command, self))
 
 
 class ArrayMethods:
@@ -114,13 +114,13 @@ class ArrayMethods:
         return self.spec.dtype.itemsize
 
     @property
-    @recalled(1)
+    @specialised(1)
     def T(self) -> Any:
         """The axes reversed."""
         return transpose(self, permutation=tuple(reversed(range(self.ndim))))
 
     @property
-    @recalled(1)
+    @specialised(1)
     def mT(self) -> Any:
         """The last two axes swapped."""
         if self.ndim < 2:
@@ -191,11 +191,11 @@ class ArrayMethods:
             cut_traceback(error)
             raise
 
-    @recalled(2)
+    @specialised(2)
     def __matmul__(self, other: Any) -> Any:
         return matmul(self, other)
 
-    @recalled(2)
+    @specialised(2)
     def __rmatmul__(self, other: Any) -> Any:
         return matmul(other, self)
 
@@ -207,7 +207,7 @@ class ArrayMethods:
     def __rdivmod__(self, other: Any) -> Any:
         return other // self, other % self
 
-    @recalled(1)
+    @specialised(1)
     def __getitem__(self, index: Any) -> Any:
         return getitem(self, index)
 
@@ -331,7 +331,7 @@ _API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
 def array_method(function: F) -> F:
     """Makes a function of nnc.numpy, whose other arguments are settings, a method of arrays and tracers, too."""
-    method = recalled(1)(function)
+    method = specialised(1)(function)
     setattr(ArrayMethods, function.__name__, method)
     return method
 

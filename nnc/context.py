@@ -77,6 +77,14 @@ def with_mode(mode: Any) -> ContextChange:
     return set_context(modes=_CONTEXT.get().modes | {mode})
 
 
+def observes_commands(context: Context) -> bool:
+    """Whether a mode is on that looks at each command, so that functions must run as they are.
+
+    A dynamic graph among the modes records nothing, and so is none of these.
+    """
+    return not all(getattr(mode, "is_recorder", False) for mode in context.modes)
+
+
 def activity(description: str) -> ContextChange:
     """Names what is being done, for the messages of errors raised within the block."""
     return ContextChange({"activity": (*_CONTEXT.get().activity, description)})

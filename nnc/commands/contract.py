@@ -20,7 +20,7 @@ from nnc.commands.rules import Linear, Value, check_axes, linear_in
 from nnc.commands.shape import invert_permutation, reshape, transpose
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import TensorSpec, check_same_dtype, register, spec_of
-from nnc.graph.recall import recalled
+from nnc.graph.specialise import specialised
 
 Axes = tuple[int, ...]
 AxesPair = tuple[Axes, Axes]
@@ -163,7 +163,7 @@ dot = register(
 )
 
 
-@recalled(2)
+@specialised(2)
 def matmul(x: Any, y: Any) -> Value:
     """Returns the matrix product `x @ y`; leading axes are batches and broadcast.
 

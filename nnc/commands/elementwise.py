@@ -132,7 +132,7 @@ def _from_partials(
     return Derivative(jvp, transpose)
 
 
-def _linear_partials(*signs: int) -> Derivative:
+def _dynamic_linearials(*signs: int) -> Derivative:
     """For sums and differences: output = sum of sign_i · operand_i."""
 
     def jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...]) -> Tangents:
@@ -155,9 +155,9 @@ def _linear_partials(*signs: int) -> Derivative:
 # -- arithmetic --------------------------------------------------------------------------------------------------------
 
 
-neg: Command = elementwise("neg", np.negative, "-x", derivative=_linear_partials(-1))
-add: Command = elementwise("add", np.add, "x + y", arity=2, accepts=ANY, derivative=_linear_partials(1, 1))
-sub: Command = elementwise("sub", np.subtract, "x - y", arity=2, derivative=_linear_partials(1, -1))
+neg: Command = elementwise("neg", np.negative, "-x", derivative=_dynamic_linearials(-1))
+add: Command = elementwise("add", np.add, "x + y", arity=2, accepts=ANY, derivative=_dynamic_linearials(1, 1))
+sub: Command = elementwise("sub", np.subtract, "x - y", arity=2, derivative=_dynamic_linearials(1, -1))
 mul: Command = elementwise(
     "mul", np.multiply, "x * y", arity=2, accepts=ANY,
     derivative=linear_in("mul", {0: lambda ct, x, y: safe_mul(ct, y), 1: lambda ct, x, y: safe_mul(ct, x)}),
@@ -585,4 +585,6 @@ convert: Command = register(
 stop_gradient: Command = elementwise(
     "stop_gradient", np.array, "x", accepts=ANY, partials=(None,), flops=0, identity=True
 )
-copy: Command = elementwise("copy", np.array, "x", accepts=ANY, derivative=_linear_partials(1), flops=0, identity=True)
+copy: Command = elementwise(
+    "copy", np.array, "x", accepts=ANY, derivative=_dynamic_linearials(1), flops=0, identity=True
+)

@@ -4,7 +4,7 @@ Nothing here knows a command by name, but for `slice` and `assemble`, through wh
 """
 
 from nnc.graph.boxes import Box, covers, first_overlap, uncovered
-from nnc.graph.builder import GraphBuilder, check_same_dtype, infer_specs
+from nnc.graph.builder import GraphBuilder, InlineGraph, check_same_dtype, infer_specs
 from nnc.graph.dispatch import Interpreter, bind, find_interpreter, set_eager
 from nnc.graph.graph import Graph, Node, Symbol
 from nnc.graph.hashing import same_params, structural_hash, structurally_equal
@@ -42,6 +42,7 @@ __all__ = [
     "Command",
     "Graph",
     "GraphBuilder",
+    "InlineGraph",
     "Interpreter",
     "Kernel",
     "Node",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -31,40 +31,34 @@ from nnc.graph.registry import REGISTRY, Command, command, infer
 from nnc.graph.spec import TensorSpec
 from nnc.source import SourceLine, user_source
 
-Row = tuple[
-    Command, tuple[int, ...], tuple[TensorSpec, ...], Mapping[str, Any], tuple[Graph, ...], SourceLine | None, bool
-]
+Replace = Callable[[Symbol, Mapping[str, Any], SourceLine | None], Symbol]
+Row = tuple[Command, tuple[int, ...], tuple[TensorSpec, ...], Mapping[str, Any], tuple[Graph, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """Nodes in a form in which they can be recorded again for other symbols.
+@dataclass(frozen=True, slots=True, eq=False)
+class InlineGraph:
+    """A closed graph in the form in which its nodes are added to other graphs in the shortest time.
 
-    These stand in a list: first those that are `given`, then those that are `fixed`, then what the nodes write. A row has a
-    command, the places of what it reads, the specs of what it writes, parameters, sub-graphs, the line, and whether that is the
-    caller's.
+    Symbols are numbered: inputs, constants, and what the nodes write, one after the other. A row is a command, the numbers of what
+    it reads, the specs of what it writes, parameters and sub-graphs. Nodes of the command `replaced` are made by the caller.
     """
 
-    fixed: tuple[Symbol, ...]
+    constants: tuple[Any, ...]
     rows: tuple[Row, ...]
-    places: Mapping[Symbol, int]
+    outputs: tuple[int, ...]
+    replaced: Command
 
     @classmethod
-    def of(cls, nodes: Sequence[Node], given: Sequence[Symbol], source: SourceLine | None) -> Passage:
-        """The passage of some nodes that read the symbols `given`, among others; `source` is the line of the caller."""
-        written = [symbol for node in nodes for symbol in node.outputs]
-        known = {*given, *written}
-        read = dict.fromkeys(symbol for node in nodes for symbol in node.inputs)
-        fixed = tuple([symbol for symbol in read if symbol not in known])
-        order = (*given, *fixed, *written)
-        places = {symbol: i for i, symbol in enumerate(order)}
+    def of(cls, graph: Graph, replaced: Command) -> InlineGraph:
+        """The form of a graph whose constants are scalars."""
+        number = {symbol: i for i, symbol in enumerate(graph.symbols())}
 
         def row(node: Node) -> Row:
-            inputs = tuple([places[symbol] for symbol in node.inputs])
             specs = tuple([symbol.spec for symbol in node.outputs])
-            return node.command, inputs, specs, node.params, node.graphs, node.source, node.source == source
+            return node.command, tuple([number[symbol] for symbol in node.inputs]), specs, node.params, node.graphs
 
-        return cls(fixed, tuple(map(row, nodes)), places)
+        constants = tuple([value[()] for value in graph.constants.values()])
+        return cls(constants, tuple(map(row, graph.nodes)), tuple([number[x] for x in graph.outputs]), replaced)
 
 
 class GraphBuilder:
@@ -115,10 +109,6 @@ class GraphBuilder:
     def num_nodes(self) -> int:
         """How many nodes there are so far."""
         return len(self._nodes)
-
-    def is_constant(self, symbol: Symbol) -> bool:
-        """Whether a symbol is a constant of the graph."""
-        return symbol in self._constants
 
     @property
     def inputs(self) -> tuple[Symbol, ...]:
@@ -222,22 +212,33 @@ class GraphBuilder:
         """The nodes from one position on, up to another."""
         return self._nodes[begin:end]
 
-    def repeat(self, passage: Passage, symbols: list[Symbol], source: SourceLine | None) -> None:
-        """Appends the nodes of a passage once more, to which `symbols` are given, and adds what they write to that list.
+    def is_constant(self, symbol: Symbol) -> bool:
+        """Whether a symbol is a constant of the graph."""
+        return symbol in self._constants
 
-        Args:     source: the user's line that repeats them.
+    def value_of(self, symbol: Symbol) -> NDArray:
+        """The value of a constant."""
+        return self._constants[symbol]
+
+    def inline(self, graph: InlineGraph, symbols: list[Symbol], source: SourceLine | None, replace: Replace) -> None:
+        """Appends the nodes of another graph, for which `symbols` stand for its inputs and constants, and adds what they write to
+        that list.
+
+        Args:
+            source: the user's line that all nodes come from.
+            replace: gives the symbol of a node of `graph.replaced`, for its first operand, parameters and line.
         """
-        symbols += passage.fixed
-        nodes, written = self._nodes, self._written
-        for cmd, places, specs, params, graphs, line, is_callers in passage.rows:
-            if is_callers:
-                line = source
-            read = tuple([symbols[place] for place in places])
+        append, written, replaced = self._nodes.append, self._written, graph.replaced
+        for cmd, places, specs, params, graphs in graph.rows:
+            read = tuple([symbols[i] for i in places])
+            if cmd is replaced:
+                symbols.append(replace(read[0], params, source))
+                continue
             outputs = tuple([new_symbol(spec) for spec in specs])
-            nodes.append(new_node(cmd, read, outputs, params, graphs, line))
+            append(new_node(cmd, read, outputs, params, graphs, source))
             for symbol in outputs:
-                symbols.append(symbol)
-                written[symbol] = line
+                written[symbol] = source
+            symbols += outputs
 
     def build(self, *outputs: Symbol, attrs: Mapping[str, Any] | None = None) -> Graph:
         """The finished graph with these outputs."""

@@ -15,7 +15,7 @@ from nnc.commands.rules import Value, check_axis
 from nnc.commands.special import erfc
 from nnc.errors import ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.graph.recall import recalled
+from nnc.graph.specialise import specialised
 from nnc.spelling import spelled
 
 
@@ -25,7 +25,7 @@ def to_float(x: Any, where: str) -> Value:
     return value if hasattr(value, "spec") else nnp.asarray(value)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def relu(x: Any) -> Value:
     """Returns max(x, 0); the derivative at 0 is 0.
@@ -38,7 +38,7 @@ def relu(x: Any) -> Value:
     return nnp.where(x <= 0, 0, x)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def relu6(x: Any) -> Value:
     """Returns min(max(x, 0), 6); the derivative at 0 and 6 is 0."""
@@ -46,7 +46,7 @@ def relu6(x: Any) -> Value:
     return nnp.where(x <= 0, 0, nnp.where(x >= 6, 6, x))
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def elu(x: Any, alpha: float = 1.0) -> Value:
     """Returns x where it is positive, else alpha · (exp(x) - 1)."""
@@ -54,7 +54,7 @@ def elu(x: Any, alpha: float = 1.0) -> Value:
     return nnp.where(x > 0, x, alpha * nnp.expm1(nnp.where(x > 0, 0, x)))
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def celu(x: Any, alpha: float = 1.0) -> Value:
     """Returns x where it is positive, else alpha · (exp(x / alpha) - 1), which is smooth for every alpha."""
@@ -62,14 +62,14 @@ def celu(x: Any, alpha: float = 1.0) -> Value:
     return nnp.where(x > 0, x, alpha * nnp.expm1(nnp.where(x > 0, 0, x) / alpha))
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def selu(x: Any) -> Value:
     """Returns the scaled elu that keeps mean 0 and variance 1 from layer to layer (Klambauer et al., 2017)."""
     return 1.0507009873554805 * elu(x, 1.6732632423543772)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> Value:
     """Returns x where it is positive, else negative_slope · x."""
@@ -77,7 +77,7 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Value:
     return nnp.where(x >= 0, x, negative_slope * x)
 
 
-@recalled(2)
+@specialised(2)
 @spelled
 def prelu(x: Any, negative_slope: Any, *, axis: int = 1) -> Value:
     """Returns x where it is positive, else negative_slope · x, with a slope that is learned (He et al., 2015).
@@ -103,7 +103,7 @@ def prelu(x: Any, negative_slope: Any, *, axis: int = 1) -> Value:
     return nnp.where(x > 0, x, nnp.reshape(slope, ()) * x if slope.size == 1 else slope * x)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def gelu(x: Any, approximate: bool = True) -> Value:
     """Returns x · Φ(x), Φ the normal distribution (Hendrycks & Gimpel, 2016).
@@ -123,21 +123,21 @@ def gelu(x: Any, approximate: bool = True) -> Value:
     return 0.5 * x * erfc(x * -math.sqrt(0.5))
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def sigmoid(x: Any) -> Value:
     """Returns 1 / (1 + exp(-x)), without overflow."""
     return apply(ew.sigmoid, x, where="sigmoid", to=dtypes.to_float)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def log_sigmoid(x: Any) -> Value:
     """Returns log(sigmoid(x)), without overflow."""
     return -softplus(-to_float(x, "log_sigmoid"))
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def silu(x: Any) -> Value:
     """Returns x · sigmoid(x), also called swish."""
@@ -145,14 +145,14 @@ def silu(x: Any) -> Value:
     return x * ew.sigmoid(x)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def tanh(x: Any) -> Value:
     """Returns the hyperbolic tangent of x."""
     return apply(trig.tanh, x, where="tanh", to=dtypes.to_float)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def softplus(x: Any) -> Value:
     """Returns log(1 + exp(x)), without overflow."""
@@ -160,7 +160,7 @@ def softplus(x: Any) -> Value:
     return ew.logaddexp(x, constants.full_like(x, 0))
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def mish(x: Any) -> Value:
     """Returns x · tanh(softplus(x)) (Misra, 2019)."""
@@ -168,7 +168,7 @@ def mish(x: Any) -> Value:
     return x * nnp.tanh(softplus(x))
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def soft_sign(x: Any) -> Value:
     """Returns x / (1 + |x|)."""
@@ -176,7 +176,7 @@ def soft_sign(x: Any) -> Value:
     return x / (1 + abs(x))
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def hard_tanh(x: Any) -> Value:
     """Returns x between -1 and 1, which bound it."""
@@ -184,14 +184,14 @@ def hard_tanh(x: Any) -> Value:
     return nnp.where(x <= -1, -1, nnp.where(x >= 1, 1, x))
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def hard_sigmoid(x: Any) -> Value:
     """Returns relu6(x + 3) / 6."""
     return relu6(to_float(x, "hard_sigmoid") + 3) / 6
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def hard_silu(x: Any) -> Value:
     """Returns x · hard_sigmoid(x)."""
@@ -199,7 +199,7 @@ def hard_silu(x: Any) -> Value:
     return x * hard_sigmoid(x)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def glu(x: Any, axis: int = -1) -> Value:
     """Returns the first half of x along `axis`, gated by the sigmoid of the second half.
@@ -236,7 +236,7 @@ def _shifted(x: Value, axis: int | tuple[int, ...] | None) -> tuple[Value, Value
     return x, exponentials, nnp.where(total == 0, 1, total)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = None) -> Value:
     """Returns exp(x) divided by its sum over `axis`, without overflow.
@@ -253,7 +253,7 @@ def softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = None) 
     return nnp.astype(exponentials / total, dtype)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def log_softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = None) -> Value:
     """Returns log(softmax(x)), without overflow; -inf where the probability is 0."""
@@ -262,7 +262,7 @@ def log_softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = No
     return nnp.astype(shifted - nnp.log(total), dtype)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def standardize(x: Any, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-5) -> Value:
     """Returns x with mean 0 and variance 1 over `axis`; 16-bit floats are computed in float32."""

@@ -10,14 +10,14 @@ from nnc import dtypes
 from nnc.commands.rules import Value, check_axis
 from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.graph.recall import recalled
+from nnc.graph.specialise import specialised
 from nnc.nn.activations import log_softmax, softplus
 from nnc.nn.ranges import read_classes
 from nnc.nn.reduction import Reduction, check_same_shape, reduce_terms, widen
 from nnc.spelling import spelled
 
 
-@recalled(2)
+@specialised(2)
 @spelled
 def softmax_cross_entropy(
     logits: Any,
@@ -77,7 +77,7 @@ def softmax_cross_entropy(
     return reduce_terms(name, _expected(log_p, labels if factors is None else labels * factors, axis), reduction, dtype)
 
 
-@recalled(2)
+@specialised(2)
 @spelled
 def nll(
     log_probabilities: Any,
@@ -104,7 +104,7 @@ def nll(
     return reduce_terms("nll", picked, reduction, dtype, weight)
 
 
-@recalled(2)
+@specialised(2)
 @spelled
 def sigmoid_cross_entropy(
     logits: Any, labels: Any, *, weights: Any = None, positive_weights: Any = None, reduction: Reduction = "none"
@@ -127,7 +127,7 @@ def sigmoid_cross_entropy(
     return reduce_terms(name, terms if weights is None else terms * nnp.asarray(weights), reduction, dtype)
 
 
-@recalled(2)
+@specialised(2)
 @spelled
 def kl_div(
     log_predictions: Any,

@@ -10,7 +10,7 @@ from nnc import dtypes
 from nnc.array import Array
 from nnc.commands.rules import Value
 from nnc.errors import ArgumentError, user_error
-from nnc.graph.recall import recalled
+from nnc.graph.specialise import specialised
 from nnc.nn import pooling
 from nnc.nn import windows as functions
 from nnc.nn.layers import check_features, draw_weights
@@ -58,13 +58,13 @@ class _Convolution(Module):
         return {name: getattr(self, name) for name in names}
 
 
-@recalled(2)
+@specialised(2)
 def convolve(x: Any, weight: Any, bias: Any, **options: Any) -> Value:
     """What a Conv does; the options are those of nnc.nn.conv."""
     return _shifted(functions.conv(x, weight, **options), bias, options["layout"])
 
 
-@recalled(2)
+@specialised(2)
 def convolve_transpose(x: Any, weight: Any, bias: Any, **options: Any) -> Value:
     """What a ConvTranspose does; the options are those of nnc.nn.conv_transpose."""
     return _shifted(functions.conv_transpose(x, weight, **options), bias, options["layout"])

@@ -12,7 +12,7 @@ from nnc.array import Array
 from nnc.commands.rules import Value
 from nnc.errors import ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.graph.recall import recalled
+from nnc.graph.specialise import specialised
 from nnc.nn import activations
 from nnc.nn.module import Module, field
 from nnc.nn.running import Run, is_stateful, takes_key
@@ -90,7 +90,7 @@ class Linear(Module):
         return affine(check_features("Linear", x, self.in_features), self.weight, self.bias)
 
 
-@recalled(2)
+@specialised(2)
 def affine(x: Any, weight: Any, bias: Any) -> Value:
     """What a Linear does."""
     out = x @ weight.T

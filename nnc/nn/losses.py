@@ -11,7 +11,7 @@ from typing import Any
 import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.commands.rules import Value
-from nnc.graph.recall import recalled
+from nnc.graph.specialise import specialised
 from nnc.nn.reduction import Reduction, reduce_terms, widen_same
 from nnc.spelling import spelled
 
@@ -23,7 +23,7 @@ def _difference(where: str, predictions: Any, targets: Any) -> tuple[Value, dtyp
     return x - y, dtype
 
 
-@recalled(2)
+@specialised(2)
 @spelled
 def mse(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Value:
     """Returns the mean of the squared differences.
@@ -38,7 +38,7 @@ def mse(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Val
     return reduce_terms("mse", nnp.square(d), reduction, dtype)
 
 
-@recalled(2)
+@specialised(2)
 @spelled
 def mae(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Value:
     """Returns the mean of the absolute differences.
@@ -50,7 +50,7 @@ def mae(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Val
     return reduce_terms("mae", abs(d), reduction, dtype)
 
 
-@recalled(2)
+@specialised(2)
 @spelled
 def huber(predictions: Any, targets: Any, delta: float = 1.0, *, reduction: Reduction = "mean") -> Value:
     """Returns the mean of d² / 2 for differences |d| up to delta, and of delta · (|d| - delta / 2) beyond (Huber, 1964).
@@ -62,7 +62,7 @@ def huber(predictions: Any, targets: Any, delta: float = 1.0, *, reduction: Redu
     return reduce_terms("huber", _huber(abs(d), delta), reduction, dtype)
 
 
-@recalled(2)
+@specialised(2)
 @spelled
 def smooth_l1(predictions: Any, targets: Any, beta: float = 1.0, *, reduction: Reduction = "mean") -> Value:
     """Returns huber with delta = beta, divided by beta: |d| - beta / 2 beyond beta; with beta 0 the mean of |d|.
@@ -78,7 +78,7 @@ def _huber(size: Value, delta: float) -> Value:
     return nnp.where(size <= delta, 0.5 * size * size, delta * (size - 0.5 * delta))
 
 
-@recalled(2)
+@specialised(2)
 @spelled
 def log_cosh(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> Value:
     """Returns log(cosh(d)) for each difference d, without overflow.
@@ -89,7 +89,7 @@ def log_cosh(predictions: Any, targets: Any, *, reduction: Reduction = "none") -
     return reduce_terms("log_cosh", nnp.logaddexp(d, -d) - math.log(2), reduction, dtype)
 
 
-@recalled(2)
+@specialised(2)
 @spelled
 def hinge(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> Value:
     """Returns max(0, 1 - target · prediction), elementwise.
@@ -104,7 +104,7 @@ def hinge(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> V
     return reduce_terms("hinge", _positive(1 - y * x), reduction, dtype)
 
 
-@recalled(2)
+@specialised(2)
 @spelled
 def squared_hinge(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> Value:
     """Returns max(0, 1 - target · prediction)², elementwise; the operands as in `hinge`."""
@@ -112,7 +112,7 @@ def squared_hinge(predictions: Any, targets: Any, *, reduction: Reduction = "non
     return reduce_terms("squared_hinge", nnp.square(_positive(1 - y * x)), reduction, dtype)
 
 
-@recalled(2)
+@specialised(2)
 @spelled
 def hinge_embedding(distances: Any, targets: Any, margin: float = 1.0, *, reduction: Reduction = "none") -> Value:
     """Returns the distance where the target is 1 (alike), else max(0, margin - distance).
@@ -124,7 +124,7 @@ def hinge_embedding(distances: Any, targets: Any, margin: float = 1.0, *, reduct
     return reduce_terms("hinge_embedding", nnp.where(y > 0, x, _positive(margin - x)), reduction, dtype)
 
 
-@recalled(3)
+@specialised(3)
 @spelled
 def margin_ranking(x1: Any, x2: Any, targets: Any, margin: float = 0.0, *, reduction: Reduction = "none") -> Value:
     """Returns max(0, margin - target · (x1 - x2)): with target 1, x1 should rank above x2; with -1, below.
@@ -140,7 +140,7 @@ def _positive(x: Value) -> Value:
     return nnp.where(x <= 0, 0, x)
 
 
-@recalled(2)
+@specialised(2)
 @spelled
 def poisson_nll(
     predictions: Any,
@@ -168,7 +168,7 @@ def poisson_nll(
     return reduce_terms("poisson_nll", terms, reduction, dtype)
 
 
-@recalled(2)
+@specialised(2)
 @spelled
 def gaussian_nll(
     predictions: Any,
@@ -204,7 +204,7 @@ def _cosine(where: str, x1: Any, x2: Any, axis: int, eps: float) -> tuple[Value,
     return nnp.sum(a * b, axis=axis) / (length(a) * length(b)), dtype
 
 
-@recalled(2)
+@specialised(2)
 @spelled
 def cosine_similarity(x1: Any, x2: Any, axis: int = -1, eps: float = 1e-8) -> Value:
     """Returns x1 · x2 / (|x1| · |x2|) along `axis`; each length is at least eps.
@@ -218,7 +218,7 @@ def cosine_similarity(x1: Any, x2: Any, axis: int = -1, eps: float = 1e-8) -> Va
     return nnp.astype(similarity, dtype)
 
 
-@recalled(2)
+@specialised(2)
 @spelled
 def cosine_distance(x1: Any, x2: Any, axis: int = -1, eps: float = 1e-8) -> Value:
     """Returns 1 - cosine_similarity."""
@@ -226,7 +226,7 @@ def cosine_distance(x1: Any, x2: Any, axis: int = -1, eps: float = 1e-8) -> Valu
     return nnp.astype(1 - similarity, dtype)
 
 
-@recalled(3)
+@specialised(3)
 @spelled
 def cosine_embedding(
     x1: Any, x2: Any, targets: Any, margin: float = 0.0, *, axis: int = -1, reduction: Reduction = "none"
@@ -242,7 +242,7 @@ def cosine_embedding(
     return reduce_terms("cosine_embedding", terms, reduction, dtype)
 
 
-@recalled(3)
+@specialised(3)
 @spelled
 def triplet_margin(
     anchors: Any,

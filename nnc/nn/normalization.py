@@ -14,9 +14,8 @@ from nnc.commands.rules import Value, check_axes, check_axis
 from nnc.commands.shape import reshape
 from nnc.errors import ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.graph.recall import recalled
+from nnc.graph.specialise import specialised, specialised_in_traces
 from nnc.spelling import spelled
-from nnc.trace.repeat import repeated
 
 Axes = int | Sequence[int]
 
@@ -60,7 +59,7 @@ def _by_channel(where: str, centred: Value, variance: Value, scale: Any, bias: A
     return _affine(where, centred * factor, None, bias, (channel,), centred)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Axes = -1, eps: float = 1e-5) -> Value:
     """Returns x with mean 0 and variance 1 over `axis`, then scaled and shifted (Ba et al., 2016).
@@ -79,7 +78,7 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Axes = -1, 
     return _affine("layer_norm", centred * ew.rsqrt(variance + eps), scale, bias, axes).astype(dtype)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def rms_norm(x: Any, scale: Any = None, *, axis: int = -1, eps: float = 1e-6) -> Value:
     """Returns x divided by the root of the mean of its squares over `axis`, then scaled (Zhang & Sennrich, 2019)."""
@@ -89,7 +88,7 @@ def rms_norm(x: Any, scale: Any = None, *, axis: int = -1, eps: float = 1e-6) ->
     return _affine("rms_norm", wide * ew.rsqrt(size + eps), scale, None, (axis,)).astype(dtype)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis: int = 1, eps: float = 1e-5) -> Value:
     """Returns x normalised over each group of channels and all axes after N, then scaled and shifted (Wu & He, 2018).
@@ -112,7 +111,7 @@ def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis
     return _affine("group_norm", normal, scale, bias, (axis,)).astype(dtype)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def instance_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: int = 1, eps: float = 1e-5) -> Value:
     """Returns x normalised over the places of each channel by itself, then scaled and shifted (Ulyanov et al., 2016).
@@ -126,7 +125,7 @@ def instance_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: int = 1,
     return _by_channel("instance_norm", centred, variance + eps, scale, bias, channel).astype(dtype)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def local_response_norm(
     x: Any, size: int, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0, axis: int = 1
@@ -145,7 +144,7 @@ def local_response_norm(
 
 
 @spelled
-@repeated
+@specialised_in_traces
 def batch_norm(
     x: Any,
     mean: Any,

@@ -18,7 +18,7 @@ from nnc.commands.shape import slice_axis
 from nnc.commands.windows import Padding, Shape, window_shape
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import spec_of
-from nnc.graph.recall import recalled
+from nnc.graph.specialise import specialised
 from nnc.nn.windows import Layout, PaddingLike, Sizes, check_rank, parse_layout, per_axis, to_padding
 from nnc.spelling import spelled
 
@@ -95,7 +95,7 @@ def _more(n: int, window: int, stride: int, padding: tuple[int, int], dilation: 
     return max(0, (count - 1) * stride - rest)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def max_pool(
     x: Any,
@@ -122,7 +122,7 @@ def max_pool(
     return windows.form.from_canonical(commands.max_pool(x, **windows.params), lead)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def avg_pool(
     x: Any,
@@ -153,7 +153,7 @@ def avg_pool(
     return windows.form.from_canonical(nnp.astype(total / counts, dtype), lead)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def lp_pool(
     x: Any,
@@ -187,7 +187,7 @@ def lp_pool(
 # -- bins and all places -----------------------------------------------------------------------------------------------
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def adaptive_avg_pool(x: Any, output_size: Sizes, *, layout: str = "NCHW") -> Value:
     """Returns the means of bins of which each spatial axis has `output_size`, of sizes as equal as can be.
@@ -203,7 +203,7 @@ def adaptive_avg_pool(x: Any, output_size: Sizes, *, layout: str = "NCHW") -> Va
     return _adaptive("adaptive_avg_pool", nnp.asarray(x), output_size, layout, _mean_of_bins)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def adaptive_max_pool(x: Any, output_size: Sizes, *, layout: str = "NCHW") -> Value:
     """Returns the greatest elements of bins, as adaptive_avg_pool lays them."""
@@ -256,7 +256,7 @@ def _bins_side_by_side(x: Value, axis: int, starts: Any, ends: Any) -> Value:
     return nnp.take(nnp.moveaxis(x, axis, -1), index.ravel(), axis=-1)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def global_avg_pool(x: Any, *, keepdims: bool = False, layout: str = "NCHW") -> Value:
     """Returns the mean of each channel over all places.
@@ -271,7 +271,7 @@ def global_avg_pool(x: Any, *, keepdims: bool = False, layout: str = "NCHW") -> 
     return nnp.mean(nnp.asarray(x), axis=_places("global_avg_pool", x, layout), keepdims=keepdims)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def global_max_pool(x: Any, *, keepdims: bool = False, layout: str = "NCHW") -> Value:
     """Returns the greatest element of each channel; the arguments as in global_avg_pool."""

@@ -18,7 +18,7 @@ from nnc.commands.shape import invert_permutation
 from nnc.commands.windows import Padding, Shape
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.graph.recall import recalled
+from nnc.graph.specialise import specialised
 from nnc.spelling import spelled
 
 Sizes = int | Sequence[int]
@@ -153,7 +153,7 @@ def check_rank(where: str, x: Value, layout: Layout) -> None:
 # -- convolution -------------------------------------------------------------------------------------------------------
 
 
-@recalled(2)
+@specialised(2)
 @spelled
 def conv(
     x: Any,
@@ -190,7 +190,7 @@ def conv(
     return form.from_canonical(out, lead)
 
 
-@recalled(2)
+@specialised(2)
 @spelled
 def conv_transpose(
     x: Any,

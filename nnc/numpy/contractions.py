@@ -19,7 +19,7 @@ from nnc.commands.rules import Value, check_axes
 from nnc.commands.shape import broadcast_to, reshape, slice_, transpose
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.graph.recall import recalled
+from nnc.graph.specialise import specialised
 from nnc.spelling import spelled
 
 __all__ = [
@@ -30,7 +30,7 @@ Label = Hashable
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-@recalled(2)
+@specialised(2)
 def dot(a: Any, b: Any) -> Value:
     """Returns the dot product: of vectors, of matrices, by a number, or over the last axis of `a` and the last but one of `b`.
 
@@ -49,7 +49,7 @@ def dot(a: Any, b: Any) -> Value:
     return _contract("dot", a, b, (np.ndim(a) - 1,), (np.ndim(b) - 2,))
 
 
-@recalled(2)
+@specialised(2)
 def inner(a: Any, b: Any) -> Value:
     """Returns the sum of products over the last axes: out[i, j] = sum over k of a[i, k] · b[j, k].
 
@@ -63,7 +63,7 @@ def inner(a: Any, b: Any) -> Value:
     return _contract("inner", a, b, (np.ndim(a) - 1,), (np.ndim(b) - 1,))
 
 
-@recalled(2)
+@specialised(2)
 def outer(a: Any, b: Any) -> Value:
     """Returns all products of an element of `a` with one of `b`, both flattened: out[i, j] = a[i] · b[j].
 
@@ -137,7 +137,7 @@ def vecmat(x1: Any, x2: Any, /) -> Value:
     return einsum("...n,...nm->...m", conj(a) if dtypes.is_complex(spec_of(a).dtype) else a, b)
 
 
-@recalled(2)
+@specialised(2)
 @spelled
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Value:
     """Returns the sum of products over pairs of axes.
@@ -185,7 +185,7 @@ def _contract(where: str, a: Value, b: Value, of_a: tuple[int, ...], of_b: tuple
 # -- einsum ------------------------------------------------------------------------------------------------------------
 
 
-@recalled(0)
+@specialised(0)
 @spelled
 def einsum(subscripts: Any, /, *operands: Any, optimize: bool | str = True) -> Value:
     """Returns the sum of products that Einstein's notation describes: a letter for each axis, equal ones multiply together.

@@ -17,7 +17,7 @@ from nnc.commands.reduce import reduce_or
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, pad, reshape
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
-from nnc.graph.recall import recalled
+from nnc.graph.specialise import specialised
 from nnc.numpy.elementwise import divide, equal, exp, log, multiply, power, where
 from nnc.numpy.joining import stack
 from nnc.numpy.manipulation import moveaxis
@@ -38,7 +38,7 @@ def _constant(where: str, shape: Any, dtype: Any, value: Any, device: Any) -> Va
     return constants.full(shape=to_shape(shape, where), dtype=dtype, value=value)
 
 
-@recalled(0)
+@specialised(0)
 @spelled
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
     """Returns an array of zeros.
@@ -50,7 +50,7 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
     return _constant("zeros", shape, dtype, 0, device)
 
 
-@recalled(0)
+@specialised(0)
 @spelled
 def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
     """Returns an array of ones; float32 by default.
@@ -91,7 +91,7 @@ def _like(where: str, x: Any, fill_value: Any, dtype: Any, shape: Any) -> Value:
     return full(x.spec.shape if shape is None else shape, fill_value, wanted)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def zeros_like(x: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Value:
     """Returns zeros with the shape and dtype of `x`, or those given."""
@@ -99,7 +99,7 @@ def zeros_like(x: Any, dtype: Any = None, shape: Any = None, *, device: Any = No
     return _like("zeros_like", x, 0, dtype, shape)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def ones_like(x: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Value:
     """Returns ones with the shape and dtype of `x`, or those given."""

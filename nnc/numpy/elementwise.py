@@ -15,7 +15,7 @@ from nnc.commands.elementwise import ANY, BITS, FLOAT, INEXACT, INTEGER, NUMERIC
 from nnc.commands.promote import as_operand, astype, broadcast, compare_beyond, is_weak_result, promote
 from nnc.commands.rules import Value, check_dtype
 from nnc.graph import Command, spec_of
-from nnc.graph.recall import recalled
+from nnc.graph.specialise import specialised
 from nnc.numpy.operands import static_int, to_value
 from nnc.numpy.types import finfo
 from nnc.spelling import spelled
@@ -68,7 +68,7 @@ def _binary(name: str, command: Command, doc: str, accepts: Accepts, to: ToDtype
 def _named(function: F, name: str, doc: str) -> F:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
-    return recalled(function.__code__.co_argcount)(function)
+    return specialised(function.__code__.co_argcount)(function)
 
 
 to_float = dtypes.to_float
@@ -109,7 +109,7 @@ def positive(x: Any, /) -> Value:
     return to_value(x, "positive")
 
 
-@recalled(1)
+@specialised(1)
 def abs(x: Any, /) -> Value:
     """Returns the absolute value; that of complex numbers is real.
 
@@ -222,7 +222,7 @@ ceil = _rounding("ceil", ew.ceil, "Returns the smallest whole number not below x
 trunc = fix = _rounding("trunc", ew.trunc, "Returns x without its fraction; integers stay.")
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def round(x: Any, /, decimals: int = 0) -> Value:
     """Returns `x` rounded to `decimals` places, halves to even.
@@ -348,7 +348,7 @@ def fmin(x1: Any, x2: Any, /) -> Value:
     return where(isnan(x1), x2, where(isnan(x2), x1, minimum(x1, x2)))
 
 
-@recalled(3)
+@specialised(3)
 @spelled
 def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None, fill_value: Any = 0) -> Any:
     """Returns elements of `x` where `condition` is true (not 0), else of `y`.
@@ -367,7 +367,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
     return result.as_weak() if is_weak_result(result.spec.dtype, (x, y)) else result
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Value:
     """Returns `x` limited to [min, max]; it keeps the dtype of x, unless the limits are of a higher kind (floats for integers).

@@ -12,7 +12,7 @@ from nnc.commands.rules import Value
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.foreign import is_foreign
-from nnc.graph.recall import recalled
+from nnc.graph.specialise import specialised
 from nnc.numpy.manipulation import atleast_1d, atleast_2d, atleast_3d, expand_dims, ravel, reshape, squeeze
 from nnc.numpy.operands import static_int, to_axis, to_value
 from nnc.spelling import spelled
@@ -38,7 +38,7 @@ def _several(arrays: Any, where: str) -> list[Value]:
     return promote(*arrays, where=where)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Value:
     """Returns the arrays joined along `axis`.
@@ -61,7 +61,7 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Value:
 concat = concatenate
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def stack(arrays: Any, axis: int = 0, dtype: Any = None) -> Value:
     """Returns the arrays, all of one shape, joined along a new axis.

@@ -17,7 +17,7 @@ from nnc.commands.rules import Value, check_axes
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, ArgumentTypeError, ShapeError, user_error
 from nnc.graph import spec_of
-from nnc.graph.recall import recalled
+from nnc.graph.specialise import specialised
 from nnc.numpy.operands import Axis, static_int, to_axes, to_axis, to_shape, to_value
 from nnc.spelling import spelled
 
@@ -30,7 +30,7 @@ __all__ = [
 # -- shape -------------------------------------------------------------------------------------------------------------
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def reshape(x: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Value:
     """Returns the elements of `x` in another shape.
@@ -81,7 +81,7 @@ def ravel(x: Any, /, order: str = "C") -> Value:
     return commands.reshape(x, shape=(x.spec.size,))
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def transpose(x: Any, axes: Sequence[int] | None = None) -> Value:
     """Returns `x` with its axes in the order `axes`; by default reversed.
@@ -107,7 +107,7 @@ def matrix_transpose(x: Any, /) -> Value:
     return to_value(x, "matrix_transpose").mT
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Value:
     """Returns `x` with the axes `source` moved to the places `destination`; the others keep their order.
@@ -151,7 +151,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Value:
     return commands.transpose(x, permutation=tuple(order))
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def expand_dims(x: Any, /, axis: int | Sequence[int] = 0) -> Value:
     """Returns `x` with axes of size 1 at the places `axis` of the result.
@@ -220,7 +220,7 @@ def atleast_3d(*arrays: Any) -> Any:
 # -- broadcast ---------------------------------------------------------------------------------------------------------
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def broadcast_to(x: Any, /, shape: Any) -> Value:
     """Returns `x` repeated along axes of size 1 and new leading axes to fill `shape`.
@@ -253,7 +253,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 # -- order -------------------------------------------------------------------------------------------------------------
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def flip(x: Any, /, axis: Axis = None) -> Value:
     """Returns `x` with the order of elements reversed along `axis`, by default along all axes.
@@ -288,7 +288,7 @@ def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Value:
     return swapaxes(flip(x, axis=b), a, b) if k == 1 else flip(swapaxes(x, a, b), axis=b)
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def roll(x: Any, shift: int | Sequence[int], axis: Axis = None) -> Value:
     """Returns `x` with elements shifted along `axis`; those pushed out at the end come in at the start.

@@ -11,8 +11,7 @@ from functools import partial
 from typing import Any
 
 import nnc.trace.eager
-import nnc.trace.recipes
-import nnc.trace.repeat  # noqa: F401  (all register themselves: what runs commands at once, and calls that are alike)
+import nnc.trace.staged_call  # noqa: F401  (both register themselves: what runs commands at once, and specialised calls)
 from nnc import dtypes
 from nnc.array import set_namespace
 from nnc.devices import devices as all_devices

@@ -11,7 +11,7 @@ from nnc.commands.promote import astype, broadcast_to_shape
 from nnc.commands.rules import Value
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, user_error
-from nnc.graph.recall import recalled
+from nnc.graph.specialise import specialised
 from nnc.numpy import reductions as red
 from nnc.numpy import repetition
 from nnc.numpy.creation import linspace
@@ -29,7 +29,7 @@ STATISTICS: dict[str, Callable[..., Value]] = {
 }  # fmt: skip
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def pad(
     x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0, end_values: Any = 0, stat_length: Any = None,

@@ -21,7 +21,7 @@ from nnc.commands.promote import broadcast, promote
 from nnc.commands.rules import Value, check_dtype
 from nnc.commands.shape import slice_axis
 from nnc.errors import ArgumentError, OutOfBoundsError, ShapeError, user_error
-from nnc.graph.recall import recalled
+from nnc.graph.specialise import specialised
 from nnc.numpy import elementwise as el
 from nnc.numpy import manipulation
 from nnc.numpy.creation import arange
@@ -232,7 +232,7 @@ def take(x: Any, indices: Any, /, axis: int | None = None, *, mode: str = "error
     return x.at[index].get(mode=mode, fill_value=fill_value)
 
 
-@recalled(2)
+@specialised(2)
 @spelled
 def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1, *, mode: str = "error") -> Value:
     """Returns, in each row along `axis`, the elements at that row's indices.

@@ -14,7 +14,7 @@ from nnc.commands.promote import astype, broadcast, promote
 from nnc.commands.reduce import reduce_max, reduce_sum
 from nnc.commands.rules import Value, check_dtype
 from nnc.errors import ArgumentError, ShapeError, user_error
-from nnc.graph.recall import recalled
+from nnc.graph.specialise import specialised
 from nnc.numpy import elementwise as el
 from nnc.numpy.operands import Axis, keep, static_int, to_axes, to_value
 from nnc.numpy.types import iinfo
@@ -156,7 +156,7 @@ def i1(x: Any, /) -> Value:
     return i1e(x) * el.exp(abs(to_value(x, "i1")))
 
 
-@recalled(1)
+@specialised(1)
 @spelled
 def logsumexp(x: Any, /, axis: Axis = None, b: Any = None, *, keepdims: bool = False) -> Value:
     """Returns log(sum of b · exp(x)) over `axis`, without overflow.

@@ -16,10 +16,10 @@ from nnc.commands.rules import Value
 from nnc.context import get_context, set_context
 from nnc.errors import ArgumentTypeError, ShapeError, shorten, user_error
 from nnc.foreign import is_foreign
+from nnc.graph.specialise import specialised_in_traces
 from nnc.optim.arguments import Scalar, check_params, check_state, is_trainable
 from nnc.source import user_source
 from nnc.spelling import spelled
-from nnc.trace.repeat import repeated
 from nnc.tracebacks import api_boundary
 
 
@@ -191,7 +191,7 @@ def map_trainable(where: str, function: Callable[..., Any], name: str, first: An
         if other_treedef != treedef:
             raise tree.tree_mismatch(where, name, first, other_name, other)
         columns.append(other_leaves)
-    results, function = [], repeated(function)
+    results, function = [], specialised_in_traces(function, may_capture=True)
     with set_context(source=get_context().source or user_source()):  # found once for all leaves
         for i, (leaf, *rest) in enumerate(zip(leaves, *columns, strict=True)):
             if not is_trainable(leaf):

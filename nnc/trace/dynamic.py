@@ -27,14 +27,14 @@ from nnc.errors import ArgumentError, ArgumentTypeError, GraphError, InternalErr
 from nnc.foreign import is_foreign
 from nnc.fork import new_lock
 from nnc.graph import Command, Graph, TensorSpec, structural_hash
-from nnc.graph.recall import set_recall_of_variables
+from nnc.graph.specialise import set_layers
 from nnc.trace.dynamic_alias import View, view_of
 from nnc.trace.dynamic_hot import MakeProgram, runner
 from nnc.trace.dynamic_memo import Memo
 from nnc.trace.dynamic_routine import Routine, routine_of, routine_of_call
 from nnc.trace.dynamic_store import CONSTANT, Binding, Store
 from nnc.trace.eager import Plan, exact_params, find_plan
-from nnc.trace.recipes import Recipe
+from nnc.trace.specialised import SpecialisedCall
 from nnc.trace.tracer import Tracer
 from nnc.tracebacks import api_boundary
 
@@ -211,6 +211,7 @@ class Recorder:
     level = 0
     alive = True
     differentiates = False
+    is_recorder = True
 
     def __init__(self, memo_bytes: int, make_program: MakeProgram) -> None:
         self._make_program = make_program
@@ -294,19 +295,17 @@ class Recorder:
         routine = routine_of(plan)
         return self.hand_out(routine, args, self.perform(routine, operands))
 
-    def follow(self, recipe: Recipe, values: Sequence[Any]) -> Any:
+    def follow(self, call: SpecialisedCall, values: Sequence[Any]) -> Any:
         """The result of a public function whose commands are known, on variables, arrays and numbers.
 
         Raises:   GraphError: another thread has bound a variable to other shapes meanwhile.
         """
-        routine, weak = routine_of_call(recipe), recipe.weak
+        routine, weak, casts = routine_of_call(call), call.weak, call.casts
         place = routine.results[0]
-        if place < len(values) and recipe.casts[place] is None:
+        if place < len(values) and casts[place] is None:
             x = values[place]
             return x if x.weak == weak else x.as_weak()
-        operands = [
-            self.operand(x if cast is None else Array(cast(x))) for x, cast in zip(values, recipe.casts, strict=True)
-        ]
+        operands = [self.operand(x if cast is None else Array(cast(x))) for x, cast in zip(values, casts, strict=True)]
         if tuple([x.spec for x in operands]) != routine.specs[: len(operands)]:
             raise user_error(GraphError, routine.name, "a variable was written to while the function was called.")
         bindings = self.perform(routine, operands)
@@ -445,4 +444,4 @@ def concrete_array(value: Any, where: str) -> Array:
     return Array(array.data) if array.weak else array
 
 
-set_recall_of_variables(Variable)
+set_layers(variable=Variable)

@@ -1,6 +1,6 @@
 """Commands that a dynamic graph runs in one go, and what of them it records.
 
-A command by itself is a *routine*, and so are all those of a public function that was called before (nnc.graph.recall). What is
+A command by itself is a *routine*, and so are all those of a public function that was called before (nnc.graph.specialise). What is
 recorded of it, and which arrays are kept for derivatives, follows from which operands are active; it is found once for each
 such pattern.
 """
@@ -21,7 +21,8 @@ from nnc.trace.dynamic_backward import Needs, needs_of
 from nnc.trace.dynamic_linear import LinearPart
 from nnc.trace.dynamic_store import ACTIVE, CONSTANT, FOREIGN, Binding, Operation
 from nnc.trace.eager import Plan, run_plan
-from nnc.trace.recipes import Recipe, Step
+from nnc.trace.eager_call import Step, take_apart
+from nnc.trace.specialised import SpecialisedCall
 
 Kinds = tuple[int, ...]
 Places = tuple[int, ...]
@@ -170,15 +171,13 @@ def routine_of(plan: Plan, results: int | None = None) -> Routine:
     return known
 
 
-def routine_of_call(recipe: Recipe) -> Routine:
+def routine_of_call(call: SpecialisedCall) -> Routine:
     """The routine of a call of a public function."""
-    known: Routine | None = recipe.known.get(Routine)
+    known: Routine | None = call.known.get(Routine)
     if known is None:
-        steps, constants, place = recipe.take_apart()
-        given = recipe.graph.input_specs
-        known = recipe.known[Routine] = Routine.of(
-            given, list(map(Array, constants)), steps, (place,), recipe.graph.name
-        )
+        steps, constants, place = take_apart(call.graph)
+        name, given = call.graph.name, call.graph.input_specs
+        known = call.known[Routine] = Routine.of(given, list(map(Array, constants)), steps, (place,), name)
     return known
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from nnc.array import Array, as_value
 from nnc.commands.shape import broadcast_to
 from nnc.context import get_context, set_context
 from nnc.dtypes import TAPE
-from nnc.graph import Command, Graph, GraphBuilder, Symbol, TensorSpec, spec_of
+from nnc.graph import Command, Graph, GraphBuilder, InlineGraph, Symbol, TensorSpec, spec_of
 from nnc.source import SourceLine, user_source
 from nnc.trace.tracer import Tracer
 
@@ -46,8 +46,8 @@ class StagingTrace:
         self._scalars: dict[tuple[Any, ...], Symbol] = {}
         self._spreads: dict[tuple[Any, ...], Symbol] = {}
         self.values: dict[Symbol, Any] = {}  # what is captured, by its symbol
-        self.repeats: dict[tuple[Any, ...], Any] = {}  # what calls of functions recorded (nnc.trace.repeat)
-        self.is_noting = False  # whether such a call goes on
+        self.calls: dict[tuple[Any, ...], Any] = {}  # specialised calls (nnc.trace.staged_call)
+        self.is_recording = False  # whether the first one of such calls goes on
 
     def input(self, spec: TensorSpec, *, weak: bool = False, name: str = "") -> StagedTracer:
         """A new explicit input."""
@@ -86,7 +86,7 @@ class StagingTrace:
         outputs = self.builder.record(command, symbols, params, graphs, source)
         return [StagedTracer(self, symbol, source) for symbol in outputs]
 
-    def _spread(self, symbol: Symbol, params: dict[str, Any], source: SourceLine | None) -> Symbol:
+    def _spread(self, symbol: Symbol, params: Mapping[str, Any], source: SourceLine | None) -> Symbol:
         """A symbol broadcast to a shape: recorded once for all operands of the shape that it meets."""
         key = symbol, *params.items()
         found = self._spreads.get(key)
@@ -104,9 +104,15 @@ class StagingTrace:
         finally:
             self._spreads = {**self._spreads, **before}
 
-    def is_concrete(self, symbol: Symbol) -> bool:
+    def is_known(self, symbol: Symbol) -> bool:
         """Whether a symbol stands for a known value: a constant, or a captured array."""
         return self.builder.is_constant(symbol) or isinstance(self.values.get(symbol), Array)
+
+    def inline(self, graph: InlineGraph, operands: Sequence[Symbol], source: SourceLine | None) -> list[Symbol]:
+        """Records the nodes of a closed graph for these operands, and returns the symbols of its outputs."""
+        symbols = [*operands, *map(self.symbol_of, graph.constants)]
+        self.builder.inline(graph, symbols, source, self._spread)
+        return [symbols[i] for i in graph.outputs]
 
     def finish(self, outputs: Sequence[Any]) -> Staged:
         """Ends the trace."""
@@ -148,4 +154,4 @@ def stage(fun: Flat, specs: Sequence[TensorSpec], *, weak: Sequence[bool] | None
             return trace.finish(fun(*tracers))
     finally:
         trace.alive = False
-        trace.repeats.clear()  # they hold traces that hold values of this one
+        trace.calls.clear()  # they hold traces that hold values of this one

@@ -13,7 +13,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc import nn
 from nnc.errors import ArgumentTypeError, OutOfBoundsError
-from nnc.graph.recall import recalled
+from nnc.graph.specialise import specialised
 from nnc.trace import dynamic_hot
 
 RNG = np.random.default_rng(0)
@@ -88,7 +88,7 @@ def test_later_calls_give_record_and_follow_what_the_first_one_did(name: str, ch
 def test_a_known_function_does_not_run_again() -> None:
     runs = []
 
-    @recalled(3)
+    @specialised(3)
     def function(x: Any, y: Any, n: Any) -> Any:
         runs.append(type(x).__name__)
         return nnp.where(x > n, x * 2, y.T).reshape(-1)
@@ -118,7 +118,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dynamic_hot, "_ENOUGH", 1e-9)
 
 
-@recalled(2)
+@specialised(2)
 def several(x: Any, y: Any) -> Any:
     """Commands, views and numbers, of which some values are kept for the derivative."""
     z = nnp.exp(x * 0.5) / (1 + abs(y))

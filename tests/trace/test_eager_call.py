@@ -13,8 +13,8 @@ import nnc
 import nnc.numpy as nnp
 from nnc.errors import ArgumentTypeError, DTypeError, OutOfBoundsError
 from nnc.graph import Kernel, add_kernel, command
-from nnc.graph.recall import recalled
 from nnc.graph.registry import kernel
+from nnc.graph.specialise import specialised
 
 RNG = np.random.default_rng(0)
 TIMES = 5  # calls, of which the last are answered by a recipe
@@ -74,7 +74,7 @@ def test_settings_that_are_equal_but_not_the_same_have_recipes_of_their_own() ->
 
 
 def test_a_number_that_is_read_in_two_dtypes_keeps_both() -> None:
-    @recalled(2)
+    @specialised(2)
     def both(x: Any, n: Any) -> Any:
         return x * n + (U * n).sum()
 
@@ -83,7 +83,7 @@ def test_a_number_that_is_read_in_two_dtypes_keeps_both() -> None:
 
 
 def test_a_weak_array_is_not_taken_for_a_setting() -> None:
-    @recalled(1)
+    @specialised(1)
     def scaled(x: Any, mode: Any = None) -> Any:
         return x * S if mode is None else x * D
 
@@ -136,7 +136,7 @@ def test_finite_checks_see_each_command() -> None:
 def test_functions_that_look_at_values_run_each_time() -> None:
     seen = []
 
-    @recalled(1)
+    @specialised(1)
     def peek(x: Any) -> Any:
         seen.append(float(x))
         return x + 1 if float(x) > 0 else x - 1

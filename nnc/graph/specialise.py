@@ -1,0 +1,223 @@
+"""Specialised calls: the commands of a pure function for operands of given specs, and given settings, found once.
+
+A function of nnc.numpy reads dtypes, shapes and settings, says what is wrong with them, and calls a few commands. Equal specs and
+settings lead to equal commands. So a call that was met before does not run the function: its commands, traced once on abstract
+operands, run eagerly, are recorded by the ambient trace, or both in a dynamic graph. The traced graph is closed, so it can depend
+on nothing but operands and settings (nnc.trace.specialised makes it, one layer up, where functions can be traced).
+
+The key of a call holds specs and weakness of its operands and all of its settings, exactly. Where a mode is on that looks at each
+command, functions run as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from types import NoneType
+from typing import Any, Protocol, TypeVar, cast
+
+import numpy as np
+
+from nnc import dtypes
+from nnc.context import AT_REST, get_context, observes_commands
+from nnc.graph.registry import REGISTRY
+from nnc.graph.spec import TensorSpec
+from nnc.tracebacks import leave
+
+F = TypeVar("F", bound=Callable[..., Any])
+Function = Callable[..., Any]
+Key = tuple[Any, ...]
+
+THRESHOLD = (
+    2  # eager calls before one is specialised, which takes as long as fifty calls of the function (x + y, measured)
+)
+KEYS_PER_CALL = 8  # one more call for so many keys: a loop over x[i], each i twice, would gain nothing
+BOUND = 4096  # keys of one function; beyond them, all are forgotten
+_NUMBERS = frozenset((bool, int, float, complex))
+_EXACT = frozenset((int, str, NoneType, type, type(...)))
+
+
+class SpecialisedCall(Protocol):
+    """The commands of a call. Values are its operands, in the order of the arguments."""
+
+    @property
+    def run(self) -> Callable[[Sequence[Any]], Any]:
+        """From arrays and numbers to the result of the function."""
+
+
+@dataclass(slots=True)
+class CallTable:
+    """The specialised eager calls of one function by key, and how often keys without one were met (inf: they have none)."""
+
+    version: int = 0
+    calls: dict[Key, SpecialisedCall] = field(default_factory=dict)
+    counts: dict[Key, float] = field(default_factory=dict)
+
+    def is_due(self, key: Key) -> bool:
+        """Counts a call; whether there were enough alike to specialise it."""
+        if self.version != REGISTRY.version or len(self.counts) > BOUND:
+            self.calls, self.counts, self.version = {}, {}, REGISTRY.version
+        count = self.counts[key] = self.counts.get(key, 0) + 1
+        return THRESHOLD + len(self.counts) // KEYS_PER_CALL < count < inf
+
+    def keep(self, key: Key, call: SpecialisedCall | None) -> None:
+        """Keeps a call, or that there is none."""
+        self.counts[key] = inf
+        if call is not None:
+            self.calls[key] = call
+
+
+@dataclass(slots=True)
+class _Layers:
+    """Types and functions of the layers above: arrays, variables of dynamic graphs, tracing."""
+
+    array: Any = NoneType
+    variable: Any = object  # its `owner.follow(call, values)` runs a call on variables and records it
+    specialise: Callable[[Function, tuple[Any, ...], dict[str, Any], Sequence[int]], SpecialisedCall | None] = (
+        lambda function, args, kwargs, places: None
+    )
+    record: Callable[[Function, bool, tuple[Any, ...], dict[str, Any]], Any] = (
+        lambda function, may_capture, args, kwargs: function(*args, **kwargs)
+    )
+
+
+_LAYERS = _Layers()
+
+
+def set_layers(**layers: Any) -> None:
+    """Installs the types of arrays and variables, what specialises a call, and what records one while something is staged."""
+    for name, layer in layers.items():
+        setattr(_LAYERS, name, layer)
+
+
+def specialised(operands: int) -> Callable[[F], F]:
+    """Lets calls of a function be answered by specialised calls.
+
+    The function must be pure, one of the specs of its arrays and of its settings alone, and return one array.
+
+    Args:
+        operands: how many arguments, from the first, are arrays, numbers or lists of arrays; others are arrays or settings.
+
+    Example:
+        >>> @specialised(1)
+        ... def double(x, /):
+        ...     return x + x
+        >>> [double(nnp.ones(2) * n).sum().item() for n in range(4)]
+        [0.0, 4.0, 8.0, 12.0]
+    """
+
+    def decorate(function: F) -> F:
+        table = CallTable()
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                context = get_context()
+                if context is not AT_REST:
+                    if context.staging is not None:
+                        return _LAYERS.record(function, False, args, kwargs)
+                    if context.modes and observes_commands(context):
+                        return function(*args, **kwargs)
+                key: list[Any] = []
+                values, array, left, owner = [], _LAYERS.array, operands, None
+                for arg in args:
+                    kind = type(arg)
+                    if kind is array:
+                        key.append(arg.spec)
+                        if arg.weak:
+                            key.append(True)  # no setting: those of bools are pairs
+                        values.append(arg)
+                    elif kind is _LAYERS.variable and owner in (None, arg.owner):
+                        owner = arg.owner
+                        key.append(arg.spec)
+                        if arg.weak:
+                            key.append(True)
+                        values.append(arg)
+                    elif left > 0:
+                        if kind in _NUMBERS:
+                            values.append(arg)
+                            key.append(kind)
+                        elif kind is np.ndarray and dtypes.is_known(arg.dtype):
+                            values.append(array(arg))
+                            key.append(TensorSpec(arg.shape, arg.dtype))
+                        elif kind is np.float64 or kind is np.complex128:
+                            return call(*[_weak_array(x) if i < operands else x for i, x in enumerate(args)], **kwargs)
+                        elif kind is list and all(type(x) is array and not x.weak for x in arg):
+                            values += arg
+                            key.append(tuple([x.spec for x in arg]))
+                        else:
+                            return function(*args, **kwargs)
+                    else:
+                        key.append(exact_setting(arg))
+                    left -= 1
+                if kwargs:
+                    key += (_NAMED, exact_setting(tuple(kwargs.items())))
+                form = tuple(key)
+                try:
+                    known = table.calls.get(form)
+                except TypeError:  # a setting without a hash
+                    return function(*args, **kwargs)
+                if known is not None and table.version == REGISTRY.version:
+                    try:
+                        return known.run(values) if owner is None else owner.follow(known, values)
+                    except Exception:  # whatever it is: the function itself does as it should, or words the mistake
+                        return function(*args, **kwargs)
+                result = function(*args, **kwargs)
+                if table.is_due(form):
+                    places = [i for i, arg in enumerate(args) if i < operands or type(arg) in (array, _LAYERS.variable)]
+                    table.keep(form, _LAYERS.specialise(function, args, kwargs, places))
+                return result
+            except BaseException as error:
+                other = leave(error, function, function.__name__, args, kwargs)
+                if other is None:
+                    raise
+                raise other from None
+
+        return cast(F, call)
+
+    return decorate
+
+
+def specialised_in_traces(function: F, *, may_capture: bool = False) -> F:
+    """`function`, whose calls are answered by specialised ones while something is staged, and only then.
+
+    It must be pure, and one of the specs of its arrays and of its settings alone. It returns a value, None, or a tuple of these.
+
+    Args:
+        may_capture: it is a function that is made anew for each use within a trace, and may close over values of the trace.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if get_context().staging is not None:
+            return _LAYERS.record(function, may_capture, args, kwargs)
+        return function(*args, **kwargs)
+
+    return cast(F, call)
+
+
+def _weak_array(x: Any) -> Any:
+    """`x`; a NumPy scalar whose type is a Python type, too, as a weak array."""
+    return _LAYERS.array(np.asarray(x), weak=True) if isinstance(x, (np.float64, np.complex128)) else x
+
+
+def exact_setting(value: Any) -> Any:
+    """A setting as part of a key: equal only to what no function can tell from it (1, 1.0 and True; 0.0 and -0.0)."""
+    kind = type(value)
+    if kind in _EXACT:
+        return value
+    if kind is tuple:
+        return tuple([exact_setting(x) for x in value])
+    if kind is slice:
+        return slice, exact_setting(value.start), exact_setting(value.stop), exact_setting(value.step)
+    if kind is float or kind is complex or isinstance(value, np.generic):
+        return kind, repr(value)
+    if kind is bool or isinstance(value, (np.dtype, dtypes.NamedDType)):
+        return kind, value
+    return _UNKNOWN
+
+
+_NAMED = object()  # what follows in a key is passed by name
+_UNKNOWN: list[Any] = []  # has no hash, so that calls with such a setting have no key
