@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.errors import NncError, UnsupportedError
-from nnc.testing.fuzz.modes import Mode
+from nnc.errors import LinAlgError, NncError, UnsupportedError
+from nnc.testing.fuzz.modes import FORWARD, Mode
 from nnc.testing.fuzz.reference import by_reference, epsilon
 from nnc.testing.fuzz.subject import NDArray, Subject, execute
 
 _MARGIN = 16.0  # times the largest of a few random errors: the worst error of all is no larger
+_ROUNDS = (range(4), range(4, 16))
 _UNITS = 8.0  # units in the last place that are never held against a result
 
 
@@ -63,6 +64,12 @@ def check(subject: Subject, mode: Mode, seen: set[str] | None = None) -> Finding
         found = execute(subject.source(mode.source(subject)))
     except UnsupportedError as error:
         raise Unsupported(str(error).partition("\n")[0]) from None
+    except LinAlgError as error:
+        if mode.name in FORWARD:
+            return Finding(mode.name, "error", f"{type(error).__name__}: {error}")
+        raise Unsupported(
+            f"a derivative that nothing reads, at a singular matrix: {str(error).partition(chr(10))[0]}"
+        ) from None
     except Exception as error:
         return Finding(mode.name, "error", f"{type(error).__name__}: {error}")
     if len(found) != len(expected):
@@ -74,12 +81,15 @@ def check(subject: Subject, mode: Mode, seen: set[str] | None = None) -> Finding
     suspects = [i for i, (x, y) in enumerate(zip(found, expected, strict=True)) if not _is_close(x, y)]
     if not suspects:
         return None
-    spreads = _spreads(subject, mode, expected)
-    for i in suspects:
-        wrong = ~_is_within(found[i], expected[i], spreads[i])
-        if np.any(wrong):
-            return _describe(mode.name, i, found[i], expected[i], spreads[i], wrong)
-    return None
+    spreads = [_slack(mode, x) for x in expected]
+    for rounds in _ROUNDS:  # more of them where a few do not explain it: a sign comes up the same four times in eight
+        _widen(spreads, subject, mode, expected, rounds)
+        wrong = [~_is_within(x, y, spread) for x, y, spread in zip(found, expected, spreads, strict=True)]
+        suspects = [i for i in suspects if np.any(wrong[i])]
+        if not suspects:
+            return None
+    at = suspects[0]
+    return _describe(mode.name, at, found[at], expected[at], spreads[at], wrong[at])
 
 
 def _expected(subject: Subject, mode: Mode, seen: set[str] | None) -> list[NDArray] | None:
@@ -110,21 +120,30 @@ def _is_within(x: NDArray, y: NDArray, spread: NDArray) -> NDArray:
     return np.asarray(near | same | ~np.isfinite(spread))
 
 
-def _spreads(subject: Subject, mode: Mode, expected: Sequence[NDArray]) -> list[NDArray]:
-    """How far each element moves when everything that is rounded has random errors; infinite where its nature changes."""
+def _slack(mode: Mode, expected: NDArray) -> NDArray:
+    """How far expected values may be wrong themselves; a difference that is not finite has left the domain, and says nothing."""
+    if not mode.slack:
+        return np.zeros(expected.shape)
+    return np.where(np.isfinite(expected), mode.slack / _MARGIN * (1 + _largest(expected)), np.inf)
+
+
+def _widen(
+    spreads: list[NDArray], subject: Subject, mode: Mode, expected: Sequence[NDArray], rounds: Sequence[int]
+) -> None:
+    """Notes how far each element moves when everything that is rounded has random errors; infinite where its nature changes."""
     source = subject.source((mode.plain or mode.source)(subject))
-    spreads = [np.full(x.shape, mode.slack / _MARGIN * (1 + _largest(x)) if mode.slack else 0.0) for x in expected]
-    runs: list[tuple[Any, Any]] = [(mode.namespaces[0], np.random.default_rng(seed)) for seed in range(mode.rounds)]
-    runs += [(other, None) for other in mode.namespaces[1:]]
+    runs: list[tuple[Any, Any]] = [(mode.namespaces[0], np.random.default_rng(seed)) for seed in rounds]
+    if mode.namespaces[1:]:
+        runs = [(other, None) for other in mode.namespaces[1:]]
     for of_nnc, rng in runs:
         try:
             with by_reference(rng):
                 moved = execute(source, of_nnc)
         except NncError:  # a condition of the values does not hold any more
-            return [np.full(x.shape, np.inf) for x in expected]
+            spreads[:] = [np.full(x.shape, np.inf) for x in expected]
+            return
         for i, (x, y) in enumerate(zip(moved, expected, strict=True)):
             spreads[i] = np.maximum(spreads[i], _distance(x, y)) if x.shape == y.shape else np.full(y.shape, np.inf)
-    return spreads
 
 
 def _distance(x: NDArray, y: NDArray) -> NDArray:

@@ -116,15 +116,34 @@ class Generator:
                     break
         return made
 
+    def burst(self) -> list[Step]:
+        """Operators on a few values, several of them broadcast to the shape of one, again and again."""
+        first = self.pick(lambda spec: spec.size > 1)
+        small = TensorSpec(
+            self.spec(first).shape[1:] if self.rng.random() < 0.3 else (), self.rng.choice(("float32", "int64"))
+        )
+        others = [self.new_input(small) for _ in range(self.rng.randint(1, 3))]
+        found = []
+        for _ in range(self.rng.randint(2, 6)):
+            pair = [first, self.rng.choice(others)]
+            self.rng.shuffle(pair)
+            step = None
+            with suppress(Exception):
+                step = self.accept(
+                    Step("result", self.rng.choice(("{0} + {1}", "{0} * {1}", "{0} - {1}")), tuple(pair))
+                )
+            if step is not None:
+                found.append(step)
+        return found
+
     def step(self, control: float) -> Step | None:
         """A step whose results are usable; None where what was tried is not."""
         inputs, visible = list(self.inputs), list(self.visible)
         step = None
         with suppress(Exception):  # whatever a call raises: it is not taken
             turn = self.rng.random()
-            step = (
-                self._echo() if turn > 0.93 else self._control() if self.depth < 2 and turn < control else self._call()
-            )
+            make = self._control if self.depth < 2 and turn < control else self._echo if turn > 0.93 else self._call
+            step = make()
         if step is None:
             self.inputs, self.visible = inputs, visible
         return step
@@ -238,12 +257,13 @@ def generate(seed: Sequence[int], offers: Sequence[Offer], first: Sequence[Offer
     g.offers = [(first or offers)[seed[-1] % len(first or offers)]]
     steps = g.steps(1, control=0.0)
     g.offers = offers
+    steps += g.burst() if rng.random() < 0.3 else []
     steps += g.steps(rng.randint(0, 8))
     made = [name for step in steps for name in step.defines]
     made = [name for name in made if name in g.visible] or [g.inputs[0].name]
     read = set().union(*(step.reads for step in steps))
     ends = [name for name in made if name not in read]
     results = list(
-        dict.fromkeys([made[-1], *rng.sample(ends, min(len(ends), 3)), *rng.sample(made, rng.randint(0, 1))])
+        dict.fromkeys([made[-1], *rng.sample(ends, min(len(ends), 4)), *rng.sample(made, rng.randint(0, 1))])
     )
     return Program.of(g.inputs, steps, results)

@@ -138,7 +138,7 @@ def _with_any_zeros(rng: np.random.Generator, x: NDArray) -> NDArray:
     """`x` with zeros of any sign: the order of a sum decides it."""
     if not _is_inexact(x) or dtypes.is_complex(x.dtype):
         return x
-    return np.where(x == 0, np.copysign(x, rng.uniform(-1, 1, x.shape).astype(x.dtype)), x).astype(x.dtype)
+    return np.where(x == 0, np.copysign(x, np.asarray(rng.uniform(-1, 1, x.shape), x.dtype)), x).astype(x.dtype)
 
 
 def _is_inexact(x: NDArray) -> bool:

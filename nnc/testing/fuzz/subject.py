@@ -39,8 +39,9 @@ class Subject:
 
     @property
     def floats(self) -> list[int]:
-        """The inputs that have derivatives."""
-        return [i for i, x in enumerate(self.program.inputs) if dtypes.is_inexact(dtypes.BY_NAME[x.dtype])]
+        """The inputs to differentiate in."""
+        inputs = enumerate(self.program.inputs)
+        return [i for i, x in inputs if dtypes.is_inexact(dtypes.BY_NAME[x.dtype]) and x.kind != "number"]
 
     @property
     def smooth_results(self) -> list[int]:
