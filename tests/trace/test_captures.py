@@ -124,6 +124,15 @@ def test_a_changed_dict_entry_retraces() -> None:
     check_notices(lambda x: x * settings["scale"], lambda: settings.update(scale=3.0))
 
 
+def test_another_order_of_the_keys_of_a_dict_retraces() -> None:
+    weights = {"first": 1.0, "second": 1.0}
+
+    def reorder() -> None:
+        weights["first"] = weights.pop("first")
+
+    check_notices(lambda x: x * (2.0 if next(iter(weights)) == "first" else 3.0), reorder)
+
+
 def test_a_changed_list_element_retraces_and_is_named() -> None:
     factors = [[1.0], [2.0]]
     f = nnc.compile(lambda x: x * factors[1][0])

@@ -450,3 +450,24 @@ def test_a_compiled_function_that_captures_a_variable_runs_command_by_command(g:
     y = nnc.compile(lambda v: v * x)(3.0)
     g.backward(y)
     assert float(x.grad) == 3
+
+
+def test_a_compiled_function_is_differentiated_by_the_operands_that_are_active() -> None:
+    g, f = nnc.DynamicGraph(), nnc.compile(lambda x, y: nnp.sum(x * y))
+    x, y = g.variable(np.array([2.0, 3.0])), g.variable(np.array([5.0, 7.0]))
+    for a, b in ((x, g.constant(y.array)), (g.constant(x.array), y), (x, y)):
+        x.grad = y.grad = None
+        g.backward(g.evaluate(f, a, b))
+        for variable, given, other in ((x, a, y), (y, b, x)):
+            if given is variable:
+                np.testing.assert_array_equal(variable.grad, other.array)
+            else:
+                assert variable.grad is None
+
+
+def test_another_shape_between_two_equal_steps_has_a_gradient_of_its_own() -> None:
+    g = nnc.DynamicGraph()
+    for n in (3, 5, 3, 5):
+        x = g.variable(np.arange(n, dtype=np.float64))
+        g.backward(nnp.sum(x * x) / n)
+        np.testing.assert_allclose(x.grad, 2 * np.arange(n) / n)
