@@ -39,7 +39,7 @@ _NEARLY_ONE = 1 + np.longdouble(2) ** -56  # in a wide dtype another number than
 _UNITS = 2.0  # units in the last place of the errors that are made: printed functions of LLVM and oneDNN are that exact
 
 
-MOST_OPERATIONS = 30_000_000  # of a command: 0.1 s of NumPy, and more of a factorization
+MOST_OPERATIONS = 30_000_000  # of a command, or elements of its results: 0.1 s of NumPy, and more of a factorization
 
 
 class TooCostlyError(NncError):
@@ -62,7 +62,8 @@ class ReferenceInterpreter:
         values = [as_value(arg) for arg in args]
         specs = tuple([value.spec for value in values])
         outputs = infer_specs(command, specs, params, graphs)
-        if not graphs and command in cost and cost[command](*specs, **params) > MOST_OPERATIONS:
+        work = cost[command](*specs, **params) if command in cost and not graphs else 0
+        if max([work, *[spec.size for spec in outputs]]) > MOST_OPERATIONS:
             raise TooCostlyError(f"{command.name} takes too long")
         self.seen.add(command.name)
         arrays = [value.data for value in values]
