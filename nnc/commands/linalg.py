@@ -217,6 +217,8 @@ def _triangular_reference(
         a = np.tril(a) if lower else np.triu(a)
         if unit_diagonal:
             np.einsum("...ii->...i", a)[...] = 1
+        elif np.any(np.einsum("...ii->...i", a) == 0):
+            raise np.linalg.LinAlgError  # LU does not see it beside a NaN
         a = a.swapaxes(-1, -2) if transpose_a else a
         if lower == transpose_a:
             return np.linalg.solve(a, b)

@@ -481,3 +481,11 @@ def test_each_matrix_may_have_a_tolerance_of_its_own():
     for wrong, kind in ((np.ones(3) * 1j, DTypeError), (np.ones(4), ShapeError), (np.ones((2, 3)), ShapeError)):
         with pytest.raises(kind, match=r"rtol|broadcast"):
             la.pinv(x, rtol=wrong)
+
+
+@pytest.mark.parametrize("n", [2, 8])
+def test_a_zero_on_the_diagonal_is_refused_beside_a_nan(n: int) -> None:
+    a = np.eye(n, dtype=np.float32)
+    a[0, 0], a[-1, -1] = np.nan, 0
+    with pytest.raises(LinAlgError, match="triangular_solve"):
+        nnp.linalg.solve_triangular(a, a)
