@@ -179,7 +179,7 @@ def conv(
         (1, 8, 8, 4)
     """
     x, w = promote(x, w, where="conv")
-    rank = max(0, spec_of(w).ndim - 2)
+    rank = _spatial_rank("conv", x, w, "(O, C / groups, *kernel)")
     form = parse_layout("conv", layout, rank)
     check_rank("conv", x, form)
     canonical, lead = form.to_canonical(x)
@@ -219,7 +219,7 @@ def conv_transpose(
     """
     where = "conv_transpose"
     x, w = promote(x, w, where=where)
-    rank = max(0, spec_of(w).ndim - 2)
+    rank = _spatial_rank(where, x, w, "(I, O / groups, *kernel)")
     form = parse_layout(where, layout, rank)
     check_rank(where, x, form)
     canonical, lead = form.to_canonical(x)
@@ -249,6 +249,17 @@ def conv_transpose(
     return form.from_canonical(out, lead)
 
 
+def _spatial_rank(where: str, x: Value, w: Value, form: str) -> int:
+    """The number of spatial axes, of which the weight has a size each; raises ShapeError where it has none."""
+    ndim = spec_of(w).ndim
+    if ndim < 3:
+        raise user_error(
+            ShapeError, where, f"the weight has {ndim} axes; two for channels and one or more spatial axes are needed.",
+            operands={"x": spec_of(x), "w": spec_of(w)}, fix=f"pass a weight of shape {form}.",
+        )  # fmt: skip
+    return ndim - 2
+
+
 def _check_cut(sizes: Shape, whole: Shape, padding: Padding) -> None:
     """Checks that the padding of a transposed convolution leaves something of each axis of its output, or nothing."""
     for axis, (n, size, (low, high)) in enumerate(zip(sizes, whole, padding, strict=True)):
@@ -270,7 +281,7 @@ def _check_cut(sizes: Shape, whole: Shape, padding: Padding) -> None:
 
 
 def _check_channels(where: str, x: Value, w: Value, groups: int) -> None:
-    first = spec_of(w).shape[0] if spec_of(w).ndim else "missing"
+    first = spec_of(w).shape[0]
     if x.shape[1] != first:
         raise user_error(
             ShapeError, where, f"channels differ: the input has {x.shape[1]}, weight axis 0 is {first}.",

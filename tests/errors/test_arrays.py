@@ -281,8 +281,10 @@ def test_integers_to_negative_powers() -> None:
 
 
 def test_single_numbers_for_weights_and_matrices() -> None:
-    with reports(ShapeError, "conv_transpose", "weight axis 0 is missing"):
+    with reports(ShapeError, "conv_transpose", "the weight has 0 axes", "(I, O / groups, *kernel)"):
         nnc.nn.conv_transpose(nnp.ones((1, 2, 3, 3)), 1.0)
+    with reports(ShapeError, "conv", "the weight has 2 axes", "(O, C / groups, *kernel)"):
+        nnc.nn.conv(nnp.ones((1, 2, 3, 3)), nnp.ones((2, 2)))
     with reports(ShapeError, "multi_dot", "array 0 has 0 axes"):
         nnp.linalg.multi_dot([1.0, 2.0])
 
