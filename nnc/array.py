@@ -242,10 +242,13 @@ class ArrayMethods:
             cut_traceback(error)
             raise
 
-    @api_boundary
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers, where the value is known."""
-        return self.concrete("tolist").tolist()
+        try:
+            return self.concrete("tolist").tolist()
+        except BaseException as error:
+            cut_traceback(error)
+            raise
 
     def __bool__(self) -> bool:
         try:
@@ -559,8 +562,11 @@ def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | Non
     Example:  >>> asarray([[1, 2], [3, 4]], dtype="float32").shape
               (2, 2)
     """
-    if isinstance(obj, ArrayMethods) and dtype is None and device is None and not copy:
-        return obj
+    if dtype is None and device is None and not copy:
+        if isinstance(obj, ArrayMethods):
+            return obj
+        if type(obj) is np.ndarray and dtypes.is_known(obj.dtype):
+            return Array(obj)
     try:
         return _make_array(obj, dtype, device, copy)
     except BaseException as error:
@@ -578,10 +584,11 @@ def _make_array(obj: Any, dtype: Any, device: Any, copy: bool | None) -> Any:
         )
     wanted = None if dtype is None else to_dtype(dtype, "asarray")
     x = as_operand(obj, "asarray", "obj", wanted)
-    if hasattr(x, "spec") and not isinstance(x, Array):
+    if isinstance(x, Array):
+        if (wanted is None or wanted == x.dtype) and not copy:
+            return x if wanted is None or not x.weak else Array(x.data)
+    elif hasattr(x, "spec"):
         return x if wanted is None or x.spec.dtype == wanted else ew.convert(x, dtype=wanted)
-    if isinstance(x, Array) and (wanted is None or wanted == x.dtype) and not copy:
-        return x if wanted is None or not x.weak else Array(x.data)
     if copy is False and (isinstance(obj, (list, tuple)) or dtypes.is_scalar(obj)):
         raise user_error(
             ArgumentError,

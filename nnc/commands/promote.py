@@ -26,6 +26,10 @@ from nnc.graph import Command, spec_of
 Operand = Any  # an array, a tracer, a NumPy array or scalar, or a Python scalar
 
 
+# the classes of numbers that are operands as they are; others take a closer look
+_NUMBERS = {bool, int, float, complex, *(dtype.type for dtype in dtypes.ALL)} - {np.float64, np.complex128}
+
+
 class Listed(np.ndarray[Any, Any]):
     """A list of Python numbers in the default dtype. `exact` keeps the digits, for the case that it meets a wider dtype."""
 
@@ -46,7 +50,13 @@ def as_operand(x: Any, where: str = "asarray", name: str = "x", dtype: dtypes.DT
     Args:     dtype: what a list is going to be converted to, so that its numbers need not fit into the defaults.
     Raises:   DTypeError, ArgumentTypeError: `x` is nothing nnc makes an array of.
     """
-    if hasattr(type(x), "spec") or dtypes.is_scalar(x):
+    kind = type(x)
+    if (
+        kind in _NUMBERS
+        or (kind is np.ndarray and dtypes.is_known(x.dtype))
+        or hasattr(kind, "spec")
+        or dtypes.is_scalar(x)
+    ):
         return x
     if isinstance(x, (np.float64, np.complex128)):
         return np.asarray(x).view(WeakScalar)
@@ -86,7 +96,7 @@ def as_operand(x: Any, where: str = "asarray", name: str = "x", dtype: dtypes.DT
 
 
 def _from_list(x: Sequence[Any], where: str, name: str, dtype: dtypes.DType | None) -> Operand:
-    if any(hasattr(leaf, "spec") or is_foreign(type(leaf)) for leaf in _walk(x)):
+    if any(hasattr(kind, "spec") or is_foreign(kind) for kind in set(map(type, _walk(x)))):
         parts = [as_operand(part, where, name) for part in x]
         parts = broadcast(*promote(*parts, where=where), where=where)
         rows = [reshape(part, shape=(1, *spec_of(part).shape)) for part in parts]
@@ -107,7 +117,7 @@ def _from_list(x: Sequence[Any], where: str, name: str, dtype: dtypes.DType | No
             ArgumentTypeError, where, f"{name} is {shorten(x)}, which holds values that are no numbers.",
             fix="pass numbers only; strings and objects cannot be traced.",
         )  # fmt: skip
-    if dtype is None and not any(isinstance(leaf, (np.ndarray, np.generic)) for leaf in _walk(x)):
+    if dtype is None and not any(issubclass(kind, (np.ndarray, np.generic)) for kind in set(map(type, _walk(x)))):
         weakest = {"b": dtypes.bool_, "i": dtypes.DEFAULT_INT, "u": dtypes.DEFAULT_INT, "f": dtypes.DEFAULT_FLOAT}
         with np.errstate(over="ignore"):  # as everywhere, what is too large for a float is infinite
             listed = array.astype(weakest.get(array.dtype.kind, dtypes.DEFAULT_COMPLEX)).view(Listed)
