@@ -7,13 +7,14 @@ XLA follow the same rule as nnc. All other conversions are NumPy's.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from nnc import dtypes
-from nnc.silence import silently
+from nnc.silence import silently, strictly
 
 NDArray = np.ndarray[Any, Any]
 
@@ -32,9 +33,49 @@ def cast_array(x: NDArray | np.generic, dtype: dtypes.DType) -> NDArray:
         >>> cast_array(np.array([-1.5, 300, np.nan]), dtypes.uint8)
         array([  0, 255,   0], dtype=uint8)
     """
-    if not saturates(x.dtype, dtype):
-        converted: NDArray = silently(x.astype, dtype)
-        return converted
+    return caster(x.dtype, dtype)(x)
+
+
+@lru_cache(maxsize=256)
+def caster(source: dtypes.DType, target: dtypes.DType) -> Callable[[Any], NDArray]:
+    """The function that converts arrays and scalars of one dtype to another."""
+    if not saturates(source, target):
+        return lambda x: silently(x.astype, target)
+    return partial(_convert_strictly if _is_noticed(source, target) else _convert_limited, target)
+
+
+def _convert_strictly(dtype: dtypes.DType, x: Any) -> NDArray:
+    """The conversion for dtypes of which NumPy notices the numbers that do not fit: others need not be looked for."""
+    try:
+        converted: NDArray = strictly(x.astype, dtype)
+    except FloatingPointError:
+        return _convert_limited(dtype, x)
+    return converted
+
+
+def _is_noticed(source: dtypes.DType, target: dtypes.DType) -> bool:
+    """Whether NumPy raises for each float that does not fit an integer dtype.
+
+    Processors note such a conversion where they have an instruction for the pair of dtypes; it is tried, in NumPy's loops for
+    contiguous and for other arrays, in vectors and behind them.
+    """
+    if source not in (dtypes.float32, dtypes.float64) or target not in (dtypes.int32, dtypes.int64):
+        return False
+    for value in (np.nan, *limits(source, target)):
+        for place in (0, 20, 40):
+            memory = np.zeros((41, 2), source)
+            memory[place] = value
+            for x in (memory[:, 0], memory[:, 0].copy(), memory[place, 0]):
+                try:
+                    strictly(x.astype, target)
+                except FloatingPointError:
+                    continue
+                return False
+    return True
+
+
+def _convert_limited(dtype: dtypes.DType, x: Any) -> NDArray:
+    """The conversion of floats to integers, for all numbers."""
     x = x.astype(dtypes.accumulator(x.dtype), copy=False)
     lower, upper = limits(x.dtype, dtype)
     if not x.size or (lower < x.min() and x.max() < upper):  # False for NaN

@@ -1,6 +1,6 @@
 """NumPy's functions without its warnings of overflows and invalid operations: floating-point arithmetic goes on with inf and NaN.
 
-`np.errstate` takes longer than a small command. What it sets is a context variable, so here each thread has one context in which it
+`np.errstate` takes longer than a small command. What it sets is a context variable, so here each thread has contexts in which it
 is set for good.
 """
 
@@ -14,16 +14,21 @@ from typing import Any
 import numpy as np
 
 
-class _Silent(threading.local):
-    """`run(function, *args)` of the thread's context."""
+class _Contexts(threading.local):
+    """`silent(function, *args)` and `strict(function, *args)` of the thread's contexts."""
 
     def __init__(self) -> None:
-        context = contextvars.copy_context()
-        context.run(np.seterr, all="ignore")
-        self.run = context.run
+        self.silent = _context_with(all="ignore").run
+        self.strict = _context_with(all="ignore", invalid="raise").run
 
 
-_SILENT = _Silent()
+def _context_with(**errors: Any) -> contextvars.Context:
+    context = contextvars.copy_context()
+    context.run(np.seterr, **errors)
+    return context
+
+
+_CONTEXTS = _Contexts()
 
 
 def silently(function: Callable[..., Any], *args: Any) -> Any:
@@ -34,7 +39,20 @@ def silently(function: Callable[..., Any], *args: Any) -> Any:
         np.float32(-inf)
     """
     try:
-        return _SILENT.run(function, *args)
+        return _CONTEXTS.silent(function, *args)
     except RuntimeError:  # something that Python does on the side, such as to free an object, runs commands within one
         with np.errstate(all="ignore"):
+            return function(*args)
+
+
+def strictly(function: Callable[..., Any], *args: Any) -> Any:
+    """`function(*args)` without warnings of NumPy; the function must be one of NumPy's.
+
+    Raises:
+        FloatingPointError: an operation is invalid, such as a conversion of NaN to an integer.
+    """
+    try:
+        return _CONTEXTS.strict(function, *args)
+    except RuntimeError:
+        with np.errstate(all="ignore", invalid="raise"):
             return function(*args)

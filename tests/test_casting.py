@@ -11,8 +11,9 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import dtypes
-from nnc.casting import cast_array
+from nnc.casting import cast_array, caster
 from nnc.errors import DTypeError
+from nnc.silence import silently
 
 PAIRS = [(a, b) for a in dtypes.FLOATS for b in (*dtypes.SIGNED, *dtypes.UNSIGNED)]
 SIZES = (1, 2, 17, 129)
@@ -78,6 +79,13 @@ def test_a_strided_array_is_converted_by_the_same_rule():
     wanted = exact(x.T, np.dtype("uint16"))
     np.testing.assert_array_equal(nnp.asarray(x).T.astype("uint16"), wanted)
     np.testing.assert_array_equal(nnc.compile(lambda x: x.T.astype("uint16"))(x), wanted)
+
+
+def test_numbers_are_looked_at_where_numpy_does_not_notice_those_that_do_not_fit(monkeypatch):
+    monkeypatch.setattr("nnc.casting.strictly", silently)
+    x = corners(dtypes.float32)
+    convert = caster.__wrapped__(dtypes.float32, dtypes.int64)
+    np.testing.assert_array_equal(convert(x), exact(x, dtypes.int64))
 
 
 def test_listed_numbers_are_still_refused_but_for_those_that_just_fit():

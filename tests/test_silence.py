@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from nnc.silence import silently
+from nnc.silence import silently, strictly
 
 
 def test_a_division_by_zero_raises_no_warning() -> None:
@@ -36,3 +36,11 @@ def test_it_works_within_itself_and_in_other_threads() -> None:
 def test_an_error_of_the_function_is_raised() -> None:
     with pytest.raises(OverflowError):
         silently(np.array, 300, np.uint8)
+
+
+def test_invalid_operations_are_raised_where_they_are_asked_for() -> None:
+    with np.errstate(all="ignore"):
+        with pytest.raises(FloatingPointError):
+            strictly(np.array([np.nan], np.float32).astype, np.int32)
+        assert np.isinf(strictly(np.divide, np.float32(1), np.float32(0)))
+        assert np.isnan(np.subtract(np.float32(np.inf), np.float32(np.inf)))

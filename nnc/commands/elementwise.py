@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.casting import cast_array, saturates
+from nnc.casting import cast_array, caster, saturates
 from nnc.commands.constants import full_like, ones_like
 from nnc.commands.rules import (
     Cotangents,
@@ -557,7 +557,7 @@ def _convert_reference(x: Any, *, dtype: Any) -> Any:
 
 def _convert_call(x: TensorSpec, *, dtype: Any) -> Any:
     target = dtypes.as_dtype(dtype)
-    return (lambda x: cast_array(x, target)) if saturates(x.dtype, target) else methodcaller("astype", target)
+    return caster(x.dtype, target) if saturates(x.dtype, target) else methodcaller("astype", target)
 
 
 def _convert_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, dtype: Any) -> Tangents:
