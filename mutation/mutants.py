@@ -159,6 +159,8 @@ def strip(tree: ast.Module) -> ast.Module:
             node.returns = None
         elif is_docstring(node) or (isinstance(node, ast.keyword) and node.arg in {"strict", "slots"}):
             node.value = ast.Constant(None)
+        elif isinstance(node, ast.Subscript) and ast.unparse(node.slice) == "-1":
+            node.slice = ast.Constant(0)  # most first elements are the only ones
     return tree
 
 
