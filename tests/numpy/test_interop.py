@@ -173,8 +173,8 @@ def test_consumers_of_the_old_protocol_get_memory_of_their_own():
     out = np.from_dlpack(Old(x))
     assert out.tolist() == [0, 1, 2]
     assert not np.shares_memory(out, np.asarray(x))
-    with pytest.raises(ArgumentError, match="read-only"):
-        x.__dlpack__(copy=False)
+    capsule = x.__dlpack__(copy=False)  # which the standard's suite asks of every consumer
+    assert "dltensor" in repr(capsule)
 
 
 def test_memory_is_shared_with_pytorch_both_ways_and_outlives_its_maker():
