@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nnc import dtypes
 from nnc.commands.constants import ones_like
 from nnc.commands.elementwise import FLOAT, INEXACT, elementwise, equal, rsqrt, select
 from nnc.commands.rules import Value
@@ -38,10 +39,10 @@ tan: Command = elementwise(
     "tan", np.tan, "tan(x)", accepts=INEXACT, partials=(lambda x, out: out * out + 1,), complex_function=_complex_tan
 )
 asin: Command = elementwise(
-    "asin", np.arcsin, "asin(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: rsqrt(1 - x * x),)
+    "asin", np.arcsin, "asin(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: _slope_of_asin(x),)
 )
 acos: Command = elementwise(
-    "acos", np.arccos, "acos(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: -rsqrt(1 - x * x),)
+    "acos", np.arccos, "acos(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: -_slope_of_asin(x),)
 )
 atan: Command = elementwise("atan", np.arctan, "atan(x)", accepts=INEXACT, partials=(lambda x, out: 1 / (x * x + 1),))
 sinh: Command = elementwise(
@@ -59,10 +60,10 @@ tanh: Command = elementwise(
     complex_function=_complex_tanh,
 )
 asinh: Command = elementwise(
-    "asinh", np.arcsinh, "asinh(x)", accepts=INEXACT, partials=(lambda x, out: rsqrt(x * x + 1),)
+    "asinh", np.arcsinh, "asinh(x)", accepts=INEXACT, partials=(lambda x, out: _slope_of_asinh(x),)
 )
 acosh: Command = elementwise(
-    "acosh", np.arccosh, "acosh(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: rsqrt((x - 1) * (x + 1)),)
+    "acosh", np.arccosh, "acosh(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: _slope_of_acosh(x),)
 )
 atanh: Command = elementwise(
     "atanh", np.arctanh, "atanh(x)", accepts=INEXACT, singular=True, partials=(lambda x, out: 1 / (1 - x * x),)
@@ -75,6 +76,25 @@ hypot: Command = elementwise(
     "hypot", np.hypot, "hypot(x, y)", arity=2, accepts=FLOAT, singular=True,
     partials=(lambda x, y, out: _unit(x, out, 1), lambda x, y, out: _unit(y, out, 1)),
 )  # fmt: skip
+
+
+# On a cut the sign of an imaginary 0 says on which side a number lies, and so which sign a root of it has. 1 - x and x + 1 add to it
+# the 0 of the complex number 1, and lose the sign; x - 1 and x - (-1) keep it.
+
+
+def _slope_of_asin(x: Value) -> Value:
+    """1 / sqrt(1 - x²)."""
+    return rsqrt(-(x * x - 1) if dtypes.is_complex(x.dtype) else 1 - x * x)
+
+
+def _slope_of_asinh(x: Value) -> Value:
+    """1 / sqrt(x² + 1)."""
+    return rsqrt(x * x - (-1))
+
+
+def _slope_of_acosh(x: Value) -> Value:
+    """1 / sqrt(x² - 1), of complex numbers as a product: the root of the square is another one where the real part is negative."""
+    return rsqrt(x - 1) * rsqrt(x - (-1)) if dtypes.is_complex(x.dtype) else rsqrt((x - 1) * (x + 1))
 
 
 def _unit(x: Value, length: Value, power: int) -> Value:
