@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from nnc.graph import Kernel, add_kernel, command, register
 from nnc.testing import fuzz
 from nnc.testing.fuzz.check import check
 from nnc.testing.fuzz.generate import generate
-from nnc.testing.fuzz.modes import Mode
+from nnc.testing.fuzz.modes import MODES, Mode
 from nnc.testing.fuzz.offers import all_offers
 from nnc.testing.fuzz.program import Block, Program, Ref, Step
 from nnc.testing.fuzz.subject import Subject
@@ -142,3 +143,21 @@ def test_rounding_errors_are_no_findings() -> None:
     assert check(subject, disturbed(1 + 2e-7)) is None
     found = check(subject, disturbed(1 + 1e-4))
     assert found is not None and found.kind == "value"
+
+
+@pytest.mark.parametrize(("dtype", "small", "large"), [("float32", 1e-40, 1e38), ("float64", 1e-310, 1e300)])
+def test_flushed_denormal_numbers_are_no_findings_in_modes_that_may_flush_them(
+    dtype: str, small: float, large: float
+) -> None:
+    steps = (
+        Step("b", "{0} * {1}", (Ref("a"), small)),
+        Step("c", "{0} * {1}", (Ref("b"), large)),
+        Step("d", "{0} != {1}", (Ref("b"), 0)),
+    )
+    subject = Subject.of(Program((Input("a", (3,), dtype, "ones"),), Block(("a",), steps, ("b", "c", "d"))))
+    flushed = next(mode for mode in MODES if mode.name == "flushed")
+    assert subject is not None and check(subject, flushed) is None
+    kept = check(subject, replace(flushed, flushes=False))
+    assert (kept is None) == (dtype == "float32")
+    changed = replace(flushed, source=lambda s: "return [x + 1e-30 for x in program(*inputs())[:2]]")
+    assert check(subject, replace(changed, plain=lambda s: "return program(*inputs())[:2]")) is not None

@@ -11,7 +11,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.errors import LinAlgError, NncError, UnsupportedError
 from nnc.testing.fuzz.modes import FORWARD, Mode
-from nnc.testing.fuzz.reference import by_reference, epsilon
+from nnc.testing.fuzz.reference import by_reference, epsilon, smallest
 from nnc.testing.fuzz.subject import NDArray, Subject, execute
 
 _MARGIN = 16.0  # times the largest of a few random errors: the worst error of all is no larger
@@ -123,7 +123,7 @@ def _is_within(x: NDArray, y: NDArray, spread: NDArray) -> NDArray:
 def _slack(mode: Mode, expected: NDArray) -> NDArray:
     """How far expected values may be wrong themselves; a difference that is not finite has left the domain, and says nothing."""
     if not mode.slack:
-        return np.zeros(expected.shape)
+        return np.full(expected.shape, smallest(expected.dtype, mode.flushes) / _MARGIN)
     return np.where(np.isfinite(expected), mode.slack / _MARGIN * (1 + _largest(expected)), np.inf)
 
 
@@ -137,7 +137,7 @@ def _widen(
         runs = [(other, None) for other in mode.namespaces[1:]]
     for of_nnc, rng in runs:
         try:
-            with by_reference(rng):
+            with by_reference(rng, flushes=mode.flushes):
                 moved = execute(source, of_nnc)
         except NncError:  # a condition of the values does not hold any more
             spreads[:] = [np.full(x.shape, np.inf) for x in expected]

@@ -1,4 +1,4 @@
-"""The ways to run a program, as source that uses the public API alone.
+"""The ways to run a program, as source that uses the public API, and the switch that turns specialised calls off.
 
 The same source says what is expected: it runs once more by references, in a namespace in which the transforms are their definitions
 (`nnc.testing.fuzz.plain`). `plain` is the source of that, where it differs.
@@ -25,6 +25,7 @@ class Mode:
         Plain(),
     )  # the first says what is expected, the others what may be expected as well
     slack: float = 0.0  # error of the expected values themselves, relative to 1 and the largest, for float64
+    flushes: bool = False  # takes denormal numbers as 0 in float64, too, which float32 does in all modes
 
 
 def _says(text: str) -> Callable[[Subject], str]:
@@ -46,6 +47,15 @@ def donated(subject: Subject) -> str:
     """All inputs are donated."""
     every = tuple(range(len(subject.program.inputs)))
     return f"f = nnc.compile(program, donate_argnums={every})\n{CALLED}"
+
+
+def unspecialised(subject: Subject) -> str:
+    """Eagerly and compiled, where functions run as they are, whatever was met before."""
+    return (
+        'with with_mode("unspecialised"):\n'
+        "    f = nnc.compile(program)\n"
+        "    return [g(*inputs(k)) for g in (program, f) for k in (0, 1, 2, 0)]"
+    )
 
 
 def interpreted(subject: Subject) -> str:
@@ -178,11 +188,13 @@ STEPS = (
 MODES = (
     Mode("eager", _says("f = program\n" + CALLED)),
     Mode("compiled", compiled()),
+    Mode("unspecialised", unspecialised, _says("return 2 * [program(*inputs(k)) for k in (0, 1, 2, 0)]")),
     Mode("interpreted", interpreted),
     Mode("guard", guarded, ONCE_EACH),
     Mode("numbers", _says(NUMBERS), ONCE_EACH, applies=lambda subject: any(x.kind == "number" for x in subject.program.inputs)),
     Mode("streams", compiled(", streams=3")),
     Mode("contract", compiled(", contract=True")),
+    Mode("flushed", compiled(", flush_denormals=True"), flushes=True),
     Mode("donated", donated, applies=lambda subject: bool(subject.program.inputs)),
     Mode("budget", tight, ONCE),
     Mode("stored", stored),

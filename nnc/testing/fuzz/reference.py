@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -47,13 +47,18 @@ class TooCostlyError(NncError):
 
 
 class ReferenceInterpreter:
-    """Runs each command by its reference, with random errors where `rng` is given. `seen` takes the names of commands."""
+    """Runs each command by its reference, with random errors where `rng` is given. `seen` takes the names of commands.
+
+    Where there are errors, denormal numbers are 0 at random: of dtypes below float64, with `flushes` of float64, too.
+    """
 
     level = -1
     alive = True
 
-    def __init__(self, rng: np.random.Generator | None = None, seen: set[str] | None = None) -> None:
-        self.rng, self.seen = rng, set() if seen is None else seen
+    def __init__(
+        self, rng: np.random.Generator | None = None, seen: set[str] | None = None, flushes: bool = False
+    ) -> None:
+        self.rng, self.seen, self.flushes = rng, set() if seen is None else seen, flushes
 
     def process(
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
@@ -67,6 +72,8 @@ class ReferenceInterpreter:
             raise TooCostlyError(f"{command.name} takes too long")
         self.seen.add(command.name)
         arrays = [value.data for value in values]
+        if self.rng is not None:
+            arrays = [_flushed(self.rng, x, self.flushes) for x in arrays]
         settings = {**params, "graphs": graphs, "run": run_graph} if graphs else params
         results = _run(command, arrays, settings)
         listed = checked(command, results, outputs)
@@ -97,9 +104,11 @@ class FrozenInterpreter(ReferenceInterpreter):
 
 
 @contextmanager
-def by_reference(rng: np.random.Generator | None = None, seen: set[str] | None = None) -> Iterator[None]:
+def by_reference(
+    rng: np.random.Generator | None = None, seen: set[str] | None = None, flushes: bool = False
+) -> Iterator[None]:
     """Within the block, commands on arrays run by their references, one by one; `seen` takes their names."""
-    with replaced_eager(ReferenceInterpreter(rng, seen)), with_mode("eager"), np.errstate(all="ignore"):
+    with replaced_eager(ReferenceInterpreter(rng, seen, flushes)), with_mode("eager"), np.errstate(all="ignore"):
         yield
 
 
@@ -140,6 +149,30 @@ def _with_any_zeros(rng: np.random.Generator, x: NDArray) -> NDArray:
     if not _is_inexact(x) or dtypes.is_complex(x.dtype):
         return x
     return np.where(x == 0, np.copysign(x, np.asarray(rng.uniform(-1, 1, x.shape), x.dtype)), x).astype(x.dtype)
+
+
+def _flushed(rng: np.random.Generator, x: NDArray, flushes: bool) -> NDArray:
+    """`x`, in which denormal numbers are 0 at random where programs may take them as 0."""
+    least = smallest(x.dtype, flushes)
+    parts = [x.real, x.imag] if least and dtypes.is_complex(x.dtype) else [x]
+    small = [(np.abs(part) < least) & (part != 0) for part in parts]
+    if not least or not any(np.any(at) for at in small):
+        return x
+    moved = x.copy()
+    for part, at in zip([moved.real, moved.imag] if len(parts) > 1 else [moved], small, strict=True):
+        part[at & (rng.random(x.shape) < 0.5)] *= 0
+    return moved
+
+
+def smallest(dtype: dtypes.DType, flushes: bool) -> float:
+    """The smallest normal number of a dtype in which programs may take what lies below as 0; 0 for others.
+
+    No processor flushes float16. Programs that compute in float64 keep its denormal numbers unless they are told otherwise.
+    """
+    if not (dtypes.is_known(dtype) and dtypes.is_inexact(dtype)) or dtype == dtypes.float16:
+        return 0.0
+    real, finfo = dtypes.real_dtype(dtype), cast(Any, ml_dtypes.finfo)
+    return float(finfo(real).smallest_normal) if flushes or real != dtypes.float64 else 0.0
 
 
 def _is_inexact(x: NDArray) -> bool:

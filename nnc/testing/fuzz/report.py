@@ -22,6 +22,7 @@ _IMPORTS = {  # by the text that needs them
     "nn.": "import nnc.nn as nn",
     "nnp.": "import nnc.numpy as nnp",
     "random.": "from nnc import random",
+    "with_mode(": "from nnc.context import with_mode",
     "command(": "from nnc.graph import command",
 }
 _MOST = 400  # elements that are printed; of larger results the program itself is asked, command by command

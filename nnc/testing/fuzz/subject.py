@@ -18,6 +18,7 @@ import nnc.nn as nn
 import nnc.numpy as nnp
 from nnc import dtypes, random, tree
 from nnc.commands.rules import surrogate
+from nnc.context import with_mode
 from nnc.errors import NncError
 from nnc.graph import Graph, TensorSpec, command
 from nnc.testing.fuzz.plain import Plain
@@ -103,7 +104,7 @@ def namespace(of_nnc: Any = nnc) -> dict[str, Any]:
     return {
         "np": np, "nnc": of_nnc, "nnp": nnp, "nn": nn, "random": random, "command": command, "os": os, "patch": patch,
         "threading": threading,
-        "TemporaryDirectory": TemporaryDirectory,
+        "TemporaryDirectory": TemporaryDirectory, "with_mode": with_mode,
     }  # fmt: skip
 
 
