@@ -74,7 +74,7 @@ def _is_noticed(source: dtypes.DType, target: dtypes.DType) -> bool:
     return True
 
 
-def _convert_limited(dtype: dtypes.DType, x: Any) -> NDArray:
+def _convert_limited(dtype: dtypes.DType, x: NDArray) -> NDArray:
     """The conversion of floats to integers, for all numbers."""
     x = x.astype(dtypes.accumulator(x.dtype), copy=False)
     lower, upper = limits(x.dtype, dtype)

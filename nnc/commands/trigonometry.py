@@ -78,8 +78,8 @@ hypot: Command = elementwise(
 )  # fmt: skip
 
 
-# On a cut the sign of an imaginary 0 says on which side a number lies, and so which sign a root of it has. 1 - x and x + 1 add to it
-# the 0 of the complex number 1, and lose the sign; x - 1 and x - (-1) keep it.
+# On a cut the sign of an imaginary 0 says on which side a number lies, and so which sign a root of it has. 1 - x and x + 1 add the
+# 0 of the complex number 1 to it, and lose the sign; x - 1 and x - (-1) keep it.
 
 
 def _slope_of_asin(x: Value) -> Value:
