@@ -21,7 +21,7 @@ from nnc.graph.specialise import specialised
 from nnc.numpy.elementwise import divide, equal, exp, log, multiply, power, where
 from nnc.numpy.joining import stack
 from nnc.numpy.manipulation import moveaxis
-from nnc.numpy.operands import STATIC, check_device, static_int, to_shape, to_size, to_value
+from nnc.numpy.operands import STATIC, check_device, known_or_none, static_int, to_shape, to_size, to_value
 from nnc.numpy.types import iinfo
 from nnc.spelling import spelled
 
@@ -284,6 +284,9 @@ def linspace(
 
 def _spread(t: Value, distance: Value, step: Value, gaps: int) -> Value:
     """t · step, with NumPy's roundings: where a step is so small that it is 0, the division comes last but one."""
+    steps = known_or_none(step)
+    if steps is not None:
+        return t * step if steps.all() else t / gaps * distance
     vanishes = reduce_or(ew.equal(step, step * 0), axes=tuple(range(np.ndim(step))))
     return where(vanishes, t / gaps * distance, t * step)
 

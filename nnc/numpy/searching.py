@@ -207,7 +207,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Value:
 
 def is_rising(values: np.ndarray[Any, Any]) -> bool:
     """Whether no element is less than the one before it."""
-    return bool(np.all(values[:-1] <= values[1:]))
+    return bool((values[:-1] <= values[1:]).all())
 
 
 # -- taking and putting ------------------------------------------------------------------------------------------------
