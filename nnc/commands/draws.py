@@ -9,6 +9,7 @@ import numpy as np
 from nnc.commands import portable
 from nnc.commands.constants import full_like, ones_like
 from nnc.commands.elementwise import FLOAT, add, elementwise, exp, mul, neg, select, square, sub
+from nnc.commands.lanes import OnArrays
 from nnc.commands.rules import Value
 from nnc.commands.special import erfc
 from nnc.graph import Command
@@ -19,15 +20,15 @@ product: Command = elementwise(
 """x · y, rounded to its dtype also where `nnc.compile(contract=True)` joins products with sums."""
 
 portable_log: Command = elementwise(
-    "portable_log", portable.on_arrays(portable.log), "portable_log(x)", accepts=FLOAT, flops=20, singular=True,
+    "portable_log", OnArrays(portable.log), "portable_log(x)", accepts=FLOAT, flops=20, singular=True,
     partials=(lambda x, out: 1 / x,),
 )  # fmt: skip
 portable_log1p: Command = elementwise(
-    "portable_log1p", portable.on_arrays(portable.log1p), "portable_log1p(x)", accepts=FLOAT, flops=25, singular=True,
+    "portable_log1p", OnArrays(portable.log1p), "portable_log1p(x)", accepts=FLOAT, flops=25, singular=True,
     partials=(lambda x, out: 1 / (x + 1),),
 )  # fmt: skip
 portable_exp: Command = elementwise(
-    "portable_exp", portable.on_arrays(portable.exp), "portable_exp(x)", accepts=FLOAT, flops=20,
+    "portable_exp", OnArrays(portable.exp), "portable_exp(x)", accepts=FLOAT, flops=20,
     partials=(lambda x, out: out,),
 )  # fmt: skip
 
@@ -38,7 +39,7 @@ def _inverse_density(x: Value) -> Value:
 
 
 normal_quantile: Command = elementwise(
-    "normal_quantile", portable.on_arrays(portable.normal_quantile), "normal_quantile(x)", accepts=FLOAT, flops=40,
+    "normal_quantile", OnArrays(portable.normal_quantile), "normal_quantile(x)", accepts=FLOAT, flops=40,
     singular=True, partials=(lambda u, out: mul(_inverse_density(out), full_like(out, 0.5)),),
 )  # fmt: skip
 """The number that a standard normal one is below with probability (1 + x) / 2."""
@@ -59,7 +60,7 @@ def _bound_slope(share: Value, bound: Value, out: Value) -> Value:
 
 
 truncated_normal_quantile: Command = elementwise(
-    "truncated_normal_quantile", portable.on_arrays(portable.truncated_normal), "truncated_normal(x, y, z)", arity=3,
+    "truncated_normal_quantile", OnArrays(portable.truncated_normal), "truncated_normal(x, y, z)", arity=3,
     accepts=FLOAT, flops=150, singular=True,
     partials=(
         _between_slope,
@@ -70,18 +71,18 @@ truncated_normal_quantile: Command = elementwise(
 """The number between two bounds that a standard normal one between them is below with probability x."""
 
 tan_of_turns: Command = elementwise(
-    "tan_of_turns", portable.on_arrays(portable.tan_of_turns), "tan_of_turns(x)", accepts=FLOAT, flops=30, singular=True,
+    "tan_of_turns", OnArrays(portable.tan_of_turns), "tan_of_turns(x)", accepts=FLOAT, flops=30, singular=True,
     partials=(lambda t, out: mul(add(square(out), ones_like(out)), full_like(out, math.pi)),),
 )  # fmt: skip
 """tan(πx) for |x| <= ½."""
 
 poisson_log_mass: Command = elementwise(
-    "poisson_log_mass", portable.on_arrays(portable.poisson_log_mass), "poisson_log_mass(x, y)", arity=2, accepts=FLOAT,
+    "poisson_log_mass", OnArrays(portable.poisson_log_mass), "poisson_log_mass(x, y)", arity=2, accepts=FLOAT,
     flops=100,
 )  # fmt: skip
 """The logarithm of the probability of x events where y are expected."""
 binomial_log_mass: Command = elementwise(
-    "binomial_log_mass", portable.on_arrays(portable.binomial_log_mass), "binomial_log_mass(x, y, z)", arity=3,
+    "binomial_log_mass", OnArrays(portable.binomial_log_mass), "binomial_log_mass(x, y, z)", arity=3,
     accepts=FLOAT, flops=250,
 )  # fmt: skip
 """The logarithm of the probability that x of y trials succeed, each with probability z."""

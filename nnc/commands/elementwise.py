@@ -17,6 +17,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.casting import cast_array, caster, saturates
 from nnc.commands.constants import full_like, ones_like
+from nnc.commands.lanes import OnArrays
 from nnc.commands.rules import (
     Cotangents,
     Derivative,
@@ -103,7 +104,8 @@ def elementwise(
         return None if dtypes.is_complex(specs[0].dtype) else function
 
     functions = (function, complex_function or function)
-    numpy_call = (function if complex_function is None else call_of) if isinstance(function, np.ufunc) else None
+    is_ufunc = isinstance(function, np.ufunc)
+    numpy_call = function if is_ufunc and complex_function is None else call_of
     rule = derivative or (_from_partials(partials, "safe_mul" if singular else "mul") if partials is not None else None)
     return register(
         name,
@@ -111,7 +113,7 @@ def elementwise(
         infer=infer,
         reference=reference,
         scalar=scalar,
-        numpy_call=numpy_call,
+        numpy_call=numpy_call if is_ufunc or isinstance(function, OnArrays) else None,
         derivative=rule,
         batch=batch_elementwise(name),
         inplace=InPlace(tuple((i, 0) for i in range(arity)), (0,) if identity else ()) if result is None else None,

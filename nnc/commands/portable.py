@@ -1,9 +1,9 @@
 """Functions of random draws, written with operations that IEEE 754 rounds in one way: their bits are the same wherever they run.
 
-Each is written once, on numbers that are NumPy's arrays (`Lanes`, the reference of a command) or registers of compiled code
-(`nnc.lower.codegen.math.terms.Term`). Neither contracts a product with a sum here, so eager and compiled draws agree in every bit,
-and a comparison that decides whether a proposal is accepted falls out alike. Numbers below the smallest normal one count as 0,
-as processors may take them.
+Each is written once, on numbers that stand for NumPy's arrays (`nnc.commands.lanes`, the reference of a command) or for registers
+of compiled code (`nnc.lower.codegen.math.terms.Term`). Neither contracts a product with a sum here, so eager and compiled draws
+agree in every bit, and a comparison that decides whether a proposal is accepted falls out alike. Numbers below the smallest normal
+one count as 0, as processors may take them.
 """
 
 from __future__ import annotations
@@ -12,106 +12,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from nnc import dtypes
 
 Number = Any  # Lanes, or Term
-
-
-class Lanes:
-    """An array of NumPy with the methods of the code generator's terms."""
-
-    __slots__ = ("array",)
-
-    def __init__(self, array: Any) -> None:
-        self.array = array
-
-    @property
-    def dtype(self) -> dtypes.DType:
-        """The dtype of the array."""
-        return dtypes.as_dtype(self.array.dtype)
-
-    def _with(self, function: Callable[..., Any], y: Any) -> Lanes:
-        return Lanes(function(self.array, y.array if isinstance(y, Lanes) else y))
-
-    def __add__(self, y: Any) -> Lanes:
-        return self._with(np.add, y)
-
-    __radd__ = __add__
-
-    def __sub__(self, y: Any) -> Lanes:
-        return self._with(np.subtract, y)
-
-    def __rsub__(self, y: Any) -> Lanes:
-        return Lanes(np.subtract(y, self.array))
-
-    def __mul__(self, y: Any) -> Lanes:
-        return self._with(np.multiply, y)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, y: Any) -> Lanes:
-        return self._with(np.divide, y)
-
-    def __rtruediv__(self, y: Any) -> Lanes:
-        return Lanes(np.divide(y, self.array))
-
-    def __neg__(self) -> Lanes:
-        return Lanes(np.negative(self.array))
-
-    def __and__(self, y: Any) -> Lanes:
-        return self._with(np.bitwise_and, y)
-
-    def __or__(self, y: Any) -> Lanes:
-        return self._with(np.bitwise_or, y)
-
-    def __lshift__(self, y: int) -> Lanes:
-        return Lanes(np.left_shift(self.array, self.array.dtype.type(y)))
-
-    def __rshift__(self, y: int) -> Lanes:
-        return Lanes(np.right_shift(self.array, self.array.dtype.type(y)))
-
-    def __lt__(self, y: Any) -> Lanes:
-        return self._with(np.less, y)
-
-    def __le__(self, y: Any) -> Lanes:
-        return self._with(np.less_equal, y)
-
-    def __gt__(self, y: Any) -> Lanes:
-        return self._with(np.greater, y)
-
-    def is_nan(self) -> Lanes:
-        """Whether an element is no number."""
-        return Lanes(np.isnan(self.array))
-
-    def choose(self, x: Any, y: Any) -> Lanes:
-        """x where this bool holds, else y; one of them is a Lanes."""
-        return Lanes(np.where(self.array, *(z.array if isinstance(z, Lanes) else z for z in (x, y))))
-
-    def bits(self) -> Lanes:
-        """The bit pattern, as an unsigned integer."""
-        return Lanes(self.array.view(f"u{self.array.dtype.itemsize}"))
-
-    def as_float(self) -> Lanes:
-        """The float of a bit pattern."""
-        return Lanes(self.array.view(f"f{self.array.dtype.itemsize}"))
-
-    def to(self, dtype: dtypes.DType) -> Lanes:
-        """The value in another dtype."""
-        return Lanes(self.array.astype(dtype, copy=False))
-
-    def intrinsic(self, name: str) -> Lanes:
-        """A function that IEEE 754 defines to the last bit."""
-        return Lanes(_EXACT[name](self.array))
-
-
-_EXACT = {"sqrt": np.sqrt, "fabs": np.abs, "floor": np.floor}
-
-
-def on_arrays(function: Callable[..., Number]) -> Callable[..., Any]:
-    """A function of this file as the reference of a command."""
-    return lambda *arrays: function(*map(Lanes, arrays)).array
 
 
 def _is_single(x: Number) -> bool:
