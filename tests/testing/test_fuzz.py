@@ -19,7 +19,7 @@ from nnc.testing.fuzz.generate import generate
 from nnc.testing.fuzz.modes import MODES, Mode
 from nnc.testing.fuzz.offers import all_offers
 from nnc.testing.fuzz.program import Block, Program, Ref, Step
-from nnc.testing.fuzz.subject import Subject
+from nnc.testing.fuzz.subject import Subject, define
 from nnc.testing.fuzz.values import Input
 
 PLANTED = {"isolated": False, "findings": 1, "shrinking": 20.0}
@@ -161,3 +161,14 @@ def test_flushed_denormal_numbers_are_no_findings_in_modes_that_may_flush_them(
     assert (kept is None) == (dtype == "float32")
     changed = replace(flushed, source=lambda s: "return [x + 1e-30 for x in program(*inputs())[:2]]")
     assert check(subject, replace(changed, plain=lambda s: "return program(*inputs())[:2]")) is not None
+
+
+def test_weak_numbers_stay_weak_where_other_inputs_are_stacked() -> None:
+    inputs = (Input("a", (3,), "int16"), Input("n", (), "int64", "number"))
+    subject = Subject.of(Program(inputs, Block(("a", "n"), (Step("b", "{0} + {1}", (Ref("a"), Ref("n"))),), ("b",))))
+    assert subject is not None and subject.results[0].dtype == np.int16
+    for name in ("vmap", "scan"):
+        mode = next(mode for mode in MODES if mode.name == name)
+        assert check(subject, mode) is None
+        names = define(subject.source(mode.source(subject)))
+        assert {x.dtype.name for x in nnc.tree.leaves(names["run"]()) if x.shape} == {"int16"}

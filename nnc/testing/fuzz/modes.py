@@ -98,12 +98,20 @@ def in_json(subject: Subject) -> str:
     return "graph = nnc.make_graph(program)(*inputs())\nreturn nnc.graph.from_json(nnc.graph.to_json(graph))(*inputs())"
 
 
+def _has_arrays(subject: Subject) -> bool:
+    """Whether there is anything to stack: rows of an array of weak numbers are not weak."""
+    return any(x.kind != "number" for x in subject.program.inputs)
+
+
 def mapped(wrap: str) -> Callable[[Subject], str]:
     """The rows of some inputs are mapped."""
 
     def source(subject: Subject) -> str:
         inputs = subject.program.inputs
-        axes = tuple(None if x.seed % 3 == 0 and any(y.seed % 3 for y in inputs) else 0 for x in inputs)
+        chosen = [x.kind != "number" and x.seed % 3 != 0 for x in inputs]
+        axes = tuple(
+            0 if (y if any(chosen) else x.kind != "number") else None for x, y in zip(inputs, chosen, strict=True)
+        )
         return (
             f"axes = {axes}\n"
             "rows = [inputs(k) for k in (0, 1, 2)]\n"
@@ -116,9 +124,11 @@ def mapped(wrap: str) -> Callable[[Subject], str]:
 
 def scanned(subject: Subject) -> str:
     """The program is the body of a loop."""
+    places = [i for i, x in enumerate(subject.program.inputs) if x.kind != "number"]
+    args = [f"row[{places.index(i)}]" if i in places else f"all[{i}]" for i in range(len(subject.program.inputs))]
     return (
-        "xs = [nnp.stack(x) for x in zip(*[inputs(k) for k in (0, 1, 2)])]\n"
-        "return nnc.compile(lambda xs: nnc.scan(lambda i, row: (i + 1, program(*row)), 0, xs))(xs)"
+        f"all = inputs()\nxs = [nnp.stack([inputs(k)[i] for k in (0, 1, 2)]) for i in {places}]\n"
+        f"return nnc.compile(lambda xs: nnc.scan(lambda i, row: (i + 1, program({', '.join(args)})), 0, xs))(xs)"
     )
 
 
@@ -199,9 +209,9 @@ MODES = (
     Mode("budget", tight, ONCE),
     Mode("stored", stored),
     Mode("json", in_json, ONCE),
-    Mode("vmap", mapped("{f}"), applies=lambda subject: bool(subject.program.inputs)),
-    Mode("compiled vmap", mapped("nnc.compile({f})"), applies=lambda subject: bool(subject.program.inputs)),
-    Mode("scan", scanned, applies=lambda subject: bool(subject.program.inputs)),
+    Mode("vmap", mapped("{f}"), applies=_has_arrays),
+    Mode("compiled vmap", mapped("nnc.compile({f})"), applies=_has_arrays),
+    Mode("scan", scanned, applies=_has_arrays),
     Mode("vjp", derived(PULLED, "f = nnc.compile(pulled)\n" + TWICE), applies=_finite),
     Mode("eager vjp", derived(PULLED, "f = pulled\n" + TWICE), applies=_finite),
     Mode("jvp", derived(PUSHED, "f = nnc.compile(pushed)\n" + TWICE), applies=_finite),
