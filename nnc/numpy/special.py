@@ -203,6 +203,7 @@ def _segment(name: str, method: str, start: Callable[[dtypes.DType], Any], doc: 
                 ShapeError, name, "segment_ids must be a vector with an entry for each row of data.",
                 operands={"data": rows.spec, "segment_ids": ids.spec}, fix="make its size that of axis 0 of data.",
             )  # fmt: skip
+        check_dtype(name, ids.spec, dtypes.is_integer, "integers", "segment_ids")
         if num_segments is None:
             known = ids.concrete(name, "pass num_segments=n, so that the shape of the result is known.")
             num_segments = int(known.max()) + 1 if known.size else 0

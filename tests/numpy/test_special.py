@@ -65,6 +65,8 @@ def test_segments_out_of_range_raise_or_are_dropped():
     [
         (lambda: nnp.segment_sum(X, [0, 1]), ShapeError, "segment_sum: segment_ids must be a vector"),
         (lambda: nnp.segment_sum(X, IDS, -1), ArgumentError, "segment_sum: num_segments is -1"),
+        (lambda: nnp.segment_max([1, 2], [0, np.nan]), DTypeError, "segment_max: segment_ids must be integers"),
+        (lambda: nnp.segment_sum([1, 2], [True, True]), DTypeError, "segment_sum: segment_ids must be integers"),
         (lambda: nnp.erf(1j), DTypeError, "erf: x must be floating-point"),
         (lambda: nnp.polygamma(-1, 1.0), ArgumentError, "polygamma: there is no derivative"),
     ],
