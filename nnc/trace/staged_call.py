@@ -10,7 +10,6 @@ A function that may close over values of the trace runs twice: a value that it h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -81,16 +80,17 @@ class _Run:
     def __call__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs it, while the traces find nothing that was made before."""
         trace, linear = self.site.trace, self.site.linear
+        hidden = [(each, each.hide_spreads()) for each in (trace, linear) if each is not None]
         trace.is_recording = True
         try:
-            with (
-                trace.alone(),
-                linear.alone() if linear is not None else nullcontext(),
-                set_context(source=self.source),
+            with set_context(
+                source=self.source
             ):  # of all commands: settings with a hash are no functions of the user's
                 self.result = function(*args, **kwargs)
         finally:
             trace.is_recording = False
+            for each, spreads in hidden:
+                each.show_spreads(spreads)
         self.after = self.site.count_nodes()
         return self.result
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,14 +94,20 @@ class StagingTrace:
             self._spreads[key] = found
         return found
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """A block that finds no broadcast of what was recorded before it: its nodes read what they are given."""
+    def hide_spreads(self) -> dict[tuple[Any, ...], Symbol]:
+        """Lets the commands that follow find no broadcast that was recorded before, so that their nodes read what they are given.
+
+        Returns:
+            What `show_spreads` takes.
+        """
         before, self._spreads = self._spreads, {}
-        try:
-            yield
-        finally:
-            self._spreads = {**self._spreads, **before}
+        return before
+
+    def show_spreads(self, before: dict[tuple[Any, ...], Symbol]) -> None:
+        """Lets commands find those broadcasts again."""
+        for key, symbol in self._spreads.items():
+            before.setdefault(key, symbol)
+        self._spreads = before
 
     def is_known(self, symbol: Symbol) -> bool:
         """Whether a symbol stands for a known value: a constant, or a captured array."""
