@@ -172,3 +172,16 @@ def test_weak_numbers_stay_weak_where_other_inputs_are_stacked() -> None:
         assert check(subject, mode) is None
         names = define(subject.source(mode.source(subject)))
         assert {x.dtype.name for x in nnc.tree.leaves(names["run"]()) if x.shape} == {"int16"}
+
+
+def test_phases_of_complex_eigenvectors_are_not_held_against_differences() -> None:
+    """A derivative follows one choice of phases, LAPACK's values another."""
+
+    def subject(command: str, dtype: str) -> Subject:
+        body = Block(("a",), (Step("b", f"nnp.linalg.{command}", (Ref("a"),)),), ("b",))
+        found = Subject.of(Program((Input("a", (2, 2), dtype, "uniform"),), body))
+        assert found is not None
+        return found
+
+    assert subject("eigvals", "complex128").surrogates
+    assert not subject("eigvalsh", "float64").surrogates and not subject("det", "complex128").surrogates

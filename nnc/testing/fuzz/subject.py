@@ -17,7 +17,7 @@ import nnc
 import nnc.nn as nn
 import nnc.numpy as nnp
 from nnc import dtypes, random, tree
-from nnc.commands.rules import surrogate
+from nnc.commands.rules import freedom, surrogate
 from nnc.context import with_mode
 from nnc.errors import NncError
 from nnc.graph import Graph, TensorSpec, command
@@ -74,8 +74,12 @@ class Subject:
 
     @property
     def surrogates(self) -> bool:
-        """Whether a derivative is by definition not that of the values."""
-        return any(node.command in surrogate for node in self.graph.walk())
+        """Whether a derivative is by definition not that of the values, or of another choice of phases than theirs."""
+        return any(
+            node.command in surrogate
+            or (node.command in freedom and any(dtypes.is_complex(s.spec.dtype) for s in node.outputs))
+            for node in self.graph.walk()
+        )
 
     @property
     def specials(self) -> bool:
