@@ -13,6 +13,7 @@ import nnc
 import nnc.numpy as nnp
 from nnc import nn
 from nnc.context import with_mode
+from nnc.graph.specialise import specialised_in_traces
 
 BINARY = [
     lambda x, y: x + y, lambda x, y: x - y, lambda x, y: x * y, nnp.maximum, lambda x, y: nnp.where(x > y, x, y),
@@ -28,7 +29,7 @@ LEAVES = [
     for i, (shape, dtype) in enumerate(
         [*[(s, "float32") for s in SHAPES[:5]], ((), "float64"), ((4,), "float32"), ((), "float32")]
     )
-]
+] + [nnc.asarray(0.75).as_weak()]  # beside a float64 of the same shape that is not weak
 STEPS = st.lists(
     st.tuples(st.integers(0, len(BINARY) + len(UNARY) - 1), st.integers(0, 30), st.integers(0, 30)),
     min_size=3,
@@ -108,3 +109,17 @@ def test_eager_programs_give_what_their_functions_give(steps: Any) -> None:
         return
     for _ in range(4):
         check_equal(run(steps, LEAVES), expected)
+
+
+def test_a_call_is_specialised_though_its_broadcast_was_made_before() -> None:
+    ran = []
+
+    def add(x: Any, y: Any) -> Any:
+        ran.append(y)
+        return x + y
+
+    once = specialised_in_traces(add)
+    x, c, d = np.ones(4, np.float32), np.float32(5), np.float32(7)
+    found = nnc.compile(lambda x, c, d: (x * d, once(x, d), once(x, c)))(x, c, d)
+    assert [y.tolist() for y in found] == [[7.0] * 4, [8.0] * 4, [6.0] * 4]
+    assert len(ran) == 1
