@@ -123,3 +123,13 @@ def test_a_call_is_specialised_though_its_broadcast_was_made_before() -> None:
     found = nnc.compile(lambda x, c, d: (x * d, once(x, d), once(x, c)))(x, c, d)
     assert [y.tolist() for y in found] == [[7.0] * 4, [8.0] * 4, [6.0] * 4]
     assert len(ran) == 1
+
+
+@pytest.mark.parametrize(("rows", "weak_first"), [(11, True), (13, False)])
+def test_weak_operands_are_told_apart_from_others_of_their_spec(rows: int, weak_first: bool) -> None:
+    x, strong = np.ones(rows, np.float32), nnc.asarray(np.asarray(0.75))
+    pair = (strong.as_weak(), strong) if weak_first else (strong, strong.as_weak())
+    expected = ["float32", "float64"] if weak_first else ["float64", "float32"]
+    eager = [[nnp.maximum(nnc.asarray(x), y).dtype.name for _ in range(5)][-1] for y in pair]
+    traced = nnc.compile(lambda x, a, b: (nnp.maximum(x, a), nnp.maximum(x, b)))(x, *pair)
+    assert eager == [y.dtype.name for y in traced] == expected
