@@ -130,23 +130,23 @@ def test_printed_texts_are_remembered_as_far_as_they_fit() -> None:
 
 
 CONVOLUTIONS = """
-import gc, numpy as np, nnc, nnc.numpy as nnp
+import gc, time, numpy as np, nnc, nnc.numpy as nnp
 from nnc.backends.onednn.primitives import _KNOWN
 
-def run(size):
+made = 0
+for size in range(30, 36):
     nnc.compile(lambda x: nnc.nn.conv(x, nnp.ones((8, 2, 3, 3))))(np.ones((1, 2, 9, size), np.float32))
-
-run(30)
-gc.collect()
-before = len(_KNOWN)
-for size in range(31, 36):
-    run(size)
-gc.collect()
-print(before, len(_KNOWN))
+    made = max(made, len(_KNOWN))
+for _ in range(600):  # what is written to the cache beside the calls holds programs for a moment
+    gc.collect()
+    if not _KNOWN:
+        break
+    time.sleep(0.05)
+print(made, len(_KNOWN))
 """
 
 
 @pytest.mark.skipif(library() is None, reason="oneDNN is absent")
 def test_primitives_of_dropped_functions_are_gone(tmp_path: Path) -> None:
-    before, after = map(int, run_script(CONVOLUTIONS, tmp_path).split())
-    assert after <= before
+    made, left = map(int, run_script(CONVOLUTIONS, tmp_path).split())
+    assert made > 0 and left == 0
