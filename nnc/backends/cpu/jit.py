@@ -131,10 +131,12 @@ class Jit:
 
     def _load(self, natives: Sequence[Native]) -> dict[str, Loaded]:
         """The functions of kernels by their names, those first that others call."""
-        called = [native for caller in natives if caller.name not in self._known for native in caller.calls]
-        below = self._load(called) if called else {}
         held = {native.name: found for native in natives if (found := self._known.get(native.name)) is not None}
-        new = {native.name: native for native in natives if native.name not in held}
+        missing = [native for native in natives if native.name not in held]  # asked once: what nobody holds goes at any time
+        called = [callee for caller in missing for callee in caller.calls]
+        below = self._load(called) if called else {}
+        held |= {native.name: below[native.name] for native in missing if native.name in below}
+        new = {native.name: native for native in missing if native.name not in held}
         code: dict[str, bytes] = {}
         for recipe in (KERNEL, LIGHT):
             some = [native for native in new.values() if _recipe(native) == recipe]

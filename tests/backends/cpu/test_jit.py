@@ -132,8 +132,9 @@ def test_kernels_call_what_they_share_and_it_is_compiled_once(jit: Jit) -> None:
 
 
 def test_a_kernel_and_what_it_calls_can_be_asked_for_together(jit: Jit) -> None:
-    shared = returning(11)
+    shared, before = returning(11), jit.objects.compiled
     functions = jit.load([shared, adding_to(shared, 1), shared])
+    assert jit.objects.compiled == before + 2
     assert [called(function.address, 0) for function in functions] == [11, 12, 11]
     assert functions[0] is functions[2]
 
@@ -148,6 +149,22 @@ def test_what_kernels_call_stays_as_long_as_one_of_them(jit: Jit) -> None:
     del two
     gc.collect()
     assert not is_mapped(address)
+
+
+def test_a_kernel_that_is_collected_while_others_are_loaded_is_loaded_anew(
+    jit: Jit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = adding_to(returning(5), 1), adding_to(returning(7), 2)
+    holders = jit.load([first])
+    compile_all = jit.objects.compile_all
+
+    def collecting(*arguments: Any) -> list[bytes]:
+        holders.clear()  # as the garbage collector does, whenever it runs
+        return compile_all(*arguments)
+
+    monkeypatch.setattr(jit.objects, "compile_all", collecting)
+    found = jit.load([first, second])
+    assert [called(function.address) for function in found] == [6, 9] and not holders
 
 
 def test_what_an_expected_kernel_calls_is_expected_too(jit: Jit, monkeypatch: pytest.MonkeyPatch) -> None:
