@@ -199,8 +199,9 @@ def promote_weak(dtype: DType, scalar: bool | int | float | complex) -> DType:
 def raise_kind(dtype: DType, weak: DType) -> DType:
     """The dtype of an array of `dtype` after it met a weak value of dtype `weak`: that of the array, unless its kind is lower.
 
-    Example:  >>> raise_kind(float32, float64).name, raise_kind(float32, complex128).name, raise_kind(int32, float64).name
-              ('float32', 'complex64', 'float64')
+    Example:
+        >>> raise_kind(float32, float64).name, raise_kind(float32, complex128).name, raise_kind(int32, float64).name
+        ('float32', 'complex64', 'float64')
     """
     if _KINDS[weak] <= _KINDS[dtype]:
         return dtype
@@ -217,8 +218,9 @@ def is_scalar(value: Any) -> bool:
 def plain_number(value: Any) -> Any:
     """`value`, where a NumPy scalar whose type is a Python type, too, is a plain Python number.
 
-    Example:  >>> plain_number(np.float64(0.5)), plain_number(np.float32(0.5))
-              (0.5, np.float32(0.5))
+    Example:
+        >>> plain_number(np.float64(0.5)), plain_number(np.float32(0.5))
+        (0.5, np.float32(0.5))
     """
     return value.item() if isinstance(value, (np.float64, np.complex128)) else value
 

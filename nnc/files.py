@@ -139,7 +139,7 @@ class Folder:
         return os.listdir(self.path if self.descriptor is None else self.descriptor)
 
     def facts(self, name: str) -> os.stat_result:
-        """What the system knows of a file: its size, its times."""
+        """Returns the status of a file: its size, owner, mode and times."""
         return os.stat(self._place(name), dir_fd=self.descriptor, follow_symlinks=False)
 
     def remove(self, name: str) -> None:

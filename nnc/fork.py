@@ -1,4 +1,4 @@
-"""What a process that was forked off makes anew, and what a fork waits for.
+"""Makes locks, threads and helper processes anew in a forked process, and lets forks wait for other threads.
 
 `os.fork` copies the memory of a process, but of its threads only the one that called it. In the child, locks that other threads
 held stay locked for ever, and what those threads did is never finished. So

@@ -57,7 +57,7 @@ for function, warm, many in ((dense, 60, 240), (convolved, 5, 35)):
 
 
 def run_script(script: str, folder: Path) -> str:
-    """What a process of its own prints, whose memories and cache hold nothing yet."""
+    """Returns the output of a fresh process with an empty cache."""
     environment = {
         **os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "NNC_CACHE_DIR": str(folder), "NNC_VERIFY": "0",
     }  # fmt: skip

@@ -135,7 +135,7 @@ class Recorder:
 
 
 def _getter(places: Sequence[int]) -> Callable[[Any], Sequence[Any]]:
-    """What takes the values at some places out of a list."""
+    """Returns a function that takes the values at some places out of a list."""
     first = places[0]
     return itemgetter(*places) if len(places) > 1 else itemgetter(slice(first, first + 1))
 

@@ -1,4 +1,4 @@
-"""What one process finds out and the next can use: values and bytes in files, found by what they depend on.
+"""A cache on disk that processes share: values and bytes in files, found by what they depend on.
 
 An entry is a file named by a digest of its kind and key. Readers see all of it or nothing, whatever crashes and however many
 processes write (`nnc/files.py`). It holds its kind, the whole key, its content, and before them a checksum of all of that: what is

@@ -41,7 +41,8 @@ def _returned(edges: Value, x: Value, bins: Any) -> Value:
 def _edges(x: Value, bins: Any, range: Any) -> Value:
     """The edges by which elements are counted: those of integers in float64, which holds them.
 
-    Raises:   ArgumentError: bins or edges are known not to rise, or the range is not finite.
+    Raises:
+        ArgumentError: bins or edges are known not to rise, or the range is not finite.
     """
     if np.ndim(bins):
         edges = to_value(bins, "histogram", "bins")

@@ -56,7 +56,7 @@ class _Container:
 
 @dataclass(frozen=True, slots=True)
 class _Elements:
-    """What an array of NumPy, or of another library, held."""
+    """Returns the values that an array of NumPy, or of another library, held."""
 
     array: Any
     shape: tuple[int, ...]

@@ -330,5 +330,5 @@ def cotangent(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
 
 
 def joined(value: Any, gradients: Any) -> np.ndarray[Any, Any]:
-    """What is stored of a row: the value and the gradients of all floating-point operands, one after the other."""
+    """Returns the stored numbers of a row: the value and the gradients of all floating-point operands, one after the other."""
     return np.concatenate([np.asarray(x, np.float64).ravel() for x in (value, *gradients)])

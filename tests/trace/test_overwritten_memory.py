@@ -1,4 +1,4 @@
-"""What a linear map reads stays as it was when the point was taken, whoever writes to that memory afterwards."""
+"""Values that a linear map reads stay as they were when the point was taken, whoever writes to that memory afterwards."""
 
 from __future__ import annotations
 

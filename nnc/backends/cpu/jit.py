@@ -132,7 +132,7 @@ class Jit:
     def _load(self, natives: Sequence[Native]) -> dict[str, Loaded]:
         """The functions of kernels by their names, those first that others call."""
         held = {native.name: found for native in natives if (found := self._known.get(native.name)) is not None}
-        missing = [native for native in natives if native.name not in held]  # asked once: what nobody holds goes at any time
+        missing = [native for native in natives if native.name not in held]  # asked once: others may go
         called = [callee for caller in missing for callee in caller.calls]
         below = self._load(called) if called else {}
         held |= {native.name: below[native.name] for native in missing if native.name in below}

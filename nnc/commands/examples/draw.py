@@ -1,4 +1,4 @@
-"""What examples are drawn with."""
+"""Draws operands and settings for examples of commands."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Epilogue:
 
 @remembered  # each is asked for by passes and by those who look for kernels, several times
 def _parts_of(graph: Graph) -> tuple[Node, tuple[Node, ...], Domain] | None:
-    """What an epilogue is made of beside its sub-graph."""
+    """Parts of an epilogue beside its sub-graph."""
     if not graph.nodes or graph.nodes[0].command.name not in PRODUCTS:
         return None
     product, *nodes = graph.nodes

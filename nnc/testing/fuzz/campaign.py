@@ -177,7 +177,7 @@ def shrunk(
 
 
 def _serve(connection: Any, settings: Settings, start: int, stop: int) -> None:
-    """What the other process does: runs programs, and says which before each."""
+    """Runs programs in the other process, and says which before each."""
     every, first = settings.offers()
     for index in range(start, stop):
 

@@ -49,7 +49,7 @@ class Unsupported(Exception):  # noqa: N818
 
 
 def check(subject: Subject, mode: Mode, seen: set[str] | None = None) -> Finding | None:
-    """What is wrong with a program in a mode; None where nothing is. `seen` takes the names of its commands.
+    """Returns the finding on a program in a mode; None where it is right. `seen` takes the names of its commands.
 
     Raises:
         Unsupported: nnc says that it does not do this.
@@ -93,7 +93,7 @@ def check(subject: Subject, mode: Mode, seen: set[str] | None = None) -> Finding
 
 
 def _expected(subject: Subject, mode: Mode, seen: set[str] | None) -> list[NDArray] | None:
-    """What a mode should give; None where references refuse the values, so that nothing is expected."""
+    """Returns the results expected of a mode; None where references refuse the values."""
     source = subject.source((mode.plain or mode.source)(subject))
     try:
         with by_reference(seen=seen):

@@ -1,4 +1,4 @@
-"""What makes steps of programs: an offer draws a call of values at hand; what raises when it runs is not taken."""
+"""Makes steps of programs: an offer draws a call of values at hand; calls that raise when they run are not taken."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Program:
         return cls(needed, Block(tuple(x.name for x in needed), kept, tuple(results)))
 
     def calls(self) -> Iterator[str]:
-        """What it calls, in blocks too."""
+        """Names of the functions that it calls, in blocks too."""
         for step in walk(self.body.steps):
             yield step.call
 
@@ -115,7 +115,7 @@ def live_steps(steps: Sequence[Step], results: Sequence[str]) -> tuple[Step, ...
 
 
 def leaves(x: Any) -> Iterator[Any]:
-    """What stands in nested tuples and lists."""
+    """Yields the leaves of nested tuples and lists."""
     if isinstance(x, (tuple, list)):
         for part in x:
             yield from leaves(part)

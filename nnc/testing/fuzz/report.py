@@ -1,4 +1,4 @@
-"""What a run found, as tests that can be pasted, and what it covered."""
+"""A report of a run: its findings, as tests that can be pasted, and its coverage."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def _values(program: Program) -> dict[str, Any]:
 
 
 def _cut(program: Program) -> Iterator[Program]:
-    """What a step yields becomes an input, from the last step on; or an operand of the same spec stands for it."""
+    """Replaces the result of a step by an input, from the last step on, or by an operand of the same spec."""
     inputs, steps, results = _parts(program)
     scope = _values(program)
     for i in reversed(range(len(steps))):
