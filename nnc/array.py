@@ -1,4 +1,8 @@
-"""Concrete immutable arrays, and the operators that arrays and tracers share."""
+"""Concrete immutable arrays, and the operators that arrays and tracers share.
+
+Over 600 lines, since operators, methods and conversions of one class stand together; what is short and called often (`float(x)`,
+`x ** 2`) cuts tracebacks by itself, without the frame that a decorator would add.
+"""
 
 from __future__ import annotations
 
@@ -466,10 +470,8 @@ class Array(_Unfinished):
         self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None, copy: bool | None = None,
     ) -> Any:  # fmt: skip
-        if max_version is None or max_version < (
-            1,
-            0,
-        ):  # it cannot say that memory is read-only: a copy, also with copy=False
+        is_old = max_version is None or max_version < (1, 0)
+        if is_old:  # it cannot say that memory is read-only: a copy, also with copy=False
             return dlpack.export(np.array(self.data), stream=stream, dl_device=dl_device)
         return dlpack.export(self.data, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 

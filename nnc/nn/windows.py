@@ -207,13 +207,23 @@ def conv_transpose(
 
     out[n, c, stride · p + dilation · k - padding] += x[n, i, p] · w[i, c, k]
 
-    Args:     x: (N, I, *spatial), or as `layout` says. w: (I, O / groups, *kernel). padding: what it cuts off the output on
-              either side; with "SAME" the output has size · stride elements. output_padding: how many elements more the output
-              has at the end of each axis, less than the stride. The others as in `conv`.
-    Returns:  (N, O, *out), out = (size - 1) · stride + dilation · (kernel - 1) + 1 + output_padding - padding on both sides.
+    Args:
+        x: (N, I, *spatial), or as `layout` says.
+        w: (I, O / groups, *kernel).
+        stride: as in `conv`.
+        padding: number of elements cut off the output on either side; with "SAME" the output has size · stride elements.
+        output_padding: number of elements added at the end of each axis of the output, less than the stride.
+        dilation: as in `conv`.
+        groups: as in `conv`.
+        layout: as in `conv`.
+
+    Returns:
+        (N, O, *out), out = (size - 1) · stride + dilation · (kernel - 1) + 1 + output_padding - padding on both sides.
+
     Raises:
         ArgumentError: output_padding is not below the stride, or the padding is negative.
         ShapeError: the channels differ, or the padding cuts off more than the output has.
+
     Example:
         >>> conv_transpose(np.ones((1, 3, 4), np.float32), np.ones((3, 2, 2), np.float32), stride=2).shape
         (1, 2, 8)

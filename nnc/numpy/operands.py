@@ -88,7 +88,9 @@ def known_or_none(x: Value) -> np.ndarray[Any, Any] | None:
 def to_size(x: Any, where: str, name: str) -> int:
     """`x` as a Python integer of 0 or more.
 
-    Raises:   ArgumentError: it is negative. TraceError, ArgumentTypeError: see `static_int`.
+    Raises:
+        ArgumentError: it is negative.
+        TraceError, ArgumentTypeError: see `static_int`.
     """
     n = static_int(x, where, name)
     if n < 0:

@@ -79,10 +79,13 @@ def polysub(a1: Any, a2: Any) -> Value:
 def polymul(a1: Any, a2: Any, *, strip_zeros: bool = True) -> Value:
     """Returns the product of two polynomials.
 
-    Args:     strip_zeros: the values are known, and leading zeros of `a1` and `a2` are left out, as in NumPy. With False values
-              may be traced, and the result has the length of both less one.
-    Example:  >>> polymul([0, 1, 1], [1, -1])
-              Array([ 1,  0, -1], dtype=int64)
+    Args:
+        strip_zeros: the values are known, and leading zeros of `a1` and `a2` are left out, as in NumPy. With False
+            values may be traced, and the result has the length of both less one.
+
+    Example:
+        >>> polymul([0, 1, 1], [1, -1])
+        Array([ 1,  0, -1], dtype=int64)
     """
     p, q = _coefficients(a1, "polymul", "a1"), _coefficients(a2, "polymul", "a2")
     return convolve(*(_without_leading_zeros(v, "polymul") for v in (p, q))) if strip_zeros else convolve(p, q)

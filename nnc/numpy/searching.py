@@ -183,10 +183,15 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Value:
 
     Where bins fall, bins[i - 1] > x >= bins[i], or with `right` >= and >.
 
-    Args:     bins: a vector that rises or falls; traced ones fall where the last is less than the first.
-    Raises:   ArgumentError: bins are known to do neither.
-    Example:  >>> digitize(np.asarray([0.5, 2.5]), [3.0, 2.0, 1.0])
-              Array([3, 1], dtype=int64)
+    Args:
+        bins: a vector that rises or falls; traced ones fall where the last is less than the first.
+
+    Raises:
+        ArgumentError: bins are known to do neither.
+
+    Example:
+        >>> digitize(np.asarray([0.5, 2.5]), [3.0, 2.0, 1.0])
+        Array([3, 1], dtype=int64)
     """
     bins = to_value(bins, "digitize", "bins")
     side = "left" if right else "right"
@@ -430,7 +435,8 @@ def argwhere(x: Any, *, size: int | None = None, fill_value: Any = 0) -> Value:
 def _places(x: Any, where: str, size: int) -> Value:
     """Indices as int64, which holds those of every array.
 
-    Raises:   OutOfBoundsError: one is known not to be in 0..size - 1.
+    Raises:
+        OutOfBoundsError: one is known not to be in 0..size - 1.
     """
     x = to_value(x, where, "indices")
     check_dtype(where, x.spec, *INTEGER, "indices")
@@ -448,9 +454,12 @@ def _places(x: Any, where: str, size: int) -> Value:
 def unravel_index(indices: Any, shape: Any) -> tuple[Value, ...]:
     """Returns the index along each axis of `shape` for indices of the flattened array.
 
-    Raises:   IndexError: an index is known to be negative or too large; traced ones are not looked at.
-    Example:  >>> unravel_index(5, (2, 3))
-              (Array(1, dtype=int64), Array(2, dtype=int64))
+    Raises:
+        IndexError: an index is known to be negative or too large; traced ones are not looked at.
+
+    Example:
+        >>> unravel_index(5, (2, 3))
+        (Array(1, dtype=int64), Array(2, dtype=int64))
     """
     sizes = to_shape(shape, "unravel_index")
     rest = _places(indices, "unravel_index", math.prod(sizes))
@@ -465,7 +474,8 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Value, ...]:
 def ravel_multi_index(multi_index: Sequence[Any], dims: Any) -> Value:
     """Returns the index in the flattened array for an index along each axis of `dims`.
 
-    Raises:   IndexError: an index is known to be negative or too large; traced ones are not looked at.
+    Raises:
+        IndexError: an index is known to be negative or too large; traced ones are not looked at.
     """
     sizes = to_shape(dims, "ravel_multi_index")
     if len(multi_index) != len(sizes):
@@ -489,11 +499,16 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Any) -> Value:
 def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Value:
     """Returns how often each of 0, 1, 2, … occurs in a vector of integers, or the sum of its weights.
 
-    Args:     length: size of the result, so that traced values work; else the largest element + 1, at least `minlength`.
-    Raises:   IndexError: an element is not below `length`, or a traced one is negative. ArgumentError: an element or a length
-              is known to be negative.
-    Example:  >>> bincount(np.asarray([1, 1, 3]))
-              Array([0, 2, 0, 1], dtype=int64)
+    Args:
+        length: size of the result, so that traced values work; else the largest element + 1, at least `minlength`.
+
+    Raises:
+        IndexError: an element is not below `length`, or a traced one is negative.
+        ArgumentError: an element or a length is known to be negative.
+
+    Example:
+        >>> bincount(np.asarray([1, 1, 3]))
+        Array([0, 2, 0, 1], dtype=int64)
     """
     x = to_value(x, "bincount")
     if dtypes.is_bool(x.spec.dtype):
