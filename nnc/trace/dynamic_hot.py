@@ -22,8 +22,8 @@ from nnc.trace.eager import run_plan
 Program = Callable[[Sequence[np.ndarray[Any, Any]]], list[np.ndarray[Any, Any]]]
 MakeProgram = Callable[[Graph], Program | None]
 
-_ENOUGH = (
-    5e-3  # seconds that compiling a small program takes. All are estimates, so that the same runs give the same bits
+ENOUGH = (
+    5e-3  # seconds; what compiling a small program takes. All times are estimates, so that equal runs give equal bits
 )
 
 _LOG = logging.getLogger("nnc")
@@ -34,7 +34,7 @@ def runner(routine: Routine, record: Record, make: MakeProgram) -> Run:
     if record.run is not None:
         return record.run
     record.seconds += routine.seconds
-    if record.seconds < _ENOUGH:
+    if record.seconds < ENOUGH:
         return routine.run
     record.run = routine.run
     try:

@@ -115,7 +115,7 @@ def test_a_function_that_is_watched_runs_itself() -> None:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Routines are compiled when they run for the first time."""
-    monkeypatch.setattr(dynamic_hot, "_ENOUGH", 1e-9)
+    monkeypatch.setattr(dynamic_hot, "ENOUGH", 1e-9)
 
 
 @specialised(2)

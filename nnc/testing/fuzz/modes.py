@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from textwrap import indent
 
 from nnc.testing.fuzz.plain import ByColumns, ByDifferences, Plain
 from nnc.testing.fuzz.subject import Subject
@@ -182,6 +183,7 @@ DYNAMIC = (
     "    found.append(([np.asarray(y) for y in ys], [np.asarray(g) for g in grads]))\n"
     "return found"
 )
+HOT = "with patch('nnc.trace.dynamic_hot.ENOUGH', 1e-9):  # routines are compiled at once\n" + indent(DYNAMIC, "    ")
 SECOND = "return nnc.jvp(lambda *xs: pulled(*xs)[1], tuple(floats), tuple([wave(x) for x in floats]))"
 SUMS = 1e-14  # of a few float64
 DIFFERENCES = (
@@ -225,6 +227,7 @@ MODES = (
          applies=_finite),
     Mode("second by differences", derived(PULLED, NUDGED + SECOND), applies=_exact, namespaces=STEPS, slack=DIFFERENCES),
     Mode("dynamic graph", derived(PULLED, DYNAMIC), derived(PULLED, "f = pulled\n" + TWICE), applies=_finite),
+    Mode("compiled routines", derived(PULLED, HOT), derived(PULLED, "f = pulled\n" + TWICE), applies=_finite),
 )  # fmt: skip
 FORWARD = frozenset(
     mode.name for mode in MODES if mode.applies not in (_finite, _few, _exact)
