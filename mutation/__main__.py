@@ -1,12 +1,13 @@
 """How many small changes to nnc's source the tests notice.
 
     python -m mutation reach [TEST FILE ...]                    notes which tests enter which functions: once, half an hour
-    python -m mutation [--sample 400] [--seed 0] [--areas trace,nn] [--seconds 60] [--workers 2] [--json FILE]
+    python -m mutation [--sample 400] [--seed 0] [--areas trace,nn] [--seconds 60] [--workers 2] [--json FILE] [--again FILE]
 
 A sample of mutants (made by cosmic-ray: another comparison, a number one off, a condition negated, a loop that never runs, …) is
 drawn from the areas, as many from each. On each of them run the tests that enter the changed function, those that enter the
 fewest others first, for as long as `--seconds` says. A mutant on which a test fails, crashes or hangs is killed; the others are
-printed, to be read one by one. New test files are added by `reach` with their names.
+printed, to be read one by one. `--again` takes the file of an earlier run and judges its survivors alone, with more seconds or new
+tests. New test files are added by `reach` with their names.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import pickle
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
-from mutation.mutants import AREAS, area_of, sample_mutants
+from mutation.mutants import AREAS, Mutant, area_of, sample_mutants
 from mutation.reach import ROOT, Reach
 from mutation.workers import Verdict, judge_all
 
@@ -53,14 +55,20 @@ def print_summary(verdicts: list[Verdict]) -> None:
     print(f"{'all':10} {killed.total():4} of {total.total():4}  {killed.total() / max(total.total(), 1):6.1%}")
 
 
+def as_row(mutant: Mutant) -> dict[str, object]:
+    """Returns the fields of a mutant that a file of verdicts holds."""
+    names = ("path", "line", "function", "operator", "occurrence", "before", "after")
+    return {name: getattr(mutant, name) for name in names}
+
+
 def as_json(verdict: Verdict) -> dict[str, object]:
-    """Returns what later readers want to know of a verdict."""
-    mutant = verdict.mutant
-    return {
-        "path": mutant.path, "line": mutant.line, "function": mutant.function, "operator": mutant.operator,
-        "occurrence": mutant.occurrence, "before": mutant.before, "after": mutant.after, "killed": verdict.killed,
-        "tests": verdict.tests, "output": verdict.output,
-    }  # fmt: skip
+    """Returns the fields of a verdict and of its mutant."""
+    return {**as_row(verdict.mutant), "killed": verdict.killed, "tests": verdict.tests, "output": verdict.output}
+
+
+def identity(row: Mapping[str, object]) -> tuple[object, ...]:
+    """Returns the fields of a row that no other mutant of the same source shares."""
+    return row["path"], row["operator"], row["occurrence"]
 
 
 def main(arguments: list[str]) -> int:
@@ -75,10 +83,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--areas", default=",".join(AREAS), help="areas to draw from: " + ", ".join(AREAS))
     parser.add_argument("--seconds", type=float, default=60.0, help="time of the tests of one mutant")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="number of mutants at a time")
-    parser.add_argument("--json", type=Path, help="file to write the verdicts to")
+    parser.add_argument("--json", type=Path, help="file to write the verdicts to, anew after each")
+    parser.add_argument(
+        "--again", type=Path, help="file of an earlier run with the same sample, whose survivors are judged alone"
+    )
     parser.add_argument("--list", action="store_true", help="print the sample and run nothing")
     given = parser.parse_args(arguments)
     mutants = sample_mutants(ROOT, given.areas.split(","), given.sample, given.seed)
+    if given.again:
+        left = {identity(row) for row in json.loads(given.again.read_text()) if not row["killed"]}
+        mutants = [mutant for mutant in mutants if identity(as_row(mutant)) in left]
     if given.list:
         for mutant in mutants:
             print(mutant.describe())
@@ -86,10 +100,15 @@ def main(arguments: list[str]) -> int:
     if not REACH.exists():
         parser.error(f"{REACH} is missing: run `python -m mutation reach` first")
     reach: Reach = pickle.loads(REACH.read_bytes())
-    verdicts = judge_all(ROOT, reach, mutants, given.seconds, given.workers, tell)
-    print_summary(verdicts)
-    if given.json:
-        given.json.write_text(json.dumps([as_json(verdict) for verdict in verdicts], indent=1))
+    told: list[Verdict] = []
+
+    def note(verdict: Verdict) -> None:
+        tell(verdict)
+        told.append(verdict)
+        if given.json:
+            given.json.write_text(json.dumps([as_json(verdict) for verdict in list(told)], indent=1))
+
+    print_summary(judge_all(ROOT, reach, mutants, given.seconds, given.workers, note))
     return 0
 
 
