@@ -385,7 +385,8 @@ class Array(_Unfinished):
     def data(self) -> NDArray:
         """The elements as a read-only NumPy array.
 
-        Raises:   ArgumentTypeError: the array was donated to a compiled function.
+        Raises:
+            ArgumentTypeError: the array was donated to a compiled function.
         """
         try:
             memory = self.memory
@@ -445,7 +446,8 @@ class Array(_Unfinished):
     def to_device(self, device: Any, /, stream: Any = None) -> Array:
         """The array on another device.
 
-        Raises:   UnsupportedError: there is no such device.
+        Raises:
+            UnsupportedError: there is no such device.
         """
         if str(device) != "cpu":
             raise user_error(
@@ -557,12 +559,21 @@ def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | Non
 
     Memory of a NumPy array is shared unless `copy=True` or the dtype changes, so write to it no more.
 
-    Args:     obj: array, tracer, number or nested list. dtype: element type; else that of `obj`, where lists of Python floats
-              become float32. device: "cpu". copy: True always copies, False never.
-    Raises:   DTypeError: nnc has no such dtype, or a number does not fit into it. ShapeError: ragged lists.
-              ArgumentTypeError: `obj` holds no numbers. ArgumentError: copy=False, but a copy is needed.
-    Example:  >>> asarray([[1, 2], [3, 4]], dtype="float32").shape
-              (2, 2)
+    Args:
+        obj: array, tracer, number or nested list.
+        dtype: element type; else that of `obj`, where lists of Python floats become float32.
+        device: "cpu".
+        copy: True always copies, False never.
+
+    Raises:
+        DTypeError: nnc has no such dtype, or a number does not fit into it.
+        ShapeError: ragged lists.
+        ArgumentTypeError: `obj` holds no numbers.
+        ArgumentError: copy=False, but a copy is needed.
+
+    Example:
+        >>> asarray([[1, 2], [3, 4]], dtype="float32").shape
+        (2, 2)
     """
     if dtype is None and device is None and not copy:
         if isinstance(obj, ArrayMethods):

@@ -6,7 +6,8 @@ from __future__ import annotations
 def devices() -> list[str]:
     """The devices of this machine.
 
-    Example:  >>> nnc.devices()
-              ['cpu']
+    Example:
+        >>> nnc.devices()
+        ['cpu']
     """
     return ["cpu"]

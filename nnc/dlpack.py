@@ -41,7 +41,8 @@ def _code(capsule: Any) -> ctypes.c_uint8:
 def export(data: NDArray, *, copy: bool | None = None, **options: Any) -> Any:
     """A capsule of `data`. An array that is walked backwards is copied: some libraries crash on negative strides.
 
-    Raises:   BufferError: copy=False, but a copy is needed.
+    Raises:
+        BufferError: copy=False, but a copy is needed.
     """
     if any(stride < 0 for stride in data.strides):
         if copy is False:
@@ -75,7 +76,8 @@ class _Relay:
 def load(array: Any) -> NDArray:
     """The elements of another library's array, without a copy where they are on the host.
 
-    Raises:   BufferError, RuntimeError: its library, or NumPy, cannot exchange this array.
+    Raises:
+        BufferError, RuntimeError: its library, or NumPy, cannot exchange this array.
     """
     relay = _Relay(array)
     data: NDArray = np.from_dlpack(relay)

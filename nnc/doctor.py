@@ -31,8 +31,9 @@ Section = Mapping[str, str]
 def collect() -> dict[str, Section]:
     """All that doctor prints: section -> name -> fact.
 
-    Example:  >>> list(collect())
-              ['versions', 'processor', 'native kernels', 'libraries', 'devices', 'caches']
+    Example:
+        >>> list(collect())
+        ['versions', 'processor', 'native kernels', 'libraries', 'devices', 'caches']
     """
     required = {name: version_of(name) for name in REQUIRED}
     return {
@@ -51,10 +52,11 @@ def collect() -> dict[str, Section]:
 def to_text(facts: Mapping[str, Section]) -> str:
     """The facts as aligned lines.
 
-    Example:  >>> print(to_text({"versions": {"python": "3.11.7", "nnc": "0.1.0"}}))
-              versions
-                python  3.11.7
-                nnc     0.1.0
+    Example:
+        >>> print(to_text({"versions": {"python": "3.11.7", "nnc": "0.1.0"}}))
+        versions
+          python  3.11.7
+          nnc     0.1.0
     """
     width = max((len(name) for section in facts.values() for name in section), default=0)
     lines = []

@@ -77,9 +77,12 @@ def as_dtype(value: Any) -> DType:
 
     Python's `float`, `int` and `complex` name nnc's defaults (float32, int64, complex64).
 
-    Raises:   TypeError: nnc has no such dtype.
-    Example:  >>> as_dtype("bfloat16").itemsize, as_dtype(float).name
-              (2, 'float32')
+    Raises:
+        TypeError: nnc has no such dtype.
+
+    Example:
+        >>> as_dtype("bfloat16").itemsize, as_dtype(float).name
+        (2, 'float32')
     """
     if isinstance(value, NamedDType):
         return value.dtype
@@ -160,9 +163,12 @@ def to_float(dtype: DType) -> DType:
 def promote_types(a: DType, b: DType) -> DType:
     """The dtype that `a` and `b` promote to.
 
-    Raises:   TypeError: uint64 with a signed integer, which no integer dtype holds.
-    Example:  >>> promote_types(int32, float16).name, promote_types(uint8, int8).name
-              ('float16', 'int16')
+    Raises:
+        TypeError: uint64 with a signed integer, which no integer dtype holds.
+
+    Example:
+        >>> promote_types(int32, float16).name, promote_types(uint8, int8).name
+        ('float16', 'int16')
     """
     if a == b:
         return a
@@ -228,8 +234,9 @@ def plain_number(value: Any) -> Any:
 def scalar_dtype(scalar: bool | int | float | complex) -> DType:
     """The dtype of a Python scalar that meets no array.
 
-    Example:  >>> scalar_dtype(3).name, scalar_dtype(0.5).name
-              ('int64', 'float32')
+    Example:
+        >>> scalar_dtype(3).name, scalar_dtype(0.5).name
+        ('int64', 'float32')
     """
     kind = 0 if isinstance(scalar, bool) else 1 if isinstance(scalar, int) else 2 if isinstance(scalar, float) else 3
     return _WEAK_DEFAULT[kind]

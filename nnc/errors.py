@@ -123,15 +123,23 @@ def user_error(
 ) -> ErrorT:
     """Builds the error `kind` in nnc's one format; the caller raises it.
 
-    Args:     where: the function the user called. problem: what is wrong, with the values. operands: name -> spec or value,
-              shown on a line of their own. fix: what to do. source: the user's line, where it is not the present one.
-    Returns:  the error.
-    Example:  >>> print(user_error(ShapeError, "add", "shapes differ.", operands={"x": "float32[2]"}, fix="reshape x."))
-              ... # doctest: +ELLIPSIS
-              add: shapes differ.
-                x float32[2]
-                at ...
-              Fix: reshape x.
+    Args:
+        where: the function the user called.
+        problem: what is wrong, with the values.
+        operands: name -> spec or value, shown on a line of their own.
+        fix: what to do.
+        source: the user's line, where it is not the present one.
+
+    Returns:
+        the error.
+
+    Example:
+        >>> print(user_error(ShapeError, "add", "shapes differ.", operands={"x": "float32[2]"}, fix="reshape x."))
+        ... # doctest: +ELLIPSIS
+        add: shapes differ.
+          x float32[2]
+          at ...
+        Fix: reshape x.
     """
     context = get_context()
     source = source or context.source or user_source()

@@ -101,8 +101,12 @@ class Lowered:
     def compile(self, ahead: Ahead | None = None) -> Executable:
         """Plans memory and binds kernels.
 
-        Args:     ahead: prepares the first call meanwhile.
-        Raises:   MemoryBudgetError: the plan does not fit. TraceError: the function captures values of an enclosing trace.
+        Args:
+            ahead: prepares the first call meanwhile.
+
+        Raises:
+            MemoryBudgetError: the plan does not fit.
+            TraceError: the function captures values of an enclosing trace.
         """
         if self.captures_tracers:
             raise user_error(
@@ -236,7 +240,9 @@ class Executable:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs on arguments of the structure, shapes and dtypes that were lowered, static arguments left out.
 
-        Raises:   ArgumentTypeError: the arguments are others. TraceError: a captured Python value changed since the trace.
+        Raises:
+            ArgumentTypeError: the arguments are others.
+            TraceError: a captured Python value changed since the trace.
         """
         fun, key = self._signature.fun, self._key
         name = name_of(fun)

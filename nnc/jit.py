@@ -56,26 +56,39 @@ def compile(
 ) -> Any:
     """Compiles `fun`: it is traced once for each combination of shapes, dtypes, tree structures and static arguments.
 
-    Args:     fun: a pure function of pytrees of arrays; without it, a decorator is returned. static_argnums, static_argnames:
-              arguments that are hashable Python values, one trace for each value; leaves that are no arrays or numbers are
-              static by themselves. donate_argnums, donate_argnames: arguments whose arrays are used up by the call.
-              device: "cpu". memory_budget: bytes, or a text such as "2GiB", that the memory plan must fit into: values
-              are computed again rather than kept until it does. streams: how many threads may run steps that do not depend on
-              each other, which takes more memory; "auto" is one, unless long steps that are independent pay for more.
-              autotune: where several backends have a kernel, measure them on made-up data and keep the choice, also on disk
-              (in NNC_CACHE_DIR). contract: products that are only added are rounded once, together with the sum (one
-              instruction, as XLA has it), in float32 and float64: results differ from those of eager commands in the last digit.
-              flush_denormals: whether numbers below the smallest normal one count as 0, with which processors compute ten times
-              as fast; by default in all that computes nothing in float64.
-              max_traces: how many traces are allowed; without it, `nnc.errors.RetraceWarning` tells of the 8th, 16th and so on.
-    Returns:  a function of the same arguments with `lower`, `cache_info` and `cache_clear`.
-    Raises:   TraceError: `fun` asks for a value that is known only at run time, or max_traces is exceeded.
-              MemoryBudgetError: no plan fits. UnsupportedError: a device or option that is not here.
-    Example:  >>> @nnc.compile
-              ... def f(x, y):
-              ...     return (x + y) ** 2
-              >>> f(10.0, 8.0)
-              Array(324., dtype=float32)
+    Args:
+        fun: a pure function of pytrees of arrays; without it, a decorator is returned.
+        static_argnums, static_argnames: arguments that are hashable Python values, one trace for each value; leaves
+            that are no arrays or numbers are static by themselves.
+        donate_argnums, donate_argnames: arguments whose arrays are used up by the call.
+        device: "cpu".
+        memory_budget: bytes, or a text such as "2GiB", that the memory plan must fit into: values are computed again
+            rather than kept until it does.
+        streams: how many threads may run steps that do not depend on each other, which takes more memory; "auto" is
+            one, unless long steps that are independent pay for more.
+        autotune: where several backends have a kernel, measure them on made-up data and keep the choice, also on disk
+            (in NNC_CACHE_DIR).
+        contract: products that are only added are rounded once, together with the sum (one instruction, as XLA has it),
+            in float32 and float64: results differ from those of eager commands in the last digit.
+        flush_denormals: whether numbers below the smallest normal one count as 0, with which processors compute ten
+            times as fast; by default in all that computes nothing in float64.
+        max_traces: how many traces are allowed; without it, `nnc.errors.RetraceWarning` tells of the 8th, 16th and so
+            on.
+
+    Returns:
+        a function of the same arguments with `lower`, `cache_info` and `cache_clear`.
+
+    Raises:
+        TraceError: `fun` asks for a value that is known only at run time, or max_traces is exceeded.
+        MemoryBudgetError: no plan fits.
+        UnsupportedError: a device or option that is not here.
+
+    Example:
+        >>> @nnc.compile
+        ... def f(x, y):
+        ...     return (x + y) ** 2
+        >>> f(10.0, 8.0)
+        Array(324., dtype=float32)
     """
     if fun is None:
         return lambda f: compile(

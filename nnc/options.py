@@ -72,10 +72,15 @@ class Options:
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Options:
         """The options that the environment asks for, the defaults elsewhere.
 
-        Args:     environment: the variables, by default those of the process.
-        Raises:   ArgumentError: a variable has a value that cannot be read.
-        Example:  >>> Options.from_environment({"NNC_VERIFY": "1"}).verify_passes
-                  True
+        Args:
+            environment: the variables, by default those of the process.
+
+        Raises:
+            ArgumentError: a variable has a value that cannot be read.
+
+        Example:
+            >>> Options.from_environment({"NNC_VERIFY": "1"}).verify_passes
+            True
         """
         variables = os.environ if environment is None else environment
         _check_traceback(variables.get("NNC_TRACEBACK", ""))
@@ -121,9 +126,13 @@ def wants_full_tracebacks() -> bool:
 def parse_bytes(value: int | str, where: str = "memory_budget") -> int:
     """A number of bytes: an int, or a text such as "2GiB", "500 MB" or "1.5k" (kB are 1000 bytes, KiB are 1024).
 
-    Raises:   ArgumentError: the text is no number of bytes, or it is negative. ArgumentTypeError: no int or string.
-    Example:  >>> parse_bytes("1.5 KiB"), parse_bytes(10), parse_bytes("2MB")
-              (1536, 10, 2000000)
+    Raises:
+        ArgumentError: the text is no number of bytes, or it is negative.
+        ArgumentTypeError: no int or string.
+
+    Example:
+        >>> parse_bytes("1.5 KiB"), parse_bytes(10), parse_bytes("2MB")
+        (1536, 10, 2000000)
     """
     fix = 'give a number of bytes such as 2_000_000_000, or a text such as "2GiB" or "500MB".'
     if isinstance(value, bool) or not isinstance(value, (int, str)):
@@ -143,9 +152,12 @@ def parse_bytes(value: int | str, where: str = "memory_budget") -> int:
 def check_allocator(name: str, where: str) -> Allocator:
     """The name of a memory planner, as it is.
 
-    Raises:   ArgumentError: there is no such planner.
-    Example:  >>> check_allocator("article", "allocator")
-              'article'
+    Raises:
+        ArgumentError: there is no such planner.
+
+    Example:
+        >>> check_allocator("article", "allocator")
+        'article'
     """
     for known in get_args(Allocator):
         if name == known:

@@ -128,7 +128,8 @@ class Signature:
     ) -> Signature:
         """The signature of `fun` with these roles.
 
-        Raises:   ArgumentError: there is no such parameter, or one is both static and donated.
+        Raises:
+            ArgumentError: there is no such parameter, or one is both static and donated.
         """
         parameters = _parameters(fun)
         static = _resolve("static", fun, parameters, static_nums, static_names)
@@ -151,7 +152,8 @@ class Signature:
     def take_apart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """A call with these arguments. Those passed by name are moved to their position, where they have one.
 
-        Raises:   ArgumentTypeError: a static argument has no hash, or an argument is nothing nnc takes.
+        Raises:
+            ArgumentTypeError: a static argument has no hash, or an argument is nothing nnc takes.
         """
         args, kwargs = self.by_position(args, kwargs)
         count = len(args)

@@ -100,7 +100,9 @@ _NUMPY_DEFAULTS = {"out": None, "dtype": None, "order": "C"}  # passed on by np.
 def spelled(function: F) -> F:
     """Makes unknown keyword arguments of `function` raise with the spelling that it takes, and flags that are no bool.
 
-    Raises:   ArgumentTypeError: (when called) there is no such argument, or what is annotated as a bool is something else.
+    Raises:
+        ArgumentTypeError: (when called) there is no such argument, or what is annotated as a bool is something else.
+
     Example:
         >>> @spelled
         ... def total(x, *, axis=None):
@@ -152,7 +154,8 @@ def spelled(function: F) -> F:
 def check_flag(value: Any, where: str, name: str) -> None:
     """Raises unless `value` is a single truth value: a bool, an integer, a 0-d array, or None for no.
 
-    Raises:   ArgumentTypeError: it is something else.
+    Raises:
+        ArgumentTypeError: it is something else.
     """
     shape = getattr(value, "shape", None)
     if (shape is None and (value is None or isinstance(value, int))) or shape == ():

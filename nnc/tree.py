@@ -50,8 +50,9 @@ is_array_type: Callable[[type], bool] = functools.lru_cache(maxsize=4096)(
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
     """The leaves of `tree` in order, and its structure.
 
-    Example:  >>> flatten({"b": 2, "a": [1, None]})[0]
-              [1, 2]
+    Example:
+        >>> flatten({"b": 2, "a": [1, None]})[0]
+        [1, 2]
     """
     while True:
         try:
@@ -111,9 +112,12 @@ def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> TreeDe
 def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
     """Applies `f` to the leaves of `tree` and the corresponding leaves of `rest`, which must have the same structure.
 
-    Raises:   TreeError: a tree of `rest` has another structure; every differing path is listed.
-    Example:  >>> map(lambda x, y: x + y, {"a": 1}, {"a": 10})
-              {'a': 11}
+    Raises:
+        TreeError: a tree of `rest` has another structure; every differing path is listed.
+
+    Example:
+        >>> map(lambda x, y: x + y, {"a": 1}, {"a": 10})
+        {'a': 11}
     """
     first, treedef = flatten(tree, is_leaf)
     columns = [first]
@@ -139,9 +143,12 @@ def reduce(
 ) -> Any:
     """Folds `function` over the leaves of `tree`, starting from `initializer`, or else from the first leaf.
 
-    Raises:   TreeError: there is no leaf and no `initializer`.
-    Example:  >>> reduce(lambda a, b: a + b, {"a": 1, "b": [2, 3]})
-              6
+    Raises:
+        TreeError: there is no leaf and no `initializer`.
+
+    Example:
+        >>> reduce(lambda a, b: a + b, {"a": 1, "b": [2, 3]})
+        6
     """
     values = iter(leaves(tree, is_leaf))
     result = next(values, _ABSENT) if initializer is _ABSENT else initializer
@@ -153,8 +160,9 @@ def reduce(
 def flatten_with_path(tree: Any) -> list[tuple[str, Any]]:
     """Pairs (path, leaf), a path written as in Python: `["layers"][0].weight`.
 
-    Example:  >>> flatten_with_path({"layers": [1, 2]})
-              [('["layers"][0]', 1), ('["layers"][1]', 2)]
+    Example:
+        >>> flatten_with_path({"layers": [1, 2]})
+        [('["layers"][0]', 1), ('["layers"][1]', 2)]
     """
     values, treedef = flatten(tree)
     return list(zip(("".join(path) for path in paths(treedef)), values, strict=True))
@@ -177,7 +185,8 @@ def broadcast_prefix(
 ) -> list[Any]:
     """A value of `prefix` for each leaf of `tree`; `prefix` has the structure of `tree` or of a part of it from the root.
 
-    Raises:   TreeError: `prefix` is no prefix of `tree`.
+    Raises:
+        TreeError: `prefix` is no prefix of `tree`.
     """
     flatten(tree)  # registers the dataclasses in it
     values, treedef = flatten(prefix, is_leaf)

@@ -153,11 +153,20 @@ def progress(
 ) -> Progress:  # fmt: skip
     """Shows how far a loop is, how fast it goes and when it ends, on the standard error stream.
 
-    Args:     iterable: what is iterated over; None to call `update` instead. total: how many there will be; default the length
-              of the iterable, if it has one. description: what is being done. unit: of what there are `total`. style: "tqdm",
-              "rich" or "plain"; default the first that is installed. file: where to, in place of standard error.
-    Returns:  an iterable over the same elements, also a context manager with `update(n=1, **values)`.
-    Raises:   ArgumentError: the style is none of the three, or not installed.
+    Args:
+        iterable: what is iterated over; None to call `update` instead.
+        total: how many there will be; default the length of the iterable, if it has one.
+        description: what is being done.
+        unit: of what there are `total`.
+        style: "tqdm", "rich" or "plain"; default the first that is installed.
+        file: where to, in place of standard error.
+
+    Returns:
+        an iterable over the same elements, also a context manager with `update(n=1, **values)`.
+
+    Raises:
+        ArgumentError: the style is none of the three, or not installed.
+
     Example:
         >>> import sys
         >>> total = 0

@@ -22,9 +22,14 @@ def callback(callback: Callable[..., object], *args: Any, ordered: bool = True, 
     Calls happen in the order of the program, in loops once for each round. Under `vmap` there is one call for each row; under
     `grad` the function sees the values and is differentiated past. What runs twice (a checkpointed function) calls twice.
 
-    Args:     callback: takes the arguments with arrays in place of tracers; what it returns is ignored. args, kwargs: pytrees.
-              ordered: accepted for other frameworks' sake; calls are always in order.
-    Raises:   ArgumentTypeError: `callback` is no function.
+    Args:
+        callback: takes the arguments with arrays in place of tracers; what it returns is ignored.
+        args, kwargs: pytrees.
+        ordered: accepted for other frameworks' sake; calls are always in order.
+
+    Raises:
+        ArgumentTypeError: `callback` is no function.
+
     Example:
         >>> seen = []
         >>> f = nnc.compile(lambda x: (nnc.debug.callback(seen.append, x), 2 * x)[1])
@@ -50,9 +55,14 @@ def callback(callback: Callable[..., object], *args: Any, ordered: bool = True, 
 def print(fmt: str, *args: Any, ordered: bool = True, **kwargs: Any) -> None:
     """Prints values of traced arguments, formatted as `fmt.format(*args, **kwargs)`; see `callback` for when.
 
-    Args:     fmt: a format string, such as "loss {} at {step}". args, kwargs: what it names, pytrees of arrays and anything
-              else. ordered: accepted for other frameworks' sake.
-    Raises:   ArgumentError: `fmt` names other arguments than are given (as an f-string does, which names none).
+    Args:
+        fmt: a format string, such as "loss {} at {step}".
+        args, kwargs: what it names, pytrees of arrays and anything else.
+        ordered: accepted for other frameworks' sake.
+
+    Raises:
+        ArgumentError: `fmt` names other arguments than are given (as an f-string does, which names none).
+
     Example:
         >>> @nnc.compile
         ... def f(x):

@@ -13,11 +13,14 @@ from nnc.spelling import spelled
 def explain(compiled: Any) -> str:
     """Says why the last call of a compiled function traced it, or that it did not.
 
-    Raises:   ArgumentTypeError: `compiled` was not made by nnc.compile.
-    Example:  >>> f = nnc.compile(lambda x: x + 1)
-              >>> y = f(nnp.ones(2)), f(nnp.ones(3))
-              >>> nnc.debug.explain(f)
-              '<lambda>: the last call traced, because argument x changed from float32[2] to float32[3]'
+    Raises:
+        ArgumentTypeError: `compiled` was not made by nnc.compile.
+
+    Example:
+        >>> f = nnc.compile(lambda x: x + 1)
+        >>> y = f(nnp.ones(2)), f(nnp.ones(3))
+        >>> nnc.debug.explain(f)
+        '<lambda>: the last call traced, because argument x changed from float32[2] to float32[3]'
     """
     if not isinstance(compiled, (Compiled, BoundMethod)):
         raise user_error(

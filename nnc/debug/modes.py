@@ -15,7 +15,9 @@ def check_finite() -> ContextChange:
     branches, too; the ordinary program is there again after the block. An infinity that is written down (a mask of -inf) is
     none that was made, and NaN that commands such as `nnp.nan_to_num` remove is none that counts.
 
-    Raises:   NotFiniteError: from the call that made it. It is a FloatingPointError, too.
+    Raises:
+        NotFiniteError: from the call that made it. It is a FloatingPointError, too.
+
     Example:
         >>> with nnc.debug.check_finite():
         ...     nnc.compile(lambda x: nnp.log(x) * 0)(0.0)

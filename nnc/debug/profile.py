@@ -17,11 +17,15 @@ def profile(compiled: Any, /, *args: Any, **kwargs: Any) -> ScheduleReport:
     `print` shows it, `save("trace.json")` writes it for https://ui.perfetto.dev, `nnc.view.schedule` draws it. The first run of a
     function is slower than later ones, since its memory is new: measure twice. Donated arguments are used up.
 
-    Raises:   ArgumentTypeError: `compiled` was not made by nnc.compile. TraceError: it captures values of an enclosing trace.
-    Example:  >>> f = nnc.compile(lambda x: nnp.sum(nnp.sin(x) @ x))
-              >>> run = nnc.debug.profile(f, nnp.ones((8, 8)))
-              >>> [row.command for row in run.rows], run.measured, run.duration > 0
-              (['fused', 'dot', 'fused'], True, True)
+    Raises:
+        ArgumentTypeError: `compiled` was not made by nnc.compile.
+        TraceError: it captures values of an enclosing trace.
+
+    Example:
+        >>> f = nnc.compile(lambda x: nnp.sum(nnp.sin(x) @ x))
+        >>> run = nnc.debug.profile(f, nnp.ones((8, 8)))
+        >>> [row.command for row in run.rows], run.measured, run.duration > 0
+        (['fused', 'dot', 'fused'], True, True)
     """
     if isinstance(compiled, BoundMethod):
         return profile(compiled.compiled, compiled.instance, *args, **kwargs)

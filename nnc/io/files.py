@@ -41,12 +41,18 @@ def save(path: PathLike, tree: Any) -> None:
     meanwhile leaves the file that was there before, and a hidden `.name.….part` beside it, which the next `save` in the folder
     removes. A checksum in the metadata lets `load` notice damage; other programs pass over it.
 
-    Args:     path: where to; a file there is replaced. tree: dicts, lists, tuples, dataclasses … of arrays of any dtype,
-              numbers and strings; settings of modules and fields marked static are not written, and functions come back with
-              `load(path, like=...)` alone.
-    Raises:   ArgumentTypeError: path and tree are swapped. TraceError: a leaf is a tracer. UnsupportedError: a dict has keys
-              that are no strings or numbers, or a leaf is neither array, number, string nor function. OSError: the file
-              cannot be written.
+    Args:
+        path: where to; a file there is replaced.
+        tree: dicts, lists, tuples, dataclasses … of arrays of any dtype, numbers and strings; settings of modules and
+            fields marked static are not written, and functions come back with `load(path, like=...)` alone.
+
+    Raises:
+        ArgumentTypeError: path and tree are swapped.
+        TraceError: a leaf is a tracer.
+        UnsupportedError: a dict has keys that are no strings or numbers, or a leaf is neither array, number, string nor
+            function.
+        OSError: the file cannot be written.
+
     Example:
         >>> import tempfile, pathlib
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
@@ -122,12 +128,19 @@ def _verify(part: Path, layout: Layout, arrays: Mapping[str, NDArray]) -> None:
 def load(path: PathLike, like: Any = None) -> Any:
     """Reads a pytree of arrays from a safetensors file.
 
-    Args:     path: a file that `save` or another program wrote. like: a tree of the structure wanted, of arrays or
-              ShapeDtypeStructs; names, shapes and dtypes must agree.
-    Returns:  a tree like `like`. Without it, the tree that was saved, with dataclasses and namedtuples as dicts of their
-              fields; or, of a file from another program, a dict from names to arrays.
-    Raises:   MissingFileError: there is no such file. FileFormatError: it is damaged. TreeError: it does not match `like`;
-              every difference is listed.
+    Args:
+        path: a file that `save` or another program wrote.
+        like: a tree of the structure wanted, of arrays or ShapeDtypeStructs; names, shapes and dtypes must agree.
+
+    Returns:
+        a tree like `like`. Without it, the tree that was saved, with dataclasses and namedtuples as dicts of their
+        fields; or, of a file from another program, a dict from names to arrays.
+
+    Raises:
+        MissingFileError: there is no such file.
+        FileFormatError: it is damaged.
+        TreeError: it does not match `like`; every difference is listed.
+
     Example:
         >>> import tempfile, pathlib
         >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"

@@ -55,7 +55,8 @@ class Layout:
 def describe(value: Any, where: str) -> Layout:
     """The named leaves of a pytree, and its structure.
 
-    Raises:   UnsupportedError: a key of a dict is no string, number, None or tuple of them.
+    Raises:
+        UnsupportedError: a key of a dict is no string, number, None or tuple of them.
     """
     tree.flatten(value)  # registers the dataclasses in it
     leaves: list[Leaf] = []
@@ -180,7 +181,8 @@ def leaf_value(node: Node, tensors: Mapping[str, Any]) -> Any:
 def rebuild(node: Node, tensors: dict[str, Any], where: str, name: str = "") -> Any:
     """The tree of a structure: dicts, lists and tuples as they were, records as dicts of their fields.
 
-    Raises:   UnsupportedError: a leaf was neither array nor number nor string.
+    Raises:
+        UnsupportedError: a leaf was neither array nor number nor string.
     """
     kind = next(iter(node))
     if kind == "none":
@@ -202,7 +204,8 @@ def rebuild(node: Node, tensors: dict[str, Any], where: str, name: str = "") -> 
 def fill(like: Any, found: dict[str, Any], where: str, foreign: bool = False) -> Any:
     """The tree `like` with the values of `found`, by name; a foreign file holds no settings.
 
-    Raises:   TreeError: names, shapes or dtypes differ; every difference is listed.
+    Raises:
+        TreeError: names, shapes or dtypes differ; every difference is listed.
     """
     layout = describe(like, where)
     wanted = {leaf.name: leaf.value for leaf in layout.leaves if not (foreign and leaf.is_setting)}

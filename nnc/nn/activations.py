@@ -82,8 +82,14 @@ def leaky_relu(x: Any, negative_slope: float = 0.01) -> Value:
 def prelu(x: Any, negative_slope: Any, *, axis: int = 1) -> Value:
     """Returns x where it is positive, else negative_slope · x, with a slope that is learned (He et al., 2015).
 
-    Args:     x: any shape. negative_slope: a number, or (C,), one slope for each element of `axis`. axis: the channels.
-    Raises:   ShapeError: there are neither one slope nor as many as channels.
+    Args:
+        x: any shape.
+        negative_slope: a number, or (C,), one slope for each element of `axis`.
+        axis: the channels.
+
+    Raises:
+        ShapeError: there are neither one slope nor as many as channels.
+
     Example:
         >>> prelu(np.array([[-1.0, 2.0], [-1.0, -1.0]], np.float32), np.array([0.5, 0.25], np.float32))
         Array([[-0.5 ,  2.  ],
@@ -108,8 +114,11 @@ def prelu(x: Any, negative_slope: Any, *, axis: int = 1) -> Value:
 def gelu(x: Any, approximate: bool = True) -> Value:
     """Returns x · Φ(x), Φ the normal distribution (Hendrycks & Gimpel, 2016).
 
-    Args:     approximate: by tanh, with an error below 1e-3; else by erfc.
-    Raises:   ArgumentTypeError: approximate is no bool.
+    Args:
+        approximate: by tanh, with an error below 1e-3; else by erfc.
+
+    Raises:
+        ArgumentTypeError: approximate is no bool.
     """
     if not isinstance(approximate, bool):
         raise user_error(
@@ -204,7 +213,8 @@ def hard_silu(x: Any) -> Value:
 def glu(x: Any, axis: int = -1) -> Value:
     """Returns the first half of x along `axis`, gated by the sigmoid of the second half.
 
-    Raises:   ShapeError: the axis has an odd size.
+    Raises:
+        ShapeError: the axis has an odd size.
     """
     x = to_float(x, "glu")
     size = spec_of(x).shape[check_axis("glu", axis, spec_of(x).ndim)]
@@ -243,7 +253,11 @@ def softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = None) 
 
     An element of -inf has probability 0; where all are -inf (or masked) the result is 0, with gradient 0.
 
-    Args:     x: logits. axis: the axes that sum to 1. where: a mask; elements where it is False take no part.
+    Args:
+        x: logits.
+        axis: the axes that sum to 1.
+        where: a mask; elements where it is False take no part.
+
     Example:
         >>> softmax(np.array([0.0, 0.0, -np.inf], np.float32))
         Array([0.5, 0.5, 0. ], dtype=float32)

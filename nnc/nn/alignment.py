@@ -33,13 +33,21 @@ def ctc(
 
     An alignment names a class or the blank at each step; equal neighbours merge, then blanks vanish.
 
-    Args:     logits: (..., T, classes), of which log_softmax is taken; log-probabilities are their own. labels: integers
-              (..., L), without blanks. logit_lengths, label_lengths: (...), how many steps and labels count; all by default.
-              blank: the class that stands for nothing. reduction: "mean", "sum" or "none"; for the mean each is divided by
-              its number of labels, as in PyTorch.
-    Returns:  (...), or one value if reduced; inf, with gradient 0, where the steps are too few for the labels.
-    Raises:   ShapeError: the operands do not fit. ArgumentError: blank is no class. IndexError: a label is no class, or
-              a length is known to be too long.
+    Args:
+        logits: (..., T, classes), of which log_softmax is taken; log-probabilities are their own.
+        labels: integers (..., L), without blanks.
+        logit_lengths, label_lengths: (...), how many steps and labels count; all by default.
+        blank: the class that stands for nothing.
+        reduction: "mean", "sum" or "none"; for the mean each is divided by its number of labels, as in PyTorch.
+
+    Returns:
+        (...), or one value if reduced; inf, with gradient 0, where the steps are too few for the labels.
+
+    Raises:
+        ShapeError: the operands do not fit.
+        ArgumentError: blank is no class.
+        IndexError: a label is no class, or a length is known to be too long.
+
     Example:
         >>> ctc(np.zeros((1, 2, 3), np.float32), np.array([[1]]))  # 1 1, 0 1 and 1 0 of the 9 alignments
         Array([1.0986123], dtype=float32)

@@ -54,16 +54,27 @@ def dot_product_attention(
 
     out[t] = sum over s of softmax over s of (scale · query[t] · key[s] + bias[t, s]) · value[s], for each head
 
-    Args:     query: (..., T, heads, features). key, value: (..., S, heads, features); fewer heads, of which the queries' is a
-              multiple, are shared by groups of queries' heads. bias, mask: broadcast to (..., heads, T, S); where the mask is
-              False nothing is attended to. scale: 1 / sqrt(features) by default. is_causal: s > t is masked.
-              query_seq_lengths, key_value_seq_lengths: (...), how many queries and keys of each example are no padding.
-              local_window_size: how far s may be before t and after it, as a number or a pair. dropout_rate: the share of the
-              weights to drop, drawn with dropout_key. chunk_size: how many keys are taken together where weights are dropped,
-              1024 by default; memory is proportional to T · chunk_size.
-    Returns:  (..., T, heads, features); 0 where everything is masked.
-    Raises:   ShapeError: the operands do not fit together. DTypeError: the mask holds no bools. ArgumentError: chunk_size is
-              not positive, or there is a dropout_rate but no key.
+    Args:
+        query: (..., T, heads, features).
+        key, value: (..., S, heads, features); fewer heads, of which the queries' is a multiple, are shared by groups of
+            queries' heads.
+        bias, mask: broadcast to (..., heads, T, S); where the mask is False nothing is attended to.
+        scale: 1 / sqrt(features) by default.
+        is_causal: s > t is masked.
+        query_seq_lengths, key_value_seq_lengths: (...), how many queries and keys of each example are no padding.
+        local_window_size: how far s may be before t and after it, as a number or a pair.
+        dropout_rate: the share of the weights to drop, drawn with dropout_key.
+        chunk_size: how many keys are taken together where weights are dropped, 1024 by default; memory is proportional
+            to T · chunk_size.
+
+    Returns:
+        (..., T, heads, features); 0 where everything is masked.
+
+    Raises:
+        ShapeError: the operands do not fit together.
+        DTypeError: the mask holds no bools.
+        ArgumentError: chunk_size is not positive, or there is a dropout_rate but no key.
+
     Example:
         >>> q = np.ones((2, 5, 4, 8), np.float32)
         >>> dot_product_attention(q, q, q, is_causal=True).shape

@@ -32,14 +32,24 @@ def softmax_cross_entropy(
 ) -> Value:
     """Returns -sum over classes of label · log(softmax(logits)), one value for each example.
 
-    Args:     logits: (..., classes). labels: integers (...), the index of the true class; or floats (..., classes), the
-              probability of each class. axis: the classes. where: a mask that broadcasts to the logits; classes where it is
-              False do not exist. label_smoothing: this share of the probability is spread over all classes. weights:
-              (classes,), a factor for each class. ignore_index: examples with this integer label cost 0.
-              reduction: "mean", "sum" or "none"; the mean is over the examples, by the weights of their integer labels.
-    Returns:  (...), or one value if reduced; the dtype of the logits.
-    Raises:   ShapeError: the labels do not fit the logits. IndexError: an integer label is no class. ArgumentError: a setting
-              has no such value, or does not go with probabilities.
+    Args:
+        logits: (..., classes).
+        labels: integers (...), the index of the true class; or floats (..., classes), the probability of each class.
+        axis: the classes.
+        where: a mask that broadcasts to the logits; classes where it is False do not exist.
+        label_smoothing: this share of the probability is spread over all classes.
+        weights: (classes,), a factor for each class.
+        ignore_index: examples with this integer label cost 0.
+        reduction: "mean", "sum" or "none"; the mean is over the examples, by the weights of their integer labels.
+
+    Returns:
+        (...), or one value if reduced; the dtype of the logits.
+
+    Raises:
+        ShapeError: the labels do not fit the logits.
+        IndexError: an integer label is no class.
+        ArgumentError: a setting has no such value, or does not go with probabilities.
+
     Example:
         >>> softmax_cross_entropy(np.zeros((2, 4), np.float32), np.array([1, 3])).shape
         (2,)
@@ -90,9 +100,14 @@ def nll(
 ) -> Value:
     """Returns the negative log-probability of each example's label: softmax_cross_entropy without the softmax.
 
-    Args:     log_probabilities: (..., classes), such as log_softmax yields. labels: integers (...). The others as in
-              softmax_cross_entropy.
-    Raises:   ShapeError: the labels do not fit. IndexError: a label is no class.
+    Args:
+        log_probabilities: (..., classes), such as log_softmax yields.
+        labels: integers (...). The others as in softmax_cross_entropy.
+
+    Raises:
+        ShapeError: the labels do not fit.
+        IndexError: a label is no class.
+
     Example:
         >>> nll(np.log(np.array([[0.25, 0.75]])), np.array([1]))
         Array([0.28768207], dtype=float64)
@@ -111,9 +126,14 @@ def sigmoid_cross_entropy(
 ) -> Value:
     """Returns -label · log(sigmoid(logit)) - (1 - label) · log(1 - sigmoid(logit)), elementwise, without overflow.
 
-    Args:     logits: any shape. labels: the same shape, 0 to 1, or one number for all. weights: factors of the terms, of
-              positive_weights: of the label's own term; both broadcast to the logits.
-    Raises:   ShapeError: the shapes differ.
+    Args:
+        logits: any shape.
+        labels: the same shape, 0 to 1, or one number for all.
+        weights: factors of the terms, of positive_weights: of the label's own term; both broadcast to the logits.
+
+    Raises:
+        ShapeError: the shapes differ.
+
     Example:
         >>> sigmoid_cross_entropy(np.array([0.0, 1000.0]), np.array([1.0, 1.0]))
         Array([0.69314718, 0.        ], dtype=float64)
@@ -140,9 +160,15 @@ def kl_div(
 ) -> Value:
     """Returns sum over classes of target · (log(target) - log(prediction)), one value for each example.
 
-    Args:     log_predictions: (..., classes), logarithms of probabilities. targets: probabilities of the same shape, or their
-              logarithms with log_targets. axis: the classes. where: a mask; classes where it is False take no part.
-    Raises:   ShapeError: the shapes differ.
+    Args:
+        log_predictions: (..., classes), logarithms of probabilities.
+        targets: probabilities of the same shape, or their logarithms with log_targets.
+        axis: the classes.
+        where: a mask; classes where it is False take no part.
+
+    Raises:
+        ShapeError: the shapes differ.
+
     Example:
         >>> kl_div(np.log(np.array([0.5, 0.5])), np.array([1.0, 0.0]))
         Array(0.69314718, dtype=float64)

@@ -93,8 +93,10 @@ def _hashable(padding: PaddingLike) -> Any:
 class Conv(_Convolution):
     """Convolution (see nnc.nn.conv) with a weight (out_features, in_features / groups, *kernel) and a bias.
 
-    Args:     kernel: a size for each spatial axis, or one for all; the layout says how many there are ("NCHW", "NWC" …).
-              key: for the weights, uniform in ±1 / sqrt(inputs of an output).
+    Args:
+        kernel: a size for each spatial axis, or one for all; the layout says how many there are ("NCHW", "NWC" …).
+        key: for the weights, uniform in ±1 / sqrt(inputs of an output).
+
     Example:
         >>> layer = nnc.nn.Conv(3, 8, 5, key=nnc.random.key(0), stride=2, padding="SAME")
         >>> layer(np.ones((1, 3, 32, 32), np.float32)).shape
@@ -130,7 +132,9 @@ class Conv(_Convolution):
 class ConvTranspose(_Convolution):
     """Transposed convolution (see nnc.nn.conv_transpose) with a weight (in_features, out_features / groups, *kernel).
 
-    Args:     output_padding: how many elements more the output has at the end of each axis. The others as for Conv.
+    Args:
+        output_padding: how many elements more the output has at the end of each axis. The others as for Conv.
+
     Example:
         >>> layer = nnc.nn.ConvTranspose(8, 3, 2, key=nnc.random.key(0), stride=2)
         >>> layer(np.ones((1, 8, 16, 16), np.float32)).shape

@@ -27,9 +27,16 @@ Taps = list[
 def box_iou(boxes1: Any, boxes2: Any) -> Value:
     """Returns the area that each pair of boxes shares, divided by the area that they cover together.
 
-    Args:     boxes1: (..., N, 4) as x1, y1, x2, y2. boxes2: (..., M, 4).
-    Returns:  (..., N, M), 0 where both areas are 0.
-    Raises:   ShapeError: the last axis is not 4.
+    Args:
+        boxes1: (..., N, 4) as x1, y1, x2, y2.
+        boxes2: (..., M, 4).
+
+    Returns:
+        (..., N, M), 0 where both areas are 0.
+
+    Raises:
+        ShapeError: the last axis is not 4.
+
     Example:
         >>> box_iou(np.array([[0.0, 0.0, 2.0, 2.0]]), np.array([[1.0, 0.0, 3.0, 2.0]]))
         Array([[0.33333333]], dtype=float64)
@@ -64,11 +71,19 @@ def _check_boxes(where: str, name: str, boxes: Value, width: int) -> None:
 def nms(boxes: Any, scores: Any, iou_threshold: float, *, max_output_size: int | None = None) -> Value:
     """Returns the indices of the boxes to keep, best first: none overlaps a better one by more than iou_threshold.
 
-    Args:     boxes: (N, 4) as x1, y1, x2, y2. scores: (N,). max_output_size: keep so many at most, so that the result's size
-              is known; it is filled up with -1. Without it the result has the size that the values ask for, which compile
-              cannot know.
-    Returns:  integers (max_output_size,), or as many as are kept; without derivative.
-    Raises:   ShapeError: the shapes do not fit. TraceError: max_output_size is needed.
+    Args:
+        boxes: (N, 4) as x1, y1, x2, y2.
+        scores: (N,).
+        max_output_size: keep so many at most, so that the result's size is known; it is filled up with -1. Without it
+            the result has the size that the values ask for, which compile cannot know.
+
+    Returns:
+        integers (max_output_size,), or as many as are kept; without derivative.
+
+    Raises:
+        ShapeError: the shapes do not fit.
+        TraceError: max_output_size is needed.
+
     Example:
         >>> nms(np.array([[0.0, 0, 2, 2], [0, 0, 2, 1.9], [3, 3, 4, 4]]), np.array([0.8, 0.9, 0.1]), 0.5)
         Array([1, 2], dtype=int64)
@@ -124,13 +139,23 @@ def roi_align(
 ) -> Value:
     """Returns what an image holds in each box, as a grid of means of interpolated samples (He et al., 2017).
 
-    Args:     x: (N, C, H, W), or as `layout` says. boxes: (K, 5), each the index of an image and x1, y1, x2, y2. output_size:
-              of the grid, a number or (height, width). spatial_scale: factor from the boxes' coordinates to those of x.
-              sampling_ratio: samples of each bin along each axis; None takes a sample for each element that a bin covers,
-              which needs the boxes' values. aligned: whether coordinates are those of corners, so that centres are half an
-              element off; without it boxes have at least size 1.
-    Returns:  (K, C, *output_size) in the layout of x.
-    Raises:   ShapeError: the boxes are not (K, 5). TraceError: the boxes are traced and there is no sampling_ratio.
+    Args:
+        x: (N, C, H, W), or as `layout` says.
+        boxes: (K, 5), each the index of an image and x1, y1, x2, y2.
+        output_size: of the grid, a number or (height, width).
+        spatial_scale: factor from the boxes' coordinates to those of x.
+        sampling_ratio: samples of each bin along each axis; None takes a sample for each element that a bin covers,
+            which needs the boxes' values.
+        aligned: whether coordinates are those of corners, so that centres are half an element off; without it boxes
+            have at least size 1.
+
+    Returns:
+        (K, C, *output_size) in the layout of x.
+
+    Raises:
+        ShapeError: the boxes are not (K, 5).
+        TraceError: the boxes are traced and there is no sampling_ratio.
+
     Example:
         >>> image = np.arange(16.0).reshape(1, 1, 4, 4)
         >>> roi_align(image, np.array([[0.0, 0.0, 0.0, 4.0, 4.0]]), 2, sampling_ratio=2, aligned=True)

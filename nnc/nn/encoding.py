@@ -21,7 +21,11 @@ from nnc.spelling import spelled
 def one_hot(x: Any, num_classes: int, *, dtype: Any = dtypes.float32, axis: int = -1) -> Value:
     """Returns 1 at the index that x holds, else 0; an index out of range has no 1.
 
-    Args:     x: integers. num_classes: size of the new axis. axis: where the new axis stands.
+    Args:
+        x: integers.
+        num_classes: size of the new axis.
+        axis: where the new axis stands.
+
     Example:
         >>> one_hot(np.array([1, 0]), 3)
         Array([[0., 1., 0.],
@@ -41,9 +45,19 @@ def embedding(x: Any, table: Any, *, padding_index: int | None = None) -> Value:
 
     out[..., :] = table[x[...], :]
 
-    Args:     x: integers of any shape. table: (rows, features). padding_index: a row that gets no gradient.
-    Returns:  (*shape of x, features).
-    Raises:   DTypeError: x holds no integers. ShapeError: the table has other than two axes. IndexError: x names no row.
+    Args:
+        x: integers of any shape.
+        table: (rows, features).
+        padding_index: a row that gets no gradient.
+
+    Returns:
+        (*shape of x, features).
+
+    Raises:
+        DTypeError: x holds no integers.
+        ShapeError: the table has other than two axes.
+        IndexError: x names no row.
+
     Example:
         >>> embedding(np.array([2, 0]), np.eye(3, dtype=np.float32))
         Array([[0., 0., 1.],

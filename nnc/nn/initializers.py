@@ -85,7 +85,9 @@ def uniform(scale: float = 1e-2, dtype: Any = dtypes.float32) -> Initializer:
 def fans(shape: Sequence[int], in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = ()) -> tuple[int, int]:
     """How many inputs each output has, and how many outputs each input has; axes that are none of the three are a window.
 
-    Raises:   ArgumentError: the shape has fewer than two axes.
+    Raises:
+        ArgumentError: the shape has fewer than two axes.
+
     Example:
         >>> fans((3, 3, 16, 32))
         (144, 288)
@@ -114,8 +116,11 @@ def variance_scaling(
 ) -> Initializer:
     """Makes an initializer of mean 0 and variance scale / n, n as `mode` says.
 
-    Args:     in_axis, out_axis, batch_axis: the axes of inputs, of outputs, and of copies that share nothing.
-    Raises:   ArgumentError: (by the initializer) mode or distribution is unknown.
+    Args:
+        in_axis, out_axis, batch_axis: the axes of inputs, of outputs, and of copies that share nothing.
+
+    Raises:
+        ArgumentError: (by the initializer) mode or distribution is unknown.
     """
     default = dtype
 
@@ -182,8 +187,12 @@ def lecun_uniform(
 def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = dtypes.float32) -> Initializer:
     """Makes an initializer of orthogonal columns (or rows, if they are fewer) of length `scale` (Saxe et al., 2014).
 
-    Args:     column_axis: the axis that counts the columns; all others together are the rows.
-    Raises:   ArgumentError: (by the initializer) the shape has fewer than two axes.
+    Args:
+        column_axis: the axis that counts the columns; all others together are the rows.
+
+    Raises:
+        ArgumentError: (by the initializer) the shape has fewer than two axes.
+
     Example:
         >>> w = nnc.nn.initializers.orthogonal()(nnc.random.key(0), (3, 2), "float64")
         >>> nnp.round(w.T @ w, 6) + 0.0

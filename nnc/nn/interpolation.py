@@ -38,11 +38,18 @@ def upsample(
 ) -> Value:
     """Returns x with its spatial axes enlarged (or made smaller, without a filter) by interpolation.
 
-    Args:     x: (N, C, *spatial), or as `layout` says. scale: a factor for all spatial axes, or one for each. size: instead,
-              the sizes wanted. method: "nearest" (the element before), "nearest-exact" (that at the centre), "linear" or
-              "cubic"; along several axes the product of these. align_corners: whether the outermost elements' centres, not
-              their edges, lie on each other; for "linear" and "cubic".
-    Raises:   ArgumentError: neither or both of scale and size are given, or a value makes no sense.
+    Args:
+        x: (N, C, *spatial), or as `layout` says.
+        scale: a factor for all spatial axes, or one for each.
+        size: instead, the sizes wanted.
+        method: "nearest" (the element before), "nearest-exact" (that at the centre), "linear" or "cubic"; along several
+            axes the product of these.
+        align_corners: whether the outermost elements' centres, not their edges, lie on each other; for "linear" and
+            "cubic".
+
+    Raises:
+        ArgumentError: neither or both of scale and size are given, or a value makes no sense.
+
     Example:
         >>> upsample(np.array([[[1.0, 3.0]]]), 2, method="linear")
         Array([[[1. , 1.5, 2.5, 3. ]]], dtype=float64)
@@ -141,8 +148,13 @@ def _cubic(distance: Any) -> Any:
 def pixel_shuffle(x: Any, factor: int, *, layout: str = "NCHW") -> Value:
     """Returns x with channels moved into space: (N, C · factor², H, W) becomes (N, C, H · factor, W · factor).
 
-    Args:     x: any number of spatial axes, as `layout` says. factor: how much each of them grows (Shi et al., 2016).
-    Raises:   ShapeError: the channels are no multiple of factor to the power of the number of spatial axes.
+    Args:
+        x: any number of spatial axes, as `layout` says.
+        factor: how much each of them grows (Shi et al., 2016).
+
+    Raises:
+        ShapeError: the channels are no multiple of factor to the power of the number of spatial axes.
+
     Example:
         >>> pixel_shuffle(np.arange(4.0).reshape(1, 4, 1, 1), 2)
         Array([[[[0., 1.],
@@ -169,7 +181,8 @@ def pixel_shuffle(x: Any, factor: int, *, layout: str = "NCHW") -> Value:
 def pixel_unshuffle(x: Any, factor: int, *, layout: str = "NCHW") -> Value:
     """Returns x with space moved into channels; it undoes pixel_shuffle.
 
-    Raises:   ShapeError: factor does not divide the spatial axes.
+    Raises:
+        ShapeError: factor does not divide the spatial axes.
     """
     form = parse_layout("pixel_unshuffle", layout)
     x = nnp.asarray(x)

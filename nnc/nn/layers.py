@@ -61,8 +61,11 @@ def check_features(where: str, x: Any, features: int, axis: int = -1) -> Value:
 class Linear(Module):
     """x · weightᵀ + bias, over the last axis.
 
-    Args:     in_features, out_features: sizes of the last axis before and after. key: for the weights, uniform in
-              ±1 / sqrt(in_features). use_bias: whether there is a bias.
+    Args:
+        in_features, out_features: sizes of the last axis before and after.
+        key: for the weights, uniform in ±1 / sqrt(in_features).
+        use_bias: whether there is a bias.
+
     Example:
         >>> layer = nnc.nn.Linear(3, 2, key=nnc.random.key(0))
         >>> layer
@@ -124,7 +127,9 @@ class Embedding(Module):
 class Dropout(Module):
     """Dropout (see nnc.nn.dropout), with a key for each call; off in `inference`.
 
-    Args:     rate: the share to drop. shared_axes: axes that share a draw: (2, 3) drops whole channels of images (N, C, H, W).
+    Args:
+        rate: the share to drop.
+        shared_axes: axes that share a draw: (2, 3) drops whole channels of images (N, C, H, W).
 
     Example:
         >>> layer = nnc.nn.Dropout(0.5)
@@ -238,7 +243,10 @@ class Checkpoint(Module):
 class MLP(Module):
     """Linear layers with an activation between them.
 
-    Args:     width: size of the hidden layers. depth: how many hidden layers there are.
+    Args:
+        width: size of the hidden layers.
+        depth: how many hidden layers there are.
+
     Example:
         >>> nnc.nn.MLP(2, 1, width=8, depth=2, key=nnc.random.key(0))(np.ones((5, 2), np.float32)).shape
         (5, 1)

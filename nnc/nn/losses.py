@@ -28,8 +28,12 @@ def _difference(where: str, predictions: Any, targets: Any) -> tuple[Value, dtyp
 def mse(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Value:
     """Returns the mean of the squared differences.
 
-    Args:     reduction: "mean", "sum" or "none".
-    Raises:   ShapeError: the shapes differ.
+    Args:
+        reduction: "mean", "sum" or "none".
+
+    Raises:
+        ShapeError: the shapes differ.
+
     Example:
         >>> mse(np.array([1.0, 2.0], np.float32), np.array([1.0, 4.0], np.float32))
         Array(2., dtype=float32)
@@ -43,8 +47,11 @@ def mse(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Val
 def mae(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Value:
     """Returns the mean of the absolute differences.
 
-    Args:     reduction: "mean", "sum" or "none".
-    Raises:   ShapeError: the shapes differ.
+    Args:
+        reduction: "mean", "sum" or "none".
+
+    Raises:
+        ShapeError: the shapes differ.
     """
     d, dtype = _difference("mae", predictions, targets)
     return reduce_terms("mae", abs(d), reduction, dtype)
@@ -55,8 +62,11 @@ def mae(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Val
 def huber(predictions: Any, targets: Any, delta: float = 1.0, *, reduction: Reduction = "mean") -> Value:
     """Returns the mean of d² / 2 for differences |d| up to delta, and of delta · (|d| - delta / 2) beyond (Huber, 1964).
 
-    Args:     reduction: "mean", "sum" or "none".
-    Raises:   ShapeError: the shapes differ.
+    Args:
+        reduction: "mean", "sum" or "none".
+
+    Raises:
+        ShapeError: the shapes differ.
     """
     d, dtype = _difference("huber", predictions, targets)
     return reduce_terms("huber", _huber(abs(d), delta), reduction, dtype)
@@ -67,7 +77,8 @@ def huber(predictions: Any, targets: Any, delta: float = 1.0, *, reduction: Redu
 def smooth_l1(predictions: Any, targets: Any, beta: float = 1.0, *, reduction: Reduction = "mean") -> Value:
     """Returns huber with delta = beta, divided by beta: |d| - beta / 2 beyond beta; with beta 0 the mean of |d|.
 
-    Raises:   ShapeError: the shapes differ.
+    Raises:
+        ShapeError: the shapes differ.
     """
     d, dtype = _difference("smooth_l1", predictions, targets)
     terms = abs(d) if beta == 0 else _huber(abs(d), beta) / beta
@@ -83,7 +94,8 @@ def _huber(size: Value, delta: float) -> Value:
 def log_cosh(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> Value:
     """Returns log(cosh(d)) for each difference d, without overflow.
 
-    Raises:   ShapeError: the shapes differ.
+    Raises:
+        ShapeError: the shapes differ.
     """
     d, dtype = _difference("log_cosh", predictions, targets)
     return reduce_terms("log_cosh", nnp.logaddexp(d, -d) - math.log(2), reduction, dtype)
@@ -94,8 +106,13 @@ def log_cosh(predictions: Any, targets: Any, *, reduction: Reduction = "none") -
 def hinge(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> Value:
     """Returns max(0, 1 - target · prediction), elementwise.
 
-    Args:     predictions: scores. targets: -1 or 1, of the same shape.
-    Raises:   ShapeError: the shapes differ.
+    Args:
+        predictions: scores.
+        targets: -1 or 1, of the same shape.
+
+    Raises:
+        ShapeError: the shapes differ.
+
     Example:
         >>> hinge(np.array([0.5, 2.0]), np.array([-1.0, 1.0]))
         Array([1.5, 0. ], dtype=float64)
@@ -117,8 +134,12 @@ def squared_hinge(predictions: Any, targets: Any, *, reduction: Reduction = "non
 def hinge_embedding(distances: Any, targets: Any, margin: float = 1.0, *, reduction: Reduction = "none") -> Value:
     """Returns the distance where the target is 1 (alike), else max(0, margin - distance).
 
-    Args:     distances: of pairs. targets: -1 or 1, of the same shape.
-    Raises:   ShapeError: the shapes differ.
+    Args:
+        distances: of pairs.
+        targets: -1 or 1, of the same shape.
+
+    Raises:
+        ShapeError: the shapes differ.
     """
     (x, y), dtype = widen_same("hinge_embedding", ("distances", "targets"), distances, targets)
     return reduce_terms("hinge_embedding", nnp.where(y > 0, x, _positive(margin - x)), reduction, dtype)
@@ -129,7 +150,8 @@ def hinge_embedding(distances: Any, targets: Any, margin: float = 1.0, *, reduct
 def margin_ranking(x1: Any, x2: Any, targets: Any, margin: float = 0.0, *, reduction: Reduction = "none") -> Value:
     """Returns max(0, margin - target · (x1 - x2)): with target 1, x1 should rank above x2; with -1, below.
 
-    Raises:   ShapeError: the shapes differ.
+    Raises:
+        ShapeError: the shapes differ.
     """
     (a, b, y), dtype = widen_same("margin_ranking", ("x1", "x2", "targets"), x1, x2, targets)
     return reduce_terms("margin_ranking", _positive(margin - y * (a - b)), reduction, dtype)
@@ -155,9 +177,13 @@ def poisson_nll(
 
     exp(x) - target · x with x the logarithm of the rate; rate - target · log(rate + eps) without log_input
 
-    Args:     predictions: the rate or its logarithm. targets: counts, of the same shape. full: add Stirling's approximation
-              of the logarithm of the target's factorial, where the target is above 1.
-    Raises:   ShapeError: the shapes differ.
+    Args:
+        predictions: the rate or its logarithm.
+        targets: counts, of the same shape.
+        full: add Stirling's approximation of the logarithm of the target's factorial, where the target is above 1.
+
+    Raises:
+        ShapeError: the shapes differ.
     """
     (x, y), dtype = widen_same("poisson_nll", PAIR, predictions, targets)
     terms = nnp.exp(x) - y * x if log_input else x - y * nnp.log(x + eps)
@@ -181,8 +207,14 @@ def gaussian_nll(
 ) -> Value:
     """Returns the negative log-likelihood under a normal distribution: (log(variance) + d² / variance) / 2.
 
-    Args:     predictions: means. targets, variances: of the same shape. full: add log(2π) / 2. eps: the least variance.
-    Raises:   ShapeError: the shapes differ.
+    Args:
+        predictions: means.
+        targets, variances: of the same shape.
+        full: add log(2π) / 2.
+        eps: the least variance.
+
+    Raises:
+        ShapeError: the shapes differ.
     """
     names = (*PAIR, "variances")
     (x, y, variance), dtype = widen_same("gaussian_nll", names, predictions, targets, variances)
@@ -209,7 +241,9 @@ def _cosine(where: str, x1: Any, x2: Any, axis: int, eps: float) -> tuple[Value,
 def cosine_similarity(x1: Any, x2: Any, axis: int = -1, eps: float = 1e-8) -> Value:
     """Returns x1 · x2 / (|x1| · |x2|) along `axis`; each length is at least eps.
 
-    Raises:   ShapeError: the shapes differ.
+    Raises:
+        ShapeError: the shapes differ.
+
     Example:
         >>> cosine_similarity(np.array([3.0, 4.0]), np.array([4.0, 3.0]))
         Array(0.96, dtype=float64)
@@ -233,8 +267,12 @@ def cosine_embedding(
 ) -> Value:
     """Returns 1 - similarity where the target is 1, else max(0, similarity - margin), one value for each pair of rows.
 
-    Args:     x1, x2: (..., features). targets: (...), -1 or 1.
-    Raises:   ShapeError: the shapes do not fit.
+    Args:
+        x1, x2: (..., features).
+        targets: (...), -1 or 1.
+
+    Raises:
+        ShapeError: the shapes do not fit.
     """
     similarity, dtype = _cosine("cosine_embedding", x1, x2, axis, 1e-8)
     (_, y), _ = widen_same("cosine_embedding", ("pairs", "targets"), similarity, targets)
@@ -258,10 +296,14 @@ def triplet_margin(
 ) -> Value:
     """Returns max(0, |anchor - positive| - |anchor - negative| + margin), one value for each row.
 
-    Args:     anchors, positives, negatives: (..., features). norm_degree: 2 for the Euclidean distance. eps: added to each
-              difference, which keeps derivatives finite at 0. swap: the negative's distance is that to the anchor or that to
-              the positive, whichever is less.
-    Raises:   ShapeError: the shapes differ.
+    Args:
+        anchors, positives, negatives: (..., features).
+        norm_degree: 2 for the Euclidean distance.
+        eps: added to each difference, which keeps derivatives finite at 0.
+        swap: the negative's distance is that to the anchor or that to the positive, whichever is less.
+
+    Raises:
+        ShapeError: the shapes differ.
     """
     names = ("anchors", "positives", "negatives")
     (a, p, n), dtype = widen_same("triplet_margin", names, anchors, positives, negatives)

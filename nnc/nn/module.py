@@ -92,7 +92,8 @@ class Module:
     def replace(self: M, **changes: Any) -> M:
         """Returns a copy with some fields changed; `__init__` does not run.
 
-        Raises:   ArgumentTypeError: there is no such field.
+        Raises:
+            ArgumentTypeError: there is no such field.
         """
         names = _field_names(type(self))
         for name in changes:

@@ -27,9 +27,13 @@ class KVCache(NamedTuple):
 class MultiHeadAttention(Module):
     """Attention (see nnc.nn.dot_product_attention) between linear projections (Vaswani et al., 2017).
 
-    Args:     features: size of the last axis of queries and output. num_heads: divides features. kv_heads: how many heads keys
-              and values have, which groups of the queries' heads share (Ainslie et al., 2023); num_heads by default.
-              key_features, value_features: sizes of the last axes of keys and values; features by default.
+    Args:
+        features: size of the last axis of queries and output.
+        num_heads: divides features.
+        kv_heads: how many heads keys and values have, which groups of the queries' heads share (Ainslie et al., 2023);
+            num_heads by default.
+        key_features, value_features: sizes of the last axes of keys and values; features by default.
+
     Example:
         >>> layer = nnc.nn.MultiHeadAttention(8, 2, key=nnc.random.key(0))
         >>> layer(np.ones((3, 5, 8), np.float32), is_causal=True).shape
@@ -91,12 +95,21 @@ class MultiHeadAttention(Module):
     ) -> Any:
         """Attends from each query.
 
-        Args:     query: (..., T, features). keys, values: (..., S, their features); the queries and the keys by default.
-                  mask: bools that broadcast to (..., heads, T, S), False where nothing is attended to. is_causal: s > t is
-                  masked. cache: the keys and values go behind those of earlier calls, and all are attended to, but those
-                  that come later than the query. key: for dropout of the weights.
-        Returns:  (..., T, features); with a cache (that, the new cache).
-        Raises:   ShapeError: operands do not fit together. ArgumentError: the mask is given together with a cache.
+        Args:
+            query: (..., T, features).
+            keys, values: (..., S, their features); the queries and the keys by default.
+            mask: bools that broadcast to (..., heads, T, S), False where nothing is attended to.
+            is_causal: s > t is masked.
+            cache: the keys and values go behind those of earlier calls, and all are attended to, but those that come
+                later than the query.
+            key: for dropout of the weights.
+
+        Returns:
+            (..., T, features); with a cache (that, the new cache).
+
+        Raises:
+            ShapeError: operands do not fit together.
+            ArgumentError: the mask is given together with a cache.
         """
         keys = query if keys is None else keys
         values = keys if values is None else values

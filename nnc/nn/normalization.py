@@ -66,8 +66,13 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Axes = -1, 
 
     out = (x - mean) / sqrt(variance + eps) · scale + bias
 
-    Args:     scale, bias: one value for each element of `axis`, or None. axis: the axes to normalise.
-    Raises:   ShapeError: scale or bias has another shape than the axes.
+    Args:
+        scale, bias: one value for each element of `axis`, or None.
+        axis: the axes to normalise.
+
+    Raises:
+        ShapeError: scale or bias has another shape than the axes.
+
     Example:
         >>> layer_norm(np.array([1.0, 3.0], np.float32), eps=0)
         Array([-1.,  1.], dtype=float32)
@@ -93,8 +98,12 @@ def rms_norm(x: Any, scale: Any = None, *, axis: int = -1, eps: float = 1e-6) ->
 def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis: int = 1, eps: float = 1e-5) -> Value:
     """Returns x normalised over each group of channels and all axes after N, then scaled and shifted (Wu & He, 2018).
 
-    Args:     x: (N, C, *spatial), the channels at `axis`. groups: divides the number of channels.
-    Raises:   ShapeError: groups does not divide the channels.
+    Args:
+        x: (N, C, *spatial), the channels at `axis`.
+        groups: divides the number of channels.
+
+    Raises:
+        ShapeError: groups does not divide the channels.
     """
     wide, dtype = _wide(x, "group_norm")
     axis = check_axis("group_norm", axis, wide.ndim)
@@ -116,8 +125,12 @@ def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis
 def instance_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: int = 1, eps: float = 1e-5) -> Value:
     """Returns x normalised over the places of each channel by itself, then scaled and shifted (Ulyanov et al., 2016).
 
-    Args:     x: (N, C, *spatial), the channels at `axis`. scale, bias: (C,) or None.
-    Raises:   ShapeError: scale or bias has not one value for each channel.
+    Args:
+        x: (N, C, *spatial), the channels at `axis`.
+        scale, bias: (C,) or None.
+
+    Raises:
+        ShapeError: scale or bias has not one value for each channel.
     """
     wide, dtype = _wide(x, "instance_norm")
     channel = check_axis("instance_norm", axis, wide.ndim)
@@ -132,8 +145,11 @@ def local_response_norm(
 ) -> Value:
     """Returns x / (k + alpha / size · sum of the squares of `size` neighbouring channels)^beta (Krizhevsky et al., 2012).
 
-    Args:     x: (N, C, *spatial), the channels at `axis`; beyond the first and last channel there are zeros.
-    Raises:   ArgumentError: size is below 1.
+    Args:
+        x: (N, C, *spatial), the channels at `axis`; beyond the first and last channel there are zeros.
+
+    Raises:
+        ArgumentError: size is below 1.
     """
     wide, dtype = _wide(x, "local_response_norm")
     channel = check_axis("local_response_norm", axis, wide.ndim)
@@ -161,10 +177,17 @@ def batch_norm(
 
     new statistic = momentum · old + (1 - momentum) · that of this batch (of the variance, the unbiased one)
 
-    Args:     x: (N, C, *spatial), the channels at `axis`. mean, variance: (C,), running statistics. scale, bias: (C,) or None.
-              deterministic: normalise by the running statistics, and return them as they are.
-    Returns:  (out, (mean, variance)); no gradient flows into the statistics.
-    Raises:   ShapeError: a parameter has not one value for each channel.
+    Args:
+        x: (N, C, *spatial), the channels at `axis`.
+        mean, variance: (C,), running statistics.
+        scale, bias: (C,) or None.
+        deterministic: normalise by the running statistics, and return them as they are.
+
+    Returns:
+        (out, (mean, variance)); no gradient flows into the statistics.
+
+    Raises:
+        ShapeError: a parameter has not one value for each channel.
     """
     wide, dtype = _wide(x, "batch_norm")
     channel = check_axis("batch_norm", axis, wide.ndim)

@@ -99,7 +99,9 @@ class _ChannelNorm(Module):
 class GroupNorm(_ChannelNorm):
     """Normalisation over groups of channels and all axes after N (see nnc.nn.group_norm).
 
-    Args:     groups: divides `features`, the number of channels, which stand at `axis`.
+    Args:
+        groups: divides `features`, the number of channels, which stand at `axis`.
+
     Example:
         >>> nnc.nn.GroupNorm(2, 4)(np.ones((1, 4, 8, 8), np.float32)).shape
         (1, 4, 8, 8)
@@ -165,7 +167,10 @@ class BatchNorm(_ChannelNorm):
 
     A call returns the output and the layer with new running statistics, which the caller carries on (see nnc.nn.Run).
 
-    Args:     features: number of channels, which stand at `axis`. momentum: weight of the old statistics.
+    Args:
+        features: number of channels, which stand at `axis`.
+        momentum: weight of the old statistics.
+
     Example:
         >>> layer = nnc.nn.BatchNorm(3)
         >>> out, layer = layer(np.ones((8, 3, 4, 4), np.float32))

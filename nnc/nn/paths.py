@@ -72,7 +72,9 @@ def _is_float(leaf: Any) -> bool:
 def select(where: str, patterns: Patterns, names: Sequence[str]) -> set[str]:
     """The names that a pattern matches, or of which one matches a part on the way.
 
-    Raises:   ArgumentError: a pattern matches nothing. ArgumentTypeError: a pattern is no string.
+    Raises:
+        ArgumentError: a pattern matches nothing.
+        ArgumentTypeError: a pattern is no string.
     """
     found: set[str] = set()
     for pattern in (patterns,) if isinstance(patterns, str) else patterns:
@@ -124,8 +126,13 @@ def _trained(model: Any, names: Sequence[str], leaves: Sequence[Any]) -> set[str
 def parameters(model: Any, paths: Patterns | None = None) -> dict[str, Any]:
     """The parameters of a model by path: its floating-point arrays, but for states such as running averages.
 
-    Args:     model: a module, or any pytree. paths: patterns that the parameters must match; all without them.
-    Raises:   ArgumentError: a pattern matches nothing.
+    Args:
+        model: a module, or any pytree.
+        paths: patterns that the parameters must match; all without them.
+
+    Raises:
+        ArgumentError: a pattern matches nothing.
+
     Example:
         >>> model = nnc.nn.MLP(2, 1, width=8, depth=1, key=nnc.random.key(0))
         >>> {path: x.shape for path, x in nnc.nn.parameters(model, "*.bias").items()}
@@ -142,8 +149,12 @@ def parameters(model: Any, paths: Patterns | None = None) -> dict[str, Any]:
 def trainable(model: Any, *, freeze: Patterns = ()) -> Any:
     """A tree like the model with True for each leaf that is trained: a mask for `nnc.nn.partition` and `nnc.optim.masked`.
 
-    Args:     freeze: patterns of parameters that are not trained.
-    Raises:   ArgumentError: a pattern matches nothing.
+    Args:
+        freeze: patterns of parameters that are not trained.
+
+    Raises:
+        ArgumentError: a pattern matches nothing.
+
     Example:
         >>> params = {"encoder": {"w": nnp.ones(2)}, "head": nnp.ones(2)}
         >>> nnc.nn.trainable(params, freeze="encoder")
@@ -162,9 +173,14 @@ def partition(model: Any, where: Any = None) -> tuple[Any, Any]:
 
     So a gradient can be taken of some leaves alone: an optimizer sees no leaf where there is None.
 
-    Args:     where: what the first tree keeps: patterns, or a tree of bools such as `nnc.nn.trainable` makes. By default all
-              that is trained.
-    Raises:   ArgumentError: a pattern matches nothing. TreeError: the tree of bools is not like the model.
+    Args:
+        where: what the first tree keeps: patterns, or a tree of bools such as `nnc.nn.trainable` makes. By default all
+            that is trained.
+
+    Raises:
+        ArgumentError: a pattern matches nothing.
+        TreeError: the tree of bools is not like the model.
+
     Example:
         >>> params, rest = nnc.nn.partition(nnc.nn.BatchNorm(2))
         >>> params.scale, params.mean, rest.mean.shape
@@ -190,8 +206,12 @@ def partition(model: Any, where: Any = None) -> tuple[Any, Any]:
 def combine(first: Any, *others: Any) -> Any:
     """The tree whose leaves are those of the first of the trees that has one there, not None.
 
-    Args:     first, others: trees of one structure, as `nnc.nn.partition` makes them.
-    Raises:   TreeError: the trees do not go together.
+    Args:
+        first, others: trees of one structure, as `nnc.nn.partition` makes them.
+
+    Raises:
+        TreeError: the trees do not go together.
+
     Example:
         >>> nnc.nn.combine({"w": nnp.ones(1), "b": None}, {"w": None, "b": nnp.zeros(1)})
         {'w': Array([1.], dtype=float32), 'b': Array([0.], dtype=float32)}
@@ -211,8 +231,14 @@ def combine(first: Any, *others: Any) -> Any:
 def cast(model: Any, dtype: Any, paths: Patterns = "*") -> Any:
     """The model with its floating-point leaves in another dtype; of a complex dtype, its complex leaves.
 
-    Args:     dtype: a floating-point dtype. paths: patterns of what is converted; all by default, running averages too.
-    Raises:   DTypeError: dtype is no floating-point dtype. ArgumentError: a pattern matches nothing.
+    Args:
+        dtype: a floating-point dtype.
+        paths: patterns of what is converted; all by default, running averages too.
+
+    Raises:
+        DTypeError: dtype is no floating-point dtype.
+        ArgumentError: a pattern matches nothing.
+
     Example:
         >>> model = nnc.nn.MLP(2, 1, width=8, depth=1, key=nnc.random.key(0))
         >>> {path: x.dtype.name for path, x in nnc.nn.parameters(nnc.nn.cast(model, "bfloat16", "*.weight")).items()}
@@ -246,7 +272,10 @@ def _in_dtype(leaf: Any, dtype: Any) -> Any:
 def assign(model: Any, values: Mapping[str, Any]) -> Any:
     """The model with other arrays at some paths, each of the shape and dtype of what stands there.
 
-    Raises:   TreeError: there is no such path. ShapeError, DTypeError: a value does not fit.
+    Raises:
+        TreeError: there is no such path.
+        ShapeError, DTypeError: a value does not fit.
+
     Example:
         >>> nnc.nn.assign({"w": nnp.ones(2)}, {"w": nnp.zeros(2)})
         {'w': Array([0., 0.], dtype=float32)}
@@ -312,9 +341,16 @@ def tie(model: Any, pairs: Mapping[str, str]) -> Tied:
     The places of a shared array hold None until the model is called, so that there is one leaf for an optimizer, one entry in
     a file, and the gradient is the sum over all places. Where the module is your own, using one field twice does the same.
 
-    Args:     pairs: from the path of a place to the path of the array that it shares.
-    Returns:  a module that is called like the model; `.whole()` is the model with all its places filled.
-    Raises:   ArgumentError: there is no such path, or an array would share itself. ShapeError, DTypeError: the two differ.
+    Args:
+        pairs: from the path of a place to the path of the array that it shares.
+
+    Returns:
+        a module that is called like the model; `.whole()` is the model with all its places filled.
+
+    Raises:
+        ArgumentError: there is no such path, or an array would share itself.
+        ShapeError, DTypeError: the two differ.
+
     Example:
         >>> model = nnc.nn.Sequential(nnc.nn.Embedding(9, 4, key=nnc.random.key(0)), nnc.nn.Linear(4, 9, key=nnc.random.key(1)))
         >>> tied = nnc.nn.tie(model, {"layers.1.weight": "layers.0.weight"})

@@ -109,10 +109,17 @@ def max_pool(
 ) -> Value:
     """Returns the greatest element of each window. Padding never wins, NaN always.
 
-    Args:     x: (N, C, *spatial), or as `layout` says. window: a size for each spatial axis; a number stands for all axes after
-              N and C. stride: steps between windows; the window itself by default. padding: as in `conv`. dilation: steps
-              between the elements of a window. ceil_mode: whether a last, incomplete window counts.
-    Raises:   ShapeError: a window is bigger than the padded input.
+    Args:
+        x: (N, C, *spatial), or as `layout` says.
+        window: a size for each spatial axis; a number stands for all axes after N and C.
+        stride: steps between windows; the window itself by default.
+        padding: as in `conv`.
+        dilation: steps between the elements of a window.
+        ceil_mode: whether a last, incomplete window counts.
+
+    Raises:
+        ShapeError: a window is bigger than the padded input.
+
     Example:
         >>> max_pool(np.arange(16.0).reshape(1, 1, 4, 4), 2)
         Array([[[[ 5.,  7.],
@@ -137,8 +144,10 @@ def avg_pool(
 ) -> Value:
     """Returns the mean of each window; 16-bit floats are summed in float32.
 
-    Args:     count_include_pad: whether padding counts as zeros; else the mean is over the elements of x alone. The others as
-              in `max_pool`. What ceil_mode adds never counts.
+    Args:
+        count_include_pad: whether padding counts as zeros; else the mean is over the elements of x alone. The others as
+            in `max_pool`. What ceil_mode adds never counts.
+
     Example:
         >>> avg_pool(np.arange(16.0).reshape(1, 1, 4, 4), 2)
         Array([[[[ 2.5,  4.5],
@@ -167,8 +176,13 @@ def lp_pool(
 ) -> Value:
     """Returns the norm of each window: (sum of |x| to the power `degree`) to the power 1 / degree; its derivative at 0 is 0.
 
-    Args:     degree: 1 or more. The others as in `max_pool`.
-    Raises:   ArgumentError: degree is below 1. ShapeError: a window is bigger than the padded input.
+    Args:
+        degree: 1 or more. The others as in `max_pool`.
+
+    Raises:
+        ArgumentError: degree is below 1.
+        ShapeError: a window is bigger than the padded input.
+
     Example:
         >>> lp_pool(np.array([[[3.0, 4.0, 0.0, 0.0]]]), 2)
         Array([[[5., 0.]]], dtype=float64)
@@ -194,7 +208,10 @@ def adaptive_avg_pool(x: Any, output_size: Sizes, *, layout: str = "NCHW") -> Va
 
     Bin i goes from floor(i · n / output_size) up to ceil((i + 1) · n / output_size).
 
-    Args:     x: (N, C, *spatial), or as `layout` says. output_size: a number for all spatial axes, or one for each.
+    Args:
+        x: (N, C, *spatial), or as `layout` says.
+        output_size: a number for all spatial axes, or one for each.
+
     Example:
         >>> adaptive_avg_pool(np.array([[[1.0, 2.0, 3.0]]]), 2)
         Array([[[1.5, 2.5]]], dtype=float64)
@@ -261,8 +278,13 @@ def _bins_side_by_side(x: Value, axis: int, starts: Any, ends: Any) -> Value:
 def global_avg_pool(x: Any, *, keepdims: bool = False, layout: str = "NCHW") -> Value:
     """Returns the mean of each channel over all places.
 
-    Args:     x: (N, C, *spatial), or as `layout` says. keepdims: keep the spatial axes, with size 1.
-    Returns:  (N, C).
+    Args:
+        x: (N, C, *spatial), or as `layout` says.
+        keepdims: keep the spatial axes, with size 1.
+
+    Returns:
+        (N, C).
+
     Example:
         >>> global_avg_pool(np.ones((2, 3, 4, 4), np.float32)).shape
         (2, 3)

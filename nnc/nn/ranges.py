@@ -15,8 +15,9 @@ from nnc.numpy.operands import known
 def read_lengths(where: str, name: str, lengths: Any, shape: tuple[int, ...], longest: int) -> Value:
     """How many steps of each sequence count, as an array.
 
-    Raises:   ShapeError: they are no integers, or not one for each sequence. OutOfBoundsError: one is known to be negative or
-              above `longest`.
+    Raises:
+        ShapeError: they are no integers, or not one for each sequence.
+        OutOfBoundsError: one is known to be negative or above `longest`.
     """
     lengths = nnp.asarray(lengths)
     if lengths.shape != shape or not dtypes.is_integer(lengths.dtype):
@@ -31,7 +32,8 @@ def read_lengths(where: str, name: str, lengths: Any, shape: tuple[int, ...], lo
 def read_classes(where: str, labels: Value, classes: int) -> Value:
     """Labels as indices, in which a traced one that is negative is out of bounds, too, and does not count from the end.
 
-    Raises:   OutOfBoundsError: one is known to be no class.
+    Raises:
+        OutOfBoundsError: one is known to be no class.
     """
     _check(where, "labels", labels, classes - 1, f"the classes are 0 to {classes - 1}")
     labels = nnp.astype(labels, dtypes.int64)  # a small dtype may not hold the number of classes

@@ -220,13 +220,21 @@ class _Recurrent(Module):
     ) -> tuple[Value, Any]:
         """Runs over the axis before the last.
 
-        Args:     x: (..., T, in_features). initial: a state for each layer and direction, as the call returns them; zeros by
-                  default. lengths: (...,), how many steps each sequence has. mask: (..., T), False where a step is left out:
-                  the state stays, the output is 0. key: for dropout between the layers.
-        Returns:  the outputs, (..., T, hidden_features), twice as many with both directions; and the states after the last
-                  step, a tuple with a tuple for each layer, of a state for each direction.
-        Raises:   ShapeError: x, lengths or mask have other shapes. ArgumentError: lengths and mask are both given, or
-                  initial has other than a state for each layer and direction.
+        Args:
+            x: (..., T, in_features).
+            initial: a state for each layer and direction, as the call returns them; zeros by default.
+            lengths: (...,), how many steps each sequence has.
+            mask: (..., T), False where a step is left out: the state stays, the output is 0.
+            key: for dropout between the layers.
+
+        Returns:
+            the outputs, (..., T, hidden_features), twice as many with both directions; and the states after the last
+            step, a tuple with a tuple for each layer, of a state for each direction.
+
+        Raises:
+            ShapeError: x, lengths or mask have other shapes.
+            ArgumentError: lengths and mask are both given, or initial has other than a state for each layer and
+                direction.
         """
         x = nnp.asarray(x)
         if x.ndim < 2:
@@ -302,9 +310,13 @@ def _where(valid: Value, new: Any, old: Any) -> Any:
 class RNN(_Recurrent):
     """Layers of RNNCell over time.
 
-    Args:     in_features, hidden_features: sizes of the last axis before and after. num_layers: each on top of the one before.
-              bidirectional: a second cell in each layer runs from the end. dropout_rate: between layers, where training.
-              activation: tanh by default.
+    Args:
+        in_features, hidden_features: sizes of the last axis before and after.
+        num_layers: each on top of the one before.
+        bidirectional: a second cell in each layer runs from the end.
+        dropout_rate: between layers, where training.
+        activation: tanh by default.
+
     Example:
         >>> out, state = nnc.nn.RNN(3, 4, key=nnc.random.key(0))(np.ones((2, 5, 3), np.float32))
         >>> out.shape, state[0][0].shape

@@ -25,7 +25,8 @@ def widen(where: str, *xs: Any) -> tuple[list[Value], dtypes.DType]:
 def check_same_shape(where: str, **operands: Value) -> None:
     """Refuses to broadcast: (n, 1) minus (n,) is a mistake that no training survives.
 
-    Raises:   ShapeError: two operands differ.
+    Raises:
+        ShapeError: two operands differ.
     """
     shapes = {name: spec_of(x).shape for name, x in operands.items()}
     if len(set(shapes.values())) > 1:
@@ -50,7 +51,8 @@ def reduce_terms(
 ) -> Value:
     """The terms of a loss reduced, in `dtype`; a mean divides by the sum of the weights, where the terms have some.
 
-    Raises:   ArgumentError: there is no such reduction.
+    Raises:
+        ArgumentError: there is no such reduction.
     """
     if reduction not in ("mean", "sum", "none"):
         raise user_error(

@@ -60,8 +60,13 @@ class Run:
     the part takes `key=`, and keeps the new self that a stateful part returns. `run.result(out)` is what the module returns: `out`
     and its new self where the module is stateful, else `out` alone.
 
-    Args:     module: the module that is called. key: what it was given; None in inference.
-    Raises:   ArgumentTypeError: (by a call) a part is stateful, but returns no (output, new self).
+    Args:
+        module: the module that is called.
+        key: what it was given; None in inference.
+
+    Raises:
+        ArgumentTypeError: (by a call) a part is stateful, but returns no (output, new self).
+
     Example:
         >>> class Block(nnc.nn.Module):
         ...     linear: nnc.nn.Linear

@@ -19,10 +19,15 @@ def dropout(
 ) -> Value:
     """Returns x with each element set to 0 with probability `rate`, the others divided by 1 - rate (Srivastava et al., 2014).
 
-    Args:     key: for the draw; None will do where `deterministic`. rate: 0 up to but not including 1.
-              deterministic: return x as it is. shared_axes: axes along which all elements share one draw; (2, 3) drops whole
-              channels of images (N, C, H, W).
-    Raises:   ArgumentError: rate is no such probability, or the key is missing.
+    Args:
+        key: for the draw; None will do where `deterministic`.
+        rate: 0 up to but not including 1.
+        deterministic: return x as it is.
+        shared_axes: axes along which all elements share one draw; (2, 3) drops whole channels of images (N, C, H, W).
+
+    Raises:
+        ArgumentError: rate is no such probability, or the key is missing.
+
     Example:
         >>> dropout(nnc.random.key(0), np.ones(1000, np.float32), 0.5).max()
         Array(2., dtype=float32)

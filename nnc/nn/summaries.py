@@ -85,9 +85,14 @@ def summary(model: Module, *inputs: Any, depth: int | None = None, **options: An
 
     Nothing is computed: model and inputs may be trees of ShapeDtypeStructs.
 
-    Args:     model: a module. inputs, options: what it is called with; a key is made where it takes one and none is given.
-              depth: how many levels of layers are shown; all by default.
-    Raises:   ArgumentTypeError: the model is no module, or an input is a shape.
+    Args:
+        model: a module.
+        inputs, options: what it is called with; a key is made where it takes one and none is given.
+        depth: how many levels of layers are shown; all by default.
+
+    Raises:
+        ArgumentTypeError: the model is no module, or an input is a shape.
+
     Example:
         >>> model = nnc.nn.MLP(4, 2, width=8, depth=1, key=nnc.random.key(0))
         >>> print(nnc.nn.summary(model, nnc.ShapeDtypeStruct((3, 4), "float32")))  # doctest: +ELLIPSIS

@@ -32,9 +32,15 @@ def load_torch(model: Any, state: Mapping[str, Any], *, rename: Callable[[str], 
     `weight_ih_l0_reverse` … of recurrent layers, `in_proj_weight` of attention; layers of a Sequential are counted. Arrays are
     copied, so that a module that goes on training does not change the model; those of nnc never change and are taken as they are.
 
-    Args:     state: from names to arrays or tensors, as `module.state_dict()` or `nnc.io.load` of a safetensors file gives
-              it. rename: from the name that a field would have by these rules to the one that it has in `state`.
-    Raises:   TreeError: a name is missing, or left over. ShapeError, DTypeError: an array does not fit.
+    Args:
+        state: from names to arrays or tensors, as `module.state_dict()` or `nnc.io.load` of a safetensors file gives
+            it.
+        rename: from the name that a field would have by these rules to the one that it has in `state`.
+
+    Raises:
+        TreeError: a name is missing, or left over.
+        ShapeError, DTypeError: an array does not fit.
+
     Example:
         >>> model = nnc.nn.Sequential(nnc.nn.Linear(2, 1, key=nnc.random.key(0)))
         >>> state = {"0.weight": np.ones((1, 2), np.float32), "0.bias": np.zeros(1, np.float32)}

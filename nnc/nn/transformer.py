@@ -23,9 +23,12 @@ Activation = Callable[..., Any]
 class TransformerEncoderLayer(Module):
     """Self-attention and two linear layers, each with a residual connection and a layer norm (Vaswani et al., 2017).
 
-    Args:     hidden_features: between the linear layers; 4 · features by default. norm_first: whether the norms stand before
-              attention and linear layers (Xiong et al., 2020), or after the residual sums. dropout_rate: of the weights of
-              the attention, of the hidden features, and of what is added to the residuals.
+    Args:
+        hidden_features: between the linear layers; 4 · features by default.
+        norm_first: whether the norms stand before attention and linear layers (Xiong et al., 2020), or after the
+            residual sums.
+        dropout_rate: of the weights of the attention, of the hidden features, and of what is added to the residuals.
+
     Example:
         >>> layer = nnc.nn.TransformerEncoderLayer(8, 2, key=nnc.random.key(0), norm_first=True, activation=nnc.nn.gelu)
         >>> layer(np.ones((3, 5, 8), np.float32)).shape
@@ -149,7 +152,9 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
     ) -> Any:
         """(..., T, features) and a memory (..., S, features) -> (..., T, features).
 
-        Args:     mask, is_causal, cache: of the self-attention, as in MultiHeadAttention. memory_mask: of the other one.
+        Args:
+            mask, is_causal, cache: of the self-attention, as in MultiHeadAttention.
+            memory_mask: of the other one.
         """
         run = Run(self, key=key)
         x, cache = self._attend(run, nnp.asarray(x), mask, is_causal, cache)

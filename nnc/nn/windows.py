@@ -58,8 +58,11 @@ def parse_layout(where: str, layout: str, rank: int | None = None) -> Layout:
 
     "NCHW" and "NHWC" also mean channels first and last where there are other than two spatial axes.
 
-    Args:     rank: how many spatial axes there are; None where the layout says it.
-    Raises:   ArgumentError: the string is no layout, or has another number of spatial axes.
+    Args:
+        rank: how many spatial axes there are; None where the layout says it.
+
+    Raises:
+        ArgumentError: the string is no layout, or has another number of spatial axes.
     """
     letters = layout[1:]
     if not layout.startswith("N") or letters.count("C") != 1 or len(set(layout)) != len(layout):
@@ -83,7 +86,9 @@ def parse_layout(where: str, layout: str, rank: int | None = None) -> Layout:
 def per_axis(where: str, name: str, value: Sizes, rank: int) -> Shape:
     """A size for each spatial axis.
 
-    Raises:   ArgumentError: another number of sizes. ArgumentTypeError: a size is no integer.
+    Raises:
+        ArgumentError: another number of sizes.
+        ArgumentTypeError: a size is no integer.
     """
     sizes: tuple[Any, ...] = tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
     if any(isinstance(size, bool) or not hasattr(size, "__index__") for size in sizes):
@@ -106,7 +111,8 @@ def to_padding(
 
     "VALID" is no padding; with "SAME" the output has ceil(size / stride) elements, and an odd one goes after.
 
-    Raises:   ArgumentError: `padding` is another string, or has another number of entries.
+    Raises:
+        ArgumentError: `padding` is another string, or has another number of entries.
     """
     rank = len(spatial)
     if isinstance(padding, str):
@@ -169,11 +175,19 @@ def conv(
 
     out[n, o, p] = sum over c, k of x[n, c, stride · p + dilation · k - padding] · w[o, c, k]
 
-    Args:     x: (N, C, *spatial), or as `layout` says; N is any number of batch axes. w: (O, C / groups, *kernel) in every
-              layout. stride, dilation: a number, or one for each spatial axis. padding: a number, one for each spatial axis, a
-              pair (before, after) for each, "SAME" or "VALID". groups: share g of O sees share g of C only.
-    Returns:  (N, O, *out) in the layout of x, of the promoted dtype.
-    Raises:   ShapeError: the channels differ, or the kernel is bigger than the padded input.
+    Args:
+        x: (N, C, *spatial), or as `layout` says; N is any number of batch axes.
+        w: (O, C / groups, *kernel) in every layout.
+        stride, dilation: a number, or one for each spatial axis.
+        padding: a number, one for each spatial axis, a pair (before, after) for each, "SAME" or "VALID".
+        groups: share g of O sees share g of C only.
+
+    Returns:
+        (N, O, *out) in the layout of x, of the promoted dtype.
+
+    Raises:
+        ShapeError: the channels differ, or the kernel is bigger than the padded input.
+
     Example:
         >>> conv(np.ones((1, 8, 8, 3), np.float32), np.ones((4, 3, 3, 3), np.float32), padding="SAME", layout="NHWC").shape
         (1, 8, 8, 4)

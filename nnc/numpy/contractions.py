@@ -34,9 +34,16 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 def dot(a: Any, b: Any) -> Value:
     """Returns the dot product: of vectors, of matrices, by a number, or over the last axis of `a` and the last but one of `b`.
 
-    Args:     a: any shape. b: any shape; its only axis is summed where it is 1-d.
-    Returns:  the axes of `a` and then those of `b`, without the summed ones.
-    Raises:   ShapeError: the summed axes differ in size.
+    Args:
+        a: any shape.
+        b: any shape; its only axis is summed where it is 1-d.
+
+    Returns:
+        the axes of `a` and then those of `b`, without the summed ones.
+
+    Raises:
+        ShapeError: the summed axes differ in size.
+
     Example:
         >>> dot(np.ones((2, 3), np.float32), np.ones((5, 3, 4), np.float32)).shape
         (2, 5, 4)
@@ -83,7 +90,8 @@ def outer(a: Any, b: Any) -> Value:
 def vdot(a: Any, b: Any) -> Value:
     """Returns the sum of conj(a) · b over all elements, both flattened.
 
-    Raises:   ShapeError: the numbers of elements differ.
+    Raises:
+        ShapeError: the numbers of elements differ.
     """
     a, b = promote(a, b, where="vdot")
     a = conj(a) if dtypes.is_complex(spec_of(a).dtype) else a
@@ -95,7 +103,9 @@ def vdot(a: Any, b: Any) -> Value:
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
     """Returns the sum of conj(x1) · x2 over `axis`; the other axes broadcast.
 
-    Raises:   ShapeError: the axis differs in size, or the others do not broadcast.
+    Raises:
+        ShapeError: the axis differs in size, or the others do not broadcast.
+
     Example:
         >>> vecdot(np.ones((5, 3), np.float32), np.ones(3, np.float32)).shape
         (5,)
@@ -120,8 +130,9 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
 def matvec(x1: Any, x2: Any, /) -> Value:
     """Returns the products of matrices, in the last two axes of `x1`, with vectors in the last axis of `x2`.
 
-    Example:  >>> matvec(np.ones((5, 2, 3)), np.ones(3)).shape
-              (5, 2)
+    Example:
+        >>> matvec(np.ones((5, 2, 3)), np.ones(3)).shape
+        (5, 2)
     """
     return einsum("...mn,...n->...m", x1, x2)
 
@@ -130,8 +141,9 @@ def matvec(x1: Any, x2: Any, /) -> Value:
 def vecmat(x1: Any, x2: Any, /) -> Value:
     """Returns the products of vectors, conjugated, in the last axis of `x1` with matrices in the last two axes of `x2`.
 
-    Example:  >>> vecmat(np.ones(2), np.ones((5, 2, 3))).shape
-              (5, 3)
+    Example:
+        >>> vecmat(np.ones(2), np.ones((5, 2, 3))).shape
+        (5, 3)
     """
     a, b = promote(x1, x2, where="vecmat")
     return einsum("...n,...nm->...m", conj(a) if dtypes.is_complex(spec_of(a).dtype) else a, b)
@@ -142,10 +154,18 @@ def vecmat(x1: Any, x2: Any, /) -> Value:
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Value:
     """Returns the sum of products over pairs of axes.
 
-    Args:     a, b: any shape. axes: a number n (the last n axes of `a` with the first n of `b`), or a pair of axes or of
-              sequences of axes, (of `a`, of `b`).
-    Returns:  the other axes of `a`, then those of `b`.
-    Raises:   ShapeError: paired axes differ in size or do not exist. ArgumentError: `axes` names unequal numbers of axes.
+    Args:
+        a, b: any shape.
+        axes: a number n (the last n axes of `a` with the first n of `b`), or a pair of axes or of sequences of axes,
+            (of `a`, of `b`).
+
+    Returns:
+        the other axes of `a`, then those of `b`.
+
+    Raises:
+        ShapeError: paired axes differ in size or do not exist.
+        ArgumentError: `axes` names unequal numbers of axes.
+
     Example:
         >>> tensordot(np.ones((2, 3, 4), np.float32), np.ones((4, 3, 5), np.float32), axes=((1, 2), (1, 0))).shape
         (2, 5)
@@ -194,10 +214,15 @@ def einsum(subscripts: Any, /, *operands: Any, optimize: bool | str = True) -> V
     `...` stands for any axes, which broadcast. A letter twice in one operand takes the diagonal. More than two operands are
     contracted in pairs, in the order that numpy.einsum_path finds.
 
-    Args:     subscripts: such as "bij,bjk->bik"; or `einsum(x, [0, 1], y, [1, 2], [0, 2])`, a list of numbers for each
-              operand and last, if wanted, for the output. optimize: how the order is chosen: True, "greedy" or "optimal";
-              False contracts from left to right.
-    Raises:   ArgumentError: the subscripts are malformed or do not match the operands. ShapeError: a letter's sizes differ.
+    Args:
+        subscripts: such as "bij,bjk->bik"; or `einsum(x, [0, 1], y, [1, 2], [0, 2])`, a list of numbers for each
+            operand and last, if wanted, for the output.
+        optimize: how the order is chosen: True, "greedy" or "optimal"; False contracts from left to right.
+
+    Raises:
+        ArgumentError: the subscripts are malformed or do not match the operands.
+        ShapeError: a letter's sizes differ.
+
     Example:
         >>> einsum("ij,jk->ki", np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)).shape
         (4, 2)

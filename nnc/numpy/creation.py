@@ -43,9 +43,13 @@ def _constant(where: str, shape: Any, dtype: Any, value: Any, device: Any) -> Va
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
     """Returns an array of zeros.
 
-    Args:     shape: an integer or a sequence of integers. dtype: float32 by default.
-    Example:  >>> zeros((2, 3)).shape
-              (2, 3)
+    Args:
+        shape: an integer or a sequence of integers.
+        dtype: float32 by default.
+
+    Example:
+        >>> zeros((2, 3)).shape
+        (2, 3)
     """
     return _constant("zeros", shape, dtype, 0, device)
 
@@ -55,8 +59,9 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
 def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
     """Returns an array of ones; float32 by default.
 
-    Example:  >>> ones(2, "int32")
-              Array([1, 1], dtype=int32)
+    Example:
+        >>> ones(2, "int32")
+        Array([1, 1], dtype=int32)
     """
     return _constant("ones", shape, dtype, 1, device)
 
@@ -71,9 +76,12 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Value:
     """Returns an array of `fill_value`, which may be an array that broadcasts to `shape`.
 
-    Args:     dtype: that of `fill_value` by default.
-    Example:  >>> full(2, 7)
-              Array([7, 7], dtype=int64)
+    Args:
+        dtype: that of `fill_value` by default.
+
+    Example:
+        >>> full(2, 7)
+        Array([7, 7], dtype=int64)
     """
     check_device(device, "full")
     sizes, fill_value = to_shape(shape, "full"), dtypes.plain_number(fill_value)
@@ -125,8 +133,9 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, 
 def array(obj: Any, dtype: Any = None, *, copy: bool = True, ndmin: int = 0, device: Any = None) -> Any:
     """Returns a new array of `obj`; see `asarray`, which copies only where it must.
 
-    Example:  >>> array([1.0, 2.0])
-              Array([1., 2.], dtype=float32)
+    Example:
+        >>> array([1.0, 2.0])
+        Array([1., 2.], dtype=float32)
     """
     x = asarray(obj, None if dtype is None else to_dtype(dtype, "array"), copy=copy or None, device=device)
     missing = ndmin - x.spec.ndim
@@ -138,9 +147,12 @@ def array(obj: Any, dtype: Any = None, *, copy: bool = True, ndmin: int = 0, dev
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Value:
     """Returns `x` converted to `dtype`. Floats are truncated to integers.
 
-    Raises:   DTypeError: nnc has no such dtype, or the imaginary part would be dropped.
-    Example:  >>> astype(np.asarray([1.5, -1.5]), int)
-              Array([ 1, -1], dtype=int64)
+    Raises:
+        DTypeError: nnc has no such dtype, or the imaginary part would be dropped.
+
+    Example:
+        >>> astype(np.asarray([1.5, -1.5]), int)
+        Array([ 1, -1], dtype=int64)
     """
     check_device(device, "astype")
     return convert_to(to_value(x, "astype"), to_dtype(dtype, "astype"))
@@ -169,8 +181,9 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 def frombuffer(buffer: Any, dtype: Any = None, count: int = -1, offset: int = 0) -> Any:
     """Returns an array that shares the memory of a buffer (bytes, memoryview …), read as elements of `dtype` (float32).
 
-    Example:  >>> frombuffer(b"\x01\x02", "uint8")
-              Array([1, 2], dtype=uint8)
+    Example:
+        >>> frombuffer(b"\x01\x02", "uint8")
+        Array([1, 2], dtype=uint8)
     """
     wanted = dtypes.DEFAULT_FLOAT if dtype is None else to_dtype(dtype, "frombuffer")
     return asarray(np.frombuffer(buffer, wanted, count, offset))
@@ -200,10 +213,17 @@ def _number(x: Any, where: str, name: str) -> Any:
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None) -> Value:
     """Returns numbers from `start` up to and without `stop`, in steps of `step`; `arange(n)` starts at 0.
 
-    Args:     start, stop, step: numbers whose values are known while tracing. dtype: int64 for integers, else float32.
-    Raises:   TraceError: a traced value. ArgumentError: step is 0.
-    Example:  >>> arange(3), arange(1, 0, -0.5)
-              (Array([0, 1, 2], dtype=int64), Array([1. , 0.5], dtype=float32))
+    Args:
+        start, stop, step: numbers whose values are known while tracing.
+        dtype: int64 for integers, else float32.
+
+    Raises:
+        TraceError: a traced value.
+        ArgumentError: step is 0.
+
+    Example:
+        >>> arange(3), arange(1, 0, -0.5)
+        (Array([0, 1, 2], dtype=int64), Array([1. , 0.5], dtype=float32))
     """
     check_device(device, "arange")
     given = (start, stop, step)
@@ -252,11 +272,18 @@ def linspace(
 ) -> Any:  # fmt: skip
     """Returns `num` numbers from `start` to `stop` at equal distances.
 
-    Args:     start, stop: numbers or arrays that broadcast. endpoint: the last number is `stop`. retstep: return the distance,
-              too. axis: where the new axis goes.
-    Raises:   ArgumentError: num is negative.
-    Example:  >>> linspace(0, 1, 5)
-              Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
+    Args:
+        start, stop: numbers or arrays that broadcast.
+        endpoint: the last number is `stop`.
+        retstep: return the distance, too.
+        axis: where the new axis goes.
+
+    Raises:
+        ArgumentError: num is negative.
+
+    Example:
+        >>> linspace(0, 1, 5)
+        Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
     check_device(device, "linspace")
     num = to_size(num, "linspace", "num")
@@ -305,9 +332,12 @@ def logspace(
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Value:
     """Returns `num` numbers from `start` to `stop` at equal ratios; the first is `start`, the last with `endpoint` is `stop`.
 
-    Args:     start, stop: numbers of one sign; where either is 0 the result is NaN.
-    Example:  >>> geomspace(1, 100, 3)
-              Array([  1.,  10., 100.], dtype=float32)
+    Args:
+        start, stop: numbers of one sign; where either is 0 the result is NaN.
+
+    Example:
+        >>> geomspace(1, 100, 3)
+        Array([  1.,  10., 100.], dtype=float32)
     """
     from_, to = promote(start, stop, where="geomspace", to=dtypes.to_float)
     natural = from_.dtype
@@ -334,9 +364,10 @@ def _band(shape: tuple[int, int], command: Any, k: int) -> Value:
 def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None, *, device: Any = None) -> Value:
     """Returns a matrix with ones on the diagonal `k` (above the main one where positive), else zeros.
 
-    Example:  >>> eye(2, dtype=int)
-              Array([[1, 0],
-                     [0, 1]], dtype=int64)
+    Example:
+        >>> eye(2, dtype=int)
+        Array([[1, 0],
+               [0, 1]], dtype=int64)
     """
     check_device(device, "eye")
     (n,) = to_shape(n_rows, "eye")
@@ -374,9 +405,10 @@ def _triangle(name: str, x: Any, k: int, lower: bool) -> Value:
 def tril(x: Any, /, k: int = 0) -> Value:
     """Returns the matrices in the last two axes with zeros above the diagonal `k`.
 
-    Example:  >>> tril(ones((2, 2)))
-              Array([[1., 0.],
-                     [1., 1.]], dtype=float32)
+    Example:
+        >>> tril(ones((2, 2)))
+        Array([[1., 0.],
+               [1., 1.]], dtype=float32)
     """
     return _triangle("tril", x, k, lower=True)
 
@@ -391,9 +423,12 @@ def triu(x: Any, /, k: int = 0) -> Value:
 def diag(v: Any, k: int = 0) -> Value:
     """Returns the matrix with the vector `v` on its diagonal `k`, or the diagonal `k` of the matrix `v`.
 
-    Raises:   ArgumentError: v has neither one nor two axes.
-    Example:  >>> diag(diag(np.asarray([1, 2])))
-              Array([1, 2], dtype=int64)
+    Raises:
+        ArgumentError: v has neither one nor two axes.
+
+    Example:
+        >>> diag(diag(np.asarray([1, 2])))
+        Array([1, 2], dtype=int64)
     """
     x, k = to_value(v, "diag", "v"), static_int(k, "diag", "k")
     if x.spec.ndim == 2:

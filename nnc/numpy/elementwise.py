@@ -92,9 +92,12 @@ sign = _unary("sign", ew.sign, "Returns -1, 0 or 1 by the sign of x; x / |x| of 
 def power(x1: Any, x2: Any, /) -> Value:
     """Returns `x1 ** x2`. A Python integer as exponent is static, so that derivatives are right at 0, too.
 
-    Raises:   DTypeError: an integer array to a negative static power.
-    Example:  >>> power(np.asarray([1.0, 3.0]), 2)
-              Array([1., 9.], dtype=float64)
+    Raises:
+        DTypeError: an integer array to a negative static power.
+
+    Example:
+        >>> power(np.asarray([1.0, 3.0]), 2)
+        Array([1., 9.], dtype=float64)
     """
     result: Value = _power(x1, x2)
     return result
@@ -113,8 +116,9 @@ def positive(x: Any, /) -> Value:
 def abs(x: Any, /) -> Value:
     """Returns the absolute value; that of complex numbers is real.
 
-    Example:  >>> abs(np.asarray([-1, 2])), abs(3 + 4j)
-              (Array([1, 2], dtype=int64), Array(5., dtype=float32))
+    Example:
+        >>> abs(np.asarray([-1, 2])), abs(3 + 4j)
+        (Array([1, 2], dtype=int64), Array(5., dtype=float32))
     """
     x = to_value(x, "abs")
     return x if dtypes.is_bool(x.spec.dtype) else call("abs", ew.abs_, NUMERIC, None, x)
@@ -197,8 +201,9 @@ radians, degrees = deg2rad, rad2deg
 def sinc(x: Any, /) -> Value:
     """Returns `sin(π x) / (π x)`, and 1 at 0.
 
-    Example:  >>> sinc(0.0)
-              Array(1., dtype=float32)
+    Example:
+        >>> sinc(0.0)
+        Array(1., dtype=float32)
     """
     x = multiply(x, math.pi)
     at_zero = equal(x, 0)
@@ -227,9 +232,12 @@ trunc = fix = _rounding("trunc", ew.trunc, "Returns x without its fraction; inte
 def round(x: Any, /, decimals: int = 0) -> Value:
     """Returns `x` rounded to `decimals` places, halves to even.
 
-    Args:     decimals: negative ones round to tens, hundreds, ….
-    Example:  >>> round(nnp.asarray([0.5, 1.5, 2.26]), 1)
-              Array([0.5, 1.5, 2.3], dtype=float32)
+    Args:
+        decimals: negative ones round to tens, hundreds, ….
+
+    Example:
+        >>> round(nnp.asarray([0.5, 1.5, 2.26]), 1)
+        Array([0.5, 1.5, 2.3], dtype=float32)
     """
     x = to_value(x, "round")
     decimals = static_int(decimals, "round", "decimals")
@@ -355,10 +363,13 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
 
     The branch that is not taken has derivative 0, also where its own derivative is infinite.
 
-    Args:     condition, x, y: broadcast together; x and y are promoted. Without x and y the result is `nonzero(condition)`.
-              size, fill_value: for that case; see `nonzero`.
-    Example:  >>> where(np.asarray([True, False]), 1.0, np.zeros(2, "float32"))
-              Array([1., 0.], dtype=float32)
+    Args:
+        condition, x, y: broadcast together; x and y are promoted. Without x and y the result is `nonzero(condition)`.
+        size, fill_value: for that case; see `nonzero`.
+
+    Example:
+        >>> where(np.asarray([True, False]), 1.0, np.zeros(2, "float32"))
+        Array([1., 0.], dtype=float32)
     """
     if x is None and y is None:
         return to_value(condition, "where").nonzero(size=size, fill_value=fill_value)
@@ -372,9 +383,12 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Value:
     """Returns `x` limited to [min, max]; it keeps the dtype of x, unless the limits are of a higher kind (floats for integers).
 
-    Args:     min, max: numbers or arrays that broadcast with x; None is no limit.
-    Example:  >>> clip(np.asarray([-1, 5, 9]), 0, 6)
-              Array([0, 5, 6], dtype=int64)
+    Args:
+        min, max: numbers or arrays that broadcast with x; None is no limit.
+
+    Example:
+        >>> clip(np.asarray([-1, 5, 9]), 0, 6)
+        Array([0, 5, 6], dtype=int64)
     """
     x = to_value(x, "clip")
     result = x
@@ -401,9 +415,13 @@ def zero_like(x: Any) -> Value:
 def nan_to_num(x: Any, /, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Value:
     """Returns `x` with numbers for NaN and the infinities.
 
-    Args:     nan: replaces NaN. posinf, neginf: replace the infinities; by default the largest and the smallest finite number.
-    Example:  >>> nan_to_num(np.asarray([1.0, np.nan, np.inf], "float32"), posinf=9)
-              Array([1., 0., 9.], dtype=float32)
+    Args:
+        nan: replaces NaN.
+        posinf, neginf: replace the infinities; by default the largest and the smallest finite number.
+
+    Example:
+        >>> nan_to_num(np.asarray([1.0, np.nan, np.inf], "float32"), posinf=9)
+        Array([1., 0., 9.], dtype=float32)
     """
     x = to_value(x, "nan_to_num")
     dtype = x.spec.dtype
@@ -469,9 +487,12 @@ def iscomplex(x: Any, /) -> Value:
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Value:
     """Returns whether `a` and `b` are equal up to rounding: |a - b| <= atol + rtol · |b|.
 
-    Args:     equal_nan: NaNs are close to each other.
-    Example:  >>> isclose(np.asarray([1.0, 2.0]), np.asarray([1.0, 2.1]))
-              Array([ True, False], dtype=bool)
+    Args:
+        equal_nan: NaNs are close to each other.
+
+    Example:
+        >>> isclose(np.asarray([1.0, 2.0]), np.asarray([1.0, 2.1]))
+        Array([ True, False], dtype=bool)
     """
     a, b = broadcast(*promote(a, b, where="isclose", to=to_float), where="isclose")
     near = less_equal(abs(subtract(a, b)), add(multiply(abs(b), rtol), atol))
@@ -489,8 +510,9 @@ def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Value:
     """Returns whether both have one shape and equal elements.
 
-    Example:  >>> bool(array_equal([1, 2], [1.0, 2.0])), bool(array_equal([1, 2], [1]))
-              (True, False)
+    Example:
+        >>> bool(array_equal([1, 2], [1.0, 2.0])), bool(array_equal([1, 2], [1]))
+        (True, False)
     """
     a1, a2 = to_value(a1, "array_equal"), to_value(a2, "array_equal", "a2")
     if a1.spec.shape != a2.spec.shape:

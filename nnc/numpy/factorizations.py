@@ -52,8 +52,13 @@ def cholesky(x: Any, /, *, upper: bool = False) -> Value:
 
     Of other matrices (x + xᴴ) / 2 is taken.
 
-    Args:     upper: return Lᴴ.
-    Raises:   LinAlgError: a matrix is not positive definite. ShapeError: x is not square.
+    Args:
+        upper: return Lᴴ.
+
+    Raises:
+        LinAlgError: a matrix is not positive definite.
+        ShapeError: x is not square.
+
     Example:
         >>> cholesky(np.asarray([[4.0, 2.0], [2.0, 5.0]]))
         Array([[2., 0.],
@@ -67,9 +72,14 @@ def cholesky(x: Any, /, *, upper: bool = False) -> Value:
 def qr(x: Any, /, mode: str = "reduced") -> Any:
     """Returns Q with orthonormal columns and the upper triangle R, with Q R = x.
 
-    Args:     x: (..., m, n). mode: "reduced": Q is m by k and R k by n, k = min(m, n); "complete": m by m and m by n, without
-              a derivative where m > n; "r": R alone.
-    Raises:   ArgumentError: there is no such mode.
+    Args:
+        x: (..., m, n).
+        mode: "reduced": Q is m by k and R k by n, k = min(m, n); "complete": m by m and m by n, without a derivative
+            where m > n; "r": R alone.
+
+    Raises:
+        ArgumentError: there is no such mode.
+
     Example:
         >>> q, r = qr(np.ones((3, 2)))
         >>> q.shape, r.shape
@@ -89,8 +99,15 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Eigh
     the derivative holds for sums of functions of them, for what depends on the vectors of distinct ones, and on the space of the
     others. It does not hold for V f(w) Vᴴ, and second derivatives do not: these mix equal ones.
 
-    Args:     symmetrize_input: take (a + aᴴ) / 2; False reads one triangle. UPLO: which triangle, "L" (the default) or "U".
-    Raises:   LinAlgError: an element is NaN or infinite. ShapeError: a is not square. ArgumentError: no such UPLO.
+    Args:
+        symmetrize_input: take (a + aᴴ) / 2; False reads one triangle.
+        UPLO: which triangle, "L" (the default) or "U".
+
+    Raises:
+        LinAlgError: an element is NaN or infinite.
+        ShapeError: a is not square.
+        ArgumentError: no such UPLO.
+
     Example:
         >>> eigh(np.asarray([[3.0, 0.0], [0.0, 1.0]])).eigenvalues
         Array([1., 3.], dtype=float64)
@@ -128,7 +145,10 @@ def eig(a: Any, /) -> EigResult:
 
     Vectors are fixed but for a factor of size 1; the derivative holds for what does not depend on it, at distinct eigenvalues.
 
-    Raises:   LinAlgError: an element is NaN or infinite. ShapeError: a is not square.
+    Raises:
+        LinAlgError: an element is NaN or infinite.
+        ShapeError: a is not square.
+
     Example:
         >>> eig(np.asarray([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues
         Array([0.+1.j, 0.-1.j], dtype=complex128)
@@ -153,9 +173,15 @@ def svd(x: Any, /, full_matrices: bool = True, compute_uv: bool = True, hermitia
 
     What `eigh` says of the derivative at equal values holds here, too; that of U Vh holds also there.
 
-    Args:     x: (..., m, n). full_matrices: complete U and Vh to square matrices; these have no derivative where m and n differ.
-              compute_uv: False returns S alone. hermitian: x is Hermitian; its decomposition is taken from `eigh`.
-    Raises:   LinAlgError: an element is NaN or infinite.
+    Args:
+        x: (..., m, n).
+        full_matrices: complete U and Vh to square matrices; these have no derivative where m and n differ.
+        compute_uv: False returns S alone.
+        hermitian: x is Hermitian; its decomposition is taken from `eigh`.
+
+    Raises:
+        LinAlgError: an element is NaN or infinite.
+
     Example:
         >>> u, s, vh = svd(np.ones((3, 2)), full_matrices=False)
         >>> u.shape, s.shape, vh.shape
@@ -197,7 +223,10 @@ def svdvals(x: Any, /) -> Value:
 def cho_factor(a: Any, lower: bool = False) -> tuple[Value, bool]:
     """Returns the Cholesky factor of a positive definite matrix and which triangle it is, for `cho_solve`.
 
-    Raises:   LinAlgError: a matrix is not positive definite. ShapeError: a is not square.
+    Raises:
+        LinAlgError: a matrix is not positive definite.
+        ShapeError: a is not square.
+
     Example:
         >>> c, lower = cho_factor(np.asarray([[4.0, 2.0], [2.0, 5.0]]), lower=True)
         >>> c

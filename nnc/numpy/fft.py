@@ -176,9 +176,18 @@ def fft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -
 
     y[k] = Σ_j x[j] exp(-2πi jk / n)
 
-    Args:     x: real or complex. n: cut `x` or pad it with zeros to this size. norm: see the module.
-    Returns:  complex, of size n along `axis`.
-    Raises:   ArgumentError: there would be no points, or `norm` is none of the three. ShapeError: there is no such axis.
+    Args:
+        x: real or complex.
+        n: cut `x` or pad it with zeros to this size.
+        norm: see the module.
+
+    Returns:
+        complex, of size n along `axis`.
+
+    Raises:
+        ArgumentError: there would be no points, or `norm` is none of the three.
+        ShapeError: there is no such axis.
+
     Example:
         >>> nnp.fft.fft(np.asarray([1.0, 0.0, 0.0]))
         Array([1.+0.j, 1.+0.j, 1.+0.j], dtype=complex128)
@@ -213,9 +222,16 @@ def ifft2(x: Any, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: s
 def fftn(x: Any, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Value:
     """Returns the discrete Fourier transform along several axes.
 
-    Args:     x: real or complex. s: the size to cut or pad each of the axes to; -1 leaves one as it is. axes: all by default, or
-              the last ones where `s` is given. norm: see the module.
-    Raises:   ArgumentError: s and axes differ in length. ShapeError: there is no such axis, or one is named twice.
+    Args:
+        x: real or complex.
+        s: the size to cut or pad each of the axes to; -1 leaves one as it is.
+        axes: all by default, or the last ones where `s` is given.
+        norm: see the module.
+
+    Raises:
+        ArgumentError: s and axes differ in length.
+        ShapeError: there is no such axis, or one is named twice.
+
     Example:
         >>> nnp.fft.fftn(np.ones((2, 2))).real
         Array([[4., 0.],
@@ -237,7 +253,9 @@ def ifftn(x: Any, s: Sequence[int] | None = None, axes: Axis = None, norm: str |
 def rfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Value:
     """Returns the first n // 2 + 1 bins of the `fft` of a real `x`; the others are their conjugates.
 
-    Raises:   DTypeError: x is complex.
+    Raises:
+        DTypeError: x is complex.
+
     Example:
         >>> nnp.fft.rfft(np.asarray([1.0, 0.0, 0.0]))
         Array([1.+0.j, 1.+0.j], dtype=complex128)
@@ -272,8 +290,13 @@ def irfft2(x: Any, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: 
 def rfftn(x: Any, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Value:
     """Returns the Fourier transform of a real `x` along several axes; of the last of them it keeps the first half, as `rfft` does.
 
-    Args:     as in `fftn`.
-    Raises:   DTypeError: x is complex. ArgumentError: there is no axis.
+    Args:
+        as in `fftn`.
+
+    Raises:
+        DTypeError: x is complex.
+        ArgumentError: there is no axis.
+
     Example:
         >>> nnp.fft.rfftn(np.ones((4, 6))).shape
         (4, 4)
@@ -328,8 +351,12 @@ def _frequencies(where: str, n: Any, d: Any, dtype: Any, device: Any, half: bool
 def fftfreq(n: int, d: float = 1.0, dtype: Any = None, *, device: Any = None) -> Value:
     """Returns the frequencies of the bins of an `fft` of `n` points that are `d` apart.
 
-    Args:     dtype: float32 by default.
-    Raises:   ArgumentError: n is less than 1, or d is 0.
+    Args:
+        dtype: float32 by default.
+
+    Raises:
+        ArgumentError: n is less than 1, or d is 0.
+
     Example:
         >>> nnp.fft.fftfreq(4, 0.5)
         Array([ 0. ,  0.5, -1. , -0.5], dtype=float32)

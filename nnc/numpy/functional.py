@@ -32,10 +32,13 @@ Fun = Callable[..., Any]
 def fromfunction(function: Fun, shape: Any, *, dtype: Any = None, **kwargs: Any) -> Any:
     """Returns `function` of the indices of an array of `shape`: one array of indices for each axis.
 
-    Args:     dtype: of the indices, float32 by default.
-    Example:  >>> fromfunction(lambda i, j: i + j, (2, 2), dtype=int)
-              Array([[0, 1],
-                     [1, 2]], dtype=int64)
+    Args:
+        dtype: of the indices, float32 by default.
+
+    Example:
+        >>> fromfunction(lambda i, j: i + j, (2, 2), dtype=int)
+        Array([[0, 1],
+               [1, 2]], dtype=int64)
     """
     wanted = dtypes.DEFAULT_FLOAT if dtype is None else to_dtype(dtype, "fromfunction")
     return call_function(function, indices(to_shape(shape, "fromfunction"), wanted), kwargs, where="fromfunction")
@@ -45,9 +48,10 @@ def fromfunction(function: Fun, shape: Any, *, dtype: Any = None, **kwargs: Any)
 def apply_along_axis(func1d: Fun, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
     """Returns `func1d(vector, *args, **kwargs)` for the vectors of `arr` along `axis`, whose axes stand in its place.
 
-    Example:  >>> apply_along_axis(nnp.cumsum, 0, np.asarray([[1, 2], [3, 4]]))
-              Array([[1, 2],
-                     [4, 6]], dtype=int64)
+    Example:
+        >>> apply_along_axis(nnp.cumsum, 0, np.asarray([[1, 2], [3, 4]]))
+        Array([[1, 2],
+               [4, 6]], dtype=int64)
     """
     x = to_value(arr, "apply_along_axis", "arr")
     at = to_axis("apply_along_axis", axis, x.spec.ndim)
@@ -70,7 +74,8 @@ def apply_along_axis(func1d: Fun, axis: int, arr: Any, *args: Any, **kwargs: Any
 def apply_over_axes(func: Fun, a: Any, axes: Any) -> Value:
     """Returns `func(a, axis)` applied for one axis after the other; axes that it removes are kept with size 1.
 
-    Raises:   ShapeError: the result of `func` has another number of axes.
+    Raises:
+        ShapeError: the result of `func` has another number of axes.
     """
     x = to_value(a, "apply_over_axes", "a")
     for at in to_axes("apply_over_axes", axes, x.spec.ndim):
@@ -92,10 +97,16 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kwar
 
     Functions are called on all of x; where their branch is not taken, their derivative is 0.
 
-    Args:     condlist: conditions. funclist: a function or number for each, and perhaps one more where none holds (else 0).
-    Raises:   ArgumentError: the numbers do not fit together.
-    Example:  >>> piecewise(np.asarray([-1.0, 2.0]), [np.asarray([True, False])], [lambda x: -x, 5.0])
-              Array([1., 5.], dtype=float64)
+    Args:
+        condlist: conditions.
+        funclist: a function or number for each, and perhaps one more where none holds (else 0).
+
+    Raises:
+        ArgumentError: the numbers do not fit together.
+
+    Example:
+        >>> piecewise(np.asarray([-1.0, 2.0]), [np.asarray([True, False])], [lambda x: -x, 5.0])
+        Array([1., 5.], dtype=float64)
     """
     x = to_value(x, "piecewise")
     several = isinstance(condlist, (list, tuple)) or np.ndim(condlist) > x.spec.ndim
@@ -138,9 +149,14 @@ def vectorize(pyfunc: Fun | None = None, *, excluded: Collection[int | str] = ()
 
     It maps with `nnc.vmap`, so it compiles and differentiates.
 
-    Args:     excluded: positions and names of arguments that are passed as they are. signature: the core axes of arguments and
-              results, such as "(n,m),(m)->(n)"; the axes before them broadcast.
-    Raises:   ArgumentError: the signature is not understood. ShapeError: arrays do not fit it.
+    Args:
+        excluded: positions and names of arguments that are passed as they are.
+        signature: the core axes of arguments and results, such as "(n,m),(m)->(n)"; the axes before them broadcast.
+
+    Raises:
+        ArgumentError: the signature is not understood.
+        ShapeError: arrays do not fit it.
+
     Example:
         >>> dot = nnp.vectorize(lambda a, b: nnp.sum(a * b), signature="(n),(n)->()")
         >>> dot(np.ones((4, 3)), np.ones(3)).shape

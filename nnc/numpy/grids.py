@@ -30,10 +30,13 @@ __all__ = [
 def meshgrid(*arrays: Any, indexing: str = "xy", sparse: bool = False) -> list[Value]:
     """Returns, for each vector, an array that holds it along one axis and is constant along the others'.
 
-    Args:     indexing: "ij": vector i runs along axis i; "xy": the first two are swapped, as in a picture. sparse: the other
-              axes have size 1.
-    Example:  >>> [g.shape for g in meshgrid(np.ones(2), np.ones(3))]
-              [(3, 2), (3, 2)]
+    Args:
+        indexing: "ij": vector i runs along axis i; "xy": the first two are swapped, as in a picture.
+        sparse: the other axes have size 1.
+
+    Example:
+        >>> [g.shape for g in meshgrid(np.ones(2), np.ones(3))]
+        [(3, 2), (3, 2)]
     """
     if indexing not in ("xy", "ij"):
         raise user_error(ArgumentError, "meshgrid", f"indexing is {indexing!r}.", fix='use "xy" or "ij".')
@@ -64,9 +67,10 @@ def meshgrid(*arrays: Any, indexing: str = "xy", sparse: bool = False) -> list[V
 def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
     """Returns the index of each element of an array of shape `dimensions`: one grid for each axis, stacked (or, sparse, a tuple).
 
-    Example:  >>> indices((2, 2))[1]
-              Array([[0, 1],
-                     [0, 1]], dtype=int64)
+    Example:
+        >>> indices((2, 2))[1]
+        Array([[0, 1],
+               [0, 1]], dtype=int64)
     """
     shape = to_shape(dimensions, "indices")
     wanted = dtypes.DEFAULT_INT if dtype is None else to_dtype(dtype, "indices")
@@ -83,10 +87,13 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
 def ix_(*args: Any) -> tuple[Value, ...]:
     """Returns index arrays that select the rows, columns, … named by vectors of integers or bools.
 
-    Raises:   ShapeError: an argument is no vector.
-    Example:  >>> np.arange(6).reshape(2, 3)[ix_([0, 1], [2, 0])]
-              array([[2, 0],
-                     [5, 3]])
+    Raises:
+        ShapeError: an argument is no vector.
+
+    Example:
+        >>> np.arange(6).reshape(2, 3)[ix_([0, 1], [2, 0])]
+        array([[2, 0],
+               [5, 3]])
     """
     found = []
     for i, arg in enumerate(args):
@@ -175,12 +182,18 @@ def diag_indices_from(x: Any) -> tuple[Value, ...]:
 def fill_diagonal(x: Any, val: Any, wrap: bool = False, *, inplace: bool = False) -> Value:
     """Returns `x` with `val` on its diagonal (NumPy writes into x instead).
 
-    Args:     val: a number, or values that are repeated along the diagonal. wrap: in matrices with more rows than columns the
-              diagonal begins anew after each block.
-    Raises:   ShapeError: x has fewer than two axes, or more of unequal sizes. ArgumentError: inplace=True.
-    Example:  >>> fill_diagonal(np.zeros((2, 2)), 5.0)
-              Array([[5., 0.],
-                     [0., 5.]], dtype=float64)
+    Args:
+        val: a number, or values that are repeated along the diagonal.
+        wrap: in matrices with more rows than columns the diagonal begins anew after each block.
+
+    Raises:
+        ShapeError: x has fewer than two axes, or more of unequal sizes.
+        ArgumentError: inplace=True.
+
+    Example:
+        >>> fill_diagonal(np.zeros((2, 2)), 5.0)
+        Array([[5., 0.],
+               [0., 5.]], dtype=float64)
     """
     x = to_value(x, "fill_diagonal")
     shape = x.spec.shape

@@ -91,10 +91,15 @@ def histogram(
 ) -> tuple[Value, Value]:
     """Returns how many elements lie in each bin, and the bins' edges.
 
-    Args:     bins: how many equal bins, or their edges. range: (least, greatest) edge. density: divide by number and width.
-              weights: count elements so often.
-    Example:  >>> histogram(np.asarray([1.0, 2.0, 2.0]), bins=[0, 2, 3])[0]
-              Array([1, 2], dtype=int64)
+    Args:
+        bins: how many equal bins, or their edges.
+        range: (least, greatest) edge.
+        density: divide by number and width.
+        weights: count elements so often.
+
+    Example:
+        >>> histogram(np.asarray([1.0, 2.0, 2.0]), bins=[0, 2, 3])[0]
+        Array([1, 2], dtype=int64)
     """
     x = ravel(x)
     edges = _edges(x, bins, range)
@@ -113,12 +118,20 @@ def histogramdd(
 ) -> tuple[Value, list[Value]]:
     """Returns how many points lie in each box of a grid, and the edges of the boxes along each axis.
 
-    Args:     sample: (points, axes), or a list of one vector for each axis. bins: a number of bins or edges, or one for each
-              axis. range: None, or for each axis None or (least, greatest) edge. density: divide by number and volume.
-    Raises:   ShapeError: the sample is no matrix. ArgumentError: bins or range do not fit the axes.
-    Example:  >>> histogramdd(np.asarray([[0.1, 0.1], [0.9, 0.2]]), bins=2, range=((0, 1), (0, 1)))[0]
-              Array([[1, 0],
-                     [1, 0]], dtype=int64)
+    Args:
+        sample: (points, axes), or a list of one vector for each axis.
+        bins: a number of bins or edges, or one for each axis.
+        range: None, or for each axis None or (least, greatest) edge.
+        density: divide by number and volume.
+
+    Raises:
+        ShapeError: the sample is no matrix.
+        ArgumentError: bins or range do not fit the axes.
+
+    Example:
+        >>> histogramdd(np.asarray([[0.1, 0.1], [0.9, 0.2]]), bins=2, range=((0, 1), (0, 1)))[0]
+        Array([[1, 0],
+               [1, 0]], dtype=int64)
     """
     points = stack(sample, 1) if isinstance(sample, (list, tuple)) else to_value(sample, "histogramdd", "sample")
     if points.spec.ndim != 2:
@@ -161,7 +174,8 @@ def histogram2d(
 ) -> tuple[Value, Value, Value]:
     """Returns how many of the points (x, y) lie in each box of a grid, and the edges along both axes; see `histogramdd`.
 
-    Args:     bins: a number or edges for both axes, or a pair of them.
+    Args:
+        bins: a number or edges for both axes, or a pair of them.
     """
     both = bins if isinstance(bins, (list, tuple)) and len(bins) == 2 else [bins, bins]
     counts, (x_edges, y_edges) = histogramdd([ravel(x), ravel(y)], both, range, density, weights)

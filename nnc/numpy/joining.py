@@ -43,10 +43,17 @@ def _several(arrays: Any, where: str) -> list[Value]:
 def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Value:
     """Returns the arrays joined along `axis`.
 
-    Args:     arrays: a sequence of arrays of one shape but for that axis; dtypes are promoted. axis: None flattens them first.
-    Raises:   ShapeError: shapes differ elsewhere. ArgumentError: there is no array.
-    Example:  >>> concatenate([np.zeros((2, 3)), np.zeros((1, 3))]).shape
-              (3, 3)
+    Args:
+        arrays: a sequence of arrays of one shape but for that axis; dtypes are promoted.
+        axis: None flattens them first.
+
+    Raises:
+        ShapeError: shapes differ elsewhere.
+        ArgumentError: there is no array.
+
+    Example:
+        >>> concatenate([np.zeros((2, 3)), np.zeros((1, 3))]).shape
+        (3, 3)
     """
     values = _several(arrays, "concatenate")
     if dtype is not None:
@@ -66,9 +73,12 @@ concat = concatenate
 def stack(arrays: Any, axis: int = 0, dtype: Any = None) -> Value:
     """Returns the arrays, all of one shape, joined along a new axis.
 
-    Raises:   ShapeError: shapes differ.
-    Example:  >>> stack([np.zeros(3), np.ones(3)], axis=-1).shape
-              (3, 2)
+    Raises:
+        ShapeError: shapes differ.
+
+    Example:
+        >>> stack([np.zeros(3), np.ones(3)], axis=-1).shape
+        (3, 2)
     """
     values = _several(arrays, "stack")
     shapes = [np.shape(x) for x in values]
@@ -139,10 +149,15 @@ def block(arrays: Any) -> Value:
 def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Value]:
     """Returns parts of `x` along `axis`.
 
-    Args:     indices_or_sections: how many equal parts, or where to cut.
-    Raises:   ShapeError: the axis has no equal parts.
-    Example:  >>> [part.shape for part in split(np.ones(6), [1, 3])]
-              [(1,), (2,), (3,)]
+    Args:
+        indices_or_sections: how many equal parts, or where to cut.
+
+    Raises:
+        ShapeError: the axis has no equal parts.
+
+    Example:
+        >>> [part.shape for part in split(np.ones(6), [1, 3])]
+        [(1,), (2,), (3,)]
     """
     x = to_value(x, "split")
     at = to_axis("split", axis, x.spec.ndim)
@@ -203,8 +218,9 @@ def dsplit(x: Any, indices_or_sections: Any) -> list[Value]:
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Value, ...]:
     """Returns the slices of `x` along `axis`, without that axis.
 
-    Example:  >>> [part.shape for part in unstack(np.ones((2, 3)))]
-              [(3,), (3,)]
+    Example:
+        >>> [part.shape for part in unstack(np.ones((2, 3)))]
+        [(3,), (3,)]
     """
     x = to_value(x, "unstack")
     at = to_axis("unstack", axis, x.spec.ndim)

@@ -116,7 +116,9 @@ class SlogdetResult(NamedTuple):
 def det(x: Any, /) -> Value:
     """Returns the determinant. Its derivatives of every order hold at singular matrices, too.
 
-    Raises:   ShapeError: x is not square.
+    Raises:
+        ShapeError: x is not square.
+
     Example:
         >>> det(np.asarray([[2.0, 0.0], [1.0, 3.0]]))
         Array(6., dtype=float64)
@@ -128,7 +130,9 @@ def det(x: Any, /) -> Value:
 def slogdet(x: Any, /) -> SlogdetResult:
     """Returns the sign of the determinant and the logarithm of its size: 0 and -inf for a singular matrix.
 
-    Raises:   ShapeError: x is not square.
+    Raises:
+        ShapeError: x is not square.
+
     Example:
         >>> slogdet(np.asarray([[0.0, 1.0], [1.0, 0.0]]))
         SlogdetResult(sign=Array(-1., dtype=float64), logabsdet=Array(0., dtype=float64))
@@ -140,7 +144,10 @@ def slogdet(x: Any, /) -> SlogdetResult:
 def matrix_power(x: Any, n: int, /) -> Value:
     """Returns the product of n matrices `x`: the identity for 0, powers of the inverse for negative n.
 
-    Raises:   LinAlgError: n is negative and a matrix singular. ShapeError: x is not square.
+    Raises:
+        LinAlgError: n is negative and a matrix singular.
+        ShapeError: x is not square.
+
     Example:
         >>> matrix_power(np.asarray([[1.0, 1.0], [0.0, 1.0]]), 5)
         Array([[1., 5.],
@@ -168,7 +175,9 @@ def expm(x: Any, /, *, max_squarings: int = 16) -> Value:
     Padé's approximation of x / 2ˢ, squared s times (Higham, 2005). So that the graph does not depend on values, it holds
     `max_squarings` squarings, of which s are used; where more are needed the result is NaN.
 
-    Raises:   ShapeError: x is not square.
+    Raises:
+        ShapeError: x is not square.
+
     Example:
         >>> expm(np.asarray([[0.0, 2.0], [0.0, 0.0]]))
         Array([[1., 2.],
@@ -211,7 +220,10 @@ def multi_dot(arrays: Any, /) -> Value:
 
     The first and the last may be vectors.
 
-    Raises:   ArgumentError: there are fewer than two. ShapeError: the sizes do not fit.
+    Raises:
+        ArgumentError: there are fewer than two.
+        ShapeError: the sizes do not fit.
+
     Example:
         >>> multi_dot([np.ones((2, 9)), np.ones((9, 3)), np.ones(3)]).shape
         (2,)
@@ -246,7 +258,9 @@ def multi_dot(arrays: Any, /) -> Value:
 def matrix_rank(x: Any, /, rtol: Any = None, hermitian: bool = False) -> Value:
     """Returns the number of singular values above `rtol` (by default max(m, n) · eps) times the largest.
 
-    Args:     hermitian: x is Hermitian; the sizes of its eigenvalues are counted, which is faster.
+    Args:
+        hermitian: x is Hermitian; the sizes of its eigenvalues are counted, which is faster.
+
     Example:
         >>> matrix_rank(np.ones((3, 3)))
         Array(1, dtype=int64)
@@ -259,9 +273,15 @@ def matrix_rank(x: Any, /, rtol: Any = None, hermitian: bool = False) -> Value:
 def cond(x: Any, p: Any = None) -> Value:
     """Returns the condition number |x| · |x⁻¹|: how much solving with `x` may magnify relative errors; inf for singular matrices.
 
-    Args:     x: square, or any shape where p is None, 2 or -2. p: the order of the norm, as in `norm`; None is 2, for which it is
-              the ratio of the largest and the smallest singular value.
-    Raises:   ArgumentError: there is no such norm. ShapeError: x is not square.
+    Args:
+        x: square, or any shape where p is None, 2 or -2.
+        p: the order of the norm, as in `norm`; None is 2, for which it is the ratio of the largest and the smallest
+            singular value.
+
+    Raises:
+        ArgumentError: there is no such norm.
+        ShapeError: x is not square.
+
     Example:
         >>> cond(np.asarray([[2.0, 0.0], [0.0, 0.5]]))
         Array(4., dtype=float64)

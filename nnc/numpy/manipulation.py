@@ -35,11 +35,17 @@ __all__ = [
 def reshape(x: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Value:
     """Returns the elements of `x` in another shape.
 
-    Args:     shape: sizes, of which one may be -1: what remains. order: "C" reads and fills the last axis first, "F" the first
-              one. copy: as arrays are immutable it makes no difference.
-    Raises:   ShapeError: the number of elements differs.
-    Example:  >>> reshape(np.arange(6), (2, -1)).shape
-              (2, 3)
+    Args:
+        shape: sizes, of which one may be -1: what remains.
+        order: "C" reads and fills the last axis first, "F" the first one.
+        copy: as arrays are immutable it makes no difference.
+
+    Raises:
+        ShapeError: the number of elements differs.
+
+    Example:
+        >>> reshape(np.arange(6), (2, -1)).shape
+        (2, 3)
     """
     x = to_value(x, "reshape")
     sizes = [static_int(n, "reshape", "shape") for n in (shape if isinstance(shape, (tuple, list)) else (shape,))]
@@ -86,9 +92,12 @@ def ravel(x: Any, /, order: str = "C") -> Value:
 def transpose(x: Any, axes: Sequence[int] | None = None) -> Value:
     """Returns `x` with its axes in the order `axes`; by default reversed.
 
-    Raises:   ShapeError: `axes` does not name each axis once.
-    Example:  >>> transpose(np.ones((2, 3, 4)), (2, 0, 1)).shape
-              (4, 2, 3)
+    Raises:
+        ShapeError: `axes` does not name each axis once.
+
+    Example:
+        >>> transpose(np.ones((2, 3, 4)), (2, 0, 1)).shape
+        (4, 2, 3)
     """
     x = to_value(x, "transpose")
     order = tuple(reversed(range(x.spec.ndim))) if axes is None else to_axes("transpose", axes, x.spec.ndim)
@@ -112,9 +121,13 @@ def matrix_transpose(x: Any, /) -> Value:
 def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Value:
     """Returns `x` with the axes `source` moved to the places `destination`; the others keep their order.
 
-    Raises:   ArgumentError: unequal numbers of axes. ShapeError: there is no such axis.
-    Example:  >>> moveaxis(np.ones((2, 3, 4)), 0, -1).shape
-              (3, 4, 2)
+    Raises:
+        ArgumentError: unequal numbers of axes.
+        ShapeError: there is no such axis.
+
+    Example:
+        >>> moveaxis(np.ones((2, 3, 4)), 0, -1).shape
+        (3, 4, 2)
     """
     x = to_value(x, "moveaxis")
     from_, to = (to_axes("moveaxis", axes, x.spec.ndim) for axes in (source, destination))
@@ -156,8 +169,9 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Value:
 def expand_dims(x: Any, /, axis: int | Sequence[int] = 0) -> Value:
     """Returns `x` with axes of size 1 at the places `axis` of the result.
 
-    Example:  >>> expand_dims(np.ones(3), (0, -1)).shape
-              (1, 3, 1)
+    Example:
+        >>> expand_dims(np.ones(3), (0, -1)).shape
+        (1, 3, 1)
     """
     x = to_value(x, "expand_dims")
     count = len(axis) if isinstance(axis, (tuple, list)) else 1
@@ -171,9 +185,12 @@ def expand_dims(x: Any, /, axis: int | Sequence[int] = 0) -> Value:
 def squeeze(x: Any, /, axis: Axis = None) -> Value:
     """Returns `x` without axes of size 1: those in `axis`, or all of them.
 
-    Raises:   ShapeError: an axis to remove has another size.
-    Example:  >>> squeeze(np.ones((1, 3, 1))).shape
-              (3,)
+    Raises:
+        ShapeError: an axis to remove has another size.
+
+    Example:
+        >>> squeeze(np.ones((1, 3, 1))).shape
+        (3,)
     """
     x = to_value(x, "squeeze")
     axes = [i for i, n in enumerate(x.spec.shape) if n == 1] if axis is None else to_axes("squeeze", axis, x.spec.ndim)
@@ -225,9 +242,12 @@ def atleast_3d(*arrays: Any) -> Any:
 def broadcast_to(x: Any, /, shape: Any) -> Value:
     """Returns `x` repeated along axes of size 1 and new leading axes to fill `shape`.
 
-    Raises:   ShapeError: it does not fit.
-    Example:  >>> broadcast_to(np.ones((2, 1)), (3, 2, 4)).shape
-              (3, 2, 4)
+    Raises:
+        ShapeError: it does not fit.
+
+    Example:
+        >>> broadcast_to(np.ones((2, 1)), (3, 2, 4)).shape
+        (3, 2, 4)
     """
     return broadcast_to_shape(to_value(x, "broadcast_to"), to_shape(shape, "broadcast_to"))
 
@@ -242,9 +262,12 @@ def broadcast_arrays(*arrays: Any) -> list[Value]:
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     """Returns the shape that arrays of these shapes broadcast to.
 
-    Raises:   ShapeError: they do not.
-    Example:  >>> broadcast_shapes((2, 1), (3,))
-              (2, 3)
+    Raises:
+        ShapeError: they do not.
+
+    Example:
+        >>> broadcast_shapes((2, 1), (3,))
+        (2, 3)
     """
     sizes = [to_shape(shape, "broadcast_shapes") for shape in shapes]
     return np.shape(broadcast(*[np.broadcast_to(np.False_, s) for s in sizes], np.False_, where="broadcast_shapes")[0])
@@ -258,8 +281,9 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 def flip(x: Any, /, axis: Axis = None) -> Value:
     """Returns `x` with the order of elements reversed along `axis`, by default along all axes.
 
-    Example:  >>> flip(np.arange(3))
-              Array([2, 1, 0], dtype=int64)
+    Example:
+        >>> flip(np.arange(3))
+        Array([2, 1, 0], dtype=int64)
     """
     x = to_value(x, "flip")
     return commands.flip(x, axes=to_axes("flip", axis, x.spec.ndim))
@@ -293,11 +317,17 @@ def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Value:
 def roll(x: Any, shift: int | Sequence[int], axis: Axis = None) -> Value:
     """Returns `x` with elements shifted along `axis`; those pushed out at the end come in at the start.
 
-    Args:     shift: how far: an integer, or one for each axis, also as an array; it may be traced. axis: None shifts the
-              flattened array.
-    Raises:   ArgumentTypeError: a shift is no integer. ArgumentError: there are not as many shifts as axes.
-    Example:  >>> roll(np.arange(4), 1)
-              Array([3, 0, 1, 2], dtype=int64)
+    Args:
+        shift: how far: an integer, or one for each axis, also as an array; it may be traced.
+        axis: None shifts the flattened array.
+
+    Raises:
+        ArgumentTypeError: a shift is no integer.
+        ArgumentError: there are not as many shifts as axes.
+
+    Example:
+        >>> roll(np.arange(4), 1)
+        Array([3, 0, 1, 2], dtype=int64)
     """
     x = to_value(x, "roll")
     shifts = _shifts(shift)
@@ -347,10 +377,15 @@ def _roll_axis(x: Value, steps: Any, at: int) -> Value:
 def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
     """Returns the diagonal of the matrices in two axes, as the last axis of the result.
 
-    Args:     offset: above the main diagonal where positive.
-    Raises:   ShapeError: x has fewer than two axes.
-    Example:  >>> diagonal(np.arange(6).reshape(2, 3), 1)
-              Array([1, 5], dtype=int64)
+    Args:
+        offset: above the main diagonal where positive.
+
+    Raises:
+        ShapeError: x has fewer than two axes.
+
+    Example:
+        >>> diagonal(np.arange(6).reshape(2, 3), 1)
+        Array([1, 5], dtype=int64)
     """
     x = to_value(x, "diagonal")
     if x.spec.ndim < 2:
@@ -377,8 +412,9 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
 def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Value:
     """Returns the sum of a diagonal of the matrices in two axes.
 
-    Example:  >>> trace(np.eye(3))
-              Array(3., dtype=float64)
+    Example:
+        >>> trace(np.eye(3))
+        Array(3., dtype=float64)
     """
     return diagonal(x, offset, axis1, axis2).sum(-1, dtype=dtype)
 

@@ -97,9 +97,13 @@ def _matrix_norm(where: str, x: Value, rows: int, columns: int, order: Any) -> V
 def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2) -> Value:
     """Returns the norm of vectors, (sum of |x|ᵖ)^(1/p) with p = `ord`; its derivative at 0 is 0.
 
-    Args:     axis: axis or axes that the vectors lie in; None all. ord: a number, inf (the largest) or -inf (the smallest);
-              0 counts the elements that are not 0.
-    Raises:   ArgumentError: there is no such norm.
+    Args:
+        axis: axis or axes that the vectors lie in; None all.
+        ord: a number, inf (the largest) or -inf (the smallest); 0 counts the elements that are not 0.
+
+    Raises:
+        ArgumentError: there is no such norm.
+
     Example:
         >>> vector_norm(np.asarray([3.0, 4.0]))
         Array(5., dtype=float64)
@@ -113,7 +117,10 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: An
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Value:
     """Returns the norm of the matrices in the last two axes; `ord` as in `norm`.
 
-    Raises:   ArgumentError: there is no such norm. ShapeError: x has fewer than two axes.
+    Raises:
+        ArgumentError: there is no such norm.
+        ShapeError: x has fewer than two axes.
+
     Example:
         >>> matrix_norm(np.asarray([[1.0, -7.0], [2.0, 3.0]]), ord=1)
         Array(10., dtype=float64)
@@ -128,11 +135,17 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Value
 def norm(x: Any, /, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Value:
     """Returns the norm of vectors or matrices; the derivative at 0 is 0.
 
-    Args:     ord: None is 2 for vectors and "fro" for matrices. For vectors any number; for matrices "fro", "nuc" (the sum of
-              the singular values), 2 and -2 (the largest, the smallest), 1 and -1 (sums of columns), inf and -inf (of rows).
-              axis: one axis for vectors, two for matrices; None takes all of an array of one or two axes, and without `ord`
-              all of any array as one vector.
-    Raises:   ArgumentError: there is no such norm. ShapeError: an axis does not exist.
+    Args:
+        ord: None is 2 for vectors and "fro" for matrices. For vectors any number; for matrices "fro", "nuc" (the sum of
+            the singular values), 2 and -2 (the largest, the smallest), 1 and -1 (sums of columns), inf and -inf (of
+            rows).
+        axis: one axis for vectors, two for matrices; None takes all of an array of one or two axes, and without `ord`
+            all of any array as one vector.
+
+    Raises:
+        ArgumentError: there is no such norm.
+        ShapeError: an axis does not exist.
+
     Example:
         >>> norm(np.asarray([[3.0, 4.0], [0.0, 0.0]]), axis=1)
         Array([5., 0.], dtype=float64)

@@ -71,7 +71,8 @@ def to_axis(where: str, axis: Any, ndim: int) -> int:
 def known(x: Any, where: str, fix: str) -> np.ndarray[Any, Any]:
     """The value of `x` as a NumPy array.
 
-    Raises:   TraceError: it is an abstract tracer; the remedy is `fix`.
+    Raises:
+        TraceError: it is an abstract tracer; the remedy is `fix`.
     """
     value: np.ndarray[Any, Any] = to_value(x, where).concrete(where, fix)
     return value
@@ -101,7 +102,9 @@ def to_size(x: Any, where: str, name: str) -> int:
 def static_int(x: Any, where: str, name: str) -> int:
     """`x` as a Python integer.
 
-    Raises:   TraceError: it is a traced value. ArgumentTypeError: it is no integer.
+    Raises:
+        TraceError: it is a traced value.
+        ArgumentTypeError: it is no integer.
     """
     if hasattr(x, "spec"):
         x.concrete(f"{where}({name})", STATIC)
@@ -119,7 +122,8 @@ def static_int(x: Any, where: str, name: str) -> int:
 def to_shape(shape: Any, where: str) -> Shape:
     """A shape given as an integer or a sequence of integers.
 
-    Raises:   ArgumentError: a size is negative.
+    Raises:
+        ArgumentError: a size is negative.
     """
     sizes = shape if isinstance(shape, (tuple, list)) or (isinstance(shape, np.ndarray) and shape.ndim) else (shape,)
     result = tuple(static_int(n, where, "shape") for n in sizes)

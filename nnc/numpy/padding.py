@@ -37,15 +37,22 @@ def pad(
 ) -> Value:  # fmt: skip
     """Returns `x` with elements added before and after each axis.
 
-    Args:     pad_width: a number for all, (before, after) for all, one such pair for each axis, or {axis: number or pair}.
-              mode: "constant"; "edge" repeats the outermost element; "reflect" mirrors at it, "symmetric" mirrors with it;
-              "wrap" continues from the other end; "linear_ramp" falls or rises to `end_values`; "maximum", "mean", "median",
-              "minimum" of the axis; "empty" leaves the values open. constant_values: the number to pad with, or as pad_width
-              one for each side. end_values: likewise. stat_length: of how many elements at the end, or likewise, the
-              statistics are; None all. reflect_type: "odd" mirrors values at the edge's value, too.
-    Raises:   ArgumentError: another mode or width.
-    Example:  >>> pad(np.arange(3), (2, 1), mode="reflect")
-              Array([2, 1, 0, 1, 2, 1], dtype=int64)
+    Args:
+        pad_width: a number for all, (before, after) for all, one such pair for each axis, or {axis: number or pair}.
+        mode: "constant"; "edge" repeats the outermost element; "reflect" mirrors at it, "symmetric" mirrors with it;
+            "wrap" continues from the other end; "linear_ramp" falls or rises to `end_values`; "maximum", "mean",
+            "median", "minimum" of the axis; "empty" leaves the values open.
+        constant_values: the number to pad with, or as pad_width one for each side.
+        end_values: likewise.
+        stat_length: of how many elements at the end, or likewise, the statistics are; None all.
+        reflect_type: "odd" mirrors values at the edge's value, too.
+
+    Raises:
+        ArgumentError: another mode or width.
+
+    Example:
+        >>> pad(np.arange(3), (2, 1), mode="reflect")
+        Array([2, 1, 0, 1, 2, 1], dtype=int64)
     """
     x = to_value(x, "pad")
     if mode not in (*PAD_MODES, *STATISTICS, "linear_ramp"):

@@ -38,8 +38,9 @@ def _float(x: Any, where: str) -> Value:
 def modf(x: Any, /) -> tuple[Value, Value]:
     """Returns the fraction and the whole part of `x`, both with its sign.
 
-    Example:  >>> modf(-2.5)
-              (Array(-0.5, dtype=float32), Array(-2., dtype=float32))
+    Example:
+        >>> modf(-2.5)
+        (Array(-0.5, dtype=float32), Array(-2., dtype=float32))
     """
     x = _float(x, "modf")
     whole = ew.trunc(x)
@@ -50,8 +51,9 @@ def modf(x: Any, /) -> tuple[Value, Value]:
 def frexp(x: Any, /) -> tuple[Value, Value]:
     """Returns the mantissa, from 0.5 to 1, and the exponent (int32) of `x` = mantissa · 2**exponent; 0 of 0.
 
-    Example:  >>> frexp(6.0)
-              (Array(0.75, dtype=float32), Array(3, dtype=int32))
+    Example:
+        >>> frexp(6.0)
+        (Array(0.75, dtype=float32), Array(3, dtype=int32))
     """
     x = _float(x, "frexp")
     exponent = commands.exponent(x)
@@ -62,9 +64,12 @@ def frexp(x: Any, /) -> tuple[Value, Value]:
 def ldexp(x1: Any, x2: Any, /) -> Value:
     """Returns `x1` · 2**`x2` for integers `x2`, also where 2**x2 by itself would overflow.
 
-    Raises:   DTypeError: x2 is no integer.
-    Example:  >>> ldexp(0.75, 3)
-              Array(6., dtype=float32)
+    Raises:
+        DTypeError: x2 is no integer.
+
+    Example:
+        >>> ldexp(0.75, 3)
+        Array(6., dtype=float32)
     """
     x, n = _float(x1, "ldexp"), to_value(x2, "ldexp", "x2")
     check_dtype("ldexp", n.spec, *INTEGER, "x2")
@@ -78,8 +83,9 @@ def ldexp(x1: Any, x2: Any, /) -> Value:
 def spacing(x: Any, /) -> Value:
     """Returns the distance from `x` to the next float that is farther from 0, with the sign of x.
 
-    Example:  >>> spacing(np.float32(1)) == nnp.finfo("float32").eps
-              Array(True, dtype=bool)
+    Example:
+        >>> spacing(np.float32(1)) == nnp.finfo("float32").eps
+        Array(True, dtype=bool)
     """
     x = _float(x, "spacing")
     return el.nextafter(x, el.where(el.less(x, 0), -math.inf, math.inf)) - x
@@ -92,8 +98,9 @@ def spacing(x: Any, /) -> Value:
 def gcd(x1: Any, x2: Any, /) -> Value:
     """Returns the greatest common divisor of |x1| and |x2|; gcd(0, n) is |n|.
 
-    Example:  >>> gcd(np.asarray([12, 7]), 18)
-              Array([6, 1], dtype=int64)
+    Example:
+        >>> gcd(np.asarray([12, 7]), 18)
+        Array([6, 1], dtype=int64)
     """
     return el.call("gcd", commands.gcd, INTEGER, None, x1, x2)
 
@@ -102,8 +109,9 @@ def gcd(x1: Any, x2: Any, /) -> Value:
 def lcm(x1: Any, x2: Any, /) -> Value:
     """Returns the least common multiple of |x1| and |x2|; lcm(0, n) is 0.
 
-    Example:  >>> lcm(np.asarray([4, 6]), 10)
-              Array([20, 30], dtype=int64)
+    Example:
+        >>> lcm(np.asarray([4, 6]), 10)
+        Array([20, 30], dtype=int64)
     """
     return el.call("lcm", commands.lcm, INTEGER, None, x1, x2)
 
@@ -112,8 +120,9 @@ def lcm(x1: Any, x2: Any, /) -> Value:
 def bitwise_count(x: Any, /) -> Value:
     """Returns the number of ones in |x| written in binary, as uint8.
 
-    Example:  >>> bitwise_count(np.asarray([7, 8]))
-              Array([3, 1], dtype=uint8)
+    Example:
+        >>> bitwise_count(np.asarray([7, 8]))
+        Array([3, 1], dtype=uint8)
     """
     return el.call("bitwise_count", commands.bit_count, INTEGER, None, x)
 
@@ -135,10 +144,15 @@ def _weights(bitorder: str, where: str) -> np.ndarray[Any, Any]:
 def packbits(x: Any, /, axis: int | None = None, bitorder: str = "big") -> Value:
     """Returns bytes (uint8) of which each holds eight elements along `axis`, 1 where they are not 0; None flattens first.
 
-    Args:     bitorder: "big": the first element is the highest bit; "little": the lowest. The last byte is filled with zeros.
-    Raises:   DTypeError: floats or complex numbers.
-    Example:  >>> packbits(np.asarray([True, False, True]))
-              Array([160], dtype=uint8)
+    Args:
+        bitorder: "big": the first element is the highest bit; "little": the lowest. The last byte is filled with zeros.
+
+    Raises:
+        DTypeError: floats or complex numbers.
+
+    Example:
+        >>> packbits(np.asarray([True, False, True]))
+        Array([160], dtype=uint8)
     """
     x = to_value(x, "packbits")
     if dtypes.is_inexact(x.spec.dtype):
@@ -162,10 +176,15 @@ def packbits(x: Any, /, axis: int | None = None, bitorder: str = "big") -> Value
 def unpackbits(x: Any, /, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Value:
     """Returns the bits of bytes (uint8) as elements 0 and 1 along `axis`; None flattens first.
 
-    Args:     count: how many bits to return, filled with zeros; a negative number leaves so many out at the end.
-    Raises:   DTypeError: x is not uint8.
-    Example:  >>> unpackbits(np.asarray([160], np.uint8), count=3)
-              Array([1, 0, 1], dtype=uint8)
+    Args:
+        count: how many bits to return, filled with zeros; a negative number leaves so many out at the end.
+
+    Raises:
+        DTypeError: x is not uint8.
+
+    Example:
+        >>> unpackbits(np.asarray([160], np.uint8), count=3)
+        Array([1, 0, 1], dtype=uint8)
     """
     x = to_value(x, "unpackbits")
     check_dtype("unpackbits", x.spec, lambda dtype: dtype == dtypes.uint8, "uint8")

@@ -41,8 +41,9 @@ def _coefficients(p: Any, where: str, name: str = "p") -> Value:
 def polyval(p: Any, x: Any) -> Value:
     """Returns the value at `x` of the polynomial with coefficients `p`, the highest power first (Horner's scheme).
 
-    Example:  >>> polyval(np.asarray([1, 0, 2]), 3)
-              Array(11, dtype=int64)
+    Example:
+        >>> polyval(np.asarray([1, 0, 2]), 3)
+        Array(11, dtype=int64)
     """
     p, x = _coefficients(p, "polyval"), to_value(x, "polyval")
     total: Value = constants.full_like(x, 0)
@@ -61,8 +62,9 @@ def _same_length(where: str, p: Any, q: Any) -> list[Value]:
 def polyadd(a1: Any, a2: Any) -> Value:
     """Returns the sum of two polynomials.
 
-    Example:  >>> polyadd([1, 0, 2], [3, 4])
-              Array([1, 3, 6], dtype=int64)
+    Example:
+        >>> polyadd([1, 0, 2], [3, 4])
+        Array([1, 3, 6], dtype=int64)
     """
     p, q = _same_length("polyadd", a1, a2)
     return el.add(p, q)
@@ -107,8 +109,9 @@ def _nonzero_places(p: Value, where: str) -> np.ndarray[Any, Any]:
 def polydiv(u: Any, v: Any) -> tuple[Value, Value]:
     """Returns quotient and remainder of two polynomials; the remainder keeps the length of `u`, its first powers being 0.
 
-    Example:  >>> polydiv([1.0, 0.0, -1.0], [1.0, 1.0])
-              (Array([ 1., -1.], dtype=float32), Array([0., 0., 0.], dtype=float32))
+    Example:
+        >>> polydiv([1.0, 0.0, -1.0], [1.0, 1.0])
+        (Array([ 1., -1.], dtype=float32), Array([0., 0., 0.], dtype=float32))
     """
     u, v = promote(
         _coefficients(u, "polydiv", "u"), _coefficients(v, "polydiv", "v"), where="polydiv", to=dtypes.to_float
@@ -128,8 +131,9 @@ def polydiv(u: Any, v: Any) -> tuple[Value, Value]:
 def polyder(p: Any, m: int = 1) -> Value:
     """Returns the derivative of order `m` of a polynomial.
 
-    Example:  >>> polyder([1, 2, 3])
-              Array([2, 2], dtype=int64)
+    Example:
+        >>> polyder([1, 2, 3])
+        Array([2, 2], dtype=int64)
     """
     p, times = _coefficients(p, "polyder"), _order(m, "polyder")
     for _ in range(times):
@@ -141,9 +145,12 @@ def polyder(p: Any, m: int = 1) -> Value:
 def polyint(p: Any, m: int = 1, k: Any = 0) -> Value:
     """Returns the antiderivative of order `m` of a polynomial.
 
-    Args:     k: the constants: a number for all, or one for each order.
-    Example:  >>> polyint([2.0, 2.0], k=3)
-              Array([1., 2., 3.], dtype=float32)
+    Args:
+        k: the constants: a number for all, or one for each order.
+
+    Example:
+        >>> polyint([2.0, 2.0], k=3)
+        Array([1., 2., 3.], dtype=float32)
     """
     (p,) = promote(_coefficients(p, "polyint"), where="polyint", to=dtypes.to_float)
     times = _order(m, "polyint")
@@ -166,8 +173,9 @@ def _order(m: int, where: str) -> int:
 def poly(seq_of_zeros: Any) -> Value:
     """Returns the polynomial that has these roots and the leading coefficient 1.
 
-    Example:  >>> poly([1.0, -1.0])
-              Array([ 1.,  0., -1.], dtype=float32)
+    Example:
+        >>> poly([1.0, -1.0])
+        Array([ 1.,  0., -1.], dtype=float32)
     """
     (zeros,) = promote(seq_of_zeros, where="poly", to=dtypes.to_float)
     zeros = _coefficients(zeros, "poly", "seq_of_zeros")
@@ -182,10 +190,13 @@ def poly(seq_of_zeros: Any) -> Value:
 def roots(p: Any, *, strip_zeros: bool = True) -> Value:
     """Returns the roots of a polynomial, complex and in no particular order: eigenvalues of its companion matrix.
 
-    Args:     strip_zeros: the values are known, and zeros at the ends of `p` are left out, as in NumPy. With False values may be
-              traced; the first coefficient must not be 0.
-    Example:  >>> nnp.sort(roots(np.asarray([1.0, -3.0, 2.0])).real)
-              Array([1., 2.], dtype=float64)
+    Args:
+        strip_zeros: the values are known, and zeros at the ends of `p` are left out, as in NumPy. With False values may
+            be traced; the first coefficient must not be 0.
+
+    Example:
+        >>> nnp.sort(roots(np.asarray([1.0, -3.0, 2.0])).real)
+        Array([1., 2.], dtype=float64)
     """
     (p,) = promote(_coefficients(p, "roots"), where="roots", to=dtypes.to_float)
     at_zero = 0
@@ -209,10 +220,16 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Value:
 def polyfit(x: Any, y: Any, deg: int, *, w: Any = None) -> Value:
     """Returns the polynomial of degree `deg` with the least squared distance from the points (x, y), by a QR decomposition.
 
-    Args:     y: a vector, or a matrix with a column for each fit. w: what each distance is multiplied by.
-    Raises:   ShapeError: there are fewer points than coefficients, or x and y do not fit together.
-    Example:  >>> nnp.round(polyfit(np.asarray([0.0, 1.0, 2.0]), np.asarray([1.0, 3.0, 5.0]), 1), 6)
-              Array([2., 1.], dtype=float64)
+    Args:
+        y: a vector, or a matrix with a column for each fit.
+        w: what each distance is multiplied by.
+
+    Raises:
+        ShapeError: there are fewer points than coefficients, or x and y do not fit together.
+
+    Example:
+        >>> nnp.round(polyfit(np.asarray([0.0, 1.0, 2.0]), np.asarray([1.0, 3.0, 5.0]), 1), 6)
+        Array([2., 1.], dtype=float64)
     """
     x, y = (to_value(v, "polyfit") for v in promote(x, y, where="polyfit", to=dtypes.to_float))
     n = static_int(deg, "polyfit", "deg") + 1

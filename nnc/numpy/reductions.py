@@ -75,12 +75,20 @@ def sum(
 
     out[j] = initial + sum over i of x[i, j]
 
-    Args:     axis: axis or axes to remove; None all. dtype: that of the sum; by default integers become 64 bits wide and floats
-              stay (16-bit ones accumulate in float32). keepdims: keep the axes with size 1. initial: is added. where: which
-              elements count.
-    Raises:   ShapeError: there is no such axis.
-    Example:  >>> sum(np.ones((2, 3)), axis=0).shape
-              (3,)
+    Args:
+        axis: axis or axes to remove; None all.
+        dtype: that of the sum; by default integers become 64 bits wide and floats stay (16-bit ones accumulate in
+            float32).
+        keepdims: keep the axes with size 1.
+        initial: is added.
+        where: which elements count.
+
+    Raises:
+        ShapeError: there is no such axis.
+
+    Example:
+        >>> sum(np.ones((2, 3)), axis=0).shape
+        (3,)
     """
     x = _wide(to_value(x, "sum"), dtype, "sum")
     result = _apply("sum", commands.reduce_sum, NUMERIC, x, axis, keepdims, where, 0)
@@ -96,8 +104,9 @@ def prod(
 
     Its derivative needs no division, so zeros are no trouble.
 
-    Example:  >>> prod(np.asarray([[1.0, 2.0], [3.0, 4.0]]), axis=1)
-              Array([ 2., 12.], dtype=float64)
+    Example:
+        >>> prod(np.asarray([[1.0, 2.0], [3.0, 4.0]]), axis=1)
+        Array([ 2., 12.], dtype=float64)
     """
     x = _wide(to_value(x, "prod"), dtype, "prod")
     result = _apply("prod", commands.reduce_prod, NUMERIC, x, axis, keepdims, where, 1)
@@ -109,8 +118,9 @@ def prod(
 def mean(x: Any, /, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Value:
     """Returns the arithmetic mean over `axis`; integers become float32, 16-bit floats accumulate in float32.
 
-    Example:  >>> mean(np.asarray([1, 2, 4, 5]))
-              Array(3., dtype=float32)
+    Example:
+        >>> mean(np.asarray([1, 2, 4, 5]))
+        Array(3., dtype=float32)
     """
     x = to_value(x, "mean")
     result_dtype = dtypes.to_float(x.spec.dtype) if dtype is None else to_dtype(dtype, "mean")
@@ -144,10 +154,13 @@ def var(
 ) -> Value:  # fmt: skip
     """Returns the variance over `axis`, of centred values: sum |x - mean|² / (n - ddof).
 
-    Args:     ddof, correction: what is subtracted from the number of elements; 1 estimates the variance of a population. Where
-              nothing is left, the variance is NaN. The rest as in `mean`.
-    Example:  >>> var(np.asarray([1.0, 3.0])), var(np.asarray([1.0, 3.0]), ddof=1)
-              (Array(1., dtype=float64), Array(2., dtype=float64))
+    Args:
+        ddof, correction: what is subtracted from the number of elements; 1 estimates the variance of a population.
+            Where nothing is left, the variance is NaN. The rest as in `mean`.
+
+    Example:
+        >>> var(np.asarray([1.0, 3.0])), var(np.asarray([1.0, 3.0]), ddof=1)
+        (Array(1., dtype=float64), Array(2., dtype=float64))
     """
     return _variance("var", x, axis, dtype, ddof if correction is None else correction, keepdims, where)
 
@@ -181,8 +194,9 @@ def std(
 ) -> Value:  # fmt: skip
     """Returns the standard deviation over `axis`, the square root of `var`. Where it is 0, so is its derivative.
 
-    Example:  >>> std(np.asarray([1.0, 3.0]))
-              Array(1., dtype=float64)
+    Example:
+        >>> std(np.asarray([1.0, 3.0]))
+        Array(1., dtype=float64)
     """
     return safe_sqrt(_variance("std", x, axis, dtype, ddof if correction is None else correction, keepdims, where))
 
@@ -228,10 +242,16 @@ def _extreme(
 def max(x: Any, /, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Value:
     """Returns the largest element over `axis`, NaN where one is. Equal ones share the derivative.
 
-    Args:     initial: is taken into account as an element, so that there always is one. where: which elements count.
-    Raises:   ShapeError: an axis is empty and `initial` is not given.
-    Example:  >>> max(np.asarray([[1, 5], [7, 2]]), axis=1)
-              Array([5, 7], dtype=int64)
+    Args:
+        initial: is taken into account as an element, so that there always is one.
+        where: which elements count.
+
+    Raises:
+        ShapeError: an axis is empty and `initial` is not given.
+
+    Example:
+        >>> max(np.asarray([[1, 5], [7, 2]]), axis=1)
+        Array([5, 7], dtype=int64)
     """
     return _extreme("max", commands.reduce_max, el.maximum, x, axis, keepdims, initial, where)
 
@@ -241,8 +261,9 @@ def max(x: Any, /, axis: Axis = None, *, keepdims: bool = False, initial: Any = 
 def min(x: Any, /, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Value:
     """Returns the smallest element over `axis`; see `max`.
 
-    Example:  >>> min(np.asarray([[1, 5], [7, 2]]), axis=1)
-              Array([1, 2], dtype=int64)
+    Example:
+        >>> min(np.asarray([[1, 5], [7, 2]]), axis=1)
+        Array([1, 2], dtype=int64)
     """
     return _extreme("min", commands.reduce_min, el.minimum, x, axis, keepdims, initial, where)
 
@@ -279,9 +300,12 @@ def _arg_extreme(name: str, command: Command, x: Any, axis: int | None, keepdims
 def argmax(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Value:
     """Returns the index (int64) of the first largest element along `axis`; None means in the flattened array.
 
-    Raises:   ShapeError: the axis is empty or does not exist.
-    Example:  >>> argmax(np.asarray([3, 9, 9]))
-              Array(1, dtype=int64)
+    Raises:
+        ShapeError: the axis is empty or does not exist.
+
+    Example:
+        >>> argmax(np.asarray([3, 9, 9]))
+        Array(1, dtype=int64)
     """
     return _arg_extreme("argmax", commands.argmax, x, axis, keepdims)
 
@@ -303,8 +327,9 @@ ANY_DTYPE: Accepts = (lambda dtype: True, "any dtype")
 def any(x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Value:
     """Returns whether an element is true (not 0) over `axis`; False of none.
 
-    Example:  >>> any(np.asarray([[0, 1], [0, 0]]), axis=1)
-              Array([ True, False], dtype=bool)
+    Example:
+        >>> any(np.asarray([[0, 1], [0, 0]]), axis=1)
+        Array([ True, False], dtype=bool)
     """
     return _apply("any", commands.reduce_or, ANY_DTYPE, el.as_bool(x, "any"), axis, keepdims, where, False)
 
@@ -338,8 +363,9 @@ def _running(name: str, command: Command, x: Any, axis: int | None, dtype: Any, 
 def cumsum(x: Any, /, axis: int | None = None, dtype: Any = None) -> Value:
     """Returns the sums of the elements up to each one along `axis`; None flattens first. Dtypes as in `sum`.
 
-    Example:  >>> cumsum(np.asarray([1, 2, 3]))
-              Array([1, 3, 6], dtype=int64)
+    Example:
+        >>> cumsum(np.asarray([1, 2, 3]))
+        Array([1, 3, 6], dtype=int64)
     """
     return _running("cumsum", commands.cumsum, x, axis, dtype, True)[0]
 
@@ -355,8 +381,9 @@ def cumprod(x: Any, /, axis: int | None = None, dtype: Any = None) -> Value:
 def cummax(x: Any, /, axis: int | None = None) -> Value:
     """Returns the largest of the elements up to each one along `axis`; None flattens first.
 
-    Example:  >>> cummax(np.asarray([1, 3, 2]))
-              Array([1, 3, 3], dtype=int64)
+    Example:
+        >>> cummax(np.asarray([1, 3, 2]))
+        Array([1, 3, 3], dtype=int64)
     """
     return _running("cummax", commands.cummax, x, axis, None, False)[0]
 
@@ -402,9 +429,12 @@ def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, in
 def diff(x: Any, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Value:
     """Returns the differences of neighbours along `axis`, `n` times over.
 
-    Args:     prepend, append: join x before that: arrays that fit, or numbers, which stand for a slice of size 1.
-    Example:  >>> diff(np.asarray([1, 4, 9]))
-              Array([3, 5], dtype=int64)
+    Args:
+        prepend, append: join x before that: arrays that fit, or numbers, which stand for a slice of size 1.
+
+    Example:
+        >>> diff(np.asarray([1, 4, 9]))
+        Array([3, 5], dtype=int64)
     """
     x = to_value(x, "diff")
     at = to_axis("diff", axis, x.spec.ndim)

@@ -29,9 +29,10 @@ __all__ = ["repeat", "resize", "tile"]
 def tile(x: Any, repetitions: Any, /) -> Value:
     """Returns `x` repeated as a whole along each axis.
 
-    Example:  >>> tile(np.arange(2), (2, 2))
-              Array([[0, 1, 0, 1],
-                     [0, 1, 0, 1]], dtype=int64)
+    Example:
+        >>> tile(np.arange(2), (2, 2))
+        Array([[0, 1, 0, 1],
+               [0, 1, 0, 1]], dtype=int64)
     """
     x, times = to_value(x, "tile"), to_shape(repetitions, "tile")
     ndim = max(x.spec.ndim, len(times))
@@ -47,9 +48,10 @@ def tile(x: Any, repetitions: Any, /) -> Value:
 def resize(x: Any, new_shape: Any) -> Value:
     """Returns the elements of `x` in another shape, repeated from the start or left out at the end where it has another size.
 
-    Example:  >>> resize(np.arange(3), (2, 2))
-              Array([[0, 1],
-                     [2, 0]], dtype=int64)
+    Example:
+        >>> resize(np.arange(3), (2, 2))
+        Array([[0, 1],
+               [2, 0]], dtype=int64)
     """
     x, shape = to_value(x, "resize"), to_shape(new_shape, "resize")
     n, wanted = x.spec.size, math.prod(shape)
@@ -63,11 +65,16 @@ def resize(x: Any, new_shape: Any) -> Value:
 def repeat(x: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None) -> Value:
     """Returns `x` with each element repeated along `axis`; None flattens it first.
 
-    Args:     repeats: how often: a number for all, or one for each element. total_repeat_length: the size of the result, with
-              which `repeats` may be traced; it must agree.
-    Raises:   ArgumentError: the number of `repeats` or the total does not fit.
-    Example:  >>> repeat(np.arange(3), [1, 0, 2])
-              Array([0, 2, 2], dtype=int64)
+    Args:
+        repeats: how often: a number for all, or one for each element.
+        total_repeat_length: the size of the result, with which `repeats` may be traced; it must agree.
+
+    Raises:
+        ArgumentError: the number of `repeats` or the total does not fit.
+
+    Example:
+        >>> repeat(np.arange(3), [1, 0, 2])
+        Array([0, 2, 2], dtype=int64)
     """
     x, at = ravel_for(axis, to_value(x, "repeat"))
     at = to_axis("repeat", at, x.spec.ndim)

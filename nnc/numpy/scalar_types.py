@@ -12,8 +12,9 @@ from nnc.commands.rules import Value
 class ScalarType(dtypes.NamedDType):
     """A dtype by name, which is also the function that converts to it.
 
-    Example:  >>> nnp.float32(1), nnp.ones(2, dtype=nnp.int8).dtype == nnp.int8
-              (Array(1., dtype=float32), True)
+    Example:
+        >>> nnp.float32(1), nnp.ones(2, dtype=nnp.int8).dtype == nnp.int8
+        (Array(1., dtype=float32), True)
     """
 
     __slots__ = ()

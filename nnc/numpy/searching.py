@@ -62,9 +62,12 @@ KEPT = (
 def sort(x: Any, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Value:
     """Returns `x` sorted along `axis`, NaN last; None flattens it first. The sort is always stable.
 
-    Raises:   ShapeError: there is no such axis.
-    Example:  >>> sort(np.asarray([3, 1, 2]), descending=True)
-              Array([3, 2, 1], dtype=int64)
+    Raises:
+        ShapeError: there is no such axis.
+
+    Example:
+        >>> sort(np.asarray([3, 1, 2]), descending=True)
+        Array([3, 2, 1], dtype=int64)
     """
     x, at = ravel_for(axis, to_value(x, "sort"))
     return commands.sort(x, axis=to_axis("sort", at, x.spec.ndim), descending=bool(descending))
@@ -75,8 +78,9 @@ def sort(x: Any, /, axis: int | None = -1, *, descending: bool = False, stable: 
 def argsort(x: Any, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Value:
     """Returns the indices (int64) that sort `x` along `axis`; see `sort`.
 
-    Example:  >>> argsort(np.asarray([3, 1, 2]))
-              Array([1, 2, 0], dtype=int64)
+    Example:
+        >>> argsort(np.asarray([3, 1, 2]))
+        Array([1, 2, 0], dtype=int64)
     """
     x, at = ravel_for(axis, to_value(x, "argsort"))
     return commands.argsort(x, axis=to_axis("argsort", at, x.spec.ndim), descending=bool(descending), stable=True)
@@ -86,8 +90,9 @@ def argsort(x: Any, /, axis: int | None = -1, *, descending: bool = False, stabl
 def lexsort(keys: Any, axis: int = -1) -> Value:
     """Returns the indices that sort by several keys: by the last one first, ties by the one before, ….
 
-    Example:  >>> lexsort(([1, 0, 2], [5, 5, 4]))
-              Array([2, 1, 0], dtype=int64)
+    Example:
+        >>> lexsort(([1, 0, 2], [5, 5, 4]))
+        Array([2, 1, 0], dtype=int64)
     """
     rows = keys if isinstance(keys, (tuple, list)) else list(to_value(keys, "lexsort", "keys"))
     values = [to_value(key, "lexsort", "keys") for key in rows]
@@ -107,7 +112,8 @@ def partition(x: Any, kth: Any, axis: int | None = -1) -> Value:
 
     The others are in some order; it is the sorted one.
 
-    Raises:   OutOfBoundsError: there is no such place.
+    Raises:
+        OutOfBoundsError: there is no such place.
     """
     values = sort(x, axis)
     _check_places("partition", kth, values, axis)
@@ -144,9 +150,12 @@ def sort_complex(x: Any) -> Value:
 def top_k(x: Any, k: int, *, axis: int = -1) -> tuple[Value, Value]:
     """Returns the `k` largest elements along `axis`, in falling order, and their indices.
 
-    Raises:   ShapeError: the axis has fewer elements.
-    Example:  >>> top_k(np.asarray([3, 9, 5]), 2)
-              (Array([9, 5], dtype=int64), Array([1, 2], dtype=int64))
+    Raises:
+        ShapeError: the axis has fewer elements.
+
+    Example:
+        >>> top_k(np.asarray([3, 9, 5]), 2)
+        (Array([9, 5], dtype=int64), Array([1, 2], dtype=int64))
     """
     x, k = to_value(x, "top_k"), static_int(k, "top_k", "k")
     at = to_axis("top_k", axis, x.spec.ndim)
@@ -159,10 +168,16 @@ def top_k(x: Any, k: int, *, axis: int = -1) -> tuple[Value, Value]:
 def searchsorted(x1: Any, x2: Any, /, side: str = "left", sorter: Any = None) -> Value:
     """Returns where elements of `x2` would be inserted in the sorted vector `x1`.
 
-    Args:     side: "left": before equal elements, "right": behind them. sorter: indices that sort x1, if it is not sorted.
-    Raises:   ShapeError: x1 is no vector.
-    Example:  >>> searchsorted(np.asarray([1, 3, 5]), [3, 4])
-              Array([1, 2], dtype=int64)
+    Args:
+        side: "left": before equal elements, "right": behind them.
+        sorter: indices that sort x1, if it is not sorted.
+
+    Raises:
+        ShapeError: x1 is no vector.
+
+    Example:
+        >>> searchsorted(np.asarray([1, 3, 5]), [3, 4])
+        Array([1, 2], dtype=int64)
     """
     steps, values = promote(x1, x2, where="searchsorted")
     if np.ndim(steps) != 1:
@@ -223,11 +238,16 @@ def is_rising(values: np.ndarray[Any, Any]) -> bool:
 def take(x: Any, indices: Any, /, axis: int | None = None, *, mode: str = "error", fill_value: Any = None) -> Value:
     """Returns the elements at `indices` along `axis`; of the flattened array where it is None.
 
-    Args:     mode: what an index out of range does: "error" raises, "clip" takes the nearest, "wrap" counts modulo the size,
-              "fill" reads `fill_value` (by default NaN, or the number of an integer dtype that is farthest from 0).
-    Raises:   IndexError: an index is out of range.
-    Example:  >>> take(np.asarray([10, 20, 30]), [2, 0])
-              Array([30, 10], dtype=int64)
+    Args:
+        mode: what an index out of range does: "error" raises, "clip" takes the nearest, "wrap" counts modulo the size,
+            "fill" reads `fill_value` (by default NaN, or the number of an integer dtype that is farthest from 0).
+
+    Raises:
+        IndexError: an index is out of range.
+
+    Example:
+        >>> take(np.asarray([10, 20, 30]), [2, 0])
+        Array([30, 10], dtype=int64)
     """
     x = to_value(x, "take")
     if fill_value is None:
@@ -244,9 +264,10 @@ def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1, *, mode: str
 
     out[i, j] = x[i, indices[i, j]]
 
-    Example:  >>> take_along_axis(np.asarray([[1, 2], [3, 4]]), np.asarray([[1], [0]]))
-              Array([[2],
-                     [3]], dtype=int64)
+    Example:
+        >>> take_along_axis(np.asarray([[1, 2], [3, 4]]), np.asarray([[1], [0]]))
+        Array([[2],
+               [3]], dtype=int64)
     """
     return indexing.take_along_axis(to_value(x, "take_along_axis"), indices, axis, mode)
 
@@ -264,7 +285,8 @@ def put_along_axis(
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Value:
     """Returns, for each element, the choice of the first condition that holds, else `default`.
 
-    Raises:   ArgumentError: unequal numbers of conditions and choices.
+    Raises:
+        ArgumentError: unequal numbers of conditions and choices.
     """
     if len(condlist) != len(choicelist):
         raise user_error(
@@ -284,10 +306,15 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 def choose(x: Any, choices: Sequence[Any], *, mode: str = "error") -> Value:
     """Returns, for each element of `x`, that of the choice which it numbers; all broadcast together.
 
-    Args:     mode: what a number out of range does: "error" raises, "clip" takes the nearest, "wrap" counts modulo.
-    Raises:   IndexError: there is no such choice.
-    Example:  >>> choose(np.asarray([1, 0]), [[10, 20], [30, 40]])
-              Array([30, 20], dtype=int64)
+    Args:
+        mode: what a number out of range does: "error" raises, "clip" takes the nearest, "wrap" counts modulo.
+
+    Raises:
+        IndexError: there is no such choice.
+
+    Example:
+        >>> choose(np.asarray([1, 0]), [[10, 20], [30, 40]])
+        Array([30, 20], dtype=int64)
     """
     options = [to_value(choice, "choose", "choices") for choice in promote(*choices, where="choose")]
     number, *options = broadcast(to_value(x, "choose"), *options, where="choose")
@@ -305,8 +332,9 @@ def put(x: Any, ind: Any, v: Any, *, mode: str = "error", inplace: bool = False)
 
     NumPy writes into x instead.
 
-    Example:  >>> put(np.zeros(3), [0, 2], [5.0])
-              Array([5., 0., 5.], dtype=float64)
+    Example:
+        >>> put(np.zeros(3), [0, 2], [5.0])
+        Array([5., 0., 5.], dtype=float64)
     """
     check_not_inplace(inplace, "put")
     x, places, values = to_value(x, "put"), manipulation.ravel(ind), manipulation.ravel(to_value(v, "put", "v"))
@@ -360,8 +388,9 @@ def extract(condition: Any, x: Any) -> Value:
 def delete(x: Any, obj: Any, axis: int | None = None) -> Value:
     """Returns `x` without the elements at `obj` (an index, a slice or indices, known while tracing) along `axis`.
 
-    Example:  >>> delete(np.asarray([1, 2, 3]), 1)
-              Array([1, 3], dtype=int64)
+    Example:
+        >>> delete(np.asarray([1, 2, 3]), 1)
+        Array([1, 3], dtype=int64)
     """
     x, at = ravel_for(axis, to_value(x, "delete"))
     at = to_axis("delete", at, x.spec.ndim)
@@ -398,10 +427,16 @@ def insert(x: Any, obj: int, values: Any, axis: int | None = None) -> Value:
 def nonzero(x: Any, /, *, size: int | None = None, fill_value: Any = 0) -> tuple[Value, ...]:
     """Returns the indices of the elements that are not 0: an array for each axis.
 
-    Args:     size: how many to return, so that traced values work: further ones are left out, missing ones are `fill_value`.
-    Raises:   TraceError: `x` is traced and `size` not given. ArgumentError: `x` is 0-d.
-    Example:  >>> nonzero(np.asarray([0, 5, 0, 6]))
-              (Array([1, 3], dtype=int64),)
+    Args:
+        size: how many to return, so that traced values work: further ones are left out, missing ones are `fill_value`.
+
+    Raises:
+        TraceError: `x` is traced and `size` not given.
+        ArgumentError: `x` is 0-d.
+
+    Example:
+        >>> nonzero(np.asarray([0, 5, 0, 6]))
+        (Array([1, 3], dtype=int64),)
     """
     value = to_value(x, "nonzero")
     if not value.spec.ndim:

@@ -117,12 +117,18 @@ def unique(
 ) -> Any:  # fmt: skip
     """Returns the distinct elements of `x` (or slices along `axis`), sorted.
 
-    Args:     return_index, return_inverse, return_counts: return, too, where each occurs first, which of them each element
-              is, and how often each occurs. size: how many to return, so that traced values work: further ones are left out,
-              missing ones are `fill_value`, or the least element.
-    Raises:   TraceError: `x` is traced and `size` not given.
-    Example:  >>> unique(np.asarray([3, 1, 3]), return_counts=True)
-              (Array([1, 3], dtype=int64), Array([1, 2], dtype=int64))
+    Args:
+        return_index, return_inverse, return_counts: return, too, where each occurs first, which of them each element
+            is, and how often each occurs.
+        size: how many to return, so that traced values work: further ones are left out, missing ones are `fill_value`,
+            or the least element.
+
+    Raises:
+        TraceError: `x` is traced and `size` not given.
+
+    Example:
+        >>> unique(np.asarray([3, 1, 3]), return_counts=True)
+        (Array([1, 3], dtype=int64), Array([1, 2], dtype=int64))
     """
     found = (
         _unique(x, "unique", axis, equal_nan) if size is None else _unique_of_size(x, axis, equal_nan, size, fill_value)
@@ -165,10 +171,12 @@ def unique_values(x: Any, /) -> Value:
 def isin(x: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Value:
     """Returns whether each element of `x` is one of `test_elements`; with `invert`, whether it is none.
 
-    Args:     assume_unique: a promise (here and in other functions) that no element occurs twice; it is not needed.
+    Args:
+        assume_unique: a promise (here and in other functions) that no element occurs twice; it is not needed.
 
-    Example:  >>> isin(np.asarray([1, 2, 3]), [3, 1])
-              Array([ True, False,  True], dtype=bool)
+    Example:
+        >>> isin(np.asarray([1, 2, 3]), [3, 1])
+        Array([ True, False,  True], dtype=bool)
     """
     x, tests = promote(x, test_elements, where="isin")
     check_dtype("isin", to_value(x, "isin").spec, *ORDERED)
@@ -204,8 +212,9 @@ def _distinct(
 def union1d(x1: Any, x2: Any, *, size: int | None = None, fill_value: Any = None) -> Value:
     """Returns the distinct elements of both, sorted; `size` and `fill_value` as in `unique`.
 
-    Example:  >>> union1d([3, 1], [2, 1])
-              Array([1, 2, 3], dtype=int64)
+    Example:
+        >>> union1d([3, 1], [2, 1])
+        Array([1, 2, 3], dtype=int64)
     """
     return _distinct("union1d", x1, x2, lambda elements, x, y: True, True, size, fill_value)
 
@@ -236,9 +245,12 @@ def intersect1d(
 ) -> Any:  # fmt: skip
     """Returns the distinct elements that are in both, sorted; `size` and `fill_value` as in `unique`.
 
-    Args:     return_indices: return, too, where each occurs first in the flattened `x1` and in `x2`.
-    Example:  >>> intersect1d([3, 1, 2], [2, 3])
-              Array([2, 3], dtype=int64)
+    Args:
+        return_indices: return, too, where each occurs first in the flattened `x1` and in `x2`.
+
+    Example:
+        >>> intersect1d([3, 1, 2], [2, 3])
+        Array([2, 3], dtype=int64)
     """
     values = _distinct("intersect1d", x1, x2, lambda elements, x, y: isin(elements, y), False, size, fill_value)
     return (values, _first_place(x1, values), _first_place(x2, values)) if return_indices else values

@@ -61,10 +61,16 @@ def _slide(where: str, x: Value, weights: Value, mode: str) -> Value:
 def convolve(a: Any, v: Any, mode: str = "full") -> Value:
     """Returns the convolution of two vectors: out[k] = Σ_i a[i] · v[k - i].
 
-    Args:     mode: "full": wherever they overlap; "same": as long as the longer one, centred; "valid": where they overlap fully.
-    Raises:   ShapeError: an operand is no vector, or empty.
-    Example:  >>> convolve(np.asarray([1, 2, 3]), [0, 1])
-              Array([0, 1, 2, 3], dtype=int64)
+    Args:
+        mode: "full": wherever they overlap; "same": as long as the longer one, centred; "valid": where they overlap
+            fully.
+
+    Raises:
+        ShapeError: an operand is no vector, or empty.
+
+    Example:
+        >>> convolve(np.asarray([1, 2, 3]), [0, 1])
+        Array([0, 1, 2, 3], dtype=int64)
     """
     a, v = _vectors("convolve", a, v)
     longer, shorter = (a, v) if a.spec.size >= v.spec.size else (v, a)
@@ -75,8 +81,9 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Value:
 def correlate(a: Any, v: Any, mode: str = "valid") -> Value:
     """Returns the correlation of two vectors: out[k] = Σ_i a[i + k] · conj(v[i]); the modes are those of `convolve`.
 
-    Example:  >>> correlate(np.asarray([1, 2, 3]), [0, 1])
-              Array([2, 3], dtype=int64)
+    Example:
+        >>> correlate(np.asarray([1, 2, 3]), [0, 1])
+        Array([2, 3], dtype=int64)
     """
     a, v = _vectors("correlate", a, v)
     v = el.conj(v)
@@ -90,11 +97,18 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Value:
 def gradient(f: Any, *varargs: Any, axis: Axis = None, edge_order: int = 1) -> Any:
     """Returns the slope of sampled values along each axis: central differences inside, one-sided ones at the ends.
 
-    Args:     varargs: distances between samples: one number for all axes, or for each axis a number or a vector of places.
-              axis: along which; a single one gives one array instead of a tuple. edge_order: 1 or 2, the accuracy at the ends.
-    Raises:   ArgumentError: the distances do not fit the axes. ShapeError: an axis has fewer than edge_order + 1 samples.
-    Example:  >>> gradient(np.asarray([1.0, 2.0, 4.0, 7.0]))
-              Array([1. , 1.5, 2.5, 3. ], dtype=float64)
+    Args:
+        varargs: distances between samples: one number for all axes, or for each axis a number or a vector of places.
+        axis: along which; a single one gives one array instead of a tuple.
+        edge_order: 1 or 2, the accuracy at the ends.
+
+    Raises:
+        ArgumentError: the distances do not fit the axes.
+        ShapeError: an axis has fewer than edge_order + 1 samples.
+
+    Example:
+        >>> gradient(np.asarray([1.0, 2.0, 4.0, 7.0]))
+        Array([1. , 1.5, 2.5, 3. ], dtype=float64)
     """
     (f,) = promote(f, where="gradient", to=dtypes.to_float)
     f = to_value(f, "gradient", "f")
@@ -157,8 +171,9 @@ def _end(y0: Value, y1: Value, y2: Value, a: Value, b: Value, edge_order: int) -
 def ediff1d(x: Any, /, to_end: Any = None, to_begin: Any = None) -> Value:
     """Returns the differences of neighbours of the flattened `x`, with `to_begin` before and `to_end` behind them.
 
-    Example:  >>> ediff1d(np.asarray([1, 4, 9]), to_end=0)
-              Array([3, 5, 0], dtype=int64)
+    Example:
+        >>> ediff1d(np.asarray([1, 4, 9]), to_end=0)
+        Array([3, 5, 0], dtype=int64)
     """
     parts = [diff(ravel(x))]
     if to_begin is not None:
@@ -172,9 +187,12 @@ def ediff1d(x: Any, /, to_end: Any = None, to_begin: Any = None) -> Value:
 def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi) -> Value:
     """Returns `p` with multiples of `period` added, so that neighbours along `axis` differ by at most half of it.
 
-    Args:     discont: jumps that are smaller stay; by default half the period.
-    Example:  >>> unwrap(np.asarray([0, 1, 2, -1, 0]), period=4)
-              Array([0, 1, 2, 3, 4], dtype=int64)
+    Args:
+        discont: jumps that are smaller stay; by default half the period.
+
+    Example:
+        >>> unwrap(np.asarray([0, 1, 2, -1, 0]), period=4)
+        Array([0, 1, 2, 3, 4], dtype=int64)
     """
     values, size = (to_value(v, "unwrap", "p") for v in promote(p, period, where="unwrap"))
     at = to_axis("unwrap", axis, values.spec.ndim)
@@ -198,8 +216,9 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
 def trim_zeros(filt: Any, trim: str = "fb") -> Value:
     """Returns the vector `filt`, whose values must be known, without the zeros at its front ("f"), its back ("b") or both.
 
-    Example:  >>> trim_zeros(np.asarray([0, 1, 0, 2, 0]))
-              Array([1, 0, 2], dtype=int64)
+    Example:
+        >>> trim_zeros(np.asarray([0, 1, 0, 2, 0]))
+        Array([1, 0, 2], dtype=int64)
     """
     x = to_value(filt, "trim_zeros", "filt")
     if x.spec.ndim != 1:
@@ -240,8 +259,9 @@ def blackman(M: int) -> Value:  # noqa: N803
 def hamming(M: int) -> Value:  # noqa: N803
     """Returns the Hamming window of `M` points: 0.54 - 0.46 cos(2πi / (M - 1)).
 
-    Example:  >>> hamming(3)
-              Array([0.08, 1.  , 0.08], dtype=float32)
+    Example:
+        >>> hamming(3)
+        Array([0.08, 1.  , 0.08], dtype=float32)
     """
     return _window("hamming", M, np.hamming)
 

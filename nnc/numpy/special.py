@@ -30,8 +30,9 @@ __all__ = [
 def erf(x: Any, /) -> Value:
     """Returns the error function, 2/√π · the integral of exp(-t²) from 0 to x.
 
-    Example:  >>> erf(0.0)
-              Array(0., dtype=float32)
+    Example:
+        >>> erf(0.0)
+        Array(0., dtype=float32)
     """
     return el.call("erf", commands.erf, FLOAT, dtypes.to_float, x)
 
@@ -52,8 +53,9 @@ def erfinv(x: Any, /) -> Value:
 def lgamma(x: Any, /) -> Value:
     """Returns the logarithm of |Γ(x)|, where Γ(n + 1) = n!.
 
-    Example:  >>> lgamma(np.asarray([1.0, 5.0]))
-              Array([0.        , 3.17805383], dtype=float64)
+    Example:
+        >>> lgamma(np.asarray([1.0, 5.0]))
+        Array([0.        , 3.17805383], dtype=float64)
     """
     return el.call("lgamma", commands.lgamma, FLOAT, dtypes.to_float, x)
 
@@ -68,8 +70,11 @@ def digamma(x: Any, /) -> Value:
 def polygamma(n: int, x: Any, /) -> Value:
     """Returns the derivative of order n + 1 of `lgamma`.
 
-    Args:     n: an integer of 0 or more.
-    Raises:   ArgumentError: n is negative.
+    Args:
+        n: an integer of 0 or more.
+
+    Raises:
+        ArgumentError: n is negative.
     """
     (x,) = promote(x, where="polygamma", to=dtypes.to_float)
     return commands.polygamma(x, n=static_int(n, "polygamma", "n"))
@@ -82,8 +87,9 @@ gammaln = lgamma
 def betaln(a: Any, b: Any, /) -> Value:
     """Returns log |B(a, b)|, where B(a, b) = Γ(a) Γ(b) / Γ(a + b).
 
-    Example:  >>> betaln(np.float64(2), 3.0)
-              Array(-2.48490665, dtype=float64)
+    Example:
+        >>> betaln(np.float64(2), 3.0)
+        Array(-2.48490665, dtype=float64)
     """
     a, b = promote(a, b, where="betaln", to=dtypes.to_float)
     return lgamma(a) + lgamma(b) - lgamma(el.add(a, b))
@@ -93,8 +99,9 @@ def betaln(a: Any, b: Any, /) -> Value:
 def expit(x: Any, /) -> Value:
     """Returns the logistic function 1 / (1 + exp(-x)), without overflow.
 
-    Example:  >>> expit(0.0)
-              Array(0.5, dtype=float32)
+    Example:
+        >>> expit(0.0)
+        Array(0.5, dtype=float32)
     """
     return el.call("expit", ew.sigmoid, FLOAT, dtypes.to_float, x)
 
@@ -109,8 +116,9 @@ def logit(p: Any, /) -> Value:
 def xlogy(x: Any, y: Any, /) -> Value:
     """Returns x · log(y), and 0 where x is 0 and y a number.
 
-    Example:  >>> xlogy(0.0, 0.0)
-              Array(0., dtype=float32)
+    Example:
+        >>> xlogy(0.0, 0.0)
+        Array(0., dtype=float32)
     """
     return _times_log("xlogy", el.log, 1.0, x, y)
 
@@ -144,8 +152,9 @@ def i1e(x: Any, /) -> Value:
 def i0(x: Any, /) -> Value:
     """Returns the modified Bessel function of order 0.
 
-    Example:  >>> i0(1.0)
-              Array(1.266066, dtype=float32)
+    Example:
+        >>> i0(1.0)
+        Array(1.266066, dtype=float32)
     """
     return i0e(x) * el.exp(abs(to_value(x, "i0")))
 
@@ -163,9 +172,12 @@ def logsumexp(x: Any, /, axis: Axis = None, b: Any = None, *, keepdims: bool = F
 
     The largest element, which is factored out, is a constant for the derivative.
 
-    Args:     b: factors, by default 1.
-    Example:  >>> logsumexp(np.asarray([1000.0, 1000.0]))
-              Array(1000.69314718, dtype=float64)
+    Args:
+        b: factors, by default 1.
+
+    Example:
+        >>> logsumexp(np.asarray([1000.0, 1000.0]))
+        Array(1000.69314718, dtype=float64)
     """
     (x,) = promote(x, where="logsumexp", to=dtypes.to_float)
     x = to_value(x, "logsumexp")

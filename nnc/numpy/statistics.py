@@ -39,10 +39,16 @@ def average(x: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
 
     out[j] = sum over i of w[i, j] · x[i, j] / sum over i of w[i, j]
 
-    Args:     weights: of the shape of `x`, or a vector along one axis. returned: return the sum of the weights, too.
-    Raises:   ShapeError: the weights fit neither.
-    Example:  >>> average(np.asarray([1.0, 4.0]), weights=[2, 1])
-              Array(2., dtype=float64)
+    Args:
+        weights: of the shape of `x`, or a vector along one axis.
+        returned: return the sum of the weights, too.
+
+    Raises:
+        ShapeError: the weights fit neither.
+
+    Example:
+        >>> average(np.asarray([1.0, 4.0]), weights=[2, 1])
+        Array(2., dtype=float64)
     """
     x = to_value(x, "average")
     if weights is None:
@@ -73,11 +79,16 @@ def cov(
 ) -> Value:  # fmt: skip
     """Returns the covariance matrix of variables, one in each row (each column unless `rowvar`).
 
-    Args:     y: more variables. bias, ddof: divide by n with bias, by n - 1 without, or by n - ddof. fweights: how often each
-              observation counts. aweights: how much it weighs.
-    Example:  >>> cov(np.asarray([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
-              Array([[ 1., -1.],
-                     [-1.,  1.]], dtype=float64)
+    Args:
+        y: more variables.
+        bias, ddof: divide by n with bias, by n - 1 without, or by n - ddof.
+        fweights: how often each observation counts.
+        aweights: how much it weighs.
+
+    Example:
+        >>> cov(np.asarray([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
+        Array([[ 1., -1.],
+               [-1.,  1.]], dtype=float64)
     """
     x = _variables(m, rowvar)
     if y is not None:
@@ -193,11 +204,16 @@ def _quantile(
 def quantile(x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Value:
     """Returns quantiles over `axis`; NaN where an element is.
 
-    Args:     q: numbers from 0 (least) to 1 (greatest); its axes come first in the result. method: "linear" between the two
-              neighbours, or "lower", "higher", "nearest" or "midpoint" of them.
-    Raises:   ArgumentError: q lies outside [0, 1].
-    Example:  >>> quantile(np.asarray([1.0, 2.0, 4.0]), [0.0, 0.75])
-              Array([1., 3.], dtype=float64)
+    Args:
+        q: numbers from 0 (least) to 1 (greatest); its axes come first in the result.
+        method: "linear" between the two neighbours, or "lower", "higher", "nearest" or "midpoint" of them.
+
+    Raises:
+        ArgumentError: q lies outside [0, 1].
+
+    Example:
+        >>> quantile(np.asarray([1.0, 2.0, 4.0]), [0.0, 0.75])
+        Array([1., 3.], dtype=float64)
     """
     return _quantile("quantile", x, q, axis, method, keepdims)
 
@@ -212,8 +228,9 @@ def percentile(x: Any, q: Any, axis: Axis = None, *, method: str = "linear", kee
 def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Value:
     """Returns the middle of the sorted elements over `axis`, or the mean of the two middle ones.
 
-    Example:  >>> median(np.asarray([1, 9, 3, 4]))
-              Array(3.5, dtype=float32)
+    Example:
+        >>> median(np.asarray([1, 9, 3, 4]))
+        Array(3.5, dtype=float32)
     """
     return _quantile("median", x, 0.5, axis, "linear", keepdims)
 
@@ -252,8 +269,9 @@ def _without_nan(x: Any, where: str, fill: Any) -> tuple[Value, Value | None]:
 def nansum(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Value:
     """Returns the sum of the elements that are not NaN.
 
-    Example:  >>> nansum(np.asarray([1.0, np.nan]))
-              Array(1., dtype=float64)
+    Example:
+        >>> nansum(np.asarray([1.0, np.nan]))
+        Array(1., dtype=float64)
     """
     return red.sum(_without_nan(x, "nansum", 0)[0], axis, dtype, keepdims=keepdims)
 
@@ -335,10 +353,14 @@ def nancumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Value:
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Value:
     """Returns the values at `x` of the broken line through the points (xp, fp).
 
-    Args:     xp: rising. left, right: values outside of xp, by default those at its ends. period: of a line that goes on
-              periodically; then xp is in any order, and left and right are not used.
-    Example:  >>> interp(np.asarray([0.5, 9.0]), np.asarray([0.0, 1.0]), np.asarray([10.0, 20.0]))
-              Array([15., 20.], dtype=float64)
+    Args:
+        xp: rising.
+        left, right: values outside of xp, by default those at its ends.
+        period: of a line that goes on periodically; then xp is in any order, and left and right are not used.
+
+    Example:
+        >>> interp(np.asarray([0.5, 9.0]), np.asarray([0.0, 1.0]), np.asarray([10.0, 20.0]))
+        Array([15., 20.], dtype=float64)
     """
     x, xp, fp = (to_value(v, "interp") for v in promote(x, xp, fp, where="interp", to=dtypes.to_float))
     if xp.spec.ndim != 1 or fp.spec.shape != xp.spec.shape or not xp.spec.size:
@@ -367,7 +389,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Value:
     """Returns the area below the broken line `y` along `axis`.
 
-    Args:     x: the places of the points; by default they are `dx` apart.
+    Args:
+        x: the places of the points; by default they are `dx` apart.
     """
     y = moveaxis(to_value(y, "trapezoid", "y"), to_axis("trapezoid", axis, np.ndim(y)), -1)
     if x is not None:
@@ -380,9 +403,12 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Value:
 def cross(a: Any, b: Any, /, *, axis: int = -1) -> Value:
     """Returns the cross product of vectors of three elements along `axis`.
 
-    Raises:   ShapeError: the axis has another size.
-    Example:  >>> cross(np.asarray([1, 0, 0]), np.asarray([0, 1, 0]))
-              Array([0, 0, 1], dtype=int64)
+    Raises:
+        ShapeError: the axis has another size.
+
+    Example:
+        >>> cross(np.asarray([1, 0, 0]), np.asarray([0, 1, 0]))
+        Array([0, 0, 1], dtype=int64)
     """
     values = [to_value(x, "cross") for x in promote(a, b, where="cross")]
     for x in values:
@@ -399,8 +425,9 @@ def cross(a: Any, b: Any, /, *, axis: int = -1) -> Value:
 def kron(a: Any, b: Any) -> Value:
     """Returns the Kronecker product: each element of `a` times all of `b`, as blocks.
 
-    Example:  >>> kron(np.asarray([1, 2]), np.asarray([1, 1]))
-              Array([1, 1, 2, 2], dtype=int64)
+    Example:
+        >>> kron(np.asarray([1, 2]), np.asarray([1, 1]))
+        Array([1, 1, 2, 2], dtype=int64)
     """
     a, b = (to_value(x, "kron") for x in promote(a, b, where="kron"))
     ndim = max(a.spec.ndim, b.spec.ndim)

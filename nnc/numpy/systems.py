@@ -31,7 +31,8 @@ from nnc.trace.custom import custom_jvp
 def to_matrix(where: str, x: Any, *, square: bool = True, name: str = "x") -> Value:
     """`x` as inexact matrices; integers become float32.
 
-    Raises:   ShapeError: it is no matrix, or not a square one.
+    Raises:
+        ShapeError: it is no matrix, or not a square one.
     """
     (x,) = promote(x, where=where, to=dtypes.to_float)
     x = to_value(x, where, name)
@@ -65,8 +66,14 @@ def _solve(where: str, run: Callable[[Value, Value], Value], a: Any, b: Any) -> 
 def solve(a: Any, b: Any, /) -> Value:
     """Returns the solution x of a x = b.
 
-    Args:     a: (..., n, n). b: (n,), or (..., n, k) where each column is a right-hand side; leading axes broadcast.
-    Raises:   LinAlgError: a matrix is singular. ShapeError: the shapes do not fit.
+    Args:
+        a: (..., n, n).
+        b: (n,), or (..., n, k) where each column is a right-hand side; leading axes broadcast.
+
+    Raises:
+        LinAlgError: a matrix is singular.
+        ShapeError: the shapes do not fit.
+
     Example:
         >>> solve(np.asarray([[2.0, 0.0], [1.0, 1.0]]), np.asarray([4.0, 5.0]))
         Array([2., 3.], dtype=float64)
@@ -83,9 +90,17 @@ def solve_triangular(
 ) -> Value:
     """Returns the solution x of a x = b, where only one triangle of `a` is read.
 
-    Args:     a, b: as in `solve`. trans: 0 or "N" solves a x = b, 1 or "T" aᵀ x = b, 2 or "C" aᴴ x = b. lower: which triangle of
-              `a` is read. unit_diagonal: take the diagonal of `a` as ones.
-    Raises:   LinAlgError: an element of the diagonal is 0. ShapeError: the shapes do not fit. ArgumentError: no such `trans`.
+    Args:
+        a, b: as in `solve`.
+        trans: 0 or "N" solves a x = b, 1 or "T" aᵀ x = b, 2 or "C" aᴴ x = b.
+        lower: which triangle of `a` is read.
+        unit_diagonal: take the diagonal of `a` as ones.
+
+    Raises:
+        LinAlgError: an element of the diagonal is 0.
+        ShapeError: the shapes do not fit.
+        ArgumentError: no such `trans`.
+
     Example:
         >>> solve_triangular(np.asarray([[2.0, 9.0], [1.0, 1.0]]), np.asarray([4.0, 5.0]), lower=True)
         Array([2., 3.], dtype=float64)
@@ -110,8 +125,14 @@ def solve_triangular(
 def cho_solve(c_and_lower: tuple[Any, bool], b: Any, /) -> Value:
     """Returns the solution x of a x = b from the Cholesky factor of `a`.
 
-    Args:     c_and_lower: the factor, of which one triangle is read, and whether that is the lower one. b: as in `solve`.
-    Raises:   LinAlgError: an element of the diagonal is 0. ShapeError: the shapes do not fit.
+    Args:
+        c_and_lower: the factor, of which one triangle is read, and whether that is the lower one.
+        b: as in `solve`.
+
+    Raises:
+        LinAlgError: an element of the diagonal is 0.
+        ShapeError: the shapes do not fit.
+
     Example:
         >>> cho_solve((np.asarray([[2.0, 0.0], [1.0, 1.0]]), True), np.asarray([4.0, 3.0]))
         Array([0.5, 1. ], dtype=float64)
@@ -125,7 +146,10 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any, /) -> Value:
 def inv(x: Any, /) -> Value:
     """Returns the inverse matrix; `solve` is faster and more exact where it is multiplied by something.
 
-    Raises:   LinAlgError: a matrix is singular. ShapeError: x is not square.
+    Raises:
+        LinAlgError: a matrix is singular.
+        ShapeError: x is not square.
+
     Example:
         >>> inv(np.asarray([[2.0, 0.0], [0.0, 4.0]]))
         Array([[0.5 , 0.  ],
@@ -238,11 +262,19 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> Ls
 
     x = a⁺ b. Its derivative takes the rank as constant, and holds also where singular values are equal.
 
-    Args:     a: (..., m, n). b: (m,) or (..., m, k), each column a right-hand side. rcond: singular values at most rcond times
-              the largest count as 0; default max(m, n) · eps, negative: eps. numpy_resid: give no residuals, as NumPy does,
-              where the rank is below n or m ≤ n; that depends on values, so not inside nnc.compile.
-    Returns:  x: (n,) or (..., n, k); residuals: (..., k), the sums of squares |b − a x|²; rank; s: the singular values of a.
-    Raises:   ShapeError: the shapes do not fit.
+    Args:
+        a: (..., m, n).
+        b: (m,) or (..., m, k), each column a right-hand side.
+        rcond: singular values at most rcond times the largest count as 0; default max(m, n) · eps, negative: eps.
+        numpy_resid: give no residuals, as NumPy does, where the rank is below n or m ≤ n; that depends on values, so
+            not inside nnc.compile.
+
+    Returns:
+        x: (n,) or (..., n, k); residuals: (..., k), the sums of squares |b − a x|²; rank; s: the singular values of a.
+
+    Raises:
+        ShapeError: the shapes do not fit.
+
     Example:
         >>> x, residuals, rank, s = lstsq(np.asarray([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), np.asarray([1.0, 3.0, 5.0]))
         >>> x.round(6)
@@ -301,8 +333,14 @@ def tensorinv(a: Any, ind: int = 2) -> Value:
 
     tensordot(tensorinv(a), a, ind) is the identity.
 
-    Args:     a: the product of its first `ind` sizes is that of the others.
-    Raises:   LinAlgError: the map is singular. ShapeError: the sizes do not fit. ArgumentError: ind is not positive.
+    Args:
+        a: the product of its first `ind` sizes is that of the others.
+
+    Raises:
+        LinAlgError: the map is singular.
+        ShapeError: the sizes do not fit.
+        ArgumentError: ind is not positive.
+
     Example:
         >>> tensorinv(np.eye(24).reshape(4, 6, 8, 3), ind=2).shape
         (8, 3, 4, 6)
@@ -324,8 +362,14 @@ def tensorinv(a: Any, ind: int = 2) -> Value:
 def tensorsolve(a: Any, b: Any, axes: Any = None) -> Value:
     """Returns the solution x of tensordot(a, x, x.ndim) = b.
 
-    Args:     a: (*b.shape, *x.shape), as many elements in either part. axes: axes of `a` to move to the end first.
-    Raises:   LinAlgError: the map is singular. ShapeError: the sizes do not fit.
+    Args:
+        a: (*b.shape, *x.shape), as many elements in either part.
+        axes: axes of `a` to move to the end first.
+
+    Raises:
+        LinAlgError: the map is singular.
+        ShapeError: the sizes do not fit.
+
     Example:
         >>> tensorsolve(np.eye(24).reshape(6, 4, 2, 3, 4), np.ones((6, 4))).shape
         (2, 3, 4)

@@ -16,8 +16,9 @@ __all__ = ["array2string", "array_repr", "array_str", "get_printoptions", "print
 def array_repr(x: Any) -> str:
     """Returns the text of `x` with its dtype.
 
-    Example:  >>> array_repr(np.asarray([1, 2]))
-              'Array([1, 2], dtype=int64)'
+    Example:
+        >>> array_repr(np.asarray([1, 2]))
+        'Array([1, 2], dtype=int64)'
     """
     return repr(to_value(x, "array_repr"))
 

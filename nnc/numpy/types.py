@@ -107,10 +107,15 @@ def _dtype_of(type: Any, where: str) -> dtypes.DType:
 def finfo(type: Any, /) -> FloatInfo:
     """Returns the limits of a float dtype; of a complex one those of its parts.
 
-    Args:     type: a dtype or an array.
-    Raises:   DTypeError: it is no float.
-    Example:  >>> finfo("bfloat16").eps
-              0.0078125
+    Args:
+        type: a dtype or an array.
+
+    Raises:
+        DTypeError: it is no float.
+
+    Example:
+        >>> finfo("bfloat16").eps
+        0.0078125
     """
     dtype = dtypes.real_dtype(_dtype_of(type, "finfo"))
     if not dtypes.is_float(dtype):
@@ -125,9 +130,12 @@ def finfo(type: Any, /) -> FloatInfo:
 def iinfo(type: Any, /) -> IntegerInfo:
     """Returns the limits of an integer dtype.
 
-    Raises:   DTypeError: it is no integer.
-    Example:  >>> iinfo("uint8").max
-              255
+    Raises:
+        DTypeError: it is no integer.
+
+    Example:
+        >>> iinfo("uint8").max
+        255
     """
     dtype = _dtype_of(type, "iinfo")
     if not dtypes.is_integer(dtype):
@@ -140,11 +148,16 @@ def iinfo(type: Any, /) -> IntegerInfo:
 def isdtype(dtype: Any, kind: Any) -> Any:
     """Returns whether `dtype` is of a kind.
 
-    Args:     kind: a dtype; "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating" or
-              "numeric"; or a tuple of such.
-    Raises:   ArgumentError: there is no such kind.
-    Example:  >>> isdtype(float32, ("integral", "real floating"))
-              True
+    Args:
+        kind: a dtype; "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating" or
+            "numeric"; or a tuple of such.
+
+    Raises:
+        ArgumentError: there is no such kind.
+
+    Example:
+        >>> isdtype(float32, ("integral", "real floating"))
+        True
     """
     if isinstance(kind, tuple):
         return any(isdtype(dtype, one) for one in kind)
@@ -159,8 +172,9 @@ def isdtype(dtype: Any, kind: Any) -> Any:
 def issubdtype(arg1: Any, arg2: Any) -> Any:
     """Returns whether the dtype `arg1` is `arg2`, or of the kind `arg2`: floating, integer, inexact, number ….
 
-    Example:  >>> issubdtype("bfloat16", nnp.floating), issubdtype(int32, nnp.floating)
-              (True, False)
+    Example:
+        >>> issubdtype("bfloat16", nnp.floating), issubdtype(int32, nnp.floating)
+        (True, False)
     """
     if arg2 not in ABSTRACT:
         return arg1 not in ABSTRACT and to_dtype(arg1, "issubdtype") == to_dtype(arg2, "issubdtype")
@@ -172,9 +186,12 @@ def issubdtype(arg1: Any, arg2: Any) -> Any:
 def result_type(*arrays_and_dtypes: Any) -> dtypes.DType:
     """Returns the dtype that an operation on these operands has; Python numbers only raise the kind.
 
-    Raises:   DTypeError: no dtype holds them all.
-    Example:  >>> result_type("float16", 1.5), result_type(int8, uint8)
-              (dtype('float16'), dtype('int16'))
+    Raises:
+        DTypeError: no dtype holds them all.
+
+    Example:
+        >>> result_type("float16", 1.5), result_type(int8, uint8)
+        (dtype('float16'), dtype('int16'))
     """
     if not arrays_and_dtypes:
         raise user_error(ArgumentError, "result_type", "there is no operand.", fix="pass at least one array or dtype.")
@@ -196,8 +213,9 @@ def _witness(x: Any) -> Any:
 def promote_types(type1: Any, type2: Any) -> dtypes.DType:
     """Returns the dtype that two dtypes promote to.
 
-    Example:  >>> promote_types("int32", "float16").name
-              'float16'
+    Example:
+        >>> promote_types("int32", "float16").name
+        'float16'
     """
     return result_type(to_dtype(type1, "promote_types"), to_dtype(type2, "promote_types"))
 
@@ -206,8 +224,9 @@ def promote_types(type1: Any, type2: Any) -> dtypes.DType:
 def can_cast(from_: Any, to: Any, /) -> Any:
     """Returns whether promotion takes `from_` to `to`: no kind is lowered and no value is narrowed.
 
-    Example:  >>> can_cast("int8", "int32"), can_cast("float32", "int32")
-              (True, False)
+    Example:
+        >>> can_cast("int8", "int32"), can_cast("float32", "int32")
+        (True, False)
     """
     target = to_dtype(to, "can_cast")
     try:

@@ -43,7 +43,10 @@ def ema(decay: Scalar, debias: bool = True, accumulator_dtype: Any = None) -> Gr
 
     m ← decay · m + (1 − decay) · u,    u' = m / (1 − decayᵗ),  or m where debias is False
 
-    Args:     decay: in [0, 1). accumulator_dtype: dtype of m; default the parameter's, float32 for 16-bit floats.
+    Args:
+        decay: in [0, 1).
+        accumulator_dtype: dtype of m; default the parameter's, float32 for 16-bit floats.
+
     Example:
         >>> average = nnc.optim.ema(0.9)
         >>> state = average.init(nnp.zeros(1))
@@ -109,9 +112,15 @@ class MultiStepsState(NamedTuple):
 class MultiSteps:
     """Accumulates gradients over k calls and makes one step of their mean; in between, updates are 0.
 
-    Args:     opt: the optimizer of the steps. every_k_schedule: k, or a function from the number of steps made to k.
-              use_grad_mean: False adds gradients up. accumulator_dtype: default the parameter's, float32 for 16-bit floats.
-    Raises:   ArgumentTypeError, ArgumentError: opt is no transformation, k no positive int.
+    Args:
+        opt: the optimizer of the steps.
+        every_k_schedule: k, or a function from the number of steps made to k.
+        use_grad_mean: False adds gradients up.
+        accumulator_dtype: default the parameter's, float32 for 16-bit floats.
+
+    Raises:
+        ArgumentTypeError, ArgumentError: opt is no transformation, k no positive int.
+
     Example:
         >>> optimizer = nnc.optim.MultiSteps(nnc.optim.sgd(1.0), 2)
         >>> state = optimizer.init(nnp.zeros(1))
@@ -204,8 +213,15 @@ def lookahead(
 
     Every sync_period steps:  slow ← slow + slow_step_size · (fast − slow),  fast ← slow
 
-    Args:     fast_optimizer: makes the steps. slow_step_size: up to 1. reset_state: start it anew at each synchronisation.
-    Raises:   ArgumentTypeError (from update): params is no LookaheadParams. ArgumentError: sync_period is no positive int.
+    Args:
+        fast_optimizer: makes the steps.
+        slow_step_size: up to 1.
+        reset_state: start it anew at each synchronisation.
+
+    Raises:
+        ArgumentTypeError (from update): params is no LookaheadParams.
+        ArgumentError: sync_period is no positive int.
+
     Example:
         >>> optimizer = nnc.optim.lookahead(nnc.optim.sgd(1.0), sync_period=1, slow_step_size=0.5)
         >>> params = nnc.optim.LookaheadParams.init_synced(nnp.ones(1))

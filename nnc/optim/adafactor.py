@@ -53,9 +53,13 @@ def scale_by_factored_rms(
 
     Cost: rows + columns numbers of state in place of rows · columns.
 
-    Args:     factored: False keeps all second moments whole. step_offset: subtracted from the count, for fine-tuning.
-              min_dim_size_to_factor: arrays whose second longest axis is shorter have no factors.
-    Raises:   ArgumentTypeError (from update): params were not given.
+    Args:
+        factored: False keeps all second moments whole.
+        step_offset: subtracted from the count, for fine-tuning.
+        min_dim_size_to_factor: arrays whose second longest axis is shorter have no factors.
+
+    Raises:
+        ArgumentTypeError (from update): params were not given.
     """
     where = "scale_by_factored_rms"
     check_scalar(where, "decay_rate", decay_rate)
@@ -130,7 +134,8 @@ def _over_leaves(
 def scale_by_param_block_rms(min_scale: Scalar = 1e-3) -> GradientTransformation:
     """Multiplies each array's update by the root mean square of its parameters, at least min_scale.
 
-    Raises:   ArgumentTypeError (from update): params were not given.
+    Raises:
+        ArgumentTypeError (from update): params were not given.
     """
     where = "scale_by_param_block_rms"
     check_scalar(where, "min_scale", min_scale)
@@ -159,13 +164,22 @@ def adafactor(
 
     u = clip(g / sqrt(v̂)),    p ← p − learning_rate · max(rms(p), 1e-3) · u − weight_decay_rate · p
 
-    Args:     learning_rate: a number, a 0-d array or a schedule; None leaves it out. min_dim_size_to_factor: shorter arrays
-              keep whole second moments. decay_rate, decay_offset, eps, factored: as for `scale_by_factored_rms`.
-              multiply_by_parameter_scale: steps in proportion to the parameters. clipping_threshold: largest root mean square
-              of a step; None: no clipping. momentum: decay of a mean of steps. dtype_momentum: its dtype.
-              weight_decay_rate: not multiplied by the learning rate. weight_decay_mask: where, as for `adamw`.
-              torch.optim.Adafactor(lr=a) is `adafactor(lambda t: nnp.minimum(a, 1 / nnp.sqrt(t + 1.0)), 1)`.
-    Raises:   ArgumentTypeError (from update): params were not given. ArgumentError: min_dim_size_to_factor is not positive.
+    Args:
+        learning_rate: a number, a 0-d array or a schedule; None leaves it out.
+        min_dim_size_to_factor: shorter arrays keep whole second moments.
+        decay_rate, decay_offset, eps, factored: as for `scale_by_factored_rms`.
+        multiply_by_parameter_scale: steps in proportion to the parameters.
+        clipping_threshold: largest root mean square of a step; None: no clipping.
+        momentum: decay of a mean of steps.
+        dtype_momentum: its dtype.
+        weight_decay_rate: not multiplied by the learning rate.
+        weight_decay_mask: where, as for `adamw`. torch.optim.Adafactor(lr=a) is `adafactor(lambda t: nnp.minimum(a, 1 /
+            nnp.sqrt(t + 1.0)), 1)`.
+
+    Raises:
+        ArgumentTypeError (from update): params were not given.
+        ArgumentError: min_dim_size_to_factor is not positive.
+
     Example:
         >>> optimizer = nnc.optim.adafactor(0.1)
         >>> optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)), nnp.ones(1))[0]

@@ -65,9 +65,13 @@ def adagrad(
 
     s ← s + |g|²,    p ← p − learning_rate · g / sqrt(s + eps)
 
-    Args:     learning_rate: a number, a 0-d array or a schedule; torch's lr_decay is the schedule
-              `lambda t: lr / (1 + t * lr_decay)`. initial_accumulator_value: s before the first step. eps_in_sqrt: False
-              divides by sqrt(s) + eps; with initial_accumulator_value=0 and eps=1e-10 that is torch.optim.Adagrad.
+    Args:
+        learning_rate: a number, a 0-d array or a schedule; torch's lr_decay is the schedule `lambda t: lr / (1 + t *
+            lr_decay)`.
+        initial_accumulator_value: s before the first step.
+        eps_in_sqrt: False divides by sqrt(s) + eps; with initial_accumulator_value=0 and eps=1e-10 that is
+            torch.optim.Adagrad.
+
     Example:
         >>> optimizer = nnc.optim.adagrad(0.1, initial_accumulator_value=0.0)
         >>> optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)))[0]
@@ -125,8 +129,11 @@ def adadelta(
     v ← rho · v + (1 − rho) · |g|²,    u = sqrt(w + eps) / sqrt(v + eps) · g,    w ← rho · w + (1 − rho) · |u|²
     p ← p − learning_rate · u
 
-    Args:     learning_rate: a number, a 0-d array or a schedule; None is 1, as in the paper. weight_decay: L2 regularisation;
-              `update` then needs the parameters. weight_decay_mask: where, as for `adamw`.
+    Args:
+        learning_rate: a number, a 0-d array or a schedule; None is 1, as in the paper.
+        weight_decay: L2 regularisation; `update` then needs the parameters.
+        weight_decay_mask: where, as for `adamw`.
+
     Example:
         >>> optimizer = nnc.optim.adadelta(1.0, eps=0.25, rho=0.5)
         >>> optimizer.update(nnp.asarray([1.0]), optimizer.init(nnp.ones(1)))[0]

@@ -50,7 +50,10 @@ def scale_by_nadam(
     c(t) = b1 · (1 − ½ · 0.96^(t · momentum_decay)),    C = c(1) · … · c(t)
     u = (c(t+1) · m / (1 − C · c(t+1)) + (1 − c(t)) · g / (1 − C)) / (sqrt(v̂) + eps)
 
-    Args:     b1, b2: in [0, 1). momentum_decay: how fast the momentum rises to b1. mu_dtype: dtype of m.
+    Args:
+        b1, b2: in [0, 1).
+        momentum_decay: how fast the momentum rises to b1.
+        mu_dtype: dtype of m.
     """
     where = "scale_by_nadam"
     check_decays(where, b1=b1, b2=b2)
@@ -97,8 +100,11 @@ def nadam(
 ) -> GradientTransformation:  # fmt: skip
     """NAdam, Adam with Nesterov momentum (Dozat, 2016). As in Optax: `adam(..., nesterov=True)`.
 
-    Args:     as for `adam`. momentum_decay: a number (4e-3 in torch.optim.NAdam) lets the momentum warm up as that does;
-              see `scale_by_nadam`.
+    Args:
+        as for `adam`.
+        momentum_decay: a number (4e-3 in torch.optim.NAdam) lets the momentum warm up as that does; see
+            `scale_by_nadam`.
+
     Example:
         >>> optimizer = nnc.optim.nadam(0.1)
         >>> optimizer.update(nnp.ones(1), optimizer.init(nnp.ones(1)))[0]
@@ -126,7 +132,9 @@ def scale_by_radam(
     ρ∞ = 2 / (1 − b2) − 1,    ρ = ρ∞ − 2 t b2ᵗ / (1 − b2ᵗ),    r = sqrt((ρ−4) (ρ−2) ρ∞ / ((ρ∞−4) (ρ∞−2) ρ))
     u = r · m̂ / (sqrt(v̂ + eps_root) + eps) where ρ ≥ threshold,  else m̂
 
-    Args:     threshold: how many samples' worth of v is enough. nesterov: look ahead, as in `scale_by_adam`.
+    Args:
+        threshold: how many samples' worth of v is enough.
+        nesterov: look ahead, as in `scale_by_adam`.
     """
     where = "scale_by_radam"
     check_decays(where, b1=b1, b2=b2)
@@ -170,7 +178,10 @@ def radam(
 
     torch.optim.RAdam adds eps before it corrects the divisor, which differs by less than eps.
 
-    Args:     as for `adam`. threshold: how many samples' worth of the second moment is enough to divide by it.
+    Args:
+        as for `adam`.
+        threshold: how many samples' worth of the second moment is enough to divide by it.
+
     Example:
         >>> optimizer = nnc.optim.radam(0.1)
         >>> optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)))[0]  # not yet divided
@@ -226,7 +237,9 @@ def adamax(
 
     m ← b1 · m + (1 − b1) · g,    v ← max(b2 · v, |g| + eps),    p ← p − learning_rate · m̂ / v
 
-    Args:     as for `adam`.
+    Args:
+        as for `adam`.
+
     Example:
         >>> optimizer = nnc.optim.adamax(0.1)
         >>> optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)))[0]
@@ -282,8 +295,13 @@ def lion(
 
     p ← p − learning_rate · (sign(b1 · m + (1 − b1) · g) + weight_decay · p),    m ← b2 · m + (1 − b2) · g
 
-    Args:     learning_rate: three to ten times smaller than for `adamw`. weight_decay, mask: as for `adamw`.
-    Raises:   ArgumentTypeError (from update): params were not given.
+    Args:
+        learning_rate: three to ten times smaller than for `adamw`.
+        weight_decay, mask: as for `adamw`.
+
+    Raises:
+        ArgumentTypeError (from update): params were not given.
+
     Example:
         >>> optimizer = nnc.optim.lion(0.1, weight_decay=0.0)
         >>> optimizer.update(nnp.asarray([3.0, -0.2]), optimizer.init(nnp.ones(2)), nnp.ones(2))[0]

@@ -76,7 +76,8 @@ def check_params(where: str, params: Any) -> None:
 def is_trainable(leaf: Any) -> bool:
     """Whether an optimizer moves this leaf: floating-point and complex arrays and numbers.
 
-    Raises:   DTypeError: an array of a dtype that nnc does not have.
+    Raises:
+        DTypeError: an array of a dtype that nnc does not have.
     """
     spec = getattr(leaf, "spec", None)
     if spec is not None:
@@ -87,7 +88,8 @@ def is_trainable(leaf: Any) -> bool:
 def mask_leaves(where: str, mask: Mask, params: Any) -> list[bool]:
     """The mask's bool for each leaf of `params`; a bool higher up holds for all below it.
 
-    Raises:   TreeError: the mask has none for a trainable leaf.
+    Raises:
+        TreeError: the mask has none for a trainable leaf.
     """
     values = spread(
         where, "the mask", mask, params, lambda here: isinstance(here, (bool, np.bool_)), "True or False",
@@ -102,7 +104,8 @@ def spread(
 ) -> list[Any]:
     """What `chosen`, a tree that ends where choices stand, or a function from parameters to one, has for each leaf of `params`.
 
-    Raises:   TreeError: it has nothing for a trainable leaf.
+    Raises:
+        TreeError: it has nothing for a trainable leaf.
     """
     if callable(chosen) and tree.structure(chosen).is_leaf():  # a module can be called, but is a tree
         chosen = chosen(params)

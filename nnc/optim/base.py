@@ -126,9 +126,13 @@ def identity() -> GradientTransformation:
 def chain(*transformations: GradientTransformation) -> GradientTransformation:
     """Applies transformations one after the other; the state is the tuple of their states.
 
-    Args:     transformations: the first receives the gradients, the last gives the updates. Extra arguments of `update` go to
-              those that take them.
-    Raises:   ArgumentTypeError: one is no GradientTransformation.
+    Args:
+        transformations: the first receives the gradients, the last gives the updates. Extra arguments of `update` go to
+            those that take them.
+
+    Raises:
+        ArgumentTypeError: one is no GradientTransformation.
+
     Example:
         >>> optimizer = nnc.optim.chain(nnc.optim.clip_by_global_norm(1.0), nnc.optim.sgd(0.5))
         >>> optimizer.update(nnp.asarray([3.0, 4.0]), optimizer.init(nnp.zeros(2)))[0]
@@ -160,9 +164,14 @@ def chain(*transformations: GradientTransformation) -> GradientTransformation:
 def apply_updates(params: Any, updates: Any) -> Any:
     """The parameters plus their updates; every leaf keeps the dtype that it has in `params`.
 
-    Args:     params: a pytree. updates: a pytree of the same structure and shapes. Leaves of `params` that are not
-              floating-point stay as they are.
-    Raises:   TreeError, ShapeError: the two do not match; every differing path is listed.
+    Args:
+        params: a pytree.
+        updates: a pytree of the same structure and shapes. Leaves of `params` that are not floating-point stay as they
+            are.
+
+    Raises:
+        TreeError, ShapeError: the two do not match; every differing path is listed.
+
     Example:
         >>> nnc.optim.apply_updates({"w": nnp.ones(2), "name": "a"}, {"w": nnp.ones(2), "name": "a"})
         {'w': Array([2., 2.], dtype=float32), 'name': 'a'}
@@ -182,7 +191,9 @@ def apply_updates(params: Any, updates: Any) -> Any:
 def map_trainable(where: str, function: Callable[..., Any], name: str, first: Any, **others: Any) -> Any:
     """Applies `function` to the trainable leaves of `first` and those beside them in the other trees.
 
-    Raises:   TreeError: structures differ. ShapeError: shapes of corresponding leaves differ.
+    Raises:
+        TreeError: structures differ.
+        ShapeError: shapes of corresponding leaves differ.
     """
     leaves, treedef = tree.flatten(first)
     columns = []

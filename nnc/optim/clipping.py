@@ -29,8 +29,12 @@ def norm(x: Value) -> Value:
 def global_norm(updates: Any) -> Value:
     """The Euclidean norm of all floating-point leaves together: sqrt(sum over leaves and elements of |x|²).
 
-    Args:     updates: a pytree; 16-bit floats are summed in float32.
-    Returns:  a 0-d array, float32 for a tree without float leaves.
+    Args:
+        updates: a pytree; 16-bit floats are summed in float32.
+
+    Returns:
+        a 0-d array, float32 for a tree without float leaves.
+
     Example:
         >>> nnc.optim.global_norm({"a": nnp.asarray([3.0]), "b": nnp.asarray([4.0])})
         Array(5., dtype=float32)
@@ -123,11 +127,16 @@ def adaptive_grad_clip(
 
     u' = u · min(1, clipping · max(‖p‖, eps) / ‖u‖),  norms over the axes that are summed in one output
 
-    Args:     clipping: the share. eps: least norm of weights that counts. axis: the axes of a norm; None: all of arrays with at
-              most one axis longer than 1, else all but the last of up to four axes, as weights lie in Optax's convolutions
-              (`(*window, in, out)`); of nnc.nn's `(out, in, *window)` weights it is `axis=tuple(range(1, p.ndim))`, by
-              `multi_transform` where ranks differ.
-    Raises:   ArgumentTypeError (from update): params were not given.
+    Args:
+        clipping: the share.
+        eps: least norm of weights that counts.
+        axis: the axes of a norm; None: all of arrays with at most one axis longer than 1, else all but the last of up
+            to four axes, as weights lie in Optax's convolutions (`(*window, in, out)`); of nnc.nn's `(out, in,
+            *window)` weights it is `axis=tuple(range(1, p.ndim))`, by `multi_transform` where ranks differ.
+
+    Raises:
+        ArgumentTypeError (from update): params were not given.
+
     Example:
         >>> transformation = nnc.optim.adaptive_grad_clip(0.1)
         >>> transformation.update(nnp.asarray([3.0, 4.0]), transformation.init(nnp.ones(2)), nnp.asarray([6.0, 8.0]))[0]

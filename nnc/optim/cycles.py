@@ -31,8 +31,13 @@ def piecewise_interpolate_schedule(
 ) -> Schedule:  # fmt: skip
     """From milestone to milestone, in straight lines or half cosine waves, then constant.
 
-    Args:     boundaries_and_scales: {count: factor}; at that count the rate is the one at the milestone before, times the factor.
-    Raises:   ArgumentError: another interpolate_type, or a factor below 0.
+    Args:
+        boundaries_and_scales: {count: factor}; at that count the rate is the one at the milestone before, times the
+            factor.
+
+    Raises:
+        ArgumentError: another interpolate_type, or a factor below 0.
+
     Example:
         >>> schedule = nnc.optim.piecewise_interpolate_schedule("linear", 1.0, {2: 2.0, 4: 0.5})
         >>> [float(schedule(t)) for t in range(6)]
@@ -70,8 +75,13 @@ def linear_onecycle_schedule(
 ) -> Schedule:  # fmt: skip
     """Up to `peak_value` and down in straight lines (Smith and Topin, "Super-convergence", 2019).
 
-    Args:     transition_steps: of the whole cycle. pct_start: share of it after which the peak is reached. pct_final: share after
-              which the rate is back at its start. div_factor: peak over start. final_div_factor: start over end.
+    Args:
+        transition_steps: of the whole cycle.
+        pct_start: share of it after which the peak is reached.
+        pct_final: share after which the rate is back at its start.
+        div_factor: peak over start.
+        final_div_factor: start over end.
+
     Example:
         >>> schedule = nnc.optim.linear_onecycle_schedule(10, 1.0, pct_start=0.5, pct_final=0.9, div_factor=2.0)
         >>> [float(schedule(t)) for t in (0, 5, 9)]
@@ -93,7 +103,9 @@ def cosine_onecycle_schedule(
 ) -> Schedule:  # fmt: skip
     """Up to `peak_value` and down in half cosine waves (Smith and Topin, "Super-convergence", 2019).
 
-    Args:     as for `linear_onecycle_schedule`; it falls to peak_value / (div_factor · final_div_factor) at once.
+    Args:
+        as for `linear_onecycle_schedule`; it falls to peak_value / (div_factor · final_div_factor) at once.
+
     Example:
         >>> schedule = nnc.optim.cosine_onecycle_schedule(10, 1.0, pct_start=0.5, div_factor=2.0)
         >>> [round(float(schedule(t)), 3) for t in (0, 5, 10)]
@@ -111,7 +123,9 @@ def warmup_exponential_decay_schedule(
 ) -> Schedule:  # fmt: skip
     """Rises in a straight line to `peak_value`, then is multiplied by `decay_rate` every `transition_steps` updates.
 
-    Args:     as for `linear_schedule` and `exponential_decay`.
+    Args:
+        as for `linear_schedule` and `exponential_decay`.
+
     Example:
         >>> schedule = nnc.optim.warmup_exponential_decay_schedule(0.0, 1.0, 2, 1, 0.5)
         >>> [float(schedule(t)) for t in range(5)]
@@ -125,7 +139,9 @@ def warmup_exponential_decay_schedule(
 def sgdr_schedule(cosine_kwargs: Sequence[Mapping[str, Any]]) -> Schedule:
     """Cosine waves one after the other, with warm restarts (Loshchilov and Hutter, "SGDR", 2017).
 
-    Args:     cosine_kwargs: the arguments of `warmup_cosine_decay_schedule` for each wave.
+    Args:
+        cosine_kwargs: the arguments of `warmup_cosine_decay_schedule` for each wave.
+
     Example:
         >>> wave = dict(init_value=0.0, peak_value=1.0, warmup_steps=1, decay_steps=3)
         >>> [round(float(nnc.optim.sgdr_schedule([wave, wave])(t)), 2) for t in range(6)]

@@ -37,9 +37,14 @@ def inject_hyperparams(
 
     Defaults stay constants, unlike in Optax: pass what is to change.
 
-    Args:     inner_factory: such as `nnc.optim.adam`. static_args: names of arguments that stay as they are; bools, ints, None and
-              strings always do. Name here arguments that are functions but no schedules, such as masks.
-    Raises:   ArgumentError: static_args names no argument.
+    Args:
+        inner_factory: such as `nnc.optim.adam`.
+        static_args: names of arguments that stay as they are; bools, ints, None and strings always do. Name here
+            arguments that are functions but no schedules, such as masks.
+
+    Raises:
+        ArgumentError: static_args names no argument.
+
     Example:
         >>> optimizer = nnc.optim.inject_hyperparams(nnc.optim.sgd)(learning_rate=0.5)
         >>> state = optimizer.init(nnp.ones(1))

@@ -40,9 +40,14 @@ def scale_by_lbfgs(memory_size: int = 10, scale_init_precond: bool = True) -> Gr
 
     Cost: 2 · memory_size vectors of state; 4 · memory_size products of vectors.
 
-    Args:     memory_size: how many changes are kept. scale_init_precond: begin from the identity times ⟨s, y⟩ / ⟨y, y⟩, the size
-              of the last change; in the first update times min(1, 1 / ‖g‖).
-    Raises:   ArgumentError: memory_size is no positive int. ArgumentTypeError (from update): params were not given.
+    Args:
+        memory_size: how many changes are kept.
+        scale_init_precond: begin from the identity times ⟨s, y⟩ / ⟨y, y⟩, the size of the last change; in the first
+            update times min(1, 1 / ‖g‖).
+
+    Raises:
+        ArgumentError: memory_size is no positive int.
+        ArgumentTypeError (from update): params were not given.
     """
     where = "scale_by_lbfgs"
     if not isinstance(memory_size, int) or memory_size < 1:
@@ -118,10 +123,14 @@ def lbfgs(
     Its `update` takes the function: `update(grads, state, params, value=value, grad=grads, value_fn=loss)`, and
     `value_and_grad_from_state` saves the evaluation that the line search has made already.
 
-    Args:     learning_rate: multiplies the step before the line search; None is 1. memory_size, scale_init_precond: as for
-              `scale_by_lbfgs`; torch.optim.LBFGS calls the first history_size. linesearch: None makes steps of the learning
-              rate, and `update` then needs params alone.
-    Raises:   ArgumentTypeError (from update): params, or what the line search needs, were not given.
+    Args:
+        learning_rate: multiplies the step before the line search; None is 1.
+        memory_size, scale_init_precond: as for `scale_by_lbfgs`; torch.optim.LBFGS calls the first history_size.
+        linesearch: None makes steps of the learning rate, and `update` then needs params alone.
+
+    Raises:
+        ArgumentTypeError (from update): params, or what the line search needs, were not given.
+
     Example:
         >>> rosenbrock = lambda p: 100 * (p[1] - p[0] ** 2) ** 2 + (1 - p[0]) ** 2
         >>> optimizer = nnc.optim.lbfgs()

@@ -247,11 +247,17 @@ def scale_by_zoom_linesearch(
     Its `update` takes `value=`, `grad=` and `value_fn=`: the function that is minimised, its value and gradient at `params`. Other
     keyword arguments are handed to value_fn.
 
-    Args:     max_linesearch_steps: most evaluations of value_fn. max_learning_rate: largest step size. tol: by how much the
-              conditions may be missed. increase_factor: by which the step grows until an interval is found. approx_dec_rtol: of
-              the approximate condition for tiny decreases; None: without it. stepsize_precision: shortest interval.
-              initial_guess_strategy: begin with step size "one", or "keep" the last.
-    Raises:   ArgumentError: another initial_guess_strategy, or no steps.
+    Args:
+        max_linesearch_steps: most evaluations of value_fn.
+        max_learning_rate: largest step size.
+        tol: by how much the conditions may be missed.
+        increase_factor: by which the step grows until an interval is found.
+        approx_dec_rtol: of the approximate condition for tiny decreases; None: without it.
+        stepsize_precision: shortest interval.
+        initial_guess_strategy: begin with step size "one", or "keep" the last.
+
+    Raises:
+        ArgumentError: another initial_guess_strategy, or no steps.
     """
     where = "scale_by_zoom_linesearch"
     if initial_guess_strategy not in ("one", "keep") or max_linesearch_steps < 1:
@@ -315,8 +321,12 @@ def _real(dtype: dtypes.DType) -> dtypes.DType:
 def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
     """Like `nnc.value_and_grad`, but reads value and gradient from the state of a line search, which has them already.
 
-    Returns:  `f(params, *args, state, **kwargs) -> (value, grad)`; it evaluates value_fn only before the first update.
-    Raises:   TreeError (when called): the state holds no line search.
+    Returns:
+        `f(params, *args, state, **kwargs) -> (value, grad)`; it evaluates value_fn only before the first update.
+
+    Raises:
+        TreeError (when called): the state holds no line search.
+
     Example:
         >>> loss = lambda p: nnp.sum((p - 3) ** 2)
         >>> optimizer = nnc.optim.lbfgs()

@@ -133,8 +133,10 @@ def scale_by_adam(
     m ← b1 · m + (1 − b1) · g,    v ← b2 · v + (1 − b2) · |g|²
     u = m̂ / (sqrt(v̂ + eps_root) + eps),    m̂ = m / (1 − b1ᵗ),  v̂ = v / (1 − b2ᵗ)
 
-    Args:     mu_dtype: dtype of m. nesterov: look ahead, m̂ = b1 · m / (1 − b1ᵗ⁺¹) + (1 − b1) · g / (1 − b1ᵗ) (Dozat,
-              "Incorporating Nesterov momentum into Adam", 2016).
+    Args:
+        mu_dtype: dtype of m.
+        nesterov: look ahead, m̂ = b1 · m / (1 − b1ᵗ⁺¹) + (1 − b1) · g / (1 − b1ᵗ) (Dozat, "Incorporating Nesterov
+            momentum into Adam", 2016).
     """
     check_decays("scale_by_adam", b1=b1, b2=b2)
     check_scalar("scale_by_adam", "eps", eps)
@@ -234,7 +236,9 @@ def scale_by_rms(
 
     v ← decay · v + (1 − decay) · |g|²,    u = g / sqrt(v + eps),  or  g / (sqrt(v) + eps) where eps_in_sqrt is False
 
-    Args:     initial_scale: v before the first step. bias_correction: use v / (1 − decayᵗ).
+    Args:
+        initial_scale: v before the first step.
+        bias_correction: use v / (1 − decayᵗ).
     """
     check_decays("scale_by_rms", decay=decay)
     check_scalar("scale_by_rms", "eps", eps)
@@ -265,7 +269,8 @@ def scale_by_stddev(
 
     m ← decay · m + (1 − decay) · g,    v ← decay · v + (1 − decay) · |g|²,    u = g / sqrt(v − |m|² + eps)
 
-    Args:     as for `scale_by_rms`.
+    Args:
+        as for `scale_by_rms`.
     """
     check_decays("scale_by_stddev", decay=decay)
     check_scalar("scale_by_stddev", "eps", eps)

@@ -31,8 +31,14 @@ def orthogonalize_via_newton_schulz(
 
     x ← x / (‖x‖ + eps);    ns_steps times  x ← a x + (b A + c A²) x,  A = x xᵀ
 
-    Args:     x: (m, n). ns_coeffs: a, b, c. ns_steps: rounds, three products of matrices each.
-    Raises:   ShapeError: x is no matrix.
+    Args:
+        x: (m, n).
+        ns_coeffs: a, b, c.
+        ns_steps: rounds, three products of matrices each.
+
+    Raises:
+        ShapeError: x is no matrix.
+
     Example:
         >>> nnp.round(nnc.optim.orthogonalize_via_newton_schulz(nnp.asarray([[3.0, 0.0], [0.0, 5.0]]), ns_steps=12), 0)
         Array([[1., 0.],
@@ -70,9 +76,15 @@ def scale_by_muon(
 
     m ← beta · m + (1 − beta) · g,    u = orthogonal(m̂)
 
-    Args:     ns_coeffs, ns_steps, eps: as for `orthogonalize_via_newton_schulz`. beta: in [0, 1). mu_dtype: dtype of m.
-              nesterov: look ahead, as in `scale_by_adam`. adaptive: multiply by the inner product of m̂ and u.
-    Raises:   ShapeError (from update): a leaf is no matrix.
+    Args:
+        ns_coeffs, ns_steps, eps: as for `orthogonalize_via_newton_schulz`.
+        beta: in [0, 1).
+        mu_dtype: dtype of m.
+        nesterov: look ahead, as in `scale_by_adam`.
+        adaptive: multiply by the inner product of m̂ and u.
+
+    Raises:
+        ShapeError (from update): a leaf is no matrix.
     """
     where = "scale_by_muon"
     check_decays(where, beta=beta)
@@ -108,8 +120,9 @@ def scale_by_muon(
 def scale_by_shape(consistent_rms: Scalar | None = None, *, output_axis: int = 1) -> GradientTransformation:
     """Fits orthogonal updates to their shape: times sqrt(max(1, out / in)).
 
-    Args:     consistent_rms: a number r makes it r · sqrt(max(in, out)) instead; 0.2 gives steps of the size of `adamw`'s.
-              output_axis: 1 where matrices lie (in, out), 0 where (out, in).
+    Args:
+        consistent_rms: a number r makes it r · sqrt(max(in, out)) instead; 0.2 gives steps of the size of `adamw`'s.
+        output_axis: 1 where matrices lie (in, out), 0 where (out, in).
     """
 
     def rescale(u: Value) -> Value:
@@ -138,10 +151,15 @@ def muon(
 
     torch.optim.Muon does not correct the mean at the start, and orthogonalises in bfloat16.
 
-    Args:     ns_coeffs, ns_steps, beta, eps, mu_dtype, nesterov, adaptive: as for `scale_by_muon`. weight_decay,
-              weight_decay_mask: of matrices, as for `adamw`. adam_*: of the other arrays. consistent_rms: see `scale_by_shape`.
-              output_axis: 1 where matrices lie (in, out), as in `x @ w`; 0 for nnc.nn's (out, in).
-    Raises:   ArgumentTypeError (from update): params were not given.
+    Args:
+        ns_coeffs, ns_steps, beta, eps, mu_dtype, nesterov, adaptive: as for `scale_by_muon`.
+        weight_decay, weight_decay_mask: of matrices, as for `adamw`. adam_*: of the other arrays.
+        consistent_rms: see `scale_by_shape`.
+        output_axis: 1 where matrices lie (in, out), as in `x @ w`; 0 for nnc.nn's (out, in).
+
+    Raises:
+        ArgumentTypeError (from update): params were not given.
+
     Example:
         >>> optimizer = nnc.optim.muon(0.1)
         >>> params = {"w": nnp.asarray([[2.0, 0.0], [0.0, 1.0]]), "b": nnp.ones(2)}

@@ -25,10 +25,17 @@ def sgd(
     m ← momentum · m + (1 − dampening) · g
     p ← p − learning_rate · m,  or with nesterov  p − learning_rate · (g + momentum · m)
 
-    Args:     learning_rate: a number, a 0-d array or a schedule. momentum: in [0, 1); None keeps no m. nesterov: look ahead.
-              accumulator_dtype: dtype of m. dampening: in [0, 1); the first m is g.
-              weight_decay: L2 regularisation; `update` then needs the parameters.
-    Raises:   ArgumentError: nesterov or dampening without momentum.
+    Args:
+        learning_rate: a number, a 0-d array or a schedule.
+        momentum: in [0, 1); None keeps no m.
+        nesterov: look ahead.
+        accumulator_dtype: dtype of m.
+        dampening: in [0, 1); the first m is g.
+        weight_decay: L2 regularisation; `update` then needs the parameters.
+
+    Raises:
+        ArgumentError: nesterov or dampening without momentum.
+
     Example:
         >>> optimizer = nnc.optim.sgd(0.1, momentum=0.9)
         >>> state = optimizer.init(1.0)
@@ -62,10 +69,19 @@ def adam(
     m ← b1 · m + (1 − b1) · g,    v ← b2 · v + (1 − b2) · |g|²
     p ← p − learning_rate · m̂ / (sqrt(v̂ + eps_root) + eps),    m̂ = m / (1 − b1ᵗ),  v̂ = v / (1 − b2ᵗ)
 
-    Args:     learning_rate: a number, a 0-d array or a schedule. b1, b2: in [0, 1). eps: outside the root. eps_root: inside,
-              where the step itself is differentiated. mu_dtype: dtype of m. nesterov: NAdam. amsgrad: v̂ is the greatest v so
-              far / (1 − b2ᵗ) (Reddi et al., 2018), as in torch.optim; `scale_by_amsgrad` is Optax's.
-    Raises:   ArgumentError: nesterov and amsgrad together.
+    Args:
+        learning_rate: a number, a 0-d array or a schedule.
+        b1, b2: in [0, 1).
+        eps: outside the root.
+        eps_root: inside, where the step itself is differentiated.
+        mu_dtype: dtype of m.
+        nesterov: NAdam.
+        amsgrad: v̂ is the greatest v so far / (1 − b2ᵗ) (Reddi et al., 2018), as in torch.optim; `scale_by_amsgrad` is
+            Optax's.
+
+    Raises:
+        ArgumentError: nesterov and amsgrad together.
+
     Example:
         >>> optimizer = nnc.optim.adam(0.1)
         >>> params = nnp.asarray([1.0, -2.0])
@@ -94,9 +110,14 @@ def adamw(
 
     p ← p − learning_rate · (m̂ / (sqrt(v̂ + eps_root) + eps) + weight_decay · p)
 
-    Args:     as for `adam`. weight_decay: multiplied by the learning rate. mask: a tree of bools, or a function from
-              parameters to one; only where it is True do weights decay.
-    Raises:   ArgumentTypeError (from update): params were not given.
+    Args:
+        as for `adam`.
+        weight_decay: multiplied by the learning rate.
+        mask: a tree of bools, or a function from parameters to one; only where it is True do weights decay.
+
+    Raises:
+        ArgumentTypeError (from update): params were not given.
+
     Example:
         >>> optimizer = nnc.optim.adamw(0.1, weight_decay=0.5)
         >>> updates, state = optimizer.update(nnp.zeros(1), optimizer.init(nnp.ones(1)), nnp.ones(1))
@@ -123,10 +144,16 @@ def rmsprop(
 
     With `momentum` the scaled steps are accumulated: m ← momentum · m − learning_rate · u,  p ← p + m.
 
-    Args:     learning_rate: a number, a 0-d array or a schedule. decay: of the running mean. initial_scale: v before the first
-              step. eps_in_sqrt: False divides by sqrt(v) + eps instead. centered: divide by the standard deviation.
-              momentum: in [0, 1). nesterov: look ahead. bias_correction: use v / (1 − decayᵗ). torch.optim.RMSprop has
-              decay=0.99 and eps_in_sqrt=False.
+    Args:
+        learning_rate: a number, a 0-d array or a schedule.
+        decay: of the running mean.
+        initial_scale: v before the first step.
+        eps_in_sqrt: False divides by sqrt(v) + eps instead.
+        centered: divide by the standard deviation.
+        momentum: in [0, 1).
+        nesterov: look ahead.
+        bias_correction: use v / (1 − decayᵗ). torch.optim.RMSprop has decay=0.99 and eps_in_sqrt=False.
+
     Example:
         >>> optimizer = nnc.optim.rmsprop(0.1, decay=0.75)
         >>> optimizer.update(nnp.asarray([3.0]), optimizer.init(nnp.ones(1)))[0]
@@ -154,8 +181,12 @@ def lamb(
 
     u = m̂ / (sqrt(v̂ + eps_root) + eps) + weight_decay · p,    p ← p − learning_rate · ‖p‖ / ‖u‖ · u
 
-    Args:     as for `adamw`.
-    Raises:   ArgumentTypeError (from update): params were not given.
+    Args:
+        as for `adamw`.
+
+    Raises:
+        ArgumentTypeError (from update): params were not given.
+
     Example:
         >>> optimizer = nnc.optim.lamb(0.1)
         >>> optimizer.update(nnp.ones(4), optimizer.init(nnp.ones(4)), nnp.ones(4))[0]
@@ -181,10 +212,17 @@ def lars(
 
     u = g + weight_decay · p,    m ← momentum · m − learning_rate · trust_coefficient · ‖p‖ / (‖u‖ + eps) · u,    p ← p + m
 
-    Args:     learning_rate: a number, a 0-d array or a schedule. weight_decay_mask, trust_ratio_mask: trees of bools, or functions
-              from parameters to them: where weights decay, and where steps are scaled; biases and norms often are not.
-              trust_coefficient, eps: see above. momentum: in [0, 1). nesterov: look ahead.
-    Raises:   ArgumentTypeError (from update): params were not given.
+    Args:
+        learning_rate: a number, a 0-d array or a schedule.
+        weight_decay_mask, trust_ratio_mask: trees of bools, or functions from parameters to them: where weights decay,
+            and where steps are scaled; biases and norms often are not.
+        trust_coefficient, eps: see above.
+        momentum: in [0, 1).
+        nesterov: look ahead.
+
+    Raises:
+        ArgumentTypeError (from update): params were not given.
+
     Example:
         >>> optimizer = nnc.optim.lars(1.0, trust_coefficient=0.5)
         >>> optimizer.update(nnp.asarray([3.0, 4.0]), optimizer.init(nnp.ones(2)), nnp.asarray([6.0, 8.0]))[0]

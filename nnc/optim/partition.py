@@ -59,9 +59,14 @@ def _update_part(
 def masked(inner: GradientTransformation, mask: Mask) -> GradientTransformation:
     """Applies a transformation to some leaves; the updates of the others pass unchanged.
 
-    Args:     mask: a tree of bools like the parameters or a part of it from the root, or a function from parameters (and
-              updates) to one; `inner` sees only leaves where it is True.
-    Raises:   ArgumentTypeError: inner is no transformation. TreeError: the mask does not fit.
+    Args:
+        mask: a tree of bools like the parameters or a part of it from the root, or a function from parameters (and
+            updates) to one; `inner` sees only leaves where it is True.
+
+    Raises:
+        ArgumentTypeError: inner is no transformation.
+        TreeError: the mask does not fit.
+
     Example:
         >>> half = nnc.optim.masked(nnc.optim.scale(0.5), {"w": True, "b": False})
         >>> params = {"w": nnp.ones(1), "b": nnp.ones(1)}
@@ -95,9 +100,15 @@ Labels = Any  # a tree of labels like the parameters or a part of it from the ro
 def multi_transform(transforms: Mapping[str, GradientTransformation], param_labels: Labels) -> GradientTransformation:
     """Gives each leaf to the transformation of its label: groups of parameters with optimizers or rates of their own.
 
-    Args:     transforms: {label: transformation}. param_labels: a tree of labels like the parameters or a part of it from the
-              root, or a function from parameters (and updates) to one.
-    Raises:   ArgumentTypeError: a value is no transformation. TreeError: a leaf has no label, or an unknown one.
+    Args:
+        transforms: {label: transformation}.
+        param_labels: a tree of labels like the parameters or a part of it from the root, or a function from parameters
+            (and updates) to one.
+
+    Raises:
+        ArgumentTypeError: a value is no transformation.
+        TreeError: a leaf has no label, or an unknown one.
+
     Example:
         >>> optimizer = nnc.optim.multi_transform(
         ...     {"fast": nnc.optim.sgd(1.0), "frozen": nnc.optim.set_to_zero()}, {"head": "fast", "body": "frozen"}

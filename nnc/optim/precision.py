@@ -118,8 +118,12 @@ class DynamicLossScale:
     """A loss scale that falls where gradients overflow and rises after a while without (Micikevicius et al., "Mixed precision
     training", 2018): loss_scale ← loss_scale / factor on an overflow, · factor after `period` finite steps.
 
-    Args:     loss_scale: of the first step. counter: finite steps since the last change. period, factor: see above.
-              min_loss_scale: it does not fall below.
+    Args:
+        loss_scale: of the first step.
+        counter: finite steps since the last change.
+        period, factor: see above.
+        min_loss_scale: it does not fall below.
+
     Example:
         >>> scaling = nnc.optim.DynamicLossScale(1024.0, period=2)
         >>> for finite in (False, True, True):
@@ -175,7 +179,9 @@ class ApplyIfFiniteState(NamedTuple):
 def apply_if_finite(inner: GradientTransformation, max_consecutive_errors: int) -> GradientTransformation:
     """Leaves out steps whose gradients have an inf or a nan: updates are 0 and the inner state stays.
 
-    Args:     max_consecutive_errors: after so many in a row the step is made nevertheless, so that the failure shows.
+    Args:
+        max_consecutive_errors: after so many in a row the step is made nevertheless, so that the failure shows.
+
     Example:
         >>> optimizer = nnc.optim.apply_if_finite(nnc.optim.sgd(1.0), 3)
         >>> optimizer.update(nnp.asarray([np.nan, 1.0]), optimizer.init(nnp.ones(2)))[0]

@@ -100,7 +100,11 @@ def exponential_decay(
 
     rate(t) = init_value · decay_rate^s,    s = max(t − transition_begin, 0) / transition_steps
 
-    Args:     decay_rate: above 0. staircase: s is rounded down. end_value: a bound that the rate does not pass.
+    Args:
+        decay_rate: above 0.
+        staircase: s is rounded down.
+        end_value: a bound that the rate does not pass.
+
     Example:
         >>> nnc.optim.exponential_decay(1.0, transition_steps=10, decay_rate=0.5)(20)
         Array(0.25, dtype=float32)
@@ -159,8 +163,13 @@ def warmup_cosine_decay_schedule(
 ) -> Schedule:  # fmt: skip
     """Rises in a straight line to `peak_value`, then falls by half a cosine wave to `end_value`.
 
-    Args:     warmup_steps: how long it rises. decay_steps: the total length, warm-up included.
-    Raises:   ArgumentError: decay_steps is not above warmup_steps.
+    Args:
+        warmup_steps: how long it rises.
+        decay_steps: the total length, warm-up included.
+
+    Raises:
+        ArgumentError: decay_steps is not above warmup_steps.
+
     Example:
         >>> schedule = nnc.optim.warmup_cosine_decay_schedule(0.0, 1.0, warmup_steps=2, decay_steps=4)
         >>> [round(float(schedule(t)), 3) for t in range(5)]
@@ -187,7 +196,9 @@ def piecewise_constant_schedule(
 ) -> Schedule:
     """A rate that is multiplied by a factor at each boundary.
 
-    Args:     boundaries_and_scales: {count: factor}; the factor holds from that count on.
+    Args:
+        boundaries_and_scales: {count: factor}; the factor holds from that count on.
+
     Example:
         >>> schedule = nnc.optim.piecewise_constant_schedule(1.0, {2: 0.5, 4: 0.5})
         >>> [float(schedule(t)) for t in range(5)]
@@ -211,8 +222,13 @@ def piecewise_constant_schedule(
 def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
     """One schedule after the other; each starts counting at 0 at its boundary.
 
-    Args:     boundaries: the counts at which the second, third … schedule begins, rising; one less than schedules.
-    Raises:   ArgumentError: the numbers do not fit. ArgumentTypeError: a schedule is no function.
+    Args:
+        boundaries: the counts at which the second, third … schedule begins, rising; one less than schedules.
+
+    Raises:
+        ArgumentError: the numbers do not fit.
+        ArgumentTypeError: a schedule is no function.
+
     Example:
         >>> joined = nnc.optim.join_schedules([lambda t: 1.0, lambda t: 0.1 * t], [10])
         >>> float(joined(9)), float(joined(12))  # doctest: +ELLIPSIS

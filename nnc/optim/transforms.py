@@ -77,8 +77,9 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
 def scale_by_learning_rate(learning_rate: Scalar | Schedule, *, flip_sign: bool = True) -> GradientTransformation:
     """Multiplies updates by minus the learning rate, the last link of every optimizer: u' = −η(t) · u
 
-    Args:     learning_rate: a number, a 0-d array, or a schedule: a function of the count of updates.
-              flip_sign: False keeps the sign, for ascent.
+    Args:
+        learning_rate: a number, a 0-d array, or a schedule: a function of the count of updates.
+        flip_sign: False keeps the sign, for ascent.
     """
     check_rate("scale_by_learning_rate", learning_rate)
     sign = -1 if flip_sign else 1
@@ -109,8 +110,11 @@ def trace(
 
     The first m is g itself, not dampened.
 
-    Args:     decay: in [0, 1). nesterov: look ahead. accumulator_dtype: dtype of m; default the parameter's, float32 for
-              16-bit floats. dampening: in [0, 1).
+    Args:
+        decay: in [0, 1).
+        nesterov: look ahead.
+        accumulator_dtype: dtype of m; default the parameter's, float32 for 16-bit floats.
+        dampening: in [0, 1).
     """
     check_scalar("trace", "decay", decay, below=1.0)
     check_scalar("trace", "dampening", dampening, below=1.0)
@@ -155,9 +159,14 @@ def add_decayed_weights(weight_decay: Scalar = 0.0, mask: Mask = None) -> Gradie
     Before the gradient's moments this is L2 regularisation; after them it is decoupled weight decay (Loshchilov and Hutter,
     "Decoupled weight decay regularization", 2019).
 
-    Args:     mask: a tree of bools like the parameters or a part of it from the root, or a function from parameters to one;
-              only where it is True do weights decay.
-    Raises:   ArgumentTypeError (from update): params were not given. TreeError: the mask does not fit.
+    Args:
+        mask: a tree of bools like the parameters or a part of it from the root, or a function from parameters to one;
+            only where it is True do weights decay.
+
+    Raises:
+        ArgumentTypeError (from update): params were not given.
+        TreeError: the mask does not fit.
+
     Example:
         >>> decay = nnc.optim.add_decayed_weights(0.1, mask={"w": True, "b": False})
         >>> params = {"w": nnp.ones(1), "b": nnp.ones(1)}
@@ -190,7 +199,8 @@ def scale_by_trust_ratio(
 
     u' = trust_coefficient · ‖p‖ / (‖u‖ + eps) · u,  and u' = u where ‖p‖ or ‖u‖ is 0; norms count at least min_norm.
 
-    Raises:   ArgumentTypeError (from update): params were not given.
+    Raises:
+        ArgumentTypeError (from update): params were not given.
     """
     for name, value in (("min_norm", min_norm), ("trust_coefficient", trust_coefficient), ("eps", eps)):
         check_scalar("scale_by_trust_ratio", name, value)

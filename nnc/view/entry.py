@@ -30,15 +30,22 @@ class View:
         Blue boxes compute much for each element, green ones little; dashed ones are views, purple ones own sub-graphs. Pointing
         at a box shows its line of text and the user's line.
 
-        Args:     graph: a Graph, what `lower` and `compile` returned, or a function with arguments to trace it for. args, kwargs:
-                  those arguments; arrays or ShapeDtypeStructs.
-        Returns:  a Picture, with `save("graph.svg")` and `save("graph.html")`; notebooks show it.
-        Raises:   ArgumentTypeError: nothing that has a graph.
-        Example:  >>> picture = nnc.view(lambda x: nnp.sin(x) * x, nnp.ones(3))
-                  >>> picture
-                  Picture(name='graph <lambda>')
-                  >>> picture.svg.count("item box")  # the input, two commands, the output
-                  4
+        Args:
+            graph: a Graph, what `lower` and `compile` returned, or a function with arguments to trace it for.
+            args, kwargs: those arguments; arrays or ShapeDtypeStructs.
+
+        Returns:
+            a Picture, with `save("graph.svg")` and `save("graph.html")`; notebooks show it.
+
+        Raises:
+            ArgumentTypeError: nothing that has a graph.
+
+        Example:
+            >>> picture = nnc.view(lambda x: nnp.sin(x) * x, nnp.ones(3))
+            >>> picture
+            Picture(name='graph <lambda>')
+            >>> picture.svg.count("item box")  # the input, two commands, the output
+            4
         """
         if args or kwargs:
             graph = (
@@ -59,12 +66,17 @@ class View:
     def memory(plan: Any, /) -> Picture:
         """Draws a memory plan: steps from left to right, addresses upwards, a rectangle for each life of a tensor.
 
-        Args:     plan: what `lower(...)` or `lower(...).compile()` returned, or its `memory_plan`.
-        Raises:   ArgumentTypeError: nothing that has a memory plan.
-        Example:  >>> program = nnc.compile(lambda x: nnp.sin(x) @ x).lower(nnp.ones((3, 3))).compile()
-                  >>> picture = nnc.view.memory(program)
-                  >>> picture.svg.count("<rect") == len(program.memory_plan.rows)
-                  True
+        Args:
+            plan: what `lower(...)` or `lower(...).compile()` returned, or its `memory_plan`.
+
+        Raises:
+            ArgumentTypeError: nothing that has a memory plan.
+
+        Example:
+            >>> program = nnc.compile(lambda x: nnp.sin(x) @ x).lower(nnp.ones((3, 3))).compile()
+            >>> picture = nnc.view.memory(program)
+            >>> picture.svg.count("<rect") == len(program.memory_plan.rows)
+            True
         """
         if isinstance(plan, Lowered):
             plan = plan.compile()
@@ -82,12 +94,17 @@ class View:
     def schedule(schedule: Any, /) -> Picture:
         """Draws a schedule: time from left to right, a band for each stream, a rectangle for each step.
 
-        Args:     schedule: what `lower(...)` or `lower(...).compile()` returned, its `schedule`, or what nnc.debug.profile
-                  returned.
-        Raises:   ArgumentTypeError: nothing that has a schedule.
-        Example:  >>> f = nnc.compile(lambda x: nnp.sin(x) @ x)
-                  >>> nnc.view.schedule(nnc.debug.profile(f, nnp.ones((3, 3))))
-                  Picture(name='measured run of <lambda>')
+        Args:
+            schedule: what `lower(...)` or `lower(...).compile()` returned, its `schedule`, or what nnc.debug.profile
+                returned.
+
+        Raises:
+            ArgumentTypeError: nothing that has a schedule.
+
+        Example:
+            >>> f = nnc.compile(lambda x: nnp.sin(x) @ x)
+            >>> nnc.view.schedule(nnc.debug.profile(f, nnp.ones((3, 3))))
+            Picture(name='measured run of <lambda>')
         """
         if isinstance(schedule, Lowered):
             schedule = schedule.compile()

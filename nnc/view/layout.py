@@ -46,9 +46,12 @@ def lay_out(
 ) -> Layout:
     """The layout of boxes.
 
-    Args:     sizes: (width, height) of each box. reads: the boxes that each reads, all before it. given: boxes that stand near
-              their first reader. light: those and others to which wires may be long. port: how far below the top of a box its
-              wires begin, behind it.
+    Args:
+        sizes: (width, height) of each box.
+        reads: the boxes that each reads, all before it.
+        given: boxes that stand near their first reader.
+        light: those and others to which wires may be long.
+        port: how far below the top of a box its wires begin, behind it.
     """
     if not sizes:
         return Layout((), (), (), (), 0.0, 0.0)

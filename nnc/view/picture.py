@@ -37,7 +37,8 @@ class Picture:
     def save(self, path: str | PathLike[str]) -> None:
         """Writes the picture to `path`, whose suffix chooses the form: .svg or .html.
 
-        Raises:   ArgumentError: it has another suffix.
+        Raises:
+            ArgumentError: it has another suffix.
         """
         target = Path(path)
         forms = {".svg": lambda: self.svg, ".html": lambda: self.html, ".htm": lambda: self.html}

@@ -78,7 +78,11 @@ class Transition(Module):
 class DenseNet(Module):
     """A convolution, dense blocks with transitions between them, the mean over the image, a linear layer.
 
-    Args:     growth: channels that each layer adds. depths: how many layers each block has. width: channels before the first.
+    Args:
+        growth: channels that each layer adds.
+        depths: how many layers each block has.
+        width: channels before the first.
+
     Example:
         >>> model = nnc.nn.models.DenseNet(4, (2, 2), width=8, key=nnc.random.key(0), num_classes=10)
         >>> scores, model = model(np.ones((2, 3, 32, 32), np.float32))

@@ -47,8 +47,11 @@ class ConvNorm(Module):
 class InceptionBlock(Module):
     """Four branches side by side: width 1; 1 then 3; 1 then `wide`; pooling then width 1. Their channels are joined.
 
-    Args:     features: channels of the branches: alone, before and after width 3, before and after the wide one, after the pool.
-              wide: 5 in the paper; torchvision's weights are for 3.
+    Args:
+        features: channels of the branches: alone, before and after width 3, before and after the wide one, after the
+            pool.
+        wide: 5 in the paper; torchvision's weights are for 3.
+
     Example:
         >>> block = nnc.nn.models.InceptionBlock(8, (4, 2, 4, 2, 4, 4), key=nnc.random.key(0))
         >>> out, block = block(np.ones((1, 8, 6, 6), np.float32))
@@ -94,7 +97,8 @@ class GoogLeNet(Module):
 
     6,624,904 parameters with wide=3 and 1000 classes. The two auxiliary classifiers of the paper are left out.
 
-    Args:     wide: width of the third branch of the blocks: 5 in the paper, 3 in torchvision.
+    Args:
+        wide: width of the third branch of the blocks: 5 in the paper, 3 in torchvision.
     """
 
     conv1: ConvNorm

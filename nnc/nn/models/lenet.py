@@ -17,7 +17,10 @@ from nnc.spelling import spelled
 class LeNet(Module):
     """Two convolutions of width 5 with pools, and three linear layers: 61,706 parameters for images of 28² and 10 classes.
 
-    Args:     image_size: height and width; the first convolution keeps it. activation: after each layer but the last.
+    Args:
+        image_size: height and width; the first convolution keeps it.
+        activation: after each layer but the last.
+
     Example:
         >>> nnc.nn.models.LeNet(key=nnc.random.key(0))(np.ones((2, 1, 28, 28), np.float32)).shape
         (2, 10)

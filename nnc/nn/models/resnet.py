@@ -88,8 +88,12 @@ class Bottleneck(_Block):
 class ResNet(Module):
     """A convolution, four stages of blocks with 64, 128, 256 and 512 channels, the mean over the image, a linear layer.
 
-    Args:     block: BasicBlock or Bottleneck. depths: how many blocks each stage has. num_classes: how many scores there are.
-              small_images: start with a convolution of width 3 and no pooling, as is done for images of 32² pixels.
+    Args:
+        block: BasicBlock or Bottleneck.
+        depths: how many blocks each stage has.
+        num_classes: how many scores there are.
+        small_images: start with a convolution of width 3 and no pooling, as is done for images of 32² pixels.
+
     Example:
         >>> model = nnc.nn.models.resnet18(key=nnc.random.key(0), num_classes=10, small_images=True)
         >>> scores, model = model(np.ones((2, 3, 32, 32), np.float32))

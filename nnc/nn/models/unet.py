@@ -31,7 +31,10 @@ def _two_convs(m: int, n: int, key: Any, dtype: Any) -> Sequential:
 class UNet(Module):
     """Scores for each pixel: padded convolutions with batch norm, so that the output has the size of the input.
 
-    Args:     width: channels of the first stage; each further one has twice as many. depth: how often the size is halved.
+    Args:
+        width: channels of the first stage; each further one has twice as many.
+        depth: how often the size is halved.
+
     Example:
         >>> model = nnc.nn.models.UNet(1, 2, key=nnc.random.key(0), width=4, depth=2)
         >>> scores, model = model(np.ones((1, 1, 16, 16), np.float32))

@@ -28,8 +28,11 @@ STAGES = {
 class VGG(Module):
     """The network with `depth` layers that have weights: 11, 13, 16 or 19.
 
-    Args:     batch_norm: whether each convolution is followed by BatchNorm. image_size: height and width of the images, of
-              which 1/32 reaches the first linear layer. hidden_features: size of the two hidden linear layers.
+    Args:
+        batch_norm: whether each convolution is followed by BatchNorm.
+        image_size: height and width of the images, of which 1/32 reaches the first linear layer.
+        hidden_features: size of the two hidden linear layers.
+
     Example:
         >>> model = nnc.nn.models.vgg11(key=nnc.random.key(0), image_size=32, hidden_features=64, num_classes=10)
         >>> nnc.nn.inference_mode(model)(np.ones((2, 3, 32, 32), np.float32)).shape

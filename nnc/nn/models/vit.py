@@ -26,8 +26,12 @@ def exact_gelu(x: Any) -> Any:
 class ViT(Module):
     """A linear layer for each patch, a class token, position embeddings, transformer layers, a linear layer on the token.
 
-    Args:     image_size: height and width of the images. patch_size: of the patches, divides it. features: size of the token
-              vectors. num_layers, num_heads, hidden_features: of the transformer layers, whose norms come first.
+    Args:
+        image_size: height and width of the images.
+        patch_size: of the patches, divides it.
+        features: size of the token vectors.
+        num_layers, num_heads, hidden_features: of the transformer layers, whose norms come first.
+
     Example:
         >>> model = nnc.nn.models.ViT(
         ...     key=nnc.random.key(0), image_size=16, patch_size=4, features=8, num_layers=2, num_heads=2, hidden_features=16
