@@ -12,11 +12,12 @@ import numpy as np
 
 from nnc.array import Array, new_array
 from nnc.backends.loaded import choose_kernel, compiler
+from nnc.bounded import BoundedCache
 from nnc.commands.control import call as call_command
 from nnc.commands.promote import is_weak
 from nnc.commands.rules import is_differentiable
-from nnc.context import ContextChange, activity, get_context, with_mode
-from nnc.dynamic_steps import EQUAL_RUNS, Recent, Repeated, Update
+from nnc.context import ContextChange, activity, get_context, observes_commands, with_mode
+from nnc.dynamic_steps import EQUAL_RUNS, PROGRAMS, Repeated, Update
 from nnc.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -76,11 +77,11 @@ class DynamicGraph(Recorder):
     @api_boundary
     def __init__(self, memo_bytes: int | str = "64MiB") -> None:
         super().__init__(parse_bytes(memo_bytes, "memo_bytes"), self._native_program)
-        self._derivatives: Recent[Structure, tuple[Backward, Run]] = Recent()
-        self._programs: Recent[str, Run] = Recent()
-        self._nodes: Recent[tuple[Graph, tuple[bool, ...]], Plan] = Recent()
-        self._compiled: Recent[tuple[Any, Hashable], Compiled] = Recent()
-        self._repeated: weakref.WeakKeyDictionary[Any, Recent[Hashable, Repeated]] = weakref.WeakKeyDictionary()
+        self._derivatives: BoundedCache[Structure, tuple[Backward, Run]] = BoundedCache(PROGRAMS)
+        self._programs: BoundedCache[str, Run] = BoundedCache(PROGRAMS)
+        self._nodes: BoundedCache[tuple[Graph, tuple[bool, ...]], Plan] = BoundedCache(PROGRAMS)
+        self._compiled: BoundedCache[tuple[Any, Hashable], Compiled] = BoundedCache(PROGRAMS)
+        self._repeated: weakref.WeakKeyDictionary[Any, BoundedCache[Hashable, Repeated]] = weakref.WeakKeyDictionary()
         self._updates: list[Update] = []
 
     # -- variables -----------------------------------------------------------------------------------------------------
@@ -163,7 +164,7 @@ class DynamicGraph(Recorder):
         variable.take_gradient(new_array(gradient, spec))
 
     def _derivative(self, structure: Structure, lines: Sequence[Any]) -> tuple[Backward, Run]:
-        known = self._derivatives.find(structure)
+        known = self._derivatives.find(structure) if "unspecialised" not in get_context().modes else None
         if known is None:
             backward = differentiate(structure, lines)
             known = self._derivatives.keep(structure, (backward, self._program(backward.graph)))
@@ -175,7 +176,7 @@ class DynamicGraph(Recorder):
             digest = structural_hash(graph)
         except GraphError:  # a parameter such as a function: no two are known to be equal
             return _lower(graph).run
-        run = self._programs.find(digest)
+        run = self._programs.find(digest) if "unspecialised" not in get_context().modes else None
         if run is None:
             run = self._programs.keep(digest, _lower(graph).run)
             _LOG.debug("dynamic graph: compiled a backward graph of %d nodes", len(graph.nodes))
@@ -183,8 +184,12 @@ class DynamicGraph(Recorder):
 
     @staticmethod
     def _native_program(graph: Graph) -> Run | None:
-        """The program of commands that ran often; None where it would run them one by one, too."""
-        return _lower(graph).run if Options.from_environment().native and compiler() is not None else None
+        """The program of commands that ran often; None where it would run them one by one, too.
+
+        Denormal numbers stay, as they do where commands run one by one: results do not depend on how often something ran.
+        """
+        options = Options.from_environment().update(flush_denormals=False)
+        return _lower(graph, options).run if options.native and compiler() is not None else None
 
     @api_boundary
     def apply_gradients(self, optimizer: Any) -> None:
@@ -235,12 +240,15 @@ class DynamicGraph(Recorder):
 
         Args:     fun: a pure function of pytrees of variables and arrays.
         """
-        if "eager" in get_context().modes:
+        context = get_context()
+        if "eager" in context.modes:
             return fun(*args, **kwargs)
         if isinstance(fun, BoundMethod):
             return self.evaluate(fun.compiled, fun.instance, *args, **kwargs)
         if isinstance(fun, Compiled):
             return self._evaluate_compiled(fun, args, kwargs)
+        if context.modes and observes_commands(context):
+            return fun(*args, **kwargs)
         try:
             weakref.ref(fun)
             call = Signature.of(fun, None, None, None, None).take_apart(args, kwargs)
@@ -249,7 +257,7 @@ class DynamicGraph(Recorder):
         compiled = self._compiled.find((fun, call.key))
         if compiled is not None:
             return self._evaluate_compiled(compiled, args, kwargs)
-        counts = self._repeated.setdefault(fun, Recent())
+        counts = self._repeated.setdefault(fun, BoundedCache(PROGRAMS))
         repeated = counts.find(call.key) or counts.keep(call.key, Repeated())
         if repeated.is_over:
             return fun(*args, **kwargs)
@@ -275,12 +283,13 @@ class DynamicGraph(Recorder):
         operands = [self.operand(x) for x in executable.operands(leaves)]
         active = tuple([x.active for x in operands]) if self not in get_context().modes else (False,) * len(operands)
         key = executable.graph, active
-        plan = self._nodes.find(key) or self._nodes.keep(key, _plan_call(executable, active))
+        known = self._nodes.find(key) if "unspecialised" not in get_context().modes else None
+        plan = known or self._nodes.keep(key, _plan_call(executable, active))
         routine = routine_of(plan, len(executable.graph.outputs))
         return executable.build(self.hand_out(routine, (), self.perform(routine, operands)))
 
     def _compile_repeated(self, fun: Any, key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        compiled = compile(fun)
+        compiled = compile(fun, flush_denormals=False)  # as its commands do
         try:
             executable, _ = compiled.find(*args, **kwargs)
         except NncError as error:
@@ -346,8 +355,8 @@ class DynamicGraph(Recorder):
         return listed
 
 
-def _lower(graph: Graph) -> Program:
-    return lower(graph, Options.from_environment(), choose_kernel, compiler())
+def _lower(graph: Graph, options: Options | None = None) -> Program:
+    return lower(graph, options or Options.from_environment(), choose_kernel, compiler())
 
 
 def _plan_call(executable: Executable, active: tuple[bool, ...]) -> Plan:
@@ -360,7 +369,8 @@ def _plan_call(executable: Executable, active: tuple[bool, ...]) -> Plan:
     if parts is None:
         return plan
     forward, linear = parts
-    run = _lower(forward.graph).run
+    options = executable.options.update(memory_budget=Options.from_environment().memory_budget)  # residuals take more
+    run = _lower(forward.graph, options).run
     captured = [x.data for x in forward.captured]
     return replace(
         plan, outputs=forward.graph.output_specs, run=lambda arrays: run([*arrays, *captured]),

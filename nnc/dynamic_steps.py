@@ -3,52 +3,20 @@
 from __future__ import annotations
 
 import weakref
-from collections import OrderedDict
-from collections.abc import Hashable, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from nnc.array import Array
 from nnc.commands.promote import astype
 from nnc.errors import ArgumentError, user_error
-from nnc.fork import new_lock
 from nnc.jit import compile
 from nnc.trace.dynamic import Variable, array_of
 
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
-
 EQUAL_RUNS = 3  # of a function before it is compiled
 _PATIENCE = 30  # runs of a function that are looked at
-_KEPT = 256
-
-
-class Recent(Generic[K, V]):
-    """The values that were asked for most recently, by key."""
-
-    def __init__(self) -> None:
-        self._values: OrderedDict[K, V] = OrderedDict()
-        self._lock = new_lock()
-
-    def find(self, key: K) -> V | None:
-        """The value of a key."""
-        with self._lock:
-            value = self._values.get(key)
-            if value is not None:
-                self._values.move_to_end(key)
-            return value
-
-    def keep(self, key: K, value: V) -> V:
-        """Keeps and returns a value."""
-        with self._lock:
-            self._values[key] = value
-            if len(self._values) > _KEPT:
-                self._values.popitem(last=False)
-        return value
-
-    def __len__(self) -> int:
-        return len(self._values)
+PROGRAMS = 256  # of each kind that a graph keeps
 
 
 class Repeated:

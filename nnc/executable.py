@@ -140,6 +140,7 @@ class Lowered:
             outside.donated,
             tuple(self._donated.difference(arguments[place][0] for place in outside.donated)),
             Kept(outside, choose_kernel) if outside.kept else None,
+            self._options,
         )
 
     def _make_program(self, ahead: Ahead | None) -> tuple[Graph, Program, list[int]]:
@@ -208,6 +209,7 @@ class Executable:
     _written: tuple[int, ...]  # inputs of the program that it writes over
     _spared: tuple[int, ...]  # donated leaves whose memory it does not write over
     _kept: Kept | None
+    options: Options  # that the function was compiled with
 
     @property
     def memory_plan(self) -> MemoryPlan:

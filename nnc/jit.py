@@ -10,6 +10,7 @@ from functools import update_wrapper
 from typing import Any
 
 from nnc.array import as_value
+from nnc.bounded import BoundedCache
 from nnc.commands.promotion import promotion_watch
 from nnc.context import AT_REST, get_context
 from nnc.errors import ArgumentError, ArgumentTypeError, TraceError, UnsupportedError, user_error
@@ -150,6 +151,7 @@ class Usual:
 
 
 _REUSED = "the last call reused a program"
+_SHORTCUTS = 256  # of one function: forms of calls for which it is known how to run them in the shortest way
 
 
 class Compiled:
@@ -161,7 +163,7 @@ class Compiled:
         self._signature, self._options, self._max_traces = signature, options, max_traces
         self._entries: dict[Key, Executable] = {}
         self._checked: dict[Key, Executable] = {}  # the same with nnc.debug.check_finite
-        self._alike: dict[tuple[Key, tuple[type, ...]], Usual] = {}
+        self._alike: BoundedCache[tuple[Key, tuple[type, ...]], Usual] = BoundedCache(_SHORTCUTS)
         self._usual: Usual | None = None  # the last call's, if that reused a program; the next is held against it first
         self._last_key: Key | None = None
         self._reason = "it has not been called yet"
@@ -224,12 +226,12 @@ class Compiled:
     def _note_usual(self, call: Call, executable: Executable) -> None:
         """Expects the next call to be like this one."""
         form = call.key, tuple(map(type, call.arguments.leaves))
-        usual = self._alike.get(form)
+        usual = self._alike.find(form)
         if usual is None or usual.executable is not executable:
             likeness = Likeness.of(call)
             if likeness is None:
                 return
-            self._alike[form] = usual = Usual(executable, executable.runner(likeness))
+            usual = self._alike.keep(form, Usual(executable, executable.runner(likeness)))
         self._usual = usual
 
     def cache_info(self) -> CacheInfo:

@@ -6,7 +6,7 @@ operands, run eagerly, are recorded by the ambient trace, or both in a dynamic g
 on nothing but operands and settings (nnc.trace.specialised makes it, one layer up, where functions can be traced).
 
 The key of a call holds specs and weakness of its operands and all of its settings, exactly. Where a mode is on that looks at each
-command, functions run as they are.
+command, functions run as they are. nnc.bounded states the rule for all memories of calls.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 
 from nnc import dtypes
+from nnc.bounded import BoundedCache
 from nnc.context import AT_REST, get_context, observes_commands
 from nnc.graph.registry import REGISTRY
 from nnc.graph.spec import TensorSpec
@@ -34,7 +35,7 @@ THRESHOLD = (
     2  # eager calls before one is specialised, which takes as long as fifty calls of the function (x + y, measured)
 )
 KEYS_PER_CALL = 8  # one more call for so many keys: a loop over x[i], each i twice, would gain nothing
-BOUND = 4096  # keys of one function; beyond them, all are forgotten
+BOUND = 4096  # keys of one function; 2 MB of small calls
 _NUMBERS = frozenset((bool, int, float, complex))
 _EXACT = frozenset((int, str, NoneType, type, type(...)))
 
@@ -52,13 +53,16 @@ class CallTable:
     """The specialised eager calls of one function by key, and how often keys without one were met (inf: they have none)."""
 
     version: int = 0
-    calls: dict[Key, SpecialisedCall] = field(default_factory=dict)
+    calls: BoundedCache[Key, SpecialisedCall] = field(default_factory=lambda: BoundedCache(BOUND))
     counts: dict[Key, float] = field(default_factory=dict)
 
     def is_due(self, key: Key) -> bool:
         """Counts a call; whether there were enough alike to specialise it."""
-        if self.version != REGISTRY.version or len(self.counts) > BOUND:
-            self.calls, self.counts, self.version = {}, {}, REGISTRY.version
+        if self.version != REGISTRY.version:
+            self.calls.clear()
+            self.version, self.counts = REGISTRY.version, {}
+        if len(self.counts) >= BOUND:
+            self.counts = {}
         count = self.counts[key] = self.counts.get(key, 0) + 1
         return THRESHOLD + len(self.counts) // KEYS_PER_CALL < count < inf
 
@@ -66,7 +70,7 @@ class CallTable:
         """Keeps a call, or that there is none."""
         self.counts[key] = inf
         if call is not None:
-            self.calls[key] = call
+            self.calls.keep(key, call)
 
 
 @dataclass(slots=True)
@@ -156,7 +160,7 @@ def specialised(operands: int) -> Callable[[F], F]:
                     key += (_NAMED, exact_setting(tuple(kwargs.items())))
                 form = tuple(key)
                 try:
-                    known = table.calls.get(form)
+                    known = table.calls.glance(form)
                 except TypeError:  # a setting without a hash
                     return function(*args, **kwargs)
                 if known is not None and table.version == REGISTRY.version:

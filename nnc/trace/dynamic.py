@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,17 +21,17 @@ from typing import Any, NoReturn
 import numpy as np
 
 from nnc.array import Array, as_value, asarray, new_array, settled
+from nnc.bounded import BoundedCache
 from nnc.commands.promote import as_operand
-from nnc.context import get_context, with_mode
+from nnc.context import get_context, observes_commands, with_mode
 from nnc.errors import ArgumentError, ArgumentTypeError, GraphError, InternalError, TraceError, user_error
 from nnc.foreign import is_foreign
 from nnc.fork import new_lock
 from nnc.graph import Command, Graph, TensorSpec, structural_hash
 from nnc.graph.specialise import set_layers
 from nnc.trace.dynamic_alias import View, view_of
-from nnc.trace.dynamic_hot import MakeProgram, runner
 from nnc.trace.dynamic_memo import Memo
-from nnc.trace.dynamic_routine import Routine, routine_of, routine_of_call
+from nnc.trace.dynamic_routine import MakeProgram, Routine, routine_of, routine_of_call, runner
 from nnc.trace.dynamic_store import CONSTANT, Binding, Store
 from nnc.trace.eager import Plan, exact_params, find_plan
 from nnc.trace.specialised import SpecialisedCall
@@ -106,7 +106,7 @@ class Variable(Tracer):
     @property
     def array(self) -> Array | None:
         """The array that it holds now; None before it is first written."""
-        return array_of(self.binding) if self._binding is not None else None
+        return self.binding.own_array() if self._binding is not None else None
 
     def concrete(self, what: str = "", fix: str = "") -> NDArray:
         """The elements as a NumPy array."""
@@ -220,7 +220,7 @@ class Recorder:
         self.graded: weakref.WeakValueDictionary[int, Variable] = weakref.WeakValueDictionary()
         self._lock = new_lock()
         self._left: deque[Binding] = deque()
-        self._plans: OrderedDict[Any, Plan] = OrderedDict()
+        self._plans: BoundedCache[Any, Plan] = BoundedCache(_PLANS)
         self._watched = threading.local()
 
     # -- variables -----------------------------------------------------------------------------------------------------
@@ -345,16 +345,21 @@ class Recorder:
 
         Where one raises, nothing is recorded.
         """
-        arrays, modes = [array_of(x) for x in operands], get_context().modes
+        arrays, context = [array_of(x) for x in operands], get_context()
         kinds = tuple([x.kind for x in operands])
-        record = routine.record(kinds if self not in modes else tuple([min(kind, CONSTANT) for kind in kinds]))
+        record = routine.record(kinds if self not in context.modes else tuple([min(kind, CONSTANT) for kind in kinds]))
+        is_observed = bool(context.modes) and observes_commands(context)
         key, found = None, None
-        if routine.is_pure and "check_finite" not in modes:
+        if routine.is_pure and not is_observed:
             key = self.memo.key(routine if len(routine.steps) == 1 else record, arrays)
             if key is not None:
                 with self._lock:
                     found = self.memo.find(key)
-        made = runner(routine, record, self._make_program)(arrays) if found is None else found
+        if found is None:
+            run = routine.run if is_observed else runner(routine, record, self._make_program)
+            made = run(arrays)
+        else:
+            made = found
         results, operations = record.bind(routine, operands, (*arrays, *routine.constants, *made))
         with self._lock:
             if key is not None and found is None:
@@ -373,18 +378,14 @@ class Recorder:
         self, command: Command, specs: tuple[TensorSpec, ...], params: dict[str, Any], graphs: tuple[Graph, ...]
     ) -> Plan:
         """One plan for equal sub-graphs, which are traced anew whenever a loop or branch is called."""
+        if "unspecialised" in get_context().modes:
+            return find_plan(command, specs, params, graphs)
         try:
             key = command, specs, exact_params(params), tuple(map(structural_hash, graphs))
             hash(key)
         except (GraphError, TypeError):  # a parameter such as a function: no two are known to be equal
             return find_plan(command, specs, params, graphs)
-        with self._lock:
-            plan = self._plans.get(key)
-            if plan is None:
-                plan = self._plans[key] = find_plan(command, specs, params, graphs)
-                if len(self._plans) > _PLANS:
-                    self._plans.popitem(last=False)
-        return plan
+        return self._plans.find(key) or self._plans.keep(key, find_plan(command, specs, params, graphs))
 
     # -- watching ------------------------------------------------------------------------------------------------------
 
@@ -432,10 +433,10 @@ def concrete_array(value: Any, where: str) -> Array:
 
     Raises:   TraceError: the value is traced. NncError: it is nothing nnc makes an array of.
     """
-    others_write = is_foreign(type(value)) or (isinstance(value, np.ndarray) and value.flags.writeable)
-    array = asarray(as_operand(value, where, "the value"), copy=others_write or None)
+    is_view = isinstance(value, np.ndarray) and (value.flags.writeable or value.base is not None)
+    array = asarray(as_operand(value, where, "the value"), copy=is_view or is_foreign(type(value)) or None)
     if isinstance(array, Variable):
-        return array_of(array.binding)
+        return new_array(array_of(array.binding).data, array.spec)  # an array of its own, which may be donated
     if not isinstance(array, Array):
         raise user_error(
             TraceError, where, f"{array.spec} is a traced value, and a variable holds arrays.",

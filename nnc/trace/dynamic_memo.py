@@ -2,17 +2,20 @@
 
 Small operands are compared by their bytes, others by identity: arrays do not change, and re-binding a variable gives it
 another one. An entry goes with the first of its operands that nobody holds any more, since then it cannot be asked for again.
+nnc.bounded states the rule for all memories of calls.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from nnc.array import Array
+from nnc.bounded import BoundedCache
 from nnc.dtypes import TAPE
 
 Results = Sequence[Array | None]
@@ -45,8 +48,8 @@ class Memo:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
-        self._nbytes = self._hits = self._misses = 0
+        self._entries: BoundedCache[Hashable, _Entry] = BoundedCache(_ENTRIES, limit, attrgetter("nbytes"))
+        self._hits = self._misses = 0
         self._stale: deque[Hashable] = deque()  # filled by weak references, whenever an operand dies
 
     def key(self, what: Hashable, operands: Sequence[Array]) -> tuple[Any, ...] | None:
@@ -57,41 +60,32 @@ class Memo:
         """The results of a run like this one."""
         if self._stale:
             self.drop_stale()
-        entry = self._entries.get(key)
+        entry = self._entries.find(key)
         if entry is None:
             self._misses += 1
             return None
         self._hits += 1
-        self._entries.move_to_end(key)
         return entry.results
 
     def keep(self, key: tuple[Any, ...], operands: Sequence[Array], results: Results, nbytes: int) -> None:
         """Remembers the results of a run, which take so many bytes, as far as the limit allows."""
         nbytes += _OVERHEAD
-        if nbytes > self.limit or key in self._entries:
+        if nbytes > self.limit or self._entries.glance(key) is not None:
             return
         stale = self._stale
         drop = lambda _: stale.append(key)
         watched = [weakref.ref(x, drop) for x, by in zip(operands, key[1:], strict=True) if type(by) is int]
-        self._entries[key] = _Entry(results, nbytes, watched)
-        self._nbytes += nbytes
-        while self._nbytes > self.limit or len(self._entries) > _ENTRIES:
-            self._nbytes -= self._entries.popitem(last=False)[1].nbytes
+        self._entries.keep(key, _Entry(results, nbytes, watched))
 
     def drop_stale(self) -> None:
         """Drops entries with an operand that is gone, and then those that had their results as operands, and so on."""
         while self._stale:
-            self._drop(self._stale.popleft())
-
-    def _drop(self, key: Hashable) -> None:
-        entry = self._entries.pop(key, None)
-        if entry is not None:
-            self._nbytes -= entry.nbytes
+            self._entries.drop(self._stale.popleft())
 
     def stats(self) -> MemoStats:
         """Hits, misses and size."""
         self.drop_stale()
-        return MemoStats(self._hits, self._misses, len(self._entries), self._nbytes, self.limit)
+        return MemoStats(self._hits, self._misses, len(self._entries), self._entries.total, self.limit)
 
 
 def _identity(x: Array) -> Hashable:

@@ -3,18 +3,26 @@
 A command by itself is a *routine*, and so are all those of a public function that was called before (nnc.graph.specialise). What is
 recorded of it, and which arrays are kept for derivatives, follows from which operands are active; it is found once for each
 such pattern.
+
+A routine that ran so often that compiling would have taken as long is compiled for the pattern: one program stands for a kernel
+for each command. What is recorded stays the same. The program yields the values that are kept, so what stands between them takes
+neither time nor memory; views of what is kept are made anew. nnc.bounded states the rule for all memories of calls.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nnc.array import Array
+import numpy as np
+
+from nnc.array import Array, new_array
 from nnc.commands.random import random_bits
 from nnc.commands.rules import alias, effect
-from nnc.graph import TensorSpec
+from nnc.errors import NncError
+from nnc.graph import Graph, Node, Symbol, TensorSpec
 from nnc.source import user_source
 from nnc.trace.dynamic_alias import VIEWS
 from nnc.trace.dynamic_backward import Needs, needs_of
@@ -27,8 +35,13 @@ from nnc.trace.specialised import SpecialisedCall
 Kinds = tuple[int, ...]
 Places = tuple[int, ...]
 Run = Callable[[Sequence[Array]], Sequence[Array | None]]  # what the steps yield, at least what is kept
+Program = Callable[[Sequence[np.ndarray[Any, Any]]], list[np.ndarray[Any, Any]]]
+MakeProgram = Callable[[Graph], Program | None]
 
 _CALL, _BYTE = 5e-6, 5e-10  # seconds that a command takes, by estimate
+ENOUGH = 5e-3  # seconds that a small program takes to compile; times are estimates, so that equal runs give equal bits
+
+_LOG = logging.getLogger("nnc")
 
 
 @dataclass(slots=True, eq=False)
@@ -37,7 +50,7 @@ class Record:
 
     `made` are places whose values get a binding, with their kinds, and whether the arrays are kept; `operations` are commands
     with the places of what they take, of what they yield, and of what their derivatives read. `seconds` is how long it ran so far,
-    by estimate, `run` how it runs since it was looked at (nnc.trace.dynamic_hot).
+    by estimate, `run` how it runs since that was enough to compile it.
     """
 
     made: tuple[tuple[int, int, bool], ...]
@@ -52,7 +65,7 @@ class Record:
         bindings: list[Any] = [*operands, *[None] * (len(values) - len(operands))]
         for place, kind, is_kept in self.made:
             array = values[place] if is_kept else None
-            bindings[place] = Binding(routine.specs[place], array, kind != ACTIVE, kind == FOREIGN)
+            bindings[place] = Binding(routine.specs[place], array, kind != ACTIVE, kind == FOREIGN, is_shared=True)
         operations = []
         if self.operations:
             source, at = user_source(), bindings.__getitem__
@@ -179,6 +192,76 @@ def routine_of_call(call: SpecialisedCall) -> Routine:
         name, given = call.graph.name, call.graph.input_specs
         known = call.known[Routine] = Routine.of(given, list(map(Array, constants)), steps, (place,), name)
     return known
+
+
+def runner(routine: Routine, record: Record, make: MakeProgram) -> Run:
+    """Decides how a routine runs: command by command, or, as soon as that has taken as long as compiling, as a program."""
+    if record.run is not None:
+        return record.run
+    record.seconds += routine.seconds
+    if record.seconds < ENOUGH:
+        return routine.run
+    record.run = routine.run
+    try:
+        record.run = _compiled(routine, record, make)
+    except NncError as error:
+        _LOG.debug("dynamic graph: %s is not compiled: %s", routine.name, str(error).splitlines()[0])
+    return record.run
+
+
+def _compiled(routine: Routine, record: Record, make: MakeProgram) -> Run:
+    """The routine as a program with a view of what it yields for each view that is kept."""
+    first = routine.first
+    makers = {place: (plan, places) for plan, places, outputs in routine.placed() for place in outputs}
+    yielded: list[int] = []
+    views: dict[int, tuple[Any, int]] = {}
+
+    def want(place: int) -> None:
+        if place < first or place in views or place in yielded:
+            return
+        plan, places = makers[place]
+        if alias.get(plan.command, None) == "view" and len(places) == 1:
+            want(places[0])
+            views[place] = plan, places[0]
+        else:
+            yielded.append(place)
+
+    for place, _, is_kept in record.made:
+        if is_kept:
+            want(place)
+    graph, read = _as_graph(routine, yielded)
+    program = make(graph)
+    if program is None:
+        return routine.run
+    _LOG.debug("dynamic graph: compiled %s, which ran %d times", routine.name, round(record.seconds / routine.seconds))
+    specs, unknown = [symbol.spec for symbol in graph.outputs], [None] * (len(routine.specs) - first)
+
+    def run(operands: Sequence[Array]) -> Sequence[Array | None]:
+        values: list[Any] = [*operands, *routine.constants, *unknown]
+        found = program([values[i].data for i in read])
+        for place, data, spec in zip(yielded, found, specs, strict=True):
+            values[place] = new_array(data, spec)
+        for place, (plan, source) in views.items():
+            (values[place],) = run_plan(plan, [values[source].data])
+        return values[first:]
+
+    return run
+
+
+def _as_graph(routine: Routine, yielded: Sequence[int]) -> tuple[Graph, list[int]]:
+    """The commands as a graph that yields the values at these places, and the places that it reads."""
+    symbols: dict[int, Symbol] = {}
+    nodes, read = [], []
+    for plan, places, ours in routine.placed():
+        for place, spec in (*zip(places, plan.specs, strict=True), *zip(ours, plan.outputs, strict=True)):
+            if place not in symbols:
+                symbols[place] = Symbol(spec)
+                if place < routine.first:
+                    read.append(place)
+        inputs, made = (tuple([symbols[i] for i in some]) for some in (places, ours))
+        nodes.append(Node(plan.command, inputs, made, plan.params, plan.graphs))
+    outputs = tuple([symbols[i] for i in yielded])
+    return Graph(tuple([symbols[i] for i in read]), outputs, tuple(nodes), name=routine.name), read
 
 
 def _kinds_of(plan: Plan, most: int, needs: Needs | None) -> list[int]:

@@ -18,7 +18,8 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nnc.array import Array
+from nnc.array import Array, new_array
+from nnc.errors import InternalError
 from nnc.graph import Symbol, TensorSpec
 from nnc.source import SourceLine
 from nnc.trace.eager import Plan
@@ -36,6 +37,7 @@ class Binding:
         "constant",
         "foreign",
         "handles",
+        "is_shared",
         "maker",
         "readers",
         "spec",
@@ -43,9 +45,12 @@ class Binding:
         "variables",
     )
 
-    def __init__(self, spec: TensorSpec, array: Array | None, constant: bool, foreign: bool = False) -> None:
+    def __init__(
+        self, spec: TensorSpec, array: Array | None, constant: bool, foreign: bool = False, is_shared: bool = False
+    ) -> None:
         self.spec, self.array = spec, array
         self.constant = constant
+        self.is_shared = is_shared  # the array is a result, which memoisation may give to other bindings, too
         self.foreign = foreign  # no variable holds it: what a command was given from outside, or a residual
         self.active = False
         self.handles = 0  # live variables that hold it
@@ -59,6 +64,15 @@ class Binding:
     def kind(self) -> int:
         """What it is to what is computed from it now."""
         return ACTIVE if self.active else FOREIGN if self.foreign else CONSTANT
+
+    def own_array(self) -> Array:
+        """The array, for somebody who may donate it: one that no other binding holds, on the same memory."""
+        if self.array is None:
+            raise InternalError("an array was released while it could still be read")
+        if self.is_shared:
+            self.array.memory.flags.writeable = False  # so that nobody has to copy it lest it changes
+            self.array, self.is_shared = new_array(self.array.memory, self.spec), False
+        return self.array
 
     @property
     def symbol(self) -> Symbol:

@@ -14,7 +14,7 @@ import nnc.numpy as nnp
 from nnc import nn
 from nnc.errors import ArgumentTypeError, OutOfBoundsError
 from nnc.graph.specialise import specialised
-from nnc.trace import dynamic_hot
+from nnc.trace import dynamic_routine
 
 RNG = np.random.default_rng(0)
 F = RNG.normal(size=(3, 4)).astype(np.float32)
@@ -115,7 +115,7 @@ def test_a_function_that_is_watched_runs_itself() -> None:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Routines are compiled when they run for the first time."""
-    monkeypatch.setattr(dynamic_hot, "ENOUGH", 1e-9)
+    monkeypatch.setattr(dynamic_routine, "ENOUGH", 1e-9)
 
 
 @specialised(2)
@@ -148,6 +148,20 @@ def test_what_runs_often_is_compiled_and_says_so(caplog: pytest.LogCaptureFixtur
     assert len(found) == 1 and found[0].startswith("dynamic graph: compiled relu, which ran ")
     g.backward(nnp.sum(y))
     np.testing.assert_array_equal(x.grad, table > 0)
+
+
+def test_denormal_numbers_stay_however_often_a_function_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dynamic_routine, "ENOUGH", 5e-5)
+    g = nnc.DynamicGraph(memo_bytes=0)
+    x = g.variable(np.full(100, 1e-39, np.float32))
+    expected = np.asarray(several(x, x))
+    assert (expected > 0).all()
+    for _ in range(50):
+        np.testing.assert_array_equal(several(x, x), expected)
+    fun = lambda y: y * 0.5 + y
+    found = [np.asarray(g.evaluate(fun, x)) for _ in range(6)]
+    for value in found:
+        np.testing.assert_array_equal(value, np.full(100, 1e-39, np.float32) * np.float32(1.5))
 
 
 @pytest.mark.usefixtures("at_once")

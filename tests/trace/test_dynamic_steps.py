@@ -15,7 +15,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn, optim
-from nnc.errors import ArgumentError
+from nnc.errors import ArgumentError, ArgumentTypeError
 from nnc.graph import register, verify
 
 
@@ -221,7 +221,7 @@ def test_random_draws_are_never_kept(g: nnc.DynamicGraph) -> None:
     before = g.memo_stats().hits
     first, second = nnc.random.bits(key, (50,)), nnc.random.bits(key, (50,))
     np.testing.assert_array_equal(first, second)
-    kept = [entry.results for entry in g.memo._entries.values()]
+    kept = [entry.results for entry in g.memo._entries._values.values()]
     assert all(x.shape != (50,) for results in kept for x in results)
     assert g.memo_stats().hits >= before
 
@@ -262,6 +262,38 @@ def test_a_long_chain_of_kept_results_goes_at_once(g: nnc.DynamicGraph) -> None:
     x.free()
     del y
     assert g.memo_stats().entries == 0
+
+
+def test_a_result_may_be_donated_though_it_was_found_again(g: nnc.DynamicGraph) -> None:
+    x = g.variable(np.ones(1000, np.float32))
+    first, second, third = x * 2, x * 2, g.variable(x * 2)
+    negative = nnc.compile(lambda a: -a, donate_argnums=0)
+    np.testing.assert_array_equal(negative(first.array), np.full(1000, -2))
+    for y in (second, third, x * 2):
+        np.testing.assert_array_equal(y, np.full(1000, 2))
+    with pytest.raises(ArgumentTypeError, match="donated"):
+        first + 1
+
+
+def test_looking_at_a_result_copies_nothing(g: nnc.DynamicGraph) -> None:
+    x = g.variable(np.ones(1000))
+    y = x * 2
+    assert y.array is y.array and np.shares_memory(y.array.data, (x * 2).array.data)
+    hits = g.memo_stats().hits
+    z = nnp.sin(x * y.array)
+    w = nnp.sin(x * y.array)
+    assert g.memo_stats().hits == hits + 2
+    np.testing.assert_array_equal(z, w)
+
+
+def test_a_variable_holds_no_view_of_memory_that_others_write_to(g: nnc.DynamicGraph) -> None:
+    memory = np.ones(1000)
+    view = memory.view()
+    view.flags.writeable = False
+    x = g.variable(view)
+    nnp.sum(x)
+    memory[:] = 5
+    assert float(nnp.sum(x)) == 1000 and float(x[0]) == 1
 
 
 def test_numbers_are_operands_like_others(g: nnc.DynamicGraph) -> None:
