@@ -60,6 +60,10 @@ def dot(a: Any, b: Any) -> Value:
 def inner(a: Any, b: Any) -> Value:
     """Returns the sum of products over the last axes: out[i, j] = sum over k of a[i, k] · b[j, k].
 
+    Args:
+        a: (..., k), or a number.
+        b: (..., k), or a number.
+
     Example:
         >>> inner(np.ones((2, 3), np.float32), np.ones((4, 3), np.float32)).shape
         (2, 4)
@@ -73,6 +77,10 @@ def inner(a: Any, b: Any) -> Value:
 @specialised(2)
 def outer(a: Any, b: Any) -> Value:
     """Returns all products of an element of `a` with one of `b`, both flattened: out[i, j] = a[i] · b[j].
+
+    Args:
+        a: any shape, flattened.
+        b: any shape, flattened.
 
     Example:
         >>> outer(np.ones(2, np.float32), np.ones(3, np.float32)).shape
@@ -90,6 +98,10 @@ def outer(a: Any, b: Any) -> Value:
 def vdot(a: Any, b: Any) -> Value:
     """Returns the sum of conj(a) · b over all elements, both flattened.
 
+    Args:
+        a: any shape; complex elements are conjugated.
+        b: as many elements as `a`.
+
     Raises:
         ShapeError: the numbers of elements differ.
     """
@@ -102,6 +114,11 @@ def vdot(a: Any, b: Any) -> Value:
 @spelled
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
     """Returns the sum of conj(x1) · x2 over `axis`; the other axes broadcast.
+
+    Args:
+        x1: (..., k) with k at `axis`; complex elements are conjugated.
+        x2: (..., k) with k at `axis`.
+        axis: axis of both that is summed.
 
     Raises:
         ShapeError: the axis differs in size, or the others do not broadcast.
@@ -130,6 +147,13 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Value:
 def matvec(x1: Any, x2: Any, /) -> Value:
     """Returns the products of matrices, in the last two axes of `x1`, with vectors in the last axis of `x2`.
 
+    Args:
+        x1: (..., m, k).
+        x2: (..., k).
+
+    Returns:
+        (..., m).
+
     Example:
         >>> matvec(np.ones((5, 2, 3)), np.ones(3)).shape
         (5, 2)
@@ -140,6 +164,13 @@ def matvec(x1: Any, x2: Any, /) -> Value:
 @spelled
 def vecmat(x1: Any, x2: Any, /) -> Value:
     """Returns the products of vectors, conjugated, in the last axis of `x1` with matrices in the last two axes of `x2`.
+
+    Args:
+        x1: (..., k); complex elements are conjugated.
+        x2: (..., k, n).
+
+    Returns:
+        (..., n).
 
     Example:
         >>> vecmat(np.ones(2), np.ones((5, 2, 3))).shape
@@ -155,7 +186,8 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Value:
     """Returns the sum of products over pairs of axes.
 
     Args:
-        a, b: any shape.
+        a: any shape.
+        b: any shape.
         axes: a number n (the last n axes of `a` with the first n of `b`), or a pair of axes or of sequences of axes,
             (of `a`, of `b`).
 
@@ -217,6 +249,7 @@ def einsum(subscripts: Any, /, *operands: Any, optimize: bool | str = True) -> V
     Args:
         subscripts: such as "bij,bjk->bik"; or `einsum(x, [0, 1], y, [1, 2], [0, 2])`, a list of numbers for each
             operand and last, if wanted, for the output.
+        *operands: an array for each term of the subscripts, with an axis for each of its letters.
         optimize: how the order is chosen: True, "greedy" or "optimal"; False contracts from left to right.
 
     Raises:
@@ -442,7 +475,13 @@ def _path(
 
 @spelled
 def einsum_path(subscripts: str, /, *operands: Any, optimize: Any = "greedy") -> tuple[list[Any], str]:
-    """Returns the order in which `einsum` would contract the operands in pairs, and a description; see numpy.einsum_path."""
+    """Returns the order in which `einsum` would contract the operands in pairs, and a description; see numpy.einsum_path.
+
+    Args:
+        subscripts: as for `einsum`.
+        *operands: as for `einsum`; their shapes alone count.
+        optimize: how the order is chosen, as for `einsum`.
+    """
     shapes = [spec_of(x).shape for x in promote(*operands, where="einsum_path")]
     path, text = np.einsum_path(subscripts, *(np.broadcast_to(np.float64(0), s) for s in shapes), optimize=optimize)
     return path, text

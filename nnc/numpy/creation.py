@@ -46,6 +46,7 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
     Args:
         shape: an integer or a sequence of integers.
         dtype: float32 by default.
+        device: "cpu" or None, which is the same.
 
     Example:
         >>> zeros((2, 3)).shape
@@ -59,6 +60,11 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
 def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
     """Returns an array of ones; float32 by default.
 
+    Args:
+        shape: an integer or a sequence of integers.
+        dtype: float32 by default.
+        device: "cpu" or None, which is the same.
+
     Example:
         >>> ones(2, "int32")
         Array([1, 1], dtype=int32)
@@ -68,7 +74,13 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
 
 @spelled
 def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Value:
-    """Returns an array whose elements do not matter; they are zeros."""
+    """Returns an array whose elements do not matter; they are zeros.
+
+    Args:
+        shape: an integer or a sequence of integers.
+        dtype: float32 by default.
+        device: "cpu" or None, which is the same.
+    """
     return _constant("empty", shape, dtype, 0, device)
 
 
@@ -77,7 +89,10 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
     """Returns an array of `fill_value`, which may be an array that broadcasts to `shape`.
 
     Args:
+        shape: an integer or a sequence of integers.
+        fill_value: a number, or an array that broadcasts to `shape`.
         dtype: that of `fill_value` by default.
+        device: "cpu" or None, which is the same.
 
     Example:
         >>> full(2, 7)
@@ -102,7 +117,14 @@ def _like(where: str, x: Any, fill_value: Any, dtype: Any, shape: Any) -> Value:
 @specialised(1)
 @spelled
 def zeros_like(x: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Value:
-    """Returns zeros with the shape and dtype of `x`, or those given."""
+    """Returns zeros with the shape and dtype of `x`, or those given.
+
+    Args:
+        x: array whose shape and dtype are taken where they are not given.
+        dtype: dtype of `x` by default.
+        shape: shape of `x` by default.
+        device: "cpu" or None, which is the same.
+    """
     check_device(device, "zeros_like")
     return _like("zeros_like", x, 0, dtype, shape)
 
@@ -110,21 +132,43 @@ def zeros_like(x: Any, dtype: Any = None, shape: Any = None, *, device: Any = No
 @specialised(1)
 @spelled
 def ones_like(x: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Value:
-    """Returns ones with the shape and dtype of `x`, or those given."""
+    """Returns ones with the shape and dtype of `x`, or those given.
+
+    Args:
+        x: array whose shape and dtype are taken where they are not given.
+        dtype: dtype of `x` by default.
+        shape: shape of `x` by default.
+        device: "cpu" or None, which is the same.
+    """
     check_device(device, "ones_like")
     return _like("ones_like", x, 1, dtype, shape)
 
 
 @spelled
 def empty_like(x: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Value:
-    """Returns an array like `x` whose elements do not matter; they are zeros."""
+    """Returns an array like `x` whose elements do not matter; they are zeros.
+
+    Args:
+        x: array whose shape and dtype are taken where they are not given.
+        dtype: dtype of `x` by default.
+        shape: shape of `x` by default.
+        device: "cpu" or None, which is the same.
+    """
     check_device(device, "empty_like")
     return _like("empty_like", x, 0, dtype, shape)
 
 
 @spelled
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Value:
-    """Returns `fill_value` everywhere, with the shape and dtype of `x`, or those given."""
+    """Returns `fill_value` everywhere, with the shape and dtype of `x`, or those given.
+
+    Args:
+        x: array whose shape and dtype are taken where they are not given.
+        fill_value: a number, or an array that broadcasts to the shape.
+        dtype: dtype of `x` by default.
+        shape: shape of `x` by default.
+        device: "cpu" or None, which is the same.
+    """
     check_device(device, "full_like")
     return _like("full_like", x, fill_value, dtype, shape)
 
@@ -132,6 +176,13 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, 
 @spelled
 def array(obj: Any, dtype: Any = None, *, copy: bool = True, ndmin: int = 0, device: Any = None) -> Any:
     """Returns a new array of `obj`; see `asarray`, which copies only where it must.
+
+    Args:
+        obj: array, tracer, number or nested list.
+        dtype: element type; else the one of `obj`, where lists of Python floats become float32.
+        copy: False shares memory where that is possible.
+        ndmin: least number of axes; missing ones of size 1 are put in front.
+        device: "cpu" or None, which is the same.
 
     Example:
         >>> array([1.0, 2.0])
@@ -147,6 +198,12 @@ def array(obj: Any, dtype: Any = None, *, copy: bool = True, ndmin: int = 0, dev
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Value:
     """Returns `x` converted to `dtype`. Floats are truncated to integers.
 
+    Args:
+        x: any shape.
+        dtype: element type of the result.
+        copy: accepted as in NumPy; arrays are immutable, so it makes no difference.
+        device: "cpu" or None, which is the same.
+
     Raises:
         DTypeError: nnc has no such dtype, or the imaginary part would be dropped.
 
@@ -160,13 +217,23 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> V
 
 @array_method
 def copy(x: Any, /) -> Value:
-    """Returns a copy of `x`."""
+    """Returns a copy of `x`.
+
+    Args:
+        x: any shape.
+    """
     return ew.copy(to_value(x, "copy"))
 
 
 @spelled
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
-    """Returns an array that shares the memory of another library's array (through DLPack)."""
+    """Returns an array that shares the memory of another library's array (through DLPack).
+
+    Args:
+        x: object with `__dlpack__`.
+        device: "cpu" or None, which is the same.
+        copy: True always copies, False never; None where memory cannot be shared.
+    """
     if not hasattr(x, "__dlpack__"):
         raise user_error(
             ArgumentTypeError,
@@ -181,6 +248,12 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 def frombuffer(buffer: Any, dtype: Any = None, count: int = -1, offset: int = 0) -> Any:
     """Returns an array that shares the memory of a buffer (bytes, memoryview …), read as elements of `dtype` (float32).
 
+    Args:
+        buffer: object with the buffer protocol.
+        dtype: element type, float32 by default.
+        count: number of elements; -1 for all.
+        offset: where the first element begins, in bytes.
+
     Example:
         >>> frombuffer(b"\x01\x02", "uint8")
         Array([1, 2], dtype=uint8)
@@ -191,7 +264,13 @@ def frombuffer(buffer: Any, dtype: Any = None, count: int = -1, offset: int = 0)
 
 @spelled
 def fromiter(iter: Any, dtype: Any, count: int = -1) -> Any:
-    """Returns a vector of the numbers that an iterator yields, or of its first `count`."""
+    """Returns a vector of the numbers that an iterator yields, or of its first `count`.
+
+    Args:
+        iter: iterable of numbers.
+        dtype: element type of the result.
+        count: how many to take; -1 for all.
+    """
     return asarray(np.fromiter(iter, to_dtype(dtype, "fromiter"), count))
 
 
@@ -214,8 +293,11 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, de
     """Returns numbers from `start` up to and without `stop`, in steps of `step`; `arange(n)` starts at 0.
 
     Args:
-        start, stop, step: numbers whose values are known while tracing.
+        start: first number; with it alone the end, and numbers start at 0.
+        stop: end, which is left out. All three must be known while tracing.
+        step: distance of neighbours, not 0.
         dtype: int64 for integers, else float32.
+        device: "cpu" or None, which is the same.
 
     Raises:
         TraceError: a traced value.
@@ -273,10 +355,14 @@ def linspace(
     """Returns `num` numbers from `start` to `stop` at equal distances.
 
     Args:
-        start, stop: numbers or arrays that broadcast.
+        start: first number, or an array of them; broadcasts with `stop`.
+        stop: last number, or an array of them.
+        num: how many numbers.
         endpoint: the last number is `stop`.
         retstep: return the distance, too.
+        dtype: float32 by default, or the dtype that floating-point ends promote to.
         axis: where the new axis goes.
+        device: "cpu" or None, which is the same.
 
     Raises:
         ArgumentError: num is negative.
@@ -322,7 +408,17 @@ def _spread(t: Value, distance: Value, step: Value, gaps: int) -> Value:
 def logspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
 ) -> Value:
-    """Returns `num` numbers from base**start to base**stop at equal ratios."""
+    """Returns `num` numbers from base**start to base**stop at equal ratios.
+
+    Args:
+        start: exponent of the first number, or an array of them.
+        stop: exponent of the last number, or an array of them.
+        num: how many numbers.
+        endpoint: whether the last number is the end; without it the numbers stop one step before.
+        base: a number, or an array of them.
+        dtype: float32 by default, or the dtype that floating-point ends promote to.
+        axis: where the axis of the numbers stands in the result, if start or stop are arrays.
+    """
     natural = promote(start, stop, where="logspace", to=dtypes.to_float)[0].dtype
     exponents = linspace(start, stop, num, endpoint, dtype=dtypes.promote_types(natural, dtypes.float64), axis=axis)
     return convert_to(power(base, exponents), natural if dtype is None else to_dtype(dtype, "logspace"))
@@ -333,7 +429,12 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     """Returns `num` numbers from `start` to `stop` at equal ratios; the first is `start`, the last with `endpoint` is `stop`.
 
     Args:
-        start, stop: numbers of one sign; where either is 0 the result is NaN.
+        start: first number, or an array of them; where it is 0 the result is NaN.
+        stop: last number, of the same sign, or an array of them; where it is 0 the result is NaN.
+        num: how many numbers.
+        endpoint: whether the last number is the end; without it the numbers stop one step before.
+        dtype: float32 by default, or the dtype that floating-point ends promote to.
+        axis: where the axis of the numbers stands in the result, if start or stop are arrays.
 
     Example:
         >>> geomspace(1, 100, 3)
@@ -364,6 +465,13 @@ def _band(shape: tuple[int, int], command: Any, k: int) -> Value:
 def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None, *, device: Any = None) -> Value:
     """Returns a matrix with ones on the diagonal `k` (above the main one where positive), else zeros.
 
+    Args:
+        n_rows: number of rows.
+        n_cols: number of columns; `n_rows` by default.
+        k: number of the diagonal; 0 is the main one, positive ones lie above it.
+        dtype: float32 by default.
+        device: "cpu" or None, which is the same.
+
     Example:
         >>> eye(2, dtype=int)
         Array([[1, 0],
@@ -378,13 +486,25 @@ def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None
 
 @spelled
 def identity(n: int, dtype: Any = None) -> Value:
-    """Returns the n by n identity matrix."""
+    """Returns the n by n identity matrix.
+
+    Args:
+        n: number of rows and columns.
+        dtype: float32 by default.
+    """
     return eye(n, dtype=dtype)
 
 
 @spelled
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Value:  # noqa: N803  (NumPy's names)
-    """Returns a matrix with ones on and below the diagonal `k`, else zeros."""
+    """Returns a matrix with ones on and below the diagonal `k`, else zeros.
+
+    Args:
+        N: number of rows.
+        M: number of columns; `N` by default.
+        k: number of the diagonal; 0 is the main one, positive ones lie above it.
+        dtype: float32 by default.
+    """
     shape = (*to_shape(N, "tri"), *to_shape(N if M is None else M, "tri"))
     wanted = dtypes.DEFAULT_FLOAT if dtype is None else to_dtype(dtype, "tri")
     return convert_to(_band((shape[0], shape[1]), ew.greater_equal, static_int(k, "tri", "k")), wanted)
@@ -405,6 +525,10 @@ def _triangle(name: str, x: Any, k: int, lower: bool) -> Value:
 def tril(x: Any, /, k: int = 0) -> Value:
     """Returns the matrices in the last two axes with zeros above the diagonal `k`.
 
+    Args:
+        x: (..., m, n).
+        k: number of the diagonal; 0 is the main one, positive ones lie above it.
+
     Example:
         >>> tril(ones((2, 2)))
         Array([[1., 0.],
@@ -415,13 +539,22 @@ def tril(x: Any, /, k: int = 0) -> Value:
 
 @spelled
 def triu(x: Any, /, k: int = 0) -> Value:
-    """Returns the matrices in the last two axes with zeros below the diagonal `k`."""
+    """Returns the matrices in the last two axes with zeros below the diagonal `k`.
+
+    Args:
+        x: (..., m, n).
+        k: number of the diagonal; 0 is the main one, positive ones lie above it.
+    """
     return _triangle("triu", x, k, lower=False)
 
 
 @spelled
 def diag(v: Any, k: int = 0) -> Value:
     """Returns the matrix with the vector `v` on its diagonal `k`, or the diagonal `k` of the matrix `v`.
+
+    Args:
+        v: a vector or a matrix.
+        k: number of the diagonal; 0 is the main one, positive ones lie above it.
 
     Raises:
         ArgumentError: v has neither one nor two axes.
@@ -449,14 +582,25 @@ def diag(v: Any, k: int = 0) -> Value:
 
 @spelled
 def diagflat(v: Any, k: int = 0) -> Value:
-    """Returns the matrix with the elements of `v`, flattened, on its diagonal `k`."""
+    """Returns the matrix with the elements of `v`, flattened, on its diagonal `k`.
+
+    Args:
+        v: any shape, flattened.
+        k: number of the diagonal; 0 is the main one, positive ones lie above it.
+    """
     x = to_value(v, "diagflat", "v")
     return diag(reshape(x, shape=(x.spec.size,)), k)
 
 
 @spelled
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Value:  # noqa: N803  (NumPy's name)
-    """Returns the matrix of powers of `x`, one row for each element; the highest power first unless `increasing`."""
+    """Returns the matrix of powers of `x`, one row for each element; the highest power first unless `increasing`.
+
+    Args:
+        x: (m,).
+        N: number of columns; m by default.
+        increasing: lowest power first.
+    """
     x = to_value(x, "vander")
     if x.spec.ndim != 1:
         raise user_error(ArgumentError, "vander", "x is no vector.", operands={"x": x.spec}, fix="flatten it first.")

@@ -36,6 +36,16 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 ToDtype = Callable[[dtypes.DType], dtypes.DType] | None
+to_float = dtypes.to_float
+
+_KINDS = {  # of operands, in docstrings
+    ANY: "any dtype",
+    NUMERIC: "numeric",
+    REAL: "real",
+    ORDERED: "bool or real",
+    BITS: "bool or integer",
+    INTEGER: "integer",
+}
 
 
 def call(where: str, command: Command, accepts: Accepts, to: ToDtype, *xs: Any) -> Value:
@@ -55,42 +65,55 @@ def _unary(name: str, command: Command, doc: str, accepts: Accepts, to: ToDtype 
     def function(x: Any, /) -> Value:
         return call(name, command, accepts, to, x)
 
-    return _named(function, name, doc)
+    return _named(function, name, doc, _kind(accepts, to))
 
 
 def _binary(name: str, command: Command, doc: str, accepts: Accepts, to: ToDtype = None) -> Callable[[Any, Any], Value]:
     def function(x1: Any, x2: Any, /) -> Value:
         return call(name, command, accepts, to, x1, x2)
 
-    return _named(function, name, doc)
+    return _named(function, name, doc, _kind(accepts, to))
 
 
-def _named(function: F, name: str, doc: str) -> F:
+def _kind(accepts: Accepts, to: ToDtype) -> str:
+    """Returns the words for operands that are accepted, once `to` has converted their dtypes."""
+    if to is to_float:
+        return f"{'real' if accepts is FLOAT else 'real or complex'}, any shape; integers become float32"
+    return f"{_KINDS[accepts]}, any shape"
+
+
+def _named(function: F, name: str, doc: str, kind: str) -> F:
+    """Gives a function its name and docstring, in which each operand is described as of that kind."""
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return specialised(function.__code__.co_argcount)(function)
+    operands = function.__code__.co_varnames[: function.__code__.co_argcount]
+    broadcast_too = "" if len(operands) == 1 else "; broadcasts with `x2`"
+    lines = [f"{doc}\n", "Args:", f"    {operands[0]}: {kind}{broadcast_too}."]
+    function.__doc__ = "\n".join([*lines, *(f"    {operand}: {kind}." for operand in operands[1:]), ""])
+    return specialised(len(operands))(function)
 
-
-to_float = dtypes.to_float
 
 # -- arithmetic --------------------------------------------------------------------------------------------------------
 
 add = _binary("add", ew.add, "Returns `x1 + x2`; of bools the logical or.", ANY)
 subtract = _binary("subtract", ew.sub, "Returns `x1 - x2`.", NUMERIC)
 multiply = _binary("multiply", ew.mul, "Returns `x1 * x2`; of bools the logical and.", ANY)
-divide = true_divide = _binary("divide", ew.div, "Returns `x1 / x2`; integers become float32.", INEXACT, to_float)
+divide = true_divide = _binary("divide", ew.div, "Returns `x1 / x2`.", INEXACT, to_float)
 floor_divide = _binary("floor_divide", ew.floor_divide, "Returns the largest integers not above `x1 / x2`.", REAL)
 remainder = mod = _binary("remainder", ew.remainder, "Returns what `x1 // x2` leaves; it has the sign of x2.", REAL)
 fmod = _binary("fmod", ew.fmod, "Returns what the truncated division leaves; it has the sign of x1.", REAL)
 negative = _unary("negative", ew.neg, "Returns `-x`.", NUMERIC)
 square = _unary("square", ew.square, "Returns `x * x`.", NUMERIC)
-reciprocal = _unary("reciprocal", ew.reciprocal, "Returns `1 / x`; integers become float32.", INEXACT, to_float)
+reciprocal = _unary("reciprocal", ew.reciprocal, "Returns `1 / x`.", INEXACT, to_float)
 sign = _unary("sign", ew.sign, "Returns -1, 0 or 1 by the sign of x; x / |x| of complex numbers.", NUMERIC)
 
 
 @spelled
 def power(x1: Any, x2: Any, /) -> Value:
     """Returns `x1 ** x2`. A Python integer as exponent is static, so that derivatives are right at 0, too.
+
+    Args:
+        x1: base, any shape; broadcasts with `x2`.
+        x2: exponent, any shape.
 
     Raises:
         DTypeError: an integer array to a negative static power.
@@ -108,13 +131,20 @@ pow = power
 
 @spelled
 def positive(x: Any, /) -> Value:
-    """Returns `x` itself."""
+    """Returns `x` itself.
+
+    Args:
+        x: any shape.
+    """
     return to_value(x, "positive")
 
 
 @specialised(1)
 def abs(x: Any, /) -> Value:
     """Returns the absolute value; that of complex numbers is real.
+
+    Args:
+        x: any shape.
 
     Example:
         >>> abs(np.asarray([-1, 2])), abs(3 + 4j)
@@ -130,13 +160,23 @@ fabs = _unary("fabs", ew.abs_, "Returns the absolute value as a float.", FLOAT, 
 
 @spelled
 def divmod(x1: Any, x2: Any, /) -> tuple[Value, Value]:
-    """Returns `(x1 // x2, x1 % x2)`."""
+    """Returns `(x1 // x2, x1 % x2)`.
+
+    Args:
+        x1: dividend, real, any shape; broadcasts with `x2`.
+        x2: divisor, real, any shape.
+    """
     return floor_divide(x1, x2), remainder(x1, x2)
 
 
 @spelled
 def float_power(x1: Any, x2: Any, /) -> Value:
-    """Returns `x1 ** x2` in floating point, also of integers."""
+    """Returns `x1 ** x2` in floating point, also of integers.
+
+    Args:
+        x1: base, any shape; broadcasts with `x2`.
+        x2: exponent, any shape.
+    """
     x1, x2 = promote(x1, x2, where="float_power", to=to_float)
     return power(x1, x2)
 
@@ -157,7 +197,12 @@ logaddexp = _binary("logaddexp", ew.logaddexp, "Returns `log(exp(x1) + exp(x2))`
 
 @spelled
 def logaddexp2(x1: Any, x2: Any, /) -> Value:
-    """Returns `log2(2**x1 + 2**x2)` without overflow."""
+    """Returns `log2(2**x1 + 2**x2)` without overflow.
+
+    Args:
+        x1: any shape; broadcasts with `x2`.
+        x2: any shape; broadcasts with `x1`.
+    """
     x1, x2 = promote(x1, x2, where="logaddexp2", to=to_float)
     return logaddexp(multiply(x1, math.log(2)), multiply(x2, math.log(2))) / math.log(2)
 
@@ -184,13 +229,21 @@ hypot = _binary("hypot", trig.hypot, "Returns the length of the hypotenuse, sqrt
 
 @spelled
 def deg2rad(x: Any, /) -> Value:
-    """Returns an angle in degrees as radians."""
+    """Returns an angle in degrees as radians.
+
+    Args:
+        x: degrees, any shape.
+    """
     return multiply(x, math.pi / 180)
 
 
 @spelled
 def rad2deg(x: Any, /) -> Value:
-    """Returns an angle in radians as degrees."""
+    """Returns an angle in radians as degrees.
+
+    Args:
+        x: radians, any shape.
+    """
     return multiply(x, 180 / math.pi)
 
 
@@ -200,6 +253,9 @@ radians, degrees = deg2rad, rad2deg
 @spelled
 def sinc(x: Any, /) -> Value:
     """Returns `sin(π x) / (π x)`, and 1 at 0.
+
+    Args:
+        x: any shape.
 
     Example:
         >>> sinc(0.0)
@@ -219,7 +275,7 @@ def _rounding(name: str, command: Command, doc: str) -> Callable[[Any], Value]:
         x = to_value(x, name)
         return call(name, command, FLOAT, None, x) if dtypes.is_inexact(x.spec.dtype) else x
 
-    return _named(function, name, doc)
+    return _named(function, name, doc, "real, any shape")
 
 
 floor = _rounding("floor", ew.floor, "Returns the largest whole number not above x; integers stay.")
@@ -233,7 +289,8 @@ def round(x: Any, /, decimals: int = 0) -> Value:
     """Returns `x` rounded to `decimals` places, halves to even.
 
     Args:
-        decimals: negative ones round to tens, hundreds, ….
+        x: any shape.
+        decimals: number of places behind the point; negative ones round to tens, hundreds, ….
 
     Example:
         >>> round(nnp.asarray([0.5, 1.5, 2.26]), 1)
@@ -277,7 +334,7 @@ def _logical(name: str, command: Command, doc: str) -> Callable[..., Value]:
     def function(x1: Any, x2: Any, /) -> Value:
         return call(name, command, ANY, None, as_bool(x1, name), as_bool(x2, name))
 
-    return _named(function, name, doc)
+    return _named(function, name, doc, _kind(ANY, None))
 
 
 def as_bool(x: Any, where: str) -> Value:
@@ -292,7 +349,11 @@ logical_xor = _logical("logical_xor", ew.bitwise_xor, "Returns whether just one 
 
 @spelled
 def logical_not(x: Any, /) -> Value:
-    """Returns whether x is false (0)."""
+    """Returns whether x is false (0).
+
+    Args:
+        x: any shape.
+    """
     return ew.bitwise_not(as_bool(x, "logical_not"))
 
 
@@ -305,7 +366,7 @@ def _float_test(name: str, command: Command, doc: str, exact: bool) -> Callable[
             return command(x)
         return constants.full(shape=x.spec.shape, dtype=dtypes.bool_, value=exact)
 
-    return _named(function, name, doc)
+    return _named(function, name, doc, _kind(ANY, None))
 
 
 isnan = _float_test("isnan", ew.isnan, "Returns whether x is not a number.", False)
@@ -315,19 +376,31 @@ isfinite = _float_test("isfinite", ew.isfinite, "Returns whether x is neither in
 
 @spelled
 def isposinf(x: Any, /) -> Value:
-    """Returns whether x is +infinity."""
+    """Returns whether x is +infinity.
+
+    Args:
+        x: any shape.
+    """
     return logical_and(isinf(x), greater(x, 0))
 
 
 @spelled
 def isneginf(x: Any, /) -> Value:
-    """Returns whether x is -infinity."""
+    """Returns whether x is -infinity.
+
+    Args:
+        x: any shape.
+    """
     return logical_and(isinf(x), less(x, 0))
 
 
 @spelled
 def signbit(x: Any, /) -> Value:
-    """Returns whether x has a minus sign; -0.0 has one."""
+    """Returns whether x has a minus sign; -0.0 has one.
+
+    Args:
+        x: any shape.
+    """
     x = to_value(x, "signbit")
     return call("signbit", ew.signbit, FLOAT, None, x) if dtypes.is_inexact(x.spec.dtype) else less(x, 0)
 
@@ -346,13 +419,23 @@ nextafter = _binary("nextafter", ew.nextafter, "Returns the next float after x1 
 
 @spelled
 def fmax(x1: Any, x2: Any, /) -> Value:
-    """Returns the larger of x1 and x2, and the number where just one is NaN."""
+    """Returns the larger of x1 and x2, and the number where just one is NaN.
+
+    Args:
+        x1: any shape; broadcasts with `x2`.
+        x2: any shape; broadcasts with `x1`.
+    """
     return where(isnan(x1), x2, where(isnan(x2), x1, maximum(x1, x2)))
 
 
 @spelled
 def fmin(x1: Any, x2: Any, /) -> Value:
-    """Returns the smaller of x1 and x2, and the number where just one is NaN."""
+    """Returns the smaller of x1 and x2, and the number where just one is NaN.
+
+    Args:
+        x1: any shape; broadcasts with `x2`.
+        x2: any shape; broadcasts with `x1`.
+    """
     return where(isnan(x1), x2, where(isnan(x2), x1, minimum(x1, x2)))
 
 
@@ -364,8 +447,11 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
     The branch that is not taken has derivative 0, also where its own derivative is infinite.
 
     Args:
-        condition, x, y: broadcast together; x and y are promoted. Without x and y the result is `nonzero(condition)`.
-        size, fill_value: for that case; see `nonzero`.
+        condition: bools, any shape; the three broadcast together.
+        x: elements where the condition is true. Without `x` and `y` the result is `nonzero(condition)`.
+        y: elements where it is false; promoted with `x`.
+        size: without `x` and `y`, how many indices to return; see `nonzero`.
+        fill_value: stands for missing indices; see `nonzero`.
 
     Example:
         >>> where(np.asarray([True, False]), 1.0, np.zeros(2, "float32"))
@@ -384,7 +470,9 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Value:
     """Returns `x` limited to [min, max]; it keeps the dtype of x, unless the limits are of a higher kind (floats for integers).
 
     Args:
-        min, max: numbers or arrays that broadcast with x; None is no limit.
+        x: any shape.
+        min: least value, a number or an array that broadcasts with x; None is no limit.
+        max: greatest value, a number or an array that broadcasts with x; None is no limit.
 
     Example:
         >>> clip(np.asarray([-1, 5, 9]), 0, 6)
@@ -401,7 +489,12 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Value:
 
 @spelled
 def heaviside(x1: Any, x2: Any, /) -> Value:
-    """Returns 0 where x1 < 0, x2 where it is 0, and 1 where it is positive; NaN stays."""
+    """Returns 0 where x1 < 0, x2 where it is 0, and 1 where it is positive; NaN stays.
+
+    Args:
+        x1: any shape; broadcasts with `x2`.
+        x2: value at 0, any shape.
+    """
     x1, x2 = promote(x1, x2, where="heaviside", to=to_float)
     return where(equal(x1, 0), x2, where(isnan(x1), x1, where(less(x1, 0), zero_like(x1), zero_like(x1) + 1)))
 
@@ -416,8 +509,10 @@ def nan_to_num(x: Any, /, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
     """Returns `x` with numbers for NaN and the infinities.
 
     Args:
+        x: any shape.
         nan: replaces NaN.
-        posinf, neginf: replace the infinities; by default the largest and the smallest finite number.
+        posinf: replaces infinity; by default the largest finite number.
+        neginf: replaces minus infinity; by default the smallest finite number.
 
     Example:
         >>> nan_to_num(np.asarray([1.0, np.nan, np.inf], "float32"), posinf=9)
@@ -440,19 +535,31 @@ def nan_to_num(x: Any, /, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 
 @spelled
 def real(x: Any, /) -> Value:
-    """Returns the real part; real arrays stay."""
+    """Returns the real part; real arrays stay.
+
+    Args:
+        x: any shape.
+    """
     return to_value(x, "real").real
 
 
 @spelled
 def imag(x: Any, /) -> Value:
-    """Returns the imaginary part; zeros for real arrays."""
+    """Returns the imaginary part; zeros for real arrays.
+
+    Args:
+        x: any shape.
+    """
     return to_value(x, "imag").imag
 
 
 @spelled
 def conj(x: Any, /) -> Value:
-    """Returns the complex conjugate; real arrays stay."""
+    """Returns the complex conjugate; real arrays stay.
+
+    Args:
+        x: any shape.
+    """
     x = to_value(x, "conj")
     return ew.conj(x) if dtypes.is_complex(x.spec.dtype) else x
 
@@ -462,7 +569,12 @@ conjugate = conj
 
 @spelled
 def angle(x: Any, /, deg: bool = False) -> Value:
-    """Returns the angle of a complex number in radians, in [-π, π]; in degrees with `deg`."""
+    """Returns the angle of a complex number in radians, in [-π, π]; in degrees with `deg`.
+
+    Args:
+        x: any shape.
+        deg: the result is in degrees.
+    """
     x = to_value(x, "angle")
     radians = atan2(x.imag, x.real)
     return rad2deg(radians) if deg else radians
@@ -470,13 +582,21 @@ def angle(x: Any, /, deg: bool = False) -> Value:
 
 @spelled
 def isreal(x: Any, /) -> Value:
-    """Returns whether the imaginary part is 0."""
+    """Returns whether the imaginary part is 0.
+
+    Args:
+        x: any shape.
+    """
     return equal(imag(x), 0)
 
 
 @spelled
 def iscomplex(x: Any, /) -> Value:
-    """Returns whether the imaginary part is not 0."""
+    """Returns whether the imaginary part is not 0.
+
+    Args:
+        x: any shape.
+    """
     return not_equal(imag(x), 0)
 
 
@@ -488,6 +608,10 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
     """Returns whether `a` and `b` are equal up to rounding: |a - b| <= atol + rtol · |b|.
 
     Args:
+        a: any shape; broadcasts with `b`.
+        b: any shape, to which `rtol` relates.
+        rtol: tolerated share of |b|.
+        atol: tolerated difference, whatever the size of b.
         equal_nan: NaNs are close to each other.
 
     Example:
@@ -502,13 +626,26 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
 
 @spelled
 def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Value:
-    """Returns whether all elements are close; see `isclose`."""
+    """Returns whether all elements are close; see `isclose`.
+
+    Args:
+        a: any shape; broadcasts with `b`.
+        b: any shape, to which `rtol` relates.
+        rtol: tolerated share of |b|.
+        atol: tolerated difference, whatever the size of b.
+        equal_nan: NaNs are close to each other.
+    """
     return isclose(a, b, rtol, atol, equal_nan).all()
 
 
 @spelled
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Value:
     """Returns whether both have one shape and equal elements.
+
+    Args:
+        a1: any shape.
+        a2: any shape.
+        equal_nan: NaNs are equal to each other.
 
     Example:
         >>> bool(array_equal([1, 2], [1.0, 2.0])), bool(array_equal([1, 2], [1]))
@@ -523,5 +660,10 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Value:
 
 @spelled
 def array_equiv(a1: Any, a2: Any) -> Value:
-    """Returns whether both broadcast to one shape and have equal elements there."""
+    """Returns whether both broadcast to one shape and have equal elements there.
+
+    Args:
+        a1: any shape.
+        a2: any shape.
+    """
     return equal(a1, a2).all()

@@ -18,28 +18,49 @@ from nnc.spelling import spelled
 
 
 class EighResult(NamedTuple):
-    """What `eigh` returns."""
+    """What `eigh` returns.
+
+    Attributes:
+        eigenvalues: (..., n), real, in rising order.
+        eigenvectors: (..., n, n), one in each column.
+    """
 
     eigenvalues: Any
     eigenvectors: Any
 
 
 class EigResult(NamedTuple):
-    """What `eig` returns."""
+    """What `eig` returns.
+
+    Attributes:
+        eigenvalues: (..., n), complex, in no order.
+        eigenvectors: (..., n, n), complex, one of length 1 in each column.
+    """
 
     eigenvalues: Any
     eigenvectors: Any
 
 
 class QRResult(NamedTuple):
-    """What `qr` returns."""
+    """What `qr` returns.
+
+    Attributes:
+        Q: (..., m, k), with orthonormal columns.
+        R: (..., k, n), upper triangles.
+    """
 
     Q: Any
     R: Any
 
 
 class SVDResult(NamedTuple):
-    """What `svd` returns."""
+    """What `svd` returns.
+
+    Attributes:
+        U: (..., m, k), with orthonormal columns.
+        S: (..., k), singular values in falling order.
+        Vh: (..., k, n), with orthonormal rows.
+    """
 
     U: Any
     S: Any
@@ -53,6 +74,7 @@ def cholesky(x: Any, /, *, upper: bool = False) -> Value:
     Of other matrices (x + xᴴ) / 2 is taken.
 
     Args:
+        x: (..., n, n).
         upper: return Lᴴ.
 
     Raises:
@@ -100,8 +122,9 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Eigh
     others. It does not hold for V f(w) Vᴴ, and second derivatives do not: these mix equal ones.
 
     Args:
-        symmetrize_input: take (a + aᴴ) / 2; False reads one triangle.
+        a: (..., n, n), Hermitian.
         UPLO: which triangle, "L" (the default) or "U".
+        symmetrize_input: take (a + aᴴ) / 2; False reads one triangle.
 
     Raises:
         LinAlgError: an element is NaN or infinite.
@@ -118,6 +141,11 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Eigh
 @spelled
 def eigvalsh(a: Any, UPLO: str | None = None, *, symmetrize_input: bool = True) -> Value:  # noqa: N803
     """Returns the eigenvalues of a Hermitian matrix in rising order; see `eigh`.
+
+    Args:
+        a: (..., n, n), Hermitian.
+        UPLO: which triangle is read without `symmetrize_input`, "L" (the default) or "U".
+        symmetrize_input: take (a + aᴴ) / 2; False reads one triangle.
 
     Example:
         >>> eigvalsh(np.asarray([[0.0, 2.0j], [-2.0j, 0.0]]))
@@ -145,6 +173,9 @@ def eig(a: Any, /) -> EigResult:
 
     Vectors are fixed but for a factor of size 1; the derivative holds for what does not depend on it, at distinct eigenvalues.
 
+    Args:
+        a: (..., n, n).
+
     Raises:
         LinAlgError: an element is NaN or infinite.
         ShapeError: a is not square.
@@ -159,6 +190,9 @@ def eig(a: Any, /) -> EigResult:
 @spelled
 def eigvals(a: Any, /) -> Value:
     """Returns the eigenvalues of any square matrix, complex and in no order; see `eig`.
+
+    Args:
+        a: (..., n, n).
 
     Example:
         >>> eigvals(np.asarray([[2.0, 1.0], [0.0, 3.0]]))
@@ -212,6 +246,12 @@ def _svd_of_hermitian(x: Value, vectors: bool) -> Any:
 def svdvals(x: Any, /) -> Value:
     """Returns the singular values in falling order.
 
+    Args:
+        x: (..., m, n).
+
+    Returns:
+        (..., min(m, n)).
+
     Example:
         >>> svdvals(np.asarray([[3.0, 0.0], [0.0, -4.0]]))
         Array([4., 3.], dtype=float64)
@@ -222,6 +262,10 @@ def svdvals(x: Any, /) -> Value:
 @spelled
 def cho_factor(a: Any, lower: bool = False) -> tuple[Value, bool]:
     """Returns the Cholesky factor of a positive definite matrix and which triangle it is, for `cho_solve`.
+
+    Args:
+        a: (..., n, n), Hermitian positive definite.
+        lower: return the lower triangle L with L Lᴴ = a; else the upper one.
 
     Raises:
         LinAlgError: a matrix is not positive definite.

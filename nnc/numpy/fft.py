@@ -179,7 +179,9 @@ def fft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -
     Args:
         x: real or complex.
         n: cut `x` or pad it with zeros to this size.
-        norm: see the module.
+        axis: axis to transform.
+        norm: which direction is divided by n: "backward" (the default: inverse ones), "forward" or "ortho" (both by
+            √n).
 
     Returns:
         complex, of size n along `axis`.
@@ -199,6 +201,13 @@ def fft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -
 def ifft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Value:
     """Returns the inverse of `fft`; the arguments are the same.
 
+    Args:
+        x: real or complex.
+        n: cut `x` or pad it with zeros to this size.
+        axis: axis to transform.
+        norm: which direction is divided by the number of points: "backward" (the default: inverse ones), "forward" or
+            "ortho" (both by its root).
+
     Example:
         >>> np.allclose(nnp.fft.ifft(nnp.fft.fft(np.arange(5.0))), np.arange(5.0))
         True
@@ -208,13 +217,29 @@ def ifft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 
 @spelled
 def fft2(x: Any, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Value:
-    """Returns the discrete Fourier transform along the last two axes; see `fftn`."""
+    """Returns the discrete Fourier transform along the last two axes; see `fftn`.
+
+    Args:
+        x: real or complex.
+        s: sizes to cut or pad the two axes to; -1 leaves one as it is.
+        axes: the two axes to transform.
+        norm: which direction is divided by the number of points: "backward" (the default: inverse ones), "forward" or
+            "ortho" (both by its root).
+    """
     return _transform("fft2", x, s, axes, norm, inverse=False)
 
 
 @spelled
 def ifft2(x: Any, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Value:
-    """Returns the inverse of `fft2`; the arguments are the same."""
+    """Returns the inverse of `fft2`; the arguments are the same.
+
+    Args:
+        x: real or complex.
+        s: sizes to cut or pad the two axes to; -1 leaves one as it is.
+        axes: the two axes to transform.
+        norm: which direction is divided by the number of points: "backward" (the default: inverse ones), "forward" or
+            "ortho" (both by its root).
+    """
     return _transform("ifft2", x, s, axes, norm, inverse=True)
 
 
@@ -226,7 +251,8 @@ def fftn(x: Any, s: Sequence[int] | None = None, axes: Axis = None, norm: str | 
         x: real or complex.
         s: the size to cut or pad each of the axes to; -1 leaves one as it is.
         axes: all by default, or the last ones where `s` is given.
-        norm: see the module.
+        norm: which direction is divided by the number of points: "backward" (the default: inverse ones), "forward" or
+            "ortho" (both by its root).
 
     Raises:
         ArgumentError: s and axes differ in length.
@@ -242,7 +268,15 @@ def fftn(x: Any, s: Sequence[int] | None = None, axes: Axis = None, norm: str | 
 
 @spelled
 def ifftn(x: Any, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Value:
-    """Returns the inverse of `fftn`; the arguments are the same."""
+    """Returns the inverse of `fftn`; the arguments are the same.
+
+    Args:
+        x: real or complex.
+        s: sizes to cut or pad the axes to; -1 leaves one as it is.
+        axes: axes to transform; all by default, or the last ones where `s` is given.
+        norm: which direction is divided by the number of points: "backward" (the default: inverse ones), "forward" or
+            "ortho" (both by its root).
+    """
     return _transform("ifftn", x, s, axes, norm, inverse=True)
 
 
@@ -252,6 +286,13 @@ def ifftn(x: Any, s: Sequence[int] | None = None, axes: Axis = None, norm: str |
 @spelled
 def rfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Value:
     """Returns the first n // 2 + 1 bins of the `fft` of a real `x`; the others are their conjugates.
+
+    Args:
+        x: real.
+        n: cut `x` or pad it with zeros to this size.
+        axis: axis to transform.
+        norm: which direction is divided by the number of points: "backward" (the default: inverse ones), "forward" or
+            "ortho" (both by its root).
 
     Raises:
         DTypeError: x is complex.
@@ -267,6 +308,13 @@ def rfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 def irfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Value:
     """Returns the inverse of `rfft`: `n` real numbers, by default 2 (m - 1) for m bins.
 
+    Args:
+        x: complex, the first half of the bins.
+        n: size of the result along the axis; 2 (m - 1) for m bins by default.
+        axis: axis to transform.
+        norm: which direction is divided by the number of points: "backward" (the default: inverse ones), "forward" or
+            "ortho" (both by its root).
+
     Example:
         >>> np.allclose(nnp.fft.irfft(nnp.fft.rfft(np.arange(5.0)), n=5), np.arange(5.0))
         True
@@ -276,13 +324,29 @@ def irfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
 
 @spelled
 def rfft2(x: Any, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Value:
-    """Returns the Fourier transform of a real `x` along the last two axes; see `rfftn`."""
+    """Returns the Fourier transform of a real `x` along the last two axes; see `rfftn`.
+
+    Args:
+        x: real.
+        s: sizes to cut or pad the two axes to; -1 leaves one as it is.
+        axes: the two axes to transform; half of the last one is kept.
+        norm: which direction is divided by the number of points: "backward" (the default: inverse ones), "forward" or
+            "ortho" (both by its root).
+    """
     return _real_transform("rfft2", x, s, axes, norm)
 
 
 @spelled
 def irfft2(x: Any, s: Sequence[int] | None = None, axes: Axis = (-2, -1), norm: str | None = None) -> Value:
-    """Returns the inverse of `rfft2`; see `irfftn`."""
+    """Returns the inverse of `rfft2`; see `irfftn`.
+
+    Args:
+        x: complex, as `rfft2` returns.
+        s: sizes of the result along the two axes; 2 (m - 1) along the last one by default.
+        axes: the two axes to transform.
+        norm: which direction is divided by the number of points: "backward" (the default: inverse ones), "forward" or
+            "ortho" (both by its root).
+    """
     return _inverse_real_transform("irfft2", x, s, axes, norm)
 
 
@@ -291,7 +355,11 @@ def rfftn(x: Any, s: Sequence[int] | None = None, axes: Axis = None, norm: str |
     """Returns the Fourier transform of a real `x` along several axes; of the last of them it keeps the first half, as `rfft` does.
 
     Args:
-        as in `fftn`.
+        x: real.
+        s: sizes to cut or pad the axes to; -1 leaves one as it is.
+        axes: axes to transform; all by default, or the last ones where `s` is given. Half of the last one is kept.
+        norm: which direction is divided by the number of points: "backward" (the default: inverse ones), "forward" or
+            "ortho" (both by its root).
 
     Raises:
         DTypeError: x is complex.
@@ -306,13 +374,28 @@ def rfftn(x: Any, s: Sequence[int] | None = None, axes: Axis = None, norm: str |
 
 @spelled
 def irfftn(x: Any, s: Sequence[int] | None = None, axes: Axis = None, norm: str | None = None) -> Value:
-    """Returns the inverse of `rfftn`; `s` are the sizes of the result, by default 2 (m - 1) along the last of the axes."""
+    """Returns the inverse of `rfftn`; `s` are the sizes of the result, by default 2 (m - 1) along the last of the axes.
+
+    Args:
+        x: complex, as `rfftn` returns.
+        s: sizes of the result along the axes; 2 (m - 1) along the last one by default.
+        axes: axes to transform; all by default, or the last ones where `s` is given.
+        norm: which direction is divided by the number of points: "backward" (the default: inverse ones), "forward" or
+            "ortho" (both by its root).
+    """
     return _inverse_real_transform("irfftn", x, s, axes, norm)
 
 
 @spelled
 def hfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Value:
     """Returns the real `fft` of a signal with x[-j] = conj(x[j]), of which `x` is the first half.
+
+    Args:
+        x: complex, the first half of the signal.
+        n: size of the result along the axis; 2 (m - 1) for m elements by default.
+        axis: axis to transform.
+        norm: which direction is divided by the number of points: "backward" (the default: inverse ones), "forward" or
+            "ortho" (both by its root).
 
     Example:
         >>> nnp.fft.hfft(np.asarray([1.0, 0.0, 0.0]))
@@ -324,7 +407,15 @@ def hfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 
 @spelled
 def ihfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Value:
-    """Returns the inverse of `hfft`: the first half of the `ifft` of a real `x`."""
+    """Returns the inverse of `hfft`: the first half of the `ifft` of a real `x`.
+
+    Args:
+        x: real.
+        n: cut `x` or pad it with zeros to this size.
+        axis: axis to transform.
+        norm: which direction is divided by the number of points: "backward" (the default: inverse ones), "forward" or
+            "ortho" (both by its root).
+    """
     return ew.conj(_real_transform("ihfft", x, _one("ihfft", n), (axis,), _opposite(norm)))
 
 
@@ -352,7 +443,10 @@ def fftfreq(n: int, d: float = 1.0, dtype: Any = None, *, device: Any = None) ->
     """Returns the frequencies of the bins of an `fft` of `n` points that are `d` apart.
 
     Args:
+        n: number of points.
+        d: distance of the points.
         dtype: float32 by default.
+        device: "cpu" or None, which is the same.
 
     Raises:
         ArgumentError: n is less than 1, or d is 0.
@@ -368,6 +462,12 @@ def fftfreq(n: int, d: float = 1.0, dtype: Any = None, *, device: Any = None) ->
 def rfftfreq(n: int, d: float = 1.0, dtype: Any = None, *, device: Any = None) -> Value:
     """Returns the frequencies of the bins of an `rfft`; the arguments are those of `fftfreq`.
 
+    Args:
+        n: number of points.
+        d: distance of the points.
+        dtype: float32 by default.
+        device: "cpu" or None, which is the same.
+
     Example:
         >>> nnp.fft.rfftfreq(4, 0.5)
         Array([0. , 0.5, 1. ], dtype=float32)
@@ -378,6 +478,10 @@ def rfftfreq(n: int, d: float = 1.0, dtype: Any = None, *, device: Any = None) -
 @spelled
 def fftshift(x: Any, axes: Axis = None) -> Value:
     """Returns `x` rolled along `axes` (all by default) so that bin 0 comes to the middle.
+
+    Args:
+        x: any shape.
+        axes: axes to roll; all by default.
 
     Example:
         >>> nnp.fft.fftshift(np.arange(5))
@@ -391,6 +495,10 @@ def fftshift(x: Any, axes: Axis = None) -> Value:
 @spelled
 def ifftshift(x: Any, axes: Axis = None) -> Value:
     """Returns the inverse of `fftshift`; for even sizes they are the same.
+
+    Args:
+        x: any shape.
+        axes: axes to roll; all by default.
 
     Example:
         >>> nnp.fft.ifftshift(nnp.fft.fftshift(np.arange(5)))

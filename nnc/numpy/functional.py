@@ -33,7 +33,10 @@ def fromfunction(function: Fun, shape: Any, *, dtype: Any = None, **kwargs: Any)
     """Returns `function` of the indices of an array of `shape`: one array of indices for each axis.
 
     Args:
+        function: takes one array of indices for each axis.
+        shape: an integer or a sequence of integers.
         dtype: of the indices, float32 by default.
+        **kwargs: further arguments of `function`.
 
     Example:
         >>> fromfunction(lambda i, j: i + j, (2, 2), dtype=int)
@@ -47,6 +50,13 @@ def fromfunction(function: Fun, shape: Any, *, dtype: Any = None, **kwargs: Any)
 @api_boundary
 def apply_along_axis(func1d: Fun, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
     """Returns `func1d(vector, *args, **kwargs)` for the vectors of `arr` along `axis`, whose axes stand in its place.
+
+    Args:
+        func1d: takes a vector and returns an array of one shape for all of them.
+        axis: axis that the vectors lie along.
+        arr: any shape with at least one axis.
+        *args: further arguments of `func1d`.
+        **kwargs: further arguments of `func1d` by name.
 
     Example:
         >>> apply_along_axis(nnp.cumsum, 0, np.asarray([[1, 2], [3, 4]]))
@@ -74,6 +84,11 @@ def apply_along_axis(func1d: Fun, axis: int, arr: Any, *args: Any, **kwargs: Any
 def apply_over_axes(func: Fun, a: Any, axes: Any) -> Value:
     """Returns `func(a, axis)` applied for one axis after the other; axes that it removes are kept with size 1.
 
+    Args:
+        func: takes an array and an axis; returns an array of as many axes, or of one less.
+        a: any shape.
+        axes: an axis or several, in this order.
+
     Raises:
         ShapeError: the result of `func` has another number of axes.
     """
@@ -98,8 +113,11 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kwar
     Functions are called on all of x; where their branch is not taken, their derivative is 0.
 
     Args:
-        condlist: conditions.
+        x: any shape.
+        condlist: conditions, each of the shape of `x`.
         funclist: a function or number for each, and perhaps one more where none holds (else 0).
+        *args: further arguments of the functions.
+        **kwargs: further arguments of the functions by name.
 
     Raises:
         ArgumentError: the numbers do not fit together.
@@ -150,6 +168,7 @@ def vectorize(pyfunc: Fun | None = None, *, excluded: Collection[int | str] = ()
     It maps with `nnc.vmap`, so it compiles and differentiates.
 
     Args:
+        pyfunc: function of numbers or small arrays; without it, a decorator is returned.
         excluded: positions and names of arguments that are passed as they are.
         signature: the core axes of arguments and results, such as "(n,m),(m)->(n)"; the axes before them broadcast.
 

@@ -31,6 +31,7 @@ def meshgrid(*arrays: Any, indexing: str = "xy", sparse: bool = False) -> list[V
     """Returns, for each vector, an array that holds it along one axis and is constant along the others'.
 
     Args:
+        *arrays: vectors.
         indexing: "ij": vector i runs along axis i; "xy": the first two are swapped, as in a picture.
         sparse: the other axes have size 1.
 
@@ -67,6 +68,11 @@ def meshgrid(*arrays: Any, indexing: str = "xy", sparse: bool = False) -> list[V
 def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
     """Returns the index of each element of an array of shape `dimensions`: one grid for each axis, stacked (or, sparse, a tuple).
 
+    Args:
+        dimensions: an integer for each axis.
+        dtype: int64 by default.
+        sparse: leave the other axes of each grid at size 1.
+
     Example:
         >>> indices((2, 2))[1]
         Array([[0, 1],
@@ -86,6 +92,9 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
 @spelled
 def ix_(*args: Any) -> tuple[Value, ...]:
     """Returns index arrays that select the rows, columns, … named by vectors of integers or bools.
+
+    Args:
+        *args: a vector of integers or bools for each axis.
 
     Raises:
         ShapeError: an argument is no vector.
@@ -115,13 +124,25 @@ def ix_(*args: Any) -> tuple[Value, ...]:
 
 @spelled
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
-    """Returns the rows and columns of the elements on and below the diagonal `k` of an n by m matrix."""
+    """Returns the rows and columns of the elements on and below the diagonal `k` of an n by m matrix.
+
+    Args:
+        n: number of rows.
+        k: number of the diagonal; 0 is the main one, positive ones lie above it.
+        m: number of columns; `n` by default.
+    """
     return _triangle_indices("tril_indices", np.tril_indices, n, k, m)
 
 
 @spelled
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, ...]:
-    """Returns the rows and columns of the elements on and above the diagonal `k` of an n by m matrix."""
+    """Returns the rows and columns of the elements on and above the diagonal `k` of an n by m matrix.
+
+    Args:
+        n: number of rows.
+        k: number of the diagonal; 0 is the main one, positive ones lie above it.
+        m: number of columns; `n` by default.
+    """
     return _triangle_indices("triu_indices", np.triu_indices, n, k, m)
 
 
@@ -133,14 +154,24 @@ def _triangle_indices(where: str, function: Callable[..., Any], n: Any, k: Any, 
 
 @spelled
 def tril_indices_from(x: Any, k: int = 0) -> tuple[Any, ...]:
-    """Returns the rows and columns of the elements of the matrix `x` on and below its diagonal `k`."""
+    """Returns the rows and columns of the elements of the matrix `x` on and below its diagonal `k`.
+
+    Args:
+        x: (m, n).
+        k: number of the diagonal; 0 is the main one, positive ones lie above it.
+    """
     n, m = _matrix_shape("tril_indices_from", x)
     return tril_indices(n, k, m)
 
 
 @spelled
 def triu_indices_from(x: Any, k: int = 0) -> tuple[Any, ...]:
-    """Returns the rows and columns of the elements of the matrix `x` on and above its diagonal `k`."""
+    """Returns the rows and columns of the elements of the matrix `x` on and above its diagonal `k`.
+
+    Args:
+        x: (m, n).
+        k: number of the diagonal; 0 is the main one, positive ones lie above it.
+    """
     n, m = _matrix_shape("triu_indices_from", x)
     return triu_indices(n, k, m)
 
@@ -155,7 +186,13 @@ def _matrix_shape(where: str, x: Any) -> tuple[int, ...]:
 
 @spelled
 def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Value, ...]:
-    """Returns the indices of the elements of an n by n matrix that `mask_func(matrix, k)`, such as `triu`, leaves other than 0."""
+    """Returns the indices of the elements of an n by n matrix that `mask_func(matrix, k)`, such as `triu`, leaves other than 0.
+
+    Args:
+        n: number of rows and columns.
+        mask_func: function of a matrix and `k`.
+        k: handed to `mask_func`.
+    """
     return nonzero(
         mask_func(constants.full(shape=to_shape((n, n), "mask_indices"), dtype=dtypes.DEFAULT_INT, value=1), k)
     )
@@ -163,13 +200,22 @@ def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Val
 
 @spelled
 def diag_indices(n: int, ndim: int = 2) -> tuple[Value, ...]:
-    """Returns the indices of the diagonal of an array with `ndim` axes of size `n`."""
+    """Returns the indices of the diagonal of an array with `ndim` axes of size `n`.
+
+    Args:
+        n: size of each axis.
+        ndim: number of axes.
+    """
     return (arange(n),) * static_int(ndim, "diag_indices", "ndim")
 
 
 @spelled
 def diag_indices_from(x: Any) -> tuple[Value, ...]:
-    """Returns the indices of the diagonal of `x`, whose axes have one size."""
+    """Returns the indices of the diagonal of `x`, whose axes have one size.
+
+    Args:
+        x: at least two axes, all of one size.
+    """
     shape = to_value(x, "diag_indices_from").spec.shape
     if len(shape) < 2 or len(set(shape)) > 1:
         raise user_error(
@@ -183,8 +229,10 @@ def fill_diagonal(x: Any, val: Any, wrap: bool = False, *, inplace: bool = False
     """Returns `x` with `val` on its diagonal (NumPy writes into x instead).
 
     Args:
+        x: at least two axes; of one size where they are more.
         val: a number, or values that are repeated along the diagonal.
         wrap: in matrices with more rows than columns the diagonal begins anew after each block.
+        inplace: must be False, as arrays are immutable.
 
     Raises:
         ShapeError: x has fewer than two axes, or more of unequal sizes.

@@ -28,7 +28,13 @@ __all__ = ["histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
 
 @spelled
 def histogram_bin_edges(x: Any, bins: Any = 10, range: Any = None) -> Value:
-    """Returns the edges of `bins` equal bins from the least to the greatest element, or over `range`; or `bins` itself."""
+    """Returns the edges of `bins` equal bins from the least to the greatest element, or over `range`; or `bins` itself.
+
+    Args:
+        x: any shape, flattened.
+        bins: how many equal bins, or their edges.
+        range: (least, greatest) edge; by default the least and greatest element.
+    """
     x = to_value(x, "histogram")
     return _returned(_edges(x, bins, range), x, bins)
 
@@ -92,6 +98,7 @@ def histogram(
     """Returns how many elements lie in each bin, and the bins' edges.
 
     Args:
+        x: any shape, flattened.
         bins: how many equal bins, or their edges.
         range: (least, greatest) edge.
         density: divide by number and width.
@@ -123,6 +130,7 @@ def histogramdd(
         bins: a number of bins or edges, or one for each axis.
         range: None, or for each axis None or (least, greatest) edge.
         density: divide by number and volume.
+        weights: (points,), counts each point so often.
 
     Raises:
         ShapeError: the sample is no matrix.
@@ -175,7 +183,12 @@ def histogram2d(
     """Returns how many of the points (x, y) lie in each box of a grid, and the edges along both axes; see `histogramdd`.
 
     Args:
+        x: (points,).
+        y: (points,).
         bins: a number or edges for both axes, or a pair of them.
+        range: None, or for each axis None or (least, greatest) edge.
+        density: divide by number and area.
+        weights: (points,), counts each point so often.
     """
     both = bins if isinstance(bins, (list, tuple)) and len(bins) == 2 else [bins, bins]
     counts, (x_edges, y_edges) = histogramdd([ravel(x), ravel(y)], both, range, density, weights)

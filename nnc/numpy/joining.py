@@ -46,6 +46,7 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Value:
     Args:
         arrays: a sequence of arrays of one shape but for that axis; dtypes are promoted.
         axis: None flattens them first.
+        dtype: dtype of the result; the promoted one by default.
 
     Raises:
         ShapeError: shapes differ elsewhere.
@@ -73,6 +74,11 @@ concat = concatenate
 def stack(arrays: Any, axis: int = 0, dtype: Any = None) -> Value:
     """Returns the arrays, all of one shape, joined along a new axis.
 
+    Args:
+        arrays: a sequence of arrays of one shape.
+        axis: where the new axis stands in the result.
+        dtype: dtype of the result; the promoted one by default.
+
     Raises:
         ShapeError: shapes differ.
 
@@ -95,38 +101,64 @@ def stack(arrays: Any, axis: int = 0, dtype: Any = None) -> Value:
 
 @spelled
 def hstack(arrays: Any) -> Value:
-    """Returns the arrays joined side by side: along axis 1, vectors along axis 0."""
+    """Returns the arrays joined side by side: along axis 1, vectors along axis 0.
+
+    Args:
+        arrays: a sequence of arrays whose shapes agree elsewhere.
+    """
     values = [atleast_1d(x) for x in _several(arrays, "hstack")]
     return concatenate(values, 0 if values[0].spec.ndim == 1 else 1)
 
 
 @spelled
 def vstack(arrays: Any) -> Value:
-    """Returns the arrays joined one below the other, vectors as rows."""
+    """Returns the arrays joined one below the other, vectors as rows.
+
+    Args:
+        arrays: a sequence of arrays whose shapes agree elsewhere.
+    """
     return concatenate([atleast_2d(x) for x in _several(arrays, "vstack")])
 
 
 @spelled
 def dstack(arrays: Any) -> Value:
-    """Returns the arrays joined along the third axis."""
+    """Returns the arrays joined along the third axis.
+
+    Args:
+        arrays: a sequence of arrays whose shapes agree elsewhere.
+    """
     return concatenate([atleast_3d(x) for x in _several(arrays, "dstack")], 2)
 
 
 @spelled
 def column_stack(arrays: Any) -> Value:
-    """Returns the arrays joined side by side, vectors as columns."""
+    """Returns the arrays joined side by side, vectors as columns.
+
+    Args:
+        arrays: a sequence of arrays whose shapes agree elsewhere.
+    """
     return concatenate([x if np.ndim(x) > 1 else reshape(x, (-1, 1)) for x in _several(arrays, "column_stack")], 1)
 
 
 @spelled
 def append(x: Any, values: Any, axis: int | None = None) -> Value:
-    """Returns `x` with `values` joined at its end; both flattened where `axis` is None."""
+    """Returns `x` with `values` joined at its end; both flattened where `axis` is None.
+
+    Args:
+        x: any shape.
+        values: as many axes as `x`; other sizes may differ along `axis` alone.
+        axis: axis to join along; None flattens both.
+    """
     return concatenate([x, values], axis)
 
 
 @spelled
 def block(arrays: Any) -> Value:
-    """Returns a matrix put together of blocks: inner lists are joined along the last axis, outer ones along the axes before."""
+    """Returns a matrix put together of blocks: inner lists are joined along the last axis, outer ones along the axes before.
+
+    Args:
+        arrays: nested lists of arrays.
+    """
     depth, probe = 0, arrays
     while isinstance(probe, list):
         if not probe:
@@ -150,7 +182,9 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Value]:
     """Returns parts of `x` along `axis`.
 
     Args:
+        x: any shape.
         indices_or_sections: how many equal parts, or where to cut.
+        axis: axis to cut.
 
     Raises:
         ShapeError: the axis has no equal parts.
@@ -178,7 +212,13 @@ def _is_sequence(x: Any) -> bool:
 
 @spelled
 def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Value]:
-    """Returns parts of `x` along `axis`, whose sizes may differ by one; see `split`."""
+    """Returns parts of `x` along `axis`, whose sizes may differ by one; see `split`.
+
+    Args:
+        x: any shape.
+        indices_or_sections: how many parts, or where to cut.
+        axis: axis to cut.
+    """
     x = to_value(x, "array_split")
     at = to_axis("array_split", axis, x.spec.ndim)
     n = x.spec.shape[at]
@@ -198,25 +238,44 @@ def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Value]:
 
 @spelled
 def hsplit(x: Any, indices_or_sections: Any) -> list[Value]:
-    """Returns parts along axis 1, of vectors along axis 0."""
+    """Returns parts along axis 1, of vectors along axis 0.
+
+    Args:
+        x: any shape.
+        indices_or_sections: how many equal parts, or where to cut.
+    """
     return split(x, indices_or_sections, 0 if np.ndim(to_value(x, "hsplit")) == 1 else 1)
 
 
 @spelled
 def vsplit(x: Any, indices_or_sections: Any) -> list[Value]:
-    """Returns parts along axis 0."""
+    """Returns parts along axis 0.
+
+    Args:
+        x: any shape.
+        indices_or_sections: how many equal parts, or where to cut.
+    """
     return split(x, indices_or_sections, 0)
 
 
 @spelled
 def dsplit(x: Any, indices_or_sections: Any) -> list[Value]:
-    """Returns parts along axis 2."""
+    """Returns parts along axis 2.
+
+    Args:
+        x: any shape.
+        indices_or_sections: how many equal parts, or where to cut.
+    """
     return split(x, indices_or_sections, 2)
 
 
 @spelled
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Value, ...]:
     """Returns the slices of `x` along `axis`, without that axis.
+
+    Args:
+        x: any shape.
+        axis: axis that goes.
 
     Example:
         >>> [part.shape for part in unstack(np.ones((2, 3)))]

@@ -103,7 +103,12 @@ __all__ = [
 
 
 class SlogdetResult(NamedTuple):
-    """What `slogdet` returns."""
+    """What `slogdet` returns.
+
+    Attributes:
+        sign: (...), -1, 0 or 1, or a complex number of size 1.
+        logabsdet: (...), real; -inf for a singular matrix.
+    """
 
     sign: Any
     logabsdet: Any
@@ -115,6 +120,12 @@ class SlogdetResult(NamedTuple):
 @spelled
 def det(x: Any, /) -> Value:
     """Returns the determinant. Its derivatives of every order hold at singular matrices, too.
+
+    Args:
+        x: (..., n, n).
+
+    Returns:
+        (...).
 
     Raises:
         ShapeError: x is not square.
@@ -130,6 +141,9 @@ def det(x: Any, /) -> Value:
 def slogdet(x: Any, /) -> SlogdetResult:
     """Returns the sign of the determinant and the logarithm of its size: 0 and -inf for a singular matrix.
 
+    Args:
+        x: (..., n, n).
+
     Raises:
         ShapeError: x is not square.
 
@@ -143,6 +157,10 @@ def slogdet(x: Any, /) -> SlogdetResult:
 @spelled
 def matrix_power(x: Any, n: int, /) -> Value:
     """Returns the product of n matrices `x`: the identity for 0, powers of the inverse for negative n.
+
+    Args:
+        x: (..., n, n).
+        n: an integer, known while tracing.
 
     Raises:
         LinAlgError: n is negative and a matrix singular.
@@ -174,6 +192,10 @@ def expm(x: Any, /, *, max_squarings: int = 16) -> Value:
 
     Padé's approximation of x / 2ˢ, squared s times (Higham, 2005). So that the graph does not depend on values, it holds
     `max_squarings` squarings, of which s are used; where more are needed the result is NaN.
+
+    Args:
+        x: (..., n, n).
+        max_squarings: how many squarings the graph holds; norms up to about 2 to this power are handled.
 
     Raises:
         ShapeError: x is not square.
@@ -220,6 +242,9 @@ def multi_dot(arrays: Any, /) -> Value:
 
     The first and the last may be vectors.
 
+    Args:
+        arrays: matrices whose sizes fit; the first and the last may be vectors.
+
     Raises:
         ArgumentError: there are fewer than two.
         ShapeError: the sizes do not fit.
@@ -259,6 +284,8 @@ def matrix_rank(x: Any, /, rtol: Any = None, hermitian: bool = False) -> Value:
     """Returns the number of singular values above `rtol` (by default max(m, n) · eps) times the largest.
 
     Args:
+        x: (..., m, n).
+        rtol: singular values up to this share of the largest count as 0; max(m, n) · eps by default.
         hermitian: x is Hermitian; the sizes of its eigenvalues are counted, which is faster.
 
     Example:
@@ -311,6 +338,10 @@ def cond(x: Any, p: Any = None) -> Value:
 def diagonal(x: Any, /, *, offset: int = 0) -> Value:
     """Returns the diagonals of the matrices in the last two axes.
 
+    Args:
+        x: (..., m, n).
+        offset: number of the diagonal; positive ones lie above the main one.
+
     Example:
         >>> diagonal(np.ones((5, 2, 3))).shape
         (5, 2)
@@ -321,6 +352,11 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Value:
 @spelled
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Value:
     """Returns the sums of the diagonals of the matrices in the last two axes.
+
+    Args:
+        x: (..., m, n).
+        offset: number of the diagonal; positive ones lie above the main one.
+        dtype: dtype of the sum; by default as in `nnp.sum`.
 
     Example:
         >>> trace(np.ones((5, 2, 3))).shape

@@ -36,6 +36,7 @@ def reshape(x: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
     """Returns the elements of `x` in another shape.
 
     Args:
+        x: any shape.
         shape: sizes, of which one may be -1: what remains.
         order: "C" reads and fills the last axis first, "F" the first one.
         copy: as arrays are immutable it makes no difference.
@@ -81,7 +82,12 @@ def _is_columns_first(where: str, order: str) -> bool:
 @array_method
 @spelled
 def ravel(x: Any, /, order: str = "C") -> Value:
-    """Returns the elements of `x` in one axis: the last axis runs fastest, or with `order="F"` the first."""
+    """Returns the elements of `x` in one axis: the last axis runs fastest, or with `order="F"` the first.
+
+    Args:
+        x: any shape.
+        order: "C": the last axis runs fastest; "F": the first.
+    """
     x = to_value(x, "ravel")
     x = x.T if _is_columns_first("ravel", order) else x
     return commands.reshape(x, shape=(x.spec.size,))
@@ -91,6 +97,10 @@ def ravel(x: Any, /, order: str = "C") -> Value:
 @spelled
 def transpose(x: Any, axes: Sequence[int] | None = None) -> Value:
     """Returns `x` with its axes in the order `axes`; by default reversed.
+
+    Args:
+        x: any shape.
+        axes: each axis once, in the order of the result; reversed by default.
 
     Raises:
         ShapeError: `axes` does not name each axis once.
@@ -106,13 +116,25 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> Value:
 
 @spelled
 def permute_dims(x: Any, /, axes: Sequence[int]) -> Value:
-    """Returns `x` with its axes in the order `axes`."""
+    """Returns `x` with its axes in the order `axes`.
+
+    Args:
+        x: any shape.
+        axes: each axis once, in the order of the result.
+    """
     return transpose(x, axes)
 
 
 @spelled
 def matrix_transpose(x: Any, /) -> Value:
-    """Returns `x` with its last two axes swapped."""
+    """Returns `x` with its last two axes swapped.
+
+    Args:
+        x: (..., m, n).
+
+    Returns:
+        (..., n, m).
+    """
     return to_value(x, "matrix_transpose").mT
 
 
@@ -120,6 +142,11 @@ def matrix_transpose(x: Any, /) -> Value:
 @spelled
 def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Value:
     """Returns `x` with the axes `source` moved to the places `destination`; the others keep their order.
+
+    Args:
+        x: any shape.
+        source: axis or axes of `x`.
+        destination: as many places in the result.
 
     Raises:
         ArgumentError: unequal numbers of axes.
@@ -146,7 +173,13 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
 
 @spelled
 def rollaxis(x: Any, axis: int, start: int = 0) -> Value:
-    """Returns `x` with one axis moved before the axis `start`; `moveaxis` is easier to read."""
+    """Returns `x` with one axis moved before the axis `start`; `moveaxis` is easier to read.
+
+    Args:
+        x: any shape.
+        axis: axis to move.
+        start: axis before which it comes to stand.
+    """
     x = to_value(x, "rollaxis")
     at, ndim = to_axis("rollaxis", axis, x.spec.ndim), x.spec.ndim
     before = ndim if start == ndim else to_axis("rollaxis", start, ndim)
@@ -156,7 +189,13 @@ def rollaxis(x: Any, axis: int, start: int = 0) -> Value:
 @array_method
 @spelled
 def swapaxes(x: Any, axis1: int, axis2: int) -> Value:
-    """Returns `x` with two axes swapped."""
+    """Returns `x` with two axes swapped.
+
+    Args:
+        x: any shape.
+        axis1: first of the two axes.
+        axis2: second of the two axes.
+    """
     x = to_value(x, "swapaxes")
     order = list(range(x.spec.ndim))
     a, b = (to_axis("swapaxes", axis, x.spec.ndim) for axis in (axis1, axis2))
@@ -168,6 +207,10 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Value:
 @spelled
 def expand_dims(x: Any, /, axis: int | Sequence[int] = 0) -> Value:
     """Returns `x` with axes of size 1 at the places `axis` of the result.
+
+    Args:
+        x: any shape.
+        axis: place or places of the new axes in the result.
 
     Example:
         >>> expand_dims(np.ones(3), (0, -1)).shape
@@ -184,6 +227,10 @@ def expand_dims(x: Any, /, axis: int | Sequence[int] = 0) -> Value:
 @spelled
 def squeeze(x: Any, /, axis: Axis = None) -> Value:
     """Returns `x` without axes of size 1: those in `axis`, or all of them.
+
+    Args:
+        x: any shape.
+        axis: axis or axes of size 1 to remove; None all of them.
 
     Raises:
         ShapeError: an axis to remove has another size.
@@ -218,19 +265,31 @@ def _with_axes(x: Value, ndim: int) -> Value:
 
 @spelled
 def atleast_1d(*arrays: Any) -> Any:
-    """Returns each array with at least one axis."""
+    """Returns each array with at least one axis.
+
+    Args:
+        *arrays: arrays or numbers.
+    """
     return _atleast("atleast_1d", 1, arrays)
 
 
 @spelled
 def atleast_2d(*arrays: Any) -> Any:
-    """Returns each array with at least two axes; a vector becomes a row."""
+    """Returns each array with at least two axes; a vector becomes a row.
+
+    Args:
+        *arrays: arrays or numbers.
+    """
     return _atleast("atleast_2d", 2, arrays)
 
 
 @spelled
 def atleast_3d(*arrays: Any) -> Any:
-    """Returns each array with at least three axes; a vector becomes (1, n, 1), a matrix (m, n, 1)."""
+    """Returns each array with at least three axes; a vector becomes (1, n, 1), a matrix (m, n, 1).
+
+    Args:
+        *arrays: arrays or numbers.
+    """
     return _atleast("atleast_3d", 3, arrays)
 
 
@@ -241,6 +300,10 @@ def atleast_3d(*arrays: Any) -> Any:
 @spelled
 def broadcast_to(x: Any, /, shape: Any) -> Value:
     """Returns `x` repeated along axes of size 1 and new leading axes to fill `shape`.
+
+    Args:
+        x: any shape.
+        shape: an integer or a sequence of integers.
 
     Raises:
         ShapeError: it does not fit.
@@ -254,13 +317,20 @@ def broadcast_to(x: Any, /, shape: Any) -> Value:
 
 @spelled
 def broadcast_arrays(*arrays: Any) -> list[Value]:
-    """Returns the arrays broadcast to one shape."""
+    """Returns the arrays broadcast to one shape.
+
+    Args:
+        *arrays: arrays or numbers whose shapes broadcast.
+    """
     return broadcast(*[to_value(x, "broadcast_arrays") for x in arrays], where="broadcast_arrays")
 
 
 @spelled
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     """Returns the shape that arrays of these shapes broadcast to.
+
+    Args:
+        *shapes: integers or sequences of integers.
 
     Raises:
         ShapeError: they do not.
@@ -281,6 +351,10 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 def flip(x: Any, /, axis: Axis = None) -> Value:
     """Returns `x` with the order of elements reversed along `axis`, by default along all axes.
 
+    Args:
+        x: any shape.
+        axis: axis or axes to reverse; None all.
+
     Example:
         >>> flip(np.arange(3))
         Array([2, 1, 0], dtype=int64)
@@ -291,19 +365,33 @@ def flip(x: Any, /, axis: Axis = None) -> Value:
 
 @spelled
 def fliplr(x: Any) -> Value:
-    """Returns `x` reversed along axis 1."""
+    """Returns `x` reversed along axis 1.
+
+    Args:
+        x: at least two axes.
+    """
     return flip(x, axis=1)
 
 
 @spelled
 def flipud(x: Any) -> Value:
-    """Returns `x` reversed along axis 0."""
+    """Returns `x` reversed along axis 0.
+
+    Args:
+        x: at least one axis.
+    """
     return flip(x, axis=0)
 
 
 @spelled
 def rot90(x: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Value:
-    """Returns `x` turned by `k` quarter turns in the plane of two axes, from the first towards the second."""
+    """Returns `x` turned by `k` quarter turns in the plane of two axes, from the first towards the second.
+
+    Args:
+        x: any shape.
+        k: number of quarter turns; negative ones turn the other way.
+        axes: the two axes of the plane.
+    """
     x = to_value(x, "rot90")
     a, b = to_axes("rot90", tuple(axes), x.spec.ndim)
     k = static_int(k, "rot90", "k") % 4
@@ -318,6 +406,7 @@ def roll(x: Any, shift: int | Sequence[int], axis: Axis = None) -> Value:
     """Returns `x` with elements shifted along `axis`; those pushed out at the end come in at the start.
 
     Args:
+        x: any shape.
         shift: how far: an integer, or one for each axis, also as an array; it may be traced.
         axis: None shifts the flattened array.
 
@@ -378,7 +467,10 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
     """Returns the diagonal of the matrices in two axes, as the last axis of the result.
 
     Args:
+        x: any shape.
         offset: above the main diagonal where positive.
+        axis1: first of the two axes.
+        axis2: second of the two axes.
 
     Raises:
         ShapeError: x has fewer than two axes.
@@ -412,6 +504,13 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
 def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Value:
     """Returns the sum of a diagonal of the matrices in two axes.
 
+    Args:
+        x: any shape.
+        offset: number of the diagonal; positive ones lie above the main one.
+        axis1: first of the two axes.
+        axis2: second of the two axes.
+        dtype: dtype of the sum; by default as in `sum`.
+
     Example:
         >>> trace(np.eye(3))
         Array(3., dtype=float64)
@@ -421,36 +520,61 @@ def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any
 
 @spelled
 def size(x: Any, axis: int | None = None) -> int:
-    """Returns the number of elements of `x`, or the size of an axis."""
+    """Returns the number of elements of `x`, or the size of an axis.
+
+    Args:
+        x: any shape.
+        axis: axis to measure; None counts all elements.
+    """
     spec = spec_of(to_value(x, "size"))
     return spec.size if axis is None else spec.shape[to_axis("size", axis, spec.ndim)]
 
 
 @spelled
 def ndim(x: Any) -> int:
-    """Returns the number of axes of `x`."""
+    """Returns the number of axes of `x`.
+
+    Args:
+        x: any shape.
+    """
     return spec_of(to_value(x, "ndim")).ndim
 
 
 @spelled
 def shape(x: Any) -> tuple[int, ...]:
-    """Returns the shape of `x`."""
+    """Returns the shape of `x`.
+
+    Args:
+        x: any shape.
+    """
     return spec_of(to_value(x, "shape")).shape
 
 
 @spelled
 def iscomplexobj(x: Any) -> bool:
-    """Returns whether the dtype of `x` is complex."""
+    """Returns whether the dtype of `x` is complex.
+
+    Args:
+        x: array or number.
+    """
     return dtypes.is_complex(to_value(x, "iscomplexobj").spec.dtype)
 
 
 @spelled
 def isrealobj(x: Any) -> bool:
-    """Returns whether the dtype of `x` is not complex."""
+    """Returns whether the dtype of `x` is not complex.
+
+    Args:
+        x: array or number.
+    """
     return not iscomplexobj(x)
 
 
 @spelled
 def isscalar(x: Any) -> bool:
-    """Returns whether `x` is a Python or NumPy number, or a 0-d array."""
+    """Returns whether `x` is a Python or NumPy number, or a 0-d array.
+
+    Args:
+        x: any object.
+    """
     return isinstance(x, (bool, int, float, complex, np.generic)) or (hasattr(x, "spec") and x.spec.ndim == 0)

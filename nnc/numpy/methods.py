@@ -18,13 +18,22 @@ def _from_arguments(arguments: tuple[Any, ...]) -> Any:
 @array_method
 @spelled
 def reshape(self: Any, *shape: Any, order: str = "C") -> Value:
-    """The elements in another shape; one size may be -1."""
+    """The elements in another shape; one size may be -1.
+
+    Args:
+        *shape: sizes, or one sequence of them; one size may be -1: what remains.
+        order: "C" reads and fills the last axis first, "F" the first one.
+    """
     return manipulation.reshape(self, _from_arguments(shape), order)
 
 
 @array_method
 def transpose(self: Any, *axes: Any) -> Value:
-    """The axes in another order; by default reversed."""
+    """The axes in another order; by default reversed.
+
+    Args:
+        *axes: each axis once, or one sequence of them; reversed by default.
+    """
     order = _from_arguments(axes)
     return manipulation.transpose(self, None if order == () or order == (None,) else order)
 
@@ -32,21 +41,34 @@ def transpose(self: Any, *axes: Any) -> Value:
 @array_method
 @spelled
 def flatten(self: Any, order: str = "C") -> Value:
-    """The elements in one axis."""
+    """The elements in one axis.
+
+    Args:
+        order: "C": the last axis runs fastest; "F": the first.
+    """
     return manipulation.ravel(self, order)
 
 
 @array_method
 @spelled
 def clip(self: Any, min: Any = None, max: Any = None) -> Value:
-    """Limited to [min, max]."""
+    """Limited to [min, max].
+
+    Args:
+        min: least value, a number or an array that broadcasts; None is no limit.
+        max: greatest value, a number or an array that broadcasts; None is no limit.
+    """
     return elementwise.clip(self, min, max)
 
 
 @array_method
 @spelled
 def round(self: Any, decimals: int = 0) -> Value:
-    """Rounded to `decimals` places, halves to even."""
+    """Rounded to `decimals` places, halves to even.
+
+    Args:
+        decimals: number of places behind the point; negative ones round to tens, hundreds, ….
+    """
     return elementwise.round(self, decimals)
 
 
@@ -65,7 +87,12 @@ def conjugate(self: Any) -> Value:
 @array_method
 @spelled
 def compress(self: Any, condition: Any, axis: int | None = None) -> Value:
-    """The slices along `axis` for which `condition` is true."""
+    """The slices along `axis` for which `condition` is true.
+
+    Args:
+        condition: vector of bools, known while tracing.
+        axis: axis to choose along; None flattens first.
+    """
     return searching.compress(condition, self, axis)
 
 
@@ -78,5 +105,9 @@ def tobytes(self: Any) -> bytes:
 
 @array_method
 def dot(self: Any, other: Any) -> Value:
-    """The dot product with `other`."""
+    """The dot product with `other`.
+
+    Args:
+        other: any shape that `dot` takes.
+    """
     return contractions.dot(self, other)

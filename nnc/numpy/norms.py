@@ -98,7 +98,9 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: An
     """Returns the norm of vectors, (sum of |x|ᵖ)^(1/p) with p = `ord`; its derivative at 0 is 0.
 
     Args:
+        x: any shape.
         axis: axis or axes that the vectors lie in; None all.
+        keepdims: keep the axes with size 1.
         ord: a number, inf (the largest) or -inf (the smallest); 0 counts the elements that are not 0.
 
     Raises:
@@ -116,6 +118,11 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: An
 @spelled
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Value:
     """Returns the norm of the matrices in the last two axes; `ord` as in `norm`.
+
+    Args:
+        x: (..., m, n).
+        keepdims: keep the axes with size 1.
+        ord: as for `norm` of matrices.
 
     Raises:
         ArgumentError: there is no such norm.
@@ -136,11 +143,13 @@ def norm(x: Any, /, ord: Any = None, axis: Axis = None, keepdims: bool = False) 
     """Returns the norm of vectors or matrices; the derivative at 0 is 0.
 
     Args:
+        x: any shape.
         ord: None is 2 for vectors and "fro" for matrices. For vectors any number; for matrices "fro", "nuc" (the sum of
             the singular values), 2 and -2 (the largest, the smallest), 1 and -1 (sums of columns), inf and -inf (of
             rows).
         axis: one axis for vectors, two for matrices; None takes all of an array of one or two axes, and without `ord`
             all of any array as one vector.
+        keepdims: keep the axes with size 1.
 
     Raises:
         ArgumentError: there is no such norm.

@@ -38,12 +38,13 @@ def pad(
     """Returns `x` with elements added before and after each axis.
 
     Args:
+        x: any shape.
         pad_width: a number for all, (before, after) for all, one such pair for each axis, or {axis: number or pair}.
         mode: "constant"; "edge" repeats the outermost element; "reflect" mirrors at it, "symmetric" mirrors with it;
             "wrap" continues from the other end; "linear_ramp" falls or rises to `end_values`; "maximum", "mean",
             "median", "minimum" of the axis; "empty" leaves the values open.
         constant_values: the number to pad with, or as pad_width one for each side.
-        end_values: likewise.
+        end_values: of "linear_ramp", the numbers at the outer ends, given like `constant_values`.
         stat_length: of how many elements at the end, or likewise, the statistics are; None all.
         reflect_type: "odd" mirrors values at the edge's value, too.
 

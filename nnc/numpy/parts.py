@@ -38,6 +38,9 @@ def _float(x: Any, where: str) -> Value:
 def modf(x: Any, /) -> tuple[Value, Value]:
     """Returns the fraction and the whole part of `x`, both with its sign.
 
+    Args:
+        x: real, any shape.
+
     Example:
         >>> modf(-2.5)
         (Array(-0.5, dtype=float32), Array(-2., dtype=float32))
@@ -51,6 +54,9 @@ def modf(x: Any, /) -> tuple[Value, Value]:
 def frexp(x: Any, /) -> tuple[Value, Value]:
     """Returns the mantissa, from 0.5 to 1, and the exponent (int32) of `x` = mantissa · 2**exponent; 0 of 0.
 
+    Args:
+        x: real, any shape.
+
     Example:
         >>> frexp(6.0)
         (Array(0.75, dtype=float32), Array(3, dtype=int32))
@@ -63,6 +69,10 @@ def frexp(x: Any, /) -> tuple[Value, Value]:
 @spelled
 def ldexp(x1: Any, x2: Any, /) -> Value:
     """Returns `x1` · 2**`x2` for integers `x2`, also where 2**x2 by itself would overflow.
+
+    Args:
+        x1: real, any shape; broadcasts with `x2`.
+        x2: integers, any shape.
 
     Raises:
         DTypeError: x2 is no integer.
@@ -83,6 +93,9 @@ def ldexp(x1: Any, x2: Any, /) -> Value:
 def spacing(x: Any, /) -> Value:
     """Returns the distance from `x` to the next float that is farther from 0, with the sign of x.
 
+    Args:
+        x: real, any shape.
+
     Example:
         >>> spacing(np.float32(1)) == nnp.finfo("float32").eps
         Array(True, dtype=bool)
@@ -98,6 +111,10 @@ def spacing(x: Any, /) -> Value:
 def gcd(x1: Any, x2: Any, /) -> Value:
     """Returns the greatest common divisor of |x1| and |x2|; gcd(0, n) is |n|.
 
+    Args:
+        x1: integers, any shape; broadcasts with `x2`.
+        x2: integers, any shape.
+
     Example:
         >>> gcd(np.asarray([12, 7]), 18)
         Array([6, 1], dtype=int64)
@@ -109,6 +126,10 @@ def gcd(x1: Any, x2: Any, /) -> Value:
 def lcm(x1: Any, x2: Any, /) -> Value:
     """Returns the least common multiple of |x1| and |x2|; lcm(0, n) is 0.
 
+    Args:
+        x1: integers, any shape; broadcasts with `x2`.
+        x2: integers, any shape.
+
     Example:
         >>> lcm(np.asarray([4, 6]), 10)
         Array([20, 30], dtype=int64)
@@ -119,6 +140,9 @@ def lcm(x1: Any, x2: Any, /) -> Value:
 @spelled
 def bitwise_count(x: Any, /) -> Value:
     """Returns the number of ones in |x| written in binary, as uint8.
+
+    Args:
+        x: integers, any shape.
 
     Example:
         >>> bitwise_count(np.asarray([7, 8]))
@@ -145,6 +169,8 @@ def packbits(x: Any, /, axis: int | None = None, bitorder: str = "big") -> Value
     """Returns bytes (uint8) of which each holds eight elements along `axis`, 1 where they are not 0; None flattens first.
 
     Args:
+        x: bools or integers, any shape.
+        axis: axis along which eight elements make a byte; None flattens first.
         bitorder: "big": the first element is the highest bit; "little": the lowest. The last byte is filled with zeros.
 
     Raises:
@@ -177,7 +203,10 @@ def unpackbits(x: Any, /, axis: int | None = None, count: int | None = None, bit
     """Returns the bits of bytes (uint8) as elements 0 and 1 along `axis`; None flattens first.
 
     Args:
+        x: uint8, any shape.
+        axis: axis along which the bits of a byte are laid out; None flattens first.
         count: how many bits to return, filled with zeros; a negative number leaves so many out at the end.
+        bitorder: "big": the first element is the highest bit; "little": the lowest.
 
     Raises:
         DTypeError: x is not uint8.

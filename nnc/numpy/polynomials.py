@@ -41,6 +41,10 @@ def _coefficients(p: Any, where: str, name: str = "p") -> Value:
 def polyval(p: Any, x: Any) -> Value:
     """Returns the value at `x` of the polynomial with coefficients `p`, the highest power first (Horner's scheme).
 
+    Args:
+        p: (n,), coefficients, the highest power first.
+        x: any shape.
+
     Example:
         >>> polyval(np.asarray([1, 0, 2]), 3)
         Array(11, dtype=int64)
@@ -62,6 +66,10 @@ def _same_length(where: str, p: Any, q: Any) -> list[Value]:
 def polyadd(a1: Any, a2: Any) -> Value:
     """Returns the sum of two polynomials.
 
+    Args:
+        a1: (n,), coefficients, the highest power first.
+        a2: (m,), coefficients, the highest power first.
+
     Example:
         >>> polyadd([1, 0, 2], [3, 4])
         Array([1, 3, 6], dtype=int64)
@@ -72,7 +80,12 @@ def polyadd(a1: Any, a2: Any) -> Value:
 
 @spelled
 def polysub(a1: Any, a2: Any) -> Value:
-    """Returns the difference of two polynomials."""
+    """Returns the difference of two polynomials.
+
+    Args:
+        a1: (n,), coefficients, the highest power first.
+        a2: (m,), coefficients, the highest power first.
+    """
     p, q = _same_length("polysub", a1, a2)
     return el.subtract(p, q)
 
@@ -82,6 +95,8 @@ def polymul(a1: Any, a2: Any, *, strip_zeros: bool = True) -> Value:
     """Returns the product of two polynomials.
 
     Args:
+        a1: (n,), coefficients, the highest power first.
+        a2: (m,), coefficients, the highest power first.
         strip_zeros: the values are known, and leading zeros of `a1` and `a2` are left out, as in NumPy. With False
             values may be traced, and the result has the length of both less one.
 
@@ -109,6 +124,10 @@ def _nonzero_places(p: Value, where: str) -> np.ndarray[Any, Any]:
 def polydiv(u: Any, v: Any) -> tuple[Value, Value]:
     """Returns quotient and remainder of two polynomials; the remainder keeps the length of `u`, its first powers being 0.
 
+    Args:
+        u: (n,), dividend, the highest power first.
+        v: (m,), divisor; its first coefficient is not 0.
+
     Example:
         >>> polydiv([1.0, 0.0, -1.0], [1.0, 1.0])
         (Array([ 1., -1.], dtype=float32), Array([0., 0., 0.], dtype=float32))
@@ -131,6 +150,10 @@ def polydiv(u: Any, v: Any) -> tuple[Value, Value]:
 def polyder(p: Any, m: int = 1) -> Value:
     """Returns the derivative of order `m` of a polynomial.
 
+    Args:
+        p: (n,), coefficients, the highest power first.
+        m: the order, 0 or more.
+
     Example:
         >>> polyder([1, 2, 3])
         Array([2, 2], dtype=int64)
@@ -146,6 +169,8 @@ def polyint(p: Any, m: int = 1, k: Any = 0) -> Value:
     """Returns the antiderivative of order `m` of a polynomial.
 
     Args:
+        p: (n,), coefficients, the highest power first.
+        m: the order, 0 or more.
         k: the constants: a number for all, or one for each order.
 
     Example:
@@ -173,6 +198,9 @@ def _order(m: int, where: str) -> int:
 def poly(seq_of_zeros: Any) -> Value:
     """Returns the polynomial that has these roots and the leading coefficient 1.
 
+    Args:
+        seq_of_zeros: (n,), the roots.
+
     Example:
         >>> poly([1.0, -1.0])
         Array([ 1.,  0., -1.], dtype=float32)
@@ -191,6 +219,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Value:
     """Returns the roots of a polynomial, complex and in no particular order: eigenvalues of its companion matrix.
 
     Args:
+        p: (n,), coefficients, the highest power first.
         strip_zeros: the values are known, and zeros at the ends of `p` are left out, as in NumPy. With False values may
             be traced; the first coefficient must not be 0.
 
@@ -221,8 +250,10 @@ def polyfit(x: Any, y: Any, deg: int, *, w: Any = None) -> Value:
     """Returns the polynomial of degree `deg` with the least squared distance from the points (x, y), by a QR decomposition.
 
     Args:
-        y: a vector, or a matrix with a column for each fit.
-        w: what each distance is multiplied by.
+        x: (points,).
+        y: (points,), or (points, k) with a column for each fit.
+        deg: degree of the polynomial.
+        w: (points,), what each distance is multiplied by.
 
     Raises:
         ShapeError: there are fewer points than coefficients, or x and y do not fit together.

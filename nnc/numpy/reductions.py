@@ -76,12 +76,13 @@ def sum(
     out[j] = initial + sum over i of x[i, j]
 
     Args:
+        x: any shape.
         axis: axis or axes to remove; None all.
-        dtype: that of the sum; by default integers become 64 bits wide and floats stay (16-bit ones accumulate in
+        dtype: dtype of the sum; by default integers become 64 bits wide and floats stay (16-bit ones accumulate in
             float32).
         keepdims: keep the axes with size 1.
-        initial: is added.
-        where: which elements count.
+        initial: is added to the result.
+        where: bools that broadcast to `x`: which elements count.
 
     Raises:
         ShapeError: there is no such axis.
@@ -104,6 +105,14 @@ def prod(
 
     Its derivative needs no division, so zeros are no trouble.
 
+    Args:
+        x: any shape.
+        axis: axis or axes to remove; None all.
+        dtype: dtype of the product; by default integers become 64 bits wide and floats stay.
+        keepdims: keep the axes with size 1.
+        initial: is multiplied with the result.
+        where: bools that broadcast to `x`: which elements count.
+
     Example:
         >>> prod(np.asarray([[1.0, 2.0], [3.0, 4.0]]), axis=1)
         Array([ 2., 12.], dtype=float64)
@@ -117,6 +126,13 @@ def prod(
 @spelled
 def mean(x: Any, /, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Value:
     """Returns the arithmetic mean over `axis`; integers become float32, 16-bit floats accumulate in float32.
+
+    Args:
+        x: any shape.
+        axis: axis or axes to remove; None all.
+        dtype: dtype of the mean; by default integers become float32 and others stay.
+        keepdims: keep the axes with size 1.
+        where: bools that broadcast to `x`: which elements count.
 
     Example:
         >>> mean(np.asarray([1, 2, 4, 5]))
@@ -155,8 +171,14 @@ def var(
     """Returns the variance over `axis`, of centred values: sum |x - mean|² / (n - ddof).
 
     Args:
-        ddof, correction: what is subtracted from the number of elements; 1 estimates the variance of a population.
-            Where nothing is left, the variance is NaN. The rest as in `mean`.
+        x: any shape.
+        axis: axis or axes to remove; None all.
+        dtype: dtype to compute in; by default integers become float32 and others stay.
+        ddof: subtracted from the number of elements; 1 estimates the variance of a population. Where nothing is left,
+            the result is NaN.
+        correction: the same as `ddof`, which it goes before.
+        keepdims: keep the axes with size 1.
+        where: bools that broadcast to `x`: which elements count.
 
     Example:
         >>> var(np.asarray([1.0, 3.0])), var(np.asarray([1.0, 3.0]), ddof=1)
@@ -193,6 +215,16 @@ def std(
     where: Any = None,
 ) -> Value:  # fmt: skip
     """Returns the standard deviation over `axis`, the square root of `var`. Where it is 0, so is its derivative.
+
+    Args:
+        x: any shape.
+        axis: axis or axes to remove; None all.
+        dtype: dtype to compute in; by default integers become float32 and others stay.
+        ddof: subtracted from the number of elements; 1 estimates the variance of a population. Where nothing is left,
+            the result is NaN.
+        correction: the same as `ddof`, which it goes before.
+        keepdims: keep the axes with size 1.
+        where: bools that broadcast to `x`: which elements count.
 
     Example:
         >>> std(np.asarray([1.0, 3.0]))
@@ -243,8 +275,11 @@ def max(x: Any, /, axis: Axis = None, *, keepdims: bool = False, initial: Any = 
     """Returns the largest element over `axis`, NaN where one is. Equal ones share the derivative.
 
     Args:
+        x: bool or real, any shape.
+        axis: axis or axes to remove; None all.
+        keepdims: keep the axes with size 1.
         initial: is taken into account as an element, so that there always is one.
-        where: which elements count.
+        where: bools that broadcast to `x`: which elements count; needs `initial`.
 
     Raises:
         ShapeError: an axis is empty and `initial` is not given.
@@ -261,6 +296,13 @@ def max(x: Any, /, axis: Axis = None, *, keepdims: bool = False, initial: Any = 
 def min(x: Any, /, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Value:
     """Returns the smallest element over `axis`; see `max`.
 
+    Args:
+        x: bool or real, any shape.
+        axis: axis or axes to remove; None all.
+        keepdims: keep the axes with size 1.
+        initial: is taken into account as an element, so that there always is one.
+        where: bools that broadcast to `x`: which elements count; needs `initial`.
+
     Example:
         >>> min(np.asarray([[1, 5], [7, 2]]), axis=1)
         Array([1, 2], dtype=int64)
@@ -274,7 +316,13 @@ amax, amin = max, min
 @array_method
 @spelled
 def ptp(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Value:
-    """Returns the largest minus the smallest element over `axis`."""
+    """Returns the largest minus the smallest element over `axis`.
+
+    Args:
+        x: real, any shape.
+        axis: axis or axes to remove; None all.
+        keepdims: keep the axes with size 1.
+    """
     return el.subtract(max(x, axis, keepdims=keepdims), min(x, axis, keepdims=keepdims))
 
 
@@ -300,6 +348,11 @@ def _arg_extreme(name: str, command: Command, x: Any, axis: int | None, keepdims
 def argmax(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Value:
     """Returns the index (int64) of the first largest element along `axis`; None means in the flattened array.
 
+    Args:
+        x: bool or real, any shape.
+        axis: axis to remove; None searches the flattened array.
+        keepdims: keep the axes with size 1.
+
     Raises:
         ShapeError: the axis is empty or does not exist.
 
@@ -313,7 +366,13 @@ def argmax(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Val
 @array_method
 @spelled
 def argmin(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Value:
-    """Returns the index (int64) of the first smallest element along `axis`; None means in the flattened array."""
+    """Returns the index (int64) of the first smallest element along `axis`; None means in the flattened array.
+
+    Args:
+        x: bool or real, any shape.
+        axis: axis to remove; None searches the flattened array.
+        keepdims: keep the axes with size 1.
+    """
     return _arg_extreme("argmin", commands.argmin, x, axis, keepdims)
 
 
@@ -327,6 +386,12 @@ ANY_DTYPE: Accepts = (lambda dtype: True, "any dtype")
 def any(x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Value:
     """Returns whether an element is true (not 0) over `axis`; False of none.
 
+    Args:
+        x: any shape.
+        axis: axis or axes to remove; None all.
+        keepdims: keep the axes with size 1.
+        where: bools that broadcast to `x`: which elements count.
+
     Example:
         >>> any(np.asarray([[0, 1], [0, 0]]), axis=1)
         Array([ True, False], dtype=bool)
@@ -337,13 +402,26 @@ def any(x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Any = No
 @array_method
 @spelled
 def all(x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Value:
-    """Returns whether all elements are true (not 0) over `axis`; True of none."""
+    """Returns whether all elements are true (not 0) over `axis`; True of none.
+
+    Args:
+        x: any shape.
+        axis: axis or axes to remove; None all.
+        keepdims: keep the axes with size 1.
+        where: bools that broadcast to `x`: which elements count.
+    """
     return _apply("all", commands.reduce_and, ANY_DTYPE, el.as_bool(x, "all"), axis, keepdims, where, True)
 
 
 @spelled
 def count_nonzero(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Value:
-    """Returns how many elements differ from 0 over `axis`."""
+    """Returns how many elements differ from 0 over `axis`.
+
+    Args:
+        x: any shape.
+        axis: axis or axes to remove; None all.
+        keepdims: keep the axes with size 1.
+    """
     return sum(el.as_bool(x, "count_nonzero"), axis, keepdims=keepdims)
 
 
@@ -363,6 +441,11 @@ def _running(name: str, command: Command, x: Any, axis: int | None, dtype: Any, 
 def cumsum(x: Any, /, axis: int | None = None, dtype: Any = None) -> Value:
     """Returns the sums of the elements up to each one along `axis`; None flattens first. Dtypes as in `sum`.
 
+    Args:
+        x: any shape.
+        axis: axis to run along; None flattens first.
+        dtype: dtype of the sums; by default as in `sum`.
+
     Example:
         >>> cumsum(np.asarray([1, 2, 3]))
         Array([1, 3, 6], dtype=int64)
@@ -373,13 +456,23 @@ def cumsum(x: Any, /, axis: int | None = None, dtype: Any = None) -> Value:
 @array_method
 @spelled
 def cumprod(x: Any, /, axis: int | None = None, dtype: Any = None) -> Value:
-    """Returns the products of the elements up to each one along `axis`; None flattens first. Dtypes as in `prod`."""
+    """Returns the products of the elements up to each one along `axis`; None flattens first. Dtypes as in `prod`.
+
+    Args:
+        x: any shape.
+        axis: axis to run along; None flattens first.
+        dtype: dtype of the products; by default as in `prod`.
+    """
     return _running("cumprod", commands.cumprod, x, axis, dtype, True)[0]
 
 
 @spelled
 def cummax(x: Any, /, axis: int | None = None) -> Value:
     """Returns the largest of the elements up to each one along `axis`; None flattens first.
+
+    Args:
+        x: bool or real, any shape.
+        axis: axis to run along; None flattens first.
 
     Example:
         >>> cummax(np.asarray([1, 3, 2]))
@@ -390,7 +483,12 @@ def cummax(x: Any, /, axis: int | None = None) -> Value:
 
 @spelled
 def cummin(x: Any, /, axis: int | None = None) -> Value:
-    """Returns the smallest of the elements up to each one along `axis`; None flattens first."""
+    """Returns the smallest of the elements up to each one along `axis`; None flattens first.
+
+    Args:
+        x: bool or real, any shape.
+        axis: axis to run along; None flattens first.
+    """
     return _running("cummin", commands.cummin, x, axis, None, False)[0]
 
 
@@ -415,13 +513,27 @@ def _cumulative(
 
 @spelled
 def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Value:
-    """Returns running sums along `axis`, which vectors need not name; `include_initial` starts them with 0."""
+    """Returns running sums along `axis`, which vectors need not name; `include_initial` starts them with 0.
+
+    Args:
+        x: any shape.
+        axis: axis to run along; a vector needs none.
+        dtype: dtype of the sums; by default as in `sum`.
+        include_initial: begin with 0, so that the axis is one longer.
+    """
     return _cumulative("cumulative_sum", commands.cumsum, x, axis, dtype, include_initial, 0)
 
 
 @spelled
 def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Value:
-    """Returns running products along `axis`, which vectors need not name; `include_initial` starts them with 1."""
+    """Returns running products along `axis`, which vectors need not name; `include_initial` starts them with 1.
+
+    Args:
+        x: any shape.
+        axis: axis to run along; a vector needs none.
+        dtype: dtype of the products; by default as in `prod`.
+        include_initial: begin with 1, so that the axis is one longer.
+    """
     return _cumulative("cumulative_prod", commands.cumprod, x, axis, dtype, include_initial, 1)
 
 
@@ -430,7 +542,11 @@ def diff(x: Any, /, n: int = 1, axis: int = -1, prepend: Any = None, append: Any
     """Returns the differences of neighbours along `axis`, `n` times over.
 
     Args:
-        prepend, append: join x before that: arrays that fit, or numbers, which stand for a slice of size 1.
+        x: any shape.
+        n: how often differences are taken.
+        axis: axis to run along.
+        prepend: joined before `x`: an array that fits, or a number, which stands for a slice of size 1.
+        append: joined behind `x`: an array that fits, or a number, which stands for a slice of size 1.
 
     Example:
         >>> diff(np.asarray([1, 4, 9]))

@@ -29,6 +29,10 @@ __all__ = ["repeat", "resize", "tile"]
 def tile(x: Any, repetitions: Any, /) -> Value:
     """Returns `x` repeated as a whole along each axis.
 
+    Args:
+        x: any shape.
+        repetitions: how often along each axis: an integer or a sequence; counted from the last axis.
+
     Example:
         >>> tile(np.arange(2), (2, 2))
         Array([[0, 1, 0, 1],
@@ -48,6 +52,10 @@ def tile(x: Any, repetitions: Any, /) -> Value:
 def resize(x: Any, new_shape: Any) -> Value:
     """Returns the elements of `x` in another shape, repeated from the start or left out at the end where it has another size.
 
+    Args:
+        x: any shape.
+        new_shape: an integer or a sequence of integers.
+
     Example:
         >>> resize(np.arange(3), (2, 2))
         Array([[0, 1],
@@ -66,7 +74,9 @@ def repeat(x: Any, repeats: Any, axis: int | None = None, *, total_repeat_length
     """Returns `x` with each element repeated along `axis`; None flattens it first.
 
     Args:
+        x: any shape.
         repeats: how often: a number for all, or one for each element.
+        axis: axis to repeat along; None flattens first.
         total_repeat_length: the size of the result, with which `repeats` may be traced; it must agree.
 
     Raises:

@@ -20,7 +20,11 @@ class ScalarType(dtypes.NamedDType):
     __slots__ = ()
 
     def __call__(self, x: Any = 0) -> Value:
-        """Returns `x` as an array of this dtype; a traced `x` stays traced."""
+        """Returns `x` as an array of this dtype; a traced `x` stays traced.
+
+        Args:
+            x: array, tracer, number or nested list.
+        """
         return asarray(x, dtype=self.dtype)
 
 

@@ -62,6 +62,12 @@ KEPT = (
 def sort(x: Any, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Value:
     """Returns `x` sorted along `axis`, NaN last; None flattens it first. The sort is always stable.
 
+    Args:
+        x: any shape.
+        axis: axis to sort along; None flattens first.
+        descending: from the largest to the smallest.
+        stable: accepted as in NumPy; equal elements keep their order anyway.
+
     Raises:
         ShapeError: there is no such axis.
 
@@ -78,6 +84,12 @@ def sort(x: Any, /, axis: int | None = -1, *, descending: bool = False, stable: 
 def argsort(x: Any, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Value:
     """Returns the indices (int64) that sort `x` along `axis`; see `sort`.
 
+    Args:
+        x: any shape.
+        axis: axis to sort along; None flattens first.
+        descending: from the largest to the smallest.
+        stable: accepted as in NumPy; equal elements keep their order anyway.
+
     Example:
         >>> argsort(np.asarray([3, 1, 2]))
         Array([1, 2, 0], dtype=int64)
@@ -89,6 +101,10 @@ def argsort(x: Any, /, axis: int | None = -1, *, descending: bool = False, stabl
 @spelled
 def lexsort(keys: Any, axis: int = -1) -> Value:
     """Returns the indices that sort by several keys: by the last one first, ties by the one before, ….
+
+    Args:
+        keys: a sequence of arrays of one shape, or an array whose rows they are; the last is the most important.
+        axis: axis to sort along.
 
     Example:
         >>> lexsort(([1, 0, 2], [5, 5, 4]))
@@ -112,6 +128,11 @@ def partition(x: Any, kth: Any, axis: int | None = -1) -> Value:
 
     The others are in some order; it is the sorted one.
 
+    Args:
+        x: any shape.
+        kth: an integer or several: places whose elements come to stand where they do in the sorted order.
+        axis: axis to order; None flattens first.
+
     Raises:
         OutOfBoundsError: there is no such place.
     """
@@ -123,7 +144,13 @@ def partition(x: Any, kth: Any, axis: int | None = -1) -> Value:
 @array_method
 @spelled
 def argpartition(x: Any, kth: Any, axis: int | None = -1) -> Value:
-    """Returns the indices that order `x` as `partition` does."""
+    """Returns the indices that order `x` as `partition` does.
+
+    Args:
+        x: any shape.
+        kth: an integer or several: places whose elements come to stand where they do in the sorted order.
+        axis: axis to order; None flattens first.
+    """
     order = argsort(x, axis)
     _check_places("argpartition", kth, order, axis)
     return order
@@ -141,7 +168,11 @@ def _check_places(where: str, kth: Any, x: Value, axis: int | None) -> None:
 
 @spelled
 def sort_complex(x: Any) -> Value:
-    """Returns `x` as complex numbers, sorted along the last axis by real part, then by imaginary part."""
+    """Returns `x` as complex numbers, sorted along the last axis by real part, then by imaginary part.
+
+    Args:
+        x: any shape.
+    """
     x = to_value(x, "sort_complex")
     return sort(x.astype(dtypes.complex_dtype(x.spec.dtype)))
 
@@ -149,6 +180,14 @@ def sort_complex(x: Any) -> Value:
 @spelled
 def top_k(x: Any, k: int, *, axis: int = -1) -> tuple[Value, Value]:
     """Returns the `k` largest elements along `axis`, in falling order, and their indices.
+
+    Args:
+        x: any shape.
+        k: how many, known while tracing.
+        axis: axis to search along.
+
+    Returns:
+        values and their indices (int64); the axis has size `k`.
 
     Raises:
         ShapeError: the axis has fewer elements.
@@ -169,6 +208,8 @@ def searchsorted(x1: Any, x2: Any, /, side: str = "left", sorter: Any = None) ->
     """Returns where elements of `x2` would be inserted in the sorted vector `x1`.
 
     Args:
+        x1: (n,), sorted.
+        x2: any shape.
         side: "left": before equal elements, "right": behind them.
         sorter: indices that sort x1, if it is not sorted.
 
@@ -199,7 +240,9 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Value:
     Where bins fall, bins[i - 1] > x >= bins[i], or with `right` >= and >.
 
     Args:
+        x: real, any shape.
         bins: a vector that rises or falls; traced ones fall where the last is less than the first.
+        right: the right edge of a bin belongs to it, not the left one.
 
     Raises:
         ArgumentError: bins are known to do neither.
@@ -239,8 +282,12 @@ def take(x: Any, indices: Any, /, axis: int | None = None, *, mode: str = "error
     """Returns the elements at `indices` along `axis`; of the flattened array where it is None.
 
     Args:
+        x: any shape.
+        indices: integers, any shape; negative ones count from the end.
+        axis: axis to take from; None flattens first.
         mode: what an index out of range does: "error" raises, "clip" takes the nearest, "wrap" counts modulo the size,
             "fill" reads `fill_value` (by default NaN, or the number of an integer dtype that is farthest from 0).
+        fill_value: stands for an index out of range, with mode "fill".
 
     Raises:
         IndexError: an index is out of range.
@@ -264,6 +311,12 @@ def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1, *, mode: str
 
     out[i, j] = x[i, indices[i, j]]
 
+    Args:
+        x: any shape.
+        indices: integers, of as many axes as `x`; broadcast with it but for `axis`.
+        axis: axis to take from; None flattens first.
+        mode: what an index out of range does, as for `take`.
+
     Example:
         >>> take_along_axis(np.asarray([[1, 2], [3, 4]]), np.asarray([[1], [0]]))
         Array([[2],
@@ -276,7 +329,17 @@ def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1, *, mode: str
 def put_along_axis(
     x: Any, indices: Any, values: Any, axis: int | None = -1, *, mode: str = "error", inplace: bool = False
 ) -> Value:
-    """Returns `x` with `values` at each row's indices along `axis` (NumPy writes into `x` instead)."""
+    """Returns `x` with `values` at each row's indices along `axis` (NumPy writes into `x` instead).
+
+    Args:
+        x: any shape.
+        indices: integers, of as many axes as `x`; broadcast with it but for `axis`.
+        values: broadcast to the shape of `indices`.
+        axis: axis to write along; None flattens `x` first.
+        mode: what an index out of range does: "error" raises, "clip" takes the nearest, "wrap" counts modulo the size,
+            "drop" writes nothing.
+        inplace: must be False, as arrays are immutable.
+    """
     check_not_inplace(inplace, "put_along_axis")
     return indexing.put_along_axis(to_value(x, "put_along_axis"), indices, values, axis, mode)
 
@@ -284,6 +347,11 @@ def put_along_axis(
 @spelled
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Value:
     """Returns, for each element, the choice of the first condition that holds, else `default`.
+
+    Args:
+        condlist: conditions, any shapes; they and the choices broadcast together.
+        choicelist: an array or number for each condition.
+        default: stands where no condition holds.
 
     Raises:
         ArgumentError: unequal numbers of conditions and choices.
@@ -307,6 +375,8 @@ def choose(x: Any, choices: Sequence[Any], *, mode: str = "error") -> Value:
     """Returns, for each element of `x`, that of the choice which it numbers; all broadcast together.
 
     Args:
+        x: integers, any shape: numbers of choices.
+        choices: arrays or numbers; they and `x` broadcast together.
         mode: what a number out of range does: "error" raises, "clip" takes the nearest, "wrap" counts modulo.
 
     Raises:
@@ -332,6 +402,14 @@ def put(x: Any, ind: Any, v: Any, *, mode: str = "error", inplace: bool = False)
 
     NumPy writes into x instead.
 
+    Args:
+        x: any shape.
+        ind: integers: places in the flattened array.
+        v: numbers to write, repeated as often as needed.
+        mode: what an index out of range does: "error" raises, "clip" takes the nearest, "wrap" counts modulo the size,
+            "drop" writes nothing.
+        inplace: must be False, as arrays are immutable.
+
     Example:
         >>> put(np.zeros(3), [0, 2], [5.0])
         Array([5., 0., 5.], dtype=float64)
@@ -346,7 +424,14 @@ def put(x: Any, ind: Any, v: Any, *, mode: str = "error", inplace: bool = False)
 
 @spelled
 def place(x: Any, mask: Any, vals: Any, *, inplace: bool = False) -> Value:
-    """Returns `x` with the elements where `mask` is true replaced by `vals`, one after the other, repeated as needed."""
+    """Returns `x` with the elements where `mask` is true replaced by `vals`, one after the other, repeated as needed.
+
+    Args:
+        x: any shape.
+        mask: as many bools as `x` has elements.
+        vals: numbers to write, repeated as often as needed.
+        inplace: must be False, as arrays are immutable.
+    """
     check_not_inplace(inplace, "place")
     x, values = to_value(x, "place"), manipulation.ravel(to_value(vals, "place", "vals"))
     true = el.as_bool(mask, "place")
@@ -363,7 +448,13 @@ def place(x: Any, mask: Any, vals: Any, *, inplace: bool = False) -> Value:
 
 @spelled
 def putmask(x: Any, mask: Any, values: Any) -> Value:
-    """Returns `x` with elements of `values`, repeated to the size of x, where `mask` is true (NumPy writes into x instead)."""
+    """Returns `x` with elements of `values`, repeated to the size of x, where `mask` is true (NumPy writes into x instead).
+
+    Args:
+        x: any shape.
+        mask: bools that broadcast to `x`.
+        values: numbers to write; repeated to the size of `x`.
+    """
     x, news = to_value(x, "putmask"), manipulation.ravel(to_value(values, "putmask", "values"))
     repeated = news[np.arange(x.spec.size) % max(1, news.spec.size)]
     fitting = indexing.fit_values(x, repeated, "putmask")
@@ -372,7 +463,13 @@ def putmask(x: Any, mask: Any, values: Any) -> Value:
 
 @spelled
 def compress(condition: Any, x: Any, axis: int | None = None) -> Value:
-    """Returns the slices of `x` along `axis` for which `condition`, a vector known while tracing, is true."""
+    """Returns the slices of `x` along `axis` for which `condition`, a vector known while tracing, is true.
+
+    Args:
+        condition: (n,) bools, known while tracing.
+        x: any shape.
+        axis: axis to choose along; None flattens first.
+    """
     x, at = ravel_for(axis, to_value(x, "compress"))
     places = np.flatnonzero(known(condition, "compress", KEPT))
     return pick(x, places, to_axis("compress", at, x.spec.ndim))
@@ -380,13 +477,23 @@ def compress(condition: Any, x: Any, axis: int | None = None) -> Value:
 
 @spelled
 def extract(condition: Any, x: Any) -> Value:
-    """Returns the elements of `x` where `condition`, which must be known while tracing, is true."""
+    """Returns the elements of `x` where `condition`, which must be known while tracing, is true.
+
+    Args:
+        condition: bools, flattened as `x` is, known while tracing.
+        x: any shape.
+    """
     return compress(known(condition, "extract", KEPT).ravel(), x)
 
 
 @spelled
 def delete(x: Any, obj: Any, axis: int | None = None) -> Value:
     """Returns `x` without the elements at `obj` (an index, a slice or indices, known while tracing) along `axis`.
+
+    Args:
+        x: any shape.
+        obj: an index, a slice or indices, known while tracing.
+        axis: axis to shorten; None flattens first.
 
     Example:
         >>> delete(np.asarray([1, 2, 3]), 1)
@@ -406,7 +513,14 @@ def delete(x: Any, obj: Any, axis: int | None = None) -> Value:
 
 @spelled
 def insert(x: Any, obj: int, values: Any, axis: int | None = None) -> Value:
-    """Returns `x` with `values` inserted before the index `obj` along `axis`; None flattens it first."""
+    """Returns `x` with `values` inserted before the index `obj` along `axis`; None flattens it first.
+
+    Args:
+        x: any shape.
+        obj: index before which the values come to stand.
+        values: broadcast to the shape of `x` but for `axis`.
+        axis: axis to lengthen; None flattens first.
+    """
     x, at = ravel_for(axis, to_value(x, "insert"))
     at = to_axis("insert", at, x.spec.ndim)
     n, place = x.spec.shape[at], static_int(obj, "insert", "obj")
@@ -428,7 +542,9 @@ def nonzero(x: Any, /, *, size: int | None = None, fill_value: Any = 0) -> tuple
     """Returns the indices of the elements that are not 0: an array for each axis.
 
     Args:
+        x: any shape.
         size: how many to return, so that traced values work: further ones are left out, missing ones are `fill_value`.
+        fill_value: stands for missing indices.
 
     Raises:
         TraceError: `x` is traced and `size` not given.
@@ -457,13 +573,25 @@ def nonzero(x: Any, /, *, size: int | None = None, fill_value: Any = 0) -> tuple
 
 @spelled
 def flatnonzero(x: Any, *, size: int | None = None, fill_value: Any = 0) -> Value:
-    """Returns the indices, in the flattened array, of the elements that are not 0; see `nonzero`."""
+    """Returns the indices, in the flattened array, of the elements that are not 0; see `nonzero`.
+
+    Args:
+        x: any shape.
+        size: how many to return, so that traced values work; see `nonzero`.
+        fill_value: stands for missing indices.
+    """
     return nonzero(manipulation.ravel(x), size=size, fill_value=fill_value)[0]
 
 
 @spelled
 def argwhere(x: Any, *, size: int | None = None, fill_value: Any = 0) -> Value:
-    """Returns the indices of the elements that are not 0, one row for each; see `nonzero`."""
+    """Returns the indices of the elements that are not 0, one row for each; see `nonzero`.
+
+    Args:
+        x: any shape.
+        size: how many to return, so that traced values work; see `nonzero`.
+        fill_value: stands for missing indices.
+    """
     return stack(nonzero(x, size=size, fill_value=fill_value), axis=1)
 
 
@@ -489,6 +617,10 @@ def _places(x: Any, where: str, size: int) -> Value:
 def unravel_index(indices: Any, shape: Any) -> tuple[Value, ...]:
     """Returns the index along each axis of `shape` for indices of the flattened array.
 
+    Args:
+        indices: integers, any shape.
+        shape: an integer or a sequence of integers.
+
     Raises:
         IndexError: an index is known to be negative or too large; traced ones are not looked at.
 
@@ -508,6 +640,10 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Value, ...]:
 @spelled
 def ravel_multi_index(multi_index: Sequence[Any], dims: Any) -> Value:
     """Returns the index in the flattened array for an index along each axis of `dims`.
+
+    Args:
+        multi_index: an array of integers for each axis.
+        dims: size of each axis.
 
     Raises:
         IndexError: an index is known to be negative or too large; traced ones are not looked at.
@@ -535,6 +671,9 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     """Returns how often each of 0, 1, 2, … occurs in a vector of integers, or the sum of its weights.
 
     Args:
+        x: (n,) integers of 0 or more.
+        weights: (n,), added in place of 1.
+        minlength: least size of the result.
         length: size of the result, so that traced values work; else the largest element + 1, at least `minlength`.
 
     Raises:

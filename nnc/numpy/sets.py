@@ -118,10 +118,14 @@ def unique(
     """Returns the distinct elements of `x` (or slices along `axis`), sorted.
 
     Args:
-        return_index, return_inverse, return_counts: return, too, where each occurs first, which of them each element
-            is, and how often each occurs.
-        size: how many to return, so that traced values work: further ones are left out, missing ones are `fill_value`,
-            or the least element.
+        x: any shape.
+        return_index: return, too, where each occurs first.
+        return_inverse: return, too, which of them each element is.
+        return_counts: return, too, how often each occurs.
+        axis: axis whose slices are compared; None compares elements of the flattened array.
+        equal_nan: NaNs are one element.
+        size: how many to return, so that traced values work: further ones are left out.
+        fill_value: stands for missing ones where `size` is greater than their number; the least element by default.
 
     Raises:
         TraceError: `x` is traced and `size` not given.
@@ -140,27 +144,43 @@ def unique(
 
 @spelled
 def unique_all(x: Any, /) -> UniqueAll:
-    """Returns the distinct elements, where each occurs first, which of them each element is, and how often each occurs."""
+    """Returns the distinct elements, where each occurs first, which of them each element is, and how often each occurs.
+
+    Args:
+        x: any shape.
+    """
     return _unique(x, "unique_all", None, False)
 
 
 @spelled
 def unique_counts(x: Any, /) -> UniqueCounts:
-    """Returns the distinct elements and how often each occurs."""
+    """Returns the distinct elements and how often each occurs.
+
+    Args:
+        x: any shape.
+    """
     found = _unique(x, "unique_counts", None, False)
     return UniqueCounts(found.values, found.counts)
 
 
 @spelled
 def unique_inverse(x: Any, /) -> UniqueInverse:
-    """Returns the distinct elements and which of them each element is."""
+    """Returns the distinct elements and which of them each element is.
+
+    Args:
+        x: any shape.
+    """
     found = _unique(x, "unique_inverse", None, False)
     return UniqueInverse(found.values, found.inverse_indices)
 
 
 @spelled
 def unique_values(x: Any, /) -> Value:
-    """Returns the distinct elements, sorted."""
+    """Returns the distinct elements, sorted.
+
+    Args:
+        x: any shape.
+    """
     return _unique(x, "unique_values", None, False).values
 
 
@@ -172,7 +192,10 @@ def isin(x: Any, test_elements: Any, *, assume_unique: bool = False, invert: boo
     """Returns whether each element of `x` is one of `test_elements`; with `invert`, whether it is none.
 
     Args:
-        assume_unique: a promise (here and in other functions) that no element occurs twice; it is not needed.
+        x: any shape.
+        test_elements: any shape, flattened.
+        assume_unique: a promise that no element occurs twice; it is not needed.
+        invert: return whether it is none of them.
 
     Example:
         >>> isin(np.asarray([1, 2, 3]), [3, 1])
@@ -212,6 +235,12 @@ def _distinct(
 def union1d(x1: Any, x2: Any, *, size: int | None = None, fill_value: Any = None) -> Value:
     """Returns the distinct elements of both, sorted; `size` and `fill_value` as in `unique`.
 
+    Args:
+        x1: any shape, flattened.
+        x2: any shape, flattened.
+        size: how many to return, so that traced values work; see `unique`.
+        fill_value: stands for missing elements; see `unique`.
+
     Example:
         >>> union1d([3, 1], [2, 1])
         Array([1, 2, 3], dtype=int64)
@@ -223,7 +252,15 @@ def union1d(x1: Any, x2: Any, *, size: int | None = None, fill_value: Any = None
 def setdiff1d(
     x1: Any, x2: Any, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None
 ) -> Value:
-    """Returns the distinct elements of `x1` that are not in `x2`, sorted; `size` and `fill_value` as in `unique`."""
+    """Returns the distinct elements of `x1` that are not in `x2`, sorted; `size` and `fill_value` as in `unique`.
+
+    Args:
+        x1: any shape, flattened.
+        x2: any shape, flattened.
+        assume_unique: a promise that no element occurs twice; it is not needed.
+        size: how many to return, so that traced values work; see `unique`.
+        fill_value: stands for missing elements; see `unique`.
+    """
     return _distinct("setdiff1d", x1, x2, lambda elements, x, y: ~isin(elements, y), False, size, fill_value)
 
 
@@ -231,7 +268,15 @@ def setdiff1d(
 def setxor1d(
     x1: Any, x2: Any, assume_unique: bool = False, *, size: int | None = None, fill_value: Any = None
 ) -> Value:
-    """Returns the distinct elements that are in just one of both, sorted; `size` and `fill_value` as in `unique`."""
+    """Returns the distinct elements that are in just one of both, sorted; `size` and `fill_value` as in `unique`.
+
+    Args:
+        x1: any shape, flattened.
+        x2: any shape, flattened.
+        assume_unique: a promise that no element occurs twice; it is not needed.
+        size: how many to return, so that traced values work; see `unique`.
+        fill_value: stands for missing elements; see `unique`.
+    """
     return _distinct(
         "setxor1d", x1, x2, lambda elements, x, y: ~el.logical_and(isin(elements, x), isin(elements, y)), True, size,
         fill_value,
@@ -246,7 +291,12 @@ def intersect1d(
     """Returns the distinct elements that are in both, sorted; `size` and `fill_value` as in `unique`.
 
     Args:
+        x1: any shape, flattened.
+        x2: any shape, flattened.
+        assume_unique: a promise that no element occurs twice; it is not needed.
         return_indices: return, too, where each occurs first in the flattened `x1` and in `x2`.
+        size: how many to return, so that traced values work; see `unique`.
+        fill_value: stands for missing elements; see `unique`.
 
     Example:
         >>> intersect1d([3, 1, 2], [2, 3])

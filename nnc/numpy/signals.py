@@ -62,6 +62,8 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Value:
     """Returns the convolution of two vectors: out[k] = Σ_i a[i] · v[k - i].
 
     Args:
+        a: (n,).
+        v: (m,).
         mode: "full": wherever they overlap; "same": as long as the longer one, centred; "valid": where they overlap
             fully.
 
@@ -81,6 +83,11 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Value:
 def correlate(a: Any, v: Any, mode: str = "valid") -> Value:
     """Returns the correlation of two vectors: out[k] = Σ_i a[i + k] · conj(v[i]); the modes are those of `convolve`.
 
+    Args:
+        a: (n,).
+        v: (m,), conjugated.
+        mode: "full", "same" or "valid", as for `convolve`.
+
     Example:
         >>> correlate(np.asarray([1, 2, 3]), [0, 1])
         Array([2, 3], dtype=int64)
@@ -98,7 +105,8 @@ def gradient(f: Any, *varargs: Any, axis: Axis = None, edge_order: int = 1) -> A
     """Returns the slope of sampled values along each axis: central differences inside, one-sided ones at the ends.
 
     Args:
-        varargs: distances between samples: one number for all axes, or for each axis a number or a vector of places.
+        f: sampled values, any shape.
+        *varargs: distances between samples: one number for all axes, or for each axis a number or a vector of places.
         axis: along which; a single one gives one array instead of a tuple.
         edge_order: 1 or 2, the accuracy at the ends.
 
@@ -171,6 +179,11 @@ def _end(y0: Value, y1: Value, y2: Value, a: Value, b: Value, edge_order: int) -
 def ediff1d(x: Any, /, to_end: Any = None, to_begin: Any = None) -> Value:
     """Returns the differences of neighbours of the flattened `x`, with `to_begin` before and `to_end` behind them.
 
+    Args:
+        x: any shape, flattened.
+        to_end: numbers to put behind the differences.
+        to_begin: numbers to put before the differences.
+
     Example:
         >>> ediff1d(np.asarray([1, 4, 9]), to_end=0)
         Array([3, 5, 0], dtype=int64)
@@ -188,7 +201,10 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
     """Returns `p` with multiples of `period` added, so that neighbours along `axis` differ by at most half of it.
 
     Args:
+        p: real, any shape.
         discont: jumps that are smaller stay; by default half the period.
+        axis: axis to run along.
+        period: distance of values that mean the same.
 
     Example:
         >>> unwrap(np.asarray([0, 1, 2, -1, 0]), period=4)
@@ -215,6 +231,10 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
 @spelled
 def trim_zeros(filt: Any, trim: str = "fb") -> Value:
     """Returns the vector `filt`, whose values must be known, without the zeros at its front ("f"), its back ("b") or both.
+
+    Args:
+        filt: (n,), whose values are known.
+        trim: "f" the front, "b" the back, "fb" both.
 
     Example:
         >>> trim_zeros(np.asarray([0, 1, 0, 2, 0]))
@@ -245,19 +265,39 @@ def _window(where: str, size: Any, function: Any) -> Value:
 
 @spelled
 def bartlett(M: int) -> Value:  # noqa: N803  (NumPy's name)
-    """Returns the triangular window of `M` points."""
+    """Returns the triangular window of `M` points.
+
+    Args:
+        M: number of points.
+
+    Returns:
+        (M,), float32.
+    """
     return _window("bartlett", M, np.bartlett)
 
 
 @spelled
 def blackman(M: int) -> Value:  # noqa: N803
-    """Returns the Blackman window of `M` points: 0.42 - 0.5 cos(2πi / (M - 1)) + 0.08 cos(4πi / (M - 1))."""
+    """Returns the Blackman window of `M` points: 0.42 - 0.5 cos(2πi / (M - 1)) + 0.08 cos(4πi / (M - 1)).
+
+    Args:
+        M: number of points.
+
+    Returns:
+        (M,), float32.
+    """
     return _window("blackman", M, np.blackman)
 
 
 @spelled
 def hamming(M: int) -> Value:  # noqa: N803
     """Returns the Hamming window of `M` points: 0.54 - 0.46 cos(2πi / (M - 1)).
+
+    Args:
+        M: number of points.
+
+    Returns:
+        (M,), float32.
 
     Example:
         >>> hamming(3)
@@ -268,13 +308,25 @@ def hamming(M: int) -> Value:  # noqa: N803
 
 @spelled
 def hanning(M: int) -> Value:  # noqa: N803
-    """Returns the Hann window of `M` points: 0.5 - 0.5 cos(2πi / (M - 1))."""
+    """Returns the Hann window of `M` points: 0.5 - 0.5 cos(2πi / (M - 1)).
+
+    Args:
+        M: number of points.
+
+    Returns:
+        (M,), float32.
+    """
     return _window("hanning", M, np.hanning)
 
 
 @spelled
 def kaiser(M: int, beta: Any) -> Value:  # noqa: N803
-    """Returns the Kaiser window of `M` points: I0(beta · sqrt(1 - t²)) / I0(beta) for t from -1 to 1."""
+    """Returns the Kaiser window of `M` points: I0(beta · sqrt(1 - t²)) / I0(beta) for t from -1 to 1.
+
+    Args:
+        M: number of points.
+        beta: shape of the window: 0 is a rectangle, greater ones are narrower.
+    """
     (n,) = to_shape(static_int(M, "kaiser", "M"), "kaiser")
     (beta,) = promote(beta, where="kaiser", to=dtypes.to_float)
     beta = to_value(beta, "kaiser", "beta")

@@ -30,6 +30,9 @@ __all__ = [
 def erf(x: Any, /) -> Value:
     """Returns the error function, 2/√π · the integral of exp(-t²) from 0 to x.
 
+    Args:
+        x: real, any shape.
+
     Example:
         >>> erf(0.0)
         Array(0., dtype=float32)
@@ -39,19 +42,30 @@ def erf(x: Any, /) -> Value:
 
 @spelled
 def erfc(x: Any, /) -> Value:
-    """Returns 1 - erf(x), exact for large x."""
+    """Returns 1 - erf(x), exact for large x.
+
+    Args:
+        x: real, any shape.
+    """
     return el.call("erfc", commands.erfc, FLOAT, dtypes.to_float, x)
 
 
 @spelled
 def erfinv(x: Any, /) -> Value:
-    """Returns the number whose error function is `x`: infinite at -1 and 1, NaN beyond."""
+    """Returns the number whose error function is `x`: infinite at -1 and 1, NaN beyond.
+
+    Args:
+        x: real, any shape.
+    """
     return el.call("erfinv", commands.erfinv, FLOAT, dtypes.to_float, x)
 
 
 @spelled
 def lgamma(x: Any, /) -> Value:
     """Returns the logarithm of |Γ(x)|, where Γ(n + 1) = n!.
+
+    Args:
+        x: real, any shape.
 
     Example:
         >>> lgamma(np.asarray([1.0, 5.0]))
@@ -62,7 +76,11 @@ def lgamma(x: Any, /) -> Value:
 
 @spelled
 def digamma(x: Any, /) -> Value:
-    """Returns the derivative of `lgamma`."""
+    """Returns the derivative of `lgamma`.
+
+    Args:
+        x: real, any shape.
+    """
     return polygamma(0, x)
 
 
@@ -72,6 +90,7 @@ def polygamma(n: int, x: Any, /) -> Value:
 
     Args:
         n: an integer of 0 or more.
+        x: real, any shape.
 
     Raises:
         ArgumentError: n is negative.
@@ -87,6 +106,10 @@ gammaln = lgamma
 def betaln(a: Any, b: Any, /) -> Value:
     """Returns log |B(a, b)|, where B(a, b) = Γ(a) Γ(b) / Γ(a + b).
 
+    Args:
+        a: above 0, any shape; broadcasts with `b`.
+        b: above 0, any shape.
+
     Example:
         >>> betaln(np.float64(2), 3.0)
         Array(-2.48490665, dtype=float64)
@@ -99,6 +122,9 @@ def betaln(a: Any, b: Any, /) -> Value:
 def expit(x: Any, /) -> Value:
     """Returns the logistic function 1 / (1 + exp(-x)), without overflow.
 
+    Args:
+        x: real, any shape.
+
     Example:
         >>> expit(0.0)
         Array(0.5, dtype=float32)
@@ -108,13 +134,21 @@ def expit(x: Any, /) -> Value:
 
 @spelled
 def logit(p: Any, /) -> Value:
-    """Returns log(p / (1 - p)), the inverse of `expit`."""
+    """Returns log(p / (1 - p)), the inverse of `expit`.
+
+    Args:
+        p: in [0, 1], any shape.
+    """
     return el.log(p) - el.log1p(el.negative(p))
 
 
 @spelled
 def xlogy(x: Any, y: Any, /) -> Value:
     """Returns x · log(y), and 0 where x is 0 and y a number.
+
+    Args:
+        x: any shape; broadcasts with `y`.
+        y: any shape.
 
     Example:
         >>> xlogy(0.0, 0.0)
@@ -125,7 +159,12 @@ def xlogy(x: Any, y: Any, /) -> Value:
 
 @spelled
 def xlog1py(x: Any, y: Any, /) -> Value:
-    """Returns x · log(1 + y), exact for small y, and 0 where x is 0 and y a number."""
+    """Returns x · log(1 + y), exact for small y, and 0 where x is 0 and y a number.
+
+    Args:
+        x: any shape; broadcasts with `y`.
+        y: above -1, any shape.
+    """
     return _times_log("xlog1py", el.log1p, 0.0, x, y)
 
 
@@ -138,19 +177,30 @@ def _times_log(where: str, logarithm: Callable[[Any], Value], one: float, x: Any
 
 @spelled
 def i0e(x: Any, /) -> Value:
-    """Returns exp(-|x|) · I0(x), the modified Bessel function of order 0, which does not overflow."""
+    """Returns exp(-|x|) · I0(x), the modified Bessel function of order 0, which does not overflow.
+
+    Args:
+        x: real, any shape.
+    """
     return el.call("i0e", commands.i0e, FLOAT, dtypes.to_float, x)
 
 
 @spelled
 def i1e(x: Any, /) -> Value:
-    """Returns exp(-|x|) · I1(x), the modified Bessel function of order 1, which does not overflow."""
+    """Returns exp(-|x|) · I1(x), the modified Bessel function of order 1, which does not overflow.
+
+    Args:
+        x: real, any shape.
+    """
     return el.call("i1e", commands.i1e, FLOAT, dtypes.to_float, x)
 
 
 @spelled
 def i0(x: Any, /) -> Value:
     """Returns the modified Bessel function of order 0.
+
+    Args:
+        x: real, any shape.
 
     Example:
         >>> i0(1.0)
@@ -161,7 +211,11 @@ def i0(x: Any, /) -> Value:
 
 @spelled
 def i1(x: Any, /) -> Value:
-    """Returns the modified Bessel function of order 1."""
+    """Returns the modified Bessel function of order 1.
+
+    Args:
+        x: real, any shape.
+    """
     return i1e(x) * el.exp(abs(to_value(x, "i1")))
 
 
@@ -173,7 +227,10 @@ def logsumexp(x: Any, /, axis: Axis = None, b: Any = None, *, keepdims: bool = F
     The largest element, which is factored out, is a constant for the derivative.
 
     Args:
-        b: factors, by default 1.
+        x: any shape.
+        axis: axis or axes to remove; None all.
+        b: factors that broadcast with `x`, by default 1.
+        keepdims: keep the axes with size 1.
 
     Example:
         >>> logsumexp(np.asarray([1000.0, 1000.0]))
@@ -205,7 +262,26 @@ def logsumexp(x: Any, /, axis: Axis = None, b: Any = None, *, keepdims: bool = F
 # -- segments ----------------------------------------------------------------------------------------------------------
 
 
-def _segment(name: str, method: str, start: Callable[[dtypes.DType], Any], doc: str) -> Callable[..., Value]:
+_SEGMENT_ARGS = """
+
+Args:
+    data: (n, ...).
+    segment_ids: (n,) integers, the segment of each row.
+    num_segments: how many segments there are; may be left out where the ids are known.
+    mode: what an id out of range does: "error" raises, "drop" leaves its row out.
+
+Returns:
+    (num_segments, ...), dtype of data.
+
+Raises:
+    IndexError: an id is out of range.
+    TraceError: traced ids without `num_segments`.
+"""
+
+
+def _segment(
+    name: str, method: str, start: Callable[[dtypes.DType], Any], doc: str, example: str = ""
+) -> Callable[..., Value]:
     """`x.at[segment_ids].method(data)` on rows that hold what changes no result."""
 
     def function(data: Any, segment_ids: Any, num_segments: int | None = None, *, mode: str = "error") -> Value:
@@ -230,7 +306,7 @@ def _segment(name: str, method: str, start: Callable[[dtypes.DType], Any], doc: 
         return result
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
+    function.__doc__ = doc + _SEGMENT_ARGS + example
     return spelled(function)
 
 
@@ -243,32 +319,22 @@ def _highest(dtype: dtypes.DType) -> Any:
 
 
 segment_sum = _segment(
-    "segment_sum", "add", lambda dtype: 0,
-    """Returns the sum of the rows of each segment: out[s] = sum of data[i] where segment_ids[i] = s.
-
-    Args:     data: (n, ...). segment_ids: n integers. num_segments: how many segments there are; may be left out where the ids
-              are known. mode: what an id out of range does: "error" raises, "drop" leaves its row out.
-    Returns:  (num_segments, ...).
-    Raises:   IndexError: an id is out of range. TraceError: traced ids without `num_segments`.
-    Example:  >>> nnp.segment_sum(np.asarray([1.0, 2.0, 4.0]), np.asarray([0, 0, 2]), 3)
-              Array([3., 0., 4.], dtype=float64)
-    """,
-)  # fmt: skip
+    "segment_sum",
+    "add",
+    lambda dtype: 0,
+    "Returns the sum of the rows of each segment: out[s] = sum of data[i] where segment_ids[i] = s.",
+    """
+Example:
+    >>> nnp.segment_sum(np.asarray([1.0, 2.0, 4.0]), np.asarray([0, 0, 2]), 3)
+    Array([3., 0., 4.], dtype=float64)
+""",
+)
 segment_prod = _segment(
-    "segment_prod",
-    "multiply",
-    lambda dtype: 1,
-    "Returns the product of the rows of each segment, 1 of none; see `segment_sum`.",
+    "segment_prod", "multiply", lambda dtype: 1, "Returns the product of the rows of each segment, 1 of none."
 )
 segment_max = _segment(
-    "segment_max",
-    "max",
-    _lowest,
-    "Returns the largest of each segment, the least value (-inf) of none; see `segment_sum`.",
+    "segment_max", "max", _lowest, "Returns the largest of each segment, the least value (-inf) of none."
 )
 segment_min = _segment(
-    "segment_min",
-    "min",
-    _highest,
-    "Returns the smallest of each segment, the greatest value (inf) of none; see `segment_sum`.",
+    "segment_min", "min", _highest, "Returns the smallest of each segment, the greatest value (inf) of none."
 )

@@ -40,8 +40,11 @@ def average(x: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
     out[j] = sum over i of w[i, j] · x[i, j] / sum over i of w[i, j]
 
     Args:
+        x: any shape.
+        axis: axis or axes to remove; None all.
         weights: of the shape of `x`, or a vector along one axis.
         returned: return the sum of the weights, too.
+        keepdims: keep the axes with size 1.
 
     Raises:
         ShapeError: the weights fit neither.
@@ -80,8 +83,11 @@ def cov(
     """Returns the covariance matrix of variables, one in each row (each column unless `rowvar`).
 
     Args:
+        m: (variables, observations), or (observations,) of one variable.
         y: more variables.
-        bias, ddof: divide by n with bias, by n - 1 without, or by n - ddof.
+        rowvar: variables are rows; else columns.
+        bias: divide by the number of observations n, else by n - 1.
+        ddof: divide by n - ddof instead.
         fweights: how often each observation counts.
         aweights: how much it weighs.
 
@@ -123,7 +129,13 @@ def _variables(m: Any, rowvar: bool) -> Value:
 
 @spelled
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Value:
-    """Returns the correlation coefficients of variables; arguments as in `cov`."""
+    """Returns the correlation coefficients of variables; arguments as in `cov`.
+
+    Args:
+        x: (variables, observations), or (observations,) of one variable.
+        y: more variables.
+        rowvar: variables are rows; else columns.
+    """
     c = cov(x, y, rowvar)
     if not c.spec.ndim:
         return c / c
@@ -205,8 +217,11 @@ def quantile(x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepd
     """Returns quantiles over `axis`; NaN where an element is.
 
     Args:
+        x: real, any shape.
         q: numbers from 0 (least) to 1 (greatest); its axes come first in the result.
+        axis: axis or axes to remove; None all.
         method: "linear" between the two neighbours, or "lower", "higher", "nearest" or "midpoint" of them.
+        keepdims: keep the axes with size 1.
 
     Raises:
         ArgumentError: q lies outside [0, 1].
@@ -220,13 +235,26 @@ def quantile(x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepd
 
 @spelled
 def percentile(x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Value:
-    """Returns percentiles over `axis`: quantiles with q from 0 to 100."""
+    """Returns percentiles over `axis`: quantiles with q from 0 to 100.
+
+    Args:
+        x: real, any shape.
+        q: percentages, from 0 to 100: a number or an array.
+        axis: axis or axes to remove; None all.
+        method: how to choose between two elements, as for `quantile`.
+        keepdims: keep the axes with size 1.
+    """
     return _quantile("percentile", x, q, axis, method, keepdims, unit=100.0)
 
 
 @spelled
 def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Value:
     """Returns the middle of the sorted elements over `axis`, or the mean of the two middle ones.
+
+    Args:
+        x: real, any shape.
+        axis: axis or axes to remove; None all.
+        keepdims: keep the axes with size 1.
 
     Example:
         >>> median(np.asarray([1, 9, 3, 4]))
@@ -237,19 +265,41 @@ def median(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Value:
 
 @spelled
 def nanquantile(x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Value:
-    """Returns quantiles of the elements that are not NaN; see `quantile`."""
+    """Returns quantiles of the elements that are not NaN; see `quantile`.
+
+    Args:
+        x: real, any shape.
+        q: shares, from 0 to 1: a number or an array.
+        axis: axis or axes to remove; None all.
+        method: how to choose between two elements, as for `quantile`.
+        keepdims: keep the axes with size 1.
+    """
     return _quantile("nanquantile", x, q, axis, method, keepdims, True)
 
 
 @spelled
 def nanpercentile(x: Any, q: Any, axis: Axis = None, *, method: str = "linear", keepdims: bool = False) -> Value:
-    """Returns percentiles of the elements that are not NaN; see `percentile`."""
+    """Returns percentiles of the elements that are not NaN; see `percentile`.
+
+    Args:
+        x: real, any shape.
+        q: percentages, from 0 to 100: a number or an array.
+        axis: axis or axes to remove; None all.
+        method: how to choose between two elements, as for `quantile`.
+        keepdims: keep the axes with size 1.
+    """
     return _quantile("nanpercentile", x, q, axis, method, keepdims, True, 100.0)
 
 
 @spelled
 def nanmedian(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Value:
-    """Returns the median of the elements that are not NaN; see `median`."""
+    """Returns the median of the elements that are not NaN; see `median`.
+
+    Args:
+        x: real, any shape.
+        axis: axis or axes to remove; None all.
+        keepdims: keep the axes with size 1.
+    """
     return _quantile("nanmedian", x, 0.5, axis, "linear", keepdims, True)
 
 
@@ -269,6 +319,12 @@ def _without_nan(x: Any, where: str, fill: Any) -> tuple[Value, Value | None]:
 def nansum(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Value:
     """Returns the sum of the elements that are not NaN.
 
+    Args:
+        x: any shape.
+        axis: axis or axes to remove; None all.
+        dtype: dtype of the sum; by default as in `sum`.
+        keepdims: keep the axes with size 1.
+
     Example:
         >>> nansum(np.asarray([1.0, np.nan]))
         Array(1., dtype=float64)
@@ -278,27 +334,57 @@ def nansum(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = Fal
 
 @spelled
 def nanprod(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Value:
-    """Returns the product of the elements that are not NaN."""
+    """Returns the product of the elements that are not NaN.
+
+    Args:
+        x: any shape.
+        axis: axis or axes to remove; None all.
+        dtype: dtype of the product; by default as in `prod`.
+        keepdims: keep the axes with size 1.
+    """
     return red.prod(_without_nan(x, "nanprod", 1)[0], axis, dtype, keepdims=keepdims)
 
 
 @spelled
 def nanmean(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False) -> Value:
-    """Returns the mean of the elements that are not NaN; NaN of none."""
+    """Returns the mean of the elements that are not NaN; NaN of none.
+
+    Args:
+        x: any shape.
+        axis: axis or axes to remove; None all.
+        dtype: dtype of the mean; by default as in `mean`.
+        keepdims: keep the axes with size 1.
+    """
     values, there = _without_nan(x, "nanmean", 0)
     return red.mean(values, axis, dtype, keepdims=keepdims, where=there)
 
 
 @spelled
 def nanvar(x: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Value:
-    """Returns the variance of the elements that are not NaN."""
+    """Returns the variance of the elements that are not NaN.
+
+    Args:
+        x: any shape.
+        axis: axis or axes to remove; None all.
+        dtype: dtype to compute in; by default as in `var`.
+        ddof: subtracted from the number of elements.
+        keepdims: keep the axes with size 1.
+    """
     values, there = _without_nan(x, "nanvar", 0)
     return red.var(values, axis, dtype, ddof=ddof, keepdims=keepdims, where=there)
 
 
 @spelled
 def nanstd(x: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Value:
-    """Returns the standard deviation of the elements that are not NaN."""
+    """Returns the standard deviation of the elements that are not NaN.
+
+    Args:
+        x: any shape.
+        axis: axis or axes to remove; None all.
+        dtype: dtype to compute in; by default as in `std`.
+        ddof: subtracted from the number of elements.
+        keepdims: keep the axes with size 1.
+    """
     values, there = _without_nan(x, "nanstd", 0)
     return red.std(values, axis, dtype, ddof=ddof, keepdims=keepdims, where=there)
 
@@ -312,37 +398,73 @@ def _nan_extreme(name: str, x: Any, axis: Axis, keepdims: bool, fill: float) -> 
 
 @spelled
 def nanmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Value:
-    """Returns the largest of the elements that are not NaN; NaN of none."""
+    """Returns the largest of the elements that are not NaN; NaN of none.
+
+    Args:
+        x: any shape.
+        axis: axis or axes to remove; None all.
+        keepdims: keep the axes with size 1.
+    """
     return _nan_extreme("nanmax", x, axis, keepdims, -math.inf)
 
 
 @spelled
 def nanmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Value:
-    """Returns the smallest of the elements that are not NaN; NaN of none."""
+    """Returns the smallest of the elements that are not NaN; NaN of none.
+
+    Args:
+        x: any shape.
+        axis: axis or axes to remove; None all.
+        keepdims: keep the axes with size 1.
+    """
     return _nan_extreme("nanmin", x, axis, keepdims, math.inf)
 
 
 @spelled
 def nanargmax(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Value:
-    """Returns the index of the largest of the elements that are not NaN; 0 of none."""
+    """Returns the index of the largest of the elements that are not NaN; 0 of none.
+
+    Args:
+        x: any shape.
+        axis: axis to remove; None searches the flattened array.
+        keepdims: keep the axes with size 1.
+    """
     return red.argmax(_without_nan(x, "nanargmax", -math.inf)[0], axis, keepdims=keepdims)
 
 
 @spelled
 def nanargmin(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Value:
-    """Returns the index of the smallest of the elements that are not NaN; 0 of none."""
+    """Returns the index of the smallest of the elements that are not NaN; 0 of none.
+
+    Args:
+        x: any shape.
+        axis: axis to remove; None searches the flattened array.
+        keepdims: keep the axes with size 1.
+    """
     return red.argmin(_without_nan(x, "nanargmin", math.inf)[0], axis, keepdims=keepdims)
 
 
 @spelled
 def nancumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Value:
-    """Returns running sums in which NaN counts as 0."""
+    """Returns running sums in which NaN counts as 0.
+
+    Args:
+        x: any shape.
+        axis: axis to run along; None flattens first.
+        dtype: dtype of the sums; by default as in `sum`.
+    """
     return red.cumsum(_without_nan(x, "nancumsum", 0)[0], axis, dtype)
 
 
 @spelled
 def nancumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Value:
-    """Returns running products in which NaN counts as 1."""
+    """Returns running products in which NaN counts as 1.
+
+    Args:
+        x: any shape.
+        axis: axis to run along; None flattens first.
+        dtype: dtype of the products; by default as in `prod`.
+    """
     return red.cumprod(_without_nan(x, "nancumprod", 1)[0], axis, dtype)
 
 
@@ -354,8 +476,11 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     """Returns the values at `x` of the broken line through the points (xp, fp).
 
     Args:
+        x: any shape.
         xp: rising.
-        left, right: values outside of xp, by default those at its ends.
+        fp: (n,), values at the points.
+        left: value below the first point; its value by default.
+        right: value above the last point; its value by default.
         period: of a line that goes on periodically; then xp is in any order, and left and right are not used.
 
     Example:
@@ -390,7 +515,10 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Value:
     """Returns the area below the broken line `y` along `axis`.
 
     Args:
+        y: heights, any shape.
         x: the places of the points; by default they are `dx` apart.
+        dx: distance of neighbours, where there is no `x`.
+        axis: axis to sum along.
     """
     y = moveaxis(to_value(y, "trapezoid", "y"), to_axis("trapezoid", axis, np.ndim(y)), -1)
     if x is not None:
@@ -402,6 +530,11 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Value:
 @spelled
 def cross(a: Any, b: Any, /, *, axis: int = -1) -> Value:
     """Returns the cross product of vectors of three elements along `axis`.
+
+    Args:
+        a: any shape, of size 3 along `axis`; broadcasts with `b`.
+        b: any shape, of size 3 along `axis`.
+        axis: axis of both that holds the elements of a vector.
 
     Raises:
         ShapeError: the axis has another size.
@@ -424,6 +557,10 @@ def cross(a: Any, b: Any, /, *, axis: int = -1) -> Value:
 @spelled
 def kron(a: Any, b: Any) -> Value:
     """Returns the Kronecker product: each element of `a` times all of `b`, as blocks.
+
+    Args:
+        a: any shape.
+        b: any shape.
 
     Example:
         >>> kron(np.asarray([1, 2]), np.asarray([1, 1]))

@@ -91,7 +91,8 @@ def solve_triangular(
     """Returns the solution x of a x = b, where only one triangle of `a` is read.
 
     Args:
-        a, b: as in `solve`.
+        a: (..., n, n), of which one triangle is read.
+        b: (n,), or (..., n, k).
         trans: 0 or "N" solves a x = b, 1 or "T" aᵀ x = b, 2 or "C" aᴴ x = b.
         lower: which triangle of `a` is read.
         unit_diagonal: take the diagonal of `a` as ones.
@@ -145,6 +146,9 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any, /) -> Value:
 @spelled
 def inv(x: Any, /) -> Value:
     """Returns the inverse matrix; `solve` is faster and more exact where it is multiplied by something.
+
+    Args:
+        x: (..., n, n).
 
     Raises:
         LinAlgError: a matrix is singular.
@@ -248,7 +252,14 @@ def _push_pinv(primals: tuple[Value, Value], tangents: tuple[Value, Value]) -> t
 
 
 class LstsqResult(NamedTuple):
-    """What `lstsq` returns."""
+    """What `lstsq` returns.
+
+    Attributes:
+        x: (n,) or (n, k), the solution of least norm.
+        residuals: (k,), squared distances, as NumPy gives them.
+        rank: number of singular values that do not count as 0.
+        s: (min(m, n),), singular values in falling order.
+    """
 
     x: Any
     residuals: Any
@@ -335,6 +346,7 @@ def tensorinv(a: Any, ind: int = 2) -> Value:
 
     Args:
         a: the product of its first `ind` sizes is that of the others.
+        ind: how many of the first axes of `a` the map leads to.
 
     Raises:
         LinAlgError: the map is singular.
@@ -364,6 +376,7 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Value:
 
     Args:
         a: (*b.shape, *x.shape), as many elements in either part.
+        b: right side, any shape.
         axes: axes of `a` to move to the end first.
 
     Raises:

@@ -16,6 +16,9 @@ __all__ = ["array2string", "array_repr", "array_str", "get_printoptions", "print
 def array_repr(x: Any) -> str:
     """Returns the text of `x` with its dtype.
 
+    Args:
+        x: any shape.
+
     Example:
         >>> array_repr(np.asarray([1, 2]))
         'Array([1, 2], dtype=int64)'
@@ -25,5 +28,9 @@ def array_repr(x: Any) -> str:
 
 @spelled
 def array_str(x: Any) -> str:
-    """Returns the text of the elements of `x`."""
+    """Returns the text of the elements of `x`.
+
+    Args:
+        x: any shape.
+    """
     return str(to_value(x, "array_str"))

@@ -130,6 +130,9 @@ def finfo(type: Any, /) -> FloatInfo:
 def iinfo(type: Any, /) -> IntegerInfo:
     """Returns the limits of an integer dtype.
 
+    Args:
+        type: a dtype, or an array of it.
+
     Raises:
         DTypeError: it is no integer.
 
@@ -149,6 +152,7 @@ def isdtype(dtype: Any, kind: Any) -> Any:
     """Returns whether `dtype` is of a kind.
 
     Args:
+        dtype: a dtype.
         kind: a dtype; "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating" or
             "numeric"; or a tuple of such.
 
@@ -172,6 +176,10 @@ def isdtype(dtype: Any, kind: Any) -> Any:
 def issubdtype(arg1: Any, arg2: Any) -> Any:
     """Returns whether the dtype `arg1` is `arg2`, or of the kind `arg2`: floating, integer, inexact, number ….
 
+    Args:
+        arg1: a dtype.
+        arg2: a dtype or a kind of dtypes.
+
     Example:
         >>> issubdtype("bfloat16", nnp.floating), issubdtype(int32, nnp.floating)
         (True, False)
@@ -185,6 +193,9 @@ def issubdtype(arg1: Any, arg2: Any) -> Any:
 @spelled
 def result_type(*arrays_and_dtypes: Any) -> dtypes.DType:
     """Returns the dtype that an operation on these operands has; Python numbers only raise the kind.
+
+    Args:
+        *arrays_and_dtypes: arrays, numbers and dtypes.
 
     Raises:
         DTypeError: no dtype holds them all.
@@ -213,6 +224,10 @@ def _witness(x: Any) -> Any:
 def promote_types(type1: Any, type2: Any) -> dtypes.DType:
     """Returns the dtype that two dtypes promote to.
 
+    Args:
+        type1: a dtype.
+        type2: a dtype.
+
     Example:
         >>> promote_types("int32", "float16").name
         'float16'
@@ -223,6 +238,10 @@ def promote_types(type1: Any, type2: Any) -> dtypes.DType:
 @spelled
 def can_cast(from_: Any, to: Any, /) -> Any:
     """Returns whether promotion takes `from_` to `to`: no kind is lowered and no value is narrowed.
+
+    Args:
+        from_: a dtype or an array.
+        to: a dtype.
 
     Example:
         >>> can_cast("int8", "int32"), can_cast("float32", "int32")
