@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -37,28 +37,29 @@ Row = tuple[Command, tuple[int, ...], tuple[TensorSpec, ...], Mapping[str, Any],
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InlineGraph:
-    """A closed graph in the form in which its nodes are added to other graphs in the shortest time.
+    """Nodes in the form in which they are added to other graphs in the shortest time.
 
-    Symbols are numbered: inputs, constants, and what the nodes write, one after the other. A row is a command, the numbers of what
-    it reads, the specs of what it writes, parameters and sub-graphs. Nodes of the command `replaced` are made by the caller.
+    Symbols are numbered: inputs, then what the nodes write, one after the other. A row is a command, the numbers of what it reads,
+    the specs of what it writes, parameters and sub-graphs. Nodes of the command `replaced` are made by the caller.
     """
 
-    constants: tuple[Any, ...]
     rows: tuple[Row, ...]
     outputs: tuple[int, ...]
     replaced: Command
 
     @classmethod
-    def of(cls, graph: Graph, replaced: Command) -> InlineGraph:
-        """The form of a graph whose constants are scalars."""
-        number = {symbol: i for i, symbol in enumerate(graph.symbols())}
-
-        def row(node: Node) -> Row:
-            specs = tuple([symbol.spec for symbol in node.outputs])
-            return node.command, tuple([number[symbol] for symbol in node.inputs]), specs, node.params, node.graphs
-
-        constants = tuple([value[()] for value in graph.constants.values()])
-        return cls(constants, tuple(map(row, graph.nodes)), tuple([number[x] for x in graph.outputs]), replaced)
+    def of(
+        cls, inputs: Iterable[Symbol], nodes: Sequence[Node], outputs: Iterable[Symbol], replaced: Command
+    ) -> InlineGraph:
+        """The form of nodes that read nothing but inputs and what they write."""
+        number = {symbol: i for i, symbol in enumerate(inputs)}
+        rows = []
+        for node in nodes:
+            reads, written = tuple([number[symbol] for symbol in node.inputs]), node.outputs
+            rows.append((node.command, reads, tuple([symbol.spec for symbol in written]), node.params, node.graphs))
+            for symbol in written:
+                number[symbol] = len(number)
+        return cls(tuple(rows), tuple([number[symbol] for symbol in outputs]), replaced)
 
 
 class GraphBuilder:
@@ -221,8 +222,7 @@ class GraphBuilder:
         return self._constants[symbol]
 
     def inline(self, graph: InlineGraph, symbols: list[Symbol], source: SourceLine | None, replace: Replace) -> None:
-        """Appends the nodes of another graph, for which `symbols` stand for its inputs and constants, and adds what they write to
-        that list.
+        """Appends nodes for which `symbols` stand for their inputs, and adds what they write to that list.
 
         Args:
             source: the user's line that all nodes come from.

@@ -29,10 +29,14 @@ def is_stateful(module: Any) -> bool:
         >>> nnc.nn.is_stateful(nnc.nn.BatchNorm(3)), nnc.nn.is_stateful(nnc.nn.LayerNorm(3))
         (True, False)
     """
-    if isinstance(module, Module):
-        states, content = _states(cast(Hashable, type(module))), module.__dict__
-        return any(content.get(name) is not None for name in states) or any(map(is_stateful, content.values()))
-    return is_container(module) and any(map(is_stateful, module.values() if isinstance(module, dict) else module))
+    return _has_state(module)
+
+
+def _has_state(value: Any) -> bool:
+    if isinstance(value, Module):
+        states, content = _states(cast(Hashable, type(value))), value.__dict__
+        return any(content.get(name) is not None for name in states) or any(map(_has_state, content.values()))
+    return is_container(value) and any(map(_has_state, value.values() if isinstance(value, dict) else value))
 
 
 @lru_cache(maxsize=1024)
@@ -93,7 +97,7 @@ class Run:
 
     def result(self, out: Any) -> Any:
         """What the module returns: (out, new self) where it is stateful, else out."""
-        return (out, self._module) if is_stateful(self._module) else out
+        return (out, self._module) if _has_state(self._module) else out
 
     def _new_key(self) -> Any:
         self._count += 1
@@ -114,7 +118,7 @@ class Part:
         if takes_key(module) and kwargs.get("key") is None:
             kwargs["key"] = run._new_key()
         out = module(*args, **kwargs)
-        if not is_stateful(module):
+        if not _has_state(module):
             return out
         if not (isinstance(out, tuple) and len(out) == 2 and type(out[1]) is type(module)):
             name = type(module).__name__

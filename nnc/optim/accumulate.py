@@ -63,7 +63,6 @@ def ema(decay: Scalar, debias: bool = True, accumulator_dtype: Any = None) -> Gr
     def update_fn(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         check_state("ema", state, EmaState)
         count = state.count + 1
-        correct = Correction(decay, count)
 
         def mix(u: Value, m: Value) -> Value:
             wide = widen(u)
@@ -73,6 +72,7 @@ def ema(decay: Scalar, debias: bool = True, accumulator_dtype: Any = None) -> Gr
             return astype(correct(m) if debias else m, u.dtype)
 
         means = map_trainable("ema", mix, "updates", updates, ema=state.ema)
+        correct = Correction(decay, count, *([means] if debias else []))
         kept = map_trainable("ema", lambda m, new: astype(new, m.dtype), "ema", state.ema, updates=means)
         return map_trainable("ema", value, "updates", updates, ema=means), EmaState(count, kept)
 

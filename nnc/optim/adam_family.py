@@ -77,7 +77,7 @@ def scale_by_nadam(
 
         now, ahead = momentum(count), momentum(count + 1)
         product = state.mu_product * now
-        correct_nu = Correction(b2, count)
+        correct_nu = Correction(b2, count, nu)
 
         def step(g: Value, m: Value, v: Value) -> Value:
             wide = widen(g)
@@ -148,7 +148,8 @@ def scale_by_radam(
         check_state(where, state, ScaleByAdamState)
         count = state.count + 1
         mu, nu = first_moment(where, b1, updates, state.mu), second_moment(where, b2, updates, state.nu)
-        correct_mu, correct_nu, correct_next = Correction(b1, count), Correction(b2, count), Correction(b1, count + 1)
+        correct_mu, correct_nu = Correction(b1, count, updates if nesterov else mu), Correction(b2, count, nu)
+        correct_next = Correction(b1, count + 1, *([mu] if nesterov else []))
         decay, t = number(b2, dtypes.float64), astype(count, dtypes.float64)
         limit, weight = 2 / (1 - decay) - 1, decay**t
         known = limit - 2 * t * weight / (1 - weight)
@@ -219,7 +220,7 @@ def scale_by_adamax(b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8) ->
             return nnp.maximum(v * number(b2, v.dtype), size + number(eps, v.dtype))
 
         nu = map_trainable(where, largest, "nu", state.nu, updates=updates)
-        correct = Correction(b1, count)
+        correct = Correction(b1, count, mu)
 
         def step(g: Value, m: Value, v: Value) -> Value:
             return astype(correct(m) / v, g.dtype)

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import nnc.numpy as nnp
-from nnc import dtypes
+from nnc import dtypes, tree
 from nnc.array import Array, asarray
 from nnc.commands.promote import astype
 from nnc.commands.rules import Value
-from nnc.optim.arguments import Scalar, check_scalar, check_state
+from nnc.optim.arguments import Scalar, check_scalar, check_state, is_trainable
 from nnc.optim.base import GradientTransformation, make_state, map_trainable, number, widen
 from nnc.optim.clipping import squared_magnitude
 from nnc.optim.transforms import zero_count, zeros_for
@@ -93,25 +93,32 @@ def average(decay: Scalar, x: Value, moment: Value) -> Value:
 
 
 class Correction:
-    """1 − decayᵗ, by which a moment that started at zero is too small; without cancellation, and once for each dtype."""
+    """1 − decayᵗ, by which moments that started at zero are too small; without cancellation, and once for each dtype.
 
-    def __init__(self, decay: Scalar, count: Value) -> None:
-        self.decay, self.count = decay, count
-        self.values: dict[dtypes.DType, Any] = {}
+    Args:
+        decay: of the moments.
+        count: t, the number of updates.
+        moments: trees of all that is going to be corrected.
+    """
+
+    def __init__(self, decay: Scalar, count: Value, *moments: Any) -> None:
+        found = [_real_dtype(asarray(leaf)) for leaf in tree.leaves(moments) if is_trainable(leaf)]
+        self._factors = {dtype: _bias_factor(decay, count, dtype) for dtype in dict.fromkeys(found)}
 
     def __call__(self, moment: Value) -> Value:
         """The moment without its bias."""
-        wide = widen(moment)
-        dtype = dtypes.real_dtype(wide.dtype)
-        if dtype not in self.values:
-            self.values[dtype] = self._factor(dtype)
-        return wide / self.values[dtype]
+        return widen(moment) / self._factors[_real_dtype(moment)]
 
-    def _factor(self, dtype: dtypes.DType) -> Any:
-        t = astype(self.count, dtype)
-        if not isinstance(self.decay, (int, float)):
-            return 1 - number(self.decay, dtype) ** t
-        return -nnp.expm1(t * math.log(self.decay)) if self.decay > 0 else 1.0
+
+def _real_dtype(moment: Value) -> dtypes.DType:
+    return dtypes.real_dtype(dtypes.accumulator(moment.dtype))
+
+
+def _bias_factor(decay: Scalar, count: Value, dtype: dtypes.DType) -> Any:
+    t = astype(count, dtype)
+    if not isinstance(decay, (int, float)):
+        return 1 - number(decay, dtype) ** t
+    return -nnp.expm1(t * math.log(decay)) if decay > 0 else 1.0
 
 
 def check_decays(where: str, **decays: Scalar) -> None:
@@ -151,8 +158,8 @@ def scale_by_adam(
         count = state.count + 1
         mu = first_moment("scale_by_adam", b1, updates, state.mu)
         nu = second_moment("scale_by_adam", b2, updates, state.nu)
-        correct_mu, correct_nu = Correction(b1, count), Correction(b2, count)
-        correct_next = Correction(b1, count + 1)
+        correct_mu, correct_nu = Correction(b1, count, updates if nesterov else mu), Correction(b2, count, nu)
+        correct_next = Correction(b1, count + 1, *([mu] if nesterov else []))
 
         def step(g: Value, m: Value, v: Value) -> Value:
             if nesterov:
@@ -198,7 +205,7 @@ def scale_by_amsgrad(
         count = state.count + 1
         mu = first_moment("scale_by_amsgrad", b1, updates, state.mu)
         nu = second_moment("scale_by_amsgrad", b2, updates, state.nu)
-        correct_mu, correct_nu = Correction(b1, count), Correction(b2, count)
+        correct_mu, correct_nu = Correction(b1, count, mu), Correction(b2, count, nu)
 
         def greatest(v: Value, peak: Value) -> Value:
             return nnp.maximum(v if correct_greatest else correct_nu(v), peak)
@@ -250,7 +257,7 @@ def scale_by_rms(
         check_state("scale_by_rms", state, ScaleByRmsState)
         count = state.count + 1
         nu = second_moment("scale_by_rms", decay, updates, state.nu)
-        correct = Correction(decay, count)
+        correct = Correction(decay, count, *([nu] if bias_correction else []))
 
         def step(g: Value, v: Value) -> Value:
             return _rms(correct(v) if bias_correction else v, g, eps, eps_in_sqrt)
@@ -284,7 +291,7 @@ def scale_by_stddev(
         count = state.count + 1
         mu = first_moment("scale_by_stddev", decay, updates, state.mu)
         nu = second_moment("scale_by_stddev", decay, updates, state.nu)
-        correct = Correction(decay, count)
+        correct = Correction(decay, count, *([mu, nu] if bias_correction else []))
 
         def step(g: Value, m: Value, v: Value) -> Value:
             mean, square = (correct(m), correct(v)) if bias_correction else (m, v)

@@ -102,7 +102,8 @@ def scale_by_muon(
         check_state(where, state, MuonState)
         count = state.count + 1
         mu = first_moment(where, beta, updates, state.mu)
-        correct, correct_next = Correction(beta, count), Correction(beta, count + 1)
+        correct = Correction(beta, count, updates if nesterov else mu)
+        correct_next = Correction(beta, count + 1, *([mu] if nesterov else []))
 
         def step(g: Value, m: Value) -> Value:
             wide = widen(g)

@@ -23,7 +23,7 @@ from nnc.trace.staging import Staged, StagedTracer, stage
 
 _WIDE = {bool: dtypes.bool_, int: dtypes.int64, float: dtypes.float64, complex: dtypes.complex128}
 _NARROW = frozenset(dtypes.ALL) - {dtypes.float64, dtypes.complex128}
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype, TensorSpec)
+_PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None), TensorSpec})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +90,10 @@ def specialise(
 
 def is_plain(value: Any) -> bool:
     """Whether a parameter is known to hold nothing that was made outside of the call."""
-    return all(map(is_plain, value)) if type(value) is tuple else isinstance(value, _PLAIN)
+    kind = type(value)
+    if kind is tuple:
+        return all(map(is_plain, value))
+    return kind in _PLAIN or isinstance(value, (np.generic, np.dtype))
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ class StagingTrace:
 
     def _spread(self, symbol: Symbol, params: Mapping[str, Any], source: SourceLine | None) -> Symbol:
         """A symbol broadcast to a shape: recorded once for all operands of the shape that it meets."""
-        key = symbol, *params.items()
+        key = symbol, params["shape"]
         found = self._spreads.get(key)
         if found is None:
             (found,) = self.builder.record(broadcast_to, (symbol,), params, (), source)
@@ -114,8 +114,8 @@ class StagingTrace:
         return self.builder.is_constant(symbol) or isinstance(self.values.get(symbol), Array)
 
     def inline(self, graph: InlineGraph, operands: Sequence[Symbol], source: SourceLine | None) -> list[Symbol]:
-        """Records the nodes of a closed graph for these operands, and returns the symbols of its outputs."""
-        symbols = [*operands, *map(self.symbol_of, graph.constants)]
+        """Records nodes for these operands, and returns the symbols of their outputs."""
+        symbols = [*operands]
         self.builder.inline(graph, symbols, source, self._spread)
         return [symbols[i] for i in graph.outputs]
 

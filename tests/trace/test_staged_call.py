@@ -158,6 +158,58 @@ def test_a_function_may_hold_a_value_that_is_an_operand_of_two_calls():
         np.testing.assert_allclose(found, value, rtol=1e-5)
 
 
+def test_a_function_that_holds_values_of_the_trace_runs_once_for_operands_alike():
+    runs = []
+
+    def g(x, y, held):
+        def scale(x, y):
+            runs.append(x.shape)
+            return x * held, (y, x)
+
+        step = specialised_in_traces(scale, may_capture=True)
+        return step(x, y), step(y, x), step(held, held), step(x[:2], y[:2])
+
+    x, y, held = numbers(3), numbers(3, 1), numbers(())
+    found = nnc.compile(g)(x, y, held)
+    assert runs == [(3,), (), (2,)]
+    expected = [(a * held, (b, a)) for a, b in ((x, y), (y, x), (held, held), (x[:2], y[:2]))]
+    for a, b in zip(nnc.tree.leaves(found), nnc.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+@pytest.mark.parametrize("transform", [nnc.grad, lambda f: nnc.vmap(nnc.grad(f), in_axes=(0, None, None))])
+def test_a_function_may_hold_a_value_that_another_transform_sees(transform):
+    def loss(rate, x, y):
+        step = specialised_in_traces(lambda x: x - rate * x**2, may_capture=True)
+        return nnp.sum(step(x) * step(y) + step(x + rate))
+
+    rate, x, y = np.float32(0.3), numbers(3), numbers(3, 1)
+    rate = rate if transform is nnc.grad else numbers(4)
+    f = transform(loss)
+    np.testing.assert_allclose(nnc.compile(f)(rate, x, y), f(rate, x, y), rtol=1e-4)
+
+
+def test_a_function_that_holds_a_value_may_hold_loops_and_rules_of_its_own():
+    @nnc.custom_jvp
+    def double(x):
+        return 2 * x
+
+    double.defjvp(lambda primals, tangents: (2 * primals[0], 20 * tangents[0]))
+
+    def loss(x, held):
+        def formula(x):
+            return nnc.fori_loop(0, 2, lambda i, c: c * held + double(x), x)
+
+        step = specialised_in_traces(formula, may_capture=True)
+        return nnp.sum(step(step(step(x))))
+
+    x, held = numbers(3), np.float32(0.5)
+    np.testing.assert_allclose(nnc.compile(loss)(x, held), loss(nnc.asarray(x), nnc.asarray(held)), rtol=1e-5)
+    found, expected = nnc.compile(nnc.grad(loss, (0, 1)))(x, held), nnc.grad(loss, (0, 1))(x, held)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4)
+
+
 def test_an_operand_may_be_returned_as_it_is():
     @specialised_in_traces
     def f(x, y):
