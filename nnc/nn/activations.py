@@ -30,6 +30,9 @@ def to_float(x: Any, where: str) -> Value:
 def relu(x: Any) -> Value:
     """Returns max(x, 0); the derivative at 0 is 0.
 
+    Args:
+        x: any shape.
+
     Example:
         >>> relu(np.array([-1.0, 2.0], np.float32))
         Array([0., 2.], dtype=float32)
@@ -41,7 +44,11 @@ def relu(x: Any) -> Value:
 @specialised(1)
 @spelled
 def relu6(x: Any) -> Value:
-    """Returns min(max(x, 0), 6); the derivative at 0 and 6 is 0."""
+    """Returns min(max(x, 0), 6); the derivative at 0 and 6 is 0.
+
+    Args:
+        x: any shape.
+    """
     x = nnp.asarray(x)
     return nnp.where(x <= 0, 0, nnp.where(x >= 6, 6, x))
 
@@ -49,7 +56,12 @@ def relu6(x: Any) -> Value:
 @specialised(1)
 @spelled
 def elu(x: Any, alpha: float = 1.0) -> Value:
-    """Returns x where it is positive, else alpha · (exp(x) - 1)."""
+    """Returns x where it is positive, else alpha · (exp(x) - 1).
+
+    Args:
+        x: any shape.
+        alpha: minus the limit for large negative x.
+    """
     x = to_float(x, "elu")
     return nnp.where(x > 0, x, alpha * nnp.expm1(nnp.where(x > 0, 0, x)))
 
@@ -57,7 +69,12 @@ def elu(x: Any, alpha: float = 1.0) -> Value:
 @specialised(1)
 @spelled
 def celu(x: Any, alpha: float = 1.0) -> Value:
-    """Returns x where it is positive, else alpha · (exp(x / alpha) - 1), which is smooth for every alpha."""
+    """Returns x where it is positive, else alpha · (exp(x / alpha) - 1), which is smooth for every alpha.
+
+    Args:
+        x: any shape.
+        alpha: minus the limit for large negative x.
+    """
     x = to_float(x, "celu")
     return nnp.where(x > 0, x, alpha * nnp.expm1(nnp.where(x > 0, 0, x) / alpha))
 
@@ -65,14 +82,23 @@ def celu(x: Any, alpha: float = 1.0) -> Value:
 @specialised(1)
 @spelled
 def selu(x: Any) -> Value:
-    """Returns the scaled elu that keeps mean 0 and variance 1 from layer to layer (Klambauer et al., 2017)."""
+    """Returns the scaled elu that keeps mean 0 and variance 1 from layer to layer (Klambauer et al., 2017).
+
+    Args:
+        x: any shape.
+    """
     return 1.0507009873554805 * elu(x, 1.6732632423543772)
 
 
 @specialised(1)
 @spelled
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> Value:
-    """Returns x where it is positive, else negative_slope · x."""
+    """Returns x where it is positive, else negative_slope · x.
+
+    Args:
+        x: any shape.
+        negative_slope: slope below 0.
+    """
     x = to_float(x, "leaky_relu")
     return nnp.where(x >= 0, x, negative_slope * x)
 
@@ -115,6 +141,7 @@ def gelu(x: Any, approximate: bool = True) -> Value:
     """Returns x · Φ(x), Φ the normal distribution (Hendrycks & Gimpel, 2016).
 
     Args:
+        x: any shape.
         approximate: by tanh, with an error below 1e-3; else by erfc.
 
     Raises:
@@ -135,21 +162,33 @@ def gelu(x: Any, approximate: bool = True) -> Value:
 @specialised(1)
 @spelled
 def sigmoid(x: Any) -> Value:
-    """Returns 1 / (1 + exp(-x)), without overflow."""
+    """Returns 1 / (1 + exp(-x)), without overflow.
+
+    Args:
+        x: any shape.
+    """
     return apply(ew.sigmoid, x, where="sigmoid", to=dtypes.to_float)
 
 
 @specialised(1)
 @spelled
 def log_sigmoid(x: Any) -> Value:
-    """Returns log(sigmoid(x)), without overflow."""
+    """Returns log(sigmoid(x)), without overflow.
+
+    Args:
+        x: any shape.
+    """
     return -softplus(-to_float(x, "log_sigmoid"))
 
 
 @specialised(1)
 @spelled
 def silu(x: Any) -> Value:
-    """Returns x · sigmoid(x), also called swish."""
+    """Returns x · sigmoid(x), also called swish.
+
+    Args:
+        x: any shape.
+    """
     x = to_float(x, "silu")
     return x * ew.sigmoid(x)
 
@@ -157,14 +196,22 @@ def silu(x: Any) -> Value:
 @specialised(1)
 @spelled
 def tanh(x: Any) -> Value:
-    """Returns the hyperbolic tangent of x."""
+    """Returns the hyperbolic tangent of x.
+
+    Args:
+        x: any shape.
+    """
     return apply(trig.tanh, x, where="tanh", to=dtypes.to_float)
 
 
 @specialised(1)
 @spelled
 def softplus(x: Any) -> Value:
-    """Returns log(1 + exp(x)), without overflow."""
+    """Returns log(1 + exp(x)), without overflow.
+
+    Args:
+        x: any shape.
+    """
     x = to_float(x, "softplus")
     return ew.logaddexp(x, constants.full_like(x, 0))
 
@@ -172,7 +219,11 @@ def softplus(x: Any) -> Value:
 @specialised(1)
 @spelled
 def mish(x: Any) -> Value:
-    """Returns x · tanh(softplus(x)) (Misra, 2019)."""
+    """Returns x · tanh(softplus(x)) (Misra, 2019).
+
+    Args:
+        x: any shape.
+    """
     x = to_float(x, "mish")
     return x * nnp.tanh(softplus(x))
 
@@ -180,7 +231,11 @@ def mish(x: Any) -> Value:
 @specialised(1)
 @spelled
 def soft_sign(x: Any) -> Value:
-    """Returns x / (1 + |x|)."""
+    """Returns x / (1 + |x|).
+
+    Args:
+        x: any shape.
+    """
     x = to_float(x, "soft_sign")
     return x / (1 + abs(x))
 
@@ -188,7 +243,11 @@ def soft_sign(x: Any) -> Value:
 @specialised(1)
 @spelled
 def hard_tanh(x: Any) -> Value:
-    """Returns x between -1 and 1, which bound it."""
+    """Returns x between -1 and 1, which bound it.
+
+    Args:
+        x: any shape.
+    """
     x = nnp.asarray(x)
     return nnp.where(x <= -1, -1, nnp.where(x >= 1, 1, x))
 
@@ -196,14 +255,22 @@ def hard_tanh(x: Any) -> Value:
 @specialised(1)
 @spelled
 def hard_sigmoid(x: Any) -> Value:
-    """Returns relu6(x + 3) / 6."""
+    """Returns relu6(x + 3) / 6.
+
+    Args:
+        x: any shape.
+    """
     return relu6(to_float(x, "hard_sigmoid") + 3) / 6
 
 
 @specialised(1)
 @spelled
 def hard_silu(x: Any) -> Value:
-    """Returns x · hard_sigmoid(x)."""
+    """Returns x · hard_sigmoid(x).
+
+    Args:
+        x: any shape.
+    """
     x = to_float(x, "hard_silu")
     return x * hard_sigmoid(x)
 
@@ -212,6 +279,10 @@ def hard_silu(x: Any) -> Value:
 @spelled
 def glu(x: Any, axis: int = -1) -> Value:
     """Returns the first half of x along `axis`, gated by the sigmoid of the second half.
+
+    Args:
+        x: any shape, of an even size along `axis`.
+        axis: axis to halve.
 
     Raises:
         ShapeError: the axis has an odd size.
@@ -270,7 +341,13 @@ def softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = None) 
 @specialised(1)
 @spelled
 def log_softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = None) -> Value:
-    """Returns log(softmax(x)), without overflow; -inf where the probability is 0."""
+    """Returns log(softmax(x)), without overflow; -inf where the probability is 0.
+
+    Args:
+        x: logits.
+        axis: axes that sum to 1.
+        where: a mask; elements where it is False take no part.
+    """
     wide, dtype = _widened(x, where, "log_softmax")
     shifted, _, total = _shifted(wide, axis)
     return nnp.astype(shifted - nnp.log(total), dtype)
@@ -279,7 +356,13 @@ def log_softmax(x: Any, axis: int | tuple[int, ...] | None = -1, where: Any = No
 @specialised(1)
 @spelled
 def standardize(x: Any, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-5) -> Value:
-    """Returns x with mean 0 and variance 1 over `axis`; 16-bit floats are computed in float32."""
+    """Returns x with mean 0 and variance 1 over `axis`; 16-bit floats are computed in float32.
+
+    Args:
+        x: any shape.
+        axis: axes over which the mean is 0; None all.
+        eps: added to the variance.
+    """
     x = to_float(x, "standardize")
     wide = x.astype(dtypes.accumulator(dtype_of(x)))
     centred = wide - nnp.mean(wide, axis=axis, keepdims=True)

@@ -36,7 +36,8 @@ def ctc(
     Args:
         logits: (..., T, classes), of which log_softmax is taken; log-probabilities are their own.
         labels: integers (..., L), without blanks.
-        logit_lengths, label_lengths: (...), how many steps and labels count; all by default.
+        logit_lengths: (...), how many steps count; all by default.
+        label_lengths: (...), how many labels count; all by default.
         blank: the class that stands for nothing.
         reduction: "mean", "sum" or "none"; for the mean each is divided by its number of labels, as in PyTorch.
 

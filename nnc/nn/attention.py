@@ -56,14 +56,18 @@ def dot_product_attention(
 
     Args:
         query: (..., T, heads, features).
-        key, value: (..., S, heads, features); fewer heads, of which the queries' is a multiple, are shared by groups of
+        key: (..., S, heads, features); fewer heads, of which the queries' is a multiple, are shared by groups of
             queries' heads.
-        bias, mask: broadcast to (..., heads, T, S); where the mask is False nothing is attended to.
+        value: (..., S, heads, features), as many heads as `key`.
+        bias: added to the scores; broadcasts to (..., heads, T, S).
+        mask: bools that broadcast to (..., heads, T, S); where it is False nothing is attended to.
         scale: 1 / sqrt(features) by default.
         is_causal: s > t is masked.
-        query_seq_lengths, key_value_seq_lengths: (...), how many queries and keys of each example are no padding.
+        query_seq_lengths: (...), how many queries of each example are no padding.
+        key_value_seq_lengths: (...), how many keys of each example are no padding.
         local_window_size: how far s may be before t and after it, as a number or a pair.
         dropout_rate: the share of the weights to drop, drawn with dropout_key.
+        dropout_key: needed where weights are dropped.
         chunk_size: how many keys are taken together where weights are dropped, 1024 by default; memory is proportional
             to T · chunk_size.
 

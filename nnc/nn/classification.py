@@ -102,7 +102,11 @@ def nll(
 
     Args:
         log_probabilities: (..., classes), such as log_softmax yields.
-        labels: integers (...). The others as in softmax_cross_entropy.
+        labels: integers (...).
+        axis: the classes.
+        weights: (classes,), a factor for each class.
+        ignore_index: examples with this label cost 0.
+        reduction: "mean", "sum" or "none"; the mean is over the examples, by the weights of their labels.
 
     Raises:
         ShapeError: the labels do not fit.
@@ -129,7 +133,9 @@ def sigmoid_cross_entropy(
     Args:
         logits: any shape.
         labels: the same shape, 0 to 1, or one number for all.
-        weights: factors of the terms, of positive_weights: of the label's own term; both broadcast to the logits.
+        weights: factors of all terms; broadcast to the logits.
+        positive_weights: factors of the term of the label itself; broadcast to the logits.
+        reduction: "mean", "sum" or "none".
 
     Raises:
         ShapeError: the shapes differ.
@@ -165,6 +171,8 @@ def kl_div(
         targets: probabilities of the same shape, or their logarithms with log_targets.
         axis: the classes.
         where: a mask; classes where it is False take no part.
+        log_targets: the targets are logarithms, too.
+        reduction: "mean", "sum" or "none".
 
     Raises:
         ShapeError: the shapes differ.

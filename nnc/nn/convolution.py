@@ -94,8 +94,17 @@ class Conv(_Convolution):
     """Convolution (see nnc.nn.conv) with a weight (out_features, in_features / groups, *kernel) and a bias.
 
     Args:
+        in_features: number of input channels.
+        out_features: number of output channels.
         kernel: a size for each spatial axis, or one for all; the layout says how many there are ("NCHW", "NWC" …).
         key: for the weights, uniform in ±1 / sqrt(inputs of an output).
+        stride: of the windows; a number, or one for each spatial axis.
+        padding: a number, one for each spatial axis, a pair (before, after) for each, "SAME" or "VALID".
+        dilation: distance of the elements of a window; a number, or one for each spatial axis.
+        groups: share g of the output channels sees share g of the input channels only.
+        use_bias: whether there is a bias.
+        layout: letters of the axes: N first, C the channels, one for each spatial axis.
+        dtype: dtype of the weights.
 
     Example:
         >>> layer = nnc.nn.Conv(3, 8, 5, key=nnc.random.key(0), stride=2, padding="SAME")
@@ -133,7 +142,18 @@ class ConvTranspose(_Convolution):
     """Transposed convolution (see nnc.nn.conv_transpose) with a weight (in_features, out_features / groups, *kernel).
 
     Args:
-        output_padding: how many elements more the output has at the end of each axis. The others as for Conv.
+        in_features: number of input channels.
+        out_features: number of output channels.
+        kernel: a size for each spatial axis, or one for all.
+        key: for the weights, uniform in ±1 / sqrt(inputs of an output).
+        stride: distance of the windows in the output; a number, or one for each spatial axis.
+        padding: how much of the output is cut off; given as for Conv.
+        output_padding: how many elements more the output has at the end of each axis.
+        dilation: distance of the elements of a window; a number, or one for each spatial axis.
+        groups: share g of the output channels sees share g of the input channels only.
+        use_bias: whether there is a bias.
+        layout: letters of the axes: N first, C the channels, one for each spatial axis.
+        dtype: dtype of the weights.
 
     Example:
         >>> layer = nnc.nn.ConvTranspose(8, 3, 2, key=nnc.random.key(0), stride=2)
@@ -189,6 +209,14 @@ class _Pool(Module):
 class MaxPool(_Pool):
     """The greatest element of each window (see nnc.nn.max_pool); the layout says how many spatial axes a number stands for.
 
+    Args:
+        window: a size for each spatial axis, or one for all.
+        stride: of the windows; their size by default.
+        padding: a number, one for each spatial axis, a pair (before, after) for each, "SAME" or "VALID".
+        dilation: distance of the elements of a window.
+        ceil_mode: whether a last window may reach beyond the padding.
+        layout: letters of the axes: N first, C the channels, one for each spatial axis.
+
     Example:
         >>> nnc.nn.MaxPool(2)(np.ones((1, 3, 8, 8), np.float32)).shape
         (1, 3, 4, 4)
@@ -201,6 +229,15 @@ class MaxPool(_Pool):
 
 class AvgPool(_Pool):
     """The mean of each window (see nnc.nn.avg_pool).
+
+    Args:
+        window: a size for each spatial axis, or one for all.
+        stride: of the windows; their size by default.
+        padding: a number, one for each spatial axis, a pair (before, after) for each, "SAME" or "VALID".
+        dilation: distance of the elements of a window.
+        ceil_mode: whether a last window may reach beyond the padding.
+        layout: letters of the axes: N first, C the channels, one for each spatial axis.
+        count_include_pad: whether padding counts as elements that are 0.
 
     Example:
         >>> nnc.nn.AvgPool((2,), layout="NWC")(np.ones((1, 8, 3), np.float32)).shape
@@ -216,6 +253,10 @@ class AvgPool(_Pool):
 
 class AdaptiveAvgPool(Module):
     """The means of `output_size` bins along each spatial axis (see nnc.nn.adaptive_avg_pool).
+
+    Args:
+        output_size: number of bins; one for all spatial axes, or one for each.
+        layout: letters of the axes: N first, C the channels, one for each spatial axis.
 
     Example:
         >>> nnc.nn.AdaptiveAvgPool(7)(np.ones((1, 3, 10, 14), np.float32)).shape
@@ -233,6 +274,9 @@ class AdaptiveAvgPool(Module):
 class GlobalAvgPool(Module):
     """The mean of each channel over all places.
 
+    Args:
+        layout: letters of the axes: N first, C the channels, one for each spatial axis.
+
     Example:
         >>> nnc.nn.GlobalAvgPool()(np.ones((1, 3, 8, 8), np.float32)).shape
         (1, 3)
@@ -247,6 +291,9 @@ class GlobalAvgPool(Module):
 
 class GlobalMaxPool(Module):
     """The greatest element of each channel.
+
+    Args:
+        layout: letters of the axes: N first, C the channels, one for each spatial axis.
 
     Example:
         >>> nnc.nn.GlobalMaxPool()(np.ones((1, 3, 8, 8), np.float32)).shape

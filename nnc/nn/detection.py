@@ -74,6 +74,7 @@ def nms(boxes: Any, scores: Any, iou_threshold: float, *, max_output_size: int |
     Args:
         boxes: (N, 4) as x1, y1, x2, y2.
         scores: (N,).
+        iou_threshold: largest share of intersection over union that two kept boxes have.
         max_output_size: keep so many at most, so that the result's size is known; it is filled up with -1. Without it
             the result has the size that the values ask for, which compile cannot know.
 
@@ -148,6 +149,7 @@ def roi_align(
             which needs the boxes' values.
         aligned: whether coordinates are those of corners, so that centres are half an element off; without it boxes
             have at least size 1.
+        layout: letters of the axes: N first, C the channels, one for each spatial axis.
 
     Returns:
         (K, C, *output_size) in the layout of x.

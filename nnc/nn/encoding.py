@@ -24,6 +24,7 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = dtypes.float32, axis: int 
     Args:
         x: integers.
         num_classes: size of the new axis.
+        dtype: dtype of the result.
         axis: where the new axis stands.
 
     Example:

@@ -31,17 +31,34 @@ class Initializer(Protocol):
 
 
 def zeros(key: Any, shape: Sequence[int], dtype: Any = dtypes.float32) -> Value:
-    """Returns zeros; the key is not used."""
+    """Returns zeros; the key is not used.
+
+    Args:
+        key: not used.
+        shape: of the result.
+        dtype: dtype of the result.
+    """
     return nnp.zeros(shape, dtype)
 
 
 def ones(key: Any, shape: Sequence[int], dtype: Any = dtypes.float32) -> Value:
-    """Returns ones; the key is not used."""
+    """Returns ones; the key is not used.
+
+    Args:
+        key: not used.
+        shape: of the result.
+        dtype: dtype of the result.
+    """
     return nnp.ones(shape, dtype)
 
 
 def constant(value: Any, dtype: Any = dtypes.float32) -> Initializer:
-    """Makes an initializer that returns `value` everywhere."""
+    """Makes an initializer that returns `value` everywhere.
+
+    Args:
+        value: a number, or an array that broadcasts to the shape.
+        dtype: dtype of the weights, where the initializer is called without.
+    """
     default = dtype
 
     def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Value:
@@ -51,7 +68,12 @@ def constant(value: Any, dtype: Any = dtypes.float32) -> Initializer:
 
 
 def normal(stddev: float = 1e-2, dtype: Any = dtypes.float32) -> Initializer:
-    """Makes an initializer that draws from the normal distribution of mean 0."""
+    """Makes an initializer that draws from the normal distribution of mean 0.
+
+    Args:
+        stddev: standard deviation.
+        dtype: dtype of the weights, where the initializer is called without.
+    """
     default = dtype
 
     def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Value:
@@ -63,7 +85,14 @@ def normal(stddev: float = 1e-2, dtype: Any = dtypes.float32) -> Initializer:
 def truncated_normal(
     stddev: float = 1e-2, dtype: Any = dtypes.float32, lower: float = -2.0, upper: float = 2.0
 ) -> Initializer:
-    """Makes an initializer that draws from a normal distribution cut off at `lower` and `upper` before it is scaled."""
+    """Makes an initializer that draws from a normal distribution cut off at `lower` and `upper` before it is scaled.
+
+    Args:
+        stddev: factor of the draws: the standard deviation before they are cut off.
+        dtype: dtype of the weights, where the initializer is called without.
+        lower: least draw, in standard deviations.
+        upper: greatest draw, in standard deviations.
+    """
     default = dtype
 
     def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Value:
@@ -73,7 +102,12 @@ def truncated_normal(
 
 
 def uniform(scale: float = 1e-2, dtype: Any = dtypes.float32) -> Initializer:
-    """Makes an initializer that draws evenly from 0 to `scale`."""
+    """Makes an initializer that draws evenly from 0 to `scale`.
+
+    Args:
+        scale: upper end of the draws.
+        dtype: dtype of the weights, where the initializer is called without.
+    """
     default = dtype
 
     def init(key: Any, shape: Sequence[int], dtype: Any = default) -> Value:
@@ -84,6 +118,12 @@ def uniform(scale: float = 1e-2, dtype: Any = dtypes.float32) -> Initializer:
 
 def fans(shape: Sequence[int], in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = ()) -> tuple[int, int]:
     """How many inputs each output has, and how many outputs each input has; axes that are none of the three are a window.
+
+    Args:
+        shape: of the weights.
+        in_axis: axis or axes of the inputs.
+        out_axis: axis or axes of the outputs.
+        batch_axis: axes of copies that share nothing.
 
     Raises:
         ArgumentError: the shape has fewer than two axes.
@@ -117,7 +157,13 @@ def variance_scaling(
     """Makes an initializer of mean 0 and variance scale / n, n as `mode` says.
 
     Args:
-        in_axis, out_axis, batch_axis: the axes of inputs, of outputs, and of copies that share nothing.
+        scale: variance times n.
+        mode: n: "fan_in" inputs, "fan_out" outputs, "fan_avg" their mean.
+        distribution: "normal", "truncated_normal" or "uniform".
+        in_axis: the axes of inputs, of outputs, and of copies that share nothing.
+        out_axis: the axes of inputs, of outputs, and of copies that share nothing.
+        batch_axis: the axes of inputs, of outputs, and of copies that share nothing.
+        dtype: dtype of the weights, where the initializer is called without.
 
     Raises:
         ArgumentError: (by the initializer) mode or distribution is unknown.
@@ -145,42 +191,84 @@ def variance_scaling(
 def glorot_normal(
     in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32
 ) -> Initializer:
-    """Variance 1 / mean of inputs and outputs, normal (Glorot & Bengio, 2010)."""
+    """Variance 1 / mean of inputs and outputs, normal (Glorot & Bengio, 2010).
+
+    Args:
+        in_axis: axis or axes of the inputs.
+        out_axis: axis or axes of the outputs.
+        batch_axis: axes of copies that share nothing.
+        dtype: dtype of the weights, where the initializer is called without.
+    """
     return variance_scaling(1.0, "fan_avg", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
 
 
 def glorot_uniform(
     in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32
 ) -> Initializer:
-    """Variance 1 / mean of inputs and outputs, uniform (Glorot & Bengio, 2010)."""
+    """Variance 1 / mean of inputs and outputs, uniform (Glorot & Bengio, 2010).
+
+    Args:
+        in_axis: axis or axes of the inputs.
+        out_axis: axis or axes of the outputs.
+        batch_axis: axes of copies that share nothing.
+        dtype: dtype of the weights, where the initializer is called without.
+    """
     return variance_scaling(1.0, "fan_avg", "uniform", in_axis, out_axis, batch_axis, dtype)
 
 
 def he_normal(
     in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32
 ) -> Initializer:
-    """Variance 2 / inputs, normal, for relu (He et al., 2015)."""
+    """Variance 2 / inputs, normal, for relu (He et al., 2015).
+
+    Args:
+        in_axis: axis or axes of the inputs.
+        out_axis: axis or axes of the outputs.
+        batch_axis: axes of copies that share nothing.
+        dtype: dtype of the weights, where the initializer is called without.
+    """
     return variance_scaling(2.0, "fan_in", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
 
 
 def he_uniform(
     in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32
 ) -> Initializer:
-    """Variance 2 / inputs, uniform, for relu (He et al., 2015)."""
+    """Variance 2 / inputs, uniform, for relu (He et al., 2015).
+
+    Args:
+        in_axis: axis or axes of the inputs.
+        out_axis: axis or axes of the outputs.
+        batch_axis: axes of copies that share nothing.
+        dtype: dtype of the weights, where the initializer is called without.
+    """
     return variance_scaling(2.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)
 
 
 def lecun_normal(
     in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32
 ) -> Initializer:
-    """Variance 1 / inputs, normal, for selu (LeCun et al., 1998)."""
+    """Variance 1 / inputs, normal, for selu (LeCun et al., 1998).
+
+    Args:
+        in_axis: axis or axes of the inputs.
+        out_axis: axis or axes of the outputs.
+        batch_axis: axes of copies that share nothing.
+        dtype: dtype of the weights, where the initializer is called without.
+    """
     return variance_scaling(1.0, "fan_in", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
 
 
 def lecun_uniform(
     in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = dtypes.float32
 ) -> Initializer:
-    """Variance 1 / inputs, uniform (LeCun et al., 1998)."""
+    """Variance 1 / inputs, uniform (LeCun et al., 1998).
+
+    Args:
+        in_axis: axis or axes of the inputs.
+        out_axis: axis or axes of the outputs.
+        batch_axis: axes of copies that share nothing.
+        dtype: dtype of the weights, where the initializer is called without.
+    """
     return variance_scaling(1.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)
 
 
@@ -188,7 +276,9 @@ def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = dtypes.fl
     """Makes an initializer of orthogonal columns (or rows, if they are fewer) of length `scale` (Saxe et al., 2014).
 
     Args:
+        scale: length of the columns.
         column_axis: the axis that counts the columns; all others together are the rows.
+        dtype: dtype of the weights, where the initializer is called without.
 
     Raises:
         ArgumentError: (by the initializer) the shape has fewer than two axes.

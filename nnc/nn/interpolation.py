@@ -46,6 +46,7 @@ def upsample(
             axes the product of these.
         align_corners: whether the outermost elements' centres, not their edges, lie on each other; for "linear" and
             "cubic".
+        layout: letters of the axes: N first, C the channels, one for each spatial axis.
 
     Raises:
         ArgumentError: neither or both of scale and size are given, or a value makes no sense.
@@ -151,6 +152,7 @@ def pixel_shuffle(x: Any, factor: int, *, layout: str = "NCHW") -> Value:
     Args:
         x: any number of spatial axes, as `layout` says.
         factor: how much each of them grows (Shi et al., 2016).
+        layout: letters of the axes: N first, C the channels, one for each spatial axis.
 
     Raises:
         ShapeError: the channels are no multiple of factor to the power of the number of spatial axes.
@@ -180,6 +182,11 @@ def pixel_shuffle(x: Any, factor: int, *, layout: str = "NCHW") -> Value:
 @spelled
 def pixel_unshuffle(x: Any, factor: int, *, layout: str = "NCHW") -> Value:
     """Returns x with space moved into channels; it undoes pixel_shuffle.
+
+    Args:
+        x: any number of spatial axes, as `layout` says.
+        factor: how much each of them shrinks.
+        layout: letters of the axes: N first, C the channels, one for each spatial axis.
 
     Raises:
         ShapeError: factor does not divide the spatial axes.

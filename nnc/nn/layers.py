@@ -62,9 +62,11 @@ class Linear(Module):
     """x · weightᵀ + bias, over the last axis.
 
     Args:
-        in_features, out_features: sizes of the last axis before and after.
+        in_features: size of the last axis before.
+        out_features: size of the last axis after.
         key: for the weights, uniform in ±1 / sqrt(in_features).
         use_bias: whether there is a bias.
+        dtype: dtype of the weights.
 
     Example:
         >>> layer = nnc.nn.Linear(3, 2, key=nnc.random.key(0))
@@ -103,6 +105,12 @@ def affine(x: Any, weight: Any, bias: Any) -> Value:
 class Embedding(Module):
     """Rows of a table, chosen by integers. `attend` uses the same table the other way: scores of each row.
 
+    Args:
+        num_embeddings: number of rows.
+        features: size of a row.
+        key: for the table, drawn from the normal distribution.
+        dtype: dtype of the table.
+
     Example:
         >>> nnc.nn.Embedding(10, 4, key=nnc.random.key(0))(np.array([[1, 2, 3]])).shape
         (1, 3, 4)
@@ -120,7 +128,11 @@ class Embedding(Module):
         return nnp.take(self.weight, x, axis=0)
 
     def attend(self, x: Any) -> Value:
-        """x · weightᵀ: (..., features) -> (..., num_embeddings), as for logits that share the table."""
+        """x · weightᵀ: (..., features) -> (..., num_embeddings), as for logits that share the table.
+
+        Args:
+            x: (..., features).
+        """
         return check_features("Embedding.attend", x, self.weight.shape[1]) @ self.weight.T
 
 
@@ -129,6 +141,7 @@ class Dropout(Module):
 
     Args:
         rate: the share to drop.
+        inference: whether nothing is dropped.
         shared_axes: axes that share a draw: (2, 3) drops whole channels of images (N, C, H, W).
 
     Example:
@@ -148,6 +161,9 @@ class Dropout(Module):
 
 class Lambda(Module):
     """A function as a layer.
+
+    Args:
+        function: takes and returns an array.
 
     Example:
         >>> nnc.nn.Lambda(nnc.nn.relu)(np.array([-1.0, 1.0], np.float32))
@@ -170,7 +186,11 @@ class Identity(Module):
 
 
 class Flatten(Module):
-    """Folds the last `axes` axes into one; all but the first by default."""
+    """Folds the last `axes` axes into one; all but the first by default.
+
+    Args:
+        axes: how many of the last axes to fold; None is all but the first.
+    """
 
     axes: int | None = None
 
@@ -186,6 +206,9 @@ class Sequential(Module):
 
     A `key` given to the call reaches the layers that take one (Dropout, and what holds it), each with a key of its own. With a
     stateful layer in it (BatchNorm, and what holds it) the call returns (output, new self), else the output.
+
+    Args:
+        *layers: modules and functions, each of which takes what the one before returns.
 
     Example:
         >>> first, second = nnc.random.split(nnc.random.key(0))
@@ -224,6 +247,9 @@ class Sequential(Module):
 class Checkpoint(Module):
     """A layer whose intermediate values are computed again in the reverse pass, not kept (see nnc.checkpoint).
 
+    Args:
+        layer: a module.
+
     Example:
         >>> layer = nnc.nn.Checkpoint(nnc.nn.MLP(2, 1, width=8, depth=2, key=nnc.random.key(0)))
         >>> layer(np.ones((5, 2), np.float32)).shape
@@ -244,8 +270,15 @@ class MLP(Module):
     """Linear layers with an activation between them.
 
     Args:
+        in_features: size of the last axis before.
+        out_features: size of the last axis after.
         width: size of the hidden layers.
         depth: how many hidden layers there are.
+        key: for the weights.
+        activation: after each hidden layer.
+        final_activation: after the last layer; None is none.
+        use_bias: whether the layers have biases.
+        dtype: dtype of the weights.
 
     Example:
         >>> nnc.nn.MLP(2, 1, width=8, depth=2, key=nnc.random.key(0))(np.ones((5, 2), np.float32)).shape

@@ -29,6 +29,8 @@ def mse(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Val
     """Returns the mean of the squared differences.
 
     Args:
+        predictions: any shape.
+        targets: the same shape.
         reduction: "mean", "sum" or "none".
 
     Raises:
@@ -48,6 +50,8 @@ def mae(predictions: Any, targets: Any, *, reduction: Reduction = "mean") -> Val
     """Returns the mean of the absolute differences.
 
     Args:
+        predictions: any shape.
+        targets: the same shape.
         reduction: "mean", "sum" or "none".
 
     Raises:
@@ -63,6 +67,9 @@ def huber(predictions: Any, targets: Any, delta: float = 1.0, *, reduction: Redu
     """Returns the mean of d² / 2 for differences |d| up to delta, and of delta · (|d| - delta / 2) beyond (Huber, 1964).
 
     Args:
+        predictions: any shape.
+        targets: the same shape.
+        delta: difference from which the loss grows linearly.
         reduction: "mean", "sum" or "none".
 
     Raises:
@@ -76,6 +83,12 @@ def huber(predictions: Any, targets: Any, delta: float = 1.0, *, reduction: Redu
 @spelled
 def smooth_l1(predictions: Any, targets: Any, beta: float = 1.0, *, reduction: Reduction = "mean") -> Value:
     """Returns huber with delta = beta, divided by beta: |d| - beta / 2 beyond beta; with beta 0 the mean of |d|.
+
+    Args:
+        predictions: any shape.
+        targets: the same shape.
+        beta: difference from which the loss grows linearly.
+        reduction: "mean", "sum" or "none".
 
     Raises:
         ShapeError: the shapes differ.
@@ -94,6 +107,11 @@ def _huber(size: Value, delta: float) -> Value:
 def log_cosh(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> Value:
     """Returns log(cosh(d)) for each difference d, without overflow.
 
+    Args:
+        predictions: any shape.
+        targets: the same shape.
+        reduction: "mean", "sum" or "none".
+
     Raises:
         ShapeError: the shapes differ.
     """
@@ -109,6 +127,7 @@ def hinge(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> V
     Args:
         predictions: scores.
         targets: -1 or 1, of the same shape.
+        reduction: "mean", "sum" or "none".
 
     Raises:
         ShapeError: the shapes differ.
@@ -124,7 +143,13 @@ def hinge(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> V
 @specialised(2)
 @spelled
 def squared_hinge(predictions: Any, targets: Any, *, reduction: Reduction = "none") -> Value:
-    """Returns max(0, 1 - target · prediction)², elementwise; the operands as in `hinge`."""
+    """Returns max(0, 1 - target · prediction)², elementwise; the operands as in `hinge`.
+
+    Args:
+        predictions: scores.
+        targets: -1 or 1, of the same shape.
+        reduction: "mean", "sum" or "none".
+    """
     (x, y), dtype = widen_same("squared_hinge", PAIR, predictions, targets)
     return reduce_terms("squared_hinge", nnp.square(_positive(1 - y * x)), reduction, dtype)
 
@@ -137,6 +162,8 @@ def hinge_embedding(distances: Any, targets: Any, margin: float = 1.0, *, reduct
     Args:
         distances: of pairs.
         targets: -1 or 1, of the same shape.
+        margin: distance from which unlike pairs cost nothing.
+        reduction: "mean", "sum" or "none".
 
     Raises:
         ShapeError: the shapes differ.
@@ -149,6 +176,13 @@ def hinge_embedding(distances: Any, targets: Any, margin: float = 1.0, *, reduct
 @spelled
 def margin_ranking(x1: Any, x2: Any, targets: Any, margin: float = 0.0, *, reduction: Reduction = "none") -> Value:
     """Returns max(0, margin - target · (x1 - x2)): with target 1, x1 should rank above x2; with -1, below.
+
+    Args:
+        x1: scores.
+        x2: scores of the same shape.
+        targets: -1 or 1, of the same shape.
+        margin: by how much one should rank above the other.
+        reduction: "mean", "sum" or "none".
 
     Raises:
         ShapeError: the shapes differ.
@@ -180,7 +214,10 @@ def poisson_nll(
     Args:
         predictions: the rate or its logarithm.
         targets: counts, of the same shape.
+        log_input: predictions are logarithms of the rate.
         full: add Stirling's approximation of the logarithm of the target's factorial, where the target is above 1.
+        eps: added to the rate, where predictions are no logarithms.
+        reduction: "mean", "sum" or "none".
 
     Raises:
         ShapeError: the shapes differ.
@@ -209,9 +246,11 @@ def gaussian_nll(
 
     Args:
         predictions: means.
-        targets, variances: of the same shape.
+        targets: of the same shape.
+        variances: of the same shape.
         full: add log(2π) / 2.
         eps: the least variance.
+        reduction: "mean", "sum" or "none".
 
     Raises:
         ShapeError: the shapes differ.
@@ -241,6 +280,12 @@ def _cosine(where: str, x1: Any, x2: Any, axis: int, eps: float) -> tuple[Value,
 def cosine_similarity(x1: Any, x2: Any, axis: int = -1, eps: float = 1e-8) -> Value:
     """Returns x1 · x2 / (|x1| · |x2|) along `axis`; each length is at least eps.
 
+    Args:
+        x1: any shape.
+        x2: the same shape.
+        axis: axis of the vectors.
+        eps: least length that counts.
+
     Raises:
         ShapeError: the shapes differ.
 
@@ -255,7 +300,14 @@ def cosine_similarity(x1: Any, x2: Any, axis: int = -1, eps: float = 1e-8) -> Va
 @specialised(2)
 @spelled
 def cosine_distance(x1: Any, x2: Any, axis: int = -1, eps: float = 1e-8) -> Value:
-    """Returns 1 - cosine_similarity."""
+    """Returns 1 - cosine_similarity.
+
+    Args:
+        x1: any shape.
+        x2: the same shape.
+        axis: axis of the vectors.
+        eps: least length that counts.
+    """
     similarity, dtype = _cosine("cosine_distance", x1, x2, axis, eps)
     return nnp.astype(1 - similarity, dtype)
 
@@ -268,8 +320,12 @@ def cosine_embedding(
     """Returns 1 - similarity where the target is 1, else max(0, similarity - margin), one value for each pair of rows.
 
     Args:
-        x1, x2: (..., features).
+        x1: (..., features).
+        x2: (..., features).
         targets: (...), -1 or 1.
+        margin: similarity up to which unlike pairs cost nothing.
+        axis: axis of the vectors.
+        reduction: "mean", "sum" or "none".
 
     Raises:
         ShapeError: the shapes do not fit.
@@ -297,10 +353,15 @@ def triplet_margin(
     """Returns max(0, |anchor - positive| - |anchor - negative| + margin), one value for each row.
 
     Args:
-        anchors, positives, negatives: (..., features).
+        anchors: (..., features).
+        positives: (..., features), like the anchors.
+        negatives: (..., features), unlike the anchors.
+        axis: axis of the vectors.
         norm_degree: 2 for the Euclidean distance.
+        margin: by how much a negative should be farther than a positive.
         eps: added to each difference, which keeps derivatives finite at 0.
         swap: the negative's distance is that to the anchor or that to the positive, whichever is less.
+        reduction: "mean", "sum" or "none".
 
     Raises:
         ShapeError: the shapes differ.

@@ -26,6 +26,11 @@ def field(*, static: bool = False, state: bool = False, **kwargs: Any) -> Any:
 
     Strings, functions and Python numbers are settings without being told. `state=True` marks arrays that a call renews and no
     optimizer trains, such as running averages: see `nnc.nn.is_stateful`. The other arguments are those of dataclasses.field.
+
+    Args:
+        static: part of the structure: hashable, never differentiated or traced.
+        state: changes from call to call, such as running statistics.
+        **kwargs: of `dataclasses.field`.
     """
     marks = {name: True for name, is_set in (("static", static), ("state", state)) if is_set}
     return dataclasses.field(metadata={**kwargs.pop("metadata", {}), **marks}, **kwargs)
@@ -91,6 +96,9 @@ class Module:
 
     def replace(self: M, **changes: Any) -> M:
         """Returns a copy with some fields changed; `__init__` does not run.
+
+        Args:
+            **changes: fields by name, with their values.
 
         Raises:
             ArgumentTypeError: there is no such field.
@@ -171,7 +179,12 @@ def is_container(value: Any) -> bool:
 
 @spelled
 def inference_mode(model: Any, value: bool = True) -> Any:
-    """Returns the model with the field `inference` of every module that has one set: dropout off, running statistics used."""
+    """Returns the model with the field `inference` of every module that has one set: dropout off, running statistics used.
+
+    Args:
+        model: a module, or a pytree of modules.
+        value: of the field `inference`.
+    """
     return modify(model, lambda module: {"inference": value} if "inference" in _field_names(type(module)) else {})
 
 

@@ -17,7 +17,13 @@ from nnc.spelling import spelled
 
 
 class KVCache(NamedTuple):
-    """Keys and values of the steps that were seen, (..., size, heads, features), and how many they are."""
+    """Keys and values of the steps that were seen, (..., size, heads, features), and how many they are.
+
+    Attributes:
+        keys: (..., size, heads, features).
+        values: (..., size, heads, features).
+        length: how many steps are in it, a 0-d integer.
+    """
 
     keys: Any
     values: Any
@@ -30,9 +36,15 @@ class MultiHeadAttention(Module):
     Args:
         features: size of the last axis of queries and output.
         num_heads: divides features.
+        key: for the weights.
         kv_heads: how many heads keys and values have, which groups of the queries' heads share (Ainslie et al., 2023);
             num_heads by default.
-        key_features, value_features: sizes of the last axes of keys and values; features by default.
+        key_features: size of the last axis of keys; `features` by default.
+        value_features: size of the last axis of values; `features` by default.
+        use_bias: whether the projections have biases.
+        dropout_rate: share of the attention weights that is dropped.
+        inference: whether nothing is dropped.
+        dtype: dtype of the weights.
 
     Example:
         >>> layer = nnc.nn.MultiHeadAttention(8, 2, key=nnc.random.key(0))
@@ -132,7 +144,13 @@ class MultiHeadAttention(Module):
         return out if cache is None else (out, cache)
 
     def make_cache(self, batch_shape: tuple[int, ...], size: int, dtype: Any = dtypes.float32) -> KVCache:
-        """An empty cache for `size` steps."""
+        """An empty cache for `size` steps.
+
+        Args:
+            batch_shape: shape before the steps.
+            size: most steps that it holds.
+            dtype: dtype of keys and values.
+        """
         shape = (*batch_shape, size, self.kv_heads, self.k_proj.out_features // self.kv_heads)
         return KVCache(nnp.zeros(shape, dtype), nnp.zeros(shape, dtype), nnp.asarray(0, dtypes.int32))
 

@@ -67,8 +67,11 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Axes = -1, 
     out = (x - mean) / sqrt(variance + eps) · scale + bias
 
     Args:
-        scale, bias: one value for each element of `axis`, or None.
+        x: any shape.
+        scale: one factor for each element of `axis`, or None.
+        bias: one summand for each element of `axis`, or None.
         axis: the axes to normalise.
+        eps: added to the variance.
 
     Raises:
         ShapeError: scale or bias has another shape than the axes.
@@ -86,7 +89,14 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Axes = -1, 
 @specialised(1)
 @spelled
 def rms_norm(x: Any, scale: Any = None, *, axis: int = -1, eps: float = 1e-6) -> Value:
-    """Returns x divided by the root of the mean of its squares over `axis`, then scaled (Zhang & Sennrich, 2019)."""
+    """Returns x divided by the root of the mean of its squares over `axis`, then scaled (Zhang & Sennrich, 2019).
+
+    Args:
+        x: any shape.
+        scale: one factor for each element of `axis`, or None.
+        axis: axis to normalise.
+        eps: added to the mean of squares.
+    """
     wide, dtype = _wide(x, "rms_norm")
     axis = check_axis("rms_norm", axis, wide.ndim)
     size = nnp.mean(nnp.square(wide), axis=axis, keepdims=True)
@@ -101,6 +111,10 @@ def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis
     Args:
         x: (N, C, *spatial), the channels at `axis`.
         groups: divides the number of channels.
+        scale: (C,), or None.
+        bias: (C,), or None.
+        axis: axis of the channels.
+        eps: added to the variance.
 
     Raises:
         ShapeError: groups does not divide the channels.
@@ -127,7 +141,10 @@ def instance_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: int = 1,
 
     Args:
         x: (N, C, *spatial), the channels at `axis`.
-        scale, bias: (C,) or None.
+        scale: (C,), or None.
+        bias: (C,), or None.
+        axis: axis of the channels.
+        eps: added to the variance.
 
     Raises:
         ShapeError: scale or bias has not one value for each channel.
@@ -147,6 +164,11 @@ def local_response_norm(
 
     Args:
         x: (N, C, *spatial), the channels at `axis`; beyond the first and last channel there are zeros.
+        size: how many neighbouring channels.
+        alpha: factor of the mean of squares.
+        beta: exponent of the divisor.
+        k: least divisor, before it is raised.
+        axis: axis of the channels.
 
     Raises:
         ArgumentError: size is below 1.
@@ -179,9 +201,14 @@ def batch_norm(
 
     Args:
         x: (N, C, *spatial), the channels at `axis`.
-        mean, variance: (C,), running statistics.
-        scale, bias: (C,) or None.
+        mean: (C,), running mean.
+        variance: (C,), running variance.
+        scale: (C,), or None.
+        bias: (C,), or None.
         deterministic: normalise by the running statistics, and return them as they are.
+        momentum: weight of the old statistics.
+        axis: axis of the channels.
+        eps: added to the variance.
 
     Returns:
         (out, (mean, variance)); no gradient flows into the statistics.

@@ -19,6 +19,13 @@ from nnc.spelling import spelled
 class LayerNorm(Module):
     """Normalisation over the last axes, of the sizes `features` (see nnc.nn.layer_norm).
 
+    Args:
+        features: sizes of the last axes, or size of the last one.
+        eps: added to the variance.
+        use_scale: whether there is a scale.
+        use_bias: whether there is a bias.
+        dtype: dtype of the weights.
+
     Example:
         >>> nnc.nn.LayerNorm(4)(np.ones((2, 4), np.float32)).shape
         (2, 4)
@@ -54,6 +61,12 @@ class LayerNorm(Module):
 
 class RMSNorm(Module):
     """Division by the root of the mean of squares over the last axis (see nnc.nn.rms_norm).
+
+    Args:
+        features: size of the last axis.
+        eps: added to the mean of squares.
+        use_scale: whether there is a scale.
+        dtype: dtype of the weights.
 
     Example:
         >>> nnc.nn.RMSNorm(2, eps=0)(np.array([3.0, -3.0], np.float32))
@@ -100,7 +113,13 @@ class GroupNorm(_ChannelNorm):
     """Normalisation over groups of channels and all axes after N (see nnc.nn.group_norm).
 
     Args:
-        groups: divides `features`, the number of channels, which stand at `axis`.
+        groups: divides `features`.
+        features: number of channels.
+        axis: axis of the channels.
+        eps: added to the variance.
+        use_scale: whether there is a scale.
+        use_bias: whether there is a bias.
+        dtype: dtype of the weights.
 
     Example:
         >>> nnc.nn.GroupNorm(2, 4)(np.ones((1, 4, 8, 8), np.float32)).shape
@@ -138,6 +157,14 @@ class GroupNorm(_ChannelNorm):
 class InstanceNorm(_ChannelNorm):
     """Normalisation of each channel of each example over its spatial axes (Ulyanov et al., 2016).
 
+    Args:
+        features: number of channels.
+        axis: axis of the channels.
+        eps: added to the variance.
+        use_scale: whether there is a scale.
+        use_bias: whether there is a bias.
+        dtype: dtype of the weights.
+
     Example:
         >>> nnc.nn.InstanceNorm(4)(np.ones((1, 4, 8, 8), np.float32)).shape
         (1, 4, 8, 8)
@@ -168,8 +195,14 @@ class BatchNorm(_ChannelNorm):
     A call returns the output and the layer with new running statistics, which the caller carries on (see nnc.nn.Run).
 
     Args:
-        features: number of channels, which stand at `axis`.
+        features: number of channels.
         momentum: weight of the old statistics.
+        axis: axis of the channels.
+        eps: added to the variance.
+        use_scale: whether there is a scale.
+        use_bias: whether there is a bias.
+        inference: whether the running statistics are used.
+        dtype: dtype of the weights.
 
     Example:
         >>> layer = nnc.nn.BatchNorm(3)

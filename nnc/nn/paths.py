@@ -150,6 +150,7 @@ def trainable(model: Any, *, freeze: Patterns = ()) -> Any:
     """A tree like the model with True for each leaf that is trained: a mask for `nnc.nn.partition` and `nnc.optim.masked`.
 
     Args:
+        model: a module, or any pytree.
         freeze: patterns of parameters that are not trained.
 
     Raises:
@@ -174,6 +175,7 @@ def partition(model: Any, where: Any = None) -> tuple[Any, Any]:
     So a gradient can be taken of some leaves alone: an optimizer sees no leaf where there is None.
 
     Args:
+        model: a module, or any pytree.
         where: what the first tree keeps: patterns, or a tree of bools such as `nnc.nn.trainable` makes. By default all
             that is trained.
 
@@ -207,7 +209,8 @@ def combine(first: Any, *others: Any) -> Any:
     """The tree whose leaves are those of the first of the trees that has one there, not None.
 
     Args:
-        first, others: trees of one structure, as `nnc.nn.partition` makes them.
+        first: a tree as `nnc.nn.partition` makes it.
+        *others: more trees of that structure.
 
     Raises:
         TreeError: the trees do not go together.
@@ -232,6 +235,7 @@ def cast(model: Any, dtype: Any, paths: Patterns = "*") -> Any:
     """The model with its floating-point leaves in another dtype; of a complex dtype, its complex leaves.
 
     Args:
+        model: a module, or any pytree.
         dtype: a floating-point dtype.
         paths: patterns of what is converted; all by default, running averages too.
 
@@ -271,6 +275,10 @@ def _in_dtype(leaf: Any, dtype: Any) -> Any:
 @api_boundary
 def assign(model: Any, values: Mapping[str, Any]) -> Any:
     """The model with other arrays at some paths, each of the shape and dtype of what stands there.
+
+    Args:
+        model: a module, or any pytree.
+        values: {path: array}.
 
     Raises:
         TreeError: there is no such path.
@@ -314,7 +322,12 @@ def _fitting(name: str, old: Any, new: Any) -> Any:
 
 
 class Tied(Module):
-    """A model some of whose arrays stand in several places; `nnc.nn.tie` makes it. It is called like the model."""
+    """A model some of whose arrays stand in several places; `nnc.nn.tie` makes it. It is called like the model.
+
+    Args:
+        model: the model, with None in place of further copies.
+        pairs: {path of a copy: path of the array}.
+    """
 
     model: Any
     pairs: tuple[tuple[str, str], ...] = field(static=True)
@@ -342,6 +355,7 @@ def tie(model: Any, pairs: Mapping[str, str]) -> Tied:
     a file, and the gradient is the sum over all places. Where the module is your own, using one field twice does the same.
 
     Args:
+        model: a module, or any pytree.
         pairs: from the path of a place to the path of the array that it shares.
 
     Returns:

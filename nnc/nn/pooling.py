@@ -116,6 +116,7 @@ def max_pool(
         padding: as in `conv`.
         dilation: steps between the elements of a window.
         ceil_mode: whether a last, incomplete window counts.
+        layout: letters of the axes: N first, C the channels, one for each spatial axis.
 
     Raises:
         ShapeError: a window is bigger than the padded input.
@@ -145,8 +146,15 @@ def avg_pool(
     """Returns the mean of each window; 16-bit floats are summed in float32.
 
     Args:
+        x: (N, C, *spatial), or as `layout` says; N is any number of batch axes.
+        window: a size for each spatial axis, or one for all.
+        stride: of the windows; their size by default.
+        padding: a number, one for each spatial axis, a pair (before, after) for each, "SAME" or "VALID".
+        dilation: distance of the elements of a window.
+        ceil_mode: whether a last window may reach beyond the padding.
         count_include_pad: whether padding counts as zeros; else the mean is over the elements of x alone. The others as
             in `max_pool`. What ceil_mode adds never counts.
+        layout: letters of the axes: N first, C the channels, one for each spatial axis.
 
     Example:
         >>> avg_pool(np.arange(16.0).reshape(1, 1, 4, 4), 2)
@@ -177,7 +185,13 @@ def lp_pool(
     """Returns the norm of each window: (sum of |x| to the power `degree`) to the power 1 / degree; its derivative at 0 is 0.
 
     Args:
+        x: (N, C, *spatial), or as `layout` says; N is any number of batch axes.
+        window: a size for each spatial axis, or one for all.
         degree: 1 or more. The others as in `max_pool`.
+        stride: of the windows; their size by default.
+        padding: a number, one for each spatial axis, a pair (before, after) for each, "SAME" or "VALID".
+        ceil_mode: whether a last window may reach beyond the padding.
+        layout: letters of the axes: N first, C the channels, one for each spatial axis.
 
     Raises:
         ArgumentError: degree is below 1.
@@ -211,6 +225,7 @@ def adaptive_avg_pool(x: Any, output_size: Sizes, *, layout: str = "NCHW") -> Va
     Args:
         x: (N, C, *spatial), or as `layout` says.
         output_size: a number for all spatial axes, or one for each.
+        layout: letters of the axes: N first, C the channels, one for each spatial axis.
 
     Example:
         >>> adaptive_avg_pool(np.array([[[1.0, 2.0, 3.0]]]), 2)
@@ -223,7 +238,13 @@ def adaptive_avg_pool(x: Any, output_size: Sizes, *, layout: str = "NCHW") -> Va
 @specialised(1)
 @spelled
 def adaptive_max_pool(x: Any, output_size: Sizes, *, layout: str = "NCHW") -> Value:
-    """Returns the greatest elements of bins, as adaptive_avg_pool lays them."""
+    """Returns the greatest elements of bins, as adaptive_avg_pool lays them.
+
+    Args:
+        x: (N, C, *spatial), or as `layout` says; N is any number of batch axes.
+        output_size: number of bins; one for all spatial axes, or one for each.
+        layout: letters of the axes: N first, C the channels, one for each spatial axis.
+    """
     return _adaptive("adaptive_max_pool", nnp.asarray(x), output_size, layout, _greatest_of_bins)
 
 
@@ -281,6 +302,7 @@ def global_avg_pool(x: Any, *, keepdims: bool = False, layout: str = "NCHW") -> 
     Args:
         x: (N, C, *spatial), or as `layout` says.
         keepdims: keep the spatial axes, with size 1.
+        layout: letters of the axes: N first, C the channels, one for each spatial axis.
 
     Returns:
         (N, C).
@@ -296,7 +318,13 @@ def global_avg_pool(x: Any, *, keepdims: bool = False, layout: str = "NCHW") -> 
 @specialised(1)
 @spelled
 def global_max_pool(x: Any, *, keepdims: bool = False, layout: str = "NCHW") -> Value:
-    """Returns the greatest element of each channel; the arguments as in global_avg_pool."""
+    """Returns the greatest element of each channel; the arguments as in global_avg_pool.
+
+    Args:
+        x: (N, C, *spatial), or as `layout` says; N is any number of batch axes.
+        keepdims: keep the spatial axes with size 1.
+        layout: letters of the axes: N first, C the channels, one for each spatial axis.
+    """
     x = nnp.asarray(x)
     return nnp.max(x, axis=_places("global_max_pool", x, layout), keepdims=keepdims)
 

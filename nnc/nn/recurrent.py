@@ -27,7 +27,12 @@ from nnc.trace.control_flow import scan
 
 
 class LSTMState(NamedTuple):
-    """The state of an LSTM: its output, and the cell that only it sees."""
+    """The state of an LSTM: its output, and the cell that only it sees.
+
+    Attributes:
+        hidden: (..., hidden_features), the output.
+        cell: (..., hidden_features).
+    """
 
     hidden: Any
     cell: Any
@@ -100,6 +105,14 @@ class _Cell(Module):
 class RNNCell(_Cell):
     """h' = tanh(W_ih · x + b_ih + W_hh · h + b_hh) (Elman, 1990).
 
+    Args:
+        in_features: size of the last axis of the input.
+        hidden_features: size of the last axis of the state.
+        key: for the weights, uniform in ±1 / sqrt(hidden_features).
+        activation: of the new state.
+        use_bias: whether there are biases.
+        dtype: dtype of the weights.
+
     Example:
         >>> nnc.nn.RNNCell(3, 4, key=nnc.random.key(0))(np.ones((2, 3), np.float32)).shape
         (2, 4)
@@ -122,12 +135,24 @@ class RNNCell(_Cell):
         self.activation = activation
 
     def step(self, gates: Value, state: Any) -> Any:
-        """The next hidden state."""
+        """The next hidden state.
+
+        Args:
+            gates: what the input adds, (..., gates · hidden_features).
+            state: (..., hidden_features).
+        """
         return self.activation(gates + self._recur(state))
 
 
 class LSTMCell(_Cell, init=False):
     """i, f, g, o = W_ih · x + b_ih + W_hh · h + b_hh; c' = σ(f) · c + σ(i) · tanh(g); h' = σ(o) · tanh(c') (Gers et al., 2000).
+
+    Args:
+        in_features: size of the last axis of the input.
+        hidden_features: size of the last axis of the state.
+        key: for the weights, uniform in ±1 / sqrt(hidden_features).
+        use_bias: whether there are biases.
+        dtype: dtype of the weights.
 
     Example:
         >>> state = nnc.nn.LSTMCell(3, 4, key=nnc.random.key(0))(np.ones((2, 3), np.float32))
@@ -138,12 +163,21 @@ class LSTMCell(_Cell, init=False):
     gates: ClassVar[int] = 4
 
     def initial_state(self, gates: Value) -> LSTMState:
-        """Zeros for hidden and cell."""
+        """Zeros for hidden and cell.
+
+        Args:
+            gates: what the input adds, whose batch shape the state has.
+        """
         zeros = super().initial_state(gates)
         return LSTMState(zeros, zeros)
 
     def step(self, gates: Value, state: Any) -> LSTMState:
-        """The next hidden and cell."""
+        """The next hidden and cell.
+
+        Args:
+            gates: what the input adds, (..., 4 · hidden_features).
+            state: the LSTMState before.
+        """
         hidden, cell = state
         enter, forget, new, leave = nnp.split(gates + self._recur(hidden), 4, axis=-1)
         cell = activations.sigmoid(forget) * cell + activations.sigmoid(enter) * nnp.tanh(new)
@@ -155,6 +189,13 @@ class GRUCell(_Cell, init=False):
 
     The form of Cho et al. (2014) in which the reset gate acts after the product, as in cuDNN and PyTorch.
 
+    Args:
+        in_features: size of the last axis of the input.
+        hidden_features: size of the last axis of the state.
+        key: for the weights, uniform in ±1 / sqrt(hidden_features).
+        use_bias: whether there are biases.
+        dtype: dtype of the weights.
+
     Example:
         >>> nnc.nn.GRUCell(3, 4, key=nnc.random.key(0))(np.ones((2, 3), np.float32)).shape
         (2, 4)
@@ -163,7 +204,12 @@ class GRUCell(_Cell, init=False):
     gates: ClassVar[int] = 3
 
     def step(self, gates: Value, state: Any) -> Any:
-        """The next hidden state."""
+        """The next hidden state.
+
+        Args:
+            gates: what the input adds, (..., 3 · hidden_features).
+            state: (..., hidden_features).
+        """
         (reset, update, new), (from_reset, from_update, from_new) = (
             nnp.split(part, 3, axis=-1) for part in (gates, self._recur(state))
         )
@@ -311,11 +357,16 @@ class RNN(_Recurrent):
     """Layers of RNNCell over time.
 
     Args:
-        in_features, hidden_features: sizes of the last axis before and after.
+        in_features: size of the last axis before.
+        hidden_features: size of the last axis after, for each direction.
+        key: for the weights, uniform in ±1 / sqrt(hidden_features).
         num_layers: each on top of the one before.
         bidirectional: a second cell in each layer runs from the end.
-        dropout_rate: between layers, where training.
         activation: tanh by default.
+        use_bias: whether there is a bias.
+        dropout_rate: between layers, where training.
+        inference: whether nothing is dropped.
+        dtype: dtype of the weights.
 
     Example:
         >>> out, state = nnc.nn.RNN(3, 4, key=nnc.random.key(0))(np.ones((2, 5, 3), np.float32))
@@ -347,6 +398,17 @@ class RNN(_Recurrent):
 class GRU(_Recurrent, init=False):
     """Layers of GRUCell over time; the arguments are those of `nnc.nn.RNN`.
 
+    Args:
+        in_features: size of the last axis before.
+        hidden_features: size of the last axis after, for each direction.
+        key: for the weights, uniform in ±1 / sqrt(hidden_features).
+        num_layers: each takes what the one before returns.
+        bidirectional: a second cell runs backwards, and the outputs of both are joined along the last axis.
+        use_bias: whether there are biases.
+        dropout_rate: between layers, where training.
+        inference: whether nothing is dropped.
+        dtype: dtype of the weights.
+
     Example:
         >>> out, _ = nnc.nn.GRU(3, 4, key=nnc.random.key(0), num_layers=2)(np.ones((2, 5, 3), np.float32))
         >>> out.shape
@@ -358,6 +420,17 @@ class GRU(_Recurrent, init=False):
 
 class LSTM(_Recurrent, init=False):
     """Layers of LSTMCell over time; the arguments are those of `nnc.nn.RNN`.
+
+    Args:
+        in_features: size of the last axis before.
+        hidden_features: size of the last axis after, for each direction.
+        key: for the weights, uniform in ±1 / sqrt(hidden_features).
+        num_layers: each takes what the one before returns.
+        bidirectional: a second cell runs backwards, and the outputs of both are joined along the last axis.
+        use_bias: whether there are biases.
+        dropout_rate: between layers, where training.
+        inference: whether nothing is dropped.
+        dtype: dtype of the weights.
 
     Example:
         >>> layer = nnc.nn.LSTM(3, 4, key=nnc.random.key(0), bidirectional=True)

@@ -25,6 +25,9 @@ Path = tuple[Any, ...]
 def is_stateful(module: Any) -> bool:
     """Whether calling `module` returns (output, new self): it, or a module in it, has a field of state that is not None.
 
+    Args:
+        module: a module.
+
     Example:
         >>> nnc.nn.is_stateful(nnc.nn.BatchNorm(3)), nnc.nn.is_stateful(nnc.nn.LayerNorm(3))
         (True, False)
@@ -96,7 +99,11 @@ class Run:
         return _view(self, (name,))
 
     def result(self, out: Any) -> Any:
-        """What the module returns: (out, new self) where it is stateful, else out."""
+        """What the module returns: (out, new self) where it is stateful, else out.
+
+        Args:
+            out: output of the module.
+        """
         return (out, self._module) if _has_state(self._module) else out
 
     def _new_key(self) -> Any:

@@ -21,6 +21,7 @@ def dropout(
 
     Args:
         key: for the draw; None will do where `deterministic`.
+        x: any shape.
         rate: 0 up to but not including 1.
         deterministic: return x as it is.
         shared_axes: axes along which all elements share one draw; (2, 3) drops whole channels of images (N, C, H, W).

@@ -29,6 +29,15 @@ class LayerRow:
 
     `flops` and `nbytes` (what its commands read and write) are None where the call stands in a loop or a branch: those count to
     the layer that has the loop.
+
+    Args:
+        path: where the layer stands in the model.
+        kind: its class.
+        depth: how many layers it stands in.
+        outputs: shapes and dtypes of what it returns.
+        parameters: number of its parameters.
+        flops: floating-point operations of the call.
+        nbytes: bytes read and written by the call.
     """
 
     path: str
@@ -42,7 +51,12 @@ class LayerRow:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The calls of all layers, in the order in which they begin; the first row is the model. Its text is a table."""
+    """The calls of all layers, in the order in which they begin; the first row is the model. Its text is a table.
+
+    Args:
+        rows: the calls, the first of which is the model's.
+        parameter_bytes: bytes of all parameters.
+    """
 
     rows: tuple[LayerRow, ...]
     parameter_bytes: int
@@ -87,8 +101,9 @@ def summary(model: Module, *inputs: Any, depth: int | None = None, **options: An
 
     Args:
         model: a module.
-        inputs, options: what it is called with; a key is made where it takes one and none is given.
+        *inputs: what the model is called with.
         depth: how many levels of layers are shown; all by default.
+        **options: keyword arguments of that call; a key is made where it takes one and none is given.
 
     Raises:
         ArgumentTypeError: the model is no module, or an input is a shape.

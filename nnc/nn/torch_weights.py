@@ -33,6 +33,7 @@ def load_torch(model: Any, state: Mapping[str, Any], *, rename: Callable[[str], 
     copied, so that a module that goes on training does not change the model; those of nnc never change and are taken as they are.
 
     Args:
+        model: a module.
         state: from names to arrays or tensors, as `module.state_dict()` or `nnc.io.load` of a safetensors file gives
             it.
         rename: from the name that a field would have by these rules to the one that it has in `state`.

@@ -24,10 +24,18 @@ class TransformerEncoderLayer(Module):
     """Self-attention and two linear layers, each with a residual connection and a layer norm (Vaswani et al., 2017).
 
     Args:
+        features: size of the last axis.
+        num_heads: heads of the attention; divides `features`.
         hidden_features: between the linear layers; 4 · features by default.
+        key: for the weights.
+        activation: between the two linear layers.
         norm_first: whether the norms stand before attention and linear layers (Xiong et al., 2020), or after the
             residual sums.
         dropout_rate: of the weights of the attention, of the hidden features, and of what is added to the residuals.
+        use_bias: whether there is a bias.
+        eps: added to the variance.
+        inference: whether nothing is dropped.
+        dtype: dtype of the weights.
 
     Example:
         >>> layer = nnc.nn.TransformerEncoderLayer(8, 2, key=nnc.random.key(0), norm_first=True, activation=nnc.nn.gelu)
@@ -105,6 +113,20 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
 
     The arguments are those of `nnc.nn.TransformerEncoderLayer`.
 
+    Args:
+        features: size of the last axis.
+        num_heads: heads of the attentions; divides `features`.
+        hidden_features: size between the two linear layers.
+        key: for the weights.
+        activation: between the two linear layers.
+        norm_first: norm before each part instead of after it.
+        dropout_rate: share that is dropped of the attention weights, of the hidden features, and of what is added to
+            the residuals.
+        use_bias: whether there is a bias.
+        eps: added to the variance.
+        inference: whether nothing is dropped.
+        dtype: dtype of the weights.
+
     Example:
         >>> layer = nnc.nn.TransformerDecoderLayer(8, 2, key=nnc.random.key(0))
         >>> layer(np.ones((3, 5, 8), np.float32), np.ones((3, 7, 8), np.float32), is_causal=True).shape
@@ -168,6 +190,10 @@ class TransformerEncoder(Module):
 
     With `caches`, one for each layer (see MultiHeadAttention.make_cache), the call returns the output and the new caches.
 
+    Args:
+        layers: the layers, in order.
+        norm: a module, or None.
+
     Example:
         >>> keys = nnc.random.split(nnc.random.key(0), 2)
         >>> model = nnc.nn.TransformerEncoder([nnc.nn.TransformerEncoderLayer(8, 2, key=key) for key in keys])
@@ -193,6 +219,10 @@ class TransformerEncoder(Module):
 
 class TransformerDecoder(Module):
     """Decoder layers one after the other, and a norm at the end where there is one; otherwise like TransformerEncoder.
+
+    Args:
+        layers: the layers, in order.
+        norm: a module, or None.
 
     Example:
         >>> keys = nnc.random.split(nnc.random.key(0), 2)

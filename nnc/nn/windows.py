@@ -178,9 +178,11 @@ def conv(
     Args:
         x: (N, C, *spatial), or as `layout` says; N is any number of batch axes.
         w: (O, C / groups, *kernel) in every layout.
-        stride, dilation: a number, or one for each spatial axis.
+        stride: of the windows; a number, or one for each spatial axis.
         padding: a number, one for each spatial axis, a pair (before, after) for each, "SAME" or "VALID".
+        dilation: distance of the elements of a window; a number, or one for each spatial axis.
         groups: share g of O sees share g of C only.
+        layout: letters of the axes: N first, C the channels, one for each spatial axis.
 
     Returns:
         (N, O, *out) in the layout of x, of the promoted dtype.

@@ -31,7 +31,12 @@ from nnc.spelling import spelled
 
 
 class EmaState(NamedTuple):
-    """Count of updates and the running mean."""
+    """Count of updates and the running mean.
+
+    Attributes:
+        count: how many updates were made, a 0-d integer.
+        ema: running mean, a tree like the updates.
+    """
 
     count: Any
     ema: Any
@@ -45,6 +50,7 @@ def ema(decay: Scalar, debias: bool = True, accumulator_dtype: Any = None) -> Gr
 
     Args:
         decay: in [0, 1).
+        debias: divide by 1 − decayᵗ, as the mean starts at 0.
         accumulator_dtype: dtype of m; default the parameter's, float32 for 16-bit floats.
 
     Example:
@@ -83,6 +89,11 @@ def ema(decay: Scalar, debias: bool = True, accumulator_dtype: Any = None) -> Gr
 def incremental_update(new_tensors: Any, old_tensors: Any, step_size: Scalar) -> Any:
     """Moves one tree towards another: step_size · new + (1 − step_size) · old, as target networks and averaged weights do.
 
+    Args:
+        new_tensors: tree to move towards.
+        old_tensors: tree of the same structure to move.
+        step_size: share of the new tree, in [0, 1].
+
     Example:
         >>> nnc.optim.incremental_update({"w": nnp.ones(1)}, {"w": nnp.zeros(1)}, 0.25)
         {'w': Array([0.25], dtype=float32)}
@@ -101,7 +112,14 @@ def incremental_update(new_tensors: Any, old_tensors: Any, step_size: Scalar) ->
 
 
 class MultiStepsState(NamedTuple):
-    """Gradients of this step so far, steps made, the inner state, and what was accumulated."""
+    """Gradients of this step so far, steps made, the inner state, and what was accumulated.
+
+    Attributes:
+        mini_step: gradients of this step so far.
+        gradient_step: steps made.
+        inner_opt_state: state of the inner optimizer.
+        acc_grads: accumulated gradients, a tree like the parameters.
+    """
 
     mini_step: Any
     gradient_step: Any
@@ -146,12 +164,23 @@ class MultiSteps:
         self._every = every_k_schedule
 
     def init(self, params: Any) -> MultiStepsState:
-        """The state before the first gradient."""
+        """The state before the first gradient.
+
+        Args:
+            params: a pytree.
+        """
         grads = make_state("MultiSteps", lambda p: zeros_for(p, self._dtype), params)
         return MultiStepsState(zero_count(), zero_count(), self._opt.init(params), grads)
 
     def update(self, updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
-        """Updates that are 0 but for every k-th call, and the next state."""
+        """Updates that are 0 but for every k-th call, and the next state.
+
+        Args:
+            updates: gradients, a tree like the parameters.
+            state: from `init` or the last `update`.
+            params: the parameters, for optimizers that need them.
+            **extra: handed to the optimizer.
+        """
         check_state("MultiSteps", state, MultiStepsState)
         k = astype(asarray(self._every(state.gradient_step) if callable(self._every) else self._every), dtypes.int64)
 
@@ -175,7 +204,11 @@ class MultiSteps:
         )  # fmt: skip
 
     def has_updated(self, state: MultiStepsState) -> Value:
-        """Whether the last call made a step."""
+        """Whether the last call made a step.
+
+        Args:
+            state: from the last `update`.
+        """
         return (state.mini_step == 0) & (state.gradient_step > 0)
 
     def gradient_transformation(self) -> GradientTransformation:
@@ -187,19 +220,33 @@ class MultiSteps:
 
 
 class LookaheadParams(NamedTuple):
-    """Two sets of parameters: gradients are taken at `fast`, `slow` is what is learnt."""
+    """Two sets of parameters: gradients are taken at `fast`, `slow` is what is learnt.
+
+    Attributes:
+        fast: parameters at which gradients are taken.
+        slow: parameters that are learnt.
+    """
 
     fast: Any
     slow: Any
 
     @classmethod
     def init_synced(cls, params: Any) -> LookaheadParams:
-        """Both the same."""
+        """Both the same.
+
+        Args:
+            params: a pytree, which both begin as.
+        """
         return cls(params, params)
 
 
 class LookaheadState(NamedTuple):
-    """The state of the fast optimizer, and its steps since the last synchronisation."""
+    """The state of the fast optimizer, and its steps since the last synchronisation.
+
+    Attributes:
+        fast_state: state of the fast optimizer.
+        steps_since_sync: its steps since the last synchronisation.
+    """
 
     fast_state: Any
     steps_since_sync: Any
@@ -215,6 +262,7 @@ def lookahead(
 
     Args:
         fast_optimizer: makes the steps.
+        sync_period: how many fast steps make a slow one.
         slow_step_size: up to 1.
         reset_state: start it anew at each synchronisation.
 

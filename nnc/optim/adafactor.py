@@ -25,6 +25,12 @@ class FactoredState(NamedTuple):
     """Count of updates; means of squares over columns, over rows, and the squares of what has no factors.
 
     Of the three, those that an array does not use have shape (1,).
+
+    Attributes:
+        count: how many updates were made, a 0-d integer.
+        v_row: means of squares over columns.
+        v_col: means of squares over rows.
+        v: squares of arrays without factors.
     """
 
     count: Any
@@ -55,8 +61,10 @@ def scale_by_factored_rms(
 
     Args:
         factored: False keeps all second moments whole.
+        decay_rate: exponent of the decay 1 − t^(−decay_rate).
         step_offset: subtracted from the count, for fine-tuning.
         min_dim_size_to_factor: arrays whose second longest axis is shorter have no factors.
+        epsilon: added to the squares.
 
     Raises:
         ArgumentTypeError (from update): params were not given.
@@ -134,6 +142,9 @@ def _over_leaves(
 def scale_by_param_block_rms(min_scale: Scalar = 1e-3) -> GradientTransformation:
     """Multiplies each array's update by the root mean square of its parameters, at least min_scale.
 
+    Args:
+        min_scale: least root mean square that counts.
+
     Raises:
         ArgumentTypeError (from update): params were not given.
     """
@@ -167,14 +178,17 @@ def adafactor(
     Args:
         learning_rate: a number, a 0-d array or a schedule; None leaves it out.
         min_dim_size_to_factor: shorter arrays keep whole second moments.
-        decay_rate, decay_offset, eps, factored: as for `scale_by_factored_rms`.
+        decay_rate: exponent of the decay of second moments, as for `scale_by_factored_rms`.
+        decay_offset: subtracted from the count, for fine-tuning.
         multiply_by_parameter_scale: steps in proportion to the parameters.
         clipping_threshold: largest root mean square of a step; None: no clipping.
         momentum: decay of a mean of steps.
-        dtype_momentum: its dtype.
+        dtype_momentum: dtype of that mean.
         weight_decay_rate: not multiplied by the learning rate.
-        weight_decay_mask: where, as for `adamw`. torch.optim.Adafactor(lr=a) is `adafactor(lambda t: nnp.minimum(a, 1 /
-            nnp.sqrt(t + 1.0)), 1)`.
+        eps: added to the squares.
+        factored: False keeps all second moments whole.
+        weight_decay_mask: where weights decay, as for `adamw`. torch.optim.Adafactor(lr=a) is `adafactor(lambda t:
+            nnp.minimum(a, 1 / nnp.sqrt(t + 1.0)), 1)`.
 
     Raises:
         ArgumentTypeError (from update): params were not given.

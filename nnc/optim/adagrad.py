@@ -17,7 +17,11 @@ from nnc.spelling import spelled
 
 
 class ScaleByRssState(NamedTuple):
-    """The sum of squares."""
+    """The sum of squares.
+
+    Attributes:
+        sum_of_squares: a tree like the parameters.
+    """
 
     sum_of_squares: Any
 
@@ -29,6 +33,11 @@ def scale_by_rss(
     """Divides by the root of the sum of all squares (Duchi, Hazan and Singer, "Adaptive subgradient methods", 2011).
 
     s ← s + |g|²,    u = g / sqrt(s + eps),  or  g / (sqrt(s) + eps) where eps_in_sqrt is False;  0 where s is 0
+
+    Args:
+        initial_accumulator_value: sum before the first step.
+        eps: added to the sum.
+        eps_in_sqrt: False adds eps to the root instead.
     """
     where = "scale_by_rss"
     check_scalar(where, "initial_accumulator_value", initial_accumulator_value)
@@ -69,6 +78,7 @@ def adagrad(
         learning_rate: a number, a 0-d array or a schedule; torch's lr_decay is the schedule `lambda t: lr / (1 + t *
             lr_decay)`.
         initial_accumulator_value: s before the first step.
+        eps: added to the sum, where the root is taken of both.
         eps_in_sqrt: False divides by sqrt(s) + eps; with initial_accumulator_value=0 and eps=1e-10 that is
             torch.optim.Adagrad.
 
@@ -84,7 +94,12 @@ def adagrad(
 
 
 class ScaleByAdaDeltaState(NamedTuple):
-    """Running means of the squares of gradients and of steps."""
+    """Running means of the squares of gradients and of steps.
+
+    Attributes:
+        e_g: running means of the squares of gradients.
+        e_x: running means of the squares of steps.
+    """
 
     e_g: Any
     e_x: Any
@@ -95,6 +110,10 @@ def scale_by_adadelta(rho: Scalar = 0.9, eps: Scalar = 1e-6) -> GradientTransfor
     """Scales gradients to the size of past steps (Zeiler, "ADADELTA: an adaptive learning rate method", 2012).
 
     v ← rho · v + (1 − rho) · |g|²,    u = sqrt(w + eps) / sqrt(v + eps) · g,    w ← rho · w + (1 − rho) · |u|²
+
+    Args:
+        rho: decay of both means, in [0, 1).
+        eps: added to both means.
     """
     where = "scale_by_adadelta"
     check_decays(where, rho=rho)
@@ -131,6 +150,8 @@ def adadelta(
 
     Args:
         learning_rate: a number, a 0-d array or a schedule; None is 1, as in the paper.
+        rho: decay of both means, in [0, 1).
+        eps: added to both means.
         weight_decay: L2 regularisation; `update` then needs the parameters.
         weight_decay_mask: where, as for `adamw`.
 

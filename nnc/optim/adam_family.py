@@ -33,7 +33,14 @@ from nnc.spelling import spelled
 
 
 class ScaleByNadamState(NamedTuple):
-    """Count of updates, the product of all momenta so far, first and second moment."""
+    """Count of updates, the product of all momenta so far, first and second moment.
+
+    Attributes:
+        count: how many updates were made, a 0-d integer.
+        mu_product: product of all momenta so far.
+        mu: first moments, a tree like the parameters.
+        nu: second moments, a tree like the parameters.
+    """
 
     count: Any
     mu_product: Any
@@ -51,7 +58,9 @@ def scale_by_nadam(
     u = (c(t+1) · m / (1 − C · c(t+1)) + (1 − c(t)) · g / (1 − C)) / (sqrt(v̂) + eps)
 
     Args:
-        b1, b2: in [0, 1).
+        b1: in [0, 1).
+        b2: in [0, 1).
+        eps: added to the divisor, outside the root.
         momentum_decay: how fast the momentum rises to b1.
         mu_dtype: dtype of m.
     """
@@ -101,7 +110,13 @@ def nadam(
     """NAdam, Adam with Nesterov momentum (Dozat, 2016). As in Optax: `adam(..., nesterov=True)`.
 
     Args:
-        as for `adam`.
+        learning_rate: a number, a 0-d array or a schedule.
+        b1: decay of the mean of gradients, in [0, 1).
+        b2: decay of the mean of squares, in [0, 1).
+        eps: added to the divisor, outside the root.
+        eps_root: added inside the root, where the step itself is differentiated.
+        mu_dtype: dtype of m; default the parameter's, float32 for 16-bit floats.
+        nesterov: False makes it Adam.
         momentum_decay: a number (4e-3 in torch.optim.NAdam) lets the momentum warm up as that does; see
             `scale_by_nadam`.
 
@@ -133,6 +148,10 @@ def scale_by_radam(
     u = r · m̂ / (sqrt(v̂ + eps_root) + eps) where ρ ≥ threshold,  else m̂
 
     Args:
+        b1: decay of the mean of gradients, in [0, 1).
+        b2: decay of the mean of squares, in [0, 1).
+        eps: added to the divisor, outside the root.
+        eps_root: added inside the root, where the step itself is differentiated.
         threshold: how many samples' worth of v is enough.
         nesterov: look ahead, as in `scale_by_adam`.
     """
@@ -180,8 +199,13 @@ def radam(
     torch.optim.RAdam adds eps before it corrects the divisor, which differs by less than eps.
 
     Args:
-        as for `adam`.
+        learning_rate: a number, a 0-d array or a schedule.
+        b1: decay of the mean of gradients, in [0, 1).
+        b2: decay of the mean of squares, in [0, 1).
+        eps: added to the divisor, outside the root.
+        eps_root: added inside the root, where the step itself is differentiated.
         threshold: how many samples' worth of the second moment is enough to divide by it.
+        nesterov: look ahead, as in `scale_by_adam`.
 
     Example:
         >>> optimizer = nnc.optim.radam(0.1)
@@ -202,6 +226,11 @@ def scale_by_adamax(b1: Scalar = 0.9, b2: Scalar = 0.999, eps: Scalar = 1e-8) ->
     """Divides the mean of past gradients by their decaying maximum (Kingma and Ba, "Adam", 2015, section 7).
 
     m ← b1 · m + (1 − b1) · g,    v ← max(b2 · v, |g| + eps),    u = m̂ / v
+
+    Args:
+        b1: decay of the mean of gradients, in [0, 1).
+        b2: decay of the maximum, in [0, 1).
+        eps: added to |g|.
     """
     where = "scale_by_adamax"
     check_decays(where, b1=b1, b2=b2)
@@ -239,7 +268,10 @@ def adamax(
     m ← b1 · m + (1 − b1) · g,    v ← max(b2 · v, |g| + eps),    p ← p − learning_rate · m̂ / v
 
     Args:
-        as for `adam`.
+        learning_rate: a number, a 0-d array or a schedule.
+        b1: decay of the mean of gradients, in [0, 1).
+        b2: decay of the maximum, in [0, 1).
+        eps: added to |g|.
 
     Example:
         >>> optimizer = nnc.optim.adamax(0.1)
@@ -254,7 +286,12 @@ def adamax(
 
 
 class ScaleByLionState(NamedTuple):
-    """Count of updates and first moment."""
+    """Count of updates and first moment.
+
+    Attributes:
+        count: how many updates were made, a 0-d integer.
+        mu: first moments, a tree like the parameters.
+    """
 
     count: Any
     mu: Any
@@ -267,6 +304,11 @@ def scale_by_lion(b1: Scalar = 0.9, b2: Scalar = 0.99, mu_dtype: Any = None) -> 
     u = sign(b1 · m + (1 − b1) · g),    m ← b2 · m + (1 − b2) · g
 
     The sign of a complex number is x / |x|.
+
+    Args:
+        b1: share of the mean in the sign, in [0, 1).
+        b2: decay of the mean of gradients, in [0, 1).
+        mu_dtype: dtype of m; default the parameter's, float32 for 16-bit floats.
     """
     where = "scale_by_lion"
     check_decays(where, b1=b1, b2=b2)
@@ -298,7 +340,11 @@ def lion(
 
     Args:
         learning_rate: three to ten times smaller than for `adamw`.
-        weight_decay, mask: as for `adamw`.
+        b1: share of the mean in the sign, in [0, 1).
+        b2: decay of the mean of gradients, in [0, 1).
+        mu_dtype: dtype of m; default the parameter's, float32 for 16-bit floats.
+        weight_decay: multiplied by the learning rate.
+        mask: a tree of bools, or a function from parameters to one; only where it is True do weights decay.
 
     Raises:
         ArgumentTypeError (from update): params were not given.

@@ -49,6 +49,10 @@ class GradientTransformation(_Functions):
     (or the updates of an earlier transformation) and returns what is to be added to the parameters. Both can be traced, so a
     training step compiles as a whole.
 
+    Args:
+        init: params -> state.
+        update: (updates, state, params=None) -> (updates, state).
+
     Example:
         >>> optimizer = nnc.optim.sgd(0.5)
         >>> params = {"w": nnp.asarray([1.0, 2.0])}
@@ -67,7 +71,12 @@ class GradientTransformation(_Functions):
 
 
 class GradientTransformationExtraArgs(GradientTransformation):
-    """A transformation whose `update` also takes keyword arguments, such as `value=`, `grad=` and `value_fn=` of line searches."""
+    """A transformation whose `update` also takes keyword arguments, such as `value=`, `grad=` and `value_fn=` of line searches.
+
+    Args:
+        init: params -> state.
+        update: (updates, state, params=None, **extra) -> (updates, state).
+    """
 
 
 def extended(init: Init, update: Callable[..., Any], *inner: GradientTransformation) -> GradientTransformation:

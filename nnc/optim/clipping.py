@@ -53,6 +53,9 @@ def global_norm(updates: Any) -> Value:
 def clip(max_delta: Scalar) -> GradientTransformation:
     """Limits each element of the updates to [−max_delta, max_delta], of complex ones both parts; inf limits nothing.
 
+    Args:
+        max_delta: largest size of an element.
+
     Example:
         >>> transformation = nnc.optim.clip(1.0)
         >>> transformation.update(nnp.asarray([-3.0, 0.5]), transformation.init(nnp.zeros(2)))[0]
@@ -78,6 +81,9 @@ def rms(x: Value) -> Value:
 def clip_by_norm(max_norm: Scalar) -> GradientTransformation:
     """Shrinks each array by itself so that its norm is at most `max_norm`: u' = u · max_norm / max(‖u‖, max_norm)
 
+    Args:
+        max_norm: largest norm of an array.
+
     Example:
         >>> transformation = nnc.optim.clip_by_norm(1.0)
         >>> transformation.update([nnp.asarray([3.0, 4.0]), nnp.asarray([0.5])], transformation.init(nnp.zeros(2)))[0]
@@ -91,6 +97,9 @@ def clip_by_norm(max_norm: Scalar) -> GradientTransformation:
 def clip_by_block_rms(threshold: Scalar) -> GradientTransformation:
     """Shrinks each array so that the root of the mean of its squares is at most `threshold` (Shazeer and Stern, "Adafactor",
     2018).
+
+    Args:
+        threshold: largest root mean square of an array.
 
     Example:
         >>> transformation = nnc.optim.clip_by_block_rms(1.0)
@@ -174,6 +183,9 @@ def clip_by_global_norm(max_norm: Scalar) -> GradientTransformation:
     u' = u · max_norm / max(‖u‖, max_norm)
 
     Updates within the norm are not changed in any bit.
+
+    Args:
+        max_norm: largest norm of all updates together.
 
     Example:
         >>> transformation = nnc.optim.clip_by_global_norm(1.0)

@@ -32,6 +32,8 @@ def piecewise_interpolate_schedule(
     """From milestone to milestone, in straight lines or half cosine waves, then constant.
 
     Args:
+        interpolate_type: "linear" or "cosine".
+        init_value: rate at the start.
         boundaries_and_scales: {count: factor}; at that count the rate is the one at the milestone before, times the
             factor.
 
@@ -77,6 +79,7 @@ def linear_onecycle_schedule(
 
     Args:
         transition_steps: of the whole cycle.
+        peak_value: the highest rate.
         pct_start: share of it after which the peak is reached.
         pct_final: share after which the rate is back at its start.
         div_factor: peak over start.
@@ -104,7 +107,11 @@ def cosine_onecycle_schedule(
     """Up to `peak_value` and down in half cosine waves (Smith and Topin, "Super-convergence", 2019).
 
     Args:
-        as for `linear_onecycle_schedule`; it falls to peak_value / (div_factor · final_div_factor) at once.
+        transition_steps: length of the whole cycle.
+        peak_value: the highest rate.
+        pct_start: share of it after which the peak is reached.
+        div_factor: peak over start.
+        final_div_factor: start over end; from the peak the rate falls there in one wave.
 
     Example:
         >>> schedule = nnc.optim.cosine_onecycle_schedule(10, 1.0, pct_start=0.5, div_factor=2.0)
@@ -124,7 +131,14 @@ def warmup_exponential_decay_schedule(
     """Rises in a straight line to `peak_value`, then is multiplied by `decay_rate` every `transition_steps` updates.
 
     Args:
-        as for `linear_schedule` and `exponential_decay`.
+        init_value: rate at the start.
+        peak_value: the highest rate.
+        warmup_steps: how long the rate rises.
+        transition_steps: after how many updates it is multiplied.
+        decay_rate: the factor, above 0.
+        transition_begin: how many updates the peak is kept before it decays.
+        staircase: multiply at once instead of little by little.
+        end_value: a bound that the rate does not pass.
 
     Example:
         >>> schedule = nnc.optim.warmup_exponential_decay_schedule(0.0, 1.0, 2, 1, 0.5)

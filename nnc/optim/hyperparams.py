@@ -19,7 +19,13 @@ from nnc.spelling import spelled
 
 
 class InjectHyperparamsState(NamedTuple):
-    """Count of updates, the hyperparameters as 0-d arrays by name, the inner state."""
+    """Count of updates, the hyperparameters as 0-d arrays by name, the inner state.
+
+    Attributes:
+        count: how many updates were made, a 0-d integer.
+        hyperparams: 0-d arrays by name.
+        inner_state: state of the inner transformation.
+    """
 
     count: Any
     hyperparams: dict[str, Any]

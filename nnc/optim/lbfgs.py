@@ -24,6 +24,14 @@ class ScaleByLBFGSState(NamedTuple):
     """Count of updates; the last parameters and gradient; their changes, oldest first, as rows; 1 / ⟨change, change⟩ of each.
 
     All trainable leaves lie in one vector. Rows that are not yet filled are 0.
+
+    Attributes:
+        count: how many updates were made, a 0-d integer.
+        params: the last parameters.
+        updates: the last gradient.
+        diff_params_memory: changes of the parameters, oldest first, as rows.
+        diff_updates_memory: changes of the gradient, oldest first, as rows.
+        weights_memory: 1 / ⟨change, change⟩ of each.
     """
 
     count: Any
@@ -125,7 +133,8 @@ def lbfgs(
 
     Args:
         learning_rate: multiplies the step before the line search; None is 1.
-        memory_size, scale_init_precond: as for `scale_by_lbfgs`; torch.optim.LBFGS calls the first history_size.
+        memory_size: how many changes are kept, history_size in torch.optim.LBFGS.
+        scale_init_precond: begin from the identity times the size of the last change, as for `scale_by_lbfgs`.
         linesearch: None makes steps of the learning rate, and `update` then needs params alone.
 
     Raises:

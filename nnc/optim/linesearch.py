@@ -218,7 +218,13 @@ def _search(rules: _Rules, start: _Point, grad: Value, guess: Value, evaluate: C
 
 
 class ZoomLinesearchInfo(NamedTuple):
-    """How many steps were tried, and by how much the last misses the two conditions."""
+    """How many steps were tried, and by how much the last misses the two conditions.
+
+    Attributes:
+        num_linesearch_steps: how many steps were tried.
+        decrease_error: by how much the last misses the condition of decrease.
+        curvature_error: by how much it misses the condition of curvature.
+    """
 
     num_linesearch_steps: Any
     decrease_error: Any
@@ -226,7 +232,14 @@ class ZoomLinesearchInfo(NamedTuple):
 
 
 class ScaleByZoomLinesearchState(NamedTuple):
-    """The last step size; value and gradient of the function at the parameters that it leads to."""
+    """The last step size; value and gradient of the function at the parameters that it leads to.
+
+    Attributes:
+        learning_rate: the last step size.
+        value: the function at the parameters that it leads to.
+        grad: its gradient there.
+        info: how the search went.
+    """
 
     learning_rate: Any
     value: Any
@@ -252,6 +265,8 @@ def scale_by_zoom_linesearch(
         max_learning_rate: largest step size.
         tol: by how much the conditions may be missed.
         increase_factor: by which the step grows until an interval is found.
+        slope_rtol: share of the slope that the decrease must reach.
+        curv_rtol: share of the slope that may be left at the end.
         approx_dec_rtol: of the approximate condition for tiny decreases; None: without it.
         stepsize_precision: shortest interval.
         initial_guess_strategy: begin with step size "one", or "keep" the last.
@@ -320,6 +335,9 @@ def _real(dtype: dtypes.DType) -> dtypes.DType:
 @spelled
 def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
     """Like `nnc.value_and_grad`, but reads value and gradient from the state of a line search, which has them already.
+
+    Args:
+        value_fn: function of the parameters, whose value is a scalar.
 
     Returns:
         `f(params, *args, state, **kwargs) -> (value, grad)`; it evaluates value_fn only before the first update.

@@ -23,7 +23,13 @@ from nnc.spelling import spelled
 
 
 class ScaleByAdamState(NamedTuple):
-    """Count of updates, first and second moment."""
+    """Count of updates, first and second moment.
+
+    Attributes:
+        count: how many updates were made, a 0-d integer.
+        mu: first moments, a tree like the parameters.
+        nu: second moments, a tree like the parameters.
+    """
 
     count: Any
     mu: Any
@@ -31,7 +37,14 @@ class ScaleByAdamState(NamedTuple):
 
 
 class ScaleByAmsgradState(NamedTuple):
-    """Count of updates, first and second moment, the greatest second moment so far."""
+    """Count of updates, first and second moment, the greatest second moment so far.
+
+    Attributes:
+        count: how many updates were made, a 0-d integer.
+        mu: first moments, a tree like the parameters.
+        nu: second moments, a tree like the parameters.
+        nu_max: the greatest second moments so far.
+    """
 
     count: Any
     mu: Any
@@ -40,14 +53,25 @@ class ScaleByAmsgradState(NamedTuple):
 
 
 class ScaleByRmsState(NamedTuple):
-    """Count of updates and second moment."""
+    """Count of updates and second moment.
+
+    Attributes:
+        count: how many updates were made, a 0-d integer.
+        nu: second moments, a tree like the parameters.
+    """
 
     count: Any
     nu: Any
 
 
 class ScaleByStddevState(NamedTuple):
-    """Count of updates, first and second moment."""
+    """Count of updates, first and second moment.
+
+    Attributes:
+        count: how many updates were made, a 0-d integer.
+        mu: first moments, a tree like the parameters.
+        nu: second moments, a tree like the parameters.
+    """
 
     count: Any
     mu: Any
@@ -141,6 +165,10 @@ def scale_by_adam(
     u = m̂ / (sqrt(v̂ + eps_root) + eps),    m̂ = m / (1 − b1ᵗ),  v̂ = v / (1 − b2ᵗ)
 
     Args:
+        b1: decay of the mean of gradients, in [0, 1).
+        b2: decay of the mean of squares, in [0, 1).
+        eps: added to the divisor, outside the root.
+        eps_root: added inside the root, where the step itself is differentiated.
         mu_dtype: dtype of m.
         nesterov: look ahead, m̂ = b1 · m / (1 − b1ᵗ⁺¹) + (1 − b1) · g / (1 − b1ᵗ) (Dozat, "Incorporating Nesterov
             momentum into Adam", 2016).
@@ -191,6 +219,15 @@ def scale_by_amsgrad(
     """Adam whose divisor never falls (Reddi, Kale and Kumar, "On the convergence of Adam and beyond", 2018).
 
     As `scale_by_adam`, with the greatest v̂ so far in place of v̂, or with `correct_greatest` the greatest v so far / (1 − b2ᵗ).
+
+    Args:
+        b1: decay of the mean of gradients, in [0, 1).
+        b2: decay of the mean of squares, in [0, 1).
+        eps: added to the divisor, outside the root.
+        eps_root: added inside the root, where the step itself is differentiated.
+        mu_dtype: dtype of m; default the parameter's, float32 for 16-bit floats.
+        correct_greatest: take the greatest of the second moments as they are kept and correct that, as in torch.optim;
+            else of the corrected ones.
     """
     check_decays("scale_by_amsgrad", b1=b1, b2=b2)
     check_scalar("scale_by_amsgrad", "eps", eps)
@@ -244,7 +281,10 @@ def scale_by_rms(
     v ← decay · v + (1 − decay) · |g|²,    u = g / sqrt(v + eps),  or  g / (sqrt(v) + eps) where eps_in_sqrt is False
 
     Args:
+        decay: of the mean of squares, in [0, 1).
+        eps: added to the mean.
         initial_scale: v before the first step.
+        eps_in_sqrt: False adds eps to the root instead.
         bias_correction: use v / (1 − decayᵗ).
     """
     check_decays("scale_by_rms", decay=decay)
@@ -277,7 +317,11 @@ def scale_by_stddev(
     m ← decay · m + (1 − decay) · g,    v ← decay · v + (1 − decay) · |g|²,    u = g / sqrt(v − |m|² + eps)
 
     Args:
-        as for `scale_by_rms`.
+        decay: of both means, in [0, 1).
+        eps: added to the variance.
+        initial_scale: v before the first step.
+        eps_in_sqrt: False adds eps to the root instead.
+        bias_correction: divide both means by 1 − decayᵗ.
     """
     check_decays("scale_by_stddev", decay=decay)
     check_scalar("scale_by_stddev", "eps", eps)

@@ -35,6 +35,7 @@ def orthogonalize_via_newton_schulz(
         x: (m, n).
         ns_coeffs: a, b, c.
         ns_steps: rounds, three products of matrices each.
+        eps: added to the norm by which `x` is divided.
 
     Raises:
         ShapeError: x is no matrix.
@@ -61,7 +62,12 @@ def orthogonalize_via_newton_schulz(
 
 
 class MuonState(NamedTuple):
-    """Count of updates and momentum."""
+    """Count of updates and momentum.
+
+    Attributes:
+        count: how many updates were made, a 0-d integer.
+        mu: momentum, a tree like the parameters.
+    """
 
     count: Any
     mu: Any
@@ -77,8 +83,10 @@ def scale_by_muon(
     m ← beta · m + (1 − beta) · g,    u = orthogonal(m̂)
 
     Args:
-        ns_coeffs, ns_steps, eps: as for `orthogonalize_via_newton_schulz`.
+        ns_coeffs: a, b, c of `orthogonalize_via_newton_schulz`.
+        ns_steps: its iterations.
         beta: in [0, 1).
+        eps: added to the norm by which a matrix is divided.
         mu_dtype: dtype of m.
         nesterov: look ahead, as in `scale_by_adam`.
         adaptive: multiply by the inner product of m̂ and u.
@@ -153,8 +161,21 @@ def muon(
     torch.optim.Muon does not correct the mean at the start, and orthogonalises in bfloat16.
 
     Args:
-        ns_coeffs, ns_steps, beta, eps, mu_dtype, nesterov, adaptive: as for `scale_by_muon`.
-        weight_decay, weight_decay_mask: of matrices, as for `adamw`. adam_*: of the other arrays.
+        learning_rate: a number, a 0-d array or a schedule.
+        ns_coeffs: a, b, c of `orthogonalize_via_newton_schulz`.
+        ns_steps: its iterations.
+        beta: decay of the momentum of matrices, in [0, 1).
+        eps: added to divisors, of matrices and of other arrays.
+        weight_decay: of matrices, multiplied by the learning rate.
+        weight_decay_mask: where matrices decay, as for `adamw`.
+        mu_dtype: dtype of m.
+        nesterov: look ahead, for all arrays.
+        adaptive: multiply by the inner product of m̂ and u.
+        adam_b1: `b1` of `adamw`, for the other arrays.
+        adam_b2: `b2` of `adamw`.
+        adam_eps_root: `eps_root` of `adamw`.
+        adam_weight_decay: weight decay of the other arrays.
+        adam_learning_rate: learning rate of the other arrays; `learning_rate` by default.
         consistent_rms: see `scale_by_shape`.
         output_axis: 1 where matrices lie (in, out), as in `x @ w`; 0 for nnc.nn's (out, in).
 

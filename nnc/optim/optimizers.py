@@ -71,7 +71,8 @@ def adam(
 
     Args:
         learning_rate: a number, a 0-d array or a schedule.
-        b1, b2: in [0, 1).
+        b1: in [0, 1).
+        b2: in [0, 1).
         eps: outside the root.
         eps_root: inside, where the step itself is differentiated.
         mu_dtype: dtype of m.
@@ -111,9 +112,15 @@ def adamw(
     p ← p − learning_rate · (m̂ / (sqrt(v̂ + eps_root) + eps) + weight_decay · p)
 
     Args:
-        as for `adam`.
+        learning_rate: a number, a 0-d array or a schedule.
+        b1: decay of the mean of gradients, in [0, 1).
+        b2: decay of the mean of squares, in [0, 1).
+        eps: added to the divisor, outside the root.
+        eps_root: added inside the root, where the step itself is differentiated.
+        mu_dtype: dtype of m; default the parameter's, float32 for 16-bit floats.
         weight_decay: multiplied by the learning rate.
         mask: a tree of bools, or a function from parameters to one; only where it is True do weights decay.
+        nesterov: look ahead, as in `scale_by_adam`.
 
     Raises:
         ArgumentTypeError (from update): params were not given.
@@ -147,6 +154,7 @@ def rmsprop(
     Args:
         learning_rate: a number, a 0-d array or a schedule.
         decay: of the running mean.
+        eps: added to the mean of squares.
         initial_scale: v before the first step.
         eps_in_sqrt: False divides by sqrt(v) + eps instead.
         centered: divide by the standard deviation.
@@ -182,7 +190,13 @@ def lamb(
     u = m̂ / (sqrt(v̂ + eps_root) + eps) + weight_decay · p,    p ← p − learning_rate · ‖p‖ / ‖u‖ · u
 
     Args:
-        as for `adamw`.
+        learning_rate: a number, a 0-d array or a schedule.
+        b1: decay of the mean of gradients, in [0, 1).
+        b2: decay of the mean of squares, in [0, 1).
+        eps: added to the divisor, outside the root.
+        eps_root: added inside the root, where the step itself is differentiated.
+        weight_decay: multiplied by the learning rate.
+        mask: a tree of bools, or a function from parameters to one; only where it is True do weights decay.
 
     Raises:
         ArgumentTypeError (from update): params were not given.
@@ -214,9 +228,12 @@ def lars(
 
     Args:
         learning_rate: a number, a 0-d array or a schedule.
-        weight_decay_mask, trust_ratio_mask: trees of bools, or functions from parameters to them: where weights decay,
-            and where steps are scaled; biases and norms often are not.
-        trust_coefficient, eps: see above.
+        weight_decay: multiple of the parameters that is added to the gradient.
+        weight_decay_mask: a tree of bools, or a function from parameters to one: where weights decay; biases and norms
+            often do not.
+        trust_coefficient: factor of the trust ratio.
+        eps: added to its divisor.
+        trust_ratio_mask: a tree of bools, or a function from parameters to one: where steps are scaled.
         momentum: in [0, 1).
         nesterov: look ahead.
 

@@ -27,7 +27,11 @@ class MaskedNode(NamedTuple):
 
 
 class MaskedState(NamedTuple):
-    """The state of the inner transformation."""
+    """The state of the inner transformation.
+
+    Attributes:
+        inner_state: state of the inner transformation.
+    """
 
     inner_state: Any
 
@@ -60,6 +64,7 @@ def masked(inner: GradientTransformation, mask: Mask) -> GradientTransformation:
     """Applies a transformation to some leaves; the updates of the others pass unchanged.
 
     Args:
+        inner: a GradientTransformation.
         mask: a tree of bools like the parameters or a part of it from the root, or a function from parameters (and
             updates) to one; `inner` sees only leaves where it is True.
 
@@ -88,7 +93,11 @@ def masked(inner: GradientTransformation, mask: Mask) -> GradientTransformation:
 
 
 class PartitionState(NamedTuple):
-    """The states of the inner transformations by label."""
+    """The states of the inner transformations by label.
+
+    Attributes:
+        inner_states: {label: state}.
+    """
 
     inner_states: dict[str, Any]
 
@@ -175,6 +184,9 @@ def set_to_zero() -> GradientTransformation:
 def freeze(mask: Mask) -> GradientTransformation:
     """Sets the updates to 0 where the mask is True; the last link of a chain.
 
+    Args:
+        mask: a tree of bools, or a function from parameters to one.
+
     Example:
         >>> optimizer = nnc.optim.chain(nnc.optim.sgd(1.0), nnc.optim.freeze({"w": True, "b": False}))
         >>> params = {"w": nnp.ones(1), "b": nnp.ones(1)}
@@ -188,14 +200,23 @@ def freeze(mask: Mask) -> GradientTransformation:
 
 
 class SplitRealAndImaginaryArrays(NamedTuple):
-    """Stands for a complex leaf."""
+    """Stands for a complex leaf.
+
+    Attributes:
+        real: real part.
+        imaginary: imaginary part.
+    """
 
     real: Any
     imaginary: Any
 
 
 class SplitRealAndImaginaryState(NamedTuple):
-    """The state of the inner transformation."""
+    """The state of the inner transformation.
+
+    Attributes:
+        inner_state: state of the inner transformation.
+    """
 
     inner_state: Any
 
@@ -226,6 +247,9 @@ def split_real_and_imaginary(inner: GradientTransformation) -> GradientTransform
     """Applies a transformation to the real and the imaginary parts of complex leaves as if they were two parameters.
 
     So do the optimizers of torch. Without it Adam and its relatives divide a complex gradient by its magnitude, as in Optax.
+
+    Args:
+        inner: a GradientTransformation.
 
     Example:
         >>> optimizer = nnc.optim.split_real_and_imaginary(nnc.optim.adam(1.0))

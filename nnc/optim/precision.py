@@ -41,6 +41,9 @@ from nnc.tracebacks import api_boundary
 def all_finite(values: Any) -> Value:
     """Whether no floating-point leaf has an inf or a nan: a 0-d bool.
 
+    Args:
+        values: a pytree.
+
     Example:
         >>> bool(nnc.optim.all_finite({"a": nnp.ones(2), "b": nnp.asarray(np.inf)}))
         False
@@ -55,6 +58,11 @@ def all_finite(values: Any) -> Value:
 @spelled
 def select_tree(pred: Any, on_true: Any, on_false: Any) -> Any:
     """The tree `on_true` where `pred` is True, else `on_false`, which has its structure; leaves that are no arrays stay.
+
+    Args:
+        pred: a 0-d bool.
+        on_true: a pytree.
+        on_false: a pytree of the same structure.
 
     Example:
         >>> nnc.optim.select_tree(False, {"w": nnp.ones(1)}, {"w": nnp.zeros(1)})
@@ -84,6 +92,9 @@ def _float(value: Scalar) -> Value:
 class StaticLossScale:
     """Multiplies the loss, so that small gradients do not vanish in float16, by a constant.
 
+    Args:
+        loss_scale: the constant.
+
     Example:
         >>> scaling = nnc.optim.StaticLossScale(1024.0)
         >>> scaling.scale(nnp.ones(())), scaling.unscale({"g": nnp.asarray([2048.0])})
@@ -98,18 +109,30 @@ class StaticLossScale:
         object.__setattr__(self, "loss_scale", _float(self.loss_scale))
 
     def scale(self, values: Any) -> Any:
-        """A loss, or a tree, times the scale."""
+        """A loss, or a tree, times the scale.
+
+        Args:
+            values: a pytree.
+        """
         return _times("scale", values, self.loss_scale)
 
     def unscale(self, values: Any) -> Any:
-        """Gradients divided by the scale; 16-bit ones become float32, in which nothing is lost."""
+        """Gradients divided by the scale; 16-bit ones become float32, in which nothing is lost.
+
+        Args:
+            values: gradients, a pytree.
+        """
         inverse = 1 / self.loss_scale
         return map_trainable(
             "unscale", lambda g: widen(g) * number(inverse, widen(g).dtype), "values", values
         )  # fmt: skip
 
     def adjust(self, grads_finite: Any) -> StaticLossScale:
-        """Itself."""
+        """Itself.
+
+        Args:
+            grads_finite: accepted, as for `DynamicLossScale.adjust`.
+        """
         return self
 
 
@@ -121,7 +144,8 @@ class DynamicLossScale:
     Args:
         loss_scale: of the first step.
         counter: finite steps since the last change.
-        period, factor: see above.
+        period: how many finite steps in a row let the scale rise.
+        factor: by which it rises, and falls on an overflow.
         min_loss_scale: it does not fall below.
 
     Example:
@@ -156,7 +180,11 @@ class DynamicLossScale:
     unscale = StaticLossScale.unscale
 
     def adjust(self, grads_finite: Any) -> DynamicLossScale:
-        """The scale of the next step, which depends on whether these gradients were finite."""
+        """The scale of the next step, which depends on whether these gradients were finite.
+
+        Args:
+            grads_finite: a 0-d bool, such as `all_finite(grads)`.
+        """
         finite = asarray(grads_finite)
         full = self.counter == self.period - 1
         higher = self.loss_scale * self.factor
@@ -167,7 +195,14 @@ class DynamicLossScale:
 
 
 class ApplyIfFiniteState(NamedTuple):
-    """Steps left out in a row, whether the last gradients were finite, all steps left out, the inner state."""
+    """Steps left out in a row, whether the last gradients were finite, all steps left out, the inner state.
+
+    Attributes:
+        notfinite_count: steps left out in a row.
+        last_finite: whether the last gradients were finite.
+        total_notfinite: all steps left out.
+        inner_state: state of the inner transformation.
+    """
 
     notfinite_count: Any
     last_finite: Any
@@ -180,6 +215,7 @@ def apply_if_finite(inner: GradientTransformation, max_consecutive_errors: int) 
     """Leaves out steps whose gradients have an inf or a nan: updates are 0 and the inner state stays.
 
     Args:
+        inner: a GradientTransformation.
         max_consecutive_errors: after so many in a row the step is made nevertheless, so that the failure shows.
 
     Example:

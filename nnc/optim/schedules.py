@@ -46,6 +46,9 @@ def check_steps(where: str, name: str, value: Any, low: int = 1) -> None:
 def constant_schedule(value: Scalar) -> Schedule:
     """The same rate at every step.
 
+    Args:
+        value: the rate.
+
     Example:
         >>> nnc.optim.constant_schedule(0.1)(1000)
         0.1
@@ -61,6 +64,13 @@ def polynomial_schedule(
     """From one rate to another as a power of the remaining fraction.
 
     rate(t) = end + (init − end) · (1 − s)^power,    s = clip((t − transition_begin) / transition_steps, 0, 1)
+
+    Args:
+        init_value: rate at the start.
+        end_value: rate at the end.
+        power: exponent of the remaining fraction.
+        transition_steps: how many updates the change takes.
+        transition_begin: for how many updates the rate stays at `init_value` first.
 
     Example:
         >>> nnc.optim.polynomial_schedule(1.0, 0.0, 2, transition_steps=10)(5)
@@ -83,6 +93,12 @@ def linear_schedule(
 ) -> Schedule:
     """From one rate to another in a straight line, then constant.
 
+    Args:
+        init_value: rate at the start.
+        end_value: rate at the end.
+        transition_steps: how many updates the change takes.
+        transition_begin: for how many updates the rate stays at `init_value` first.
+
     Example:
         >>> nnc.optim.linear_schedule(0.0, 1.0, transition_steps=4)(1)
         Array(0.25, dtype=float32)
@@ -101,7 +117,10 @@ def exponential_decay(
     rate(t) = init_value · decay_rate^s,    s = max(t − transition_begin, 0) / transition_steps
 
     Args:
+        init_value: rate at the start.
+        transition_steps: after how many updates the rate is multiplied.
         decay_rate: above 0.
+        transition_begin: for how many updates the rate stays at `init_value` first.
         staircase: s is rounded down.
         end_value: a bound that the rate does not pass.
 
@@ -129,6 +148,12 @@ def cosine_decay_schedule(init_value: Scalar, decay_steps: int, alpha: float = 0
 
     rate(t) = init_value · ((1 − alpha) · (½ (1 + cos(π · s)))^exponent + alpha),    s = min(t / decay_steps, 1)
 
+    Args:
+        init_value: rate at the start.
+        decay_steps: how many updates the fall takes.
+        alpha: share of `init_value` at the end.
+        exponent: power that the wave is raised to.
+
     Example:
         >>> nnc.optim.cosine_decay_schedule(1.0, decay_steps=10)(10)
         Array(0., dtype=float32)
@@ -148,6 +173,11 @@ def cosine_decay_schedule(init_value: Scalar, decay_steps: int, alpha: float = 0
 def warmup_constant_schedule(init_value: Scalar, peak_value: Scalar, warmup_steps: int) -> Schedule:
     """Rises in a straight line during `warmup_steps`, then stays.
 
+    Args:
+        init_value: rate at the start.
+        peak_value: the highest rate.
+        warmup_steps: how long the rate rises.
+
     Example:
         >>> nnc.optim.warmup_constant_schedule(0.0, 1.0, warmup_steps=4)(3)
         Array(0.75, dtype=float32)
@@ -164,8 +194,12 @@ def warmup_cosine_decay_schedule(
     """Rises in a straight line to `peak_value`, then falls by half a cosine wave to `end_value`.
 
     Args:
+        init_value: rate at the start.
+        peak_value: the highest rate.
         warmup_steps: how long it rises.
         decay_steps: the total length, warm-up included.
+        end_value: rate at the end.
+        exponent: power that the wave is raised to.
 
     Raises:
         ArgumentError: decay_steps is not above warmup_steps.
@@ -197,6 +231,7 @@ def piecewise_constant_schedule(
     """A rate that is multiplied by a factor at each boundary.
 
     Args:
+        init_value: rate at the start.
         boundaries_and_scales: {count: factor}; the factor holds from that count on.
 
     Example:
@@ -223,6 +258,7 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
     """One schedule after the other; each starts counting at 0 at its boundary.
 
     Args:
+        schedules: functions of the count of updates.
         boundaries: the counts at which the second, third … schedule begins, rising; one less than schedules.
 
     Raises:

@@ -35,6 +35,9 @@ def scale(step_size: Scalar) -> GradientTransformation:
 
     u' = step_size · u
 
+    Args:
+        step_size: factor of each update.
+
     Example:
         >>> transformation = nnc.optim.scale(3.0)
         >>> transformation.update(nnp.asarray([1.0, 2.0]), transformation.init(nnp.zeros(2)))[0]
@@ -45,7 +48,11 @@ def scale(step_size: Scalar) -> GradientTransformation:
 
 
 class ScaleByScheduleState(NamedTuple):
-    """How many updates were made."""
+    """How many updates were made.
+
+    Attributes:
+        count: how many updates were made, a 0-d integer.
+    """
 
     count: Any
 
@@ -55,6 +62,9 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
     """Multiplies updates by a function of how many updates were made before: u' = step_size_fn(t) · u, t = 0, 1, …
 
     The count is an array in the state, so a compiled step is not traced again as it grows.
+
+    Args:
+        step_size_fn: the count of updates -> factor.
     """
     if not callable(step_size_fn):
         raise user_error(
@@ -94,7 +104,12 @@ def zero_count() -> Array:
 
 
 class TraceState(NamedTuple):
-    """The decaying sum of past updates, and where they are dampened how many there were."""
+    """The decaying sum of past updates, and where they are dampened how many there were.
+
+    Attributes:
+        trace: decaying sum of past updates, a tree like the parameters.
+        count: how many updates there were, where they are dampened.
+    """
 
     trace: Any
     count: Any = ()
@@ -160,6 +175,7 @@ def add_decayed_weights(weight_decay: Scalar = 0.0, mask: Mask = None) -> Gradie
     "Decoupled weight decay regularization", 2019).
 
     Args:
+        weight_decay: factor of the parameters.
         mask: a tree of bools like the parameters or a part of it from the root, or a function from parameters to one;
             only where it is True do weights decay.
 
@@ -198,6 +214,11 @@ def scale_by_trust_ratio(
     """Gives each array an update in proportion to its own norm (You et al., "Large batch training", 2017; 2020).
 
     u' = trust_coefficient · ‖p‖ / (‖u‖ + eps) · u,  and u' = u where ‖p‖ or ‖u‖ is 0; norms count at least min_norm.
+
+    Args:
+        min_norm: least norm of parameters and updates that counts.
+        trust_coefficient: factor of the ratio.
+        eps: added to the norm of the updates.
 
     Raises:
         ArgumentTypeError (from update): params were not given.

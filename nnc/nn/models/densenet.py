@@ -39,7 +39,15 @@ class DenseLayer(Module):
 
 
 class DenseBlock(Module):
-    """Layers of which each takes the block's input and the outputs of all layers before it."""
+    """Layers of which each takes the block's input and the outputs of all layers before it.
+
+    Args:
+        in_features: number of channels of the input.
+        growth: channels that each layer adds.
+        depth: how many layers there are.
+        key: for the weights.
+        dtype: dtype of the weights.
+    """
 
     layers: tuple[DenseLayer, ...]
 
@@ -81,7 +89,11 @@ class DenseNet(Module):
     Args:
         growth: channels that each layer adds.
         depths: how many layers each block has.
+        key: for the weights.
         width: channels before the first.
+        num_classes: how many scores there are.
+        in_features: number of channels of the input.
+        dtype: dtype of the weights.
 
     Example:
         >>> model = nnc.nn.models.DenseNet(4, (2, 2), width=8, key=nnc.random.key(0), num_classes=10)
@@ -137,5 +149,9 @@ class DenseNet(Module):
 
 
 def densenet121(**options: Any) -> DenseNet:
-    """DenseNet-121: 7,978,856 parameters with 1000 classes. The options are those of DenseNet, of which key= is needed."""
+    """DenseNet-121: 7,978,856 parameters with 1000 classes. The options are those of DenseNet, of which key= is needed.
+
+    Args:
+        **options: of DenseNet.
+    """
     return DenseNet(32, (6, 12, 24, 16), **options)

@@ -48,9 +48,12 @@ class InceptionBlock(Module):
     """Four branches side by side: width 1; 1 then 3; 1 then `wide`; pooling then width 1. Their channels are joined.
 
     Args:
+        in_features: number of channels of the input.
         features: channels of the branches: alone, before and after width 3, before and after the wide one, after the
             pool.
+        key: for the weights.
         wide: 5 in the paper; torchvision's weights are for 3.
+        dtype: dtype of the weights.
 
     Example:
         >>> block = nnc.nn.models.InceptionBlock(8, (4, 2, 4, 2, 4, 4), key=nnc.random.key(0))
@@ -98,7 +101,12 @@ class GoogLeNet(Module):
     6,624,904 parameters with wide=3 and 1000 classes. The two auxiliary classifiers of the paper are left out.
 
     Args:
+        key: for the weights.
+        num_classes: how many scores there are.
+        in_features: number of channels of the input.
         wide: width of the third branch of the blocks: 5 in the paper, 3 in torchvision.
+        dropout_rate: share of the activations that is dropped before the last layer.
+        dtype: dtype of the weights.
     """
 
     conv1: ConvNorm

@@ -36,7 +36,15 @@ class _Block(Module):
 
 
 class BasicBlock(_Block):
-    """Two convolutions of width 3: the block of ResNet-18 and ResNet-34."""
+    """Two convolutions of width 3: the block of ResNet-18 and ResNet-34.
+
+    Args:
+        in_features: number of channels of the input.
+        features: number of channels of the output.
+        stride: of the first convolution.
+        key: for the weights.
+        dtype: dtype of the weights.
+    """
 
     conv1: Conv
     bn1: BatchNorm
@@ -59,7 +67,15 @@ class BasicBlock(_Block):
 
 
 class Bottleneck(_Block):
-    """Convolutions of width 1, 3 and 1, the middle one with a quarter of the channels and the stride."""
+    """Convolutions of width 1, 3 and 1, the middle one with a quarter of the channels and the stride.
+
+    Args:
+        in_features: number of channels of the input.
+        features: number of channels of the output.
+        stride: of the middle convolution.
+        key: for the weights.
+        dtype: dtype of the weights.
+    """
 
     conv1: Conv
     bn1: BatchNorm
@@ -91,8 +107,11 @@ class ResNet(Module):
     Args:
         block: BasicBlock or Bottleneck.
         depths: how many blocks each stage has.
+        key: for the weights.
         num_classes: how many scores there are.
+        in_features: number of channels of the input.
         small_images: start with a convolution of width 3 and no pooling, as is done for images of 32² pixels.
+        dtype: dtype of the weights.
 
     Example:
         >>> model = nnc.nn.models.resnet18(key=nnc.random.key(0), num_classes=10, small_images=True)
@@ -146,20 +165,36 @@ class ResNet(Module):
 
 
 def resnet18(**options: Any) -> ResNet:
-    """ResNet-18: 11,689,512 parameters with 1000 classes. The options are those of ResNet, of which key= is needed."""
+    """ResNet-18: 11,689,512 parameters with 1000 classes. The options are those of ResNet, of which key= is needed.
+
+    Args:
+        **options: of ResNet.
+    """
     return ResNet(BasicBlock, (2, 2, 2, 2), **options)
 
 
 def resnet34(**options: Any) -> ResNet:
-    """ResNet-34: 21,797,672 parameters with 1000 classes. The options are those of ResNet, of which key= is needed."""
+    """ResNet-34: 21,797,672 parameters with 1000 classes. The options are those of ResNet, of which key= is needed.
+
+    Args:
+        **options: of ResNet.
+    """
     return ResNet(BasicBlock, (3, 4, 6, 3), **options)
 
 
 def resnet50(**options: Any) -> ResNet:
-    """ResNet-50: 25,557,032 parameters with 1000 classes. The options are those of ResNet, of which key= is needed."""
+    """ResNet-50: 25,557,032 parameters with 1000 classes. The options are those of ResNet, of which key= is needed.
+
+    Args:
+        **options: of ResNet.
+    """
     return ResNet(Bottleneck, (3, 4, 6, 3), **options)
 
 
 def resnet101(**options: Any) -> ResNet:
-    """ResNet-101: 44,549,160 parameters with 1000 classes. The options are those of ResNet, of which key= is needed."""
+    """ResNet-101: 44,549,160 parameters with 1000 classes. The options are those of ResNet, of which key= is needed.
+
+    Args:
+        **options: of ResNet.
+    """
     return ResNet(Bottleneck, (3, 4, 23, 3), **options)

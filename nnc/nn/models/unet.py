@@ -32,8 +32,12 @@ class UNet(Module):
     """Scores for each pixel: padded convolutions with batch norm, so that the output has the size of the input.
 
     Args:
+        in_features: number of channels of the input.
+        num_classes: scores for each pixel.
+        key: for the weights.
         width: channels of the first stage; each further one has twice as many.
         depth: how often the size is halved.
+        dtype: dtype of the weights.
 
     Example:
         >>> model = nnc.nn.models.UNet(1, 2, key=nnc.random.key(0), width=4, depth=2)

@@ -29,9 +29,15 @@ class VGG(Module):
     """The network with `depth` layers that have weights: 11, 13, 16 or 19.
 
     Args:
-        batch_norm: whether each convolution is followed by BatchNorm.
+        depth: 11, 13, 16 or 19.
+        key: for the weights.
+        num_classes: how many scores there are.
+        in_features: number of channels of the input.
         image_size: height and width of the images, of which 1/32 reaches the first linear layer.
         hidden_features: size of the two hidden linear layers.
+        batch_norm: whether each convolution is followed by BatchNorm.
+        dropout_rate: share of the hidden features that is dropped.
+        dtype: dtype of the weights.
 
     Example:
         >>> model = nnc.nn.models.vgg11(key=nnc.random.key(0), image_size=32, hidden_features=64, num_classes=10)
@@ -81,20 +87,36 @@ class VGG(Module):
 
 
 def vgg11(**options: Any) -> VGG:
-    """VGG-11: 132,863,336 parameters with 1000 classes. The options are those of VGG, of which key= is needed."""
+    """VGG-11: 132,863,336 parameters with 1000 classes. The options are those of VGG, of which key= is needed.
+
+    Args:
+        **options: of VGG.
+    """
     return VGG(11, **options)
 
 
 def vgg13(**options: Any) -> VGG:
-    """VGG-13: 133,047,848 parameters with 1000 classes. The options are those of VGG, of which key= is needed."""
+    """VGG-13: 133,047,848 parameters with 1000 classes. The options are those of VGG, of which key= is needed.
+
+    Args:
+        **options: of VGG.
+    """
     return VGG(13, **options)
 
 
 def vgg16(**options: Any) -> VGG:
-    """VGG-16: 138,357,544 parameters with 1000 classes. The options are those of VGG, of which key= is needed."""
+    """VGG-16: 138,357,544 parameters with 1000 classes. The options are those of VGG, of which key= is needed.
+
+    Args:
+        **options: of VGG.
+    """
     return VGG(16, **options)
 
 
 def vgg19(**options: Any) -> VGG:
-    """VGG-19: 143,667,240 parameters with 1000 classes. The options are those of VGG, of which key= is needed."""
+    """VGG-19: 143,667,240 parameters with 1000 classes. The options are those of VGG, of which key= is needed.
+
+    Args:
+        **options: of VGG.
+    """
     return VGG(19, **options)

@@ -19,7 +19,11 @@ from nnc.spelling import spelled
 
 
 def exact_gelu(x: Any) -> Any:
-    """gelu by the error function, as in torchvision and the original."""
+    """gelu by the error function, as in torchvision and the original.
+
+    Args:
+        x: any shape.
+    """
     return gelu(x, approximate=False)
 
 
@@ -27,10 +31,17 @@ class ViT(Module):
     """A linear layer for each patch, a class token, position embeddings, transformer layers, a linear layer on the token.
 
     Args:
+        key: for the weights.
         image_size: height and width of the images.
         patch_size: of the patches, divides it.
         features: size of the token vectors.
-        num_layers, num_heads, hidden_features: of the transformer layers, whose norms come first.
+        num_layers: of the transformer, whose norms come first.
+        num_heads: heads of each layer's attention.
+        hidden_features: size of each layer's hidden features.
+        num_classes: how many scores there are.
+        in_features: number of channels of the input.
+        dropout_rate: as for TransformerEncoderLayer.
+        dtype: dtype of the weights.
 
     Example:
         >>> model = nnc.nn.models.ViT(
@@ -95,15 +106,27 @@ class ViT(Module):
 
 
 def vit_b16(**options: Any) -> ViT:
-    """ViT-B/16: 86,567,656 parameters with 1000 classes. The options are those of ViT, of which key= is needed."""
+    """ViT-B/16: 86,567,656 parameters with 1000 classes. The options are those of ViT, of which key= is needed.
+
+    Args:
+        **options: of ViT.
+    """
     return ViT(**options)
 
 
 def vit_b32(**options: Any) -> ViT:
-    """ViT-B/32: 88,224,232 parameters with 1000 classes. The options are those of ViT, of which key= is needed."""
+    """ViT-B/32: 88,224,232 parameters with 1000 classes. The options are those of ViT, of which key= is needed.
+
+    Args:
+        **options: of ViT.
+    """
     return ViT(**{"patch_size": 32, **options})
 
 
 def vit_l16(**options: Any) -> ViT:
-    """ViT-L/16: 304,326,632 parameters with 1000 classes. The options are those of ViT, of which key= is needed."""
+    """ViT-L/16: 304,326,632 parameters with 1000 classes. The options are those of ViT, of which key= is needed.
+
+    Args:
+        **options: of ViT.
+    """
     return ViT(**{"features": 1024, "num_layers": 24, "num_heads": 16, "hidden_features": 4096, **options})
