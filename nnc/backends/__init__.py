@@ -1,1 +1,1 @@
-"""What runs commands: each backend binds kernels to commands and says which inputs it takes."""
+"""Backends: each binds kernels to commands and says which inputs it takes."""

@@ -1,7 +1,7 @@
 """The reference as a backend: runs any command through NumPy, writing into memory that is there already.
 
 Commands that are one NumPy function write their result in place; the others copy what their reference returns.
-Whoever runs these kernels silences NumPy's floating-point warnings around them, once for many.
+Callers of these kernels silence NumPy's floating-point warnings around them, once for many.
 """
 
 from __future__ import annotations

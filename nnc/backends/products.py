@@ -1,4 +1,4 @@
-"""What a `dot` step asks for, as matrix products: loops over matrices whose rows and columns lie at even distances.
+"""Turns a `dot` step into matrix products: loops over matrices whose rows and columns lie at even distances.
 
 Axes with the same role are merged where they lie evenly in both tensors that have them, so that most contractions are one product
 of matrices, or a loop over such products, without a copy.
@@ -34,11 +34,11 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """For each round of `loops`: out[i, j] = sum over `depth` of x[i, …] · y[…, j].
+    """For each iteration of `loops`: out[i, j] = sum over `depth` of x[i, …] · y[…, j].
 
     `rows` are in `x` and `out`, `columns` in `y` and `out`, `depth` in both operands. All depth axes are summed; the last one is
-    that of the matrices. Lists have no axes of size 1; without rows or columns there is one such axis. Where `is_turned`, `x` is
-    the right operand of the command.
+    is the axis of the matrices. Lists have no axes of size 1; without rows or columns there is one such axis. Where `is_turned`,
+    `x` is the right operand of the command.
     """
 
     dtype: DType
@@ -88,7 +88,7 @@ def make_product(params: Mapping[str, Any], left: View, right: View, results: Se
     itself and of the `more` tensors that are gone through with it."""
     (x, shape_x), (y, shape_y) = ((view.strides, view.spec.shape) for view in (left, right))
     contract, batch = params["contract"], params.get("batch", ((), ()))
-    axes = [(out, tuple(more)) for out, *more in zip(*results, strict=True)]  # those of the result
+    axes = [(out, tuple(more)) for out, *more in zip(*results, strict=True)]  # strides of the result
     loops = [Axis(shape_x[a], x[a], y[b], *axes[i]) for i, (a, b) in enumerate(zip(*batch, strict=True))]
     free_x = [a for a in range(len(x)) if a not in (*batch[0], *contract[0])]
     free_y = [b for b in range(len(y)) if b not in (*batch[1], *contract[1])]
@@ -106,7 +106,7 @@ def make_product(params: Mapping[str, Any], left: View, right: View, results: Se
 
 
 def merge_axes(axes: Sequence[Axis]) -> list[Axis]:
-    """The loops in as few axes as possible, those with the largest distances first. Their order does not matter to what is done."""
+    """Merges loops into as few axes as possible, the largest distances first. Their order does not change the result."""
     ordered = sorted((axis for axis in axes if axis.size != 1), key=lambda axis: [-abs(s) for s in axis.strides])
     merged: list[Axis] = []
     for axis in ordered:

@@ -1,7 +1,7 @@
 """Factorisations and linear systems in compiled programs, by LAPACK.
 
 Each matrix is copied in LAPACK's column-major order into the workspace, and given to the routine that NumPy calls, in the form that
-NumPy gives it. So what is refused here, because a routine reports failure, is refused by the reference, too.
+NumPy gives it. So a matrix that is refused here, because a routine reports failure, is refused by the reference, too.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class Lapack:
     functions: ctypes.CDLL
 
     def symbol(self, routine: str, dtype: DType) -> str:
-        """The C name of a routine for a dtype: `symbol("potrf", float64)` is that of DPOTRF."""
+        """Returns the C name of a routine for a dtype: `symbol("potrf", float64)` names DPOTRF."""
         return f"scipy_{'s' if dtype.itemsize == 4 else 'd'}{routine}_64_"
 
     def address(self, symbol: str) -> int:

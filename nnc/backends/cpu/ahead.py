@@ -1,13 +1,13 @@
-"""What the first call of a program writes to, made ready by threads while the program is being made.
+"""Prefetches memory: threads touch the pages that the first call of a program writes to, while the program is being made.
 
 The first write to a page of memory waits for the system, and in a virtual machine for its host, too: a first call may wait longer
-for that than it computes. What was made as zeros is dearer still where a program reads it before it writes to it, since its pages
-are found twice. So the arrays that a call gives away are touched while its function is traced, and with them an arena of the size
-that the last call like this one needed, if a file tells it. The rest of what its frame needs is touched once that is known: while
-code is compiled or loaded, and while the program runs, as far as it has not come there itself.
+for pages than it computes. Memory that was made as zeros costs still more where a program reads it before it writes to it, since
+its pages are faulted twice. So the donated arrays of a call are touched while its function is traced, and with them an arena of the
+size that the last call like this one needed, if a file tells it. The rest of what its frame needs is touched once that is known:
+while code is compiled or loaded, and while the program runs, as far as it has not come there itself.
 
-A program may not write over what others see, such as parameters that lie in memory of NumPy's. Arrays that are given away though
-others see their memory are copied meanwhile.
+A program may not write over memory that others see, such as parameters that lie in memory of NumPy's. Donated arrays whose memory
+others see are copied meanwhile.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _LEAST = 1 << 20  # bytes; fewer are found sooner than a thread
 _SHARE = 4  # of what memory is available one part may be touched
 
 # nnc_prepare(rows, count, stop) -> i64: fills memory row by row (where to, where from, bytes), page by page, until the word `stop`
-# is not 0; returns how many rows are done. Where both places are the same, all pages are written to, with what stands there: what
-# others write meanwhile stays.
+# is not 0; returns how many rows are done. Where both places are the same, all pages are written to, with their own content: bytes
+# that others write meanwhile stay.
 PREPARE_TEXT = f"""
 define i64 @{PREPARE}(ptr %rows, i64 %count, ptr %stop) nounwind {{
 entry:
@@ -97,7 +97,7 @@ declare ptr @memcpy(ptr, ptr, i64)
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What one thread does: it copies arrays, whose elements are `seen` by others, so that they lie in memory of their own, and
+    """The work of one thread: it copies arrays, whose elements are `seen` by others, so that they lie in memory of their own, and
     touches others."""
 
     copied: Sequence[Array]
@@ -148,7 +148,7 @@ class Preparing:
             _thread.start_new_thread(copy_context().run, (self._run,))
 
     def stop(self) -> None:
-        """Ends what has begun: no array is held any more."""
+        """Stops all threads: no array is held any more."""
         with self._changed:
             self._stop.value = 1
             self._waiting.clear()
@@ -173,7 +173,7 @@ class Preparing:
 
 
 def _is_worth_it(nbytes: int) -> bool:
-    """Whether so many bytes are written to ahead: they are neither few nor too many for the memory that there is."""
+    """Whether to prefetch so many bytes: they are neither few nor too many for the memory that there is."""
     if nbytes < _LEAST:
         return False
     available = available_memory()
@@ -181,9 +181,9 @@ def _is_worth_it(nbytes: int) -> bool:
 
 
 class Ahead:
-    """Makes ready what the call of a program writes to: a block within which that is made.
+    """Prefetches the memory that the call of a program writes to: a block within which the program is made.
 
-    Arrays that the call gives away or returns must not be held by threads when it runs, so the end of the block is the end of that.
+    Donated and returned arrays must not be held by threads when the call runs, so their prefetch ends with the block.
     The arena is touched further beside the run, unless there will be none.
     """
 
@@ -215,7 +215,7 @@ class Ahead:
                     self._touch(self._likely)
 
     def given_away(self, arrays: Sequence[Array]) -> None:
-        """The call gives these arrays away: it may write over those that nobody else sees, and over copies of the others."""
+        """Prefetches donated arrays: the call may write over those that nobody else sees, and over copies of the others."""
         alone = [array.data for array in arrays if is_alone(array)]
         seen = [x for x in arrays if not x.is_deleted() and not is_alone(x) and x.data.flags.c_contiguous]
         self.arrays.begin(alone, seen)

@@ -1,7 +1,7 @@
 """Native kernels of argmax and argmin: the first of the greatest or smallest elements, or the first NaN.
 
-A row that lies dense is read twice, by vectors: what is the record, then where it first stands. Other rows are done side by
-side, with a record and its position in each lane.
+A row that lies dense is read twice, by vectors: the first reading finds the record, the second its first position. Other rows are
+done side by side, with a record and its position in each lane.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VECTORS = 4  # at a time
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """What counts as a record."""
+    """The rule by which one element beats another: a greater one, a smaller one, or NaN."""
 
     kind: DType
     predicate: str

@@ -65,8 +65,8 @@ def _native(step: Step) -> Native | None:
 
 @dataclass(frozen=True)
 class _State:
-    """What is known of a block's queries, which are in lanes: greatest scores, sums, by how much what was summed before is to be
-    scaled, and weighted values."""
+    """The running results of a block's queries, which are in lanes: greatest scores, sums, the factors by which earlier sums are to
+    be scaled, and weighted values."""
 
     top: Matrix
     sums: Matrix

@@ -59,7 +59,7 @@ def _span(q: TensorSpec, value_features: int) -> int:
 
 
 class _Gradient:
-    """The kernel of one step: its views, and what is wanted."""
+    """The kernel of one step: its views, and which gradients are wanted."""
 
     def __init__(self, step: Step) -> None:
         params, inputs = step.params, step.inputs
@@ -225,7 +225,7 @@ class _Gradient:
             copy_rows(code, tiling, of_q, target, block.size, form.features)
 
     def _next(self, code: Code, key: Value) -> Value:
-        """Where rows are fetched while those of this key are at work: in the next span, or head if there is one span only."""
+        """Returns the rows to prefetch while those of this key are at work: in the next span, or head if there is one span only."""
         return key if self.spans <= 1 else code.add(key, code.integer(self.span))
 
     def _start_queries(self, block: Block, here: _Here, target: Matrix, of_q: Matrix) -> None:
@@ -246,7 +246,8 @@ class _Gradient:
         key: Value,
         n: Value,
     ) -> None:
-        """The cotangents of the scores, times the scale, from those of the weights; their sums over queries go to the bias."""
+        """Computes the scores' cotangents, times the scale, from the weights' cotangents; their sums over queries go to the
+        bias."""
         code, scale = block.code, block.form.scale
         with code.loop(0, n) as j:
             total = code.constant(0, block.tiling.wide, block.tiling.lanes)
@@ -260,7 +261,7 @@ class _Gradient:
                 code.store(place, code.reduce("fadd", total, before))
 
     def _add(self, block: Block, factors: Matrix, rows: Matrix, sums: Matrix, n: Value, columns: int) -> None:
-        """Adds to the rows of some keys those of the block's queries, by factors."""
+        """Adds rows of the block's queries, multiplied by factors, to the rows of some keys."""
         divisor = block.form.keys_divisor
         block.products.print(block.code, factors, rows, sums, n, block.size, columns, adds=True, divisor=divisor)
 

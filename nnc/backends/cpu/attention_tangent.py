@@ -1,10 +1,10 @@
-"""The printed kernel of attention's tangent: what scores change by, weighted anew from the logarithms of their sums.
+"""The printed kernel of attention's tangent: changes of scores, weighted anew from the logarithms of their sums.
 
 With w the weights and dx the tangent of x, per query,
 
     c = w · (scale · (dq kᵀ + q dkᵀ) + dbias)    dlogarithm = sum of c    dout = c v + w dv - (sum of c) · out
 
-Blocks are those of attention itself, and nothing is kept of them.
+Blocks are cut as in attention itself, and nothing is kept of them.
 """
 
 from __future__ import annotations

@@ -75,10 +75,10 @@ class Tiling:
 class Products:
     """Multiplies matrices, by functions that all kernels share.
 
-    Products differ in little but where matrices lie, and LLVM takes longer for one than for most of what is around them. While a
+    Products differ in little but where matrices lie, and LLVM takes longer for one than for most code around them. While a
     product is computed, memory is asked for rows that are read soon but lie too far from each other for the processor to guess.
 
-    Args:     row_bytes: what is asked for of each such row.
+    Args:     row_bytes: how many bytes of each such row are prefetched.
     """
 
     def __init__(self, printer: Printer, tiling: Tiling, row_bytes: int) -> None:
@@ -90,7 +90,8 @@ class Products:
     ) -> None:  # fmt: skip
         """c = a @ b; or c + a @ b; or c · factors + a @ b, with a factor for each column.
 
-        Args:     divisor: a number of which `rows` is a multiple. ahead: as many rows are fetched; they may lie outside of memory.
+        Args:     divisor: a number of which `rows` is a multiple. ahead: matrices of which as many rows are prefetched; they may
+            lie outside of memory.
         """
         kinds = (a.dtype, b.dtype, b.column, c.dtype, c.column)
         has_rest, scaled = divisor % MOST_ROWS != 0, factors is not None
@@ -107,7 +108,7 @@ class Products:
 
 @dataclass(frozen=True)
 class _Product:
-    """What products have in common that one function computes: `c = a @ b` with rows of b and c as vectors."""
+    """The constants of a function that computes products: `c = a @ b` with rows of b and c as vectors."""
 
     tiling: Tiling
     left: DType
@@ -121,8 +122,8 @@ class _Product:
     row_bytes: int
 
     def function(self) -> Native:
-        """The function: `(a, b, c, rows ahead, factors, bytes between rows and columns of a, between rows of b and of c, number of
-        rows and of terms, whether it adds, number of matrices of which rows are fetched)`."""
+        """Prints the function: `(a, b, c, prefetched rows, factors, bytes between rows and columns of a, between rows of b and of
+        c, number of rows and of terms, whether it adds, number of matrices of which rows are prefetched)`."""
         pointers = ("a", "b", "c", "ahead", "factors")
         numbers = ("a_row", "a_column", "b_row", "c_row", "rows", "terms", "adds", "fetched")
         code = Code("KERNEL", [*(("ptr", name) for name in pointers), *(("i64", name) for name in numbers)])
@@ -163,7 +164,7 @@ class _Product:
                 tile(i, 1)
 
     def _fetch(self, code: Code, first: Value, count: int, matrices: Value) -> None:
-        """Asks memory for some rows of the matrices ahead."""
+        """Prefetches some rows of the matrices."""
         code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         with code.loop(0, matrices) as k:
             entry = code.offset("%ahead", times(code, k, 16))

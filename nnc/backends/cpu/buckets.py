@@ -26,7 +26,7 @@ Place = Callable[[Code, str, Value, Value, str], None]  # (code, shared fields, 
 
 
 def can_split(layout: Layout, n: int, low: int) -> bool:
-    """Whether rows of n elements are sorted this way: those of long keys without positions."""
+    """Whether rows of n elements are sorted this way: rows of long keys without positions."""
     return layout.kinds == (dtypes.uint64,) and not low and _SHORTEST <= n <= _LONGEST
 
 

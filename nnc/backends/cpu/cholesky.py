@@ -1,8 +1,8 @@
 """Prints the Cholesky factorisation of one matrix, panel of columns by panel of columns.
 
-The rows of U = Lᵀ above the diagonal of a panel are the solution of a triangular system with what is factorised already, and are
-computed as `triangular_solve` does it; on the diagonal, tiles are factorised in registers. At 400 × 400, on a Zen 5 core, that is
-twice as fast as OpenBLAS.
+The rows of U = Lᵀ above the diagonal of a panel are the solution of a triangular system with the columns that are factorised
+already, and are computed as `triangular_solve` does it; on the diagonal, tiles are factorised in registers. At 400 × 400, on a Zen
+5 core, that is twice as fast as OpenBLAS.
 """
 
 from __future__ import annotations

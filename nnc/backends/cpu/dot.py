@@ -1,9 +1,9 @@
 """Native kernels of `dot`, for all integers and real floats: printed products of matrices.
 
-On a Zen 5 core they reach 105 to 112 GFLOP/s in float64 and 205 to 222 in float32 from 128³ on, whatever is transposed; OpenBLAS
-has 57 and 115 there, oneDNN 220 in float32. On a Granite Rapids core it is 150 to 170 in float32, as MKL has, and 110 to 140 where
-a long left operand is transposed. From 4³ to 64³ they take a half to a fifth of the time of any library's call. So no library is
-called, but for bfloat16, where oneDNN uses instructions that compute twice as fast (nnc/backends/onednn/matmul.py).
+On a Zen 5 core they reach 105 to 112 GFLOP/s in float64 and 205 to 222 in float32 from 128³ on, with any operand transposed;
+OpenBLAS has 57 and 115 there, oneDNN 220 in float32. On a Granite Rapids core it is 150 to 170 in float32, as MKL has, and 110 to
+140 where a long left operand is transposed. From 4³ to 64³ they take a half to a fifth of the time of any library's call. So no
+library is called, but for bfloat16, where oneDNN uses instructions that compute twice as fast (nnc/backends/onednn/matmul.py).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Object files in ELF, for x86-64: what LLVM compiled becomes functions that can be called, without LLVM.
+"""Object files in ELF, for x86-64: turns LLVM's output into functions that can be called, without LLVM.
 
 Most processes find all their code compiled by an earlier one. To have LLVM load it would take 43 MiB and a tenth of a second, for
-what is a copy and some hundred sums. Only what LLVM writes for position-independent code of the small model is known here; of
-anything else `UnknownFormError` says that LLVM has to load it.
+a copy and some hundred sums. Only the sections and relocations that LLVM writes for position-independent code of the small model
+are known here; of anything else `UnknownFormError` says that LLVM has to load it.
 
     memory   [ code and constants | pointers to global symbols | jumps to where those point ][ variables ]
              pages to be read and executed                                                    to be read and written
@@ -39,7 +39,7 @@ _READ_WRITE, _READ_EXECUTE = 3, 5  # mprotect's numbers
 
 
 class UnknownFormError(Exception):
-    """An object file holds what is not known here, or the system gives no memory for code."""
+    """An object file has a form that is not known here, or the system gives no memory for code."""
 
 
 class MissingError(Exception):
@@ -149,7 +149,7 @@ class _File:
                     yield _Symbol(self.content[names + name : end].decode(), info >> 4, section, value)
 
     def bytes_of(self, section: _Section) -> bytes:
-        """What a section holds."""
+        """Returns the content of a section."""
         return self.content[section.offset : section.offset + section.size]
 
     def loaded(self, *, writable: bool) -> Iterator[int]:
@@ -221,7 +221,7 @@ def load(images: Sequence[bytes], given: Mapping[str, int], exports: Collection[
 def _find(
     files: Sequence[_File], plan: _Plan, base: int, given: Mapping[str, int], exports: Collection[str]
 ) -> dict[str, int]:
-    """The addresses of all global symbols: what files define comes before what is given."""
+    """Returns the addresses of all global symbols: symbols that files define come before those that are given."""
     addresses: dict[str, int] = {}
     for i, file in enumerate(files):
         for symbol in file.globals():

@@ -83,7 +83,7 @@ class Engine:
 
     @cached_property
     def made_for(self) -> Mapping[str, str]:
-        """What else object files depend on beside text and recipe: the processor, and the compiler."""
+        """Facts on which object files depend beside text and recipe: the processor, and the compiler."""
         facts = processor_facts() if self._cpu is None and elf.is_supported() else ""
         if not facts:
             machine = self.machine
@@ -155,7 +155,7 @@ class Engine:
         return self.link_by_llvm(objects, symbols, exports)
 
     def link_by_llvm(self, objects: Sequence[bytes], symbols: Mapping[str, int], exports: Collection[str]) -> Library:
-        """What `link` does where the form of object files is another than nnc knows."""
+        """Links, as `link` does, object files of a form that nnc does not know."""
         llvm = self._load_llvm()
         builder = make_builder()
         for image in objects:
@@ -181,7 +181,7 @@ class Engine:
 
 
 class _Tracked:
-    """What LLVM loaded: unloaded with this object, and then the loader, if nothing else is in it and nothing will be."""
+    """A library that LLVM loaded: unloaded with this object, and then the loader, if nothing else is in it and nothing will be."""
 
     def __init__(self, tracker: Any, loader: Any) -> None:
         weakref.finalize(self, _unload, tracker, loader).atexit = False
@@ -193,7 +193,8 @@ def _unload(tracker: Any, loader: Any) -> None:
 
 
 def processor_facts(cpuinfo: Path = _CPUINFO) -> str:
-    """What Linux says of the processor that decides which code it runs; nothing where it does not tell the instructions."""
+    """Returns the lines of Linux's description of the processor that decide which code it runs; "" where they lack the
+    instructions."""
     try:
         with cpuinfo.open("rb") as file:
             lines = file.read(_FACTS_BYTES).decode(errors="replace").partition("\n\n")[0].splitlines()

@@ -1,4 +1,4 @@
-"""Printed products with an epilogue: what is computed of a tile is computed, and written, while it is in the nearest cache.
+"""Printed products with an epilogue: a tile's epilogue is computed, and its result written, while the tile is in the nearest cache.
 
 The sums of a tile lie in memory on the stack, so that the epilogue stands in the code once for a row of the tile rather than once
 for each of its registers.

@@ -25,7 +25,7 @@ from nnc.lower.stages import Step, View
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """What gather and scatter share: a box of rows of `x`, and the positions at which they lie."""
+    """The geometry that gather and scatter share: a box of rows of `x`, and the positions at which they lie."""
 
     x: View
     indices: tuple[View, ...]
@@ -45,7 +45,7 @@ class Indexed:
 
     @property
     def row(self) -> TensorSpec:
-        """What lies at one position."""
+        """The spec of the row at one position."""
         return TensorSpec(tuple(self.x.spec.shape[axis] for axis in self.rest), self.x.spec.dtype)
 
     @property
@@ -71,8 +71,8 @@ class Indexed:
         return (*x.strides[: self.batch], *(0 for _ in self.outer[self.batch :]))
 
     def locate(self, code: Code, pointers: Sequence[str], x: View, bad: Slot | None) -> tuple[Value, Value | None]:
-        """The bytes from the first row to that which the indices at `pointers` name, and whether they are in range (None: they
-        are). What is out of range goes to row 0; in mode "error", `bad` becomes true."""
+        """Returns the bytes from the first row to the row that the indices at `pointers` name, and whether they are in range (None:
+        they are). Indices out of range go to row 0; in mode "error", `bad` becomes true."""
         place, inside = code.integer(0), None
         for pointer, index, axis in zip(pointers, self.indices, self.axes, strict=True):
             at, ok = position(code, code.load(pointer, index.spec.dtype), x.spec.shape[axis], self.mode)
@@ -124,7 +124,7 @@ def _read_row(code: Code, box: Indexed, source: str, inside: Value | None, targe
     if inside is None:
         copy_box(code, box.row, source, box.row_strides(box.x), target, strides)
         return
-    if box.row.size == 1:  # one word or two: what is out of range reads another place
+    if box.row.size == 1:  # one word or two: a position out of range reads another place
         chosen = code.let(f"select {inside.typed}, ptr {source}, ptr %fill")
         copy_box(code, box.row, chosen, (0,) * box.row.ndim, target, strides)
         return

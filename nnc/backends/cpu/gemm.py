@@ -42,7 +42,7 @@ _FREE_MASKS = vector_bytes() == 64  # of shorter vectors, stores under a mask ta
 _LEAST_ROWS = 64  # rows of a part, which packs its own panel
 _PACKED_ROWS = 96  # of a part, for which a panel is packed
 # Where the way from the second-level cache is slow: bytes of a panel of four vectors that stay in the nearest one, bytes of the
-# left operand, or twice those of some panels, that stay in the second, and rows that are enough of a part of several panels.
+# left operand, or twice the bytes of some panels, that stay in the second, and rows that are enough of a part of several panels.
 _NEAREST_BYTES, _NEAR_BYTES, _ENOUGH_ROWS = 1 << 15, 1 << 20, 512
 _READ = 0.1  # of the time of a multiplication, to read a vector for it
 _FAR = 1 << 12  # bytes between rows of the right matrix, by which they displace each other in the nearest cache
@@ -63,7 +63,7 @@ class Shape:
     shared: bool
 
     def has_any_rows(self, product: Product) -> bool:
-        """Whether one code serves parts of any number of rows: those that are a tile at least, of sums that are done at once."""
+        """Whether one code serves parts of any number of rows: at least a tile of them, with sums that are done at once."""
         last = product.rows.size % self.chunk
         return (not last or last >= self.tile.rows) and not self.is_long(product)
 
@@ -77,7 +77,7 @@ class Shape:
 
 
 class Finish(Protocol):
-    """What is done with sums, rather than writing them as the result."""
+    """The last computation on a tile's sums, which takes the place of writing them as the result."""
 
     @property
     def pointers(self) -> Sequence[str]:
@@ -91,7 +91,7 @@ class Finish(Protocol):
     def rows(
         self, code: Code, sums: Target, pointers: Sequence[str], first: Bound, end: Bound, masks: Sequence[Value | None]
     ) -> None:
-        """Finishes the rows first..end of some sums; `masks` are those of their vectors. Pointers are those of row 0."""
+        """Finishes the rows first..end of some sums; `masks` has a mask for each of their vectors. Pointers point to row 0."""
         ...
 
 
@@ -266,8 +266,8 @@ class _Part:
             self._end(self.finish, self.sums, self.pointers[3:], 0, self.rows)
 
     def _block(self, x: str, y: str, axes: Sequence[Axis], *, more: bool) -> None:
-        """All tiles for these terms. The first one packs them for the others as it reads them; what has to be turned is packed
-        before."""
+        """Multiplies all tiles for these terms. The first one packs them for the others as it reads them; operands to be turned are
+        packed before."""
         tile, column = self.shape.tile, self.product.columns.y
         step, depth = tile.row_bytes, list[Terms]()
         for axis in reversed(axes):
@@ -309,7 +309,7 @@ class _Part:
 
     @property
     def masks(self) -> list[Value | None]:
-        """Which lanes of the panel's vectors are columns."""
+        """Returns masks of the lanes of the panel's vectors that are columns."""
         return self.shape.tile.masks(self.code, self.width)
 
     @property

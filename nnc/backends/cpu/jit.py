@@ -66,7 +66,7 @@ class Jit:
 
     @property
     def failure(self) -> Exception | None:
-        """Why nothing can be compiled or loaded; None where it can. That is found out with the first text, the runtime's."""
+        """Why nothing can be compiled or loaded; None where it can. The first text, the runtime's, is compiled to find out."""
         with self._starting:
             if self._runtime_code is None and self._failure is None:
                 try:
@@ -99,17 +99,18 @@ class Jit:
 
     @property
     def standins(self) -> Mapping[str, int]:
-        """Functions that do with nnc's threads what those of these names do with OpenMP's, where `runtime.has_team`."""
+        """Addresses of functions that do with nnc's threads the work of OpenMP's functions of these names, where
+        `runtime.has_team`."""
         addresses = self._loaded_runtime().addresses
         return {name: addresses[standin] for name, standin in STANDINS.items()}
 
     def ahead(self) -> Ahead:
-        """What makes memory ready beside the making of a program."""
+        """Makes an object that prefetches memory while a program is made."""
         return Ahead(lambda: self._loaded_runtime().addresses[PREPARE] if self.works() else None)
 
     def expect(self, wanted: Native | str | None = None) -> None:
-        """A kernel will be wanted soon, a program's text, or what is not printed yet: another process, where there is one, begins
-        to compile."""
+        """Says that a kernel will be wanted soon, a program's text, or a text not printed yet: another process, where there is one,
+        begins to compile."""
         if wanted is None:
             self.engine.expect()
         elif isinstance(wanted, str):
@@ -120,7 +121,7 @@ class Jit:
             self.objects.begin(wanted.code, _recipe(wanted))
 
     def load(self, natives: Sequence[Native]) -> list[Loaded]:
-        """The functions of kernels; those that are not known yet are compiled together, side by side.
+        """Returns the functions of kernels; kernels that are not known yet are compiled together, side by side.
 
         Raises:   InternalError: LLVM does not take a text, or it needs a symbol that there is not.
         """
@@ -203,7 +204,7 @@ def _caller_text(arrays: int, stateful: bool, numbers: int) -> str:
 
 
 def _batches(natives: Sequence[Native]) -> list[list[Native]]:
-    """Kernels that can be loaded as one library: those that agree on what their symbols mean."""
+    """Groups kernels that can be loaded as one library: kernels that agree on the addresses of their symbols."""
     batches: list[tuple[list[Native], dict[str, int]]] = []
     for native in natives:
         for batch, symbols in batches:
@@ -258,8 +259,8 @@ def _start_once() -> Jit | Exception:
 def run_native(native: Callable[[Step], Native | None], command_name: str) -> Run:
     """Turns the `native` of a kernel into its `run`, on NumPy arrays: `run(inputs, outputs, params)`.
 
-    Machine code is made for the shapes and strides of the first call and used for all that follow. What `native` does not take, and
-    everything where there is no compiler, is run by NumPy.
+    Machine code is made for the shapes and strides of the first call and used for all that follow. Inputs that `native` does not
+    take, and everything where there is no compiler, is run by NumPy.
     """
     runs: dict[Any, tuple[Run, Params]] = {}  # the parameters are kept, so that no others are found where they lie
 
@@ -279,7 +280,7 @@ def run_native(native: Callable[[Step], Native | None], command_name: str) -> Ru
 def _make_run(
     native: Callable[[Step], Native | None], command_name: str, inputs: Arrays, outputs: Arrays, params: Params
 ) -> Run:
-    """What runs a command on arrays of these shapes and strides."""
+    """Makes the function that runs a command on arrays of these shapes and strides."""
     wanted = command(command_name)
     step = Step(wanted, tuple(map(_view, inputs)), tuple(map(_view, outputs)), params)
     # Tapes hold Python's objects, whose references compiled code does not count.

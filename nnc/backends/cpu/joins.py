@@ -35,7 +35,7 @@ class _Row:
 
     @property
     def words(self) -> tuple[int, ...]:
-        """What the table holds of it."""
+        """Returns the part's row of the table."""
         return (self.part * _WORD, self.source, self.target, self.nbytes, *(n for loop in self.loops for n in loop))
 
     def split(self, most: int, steps: tuple[int, ...]) -> Iterator[_Row]:

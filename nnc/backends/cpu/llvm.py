@@ -1,7 +1,7 @@
 """LLVM: text becomes an object file.
 
 This file imports nothing of nnc, since it is also run by itself, as a process that compiles for others (`llvm_process.py` is their
-side). LLVM takes 70 MiB, which only that process holds then, and works while Python goes on. Whoever compiles first waits for that
+side). LLVM takes 70 MiB, which only that process holds then, and works while Python goes on. The first compilation waits for that
 process, so it imports little: Python starts in 7 ms, and `threading` and `signal` would add 4 each, `typing` 10.
 
 The library is llvmlite's, and called as it is: llvmlite's Python would take 35 ms to import, and puts a lock around each call,
@@ -55,7 +55,7 @@ class Recipe:
 
     @classmethod
     def decode(cls, text: str) -> Recipe:
-        """What was encoded."""
+        """Returns the recipe that `encode` wrote as text."""
         level, first_level, *passes = text.split(" ")
         return cls(tuple(passes), int(level), first_level == "1")
 
@@ -73,9 +73,9 @@ INLINED = Recipe((), 2, first_level=True)
 # this takes a fifth of what the others do.
 CALLS = Recipe((), 0)
 
-# Passes of code generation that find nothing in such kernels, or what makes no difference: a fifth of LLVM's time. Loops count as
-# they are written, instructions stand in a good order, and processors look far ahead by themselves. These hold for a whole process,
-# so they are set only where nobody else uses LLVM. A name that LLVM does not know is passed over.
+# Passes of code generation that find nothing in such kernels, or make no difference: a fifth of LLVM's time. Loops count as
+# they are written, instructions stand in a good order, and processors look far forward by themselves. These hold for a whole
+# process, so they are set only where nobody else uses LLVM. A name that LLVM does not know is passed over.
 _WITHOUT = (
     "-post-RA-scheduler=0", "-enable-misched=0", "-disable-lsr", "-disable-machine-sink", "-disable-postra-machine-sink",
     "-disable-postra-machine-licm", "-disable-constant-hoisting", "-disable-partial-libcall-inlining", "-enable-shrink-wrap=0",
@@ -181,7 +181,7 @@ class Llvm:
         return self._generate(text, recipe, _ASSEMBLY).decode()
 
     def _generate(self, text: str, recipe: Recipe, kind: int) -> bytes:
-        """What code generation writes of a module, which goes through the passes before."""
+        """Returns the code generator's output for a module, which goes through the passes before."""
         library, tools = self._library, self._take_tools(recipe.level)
         context = library.LLVMPY_ContextCreate()
         try:
@@ -202,7 +202,7 @@ class Llvm:
             library.LLVMPY_DisposeMemoryBuffer(written)
 
     def _make_passes(self, tools: _Tools, recipe: Recipe) -> int:
-        """The passes of the recipe, for one module: those of LLVM's levels do not run twice."""
+        """Makes the passes of the recipe, for one module: a pass of LLVM's levels does not run twice."""
         if recipe.first_level:
             passes = self._library.LLVMPY_buildPerModuleDefaultPipeline(tools.builder, 1)
         else:
@@ -235,7 +235,7 @@ class Llvm:
         return _Tools(machine, head.encode(), library.LLVMPY_CreatePassBuilder(machine, options))
 
     def _made(self, function: Any, *arguments: Any) -> int:
-        """What a function of LLVM makes.
+        """Returns the handle that a function of LLVM makes.
 
         Raises:   RuntimeError: it makes nothing, for the reason that it gives.
         """
@@ -245,11 +245,11 @@ class Llvm:
         return int(made)
 
     def _said(self, function: Any, *arguments: Any) -> str:
-        """What a function of LLVM answers."""
+        """Returns the text that a function of LLVM answers."""
         return self._call(function, arguments)[1]
 
     def _call(self, function: Any, arguments: tuple[Any, ...]) -> tuple[Any, str]:
-        """What a function of LLVM returns, and what it says."""
+        """Returns the result of a function of LLVM, and its message."""
         said = ctypes.c_char_p()
         returned = function(*arguments, ctypes.byref(said))
         text = (said.value or b"").decode(errors="replace")
@@ -258,7 +258,8 @@ class Llvm:
 
 
 class _Tools:
-    """What one thread compiles with: a description of the machine, the lines that say so in a text, and what knows the passes."""
+    """The tools of one compiling thread: a description of the machine, the lines that say so in a text, and the builder of
+    passes."""
 
     def __init__(self, machine: int, head: bytes, builder: int) -> None:
         self.machine, self.head, self.builder = machine, head, builder
@@ -305,7 +306,7 @@ def serve(requests: io.BufferedIOBase, answers: io.BufferedIOBase, threads: int,
     """Compiles what is asked for until there are no more requests, the longest text first, so that no thread is left alone with one
     in the end.
 
-    Whoever asks has a processor to itself: of several threads one works only while answers are waited for.
+    The process that asks has a processor to itself: of several threads one works only while answers are waited for.
     """
     waiting, writing, wanted = _Waiting(), allocate_lock(), allocate_lock()
     wanted.acquire()  # until somebody waits
@@ -316,7 +317,7 @@ def serve(requests: io.BufferedIOBase, answers: io.BufferedIOBase, threads: int,
                 answers.write(ANSWER.pack(number, success, len(content)) + content)
                 answers.flush()
         except OSError:
-            os._exit(0)  # whoever asked is gone
+            os._exit(0)  # the process that asked is gone
 
     def compile_one(number: int, recipe: str, text: str) -> None:
         try:
@@ -354,4 +355,4 @@ def main() -> None:
     with os.fdopen(os.dup(1), "wb") as answers, os.fdopen(0, "rb", closefd=False) as requests:
         os.dup2(2, 1)  # nobody else writes between answers
         serve(requests, answers, int(threads), Llvm(library, cpu[0] if cpu else None, _WITHOUT))
-        os._exit(0)  # nobody waits for what is still being compiled
+        os._exit(0)  # nobody waits for unfinished texts

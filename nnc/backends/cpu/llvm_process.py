@@ -34,7 +34,7 @@ class GoneError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the process will answer to the one that started it. `hurry` tells it that somebody waits."""
+    """The process's promised answer to the process that started it. `hurry` tells it that somebody waits."""
 
     future: Future[bytes]
     owner: int
@@ -260,7 +260,7 @@ def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
 
 
 def find_command(library: str, threads: int, cpu: str | None) -> list[str] | None:
-    """What starts the process; None where there is no Python to run it.
+    """Returns the command line that starts the process; None where there is no Python to run it.
 
     Args:     library: where llvmlite's library is.
     """

@@ -1,4 +1,4 @@
-"""Where llvmlite keeps LLVM, whether nnc knows how to call it, and what is asked of llvmlite's own Python, where there is time.
+"""Finds LLVM within llvmlite, checks that nnc knows how to call it, and calls llvmlite's own Python where there is time.
 
 `llvm.py` calls the library by what `SIGNATURES` there says. Another version of llvmlite may have other functions, which is found
 out here, before one is called in a wrong way.
@@ -45,8 +45,8 @@ def differing(library: Any) -> list[str]:
 
 
 def _agrees(function: Any, returned: Any, taken: tuple[Any, ...]) -> bool:
-    """Whether a function takes and returns values of these sizes, as far as llvmlite says what it takes: of some it says nothing,
-    and what those return is a number then. What is not looked at here may be returned."""
+    """Whether a function takes and returns values of these sizes, as far as llvmlite declares its parameters: where it declares
+    none, a function returns a number. Functions that are not looked at here may be returned."""
     if function is None or (returned is not None and _size(function.restype) != _size(returned)):
         return False
     return function.argtypes is None or list(map(_size, function.argtypes)) == list(map(_size, taken))
@@ -58,7 +58,7 @@ def _size(kind: Any) -> int:
 
 
 def make_loader(llvm: Llvm) -> Any:
-    """What loads object files, and keeps them apart from all others."""
+    """Makes a loader of object files, which keeps them apart from all others."""
     binding = importlib.import_module("llvmlite.binding")
     target = binding.Target.from_triple(llvm.triple)
     machine = target.create_target_machine(llvm.cpu, llvm.features, KERNEL.level, reloc="pic", codemodel="small")
@@ -66,7 +66,7 @@ def make_loader(llvm: Llvm) -> Any:
 
 
 def make_builder() -> Any:
-    """What collects object files to be loaded together."""
+    """Makes a collection of object files to be loaded together."""
     return importlib.import_module("llvmlite.binding").JITLibraryBuilder()
 
 

@@ -23,7 +23,7 @@ _MOST_BEGUN = 1024  # texts that nobody has asked for yet; then all are forgotte
 
 
 class Objects:
-    """Makes object files of texts, or finds those that were made before.
+    """Makes object files of texts, or finds files that were made before.
 
     `folder` is where object files are kept, None: nowhere. `compiled` counts the texts that LLVM had to compile, `found` others.
     """
@@ -47,7 +47,7 @@ class Objects:
         return self.compile_all([text], recipe)[0]
 
     def compile_all(self, texts: Sequence[str], recipe: Recipe = KERNEL) -> list[bytes]:
-        """The object files of texts. Those that must be made are made side by side, the longest first (as `llvm.serve` does)."""
+        """Returns the object files of texts. Missing ones are made side by side, the longest first (as `llvm.serve` does)."""
         found = [self._begun.pop((text, recipe), None) or self._find(text, recipe) for text in texts]
         missing = [i for i, code in enumerate(found) if not isinstance(code, bytes)]
         missing.sort(key=lambda i: -len(texts[i]))
@@ -61,7 +61,7 @@ class Objects:
         return [code for code in found if isinstance(code, bytes)]
 
     def _make(self, makers: Sequence[Maker]) -> Iterator[bytes]:
-        """What they make, one after the other: some can be kept while others are being made."""
+        """Yields the makers' object files, one after the other: some can be kept while others are being made."""
         workers = min(self.engine.threads, len(makers) // _TEXTS_OF_A_THREAD)
         if workers < 2 or self.engine.is_apart:
             yield from (make() for make in makers)

@@ -55,7 +55,7 @@ def _join(array: NDArray) -> None:
 
 @cache
 def are_for_who_asks(setting: Path = _SETTING) -> bool:
-    """Whether the system has large pages for those who ask for them, and for nobody else."""
+    """Whether the system gives large pages to programs that ask for them, and to no others."""
     return sys.platform == "linux" and "[madvise]" in read_text(setting)
 
 

@@ -27,7 +27,7 @@ class Pieces:
 
     @property
     def shared(self) -> Shared:
-        """What parts share."""
+        """The numbers and pointers that parts share."""
         return Shared(self.n)
 
     @property

@@ -1,10 +1,10 @@
-"""nnc's own threads for the loops of printed kernels. Who starts a loop never waits for work that nobody has begun.
+"""nnc's own threads for the loops of printed kernels. A thread that starts a loop never waits for work that nobody has begun.
 
 OpenMP's loops end when every thread of the team has come by. Where other processes keep the processors busy, that is a time slice
 of the scheduler for each loop, and a program has hundreds. Here a loop is cut into parts, which the caller and the workers claim
 one by one: a worker that comes late finds nothing left, and the caller waits only for parts that workers are at.
 
-There is one job at a time. Who finds the pool taken, as a loop within a part does, runs its loop alone.
+There is one job at a time. A thread that finds the pool taken, as a loop within a part does, runs its loop alone.
 
     job       begins with the word [generation: 32 | left: 16 | first: 16], which is changed by read-modify-write operations only.
               Parts first ... first + left - 1 are to be claimed. The caller takes the first of them and workers take the last, so
@@ -130,7 +130,7 @@ class Pool:
             self._workers.add(number)
 
     def _employ(self, number: int) -> None:
-        """What a worker's thread does: the compiled function returns when there are too many workers."""
+        """Runs a worker's thread: the compiled function returns when there are too many workers."""
         while True:
             with self._changed:
                 if number >= self.count.value or self._work is None:
@@ -159,7 +159,7 @@ def pool_text(machine: str | None = None, more: str = "") -> str:
 
 
 # Both processors are little-endian: the generation lies 4 bytes after the word's begin. 128 is FUTEX_WAIT and 129 FUTEX_WAKE, for
-# threads of one process. What different threads write at the same time lies 128 bytes apart.
+# threads of one process. Words that different threads write at the same time lie 128 bytes apart.
 # The end of `nnc_parallel_for` where this thread does everything itself.
 ALONE = """\
   %some = icmp sgt i64 %n, 0

@@ -1,8 +1,8 @@
 """Printed kernels of pooling: the greatest element of windows, its place, sums, and the gradients of these.
 
 Where the elements of some batch axis are neighbours in all operands (channels last), vectors run along that axis. Else vectors of
-neighbouring windows are read from rows, every second element where windows lie two apart; windows at the borders, and whatever
-else, are done one by one.
+neighbouring windows are read from rows, every second element where windows lie two apart; windows at the borders, and all others,
+are done one by one.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class _Batch:
 
 @dataclass(frozen=True)
 class _Form:
-    """A pooling with its views: the operand that windows move on, and those with an element for each window."""
+    """A pooling with its views: the operand that windows move on, and the views with an element for each window."""
 
     batches: tuple[_Batch, ...]
     axes: tuple[_Axis, ...]
@@ -174,11 +174,11 @@ def _first_place(code: Code, axes: Sequence[_Axis], o: Sequence[Bound]) -> Bound
     return number
 
 
-# -- what is found of a window -----------------------------------------------------------------------------------------
+# -- results of a window -----------------------------------------------------------------------------------------------
 
 
 class _Found(ABC):
-    """What is found of a window while its elements are gone through."""
+    """The running result of a window while its elements are gone through."""
 
     @abstractmethod
     def take(self, x: Value, place: Bound) -> None:
@@ -186,7 +186,7 @@ class _Found(ABC):
 
     @abstractmethod
     def result(self, dtype: DType) -> Value:
-        """What was found."""
+        """Returns the window's result."""
 
     def results(self, outs: Sequence[DType]) -> list[Value]:
         """All that was found."""
@@ -207,7 +207,7 @@ class _Sum(_Found):
         code.write(self.total, code.add(code.read(self.total), code.convert(x, self.total.dtype)))
 
     def result(self, dtype: DType) -> Value:
-        """What was found."""
+        """Returns the sum."""
         return self.code.convert(self.code.read(self.total), dtype)
 
 
@@ -228,7 +228,7 @@ class _Maximum(_Found):
             code.write(self.lost, code.or_(code.read(self.lost), code.compare("uno", x, x)))
 
     def result(self, dtype: DType) -> Value:
-        """What was found."""
+        """Returns the greatest element, or NaN if there was one."""
         code, best = self.code, self.code.read(self.best)
         if dtypes.is_float(best.dtype):
             best = code.select(code.read(self.lost), code.like(best, math.nan), best)
@@ -256,7 +256,7 @@ class _Place(_Found):
         code.write(self.place, code.select(wins, number, code.read(self.place)))
 
     def result(self, dtype: DType) -> Value:
-        """What was found."""
+        """Returns the place of the greatest element."""
         return self.code.convert(self.code.read(self.place), dtype)
 
 

@@ -1,4 +1,4 @@
-"""What the printed kernels that move elements share: their functions, parts that run in threads, and loops over axes.
+"""Printed kernels that move elements: their common functions, parts that run in threads, and loops over axes.
 
 Such kernels see elements as words of 1, 2, 4 or 8 bytes, so that they serve every dtype: a complex128 is two words.
 """

@@ -1,8 +1,8 @@
 """Prints a quicksort of keys by whole vectors, for processors that can put chosen lanes of a vector side by side.
 
-A vector of keys is compared with the pivot; those that are not greater are written to the front, the others to spare memory, and
+A vector of keys is compared with the pivot; keys that are not greater are written to the front, the others to spare memory, and
 brought back to the end: no branch depends on a key. Pieces that some registers hold are sorted by a network. The pivot is the
-median of a sample from places that a generator of random numbers moves, so n log n steps are to be expected whatever the order.
+median of a sample from places that a generator of random numbers moves, so n log n steps are to be expected in any order.
 (Bramas, "A novel hybrid quicksort algorithm vectorized using AVX-512", 2017.)
 """
 
@@ -115,7 +115,7 @@ def _sort(name: str, layout: Layout) -> Code:
             pivot, lows = split_at_pivot(code, name, layout, array, "%spare", n, code.read(random))
             is_last = code.compare(
                 "eq", lows, n
-            )  # no key is greater than the pivot: those that are equal are at their place
+            )  # no key is greater than the pivot: keys equal to it are at their place
             with code.when(is_last):
                 fewer = _split_at(code, name, array, "%spare", n, code.sub(pivot, code.like(pivot, 1)))
                 code.write(size, code.select(code.compare("eq", pivot, code.like(pivot, 0)), zero, fewer))

@@ -34,7 +34,7 @@ class Radix:
 
     @property
     def shared(self) -> Shared:
-        """What parts share."""
+        """The numbers and pointers that parts share."""
         return Shared(self.n)
 
     @property
@@ -60,7 +60,7 @@ class Radix:
     ) -> str:
         """Sorts one row. Returns the shared fields.
 
-        Args:     fill: makes elements of a range of positions. finish: writes their results. place: writes those of a bucket.
+        Args:     fill: makes elements of a range of positions. finish: writes their results. place: writes a bucket's results.
         """
         shared = self.shared
         args = shared.begin(code, pointers | self._places(code, work))

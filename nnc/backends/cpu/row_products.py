@@ -1,6 +1,6 @@
 """Prints products of one row with a matrix whose rows lie one after the other: a vector times a matrix.
 
-What limits them is the matrix, each element of which is read once. So it is read in the order of memory, which the processor
+Reading the matrix limits them: each of its elements is read once. So it is read in the order of memory, which the processor
 foresees, rather than in panels of columns: one row after the other is added to sums that stay in the nearest cache. Threads share
 the terms where there are too few columns to share; how many parts there are depends on the sizes alone, and so does the result.
 """
@@ -20,7 +20,7 @@ _LEAST_BYTES = 1 << 16  # of the matrix; below, the nearest cache serves panels 
 _PANEL_BYTES = 1 << 13  # of sums: a part of the nearest cache, and rows of two pages
 _PART_VOLUME = 1 << 17  # multiplications of a part, some five microseconds
 _PARTS = 8
-_AHEAD = 2  # rows from those that are added to those that memory is asked for: the processor does not look past a page
+_AHEAD = 2  # rows between the row that is added and the row that is prefetched: the processor does not look past a page
 _ROWS = 2  # of the matrix that are added at once, so that the sums are read and written half as often
 
 

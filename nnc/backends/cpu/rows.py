@@ -18,7 +18,7 @@ _POSITION_BITS = 32
 
 @dataclass(frozen=True)
 class Keys:
-    """What is sorted: keys of values, perhaps with their positions."""
+    """The keys that a sort compares: keys of values, perhaps with their positions."""
 
     dtype: DType
     descending: bool
@@ -38,7 +38,7 @@ class Keys:
         return _POSITION_BITS if self.positions and len(self.layout.kinds) == 1 else 0
 
     def element(self, code: Code, x: Value, first: Value) -> Element:
-        """What is sorted for values at positions from `first` on."""
+        """Returns the sort's elements for values at positions from `first` on."""
         key = key_of(code, x, self.descending)
         if not self.positions:
             return (key,)
@@ -49,7 +49,7 @@ class Keys:
         return (code.or_(code.shl(wide, code.like(wide, _POSITION_BITS)), code.convert(at, dtypes.uint64)),)
 
     def padding(self, code: Code, lanes: int) -> Element:
-        """What comes after all elements."""
+        """Returns elements that come after all others."""
         return tuple(code.constant((1 << 8 * kind.itemsize) - 1, kind, lanes) for kind in self.layout.kinds)
 
     def key(self, code: Code, element: Element) -> Value:
@@ -58,7 +58,7 @@ class Keys:
         return code.shr(first, code.like(first, self.low)) if self.low else first
 
     def result(self, code: Code, element: Element) -> Value:
-        """What a sort writes for an element: its value, or its position as an int64."""
+        """Returns the result of a sort for an element: its value, or its position as an int64."""
         if not self.positions:
             return value_of(code, element[0], self.dtype, self.descending)
         last = element[-1]
@@ -82,7 +82,7 @@ def count_up(code: Code, first: Value, lanes: int) -> Value:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of n elements along one axis of x, and of what is written: the first `kept` of each."""
+    """Rows of n elements along one axis of x, and rows of the result: the first `kept` of each."""
 
     keys: Keys
     n: int
@@ -99,7 +99,7 @@ class Rows:
 
     @property
     def result(self) -> DType:
-        """The dtype of what is written."""
+        """The dtype of the result."""
         return dtypes.int64 if self.keys.positions else self.keys.dtype
 
     # -- parts of a row ------------------------------------------------------------------------------------------------

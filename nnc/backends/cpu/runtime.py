@@ -1,6 +1,6 @@
-"""What compiled code calls beside kernels: loops in threads, and the C functions that code generation itself asks for.
+"""The runtime of compiled code: loops in threads, and the C functions that code generation itself asks for.
 
-Loops run in nnc's own threads (`pool.py`); where there are none for the system, in those of GCC's OpenMP runtime.
+Loops run in nnc's own threads (`pool.py`); where there are none for the system, in threads of GCC's OpenMP runtime.
 """
 
 from __future__ import annotations

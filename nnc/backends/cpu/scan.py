@@ -21,7 +21,7 @@ from nnc.lower.codegen.builder import Code, Slot, Value
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step
 
-Combine = Callable[[Code, Value, Value], Value]  # of what came before, and what follows
+Combine = Callable[[Code, Value, Value], Value]  # of the result so far, and the next element
 
 
 def _extremum(name: str) -> Combine:

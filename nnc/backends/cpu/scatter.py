@@ -1,7 +1,7 @@
 """Native kernels of commands that write at positions known only at run time: scatter and dynamic_update_slice.
 
 Updates of one place are applied in their order, as the reference does. So threads share the axes along which updates do not
-meet: those that operands have in common, or those that are written whole. Where the result lies in the operand's memory,
+meet: axes that operands have in common, or axes that are written whole. Where the result lies in the operand's memory,
 nothing else is touched.
 """
 

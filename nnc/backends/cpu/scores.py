@@ -1,4 +1,4 @@
-"""What the printed kernels of attention share: where operands lie, blocks of queries, and the scores of a block.
+"""Parts of all printed kernels of attention: where operands lie, blocks of queries, and the scores of a block.
 
 Scores stand with a key a row and queries in lanes. So the greatest score of a query, its sum and all that is computed of them are
 vectors, and keys and values are read element by element as they lie; only the queries of a block are turned. Lanes behind the last
@@ -61,7 +61,7 @@ class Form:
 
     @classmethod
     def of(cls, x: Operands, names: Sequence[str], scale: float, reach: Reach) -> Form:
-        """The form of views; `names` are those of the pointers of the bias and the masks."""
+        """Returns the form of views; `names` are the names of pointers to the bias and the masks."""
         spec = x.q.spec
         *batch, count, heads, features = spec.shape
         own = x.k.spec.shape[-2]
@@ -89,7 +89,7 @@ class Form:
 
     @property
     def keys_divisor(self) -> int:
-        """What the number of keys of each block is a multiple of."""
+        """A number of which the number of keys of each block is a multiple."""
         return math.gcd(self.keys, MOST_ROWS)
 
     @property
@@ -134,7 +134,7 @@ def print_blocks(
     printer: Printer, form: Form, views: Sequence[View], has_tokens: Collection[int], names: Sequence[str],
     body: Callable[[Block, Sequence[str], Sequence[str]], None],
 ) -> None:  # fmt: skip
-    """Prints all blocks of queries, which threads share: `body(block, pointers, those of the next block's head)`."""
+    """Prints all blocks of queries, which threads share: `body(block, pointers, pointers to the next block's head)`."""
     loops = form.loops(views, [i in has_tokens for i in range(len(views))])
     total = math.prod(loops.shape) * form.blocks
     loops, helpers = loops.merged(), Helpers.of(printer, form)
@@ -152,7 +152,7 @@ def print_blocks(
 
 @dataclass(frozen=True)
 class Tokens:
-    """An operand with tokens: its view, where a block's head begins, and where that of the next block does."""
+    """An operand with tokens: its view, where a block's head begins, and where the next block's head does."""
 
     view: View
     at: str
@@ -164,13 +164,13 @@ class Tokens:
         return rows_of(self.view, self.at)
 
     def ahead(self, code: Code, key: Value, end: Value) -> Matrix:
-        """What is read after the block of keys at a place, of which the last one ends at `end`."""
+        """Returns the rows that are read after the block of keys at a place, of which the last one ends at `end`."""
         following = code.add(key, code.integer(KEYS))
         is_last = code.compare("ge", following, end)
         return self.rows.at(code, following).unless(code, is_last, rows_of(self.view, self.after))
 
     def following(self, block: Block) -> Matrix:
-        """What the next block of queries reads."""
+        """Returns the rows that the next block of queries reads."""
         code, form = block.code, block.form
         rows = rows_of(self.view, self.after)
         if form.blocks > 1:
@@ -214,7 +214,7 @@ class Helpers:
 
     @classmethod
     def of(cls, printer: Printer, form: Form) -> Helpers:
-        """Those of a kernel."""
+        """Makes the helpers of a kernel."""
         row_bytes = max(form.features, form.value_features) * form.dtype.itemsize
         return cls(Squares(printer, form.tiling), Products(printer, form.tiling, row_bytes))
 
@@ -260,7 +260,7 @@ class Block:
 
     @contextmanager
     def each_vector(self) -> Iterator[Value]:
-        """The block runs for each vector: what takes LLVM long, as exponentials do, is printed once."""
+        """Prints a loop over vectors, in which the block runs: code that takes LLVM long, as exponentials do, is printed once."""
         with self.code.loop(0, self.vectors) as v:
             yield v
 
@@ -279,7 +279,7 @@ class Block:
         return code.intrinsic("smin", code.add(code.convert(self.first, dtype), steps), code.convert(self.last, dtype))
 
     def inside(self, v: Bound) -> Value:
-        """Which queries of a vector there are."""
+        """Returns a mask of the lanes of a vector that hold a query."""
         return self.code.compare("lt", self._lanes(v, dtypes.int64), self.size)
 
     def pointers(self, source: Matrix, v: Value) -> str:
@@ -401,7 +401,7 @@ class Block:
             self._add_turned(extra, pointer, out, at, n)
 
     def _add_turned(self, extra: Extra, pointer: str, out: Matrix, at: Value, n: Value) -> None:
-        """What differs from query to query and from key to key: neighbours are keys, so it is turned."""
+        """Adds a bias or mask that differs from query to query and from key to key: neighbours are keys, so it is turned."""
         code, wide = self.code, self.tiling.wide
         room = self._squares.room(code, KEYS, 1)
         source = Matrix(pointer, extra.query, extra.key, extra.dtype)
@@ -419,7 +419,7 @@ class Block:
         return code.add(x, code.convert(extra, x.dtype))
 
     def _limit(self, out: Matrix, at: Value, n: Value) -> None:
-        """What is out of reach, in blocks of which not all is within."""
+        """Masks scores that are out of reach, in blocks of which not all is within."""
         code, (before, after) = self.code, self.form.reach
         far = code.constant(False, dtypes.bool_)
         if after is not None:

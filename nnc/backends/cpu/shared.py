@@ -1,4 +1,4 @@
-"""What the parts of a row share while it is sorted: pointers and numbers in one small piece of memory."""
+"""The state that parts of a row share while it is sorted: pointers and numbers in one small piece of memory."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from types import MappingProxyType
 
 from nnc.errors import BackendError
 
-# What stands in for which function of OpenMP.
+# Functions of OpenMP, and the functions of nnc that stand in for them.
 STANDINS: Mapping[str, str] = MappingProxyType(
     {
         "GOMP_parallel_start": "nnc_team_start",

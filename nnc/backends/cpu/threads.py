@@ -57,7 +57,7 @@ class Threads:
         return before
 
     def after_fork(self) -> None:
-        """A forked process has none of the threads, and would wait for those of OpenMP for ever: it works alone."""
+        """Sets one thread in a forked process: it has none of the threads, and would wait for OpenMP's for ever."""
         self.forked = self.openmp.library is not None or self.pool is not None
         if self.pool is not None:
             self.pool.after_fork()
@@ -94,7 +94,7 @@ def _find() -> Threads:
 
 @spelled
 def set_num_threads(n: int) -> int:
-    """Sets how many threads kernels may use, in this process: those of nnc, NumPy's BLAS and oneDNN.
+    """Sets how many threads kernels may use, in this process: threads of nnc, NumPy's BLAS and oneDNN.
 
     Until it is called, they use all processors that the process may run on, or as many as OPENBLAS_NUM_THREADS, MKL_NUM_THREADS or
     OMP_NUM_THREADS say. Small arrays are worked on by one thread in any case. A process that was forked off (as by
@@ -143,7 +143,7 @@ def _checked(n: Any) -> int:
 def find_blas_setters(libraries: Iterable[Path] | None = None) -> list[Callable[[int], object]]:
     """The functions that tell OpenBLAS how many threads to use: of the one that NumPy brought, or is linked to.
 
-    Args:     libraries: shared libraries to look into, by default those that lie beside NumPy or are loaded.
+    Args:     libraries: shared libraries to look into, by default the libraries that lie beside NumPy or are loaded.
     """
     found: dict[int, Callable[[int], object]] = {}
     for path in _blas_libraries() if libraries is None else libraries:

@@ -1,4 +1,4 @@
-"""Prints what takes long in matrix products: the sums of tiles of registers, and the packing of panels for them.
+"""Prints the expensive parts of matrix products: the sums of tiles of registers, and the packing of panels for them.
 
 They stand in the text of a kernel, with sizes and strides as constants; or they are kernels of their own, which take those as
 arguments. The products of a program differ in little else, and LLVM takes longer for these than for all around them: so products
@@ -21,7 +21,7 @@ from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Carried, Code, Value
 from nnc.lower.codegen.native import Native
 
-_AHEAD = 8  # terms from those that are multiplied to those that memory is asked for
+_AHEAD = 8  # terms between the term that is multiplied and the term that is prefetched
 _LINE = 64  # bytes that memory is read in
 
 
@@ -47,7 +47,7 @@ class Tile:
         return self.width * self.wide.itemsize
 
     def masks(self, code: Code, width: Bound) -> list[Value | None]:
-        """Which lanes of the vectors are columns, where there are `width` of these."""
+        """Returns masks of the lanes of the vectors that are columns, where there are `width` of these."""
         if isinstance(width, int):
             return masks_of(code, self.lanes, width)
         return masks_up_to(code, self.lanes, self.vectors, width)
@@ -87,9 +87,10 @@ def print_sums(
     code: Code, tile: Tile, factors: Factors, target: Target, depth: Sequence[Terms], masks: Sequence[Value | None], *,
     more: bool, panel: str | None = None,
 ) -> None:  # fmt: skip
-    """The sums of one tile.
+    """Prints the sums of one tile.
 
-    Args:     more: the target has those of earlier terms. panel: where the terms of the right operand are packed as they are read.
+    Args:     more: the target has the sums of earlier terms. panel: where the terms of the right operand are packed as they are
+        read.
     """
     x, y, row, column = factors
     lanes, zero = tile.lanes, code.constant(0, tile.wide, tile.lanes)
@@ -239,7 +240,8 @@ def shared_sums(
     `kernel(x, y, target, panel, rows, width, row of x, row of the target, *axes)`, with the number of terms and the steps in both
     operands for each of the `axes` of terms, the last of which lies row by row in a packed panel. There are a tile's rows at least;
     where they are no multiple, the last tile lies over its neighbour, and writes the same once more. Without `masked`, `width` is
-    that of a tile. `more` as for `print_sums`. `packs`: the right operand is packed to `panel`. `turned`: rows of x are neighbours.
+    is the tile's width. `more` as for `print_sums`. `packs`: the right operand is packed to `panel`. `turned`: rows of x are
+    neighbours.
     """
     numbers = ["rows", "width", "row.x", "row.out", *(f"{name}{i}" for i in range(axes) for name in ("n", "x", "y"))]
     pointers = ("x", "y", "out", "panel")
@@ -265,7 +267,7 @@ def shared_panel(tile: Tile, step: int | None, column: int | None, *, masked: bo
     """The packing of a panel: `kernel(source, buffer, terms, step, column, width)`.
 
     `step` and `column` are the bytes from term to term and from column to column, None where they are arguments. Without `masked`,
-    `width` is that of a panel. `whole`: the number of terms is a multiple of a vector's lanes.
+    `width` is the panel's width. `whole`: the number of terms is a multiple of a vector's lanes.
     """
     numbers = ["terms", "step", "column", "width"]
     code = Code("KERNEL", [("ptr", "source"), ("ptr", "buffer"), *(("i64", name) for name in numbers)])

@@ -1,7 +1,7 @@
 """Native kernel of top_k: a few elements of long rows are selected in one reading, other rows are sorted.
 
-Selection keeps the k best so far and their last key as a threshold. What beats it is collected behind them; when the room is
-full, it is sorted, and the threshold falls. Later elements of an equal key never beat earlier ones.
+Selection keeps the k best so far and their last key as a threshold. Elements that beat it are collected behind them; when the room
+is full, it is sorted, and the threshold falls. Later elements of an equal key never beat earlier ones.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Selection:
         code.write(self.count, code.add(at, wide))
 
     def sort(self) -> None:
-        """Sorts what is collected, and lets go what does not belong to the best."""
+        """Sorts the collected elements, and drops those that do not belong to the best."""
         code, keys = self.code, self.rows.keys
         with code.loop(self.collected, self.room) as i:
             keys.layout.store(code, self.arrays, i, keys.padding(code, 0))

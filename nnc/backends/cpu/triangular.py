@@ -1,4 +1,4 @@
-"""The native kernel of `triangular_solve`: tiles of the unknowns stay in registers while what is known already is subtracted.
+"""The native kernel of `triangular_solve`: tiles of the unknowns stay in registers while products of known unknowns are subtracted.
 
 A panel of right-hand sides is solved from the first row to the last. A tile of rows is read, the rows above it, multiplied by their
 part of the matrix, are subtracted as in a matrix product, and the small triangle on the diagonal is solved in registers (the
@@ -29,7 +29,7 @@ _VECTORS = 3
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """Lower triangles: a x = b for each round of `loops`. Distances are bytes; starts are those of the first row and column."""
+    """Lower triangles: a x = b for each iteration of `loops`. Distances are bytes; starts belong to the first row and column."""
 
     dtype: DType
     loops: tuple[Axis, ...]

@@ -1,4 +1,4 @@
-"""What printed kernels that compute with tiles of vectors share: how long vectors are, masks, rows at any distance, loops."""
+"""Parts of all printed kernels that compute with tiles of vectors: lengths of vectors, masks, rows at any distance, loops."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.masks import first_lanes, known_lanes
 from nnc.machine import processor
 
-# Rows of a tile by its vectors: as many sums as registers can hold beside what is multiplied.
+# Rows of a tile by its vectors: as many sums as registers can hold beside the operands.
 TILE_ROWS = {64: {1: 14, 2: 14, 3: 8, 4: 6, 5: 5, 6: 4, 8: 3}, 32: {1: 8, 2: 5, 3: 4, 4: 2, 8: 1}}
 
 

@@ -1,6 +1,7 @@
 """oneDNN's primitives from compiled code: a function that points memory objects at a step's tensors and runs primitives.
 
-What is run, and on what, is told by the state that the function is given, so that all steps with as many tensors share one text.
+The state that the function is given names the primitives and their memory objects, so that all steps with as many tensors share one
+text.
 """
 
 from __future__ import annotations

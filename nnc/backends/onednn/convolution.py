@@ -1,9 +1,9 @@
 """Convolution and both its gradients as primitives of oneDNN.
 
-Tensors come in any strides. The primitive says which layouts it wants inside: those of operands whose channels are contiguous are
-kept, others are its choice, and what differs is reordered in the workspace. `_layouts` tells the pass `pack` how a weight should
-lie so that it need not be. A dense 1×1 convolution is a product of matrices as they lie, so that nothing need be reordered there.
-What is chosen below follows measurements of oneDNN 3.2 on AVX-512.
+Tensors come in any strides. The primitive says which layouts it wants inside: layouts of operands whose channels are contiguous are
+kept, others are its choice, and operands that differ are reordered in the workspace. `_layouts` tells the pass `pack` how a weight
+should lie so that it need not be. A dense 1×1 convolution is a product of matrices as they lie, so that nothing need be reordered
+there. The choices below follow measurements of oneDNN 3.2 on AVX-512.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _dense_channels_last(spec: TensorSpec) -> Strides:
 
 
 def _first(axes: tuple[int, ...]) -> tuple[int, ...]:
-    """Sizes or strides of (N, *spatial, C) as those of (N, C, *spatial)."""
+    """Turns sizes or strides in the order (N, *spatial, C) into the order (N, C, *spatial)."""
     return (axes[0], axes[-1], *axes[1:-1])
 
 
@@ -167,7 +167,7 @@ def _make_problem(
 
 
 def _is_dense(spec: TensorSpec, strides: Strides, dense: Strides) -> bool:
-    """Whether strides mean the same as those of a dense order; those of axes of size 1 mean nothing."""
+    """Whether strides mean the same as those of a dense order; strides of axes of size 1 mean nothing."""
     return all(n == 1 or step == wanted for n, step, wanted in zip(spec.shape, strides, dense, strict=True))
 
 
@@ -205,9 +205,9 @@ def _primitive_desc(problem: _Problem, fixed: Sequence[Strides | None]) -> Primi
 
 def _is_sound(problem: _Problem, implementation: str) -> bool:
     """Whether an implementation computes a problem rightly. Some of oneDNN's own for shorter floats do not. Gradients of weights
-    read scratch memory that nothing was written to where rows are shorter than the stride; those without AMX also where windows of
-    groups are dilated, and for some windows on three axes. Gradients of data with AMX leave places out for some strides there.
-    Convolutions by products of unfolded matrices apply post-ops wrongly to windows that are mostly padding."""
+    read scratch memory that nothing was written to where rows are shorter than the stride; implementations without AMX also where
+    windows of groups are dilated, and for some windows on three axes. Gradients of data with AMX leave places out for some strides
+    there. Convolutions by products of unfolded matrices apply post-ops wrongly to windows that are mostly padding."""
     if problem.post_ops and problem.dtype != dtypes.float32 and "gemm" in implementation:
         return False
     axes, has_short_rows = len(problem.stride), problem.shapes[X][-1] < problem.stride[-1]
@@ -352,7 +352,7 @@ def _plan(problem: _Problem, strides: _AllStrides, inside: PrimitiveDesc) -> _Pl
 
 @lru_cache(maxsize=_DESCRIBED)
 def _plan_for(problem: _Problem, strides: _AllStrides) -> _Plan | None:
-    """What runs best for these strides; None where the library has nothing fast.
+    """Returns the fastest plan for these strides; None where the library has nothing fast.
 
     Raises:   BackendError: the library knows no such strides.
     """
@@ -417,7 +417,7 @@ def _layouts(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]
 
 @lru_cache(maxsize=1024)
 def _layout(problem: _Problem, once: bool) -> str | None:
-    """The layout of the weight, if it is another than that of rows. Where bringing it there costs something, products want none."""
+    """Returns the layout of the weight, if it is not row by row. Where bringing it there costs something, products want none."""
     strides, spec = problem.dense(), problem.spec(W)
     chosen = _choose(problem, strides)
     if chosen is None or (not once and _product(problem, strides) is not None):
@@ -447,7 +447,7 @@ def _lanes(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) 
 
 @lru_cache(maxsize=1024)
 def _lanes_of(problem: _Problem) -> int:
-    """Those of the primitive that would be chosen for any layouts: what is taken instead of it is no slower."""
+    """Returns the lanes of the primitive that would be chosen for any layouts: a plan that replaces it must be no slower."""
     free = _primitive_desc(problem, (None, None, None))
     return next((lanes for unit, lanes in _LANES.items() if free is not None and unit in free.implementation), 0)
 
@@ -476,7 +476,7 @@ def _calls(problem: _Problem, step: Step, groups: int) -> Native | None:
 
 
 def _run(name: str) -> Callable[[Arrays, Arrays, Params], None]:
-    """Runs a command on arrays, those that do not lie row by row by way of copies that do."""
+    """Runs a command on arrays; arrays that do not lie row by row are copied so that they do."""
     compiled = run_native(_native, name)
 
     def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
@@ -531,7 +531,7 @@ def _workspace_joined(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) 
 
 
 def _native_joined(step: Step) -> Native | None:
-    """The calls for a step's strides; None where what is combined with the result lies in another way."""
+    """Returns the calls for a step's strides; None where an operand of the epilogue does not lie as the result does."""
     (graph,) = step.graphs
     problem = _joined_problem(step.input_specs, graph)
     if problem is None:
@@ -549,7 +549,7 @@ def _run_joined(inputs: Arrays, outputs: Arrays, params: Params) -> None:
     raise InternalError("a convolution with an epilogue is run by its graph where it is not compiled")
 
 
-# Primitives may put sums of some of the terms into the result before they read what is combined with it: windows are cut where they
-# reach into the padding, and many channels are summed share by share. So the operand must not lie where the result does.
+# Primitives may put sums of some of the terms into the result before they read the operand combined with it: windows are cut where
+# they reach into the padding, and many channels are summed share by share. So the operand must not lie where the result does.
 _joined = Kernel("onednn", _run_joined, _supports_joined, 20, _workspace_joined, _native_joined, in_place=False)
 add_kernel("with_epilogue", _joined)

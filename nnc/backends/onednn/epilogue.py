@@ -74,7 +74,7 @@ class _Chain:
         return True
 
     def _axes(self, symbol: Symbol) -> str | None:
-        """Along which axes of the result an input varies; None for others, and for what is no input."""
+        """Returns along which axes of the result an input varies; None for others, and for symbols that are no inputs."""
         if symbol not in self.epilogue.graph.inputs[2:]:
             return None
         axes = self.epilogue.domain.axes(self.epilogue.product.outputs[0])

@@ -1,4 +1,4 @@
-"""Puts functions in the place of those that a loaded library imports.
+"""Replaces the functions that a loaded library imports.
 
 A library calls imported functions through a table of addresses, which the loader of ELF systems fills in. The library's dynamic
 section says where the entry of each function lies (System V ABI, "Dynamic Linking"). An entry that is changed concerns the calls
@@ -45,9 +45,9 @@ def can_interpose() -> bool:
 
 
 def interpose(known: Mapping[str, int], functions: Mapping[str, int]) -> bool:
-    """Lets a library call functions at these addresses in the place of those with these names.
+    """Lets a library call the functions at these addresses instead of the imported functions of the same names.
 
-    Args:     known: what it imports, as `imported` says.
+    Args:     known: where the library's imports lie, as `imported` says.
     Returns:  whether it imports all of them; if not, nothing is changed.
     """
     places = {name: at for name, at in known.items() if name in functions}

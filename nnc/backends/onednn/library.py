@@ -51,7 +51,7 @@ _NDIMS, _FORMAT_KIND, _BLOCK_COUNT = 256, 262, 263
 _STRIDES, _DIMS_OF, _BLOCK_SIZES, _BLOCK_AXES = 14, 257, 264, 265
 _BLOCKED = 2  # the kind of formats that strides and blocks describe
 
-# What it calls of OpenMP in a primitive that nnc does not use.
+# Functions of OpenMP that oneDNN calls in a primitive that nnc does not use.
 _OF_SHUFFLES = frozenset(("GOMP_loop_static_start", "GOMP_loop_static_next", "GOMP_loop_end_nowait"))
 
 FORWARD_TRAINING, FORWARD_INFERENCE = 64, 96
@@ -117,7 +117,7 @@ class Library:
     engine: int
     path: str
     version: str
-    shares_threads: bool  # it works in nnc's threads, rather than in those of OpenMP
+    shares_threads: bool  # it works in nnc's threads, rather than in OpenMP's
 
     def address(self, name: str) -> int:
         """Where a C function lies, for compiled code."""
@@ -245,7 +245,7 @@ class Owned:
 
 
 def _create(function: str, *arguments: Any) -> int | None:
-    """What a function of the library writes through its first argument.
+    """Returns the handle that a function of the library writes through its first argument.
 
     Raises:   BackendError: the library refuses.
     """
@@ -262,7 +262,7 @@ def dims(values: Sequence[int]) -> Any:
 
 
 class MemoryDesc(Owned):
-    """A tensor's shape, dtype and layout. Nothing changes it, so those with the same strides are one object."""
+    """A tensor's shape, dtype and layout. Nothing changes it, so descriptions with the same strides are one object."""
 
     __slots__ = ()
     kind = "memory_desc"
@@ -368,7 +368,7 @@ class _PostOps(Owned):
 
 
 class Attributes(Owned):
-    """What modifies a primitive: post-ops, and that its scratchpad is the caller's memory.
+    """The attributes of a primitive: post-ops, and that its scratchpad is the caller's memory.
 
     `fpmath` "bf16" allows products of float32 to be computed in bfloat16.
     """
@@ -399,7 +399,7 @@ class Attributes(Owned):
 
 @cache
 def plain() -> Attributes:
-    """Those that add nothing to a primitive."""
+    """Returns attributes that add nothing to a primitive."""
     return Attributes()
 
 

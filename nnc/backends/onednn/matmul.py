@@ -1,4 +1,4 @@
-"""Products of matrices by oneDNN's matmul, with what follows them computed before the result is written.
+"""Products of matrices by oneDNN's matmul, with their epilogue computed before the result is written.
 
 The kernel of `dot` in bfloat16, whose instructions compute 438 GFLOP/s on a Zen 5 core where printed kernels, which widen to
 float32, have 215 (512³); below 40³ the call itself costs more than that gains. `matmul_native` also takes float32 and post-ops.

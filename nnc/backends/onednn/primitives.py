@@ -1,7 +1,7 @@
 """Primitives of oneDNN, made many at a time.
 
 To make one, the library writes machine code into new memory, for which it waits for the system. It needs nothing of Python, so
-those of a program are made by a thread, in a compiled loop, while the rest of the program is loaded.
+the primitives of a program are made by a thread, in a compiled loop, while the rest of the program is loaded.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Primitive:
 
 
 _KNOWN: weakref.WeakValueDictionary[PrimitiveDesc, Primitive] = weakref.WeakValueDictionary()
-_WANTED: deque[weakref.ref[Primitive]] = deque()  # those of no batch
+_WANTED: deque[weakref.ref[Primitive]] = deque()  # primitives of no batch
 _TAKING = new_lock()
 
 
