@@ -79,7 +79,8 @@ def norm(weights: Any, name: str, x: Any, eps: float) -> Any:
 def embed(weights: Any, tokens: Any, mask: Any, *, layers: int, heads: int, eps: float) -> Any:
     """Unit vectors of sentences: the mean of what the last layer says of each token.
 
-    Args:     tokens, mask: (sentences, length); the mask is 1 for tokens and 0 for padding.
+    Args:
+        tokens, mask: (sentences, length); the mask is 1 for tokens and 0 for padding.
     """
     table_of = lambda kind: weights[f"embeddings.{kind}_embeddings.weight"]
     x = nnp.take(table_of("word"), tokens, axis=0) + table_of("position")[: tokens.shape[1]] + table_of("token_type")[0]

@@ -239,7 +239,11 @@ class ArrayMethods:
     # -- values -----------------------------------------------------------------------------------------------------
 
     def item(self, *index: int) -> Any:
-        """The one element as a Python number, or the element at an index, where the value is known."""
+        """The one element as a Python number, or the element at an index, where the value is known.
+
+        Args:
+            *index: position: one number of the flattened array, or one for each axis; none where there is one element.
+        """
         try:
             return self.concrete("item").item(*index) if index else _one_element(self, "item").item()
         except BaseException as error:
@@ -362,6 +366,10 @@ class Array(_Unfinished):
     Made by `nnc.asarray` and by every nnc function. It shares memory with NumPy where it can: `np.asarray(x)` is a read-only
     view of it.
 
+    Args:
+        data: elements, which are shared and must not be written any more.
+        weak: takes the dtype of the array it meets, as a Python scalar does.
+
     Example:
         >>> x = nnc.asarray([1.0, 2.0])
         >>> x * 2 + 1
@@ -422,11 +430,19 @@ class Array(_Unfinished):
         return data
 
     def take_back(self, memory: NDArray) -> None:
-        """Has the memory again that it gave up, which nobody has written to."""
+        """Has the memory again that it gave up, which nobody has written to.
+
+        Args:
+            memory: the memory that was given up.
+        """
         _set(self, "memory", memory)
 
     def move(self, memory: NDArray) -> None:
-        """Lies in this memory from now on, which holds the elements and is nobody else's; not if it has given its memory up."""
+        """Lies in this memory from now on, which holds the elements and is nobody else's; not if it has given its memory up.
+
+        Args:
+            memory: holds the elements.
+        """
         if not self.is_deleted():
             _set(self, "memory", memory)
 
@@ -446,6 +462,10 @@ class Array(_Unfinished):
     def to_device(self, device: Any, /, stream: Any = None) -> Array:
         """The array on another device.
 
+        Args:
+            device: "cpu".
+            stream: accepted, as in the Array API standard; there are none.
+
         Raises:
             UnsupportedError: there is no such device.
         """
@@ -460,7 +480,12 @@ class Array(_Unfinished):
         return self
 
     def concrete(self, what: str = "", fix: str = "") -> NDArray:
-        """The elements as a NumPy array; tracers raise here, with the remedy `fix`."""
+        """The elements as a NumPy array; tracers raise here, with the remedy `fix`.
+
+        Args:
+            what: the function that asks, for messages of tracers.
+            fix: what to do, for messages of tracers.
+        """
         return self.data
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:

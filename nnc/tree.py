@@ -33,7 +33,11 @@ TreeDef = optree.PyTreeSpec
 
 
 def is_array(leaf: Any) -> bool:
-    """Whether a leaf is numeric: an array or tracer of nnc, an array of NumPy or another library, or a number."""
+    """Whether a leaf is numeric: an array or tracer of nnc, an array of NumPy or another library, or a number.
+
+    Args:
+        leaf: any object.
+    """
     return is_array_type(type(leaf))
 
 
@@ -49,6 +53,13 @@ is_array_type: Callable[[type], bool] = functools.lru_cache(maxsize=4096)(
 
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeDef]:
     """The leaves of `tree` in order, and its structure.
+
+    Args:
+        tree: a pytree.
+        is_leaf: whether a node is a leaf although it is a container.
+
+    Returns:
+        the leaves in order, and the structure.
 
     Example:
         >>> flatten({"b": 2, "a": [1, None]})[0]
@@ -94,23 +105,44 @@ def _check_depth(tree: Any) -> None:
 
 
 def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
-    """The tree of structure `treedef` with these leaves."""
+    """The tree of structure `treedef` with these leaves.
+
+    Args:
+        treedef: a structure.
+        leaves: as many values as it has leaves.
+    """
     return treedef.unflatten(leaves)
 
 
 def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
-    """The leaves of `tree` in order."""
+    """The leaves of `tree` in order.
+
+    Args:
+        tree: a pytree.
+        is_leaf: whether a node is a leaf although it is a container.
+    """
     return flatten(tree, is_leaf)[0]
 
 
 def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> TreeDef:
-    """The structure of `tree`."""
+    """The structure of `tree`.
+
+    Args:
+        tree: a pytree.
+        is_leaf: whether a node is a leaf although it is a container.
+    """
     return flatten(tree, is_leaf)[1]
 
 
 @api_boundary
 def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], bool] | None = None) -> Any:
     """Applies `f` to the leaves of `tree` and the corresponding leaves of `rest`, which must have the same structure.
+
+    Args:
+        f: takes a leaf of each tree.
+        tree: a pytree.
+        *rest: more trees of that structure.
+        is_leaf: whether a node is a leaf although it is a container.
 
     Raises:
         TreeError: a tree of `rest` has another structure; every differing path is listed.
@@ -130,7 +162,11 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], b
 
 
 def all_leaves(leaves: Iterable[Any]) -> bool:
-    """Whether every element is a leaf."""
+    """Whether every element is a leaf.
+
+    Args:
+        leaves: any objects.
+    """
     return all(structure(leaf).is_leaf() for leaf in leaves)
 
 
@@ -142,6 +178,12 @@ def reduce(
     is_leaf: Callable[[Any], bool] | None = None,
 ) -> Any:
     """Folds `function` over the leaves of `tree`, starting from `initializer`, or else from the first leaf.
+
+    Args:
+        function: (value so far, leaf) -> value.
+        tree: a pytree.
+        initializer: value before the first leaf.
+        is_leaf: whether a node is a leaf although it is a container.
 
     Raises:
         TreeError: there is no leaf and no `initializer`.
@@ -160,6 +202,9 @@ def reduce(
 def flatten_with_path(tree: Any) -> list[tuple[str, Any]]:
     """Pairs (path, leaf), a path written as in Python: `["layers"][0].weight`.
 
+    Args:
+        tree: a pytree.
+
     Example:
         >>> flatten_with_path({"layers": [1, 2]})
         [('["layers"][0]', 1), ('["layers"][1]', 2)]
@@ -169,7 +214,11 @@ def flatten_with_path(tree: Any) -> list[tuple[str, Any]]:
 
 
 def paths(treedef: TreeDef) -> list[list[str]]:
-    """The path of each leaf, entry by entry: `["layers"]`, `[0]`, `.weight`."""
+    """The path of each leaf, entry by entry: `["layers"]`, `[0]`, `.weight`.
+
+    Args:
+        treedef: a structure.
+    """
     return [[_written(entry) for entry in accessor] for accessor in optree.treespec_accessors(treedef)]
 
 
@@ -184,6 +233,12 @@ def broadcast_prefix(
     prefix: Any, tree: Any, is_leaf: Callable[[Any], bool] | None = None, where: str = "tree"
 ) -> list[Any]:
     """A value of `prefix` for each leaf of `tree`; `prefix` has the structure of `tree` or of a part of it from the root.
+
+    Args:
+        prefix: a tree that ends where values stand.
+        tree: a pytree.
+        is_leaf: whether a node is a leaf although it is a container.
+        where: the function the user called, for messages.
 
     Raises:
         TreeError: `prefix` is no prefix of `tree`.
@@ -201,7 +256,11 @@ def broadcast_prefix(
 
 
 def settings(tree: Any) -> list[tuple[Any, str]]:
-    """What the dataclasses in `tree` hold besides children, and the names of the fields."""
+    """What the dataclasses in `tree` hold besides children, and the names of the fields.
+
+    Args:
+        tree: a pytree.
+    """
     found: list[tuple[Any, str]] = []
     for leaf in optree.tree_leaves(tree, is_leaf=_is_dataclass, namespace=NAMESPACE):
         if _is_dataclass(leaf):
@@ -232,12 +291,25 @@ def register(
     """Makes a class a pytree: `flatten(x) -> (children, metadata)`, `unflatten(metadata, children) -> x`.
 
     The metadata is part of the structure, so it must be hashable and comparable.
+
+    Args:
+        cls: the class.
+        flatten: x -> (children, metadata).
+        unflatten: (metadata, children) -> x.
     """
     optree.register_pytree_node(cls, flatten, unflatten, namespace=NAMESPACE)
 
 
 def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
-    """Makes a dataclass a pytree; `static_scalars` makes fields that hold Python floats and complex numbers settings, too."""
+    """Makes a dataclass a pytree; `static_scalars` makes fields that hold Python floats and complex numbers settings, too.
+
+    Args:
+        cls: the dataclass.
+        static_scalars: fields that hold Python floats and complex numbers are settings, too.
+
+    Returns:
+        the class.
+    """
     names = [field.name for field in dataclasses.fields(cls)]
     static = {field.name for field in dataclasses.fields(cls) if field.metadata.get("static")}
     slots = any(hasattr(inspect.getattr_static(cls, name, None), "__set__") for name in names)
@@ -329,7 +401,12 @@ def _role_of(kind: type, static_scalars: bool) -> bool | None:
 
 
 class Settings:
-    """The settings of a dataclass as part of a tree structure: compared by value, hashed as far as the values allow it."""
+    """The settings of a dataclass as part of a tree structure: compared by value, hashed as far as the values allow it.
+
+    Args:
+        items: names of fields and their values.
+        unsaved: names of fields that files of the tree leave out.
+    """
 
     __slots__ = ("items", "unsaved")
 
@@ -359,7 +436,12 @@ class Settings:
 
 
 def same_settings(a: Any, b: Any) -> bool:
-    """Equality of settings: of one type and equal, where arrays are compared by identity."""
+    """Equality of settings: of one type and equal, where arrays are compared by identity.
+
+    Args:
+        a: value of a field.
+        b: another value of it.
+    """
     if a is b:
         return True
     if type(a) is not type(b):
@@ -391,7 +473,17 @@ def tree_mismatch(
     where: str, left_name: str, left: Any, right_name: str, right: Any, fix: str | None = None,
     operands: Mapping[str, Any] | None = None,
 ) -> TreeError:  # fmt: skip
-    """The error for two trees that should have one structure; it lists every path on which they differ, both sides."""
+    """The error for two trees that should have one structure; it lists every path on which they differ, both sides.
+
+    Args:
+        where: the function the user called, for messages.
+        left_name: the first tree's name in messages.
+        left: a pytree.
+        right_name: the second tree's name in messages.
+        right: a pytree.
+        fix: what to do.
+        operands: name -> spec or value, shown on lines of their own.
+    """
     return user_error(
         TreeError, where, f"{left_name} and {right_name} differ in structure:\n" + "\n".join(differences(left, right)),
         operands=operands, fix=fix or "give both the same containers, keys and lengths.",
@@ -399,7 +491,12 @@ def tree_mismatch(
 
 
 def differences(left: Any, right: Any) -> list[str]:
-    """One line for each path on which two trees differ in structure."""
+    """One line for each path on which two trees differ in structure.
+
+    Args:
+        left: a pytree.
+        right: a pytree.
+    """
     a, b = dict(flatten_with_path(left)), dict(flatten_with_path(right))
     lines = [
         f"  {path or '(root)'}: {_describe(a[path])} on the left, nothing on the right" for path in a if path not in b
@@ -415,13 +512,27 @@ def _describe(leaf: Any) -> str:
 
 
 def check_same_structure(where: str, left_name: str, left: Any, right_name: str, right: Any) -> None:
-    """Raises TreeError, listing every differing path, unless both trees have one structure."""
+    """Raises TreeError, listing every differing path, unless both trees have one structure.
+
+    Args:
+        where: the function the user called, for messages.
+        left_name: the first tree's name in messages.
+        left: a pytree.
+        right_name: the second tree's name in messages.
+        right: a pytree.
+    """
     if structure(left) != structure(right):
         raise tree_mismatch(where, left_name, left, right_name, right)
 
 
 def check_hashable(where: str, name: str, value: Any) -> None:
-    """Raises ArgumentTypeError unless `value` can be part of a cache key."""
+    """Raises ArgumentTypeError unless `value` can be part of a cache key.
+
+    Args:
+        where: the function the user called, for messages.
+        name: the argument's name in messages.
+        value: the argument.
+    """
     try:
         hash(value)
     except TypeError:
@@ -433,10 +544,21 @@ def check_hashable(where: str, name: str, value: Any) -> None:
 
 @api_boundary
 def transpose(outer: TreeDef, inner: TreeDef, tree: Any) -> Any:
-    """Turns a tree of structure `outer` whose leaves have structure `inner` inside out."""
+    """Turns a tree of structure `outer` whose leaves have structure `inner` inside out.
+
+    Args:
+        outer: structure of the trees to turn inside out.
+        inner: structure of each of their leaves.
+        tree: a tree of structure outer, of trees of structure inner.
+    """
     return optree.tree_transpose(outer, inner, tree)
 
 
 def unflatten_like(tree: Any, leaves: Sequence[Any]) -> Any:
-    """A tree of the structure of `tree` with these leaves."""
+    """A tree of the structure of `tree` with these leaves.
+
+    Args:
+        tree: a pytree whose structure is taken.
+        leaves: as many values as it has leaves.
+    """
     return unflatten(structure(tree), leaves)

@@ -112,7 +112,9 @@ class AtPlace:
     ) -> Value:  # fmt: skip
         """`x[index]`, with a choice of what an index out of range reads: with mode "fill" it is `fill_value`.
 
-        Raises:   ArgumentError: a `fill_value` with another mode. DTypeError: it does not fit into the dtype of x.
+        Raises:
+            ArgumentError: a `fill_value` with another mode.
+            DTypeError: it does not fit into the dtype of x.
         """
         if fill_value is None:
             return getitem(self.array, self.index, mode)

@@ -23,8 +23,9 @@ Formula = Callable[[Sequence[Moving], Value | None], list[Part]]
 def by_queries(formula: Formula, operands: Sequence[Moving], axes: Sequence[int | None]) -> list[Value | None]:
     """The results of a formula for all queries.
 
-    Args:     formula: `(operands, number of the first query) -> parts`; it calls commands alone. axes: where queries stand in each
-              operand, counted from the end; None where they do not.
+    Args:
+        formula: `(operands, number of the first query) -> parts`; it calls commands alone.
+        axes: where queries stand in each operand, counted from the end; None where they do not.
     """
     count = next(x.shape[axis] for x, axis in zip(operands, axes, strict=True) if axis is not None)
     if count <= 2 * _QUERIES:

@@ -169,9 +169,16 @@ def matmul(x: Any, y: Any) -> Value:
 
     out[..., i, j] = sum over k of x[..., i, k] · y[..., k, j]
 
-    Args:     x: (..., m, k) or (k,). y: (..., k, n) or (k,). A 1-d operand's axis is summed and stands not in the result.
-    Returns:  (..., m, n), of the promoted dtype. 16-bit floats accumulate in float32.
-    Raises:   ShapeError: an operand is 0-d, the contracting sizes differ, or the batches do not broadcast.
+    Args:
+        x: (..., m, k) or (k,).
+        y: (..., k, n) or (k,). A 1-d operand's axis is summed and stands not in the result.
+
+    Returns:
+        (..., m, n), of the promoted dtype. 16-bit floats accumulate in float32.
+
+    Raises:
+        ShapeError: an operand is 0-d, the contracting sizes differ, or the batches do not broadcast.
+
     Example:
         >>> matmul(np.ones((5, 2, 3), np.float32), np.ones((3, 4), np.float32)).shape
         (5, 2, 4)

@@ -91,7 +91,8 @@ def _as_asked(shape: Shape, channels_last: bool) -> Shape:
 def strided_weight(w: TensorSpec, packed: str | None, ndim: int) -> TensorSpec:
     """The spec of a weight of `ndim` axes before it was packed; that of one that is not stays.
 
-    Raises:   ShapeError: it does not lie as `packed` says.
+    Raises:
+        ShapeError: it does not lie as `packed` says.
     """
     if packed is not None and w.layout in (packed, "strided") and w.shape == Blocks.of(packed).row:
         return w.update(shape=packed_shape(packed, ndim), layout="strided")  # an array's spec names no layout
@@ -271,9 +272,11 @@ def _batch_by_folding(
 ) -> BatchRule:
     """Folds the batch axis into another axis.
 
-    Args:     activations: which of the operands and the output have their channels last where the parameters say so. first: the
-              axis of the first operand and of the output, where only that operand is batched; second: likewise. both: the axes
-              of the operands and of the output, where both are; each row of the batch is then a group.
+    Args:
+        activations: which of the operands and the output have their channels last where the parameters say so.
+        first: the axis of the first operand and of the output, where only that operand is batched.
+        second: the same axes where only the second operand is.
+        both: the axes of the operands and of the output, where both are; each row of the batch is then a group.
     """
 
     def rule(size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], *, groups: int, **params: Any) -> Any:

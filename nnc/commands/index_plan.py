@@ -167,7 +167,9 @@ def _axes_of(entry: _Entry) -> int:
 def make_plan(spec: TensorSpec, index: Any, mode: str, where: str) -> Plan:
     """The plan of an index of an array of `spec`.
 
-    Raises:   OutOfBoundsError: an index that is known is out of range, with mode "error". IndexingError: a wrong index.
+    Raises:
+        OutOfBoundsError: an index that is known is out of range, with mode "error".
+        IndexingError: a wrong index.
     """
     box: list[tuple[int, int, int]] = []  # start, limit and stride of each axis of x
     flips: list[int] = []

@@ -39,12 +39,18 @@ Shape = tuple[int, ...]
 def getitem(x: Value, index: Any, mode: str = "error") -> Value:
     """`x[index]` with NumPy's meaning.
 
-    Args:     index: integers, slices, None, `...`, integer arrays, boolean masks whose values are known, or a tuple of them.
-              mode: what an index out of range does: "error", "clip", "wrap", "drop" (reads 0), "fill" (reads NaN, or the
-              least signed, the greatest unsigned integer).
-    Returns:  the selected elements; an index without arrays gives a view, at no cost once compiled.
-    Raises:   OutOfBoundsError: an index out of range, with mode "error"; at once where it is known, else when it runs.
-              IndexingError: too many indices, floats, a mask of another size. TraceError: a mask or slice bound is traced.
+    Args:
+        index: integers, slices, None, `...`, integer arrays, boolean masks whose values are known, or a tuple of them.
+        mode: what an index out of range does: "error", "clip", "wrap", "drop" (reads 0), "fill" (reads NaN, or the
+            least signed, the greatest unsigned integer).
+
+    Returns:
+        the selected elements; an index without arrays gives a view, at no cost once compiled.
+
+    Raises:
+        OutOfBoundsError: an index out of range, with mode "error"; at once where it is known, else when it runs.
+        IndexingError: too many indices, floats, a mask of another size.
+        TraceError: a mask or slice bound is traced.
     """
     check_mode("getitem", mode, GATHER_MODES)
     plan = make_plan(spec_of(x), index, mode, "getitem")
@@ -129,10 +135,14 @@ def set_at(
 
     Where an index repeats, op "set" keeps the last value; the others combine all of them.
 
-    Args:     values: broadcast to the shape of `x[index]`; must promote to the dtype of x. op: "set", "add", "mul", "min"
-              or "max". mode: "error", "clip", "wrap" or "drop" (which writes nothing out of range). unique_indices: a promise
-              that no element is indexed twice.
-    Raises:   DTypeError: the values do not fit into the dtype of x. Otherwise as `getitem`.
+    Args:
+        values: broadcast to the shape of `x[index]`; must promote to the dtype of x.
+        op: "set", "add", "mul", "min" or "max".
+        mode: "error", "clip", "wrap" or "drop" (which writes nothing out of range).
+        unique_indices: a promise that no element is indexed twice.
+
+    Raises:
+        DTypeError: the values do not fit into the dtype of x. Otherwise as `getitem`.
     """
     where = f"x.at[...].{_METHODS.get(op, op)}"
     if op not in _COMBINE:
@@ -164,7 +174,8 @@ _METHODS = {"mul": "multiply"}
 def fit_values(x: Value, values: Any, where: str) -> Value:
     """`values` in the dtype of `x`.
 
-    Raises:   DTypeError: that would lose what the dtype of x cannot hold.
+    Raises:
+        DTypeError: that would lose what the dtype of x cannot hold.
     """
     news = as_operand(values, where, "values")
     dtype, given = spec_of(x).dtype, dtype_of(news)
@@ -316,9 +327,16 @@ def put_along_axis(
 def dynamic_slice(x: Any, starts: Any, sizes: Sequence[int], *, mode: str = "error") -> Value:
     """The box of `sizes` that begins at `starts`, which may be traced.
 
-    Args:     starts: one integer for each axis, or a 1-d array of them; negative ones count from the end. mode: "error"
-              raises where the box is not inside x, "clip" moves it inside.
-    Raises:   OutOfBoundsError: the box is not inside x. ShapeError: sizes do not fit.
+    Args:
+        x: any shape.
+        starts: one integer for each axis, or a 1-d array of them; negative ones count from the end.
+        sizes: size of the box along each axis.
+        mode: "error" raises where the box is not inside x, "clip" moves it inside.
+
+    Raises:
+        OutOfBoundsError: the box is not inside x.
+        ShapeError: sizes do not fit.
+
     Example:
         >>> nnc.dynamic_slice(nnp.arange(6), [nnp.asarray(2)], [3])
         Array([2, 3, 4], dtype=int64)
@@ -334,8 +352,16 @@ def dynamic_slice(x: Any, starts: Any, sizes: Sequence[int], *, mode: str = "err
 def dynamic_update_slice(x: Any, update: Any, starts: Any, *, mode: str = "error") -> Value:
     """`x` with the box that begins at `starts` replaced by `update`.
 
-    Args:     update: as many axes as x; must promote to the dtype of x. starts, mode: as in `dynamic_slice`.
-    Raises:   OutOfBoundsError: the box is not inside x. DTypeError: the update does not fit into the dtype of x.
+    Args:
+        x: any shape.
+        update: as many axes as x; must promote to the dtype of x.
+        starts: one integer for each axis, or a 1-d array of them; negative ones count from the end.
+        mode: "error" raises where the box is not inside x, "clip" moves it inside.
+
+    Raises:
+        OutOfBoundsError: the box is not inside x.
+        DTypeError: the update does not fit into the dtype of x.
+
     Example:
         >>> nnc.dynamic_update_slice(nnp.zeros(4), nnp.ones(2), [1])
         Array([0., 1., 1., 0.], dtype=float32)

@@ -39,7 +39,9 @@ class Blocks:
     def of(cls, layout: str) -> Blocks:
         """The layout of that name.
 
-        Raises:   ArgumentError: it names none.
+        Raises:
+            ArgumentError: it names none.
+
         Example:
             >>> Blocks.of("6x3:aB4b")
             Blocks(sizes=(6, 3), order=(0, 1), blocks=((1, 4),))

@@ -47,8 +47,11 @@ class WeakScalar(np.ndarray[Any, Any]):
 def as_operand(x: Any, where: str = "asarray", name: str = "x", dtype: dtypes.DType | None = None) -> Operand:
     """`x` itself where it is an array or a number; nested lists become arrays (stacked, where they hold tracers).
 
-    Args:     dtype: what a list is going to be converted to, so that its numbers need not fit into the defaults.
-    Raises:   DTypeError, ArgumentTypeError: `x` is nothing nnc makes an array of.
+    Args:
+        dtype: what a list is going to be converted to, so that its numbers need not fit into the defaults.
+
+    Raises:
+        DTypeError, ArgumentTypeError: `x` is nothing nnc makes an array of.
     """
     kind = type(x)
     if (
@@ -167,7 +170,8 @@ _WIDE = (dtypes.float64, dtypes.complex128)
 def result_dtype(*xs: Operand, where: str = "promotion") -> dtypes.DType:
     """The dtype that the operands promote to.
 
-    Raises:   DTypeError: no dtype holds them all.
+    Raises:
+        DTypeError: no dtype holds them all.
     """
     try:
         return _promoted(tuple([(dtype_of(x), is_weak(x)) for x in xs]))
@@ -182,7 +186,8 @@ def result_dtype(*xs: Operand, where: str = "promotion") -> dtypes.DType:
 def _promoted(operands: tuple[tuple[dtypes.DType, bool], ...]) -> dtypes.DType:
     """The dtype that operands of these dtypes, weak or not, promote to.
 
-    Raises:   TypeError: no dtype holds them all.
+    Raises:
+        TypeError: no dtype holds them all.
     """
     strong = [dtype for dtype, weak in operands if not weak]
     weak = [dtype for dtype, weak in operands if weak]
@@ -199,7 +204,8 @@ def _describe(x: Operand) -> str:
 def to_dtype(dtype: Any, where: str) -> dtypes.DType:
     """The dtype that `dtype` names.
 
-    Raises:   DTypeError: nnc has no such dtype.
+    Raises:
+        DTypeError: nnc has no such dtype.
     """
     try:
         return dtypes.as_dtype(dtype)
@@ -210,7 +216,8 @@ def to_dtype(dtype: Any, where: str) -> dtypes.DType:
 def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Value:
     """`x` converted to `dtype`; numbers become constants.
 
-    Raises:   DTypeError: a Python integer does not fit into an integer dtype.
+    Raises:
+        DTypeError: a Python integer does not fit into an integer dtype.
     """
     if isinstance(x, WeakScalar):
         x = x.item()
@@ -260,7 +267,8 @@ def _promote(operands: Sequence[Operand], where: str, to: Any) -> list[Value]:
 def broadcast(*xs: Value, where: str = "broadcast") -> list[Value]:
     """The operands in their common shape.
 
-    Raises:   ShapeError: the shapes do not broadcast.
+    Raises:
+        ShapeError: the shapes do not broadcast.
     """
     shapes = [_shape_of(x) for x in xs]
     distinct = {*shapes}

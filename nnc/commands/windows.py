@@ -25,8 +25,10 @@ def window_shape(
 ) -> Shape:
     """How many windows fit along each axis: floor((n + low + high - dilation · (window - 1) - 1) / stride) + 1.
 
-    Raises:   ArgumentError: a parameter has another number of axes, or a value that makes no sense.
-              ShapeError: a window is bigger than the padded input.
+    Raises:
+        ArgumentError: a parameter has another number of axes, or a value that makes no sense.
+        ShapeError: a window is bigger than the padded input.
+
     Example:
         >>> window_shape("conv", (8, 8), (3, 3), (2, 1), ((1, 1), (0, 0)), (1, 2))
         (4, 4)

@@ -88,7 +88,19 @@ def batches(
 
 
 class Batches:
-    """What `nnc.data.batches` returns: an iterator over batches. `step` counts those that were taken."""
+    """What `nnc.data.batches` returns: an iterator over batches. `step` counts those that were taken.
+
+    Args:
+        arrays: a pytree of arrays of one length.
+        batch: rows in a batch.
+        key: of the orders; None: in order.
+        prefetch: how many batches a thread makes in advance; 0: no thread.
+        length: number of rows.
+        per_epoch: number of batches in an epoch.
+        epochs: passes over the rows; None: without end.
+        step: how many batches were made before.
+        transform: (key, batch) -> batch, or None.
+    """
 
     def __init__(
         self, arrays: Any, batch: int, key: Any, prefetch: int, length: int, per_epoch: int, epochs: int | None, step: int,

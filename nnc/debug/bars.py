@@ -107,7 +107,12 @@ DISPLAYS: dict[str, type[_Tqdm] | type[_Rich] | type[_Plain]] = {"tqdm": _Tqdm, 
 
 
 class Progress:
-    """What `nnc.debug.progress` returns: iterate over it, or call `update` in a `with` block."""
+    """What `nnc.debug.progress` returns: iterate over it, or call `update` in a `with` block.
+
+    Args:
+        iterable: iterated over, or None.
+        display: draws the bar.
+    """
 
     def __init__(self, iterable: Iterable[Any] | None, display: _Display) -> None:
         self._iterable, self._display = iterable, display
@@ -119,11 +124,20 @@ class Progress:
                 self._display.advance(1, "")
 
     def update(self, n: int = 1, **values: Any) -> None:
-        """`n` more are done; values (a loss, an accuracy) are shown beside the bar. `update(0, loss=...)` only shows."""
+        """`n` more are done; values (a loss, an accuracy) are shown beside the bar. `update(0, loss=...)` only shows.
+
+        Args:
+            n: how many more are done.
+            **values: numbers to show beside the bar.
+        """
         self._display.advance(n, ", ".join(f"{name}={_short(value)}" for name, value in values.items()))
 
     def describe(self, description: str) -> None:
-        """Changes what is said to be done."""
+        """Changes what is said to be done.
+
+        Args:
+            description: of the work.
+        """
         self._display.describe(description)
 
     def close(self) -> None:

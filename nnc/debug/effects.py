@@ -24,8 +24,9 @@ def callback(callback: Callable[..., object], *args: Any, ordered: bool = True, 
 
     Args:
         callback: takes the arguments with arrays in place of tracers; what it returns is ignored.
-        args, kwargs: pytrees.
+        *args: pytrees.
         ordered: accepted for other frameworks' sake; calls are always in order.
+        **kwargs: pytrees.
 
     Raises:
         ArgumentTypeError: `callback` is no function.
@@ -57,8 +58,9 @@ def print(fmt: str, *args: Any, ordered: bool = True, **kwargs: Any) -> None:
 
     Args:
         fmt: a format string, such as "loss {} at {step}".
-        args, kwargs: what it names, pytrees of arrays and anything else.
+        *args: pytrees of arrays and anything else, by position.
         ordered: accepted for other frameworks' sake.
+        **kwargs: pytrees of arrays and anything else, by name.
 
     Raises:
         ArgumentError: `fmt` names other arguments than are given (as an f-string does, which names none).

@@ -13,6 +13,9 @@ from nnc.spelling import spelled
 def explain(compiled: Any) -> str:
     """Says why the last call of a compiled function traced it, or that it did not.
 
+    Args:
+        compiled: a function that nnc.compile returned.
+
     Raises:
         ArgumentTypeError: `compiled` was not made by nnc.compile.
 

@@ -15,7 +15,11 @@ class TapeMemory:
         self.current = self.peak = 0
 
     def add(self, nbytes: int) -> None:
-        """Counts bytes taken, or given back where negative."""
+        """Counts bytes taken, or given back where negative.
+
+        Args:
+            nbytes: bytes taken; negative ones are given back.
+        """
         self.current += nbytes
         self.peak = max(self.peak, self.current)
 

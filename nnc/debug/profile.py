@@ -17,6 +17,11 @@ def profile(compiled: Any, /, *args: Any, **kwargs: Any) -> ScheduleReport:
     `print` shows it, `save("trace.json")` writes it for https://ui.perfetto.dev, `nnc.view.schedule` draws it. The first run of a
     function is slower than later ones, since its memory is new: measure twice. Donated arguments are used up.
 
+    Args:
+        compiled: a function that nnc.compile returned.
+        *args: arguments of the call.
+        **kwargs: arguments of the call by name.
+
     Raises:
         ArgumentTypeError: `compiled` was not made by nnc.compile.
         TraceError: it captures values of an enclosing trace.

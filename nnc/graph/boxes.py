@@ -17,6 +17,10 @@ from nnc.errors import ShapeError, user_error
 class Box:
     """The elements `start[i] <= index[i] < start[i] + shape[i]` of a tensor.
 
+    Args:
+        start: first index of each axis.
+        shape: size along each axis.
+
     Example:
         >>> str(Box((0, 3), (2, 2))), Box((0, 3), (2, 2)).size
         ('[0:2, 3:5]', 4)
@@ -31,7 +35,15 @@ class Box:
     ) -> Box:
         """The box of `shape` at `start` in a tensor of `outer_shape`; `where` names the caller in errors.
 
-        Raises:   ShapeError: another rank, a negative start or size, or a part of the box is outside.
+        Args:
+            outer_shape: shape of the tensor.
+            start: first index of each axis.
+            shape: size of each axis.
+            where: the caller, for messages.
+
+        Raises:
+            ShapeError: another rank, a negative start or size, or a part of the box is outside.
+
         Example:
             >>> str(Box.within((4, 4), (1, 0), (2, 4)))
             '[1:3, 0:4]'
@@ -53,7 +65,11 @@ class Box:
 
     @classmethod
     def whole(cls, shape: Sequence[int]) -> Box:
-        """The box of all elements of a tensor of `shape`."""
+        """The box of all elements of a tensor of `shape`.
+
+        Args:
+            shape: shape of the tensor.
+        """
         return cls((0,) * len(shape), tuple(shape))
 
     @property
@@ -67,21 +83,37 @@ class Box:
         return math.prod(self.shape)
 
     def shift(self, offset: Sequence[int]) -> Box:
-        """This box moved by `offset`."""
+        """This box moved by `offset`.
+
+        Args:
+            offset: a number for each axis.
+        """
         return Box(tuple(first + by for first, by in zip(self.start, offset, strict=True)), self.shape)
 
     def overlaps(self, other: Box) -> bool:
-        """Whether the boxes have an element in common; a box without elements overlaps nothing."""
+        """Whether the boxes have an element in common; a box without elements overlaps nothing.
+
+        Args:
+            other: a box of the same rank.
+        """
         sides = zip(self.start, self.shape, other.start, other.shape, strict=True)
         return all(a < b + m and b < a + n and n and m for a, n, b, m in sides)
 
     def contains(self, other: Box) -> bool:
-        """Whether every element of `other` is one of this box; a box without elements is contained in every box."""
+        """Whether every element of `other` is one of this box; a box without elements is contained in every box.
+
+        Args:
+            other: a box of the same rank.
+        """
         sides = zip(self.start, self.shape, other.start, other.shape, strict=True)
         return 0 in other.shape or all(a <= b and b + m <= a + n for a, n, b, m in sides)
 
     def intersection(self, other: Box) -> Box | None:
-        """The common elements; None where there are none."""
+        """The common elements; None where there are none.
+
+        Args:
+            other: a box of the same rank.
+        """
         if not self.overlaps(other):
             return None
         start = tuple(map(max, self.start, other.start))
@@ -89,6 +121,9 @@ class Box:
 
     def subtract(self, other: Box) -> list[Box]:
         """The elements of this box that are not in `other`, as disjoint boxes: at most two for each axis.
+
+        Args:
+            other: a box of the same rank.
 
         Example:
             >>> [str(box) for box in Box((0, 0), (2, 4)).subtract(Box((0, 1), (2, 2)))]
@@ -119,6 +154,10 @@ def uncovered(boxes: Iterable[Box], shape: Sequence[int]) -> list[Box]:
 
     Cost: each box meets only the pieces that reach as far along axis 0; linear for rows and grids of boxes.
 
+    Args:
+        boxes: boxes of one rank.
+        shape: shape of the tensor.
+
     Example:
         >>> [str(box) for box in uncovered([Box((0,), (2,)), Box((5,), (1,))], (8,))]
         ['[2:5]', '[6:8]']
@@ -139,6 +178,10 @@ def uncovered(boxes: Iterable[Box], shape: Sequence[int]) -> list[Box]:
 def covers(boxes: Iterable[Box], shape: Sequence[int]) -> bool:
     """Whether every element of a tensor of `shape` lies in one of `boxes`.
 
+    Args:
+        boxes: boxes of one rank.
+        shape: shape of the tensor.
+
     Example:
         >>> covers([Box((0,), (2,)), Box((1,), (2,))], (3,))
         True
@@ -150,6 +193,9 @@ def first_overlap(boxes: Sequence[Box]) -> tuple[int, int] | None:
     """The first box that overlaps an earlier one: `(earlier, later)`, or None where all are disjoint.
 
     Cost: boxes that some axis separates are never compared, so rows and grids take O(n log n); n^2 where no axis does.
+
+    Args:
+        boxes: boxes of one rank.
 
     Example:
         >>> first_overlap([Box((0,), (2,)), Box((2,), (2,)), Box((1,), (2,))])

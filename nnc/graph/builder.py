@@ -41,6 +41,11 @@ class InlineGraph:
 
     Symbols are numbered: inputs, then what the nodes write, one after the other. A row is a command, the numbers of what it reads,
     the specs of what it writes, parameters and sub-graphs. Nodes of the command `replaced` are made by the caller.
+
+    Args:
+        rows: a row for each node; operands are numbers of symbols.
+        outputs: numbers of the symbols that stand for results.
+        replaced: the command that is replaced in other graphs.
     """
 
     rows: tuple[Row, ...]
@@ -51,7 +56,14 @@ class InlineGraph:
     def of(
         cls, inputs: Iterable[Symbol], nodes: Sequence[Node], outputs: Iterable[Symbol], replaced: Command
     ) -> InlineGraph:
-        """The form of nodes that read nothing but inputs and what they write."""
+        """The form of nodes that read nothing but inputs and what they write.
+
+        Args:
+            inputs: symbols that the nodes read.
+            nodes: in topological order.
+            outputs: symbols that the nodes write.
+            replaced: the command that is replaced in other graphs.
+        """
         number = {symbol: i for i, symbol in enumerate(inputs)}
         rows = []
         for node in nodes:
@@ -66,6 +78,9 @@ class GraphBuilder:
     """Grows a graph node by node.
 
     Within `with builder:`, calling a command with symbols appends a node; `builder.add` does the same anywhere.
+
+    Args:
+        name: of the graph.
 
     Example:
         >>> b = GraphBuilder()
@@ -99,7 +114,13 @@ class GraphBuilder:
     # -- symbols -----------------------------------------------------------------------------------------------------
 
     def input(self, shape: Sequence[int] | TensorSpec, dtype: Any = None, *, name: str = "") -> Symbol:
-        """A new input of the graph."""
+        """A new input of the graph.
+
+        Args:
+            shape: size of each axis, or a spec.
+            dtype: element type, where shape is no spec.
+            name: in the readable form.
+        """
         spec = shape if isinstance(shape, TensorSpec) else TensorSpec(tuple(shape), dtype)
         symbol = new_symbol(spec, name)
         self._inputs.append(symbol)
@@ -122,11 +143,21 @@ class GraphBuilder:
         return tuple(self._nodes)
 
     def adopt(self, symbol: Symbol) -> None:
-        """Takes a symbol whose value comes from outside; whoever builds the graph adds it to the inputs."""
+        """Takes a symbol whose value comes from outside; whoever builds the graph adds it to the inputs.
+
+        Args:
+            symbol: a symbol without a writer.
+        """
         self._written[symbol] = None
 
     def constant(self, value: Any, dtype: Any = None, *, name: str = "") -> Symbol:
-        """A constant of the graph; `value` is anything NumPy makes an array of."""
+        """A constant of the graph; `value` is anything NumPy makes an array of.
+
+        Args:
+            value: anything NumPy makes an array of.
+            dtype: element type; by default the one of the value.
+            name: in the readable form.
+        """
         array = np.asarray(value, dtype=dtype)
         if array is value and array.flags.writeable:
             array = array.copy()  # the caller may write to it later
@@ -136,7 +167,13 @@ class GraphBuilder:
         return symbol
 
     def tensor(self, shape: Sequence[int] | TensorSpec, dtype: Any = None, *, name: str = "") -> Symbol:
-        """A tensor that will be written through aliases; what no alias covers is 0."""
+        """A tensor that will be written through aliases; what no alias covers is 0.
+
+        Args:
+            shape: size of each axis, or a spec.
+            dtype: element type, where shape is no spec.
+            name: in the readable form.
+        """
         spec = shape if isinstance(shape, TensorSpec) else TensorSpec(tuple(shape), dtype)
         symbol = Symbol(spec, name)
         self._declared[symbol] = []
@@ -147,7 +184,14 @@ class GraphBuilder:
 
         An alias of an alias views the root.
 
-        Raises:   ShapeError: the box does not lie within `base`.
+        Args:
+            base: a symbol of this graph.
+            start: first index along each axis.
+            shape: size along each axis.
+            name: in the readable form.
+
+        Raises:
+            ShapeError: the box does not lie within `base`.
         """
         box = Box.within(base.spec.shape, start, shape)
         if base in self._views:
@@ -170,9 +214,18 @@ class GraphBuilder:
     ) -> Any:
         """Appends a node and returns its output symbol (a tuple where the command yields several).
 
-        Args:     target: the command or its name. inputs: symbols of this graph. out: an alias of a declared tensor to write.
-        Raises:   GraphError: an input belongs to another graph or is not written yet, or `out` is written already or overlaps
-                  an alias that is. NncError: the command does not take these inputs.
+        Args:
+            target: the command or its name.
+            *inputs: symbols of this graph.
+            out: an alias of a declared tensor to write.
+            graphs: sub-graphs of the command.
+            source: the user's line that the node comes from.
+            **params: static parameters by name.
+
+        Raises:
+            GraphError: an input belongs to another graph or is not written yet, or `out` is written already or overlaps
+                an alias that is.
+            NncError: the command does not take these inputs.
         """
         cmd = command(target)
         if "dtype" in params:
@@ -192,7 +245,15 @@ class GraphBuilder:
         self, command: Command, read: tuple[Symbol, ...], params: Mapping[str, Any], graphs: tuple[Graph, ...],
         source: SourceLine | None,
     ) -> tuple[Symbol, ...]:  # fmt: skip
-        """Appends a node that reads symbols known to have their values in this graph, and returns what it writes."""
+        """Appends a node that reads symbols known to have their values in this graph, and returns what it writes.
+
+        Args:
+            command: an operation.
+            read: symbols with values in this graph.
+            params: static parameters by name.
+            graphs: sub-graphs of the command.
+            source: the user's line that the node comes from.
+        """
         specs = infer_specs(command, tuple([symbol.spec for symbol in read]), params, graphs)
         outputs = tuple([new_symbol(spec) for spec in specs])
         fixed = MappingProxyType(dict(params)) if params else NO_PARAMS
@@ -204,27 +265,49 @@ class GraphBuilder:
     def process(
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
     ) -> Sequence[Symbol]:
-        """Records a command that is called while the builder is ambient; NumPy arrays and scalars become constants."""
+        """Records a command that is called while the builder is ambient; NumPy arrays and scalars become constants.
+
+        Args:
+            command: an operation.
+            args: symbols, NumPy arrays and scalars.
+            params: static parameters by name.
+            graphs: sub-graphs of the command.
+        """
         symbols = [arg if isinstance(arg, Symbol) else self.constant(arg) for arg in args]
         outputs = self.add(command, *symbols, graphs=graphs, **params)
         return (outputs,) if command.outputs == 1 else tuple(outputs)
 
     def nodes_between(self, begin: int, end: int) -> list[Node]:
-        """The nodes from one position on, up to another."""
+        """The nodes from one position on, up to another.
+
+        Args:
+            begin: position of the first node.
+            end: position behind the last one.
+        """
         return self._nodes[begin:end]
 
     def is_constant(self, symbol: Symbol) -> bool:
-        """Whether a symbol is a constant of the graph."""
+        """Whether a symbol is a constant of the graph.
+
+        Args:
+            symbol: a symbol of this graph.
+        """
         return symbol in self._constants
 
     def value_of(self, symbol: Symbol) -> NDArray:
-        """The value of a constant."""
+        """The value of a constant.
+
+        Args:
+            symbol: a symbol of this graph.
+        """
         return self._constants[symbol]
 
     def inline(self, graph: InlineGraph, symbols: list[Symbol], source: SourceLine | None, replace: Replace) -> None:
         """Appends nodes for which `symbols` stand for their inputs, and adds what they write to that list.
 
         Args:
+            graph: nodes in this form.
+            symbols: stand for their inputs; what they write is added.
             source: the user's line that all nodes come from.
             replace: gives the symbol of a node of `graph.replaced`, for its first operand, parameters and line.
         """
@@ -241,7 +324,12 @@ class GraphBuilder:
             symbols += outputs
 
     def build(self, *outputs: Symbol, attrs: Mapping[str, Any] | None = None) -> Graph:
-        """The finished graph with these outputs."""
+        """The finished graph with these outputs.
+
+        Args:
+            *outputs: symbols of this graph.
+            attrs: attributes of the graph.
+        """
         read = tuple(self._read(None, i, symbol) for i, symbol in enumerate(outputs))
         return Graph(tuple(self._inputs), read, tuple(self._nodes), dict(self._constants), dict(attrs or {}), self.name)
 
@@ -322,7 +410,14 @@ def infer_specs(
 ) -> tuple[TensorSpec, ...]:
     """The output specs of a command, found out once for equal specs and parameters.
 
-    Raises:   NncError: the command does not take these operands or parameters.
+    Args:
+        command: an operation.
+        specs: of the operands.
+        params: static parameters by name.
+        graphs: sub-graphs of the command.
+
+    Raises:
+        NncError: the command does not take these operands or parameters.
     """
     for value in params.values():
         if type(value) not in _PLAIN and not isinstance(value, np.dtype):
@@ -384,7 +479,12 @@ def _check_size(command: Command, spec: TensorSpec) -> None:
 
 
 def check_same_dtype(where: str, specs: Sequence[TensorSpec]) -> None:
-    """Raises DTypeError unless all specs have one dtype: commands convert nothing by themselves."""
+    """Raises DTypeError unless all specs have one dtype: commands convert nothing by themselves.
+
+    Args:
+        where: the caller, for messages.
+        specs: of the operands.
+    """
     if any(spec.dtype != specs[0].dtype for spec in specs):
         raise user_error(
             DTypeError, where, f"dtypes differ: {', '.join(spec.dtype.name for spec in specs)}.",

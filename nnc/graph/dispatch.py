@@ -21,7 +21,14 @@ class Interpreter(Protocol):
     def process(
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Any, ...]
     ) -> Sequence[Any]:
-        """The outputs of a command on these operands."""
+        """The outputs of a command on these operands.
+
+        Args:
+            command: an operation.
+            args: operands.
+            params: static parameters by name.
+            graphs: sub-graphs of the command.
+        """
 
 
 @dataclass(slots=True)
@@ -33,7 +40,11 @@ _EAGER = _Eager()
 
 
 def set_eager(interpreter: Interpreter) -> None:
-    """Installs the interpreter at the bottom, which runs commands on concrete arrays."""
+    """Installs the interpreter at the bottom, which runs commands on concrete arrays.
+
+    Args:
+        interpreter: runs commands on arrays.
+    """
     _EAGER.interpreter = interpreter
 
 
@@ -51,7 +62,11 @@ def replaced_eager(interpreter: Interpreter) -> Iterator[None]:
 def find_interpreter(args: Sequence[Any]) -> Interpreter:
     """The innermost trace among `args` and the ambient one, else the eager interpreter.
 
-    Raises:   TraceError: an operand is a tracer whose trace has ended.
+    Args:
+        args: operands.
+
+    Raises:
+        TraceError: an operand is a tracer whose trace has ended.
     """
     top: Interpreter | None = get_context().staging
     level = -1 if top is None else top.level
@@ -80,7 +95,14 @@ def escaped_tracer(tracer: Any) -> TraceError:
 
 
 def bind(command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Any, ...] = ()) -> Sequence[Any]:
-    """Runs, records or transforms one command; returns the sequence of its outputs."""
+    """Runs, records or transforms one command; returns the sequence of its outputs.
+
+    Args:
+        command: an operation.
+        args: operands.
+        params: static parameters by name.
+        graphs: sub-graphs of the command.
+    """
     return find_interpreter(args).process(command, args, params, graphs)
 
 

@@ -34,7 +34,12 @@ class _UnfinishedSymbol:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Symbol(_UnfinishedSymbol):
-    """A tensor without a value, written exactly once. Symbols are compared by identity; `name` only serves to read graphs."""
+    """A tensor without a value, written exactly once. Symbols are compared by identity; `name` only serves to read graphs.
+
+    Args:
+        spec: shape, dtype, layout and device.
+        name: in the readable form.
+    """
 
     spec: TensorSpec
     name: str = ""
@@ -80,6 +85,14 @@ class Node(_UnfinishedNode):
     """A command in a graph: reads symbols, writes new ones.
 
     `graphs` are sub-graphs (loop bodies, branches, called functions); `source` is the user's line that made the node.
+
+    Args:
+        command: an operation.
+        inputs: symbols that it reads.
+        outputs: symbols that it writes.
+        params: static parameters by name.
+        graphs: its sub-graphs.
+        source: the user's line that it comes from.
     """
 
     command: Command
@@ -90,7 +103,11 @@ class Node(_UnfinishedNode):
     source: SourceLine | None = None
 
     def update(self, **changes: Any) -> Node:
-        """This node with some fields replaced; parameters that depend on the sub-graphs follow them (column `rewritten`)."""
+        """This node with some fields replaced; parameters that depend on the sub-graphs follow them (column `rewritten`).
+
+        Args:
+            **changes: fields by name.
+        """
         follow = rewritten.get(self.command, None) if changes.get("graphs", self.graphs) != self.graphs else None
         if follow is not None and "params" not in changes:
             changes["params"] = MappingProxyType(dict(follow(self.params, self.graphs, changes["graphs"])))
@@ -125,6 +142,14 @@ class Graph:
 
     A graph is a function: calling it evaluates its nodes on arrays, and inside a trace on tracers.
 
+    Args:
+        inputs: symbols without a writer.
+        outputs: symbols whose values are asked for.
+        nodes: in topological order.
+        constants: symbol -> value.
+        attrs: what passes computed, by name.
+        name: in the readable form.
+
     Example:
         >>> graph = make_graph(lambda x: x * x)(nnp.ones(2))
         >>> graph(nnp.asarray([3.0, 4.0]))
@@ -139,11 +164,19 @@ class Graph:
     name: str = "graph"
 
     def update(self, **changes: Any) -> Graph:
-        """This graph with some fields replaced."""
+        """This graph with some fields replaced.
+
+        Args:
+            **changes: fields by name.
+        """
         return replace(self, **changes)
 
     def with_attrs(self, **attrs: Any) -> Graph:
-        """This graph with attributes added."""
+        """This graph with attributes added.
+
+        Args:
+            **attrs: attributes by name.
+        """
         return replace(self, attrs={**self.attrs, **attrs})
 
     @property
@@ -177,7 +210,11 @@ class Graph:
             yield node
 
     def restrict(self, outputs: tuple[Symbol, ...]) -> Graph:
-        """This graph with these outputs, and only the nodes and constants that they need."""
+        """This graph with these outputs, and only the nodes and constants that they need.
+
+        Args:
+            outputs: symbols of this graph.
+        """
         needed = set(outputs)
         nodes: list[Node] = []
         for node in reversed(self.nodes):
@@ -193,7 +230,12 @@ class Graph:
         return frozenset(self.outputs).union(*(node.inputs for node in self.nodes))
 
     def evaluate(self, args: Sequence[Any], run: Runner = bind) -> list[Any]:
-        """Evaluates the nodes on `args` (arrays or tracers) by `run` and returns the outputs as a list."""
+        """Evaluates the nodes on `args` (arrays or tracers) by `run` and returns the outputs as a list.
+
+        Args:
+            args: arrays or tracers, one for each input.
+            run: runs one command, as `bind` does.
+        """
         environment: dict[Symbol, Any] = dict(zip(self.inputs, args, strict=True))
         for symbol, x in self.constants.items():
             environment[symbol] = (

@@ -22,7 +22,12 @@ def structural_hash(graph: Graph) -> str:
     Depends on commands, parameters, specs, wiring, order of the nodes, bytes of the constants and sub-graphs; not on names,
     source lines, attributes, or the identity of symbols.
 
-    Raises:   GraphError: a parameter is of a type without a stable form (see `storable`).
+    Args:
+        graph: any graph.
+
+    Raises:
+        GraphError: a parameter is of a type without a stable form (see `storable`).
+
     Example:
         >>> a, b = (make_graph(f)(nnp.ones(2)) for f in (lambda x: x + x, lambda y: y + y))
         >>> structural_hash(a) == structural_hash(b)
@@ -39,7 +44,12 @@ def _digest(graph: Graph, known: dict[Graph, str]) -> str:
 
 
 def structurally_equal(a: Graph, b: Graph) -> bool:
-    """Whether two graphs are equal in all that `structural_hash` depends on; parameters without a stable form by `==`."""
+    """Whether two graphs are equal in all that `structural_hash` depends on; parameters without a stable form by `==`.
+
+    Args:
+        a: a graph.
+        b: another graph.
+    """
     return _equal(a, b, {})
 
 
@@ -54,7 +64,12 @@ def _equal(a: Graph, b: Graph, known: dict[tuple[Graph, Graph], bool]) -> bool:
 
 
 def same_params(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    """Whether two nodes' parameters are equal in value and type, so that 1, 1.0 and True differ, and 0.0 and -0.0."""
+    """Whether two nodes' parameters are equal in value and type, so that 1, 1.0 and True differ, and 0.0 and -0.0.
+
+    Args:
+        a: parameters by name.
+        b: parameters by name.
+    """
     return a.keys() == b.keys() and all(_same(value, b[name]) for name, value in a.items())
 
 

@@ -24,7 +24,16 @@ LOG = "passes"
 @dataclass(frozen=True, slots=True)
 class Pass:
     """A registered pass: what it needs and provides, which attributes stay true when it changes nodes, and the commands that it
-    `concerns`, without any of which it changes nothing (none are named: it looks at every graph)."""
+    `concerns`, without any of which it changes nothing (none are named: it looks at every graph).
+
+    Args:
+        name: in pipelines.
+        function: (graph, options) -> graph.
+        needs: attributes that must be there.
+        provides: attributes that it adds.
+        preserves: attributes that stay true although it changes nodes.
+        concerns: commands, without any of which it changes nothing; none are named: it looks at every graph.
+    """
 
     name: str
     function: PassFunction
@@ -37,7 +46,14 @@ class Pass:
 @storable
 @dataclass(frozen=True, slots=True)
 class PassRecord:
-    """One line of `graph.attrs["passes"]`: what a pass did. Node counts include those of sub-graphs."""
+    """One line of `graph.attrs["passes"]`: what a pass did. Node counts include those of sub-graphs.
+
+    Args:
+        name: of the pass.
+        seconds: how long it took.
+        nodes_before: number of nodes that it was given.
+        nodes_after: number of nodes that it returned.
+    """
 
     name: str
     seconds: float
@@ -57,10 +73,16 @@ def register_pass(
 ) -> Callable[[PassFunction], PassFunction]:  # fmt: skip
     """Registers the decorated function as the pass `name`; the function itself stays what it is.
 
-    Args:     needs: attributes that must be there. provides: attributes that the pass adds. preserves: attributes of the
-              graph that stay true although the pass changes nodes. concerns: commands; a graph in which none of them stands, in
-              sub-graphs, too, stays as it is without the pass being asked.
-    Raises:   RegistryError: there is a pass of that name.
+    Args:
+        name: in pipelines.
+        needs: attributes that must be there.
+        provides: attributes that the pass adds.
+        preserves: attributes of the graph that stay true although the pass changes nodes.
+        concerns: commands; a graph in which none of them stands, in sub-graphs, too, stays as it is without the pass
+            being asked.
+
+    Raises:
+        RegistryError: there is a pass of that name.
     """
     if name in PASSES:
         raise user_error(RegistryError, "register_pass", f"pass {name!r} exists already.", fix="choose another name.")
@@ -75,7 +97,11 @@ def register_pass(
 def find_pass(name: str) -> Pass:
     """The pass of that name.
 
-    Raises:   RegistryError: there is none.
+    Args:
+        name: in pipelines.
+
+    Raises:
+        RegistryError: there is none.
     """
     try:
         return PASSES[name]
@@ -89,9 +115,16 @@ def find_pass(name: str) -> Pass:
 def run_passes(graph: Graph, names: Sequence[str], options: Any = None, *, verify: bool = True) -> Graph:
     """Runs passes in order and logs each in the attribute "passes".
 
-    Args:     names: the pipeline. options: handed to every pass. verify: check the graph before the first pass and after each.
-    Raises:   RegistryError: no such pass. GraphError: an attribute that a pass needs is missing, a pass does not provide what
-              it promised, or the graph it returned breaks an invariant.
+    Args:
+        graph: to be passed through.
+        names: the pipeline.
+        options: handed to every pass.
+        verify: check the graph before the first pass and after each.
+
+    Raises:
+        RegistryError: no such pass.
+        GraphError: an attribute that a pass needs is missing, a pass does not provide what it promised, or the graph it
+            returned breaks an invariant.
     """
     pipeline = [find_pass(name) for name in names]
     lost: dict[str, str] = {}

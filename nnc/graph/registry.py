@@ -24,6 +24,11 @@ class Command:
 
     Calling a command with arrays, tracers or symbols runs, traces or records it.
 
+    Args:
+        name: unique.
+        arity: number of inputs; None: any number.
+        outputs: number of outputs; None: it depends.
+
     Example:
         >>> command("exp").arity
         1
@@ -84,6 +89,10 @@ REGISTRY = _Registry()
 class Attribute(dict[Command, T]):
     """A column: one value of type T for each command that has one. It is read as any mapping is, and filled by `set`.
 
+    Args:
+        name: unique.
+        doc: meaning of a cell.
+
     Example:
         >>> latency = Attribute("latency_cycles_doctest")
         >>> latency.set(command("exp"), 20)
@@ -105,7 +114,13 @@ class Attribute(dict[Command, T]):
     def set(self, target: Command | str, value: T, *, priority: int = 10) -> None:
         """Fills the cell of a command.
 
-        Raises:   RegistryError: the command is unknown, or the cell holds a value of the same or a higher priority.
+        Args:
+            target: the command or its name.
+            value: of the cell.
+            priority: values of a higher one replace those of a lower one.
+
+        Raises:
+            RegistryError: the command is unknown, or the cell holds a value of the same or a higher priority.
         """
         at = command(target)
         known = self._priorities.get(at)
@@ -143,7 +158,15 @@ ATTRIBUTES: dict[str, Attribute[Any]] = {}
 def register(name: str, arity: int | None = 1, outputs: int | None = 1, **attributes: Any) -> Command:
     """Adds a command and fills cells of existing columns, named by keyword.
 
-    Raises:   RegistryError: the command exists already, or there is no such column.
+    Args:
+        name: unique.
+        arity: number of inputs; None: any number.
+        outputs: number of outputs; None: it depends.
+        **attributes: cells by the name of their column.
+
+    Raises:
+        RegistryError: the command exists already, or there is no such column.
+
     Example:
         >>> double = register("double_doctest", 1, infer=lambda x: x, reference=lambda x: x + x)
         >>> double(nnp.ones(2))
@@ -165,7 +188,11 @@ def register(name: str, arity: int | None = 1, outputs: int | None = 1, **attrib
 def command(name: Command | str) -> Command:
     """The command of that name.
 
-    Raises:   RegistryError: there is none.
+    Args:
+        name: of the command, or the command itself.
+
+    Raises:
+        RegistryError: there is none.
     """
     if isinstance(name, Command):
         return name
@@ -180,7 +207,11 @@ def command(name: Command | str) -> Command:
 def attribute(name: str) -> Attribute[Any]:
     """The column of that name.
 
-    Raises:   RegistryError: there is none.
+    Args:
+        name: of the column.
+
+    Raises:
+        RegistryError: there is none.
     """
     try:
         return ATTRIBUTES[name]
@@ -195,16 +226,24 @@ def attribute(name: str) -> Attribute[Any]:
 class Kernel:
     """One backend's way to run a command.
 
-    `run(inputs, outputs, params)` reads NumPy arrays `inputs` and writes every element of `outputs`; `supports(specs, params)`
-    says whether it takes these inputs. Among the kernels that accept, the highest priority wins; the reference has 0.
-    `workspace(specs, params)` is how many bytes of memory it needs while it runs: where that is not 0, the memory plan has a place
-    for them, and `run` gets them as one more output, an array of uint8. `native(step)` is the kernel for compiled programs
-    (nnc.lower.codegen.native), where there is one for the step's strides; the others are called through Python. Of a command with
-    sub-graphs, `supports` and `workspace` find them among the params, as `graphs`. `layouts(specs, params, once)` names the
-    blocked layouts into which it would bring inputs that may come packed (nnc.commands.pack), by their positions; `once` says that
-    this costs nothing, since it is done once for many runs. `lanes(specs, params)` is how many channels of the result its vectors
-    hold, so that fewer leave lanes idle; 0 where vectors hold something else. `in_place` says whether an output may lie where an
-    operand of its epilogue does. `expect()` says that it will perhaps be asked for, so that what it needs can be loaded meanwhile.
+    Among the kernels that accept, the highest priority wins; the reference has 0. Of a command with sub-graphs, `supports` and
+    `workspace` find them among the params, as `graphs`.
+
+    Attributes:
+        backend: its name.
+        run: (inputs, outputs, params) -> None; reads NumPy arrays and writes every element of `outputs`.
+        supports: (specs, params) -> whether it takes these inputs.
+        priority: the highest wins.
+        workspace: (specs, params) -> bytes of memory that it needs while it runs. Where these are not 0, the memory plan has a
+            place for them, and `run` gets them as one more output, an array of uint8.
+        native: step -> the kernel for compiled programs (nnc.lower.codegen.native), where there is one for the step's strides;
+            kernels without one are called through Python.
+        layouts: (specs, params, once) -> the blocked layouts into which it would bring inputs that may come packed
+            (nnc.commands.pack), by their positions; `once` says that this costs nothing, since it is done once for many runs.
+        lanes: (specs, params) -> how many channels of the result its vectors hold, so that fewer leave lanes idle; 0 where
+            vectors hold something else.
+        in_place: whether an output may lie where an operand of its epilogue does.
+        expect: says that it will perhaps be asked for, so that what it needs can be loaded meanwhile.
     """
 
     backend: str
@@ -224,7 +263,12 @@ class Kernel:
 def add_kernel(target: Command | str, new: Kernel) -> None:
     """Adds a backend to a command.
 
-    Raises:   RegistryError: the backend has a kernel of the same or a higher priority for this command already.
+    Args:
+        target: the command or its name.
+        new: its kernel.
+
+    Raises:
+        RegistryError: the backend has a kernel of the same or a higher priority for this command already.
     """
     name = command(target)
     kernels = kernel.get(name, ())
@@ -262,7 +306,13 @@ kernel = _KernelColumn("kernel", "the backends that run the command, best first"
 def find_kernel(target: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> Kernel | None:
     """The kernel of highest priority that takes these inputs; None where only the reference does.
 
-    Raises:   BackendError: the command has neither kernel nor reference.
+    Args:
+        target: the command.
+        specs: of the inputs.
+        params: static parameters by name.
+
+    Raises:
+        BackendError: the command has neither kernel nor reference.
     """
     REGISTRY.fill()
     for candidate in kernel.get(target, ()):
@@ -278,7 +328,11 @@ def find_kernel(target: Command, specs: tuple[TensorSpec, ...], params: Mapping[
 
 
 def expect_kernels(targets: Iterable[Command]) -> None:
-    """Says that kernels of these commands will be looked for."""
+    """Says that kernels of these commands will be looked for.
+
+    Args:
+        targets: commands.
+    """
     REGISTRY.fill()
     for target in targets:
         for candidate in kernel.get(target, ()):

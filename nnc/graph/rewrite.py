@@ -30,9 +30,17 @@ def apply_rules(graph: Graph, rules: Sequence[Rule], *, exact: bool = False, max
     Inputs and the specs of outputs stay. Nodes that only served a replaced left side are dropped; other dead nodes are left
     to dead code elimination. Cost: one look at each node, those that rules make included.
 
-    Args:     exact: use only the rules that are exact. max_rewrites: more than these mean that the rules run in a circle.
-    Returns:  the graph itself where nothing applies.
-    Raises:   RuleError: `max_rewrites` is exceeded, or a rule is no equation.
+    Args:
+        graph: any graph.
+        rules: in the order in which they are tried.
+        exact: use only the rules that are exact.
+        max_rewrites: more than these mean that the rules run in a circle.
+
+    Returns:
+        the graph itself where nothing applies.
+
+    Raises:
+        RuleError: `max_rewrites` is exceeded, or a rule is no equation.
     """
     chosen = [rule for rule in rules if rule.exact or not exact]
     limit = max_rewrites if max_rewrites is not None else 32 * graph.num_nodes + 256

@@ -33,7 +33,13 @@ class RuleError(GraphError):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Specs of a rule's variables and values of its static parameters; one without a `form` of its own only serves checks."""
+    """Specs of a rule's variables and values of its static parameters; one without a `form` of its own only serves checks.
+
+    Args:
+        specs: one for each variable.
+        params: static parameters by name.
+        form: whether a form of the left side is made for it.
+    """
 
     specs: tuple[TensorSpec, ...]
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -41,7 +47,12 @@ class Sample:
 
 
 def sample(*specs: TensorSpec, **params: Any) -> Sample:
-    """A sample for a rule: one spec for each variable, one value for each static parameter."""
+    """A sample for a rule: one spec for each variable, one value for each static parameter.
+
+    Args:
+        *specs: one for each variable.
+        **params: static parameters by name.
+    """
     return Sample(specs, params)
 
 
@@ -133,6 +144,13 @@ class Rule:
     `function(*variables, **statics)` returns both sides; `when(*specs, **statics)` is a side condition; `exact` says that
     both sides are equal bit for bit; `samples` show the forms of the left side and serve to check the rule; `sole` says that it
     is used only where nobody else reads what the left side computes on the way, which would be computed besides.
+
+    Args:
+        function: (*variables, **statics) -> (left, right).
+        when: side condition, or None.
+        exact: both sides are equal bit for bit.
+        samples: specs that the commands take.
+        sole: used only where nobody else reads what the left side computes on the way.
     """
 
     function: Callable[..., tuple[Any, Any]]
@@ -177,7 +195,13 @@ class Rule:
     def instantiate(self, specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> Equation:
         """Both sides for variables of `specs`.
 
-        Raises:   RuleError: the rule is no equation: see the message. NncError: a command does not take the specs.
+        Args:
+            specs: one for each variable.
+            params: static parameters by name.
+
+        Raises:
+            RuleError: the rule is no equation: see the message.
+            NncError: a command does not take the specs.
         """
         builder = GraphBuilder(self.name)
         variables = tuple([builder.input(spec) for spec in specs])
@@ -211,7 +235,13 @@ class Rule:
         return SourceLine(code.co_filename, code.co_firstlineno, self.name)
 
     def error(self, problem: str, fix: str, operands: Mapping[str, Any] | None = None) -> RuleError:
-        """The error for a mistake in this rule."""
+        """The error for a mistake in this rule.
+
+        Args:
+            problem: what is wrong.
+            fix: what to do.
+            operands: name -> spec or value, shown on lines of their own.
+        """
         return user_error(RuleError, f"rule {self.name}", problem, operands=operands, fix=fix)
 
 
@@ -223,11 +253,16 @@ def rewrite_rule(
     Its positional parameters are tensors of any spec, its keyword-only ones static parameters, each of which some command
     of the left side is given as it is. Commands called in it build the two sides, which it returns.
 
-    Args:     when: side condition `(*specs, **statics) -> bool`. exact: both sides are equal bit for bit, for all inputs.
-              samples: specs that the commands take, at least one for each form of the left side: commands, wiring, names of
-              parameters. If numbers in it vary with the specs, samples must show that. 2x3 float32 by default.
-              sole: use it only where nobody else reads what the left side computes on the way.
-    Raises:   ArgumentError: there are static parameters, but no samples.
+    Args:
+        when: side condition `(*specs, **statics) -> bool`.
+        exact: both sides are equal bit for bit, for all inputs.
+        samples: specs that the commands take, at least one for each form of the left side: commands, wiring, names of
+            parameters. If numbers in it vary with the specs, samples must show that. 2x3 float32 by default.
+        sole: use it only where nobody else reads what the left side computes on the way.
+
+    Raises:
+        ArgumentError: there are static parameters, but no samples.
+
     Example:
         >>> from nnc.graph import apply_rules
         >>> @rewrite_rule()

@@ -26,8 +26,14 @@ def check_rule(rule: Rule, samples: Sequence[Sample] | None = None, *, seed: int
     and the extreme integers, and its sides must agree bit for bit (but for the payload of NaN); other rules are checked on
     finite numbers up to rounding.
 
-    Args:     samples: specs to check, by default those of the rule. seed: of the random inputs.
-    Raises:   RuleError: the rule is false, or does not apply to a sample. ArgumentError: a sample fails the rule's condition.
+    Args:
+        rule: to be checked.
+        samples: specs to check, by default those of the rule.
+        seed: of the random inputs.
+
+    Raises:
+        RuleError: the rule is false, or does not apply to a sample.
+        ArgumentError: a sample fails the rule's condition.
     """
     generator = np.random.default_rng(seed)
     for case in rule.samples if samples is None else samples:

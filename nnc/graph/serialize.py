@@ -43,7 +43,8 @@ RECORDS: dict[str, type[Any]] = {cls.__name__: cls for cls in (TensorSpec, Box, 
 def storable(cls: C) -> C:
     """Lets instances of a frozen dataclass stand in parameters and attributes that are hashed and stored as JSON.
 
-    Raises:   RegistryError: another class of that name is storable already.
+    Raises:
+        RegistryError: another class of that name is storable already.
     """
     if cls.__name__ in RECORDS or not is_dataclass(cls):
         problem = "is no dataclass" if cls.__name__ not in RECORDS else "has the name of a storable class"
@@ -60,7 +61,9 @@ def storable(cls: C) -> C:
 def encode_value(value: Any, symbols: Mapping[Symbol, int] | None = None) -> Any:
     """`value` as a tree that JSON can hold; equal trees mean equal values of equal types.
 
-    Raises:   TypeError: there is no encoding for a type within `value`.
+    Raises:
+        TypeError: there is no encoding for a type within `value`.
+
     Example:
         >>> encode_value((1, [2.5, None], np.dtype("float16")))
         {'tuple': [1, [2.5, None], {'dtype': 'float16'}]}
@@ -173,7 +176,12 @@ _DECODERS: Mapping[str, Callable[[Any], Any]] = MappingProxyType({
 def to_json(graph: Graph) -> str:
     """The JSON form of `graph` with its sub-graphs, constants, attributes, names and source lines.
 
-    Raises:   GraphError: a parameter or attribute has a value without a JSON form; `storable` gives dataclasses one.
+    Args:
+        graph: any graph.
+
+    Raises:
+        GraphError: a parameter or attribute has a value without a JSON form; `storable` gives dataclasses one.
+
     Example:
         >>> graph = make_graph(lambda x: x + x)(nnp.ones(2))
         >>> from_json(to_json(graph))(nnp.ones(2))
@@ -248,7 +256,8 @@ class GraphWriter:
 def encode_params(command: Command, params: Mapping[str, Any], source: SourceLine | None = None) -> dict[str, Any]:
     """A node's parameters as trees that JSON can hold.
 
-    Raises:   GraphError: a parameter has a value without a JSON form.
+    Raises:
+        GraphError: a parameter has a value without a JSON form.
     """
     return _values(params, f"parameter {{}} of a {command.name} node", None, source)
 
@@ -287,8 +296,12 @@ _USUAL = {field.name: field.default for field in fields(TensorSpec) if field.nam
 def from_json(text: str | bytes) -> Graph:
     """The graph that `to_json` wrote; it is verified.
 
-    Raises:   GraphError: the text is damaged, of another format or of an unknown version, or its graph breaks an invariant.
-              RegistryError: the graph has a command that is not registered.
+    Args:
+        text: as `to_json` writes it.
+
+    Raises:
+        GraphError: the text is damaged, of another format or of an unknown version, or its graph breaks an invariant.
+        RegistryError: the graph has a command that is not registered.
     """
     try:
         document = json.loads(text)
@@ -314,7 +327,8 @@ def _refuse(problem: str, cause: BaseException | None = None) -> NoReturn:
 class GraphReader:
     """Reads the tables that a `GraphWriter` made, each row when it is first wanted; nothing is verified.
 
-    Args:     sources: stand for the first source lines of the table.
+    Args:
+        sources: stand for the first source lines of the table.
     """
 
     def __init__(self, document: Mapping[str, Any], sources: Sequence[SourceLine] = ()) -> None:
@@ -376,7 +390,12 @@ def _picker(symbols: list[Symbol]) -> Callable[[list[int]], tuple[Symbol, ...]]:
 
 @api_boundary
 def save_graph(path: str | os.PathLike[str], graph: Graph) -> None:
-    """Writes the JSON form of `graph` to a file."""
+    """Writes the JSON form of `graph` to a file.
+
+    Args:
+        path: where to; a file there is replaced.
+        graph: any graph.
+    """
     text, place = to_json(graph), path_to_write("save_graph", path)
     with access("save_graph", place):
         place.write_text(text, encoding="utf-8")
@@ -384,7 +403,11 @@ def save_graph(path: str | os.PathLike[str], graph: Graph) -> None:
 
 @api_boundary
 def load_graph(path: str | os.PathLike[str]) -> Graph:
-    """The graph in a file that `save_graph` wrote; raises as `from_json` does."""
+    """The graph in a file that `save_graph` wrote; raises as `from_json` does.
+
+    Args:
+        path: a file that `save_graph` wrote.
+    """
     place = path_to_read("load_graph", path)
     with access("load_graph", place):
         text = place.read_bytes()

@@ -27,6 +27,12 @@ class TensorSpec:
 
     `ndim` is the number of axes, `size` the number of elements, `nbytes` their bytes, without padding.
 
+    Args:
+        shape: size of each axis.
+        dtype: element type.
+        layout: how the elements lie: "strided", or the name of a blocked layout.
+        device: where they lie.
+
     Example:
         >>> str(TensorSpec((2, 3), "float32")), TensorSpec((2, 3), "float32").nbytes
         ('float32[2,3]', 24)
@@ -76,7 +82,14 @@ class TensorSpec:
     def update(
         self, *, shape: Any = None, dtype: Any = None, layout: str | None = None, device: str | None = None
     ) -> TensorSpec:
-        """This spec with some fields replaced."""
+        """This spec with some fields replaced.
+
+        Args:
+            shape: instead of this spec's.
+            dtype: instead of this spec's.
+            layout: instead of this spec's.
+            device: instead of this spec's.
+        """
         return TensorSpec(
             self.shape if shape is None else shape,
             self.dtype if dtype is None else dtype,
@@ -96,7 +109,11 @@ _LOCK = new_lock()
 
 
 def spec_of(value: Any) -> TensorSpec:
-    """The spec of an array, a tracer, a symbol, a NumPy array or a NumPy scalar."""
+    """The spec of an array, a tracer, a symbol, a NumPy array or a NumPy scalar.
+
+    Args:
+        value: an array, tracer, symbol or NumPy scalar.
+    """
     spec = getattr(value, "spec", None)
     if isinstance(spec, TensorSpec):
         return spec

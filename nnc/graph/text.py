@@ -24,7 +24,10 @@ def to_text(graph: Graph, *, sources: bool = True) -> str:
     Symbols are numbered in the order in which they appear, through all sub-graphs; the text of equal graphs is equal. A `?`
     marks a symbol that is read before it is written, which a verified graph never has.
 
-    Args:     graph: any graph, also one that breaks its invariants. sources: show the user's line that made each node.
+    Args:
+        graph: any graph, also one that breaks its invariants.
+        sources: show the user's line that made each node.
+
     Example:
         >>> print(to_text(make_graph(lambda x: x + x)(nnp.ones(2)), sources=False))
         <lambda>(%0: float32[2])
@@ -35,7 +38,11 @@ def to_text(graph: Graph, *, sources: bool = True) -> str:
 
 
 def symbol_numbers(graph: Graph) -> Mapping[Symbol, int]:
-    """The number that the readable form gives each symbol of `graph` and of its sub-graphs."""
+    """The number that the readable form gives each symbol of `graph` and of its sub-graphs.
+
+    Args:
+        graph: any graph.
+    """
     numbers = _Numbers()
     for _ in _graph_lines(graph, numbers, "", False):
         pass
@@ -43,7 +50,11 @@ def symbol_numbers(graph: Graph) -> Mapping[Symbol, int]:
 
 
 def node_texts(graph: Graph) -> Mapping[Node, str]:
-    """The line that the readable form has for each node of `graph` and of its sub-graphs, without the user's line."""
+    """The line that the readable form has for each node of `graph` and of its sub-graphs, without the user's line.
+
+    Args:
+        graph: any graph.
+    """
     numbers = _Numbers()
     for _ in _graph_lines(graph, numbers, "", False):
         pass
@@ -88,7 +99,11 @@ def _node_text(node: Node, numbers: _Numbers, sources: bool) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A static parameter as text that is the same in every process."""
+    """A static parameter as text that is the same in every process.
+
+    Args:
+        value: a static parameter.
+    """
     if isinstance(value, np.dtype):
         return value.name
     if isinstance(value, TensorSpec):

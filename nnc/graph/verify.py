@@ -22,8 +22,15 @@ def verify(graph: Graph) -> Graph:
     them); commands are registered, have their number of inputs and outputs, and their shape rule yields the recorded specs;
     parameters are hashable; constants have their symbol's shape and dtype.
 
-    Returns:  the graph itself.
-    Raises:   GraphError: an invariant is broken; the message names the node, the symbol and the user's line.
+    Args:
+        graph: any graph.
+
+    Returns:
+        the graph itself.
+
+    Raises:
+        GraphError: an invariant is broken; the message names the node, the symbol and the user's line.
+
     Example:
         >>> verify(make_graph(lambda x: x + x)(nnp.ones(2)))
         <Graph <lambda>: 1 inputs, 1 nodes, 1 outputs>

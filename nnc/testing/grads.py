@@ -38,12 +38,21 @@ def check_grads(
 ) -> None:
     """Compares derivatives of `f` at `args` with central differences along random directions.
 
-    Args:     f: function of pytrees; integers and leaves that are no numbers stay as they are. args: tuple of arguments; give
-              float64 for tight bounds. order: how many derivatives to check; for the second, derivatives of the derivative are
-              compared, and so on. modes: "fwd", "rev". eps: step. atol, rtol: bounds; the defaults fit the dtype (1e-6 relative
-              in float64). seed: of the directions.
-    Raises:   AssertionError: a derivative is wrong; the message says which, and by how much. ArgumentError: unknown mode.
-    Example:  >>> nnc.testing.check_grads(nnp.sin, (np.float64(0.3),), order=2)
+    Args:
+        f: function of pytrees; integers and leaves that are no numbers stay as they are.
+        args: tuple of arguments; give float64 for tight bounds.
+        order: how many derivatives to check; for the second, derivatives of the derivative are compared, and so on.
+        modes: "fwd", "rev".
+        eps: step.
+        atol, rtol: bounds; the defaults fit the dtype (1e-6 relative in float64).
+        seed: of the directions.
+
+    Raises:
+        AssertionError: a derivative is wrong; the message says which, and by how much.
+        ArgumentError: unknown mode.
+
+    Example:
+        >>> nnc.testing.check_grads(nnp.sin, (np.float64(0.3),), order=2)
     """
     if isinstance(modes, str):
         modes = (modes,)
@@ -102,7 +111,14 @@ def _random(x: Any, rng: np.random.Generator) -> Any:
 
 
 def central_difference(f: Fun, args: tuple[Any, ...], direction: tuple[Any, ...], eps: float) -> Any:
-    """(f(x + h t) - f(x - h t)) / 2h with Richardson's extrapolation to fourth order, in float64 where `args` are."""
+    """(f(x + h t) - f(x - h t)) / 2h with Richardson's extrapolation to fourth order, in float64 where `args` are.
+
+    Args:
+        f: function of arrays.
+        args: where the derivative is taken, a tuple of pytrees.
+        direction: along which, a tuple like `args`.
+        eps: the step h.
+    """
 
     def at(step: float) -> Any:
         moved = tree.map(lambda x, t: _step(x, t, step), args, direction)
@@ -127,7 +143,12 @@ def _step(x: Any, t: Any, step: float) -> Any:
 
 
 def inner_product(a: Any, b: Any) -> float:
-    """The real inner product of two trees, in float64; JAX's convention: no conjugate."""
+    """The real inner product of two trees, in float64; JAX's convention: no conjugate.
+
+    Args:
+        a: a pytree.
+        b: a pytree of the same structure.
+    """
     total = 0.0
     for x, y in zip(FlatTree(a).dynamic, FlatTree(b).dynamic, strict=True):
         u, v = np.asarray(as_value(x).concrete("x")), np.asarray(as_value(y).concrete("y"))

@@ -32,7 +32,8 @@ class View:
 
         Args:
             graph: a Graph, what `lower` and `compile` returned, or a function with arguments to trace it for.
-            args, kwargs: those arguments; arrays or ShapeDtypeStructs.
+            *args: those arguments; arrays or ShapeDtypeStructs.
+            **kwargs: such arguments by name.
 
         Returns:
             a Picture, with `save("graph.svg")` and `save("graph.html")`; notebooks show it.

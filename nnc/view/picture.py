@@ -21,6 +21,10 @@ class Picture:
 
     `svg` is a picture that every browser and editor shows, with what belongs to each shape as its tooltip. `html` is a page by
     itself, without network or libraries: the same drawing with zoom, search and sub-graphs that fold.
+
+    Args:
+        name: what is shown.
+        svg: text of the drawing.
     """
 
     name: str
@@ -36,6 +40,9 @@ class Picture:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes the picture to `path`, whose suffix chooses the form: .svg or .html.
+
+        Args:
+            path: ends in .svg or .html.
 
         Raises:
             ArgumentError: it has another suffix.
