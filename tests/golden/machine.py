@@ -1,0 +1,47 @@
+"""The machine that golden texts are made for, so that they are the same on each: pinned before nnc is imported.
+
+Vectors of 64 bytes are printed on any machine. oneDNN makes code for the processor that it runs on, and chooses layouts along with
+it, so it is held to AVX2, which all of them have. The workspaces of its primitives grow with threads and caches: all get one size.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+# Whatever these libraries read from the environment, and where nnc would find programs that it stored before.
+_PREFIXES = ("NNC_", "OMP_", "GOMP_", "OPENBLAS_", "MKL_", "ONEDNN_", "DNNL_")
+_CACHES = ("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA")
+_THREADS = 2
+_WORKSPACE = 4096  # bytes of each primitive of oneDNN
+_ENVIRONMENT = {"ONEDNN_MAX_CPU_ISA": "AVX2", "OMP_NUM_THREADS": str(_THREADS)}
+_PROCESSOR = {
+    "model": "golden",
+    "system": "Linux x86_64",
+    "cores": str(_THREADS),
+    "threads": f"{_THREADS} of {_THREADS} usable by this process",
+    "vector units": "avx2, fma, avx512f",
+}
+
+
+def pin_machine() -> None:
+    """Lets nnc find the machine of golden texts instead of this one.
+
+    Raises:
+        RuntimeError: backends are imported already, which have looked at the machine.
+    """
+    if "nnc.backends" in sys.modules:
+        raise RuntimeError("the machine is pinned before nnc.backends is imported")
+    for name in [name for name in os.environ if name.startswith(_PREFIXES) or name in _CACHES]:
+        del os.environ[name]
+    os.environ |= _ENVIRONMENT
+
+    import nnc.machine  # noqa: PLC0415  (what nnc and its libraries read while they are imported is pinned by now)
+
+    nnc.machine.processor = lambda cpuinfo=Path(): dict(_PROCESSOR)
+    nnc.machine.usable_threads = lambda: _THREADS
+
+    from nnc.backends.onednn.library import PrimitiveDesc  # noqa: PLC0415
+
+    PrimitiveDesc.scratchpad_bytes = property(lambda desc: _WORKSPACE)
