@@ -62,7 +62,7 @@ def plan_groups(p: Problem, *, size_first: bool = False) -> Groups:
 
     A block with several live ranges is a tensor with its companions: they are inserted as one tuple.
 
-    Args:     size_first: candidates are the largest blocks rather than those with the most conflicts, and pairs are not tried.
+    Args:     size_first: candidates are the largest blocks rather than the blocks with the most conflicts, and pairs are not tried.
     """
     n = len(p.size)
     conflicts, edges = _Conflicts(p), _Edges(p, pairs=not size_first)
@@ -177,7 +177,7 @@ class _Edges:
         return None
 
     def _fits(self, group: int, size: Ints, start: Ints, end: Ints) -> Any:
-        """Which tuples fit on an edge of a group."""
+        """Returns whether each of some tuples fits on an edge of a group."""
         table = self._tables[group]
         if table is None:
             rows = [(e.weight, e.begin, e.end) for e in self._edges[group] if e.begin > -_FAR or e.end < _FAR]
@@ -186,7 +186,8 @@ class _Edges:
         return ((weight >= size) & (begin <= start) & (end <= until)).any(0)
 
     def tightest(self, blocks: tuple[int, ...]) -> _Edge:
-        """The edge whose ends are nearest to a tuple in time, of those that it fits on and that have not both ends open."""
+        """Finds the edge whose ends are nearest to a tuple in time, among the edges that it fits on and that have not both ends
+        open."""
         p = self.p
         size = max(int(p.size[b]) for b in blocks)
         start, end = min(int(p.start[b]) for b in blocks), max(int(p.end[b]) for b in blocks)
@@ -217,7 +218,7 @@ class _Edges:
 
 
 def _flows(p: Problem, blocks: tuple[int, ...], edge: _Edge) -> Iterator[_Edge]:
-    """What becomes of an edge: each byte passes from the begin to the members that cover it, in order of time, and to the end."""
+    """Splits an edge: each byte passes from the begin to the members that cover it, in order of time, and to the end."""
     rows = sorted((int(p.lo[row]), int(p.hi[row]), int(p.size[b])) for b in blocks for row in p.rows_of(b))
     stations = [(edge.begin, edge.begin, edge.weight), *rows, (edge.end, edge.end, edge.weight)]
     for i, (_, begin, size) in enumerate(stations):

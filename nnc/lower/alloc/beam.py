@@ -2,7 +2,7 @@
 
 A partial plan is judged by how high each set of blocks that live together must become at least: its top, or the lowest place
 that an unplaced block of it has, and all that is left on it. High sets count most. Partial plans that place the same blocks below
-the same tops are one. `turns` says what may come next; here is what is kept.
+the same tops are one. `turns` finds the moves that may come next; this file chooses the plans to keep.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def drawn_style(
 
 
 class BeamSearch:
-    """What all searches of one problem share, and the array cells that they may still visit."""
+    """The state that all searches of one problem share, and the array cells that they may still visit."""
 
     def __init__(self, sets: LiveSets, turns: Turns, budget: int) -> None:
         self.sets, self.turns, self.budget = sets, turns, budget
@@ -58,7 +58,7 @@ class BeamSearch:
     def run(self, style: Style, limit: int | None = None) -> Ints | None:
         """Offsets below the cap; None where none are found, or not within the budget.
 
-        Args:     limit: how far the cap may rise. It does where nothing may come next below it, and what is placed stays, so that
+        Args:     limit: how far the cap may rise. It does where nothing may come next below it, and placed blocks stay, so that
                   a search that aims too low ends with a plan all the same.
         """
         limit = style.cap if limit is None else limit

@@ -24,7 +24,7 @@ def find_block_overlap(blocks: Sequence[Block], offsets: Sequence[int]) -> tuple
 
 
 def _find_clash(lo: Ints, hi: Ints, nbytes: Ints, at: Ints, owner: Ints) -> tuple[int, int] | None:
-    """Walks the rows by offset and compares each with those that begin before it ends: O(n · rows at one place)."""
+    """Walks the rows by offset and compares each with the rows that begin before it ends: O(n · rows at one place)."""
     order = np.argsort(at, kind="stable")
     order = order[(nbytes[order] > 0) & (lo[order] < hi[order])]
     lo, hi, start, stop, owner = lo[order], hi[order], at[order], (at + nbytes)[order], owner[order]

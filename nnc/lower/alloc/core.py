@@ -1,8 +1,8 @@
-"""Plans that begin with the fullest steps: what lives there leaves the least freedom, so all else is placed around it.
+"""Plans that begin with the fullest steps: the blocks that live there leave the least freedom, so all else is placed around them.
 
-The *core* are the blocks that live in a step whose load is close to the bound. Those that live in all of these steps are stacked
+The *core* are the blocks that live in a step whose load is close to the bound. Blocks that live in all of these steps are stacked
 at the bottom, where none of them leaves a gap at such a step; greedy planners put the rest of the core on top. Blocks outside
-the core have more room than they need at most steps and go into what gaps are left, large ones first.
+the core have more room than they need at most steps and go into the gaps that are left, large ones first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SHARES = (0.025, 0.006, 0.001)  # of the bound, by which a step may be less ful
 
 
 def core_plans(p: Problem, peak: int) -> Iterator[Planner]:
-    """What makes plans that may be lower than `peak`."""
+    """Yields planners whose plans may be lower than `peak`."""
     order = order_of(p.size, p.duration)
     for share in _SHARES:
         for bottom in (p.end, p.duration):
@@ -32,7 +32,7 @@ def core_plans(p: Problem, peak: int) -> Iterator[Planner]:
 
 
 def _core(p: Problem, share: float, bottom: Ints) -> tuple[Numbers, Ints]:
-    """Which blocks are in the core, and their offsets: what lives in all full steps by falling `bottom`, the rest above."""
+    """Chooses the blocks in the core, and their offsets: blocks that live in all full steps by falling `bottom`, the rest above."""
     full = np.cumsum(np.concatenate([[0], p.load >= (1 - share) * p.bound]))
     first, end = p.section
     steps = np.zeros(len(p.size), np.int64)

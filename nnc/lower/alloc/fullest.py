@@ -1,8 +1,8 @@
 """Searches the fullest steps alone and fits all else around them: real programs are as full as their peak at few steps only.
 
 The core begins with the blocks that live at the fullest steps. A beam places them below the bound, and all other blocks go into
-what gaps are left. Where one of those does not fit, the fullest step of its life joins those of the core, which is searched anew:
-the core grows by what turns out to be hard, and mostly stays small.
+the gaps that are left. Where one of those does not fit, the fullest step of its life joins the core's steps, and the core is
+searched anew: it grows by blocks that turn out to be hard, and mostly stays small.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FITS = 4  # blocks that are fit into gaps in the time of a turn's calls
 def search_fullest(
     p: Problem, best: Ints, peak: int, budget: int, turns_of: Callable[[LiveSets], Turns]
 ) -> tuple[Ints, int, int]:
-    """The lowest of `best` and of what is found, its height, and what is left of the budget."""
+    """Returns the lowest of `best` and the plans found, its height, and the rest of the budget."""
     rng = np.random.default_rng(0)
     full = p.load >= (1 - _SHARE) * p.bound
     core = _Core(p, full, turns_of)

@@ -27,7 +27,7 @@ class Planner(Protocol):
 
 
 def portfolio(p: Problem) -> Iterator[Planner]:
-    """What makes plans, the most promising first."""
+    """Yields planners, the most promising first."""
     tight, duration = p.largest_load(), p.duration
     area = p.size * duration
     yield partial(dive, p, order_rank(tight, area, duration))
@@ -106,7 +106,7 @@ def dive(p: Problem, rank: Ints, *, below: int = FAR) -> Ints:
 
 
 def best_fit(p: Problem, order: Ints, lowest: bool = False, given: Ints | None = None, *, below: int = FAR) -> Ints:
-    """Takes the blocks in order and puts each into the tightest gap between those that live at the same time.
+    """Takes the blocks in order and puts each into the tightest gap between the blocks that live at the same time.
 
     Args:     lowest: take the lowest gap instead. given: offsets of blocks that have their places, -1 of others. below: no
               further block is placed once one ends there or higher.

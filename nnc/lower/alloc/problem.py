@@ -1,4 +1,4 @@
-"""What planners work on: sizes and live ranges as arrays, in order of time."""
+"""The input of planners: sizes and live ranges as arrays, in order of time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Problem:
     """Blocks by first step, sizes in units of the alignment.
 
     A row is one live range; rows are sorted by their start. Row r can only meet rows `begin[r]` to `later[r]`: the ones before
-    have ended, the ones after start too late. `rows[first_row[b]:first_row[b + 1]]` are those of block b.
+    have ended, the ones after start too late. `rows[first_row[b]:first_row[b + 1]]` belong to block b.
     """
 
     size: Ints

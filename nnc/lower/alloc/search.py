@@ -22,14 +22,14 @@ _LANES = ((False, 4), (False, 32), (True, 16), (True, 64), (True, 256), (True, 1
 _LOOSE = 4  # tight ones get so many times as many cells
 _RUNS = 4  # of the widest beams, at least
 _AGAIN = 0.5  # of the turns take the style of the last plan that was found
-_GAP = (1.0, 0.5, 0.25, 0.1, 0.0)  # between the bound and what is wanted
+_GAP = (1.0, 0.5, 0.25, 0.1, 0.0)  # between the bound and the wanted height
 
 
 def improve(p: Problem, best: Ints, peak: int, budget: int, *, native: bool) -> tuple[Ints, int]:
     """A plan that is at most as high as `best`, and its height.
 
     The fullest steps are searched alone first. Then beams of random styles and of several widths share the budget of array cells,
-    until that is spent: the same number in each process, whatever the time that it takes. Where there is a compiler they are
+    until that is spent: the same number in each process, however long it takes. Where there is a compiler they are
     given more cells in about the same time. Tight ones aim lower at once, since they fail fast; half of them are in the style that
     has found the last plan.
     """
@@ -49,7 +49,7 @@ def _search_all(p: Problem, best: Ints, peak: int, beam: BeamSearch) -> tuple[In
     keys = search_keys(p)
     widest = min(beam.widest, max(beam.budget // (_RUNS * beam.cost), _LANES[0][1]))
     spent = {lane: 0 for lane in _LANES if lane[1] <= widest}
-    good: dict[bool, Style] = {}  # what has led to a lower plan, tight or not
+    good: dict[bool, Style] = {}  # the style that has led to a lower plan, tight or not
     rng = np.random.default_rng(0)
     turn = 0
     while p.bound < peak and beam.budget > 0:

@@ -1,8 +1,8 @@
-"""One turn of the search for low plans: what may come next on each of many partial plans.
+"""One turn of the search for low plans: the moves that may come next on each of many partial plans.
 
-What is placed lies on what was placed before, so a partial plan is a skyline over the sets of blocks that live together: each has
+Each block lies on the blocks placed before, so a partial plan is a skyline over the sets of blocks that live together: each has
 a top, the lowest place that is left on it. A *valley* is a run of neighbouring sets with one top, and higher ones on both sides.
-At either end of a valley few blocks can come next: those that live in the set at that end and nowhere beyond, since they would
+At either end of a valley few blocks can come next: blocks that live in the set at that end and nowhere beyond, since they would
 lie higher. Or none of them does, and the valley is given up as far as the lower side. Of all valleys' ends the one with the fewest
 choices is taken, as in searches for perfect packings of rectangles (Korf, 2003): where only one block fits nothing is guessed.
 
@@ -37,7 +37,7 @@ class LiveSets:
 
     @classmethod
     def of(cls, p: Problem) -> LiveSets:
-        """Those of a problem."""
+        """Finds the live sets of a problem."""
         times, ends = np.unique(p.lo), np.unique(p.hi)
         until = ends[np.searchsorted(ends, times, side="right")]  # the first death after each birth
         last_births = times[np.append(until[1:] != until[:-1], True)]
@@ -89,7 +89,7 @@ class LiveSets:
         return np.asarray(np.add.reduceat(self.problem.size[self.members], self.begin[:-1]))
 
     def split(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
-        """Of partial plans the lowest places, the tops, and what is left."""
+        """Splits rows of partial plans into the lowest places, the tops, and the bytes left."""
         ends = self.blocks, self.blocks + self.count
         return rows[:, : ends[0]], rows[:, ends[0] : ends[1]], rows[:, ends[1] :]
 
@@ -98,10 +98,11 @@ class LiveSets:
 class Style:
     """How one run decides.
 
-    `rank`: which blocks come first of those that can come next, of which `children` are tried. `width`: how many partial plans
+    `rank`: the order in which blocks that can come next are chosen, of which `children` are tried. `width`: how many partial plans
     are kept. `keen`: the larger, the more the highest sets count. `bulk`: how much plans are preferred that have placed large
     blocks. `cap`: how high the plan may become. `tight`: blocks come next at the ends of valleys. Else, which is better where any
-    plan wastes much room, whatever leaves no room below it for another block comes next, the lowest first; no valley is given up.
+    plan wastes much room, each block that leaves no room below it for another may come next, the lowest first; no valley is given
+    up.
     """
 
     rank: Ints
@@ -133,7 +134,7 @@ class Plans:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What may come next: of which plan, what, and the sum of penalties and the name after it.
+    """The moves that may come next: of which plan, which move, and the sum of penalties and the name after it.
 
     `move` is a block, or -1 - s: the valley with set s is given up.
     """
@@ -160,13 +161,14 @@ def nothing_placed(sets: LiveSets, style: Style) -> Plans:
 class Turns(Protocol):
     """One way to compute turns; all ways give the same numbers.
 
-    `calls`: cells that take as long as what is called in one turn, however few plans there are.
+    `calls`: cells that take as long as the fixed calls of one turn, however few plans there are.
     """
 
     calls: ClassVar[int]
 
     def moves(self, plans: Plans, style: Style) -> Moves:
-        """What may come next without leading above the cap, plan after plan, by rank; to give up a valley is last."""
+        """Finds the moves that may come next without leading above the cap, plan after plan, by rank; to give up a valley is
+        last."""
         ...
 
     def made(self, plans: Plans, moves: Moves, style: Style) -> Plans:
@@ -208,7 +210,7 @@ class ArrayTurns:
         return parent + part.start, move, penalties(sets, after, style), name
 
     def _choices(self, rows: Ints, style: Style) -> tuple[Ints, Ints]:
-        """(plan, move) of what may come next."""
+        """Returns (plan, move) for blocks that may come next."""
         sets = self.sets
         lowest, top, left = sets.split(rows)
         many = min(style.children, sets.blocks)

@@ -68,7 +68,7 @@ class _Move(Skyline):
         code.ret(code.read(self.good))
 
     def _find_valley(self, inside: Value) -> None:
-        """The valley with a set becomes the only range of what is covered, up to its lower wall."""
+        """Finds the valley with a set, which becomes the only covered range, up to its lower wall."""
         code = self.code
         height = self.height(inside)
         same = lambda s: code.compare("eq", self.height(s), height)
@@ -86,7 +86,7 @@ class _Move(Skyline):
 
     @contextmanager
     def _area(self) -> Iterator[Value]:
-        """The loop over the sets that are covered: those of a block, or of a valley."""
+        """Prints the loop over the sets that are covered: the sets of a block, or of a valley."""
         code = self.code
         area = code.read(self.area)
         is_valley = code.compare("lt", area, code.integer(0))
@@ -100,7 +100,7 @@ class _Move(Skyline):
             yield s
 
     def _cover(self, s: Value) -> None:
-        """A set reaches up to the level, with what was placed gone from what is left."""
+        """Raises a set to the level, and takes the placed bytes from the bytes left."""
         code = self.code
         top, left = self.get(self.top, s), self.get(self.left, s)
         self._count(s, top, left, -1)
@@ -108,7 +108,7 @@ class _Move(Skyline):
         self.put(self.top, s, code.read(self.level))
 
     def _raise(self, block: Value) -> None:
-        """A block that would lie lower comes to lie at the level; those of its sets that are lower are marked."""
+        """Raises a block that would lie lower to the level; its sets that are lower are marked."""
         code = self.code
         level = code.read(self.level)
         with code.when(code.compare("lt", self.get(self.lowest, block), level)):

@@ -1,4 +1,4 @@
-"""What the text of the search's turns is written with: words of 8 bytes, arrays of them, and the skyline of a partial plan."""
+"""The vocabulary in which the search's turns are printed: words of 8 bytes, arrays of them, and the skyline of a partial plan."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nnc import dtypes
 from nnc.lower.alloc.greedy import FAR
 from nnc.lower.codegen.builder import Code, Slot, Value
 
-# Of the problem, of the style, of the turn; then arrays in the same order, and what is written while a move is made.
+# Of the problem, of the style, of the turn; then arrays in the same order, and words that are written while a move is made.
 WORDS = (
     "blocks", "count", "stride", "cap", "scale", "children", "tight", "given", "making",
     "size", "names", "places", "ranges", "first_set", "end_set", "begin", "members", "near_begin", "near",
@@ -89,7 +89,7 @@ class Writer:
         code.place(done)
 
     def follow(self, slot: Slot, step: int, goes_on: Callable[[Value], Value]) -> None:
-        """Moves an index as long as the next one holds what is asked."""
+        """Moves an index as long as the condition holds for the next one."""
         code = self.code
         test, body, done = code.label("test"), code.label("body"), code.label("done")
         code.jump(test)

@@ -1,7 +1,7 @@
 """How compiled programs find their arguments: they read the objects of NumPy and Python where these lie in memory.
 
-A call hands over two lists of arrays, what is given and what is made for the results. That each array has the spec, the order and
-the alignment that the program was lowered for is checked there, too: one pass over the list, without any Python for an array.
+A call hands over two lists of arrays, the arguments and the memory made for the results. The spec, the order and the alignment that
+the program was lowered for are checked there, too, for each array: one pass over the list, without any Python for an array.
 The parts of the objects that are read belong to the interfaces that NumPy and CPython publish for C; `is_layout_known` makes sure.
 """
 
@@ -32,11 +32,11 @@ _COUNTS, _ROW = 4, 4  # words at the start of a table, and of a row before the s
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Where compiled code finds what: positions of 64-bit words in the memory of a frame.
+    """The layout of a frame: positions of 64-bit words in its memory.
 
-    First the lists `given` and `made`, the table of what is expected, the callback, the arena, the number of the next call of the
+    First the lists `given` and `made`, the table of expected arguments, the callback, the arena, the number of the next call of the
     callback, a 0, and the caller's mode of floating-point arithmetic; then the addresses of inputs, where inputs end,
-    addresses of results and of constants; the present round of each loop; and the states of kernels.
+    addresses of results and of constants; the present iteration of each loop; and the states of kernels.
     """
 
     inputs: int
@@ -122,7 +122,8 @@ def as_plain(array: NDArray, dtype: DType) -> NDArray:
 
 
 def make_table(inputs: Sequence[TensorSpec], made: int, donated: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
-    """What `binder` holds inputs against: counts, donated inputs, and a row for each input. It must live as long as it is used."""
+    """Makes the table with which `binder` checks inputs: counts, donated inputs, and a row for each input. It must live as long as
+    it is used."""
     words = [len(inputs), made, id(np.ndarray), len(donated), *donated]
     written = frozenset(donated)
     for i, spec in enumerate(inputs):
@@ -222,7 +223,7 @@ def _half(code: Code, pointer: str, offset: int) -> Value:
 
 
 def pointer(code: Code, address: Value) -> str:
-    """What lies at an address."""
+    """Turns an address into a pointer."""
     return code.let(f"inttoptr i64 {address.text} to ptr")
 
 

@@ -1,7 +1,8 @@
 """Writes LLVM's text: one function at a time, instruction by instruction, on scalars or short vectors.
 
 Values know their dtype, so that one method serves all: `add` is an `fadd` or an `add`, `less` knows signs. Kernels are vectorised
-here rather than by LLVM: a value has `lanes`, 0 for a scalar. Rounds hand on what is `Carried`, or lies on the stack at first.
+here rather than by LLVM: a value has `lanes`, 0 for a scalar. Iterations hand on values that are `Carried`, or that lie on the
+stack at first.
 """
 
 from __future__ import annotations
@@ -92,8 +93,8 @@ def literal(value: Any, dtype: DType) -> str:
 
 @dataclass(slots=True)
 class Carried:
-    """Values that the rounds of a loop hand on: before the loop the first ones, in a round the present ones, which it replaces by
-    those of the next, behind the loop the last ones."""
+    """Values that the iterations of a loop hand on: before the loop the first ones, in an iteration the present ones, which it
+    replaces by the next iteration's, behind the loop the last ones."""
 
     values: list[Value]
 
@@ -109,7 +110,7 @@ class Code(Writer):
 
     @cached_property
     def _casts(self) -> dict[str, Value]:
-        """What registers have the bits of."""
+        """Values that have the bits of registers."""
         return {}
 
     # -- control flow --------------------------------------------------------------------------------------------------
@@ -135,7 +136,9 @@ class Code(Writer):
         runs = bool(rounds)
         early = self.in_front()
         body, done = self.label("body"), self.label("done")
-        top = body if runs else self.label("test")  # where it is known to run, only what follows a round is tested
+        top = (
+            body if runs else self.label("test")
+        )  # where the loop is known to run, the test only stands behind an iteration
         starts = [start, *(value for each in carried for value in each.values)]
         with self.scope(early):
             before = self._block
@@ -196,7 +199,7 @@ class Code(Writer):
         return name
 
     def read(self, slot: Slot) -> Value:
-        """What a variable holds."""
+        """Loads the value of a variable."""
         kind = vector_type(scalar_type(slot.dtype), slot.lanes)
         return Value(self.let(f"load {kind}, ptr {slot.name}"), slot.dtype, slot.lanes)
 
@@ -220,7 +223,7 @@ class Code(Writer):
         return value if isinstance(value, Value) else Value(str(value), dtypes.int64)
 
     def splat(self, x: Value, lanes: int) -> Value:
-        """A scalar in all lanes; what has lanes already stays."""
+        """Spreads a scalar to all lanes; a value with lanes stays."""
         if x.lanes == lanes:
             return x
         if x.lanes:
@@ -302,7 +305,7 @@ class Code(Writer):
         return self._binary("fdiv", "sdiv", x, y, "udiv")
 
     def rem(self, x: Value, y: Value) -> Value:
-        """What is left of integers after `div`."""
+        """Returns the remainder of integers after `div`."""
         n = known_integer(y)
         if n == 1:
             return self.integer(0)

@@ -16,7 +16,7 @@ from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.native import Native
 
 CONTENT = bytes.__basicsize__ - 1  # where the elements of `bytes` lie
-# The table: these words, then those of each argument, then those of each result.
+# The table: these words, then the words of each argument, then the words of each result.
 (
     FRAME, ENTRY, ARGUMENTS, RESULTS, KIND, MEMORY, SPEC, WEAK, MAKE, OTHERWISE, IS_ONE
 ) = range(11)  # fmt: skip
@@ -38,9 +38,10 @@ def direct() -> Native:
     arrays, which is used up.
 
     The table holds the words of a frame and the program's entry; how many arguments and results there are; the type of arrays, and
-    how many bytes behind their begin they hold their memory, their spec and whether they are weak; what makes NumPy's arrays; what
-    is returned where Python has to do the call; and whether the one result is returned rather than a list. For each argument there
-    are its spec and its `weak`; for each result what its memory is made from, its spec and its `weak`.
+    how many bytes behind their begin they hold their memory, their spec and whether they are weak; the function that makes NumPy's
+    arrays; the object returned where Python has to do the call; and whether the one result is returned rather than a list. For each
+    argument there are its spec and its `weak`; for each result the argument of the function that makes its memory, its spec and its
+    `weak`.
     """
     code = Code("KERNEL", (("ptr", "self"), ("ptr", "leaves")))
     otherwise, raised, drop, dropped = (code.label(stem) for stem in ("otherwise", "raised", "drop", "dropped"))
@@ -141,12 +142,12 @@ def _result(code: Code, table: str, i: Value) -> str:
 
 
 def _held(code: Code, x: str, place: Value) -> Value:
-    """What an object holds so many bytes behind its begin."""
+    """Loads the word that an object holds so many bytes behind its begin."""
     return code.load(code.offset(x, place), dtypes.int64)
 
 
 def _call(code: Code, name: str, *operands: str) -> str:
-    """What one of CPython's functions returns, if anything."""
+    """Calls one of CPython's functions; returns its result, or "" if there is none."""
     returned, _, parameters = _FUNCTIONS[name].partition(" ")
     code.declare(f"declare {returned} @{name}{parameters}")
     kinds = parameters.strip("()").split(", ")

@@ -2,7 +2,7 @@
 
 Axes that elementwise commands, broadcasts, transposes and reductions tie together are one *label*, a loop of the kernel. A group is
 one loop nest if no tensor has a label twice and all its reductions remove the same labels: those are the loops of a *row*, which is
-gone through once or, where a reduction's result is read by what is reduced again, in several phases (softmax takes three).
+gone through once or, where a reduced operand depends on another reduction's result, in several phases (softmax takes three).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STRUCTURED = frozenset({*REDUCTIONS, *VIEWS, GATHER})  # commands whose operand
 
 Labels = tuple[int, ...]
 Axes = tuple[int, ...]
-_Sum = tuple[int, Axes, int]  # the kind of what is reduced, the axes that are removed, the kind of the result
+_Sum = tuple[int, Axes, int]  # the kind of the reduced operand, the axes that are removed, the kind of the result
 
 
 def can_fuse(node: Node) -> bool:
@@ -47,7 +47,7 @@ def can_fuse(node: Node) -> bool:
 def _has_code(
     command: Command, inputs: tuple[TensorSpec, ...], output: TensorSpec, params: tuple[str, ...], _version: int
 ) -> bool:
-    """Whether a command can be printed, with parameters of these names and what is registered in this version."""
+    """Whether a command can be printed, with parameters of these names and the kernels registered in this version."""
     if any(0 in spec.shape or not has_code(spec.dtype) for spec in (*inputs, output)):
         return False
     if command.name in _STRUCTURED or command.name == "iota":
@@ -66,7 +66,7 @@ def has_better_kernel(node: Node) -> bool:
 
 @lru_cache(maxsize=1024)
 def _better_kernels(command: Command, _version: int) -> tuple[Kernel, ...]:
-    """The kernels of a command that are to be preferred to loop nests, with what is registered in this version."""
+    """Returns a command's kernels that are to be preferred to loop nests, among the kernels registered in this version."""
     nests = max([each.priority for each in kernel.get(fused, ())], default=0)
     return tuple([each for each in kernel.get(command, ()) if each.priority > nests])
 
@@ -87,7 +87,7 @@ def is_view(node: Node) -> bool:
 class Domain:
     """The labels of symbols, which grow node by node.
 
-    Many symbols have the same labels along their axes: they are of one *kind*, and there are few kinds. What holds for labels is
+    Many symbols have the same labels along their axes: they are of one *kind*, and there are few kinds. Rules for labels are
     looked at kind by kind, and where labels turn out to be one loop, the first takes the others' places in each.
     """
 
@@ -98,7 +98,7 @@ class Domain:
         self._kinds: list[Labels] = []
         self._kind: dict[Symbol, int] = {}  # by its place in the list
         self._sums: frozenset[_Sum] = frozenset()
-        self._gathered: Mapping[Symbol, Axes] = {}  # what is read at computed places, and along which axes
+        self._gathered: Mapping[Symbol, Axes] = {}  # symbols that are read at computed places, and along which axes
         self._mixed = False  # whether something is read both so and element by element
 
     def copy(self) -> Domain:
@@ -126,7 +126,7 @@ class Domain:
 
     @classmethod
     def joined(cls, x: Domain, y: Domain) -> Domain:
-        """What two domains know; what both know is tied together."""
+        """Joins two domains; labels of symbols that both know are tied together."""
         small, large = (x, y) if len(x._kind) < len(y._kind) else (y, x)
         domain = large.copy()
         domain._absorb(small)
@@ -173,7 +173,7 @@ class Domain:
         self._kind[y] = self._kind_of(tuple(labels))
 
     def _tie(self, pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
-        """Makes pairs of labels one; returns the labels that are gone, and what stands for them."""
+        """Makes pairs of labels one; returns the labels that are gone, with their replacements."""
         gone: dict[int, int] = {}
         for a, b in pairs:
             while a in gone:
@@ -183,7 +183,7 @@ class Domain:
             if a != b and UNIT not in (a, b):
                 gone[max(a, b)] = min(a, b)
         if gone:
-            for label in sorted(gone):  # what stands for it is smaller, and stays by now
+            for label in sorted(gone):  # the replacement is smaller, and stays by now
                 gone[label] = gone.get(gone[label], gone[label])
             self._kinds = [tuple([gone.get(label, label) for label in labels]) for labels in self._kinds]
         return gone
@@ -250,7 +250,7 @@ class Domain:
         return True
 
     def _extend_by_elements(self, node: Node) -> None:
-        """All have the same axes; those of symbols that are not known yet need no labels of their own."""
+        """Ties the axes of all operands and results; symbols that are not known yet need no labels of their own."""
         symbols = (*node.outputs, *node.inputs)
         kinds = [kind for symbol in symbols if (kind := self._kind.get(symbol)) is not None]
         for other in kinds[1:]:
@@ -353,8 +353,8 @@ class Phases:
 
 
 def overwrites(graph: Graph, domain: Domain) -> InPlace:
-    """Which inputs of a fused graph may share memory with which outputs: those whose elements are read for the last time where the
-    output's element of the same place is written."""
+    """Returns pairs of an input of a fused graph and an output that may share memory: input elements are read for the last time
+    where the output's element of the same place is written."""
     anywhere = {node.inputs[0] for node in graph.nodes if node.command.name == GATHER}
     inputs = [(i, x.spec.shape, domain.axes(x)) for i, x in enumerate(graph.inputs) if x not in anywhere]
     form = [(out.spec.shape, domain.axes(out)) for out in graph.outputs]

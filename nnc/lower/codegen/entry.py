@@ -1,4 +1,4 @@
-"""Prints a whole program as LLVM's text: the function `@ENTRY` runs all steps, and calls Python only for those without a kernel.
+"""Prints a whole program as LLVM's text: the function `@ENTRY` runs all steps, and calls Python only for steps without a kernel.
 
 `@ENTRY(frame)` finds the arguments and runs the program's parts; where a program runs on several streams, or step by step,
 `@ENTRY(frame, k)` runs part k, which is one step, and for k = -1 finds the arguments. Each loop is a part of its own, other steps
@@ -33,7 +33,7 @@ _SAVE = (
 
 @dataclass(frozen=True, slots=True)
 class EntryText:
-    """A printed program. `called` are the kernels that it calls, `held` those that it holds itself; `blocks` run in Python."""
+    """A printed program. `called` are the kernels that it calls, `held` the kernels in its own text; `blocks` run in Python."""
 
     text: str
     called: tuple[Native, ...]
@@ -42,7 +42,7 @@ class EntryText:
 
 
 def common() -> tuple[Native, ...]:
-    """What programs call whatever they compute."""
+    """Functions that all programs call."""
     return binder(), runner()
 
 
@@ -80,7 +80,7 @@ def print_entry(
 
 
 def _flushing(planned: Planned) -> Callable[[Step], bool]:
-    """Which steps run with denormal numbers flushed to 0: by default those that compute nothing in float64."""
+    """Chooses the steps that run with denormal numbers flushed to 0: by default steps that compute nothing in float64."""
     wanted = planned.flush_denormals
     if wanted is not None:
         return lambda step: wanted

@@ -22,7 +22,7 @@ from nnc.lower.liveness import touched, walk
 from nnc.lower.report import step_bytes, step_flops
 from nnc.lower.stages import Branches, Kind, Loop, Planned, Round, Step, Steps, View
 
-CALLS = 1 << 20  # a call back is numbered: a multiple of this, that is new each time, and what is to be run
+CALLS = 1 << 20  # a call back is numbered: a multiple of this, new each time, plus the number of the steps to be run
 POLL = CALLS - 1  # nothing: Python only looks for interrupts
 _CALL, _FLOPS, _BYTES = 2e-8, 2e10, 1e10  # seconds of a call; what a core does in a second
 _IN_REGISTERS = 64  # bytes of a buffer that a loop may keep there
@@ -41,7 +41,7 @@ class Failure(IntEnum):
     INTERRUPT = 6  # Python raised while it looked for interrupts
 
     def code(self, number: int) -> int:
-        """What the entry returns."""
+        """The number that the entry returns."""
         return 8 * number + self
 
     @staticmethod
@@ -52,7 +52,7 @@ class Failure(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What a program is printed from: its steps' compiled kernels, `states` and `numbers` of steps (all by identity of the step).
+    """The input of printing a program: its steps' compiled kernels, `states` and `numbers` of steps (all by identity of the step).
 
     `blocks` are the steps in a row that run in Python, in the order in which they are printed.
     """
@@ -84,10 +84,10 @@ class Outline:
 
 
 class StepCode(Code):
-    """A function that runs steps. Its register %frame holds where the frame lies, and %w4, … what is in words of that; those in
-    `given` are parameters."""
+    """A function that runs steps. Its register %frame holds the frame's address, and %w4, … the frame's words of these numbers;
+    words in `given` are parameters."""
 
-    shares = False  # what is written early may not read what is written late
+    shares = False  # an instruction that is written early may not read a result that is written late
 
     def __init__(self, outline: Outline, name: str, given: Sequence[int] = ()) -> None:
         # Parameters that are more than the frame are all ways to the memory of the steps: no two of them overlap.
@@ -124,7 +124,7 @@ class StepCode(Code):
             self.line("ret i64 %why")
 
     def fail_unless(self, condition: Value, code: int | str) -> None:
-        """Stops where a bool does not hold. `code`: what is returned, or the register that holds it."""
+        """Stops where a bool does not hold. `code`: the number to return, or the register that holds it."""
         following = self.label("next")
         self._failures.append((self._block, str(code)))
         self.branch(condition, following, "failed")
@@ -146,7 +146,7 @@ class StepCode(Code):
             run(tuple(alike))
 
     def _way(self, step: Step) -> Callable[[Steps], None]:
-        """What runs such steps as this one, so many as follow one another."""
+        """Returns the method that prints such steps as this one, so many as follow one another."""
         if step.region is not None:
             return self._regions
         native = self.outline.natives.get(id(step))
@@ -220,7 +220,7 @@ class StepCode(Code):
 
     @contextmanager
     def _early(self) -> Iterator[None]:
-        """What is written in the block stands where the function begins."""
+        """Moves the lines written in the block to where the function begins."""
         lines, self._lines = self._lines, self._slots
         yield
         self._lines = lines
@@ -235,7 +235,7 @@ class StepCode(Code):
         function = self.let(f"load ptr, ptr {self.word(Words.callback_at)}")
         new = self.let(f"atomicrmw add ptr {self.word(Words.next_call)}, i64 {CALLS} monotonic")
         call = Value(self.let(f"add i64 {new}, {number}"), dtypes.int64)
-        if self.outline.flushes:  # Python runs in the mode of whoever called the program
+        if self.outline.flushes:  # Python runs in the float mode of the program's caller
             self.declare("declare i64 @nnc_float_mode()")
             self.declare("declare void @nnc_set_float_mode(i64)")
             here = self.let("call i64 @nnc_float_mode()")
@@ -397,7 +397,7 @@ class StepCode(Code):
         self.place(stay)
 
     def _number(self, region: Loop, done: Value, length: Value | None) -> Value:
-        """What a loop counts where so many rounds are done."""
+        """Returns the loop's counter where so many iterations are done."""
         if region.reverse and length is not None:
             return self.sub(self.sub(length, self.integer(1)), done)
         return done

@@ -1,4 +1,4 @@
-"""What is computed of each element of a product as soon as that is known: the sub-graph of a `with_epilogue` node.
+"""Epilogues: commands on each element of a product as soon as it is known, the sub-graph of a `with_epilogue` node.
 
 Its first node is the product, of the sub-graph's first two inputs; the others are elementwise commands, and views that merely name
 axes. Every result has an element for each of the product's, so each can be written where a tile of the product would have been.
@@ -38,7 +38,7 @@ class Epilogue:
 
     @property
     def operands(self) -> tuple[Symbol, ...]:
-        """What is read beside the product, then what is written."""
+        """The symbols that are read beside the product, then the results."""
         return (*self.graph.inputs[2:], *self.graph.outputs)
 
     @property
@@ -47,7 +47,7 @@ class Epilogue:
         return sum(map(weight, self.nodes)) + len(self.operands)
 
     def strides(self, symbol: Symbol, strides: Strides) -> Strides:
-        """The strides of an operand along the product's axes: 0 along those that it has not."""
+        """Returns the strides of an operand along the product's axes: 0 along axes that it has not."""
         step = dict(zip(self.domain.axes(symbol), strides, strict=True))
         axes: Labels = self.domain.axes(self.product.outputs[0])
         return tuple(0 if label == UNIT else step.get(label, 0) for label in axes)
@@ -58,7 +58,7 @@ class Epilogue:
         return [self.strides(symbol, view.strides) for symbol, view in zip(self.operands, views, strict=True)]
 
 
-@remembered  # each is asked for by passes and by those who look for kernels, several times
+@remembered  # passes and searches for kernels ask for each several times
 def _parts_of(graph: Graph) -> tuple[Node, tuple[Node, ...], Domain] | None:
     """Parts of an epilogue beside its sub-graph."""
     if not graph.nodes or graph.nodes[0].command.name not in PRODUCTS:
@@ -77,7 +77,7 @@ def _parts_of(graph: Graph) -> tuple[Node, tuple[Node, ...], Domain] | None:
 
 
 def evaluate(code: Code, epilogue: Epilogue, known: dict[Symbol, Value]) -> list[Value]:
-    """Prints the values of the results, all with as many lanes as the widest, of those of the product and of the inputs."""
+    """Prints the values of the results, all with as many lanes as the widest of the product's and the inputs' values."""
     graph = epilogue.graph
     for symbol, number in graph.constants.items():
         known[symbol] = code.constant(number.reshape(-1)[0], symbol.dtype)

@@ -1,6 +1,6 @@
-"""Scalar functions of integers and bools, by NumPy's rules: a division by 0 gives 0, what does not fit wraps around.
+"""Scalar functions of integers and bools, by NumPy's rules: a division by 0 gives 0, results out of range wrap around.
 
-Powers with a static integer exponent stand here, too, also those of floats.
+Powers with a static integer exponent stand here, too, also powers of floats.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def _rem(x: Term, y: Term) -> Term:
 
 
 def fmod(x: Term, y: Term) -> Term:
-    """What is left of x, with the sign of x; 0 where y is 0."""
+    """Returns the remainder of x, with the sign of x; 0 where y is 0."""
     _, safe = _safe_divisor(x, y)
     return _rem(x, safe)  # x % 1 = 0
 
 
 def remainder(x: Term, y: Term) -> Term:
-    """What is left of x, with the sign of y; 0 where y is 0."""
+    """Returns the remainder of x, with the sign of y; 0 where y is 0."""
     left = fmod(x, y)
     if x.dtype in dtypes.UNSIGNED:
         return left

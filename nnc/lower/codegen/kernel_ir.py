@@ -51,7 +51,7 @@ class Nest:
 
     `sizes[l]` is how often loop l runs; `outer` and `row` list loops from the outside in, `vector` is one of them (None: there is
     no loop at all). `strides[i][l]` are the bytes by which operand i (inputs, then outputs) moves with loop l, `axis_strides[i]`
-    those of its axes. `loop_of` gives the loop of a label.
+    the bytes by which it moves with its axes. `loop_of` gives the loop of a label.
     """
 
     graph: Graph
@@ -229,7 +229,7 @@ def flat_length(graph: Graph, views: Sequence[View]) -> int | None:
 
 
 def flat_key(graph: Graph, views: Sequence[View]) -> Any:
-    """What a fused graph does with each element, at any length; None where `flat_length` is None."""
+    """Returns a key of a fused graph's work on each element, at any length; None where `flat_length` is None."""
     return _element_key(graph, views) if flat_length(graph, views) is not None else None
 
 
@@ -246,7 +246,8 @@ def _element_key(graph: Graph, views: Sequence[View]) -> Any:
 
 @remembered  # kernels that are alike share a graph
 def graph_key(graph: Graph, with_shapes: bool) -> Any:
-    """What a fused graph computes, apart from its symbols; without shapes for flat ones, that do it with every element."""
+    """Returns a key of a fused graph's work, apart from its symbols; without shapes for flat ones, which do it with every
+    element."""
     number: dict[Symbol, int] = {}
     for symbol in graph.symbols():
         number[symbol] = len(number)

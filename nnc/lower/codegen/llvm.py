@@ -1,8 +1,8 @@
 """Prints a loop nest as LLVM's text.
 
 Each round of the outer loops computes a row: phase by phase, each a loop over the row that reduces what the next ones read. The
-vector loop goes in steps of `lanes` elements, several of them at once where there is little to compute; what is left over is done
-under a mask. Outer loops run in threads (`nnc_parallel_for`) where they are worth it.
+vector loop goes in steps of `lanes` elements, several of them at once where there is little to compute; the elements left over are
+done under a mask. Outer loops run in threads (`nnc_parallel_for`) where they are worth it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def print_table(
     """A kernel that computes a flat graph for all rows of a table, and how many elements are one unit of a row.
 
     The table's words: the number of rows, the units of all, for each row its length and its first unit, for each row the pointers
-    of its inputs, for each row those of its outputs.
+    of its inputs, for each row the pointers of its outputs.
     """
     nest = make_nest(graph, inputs, outputs)
     printer = _Printer(replace(nest, sizes=(GENERIC,)), vector_bytes)

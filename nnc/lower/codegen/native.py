@@ -1,4 +1,4 @@
-"""What compiled code can call: a kernel as LLVM's text, and who turns text into machine code.
+"""Functions that compiled code can call: a kernel as LLVM's text, and the protocol of a compiler that turns text into machine code.
 
 A backend's `Kernel.native(step)` gives the `Native` of a step, made for its shapes and strides. Programs call it with the addresses
 of the step's inputs, outputs and workspace; nothing of Python runs in between.
@@ -35,8 +35,8 @@ class Native:
     `inline`: so short that programs hold it in their own text, and loops take it in. `packed`: the kernel takes one pointer in the
     place of all pointers to tensors and all numbers: to 8 bytes for each of the numbers, then for each of the pointers.
 
-    `begin` says that states will be wanted soon, of this kernel and of those that were made before it: what they share can be made
-    meanwhile.
+    `begin` says that states will be wanted soon, of this kernel and of the kernels that were made before it: shared parts can be
+    made meanwhile.
 
     `calls` are kernels, without symbols or state, that the text calls by their names: what several share, compiled once. `light`:
     it does hardly anything but call them, so that to compile it with effort would win nothing.
@@ -120,7 +120,7 @@ class Remembered:
 
 
 class State(Protocol):
-    """What a kernel keeps for one arena; it lives as long as that."""
+    """The state that a kernel keeps for one arena; it lives as long as the arena."""
 
     @property
     def address(self) -> int:
@@ -147,7 +147,8 @@ class Compiler(Protocol):
         ...
 
     def expect(self, wanted: Native | str | None = None) -> None:
-        """A kernel will be wanted soon, a program's text, or what is not printed yet. This is never needed, but may save time."""
+        """Announces that a kernel will be wanted soon, a program's text, or a text not printed yet. This is never needed, but may
+        save time."""
         ...
 
     def load(self, natives: Sequence[Native]) -> Sequence[Function]:

@@ -14,7 +14,7 @@ from nnc.lower.codegen.builder import Code, Value, scalar_type
 
 
 def identity(code: Code, node: Node, lanes: int) -> Value:
-    """What changes nothing, in the dtype in which a reduction is accumulated."""
+    """Returns the reduction's neutral element, in the dtype in which it is accumulated."""
     dtype = accumulator(node.inputs[0].dtype)
     return code.constant(_IDENTITIES[node.command.name](dtype), dtype, lanes)
 

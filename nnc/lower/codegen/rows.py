@@ -216,7 +216,7 @@ class Rows(Values):
                     self.store(len(nest.graph.inputs) + i, self.value(symbol, block), block)
 
     def _know_rows(self, columns: Sequence[Block], phase: int) -> None:
-        """Computes what is the same all along the row and known before this phase."""
+        """Computes values that are the same all along the row and known before this phase."""
         for block in columns:
             for symbol in (*self.graph.inputs, *self.writer):
                 if self.phases.rank[symbol] == phase and not self.phases.varies[symbol]:
@@ -235,7 +235,7 @@ class Rows(Values):
         return blocks
 
     def _mask(self, start: Value, even: bool | None = None) -> Value | None:
-        """Which lanes are elements of the vector loop; None where all are."""
+        """Returns a mask of the lanes that are elements of the vector loop; None where all are."""
         code, n = self.code, self.nest.sizes[self.nest.vector]  # type: ignore[index]
         if not self.is_generic and (n % self.step == 0 if even is None else even):
             return None
@@ -357,7 +357,7 @@ class Rows(Values):
         self, row: Block, rounds: dict[int, Value], reduced: Sequence[Node], sums: Sequence[Sequence[Slot]],
         full: Sequence[tuple[Symbol, int]], phase: int,
     ) -> None:  # fmt: skip
-        """The vector loop of a row: whole steps, then what is left."""
+        """Prints the vector loop of a row: whole steps, then the elements left over."""
         nest, code, vector = self.nest, self.code, self.nest.vector
         assert vector is not None
         n = nest.sizes[vector]

@@ -1,7 +1,7 @@
 """Scalar commands as code: their expressions, read with Python's parser, printed on values of any number of lanes.
 
 An expression is the cell of the column `scalar`: Python's operators on x, y, z (the operands) and on the parameters by name, and
-functions: those of `integers.py` and, of floats, `math/table.py`. It gives what the command's reference gives. 16-bit floats are
+functions: from `integers.py` and, for floats, `math/table.py`. It gives the result of the command's reference. 16-bit floats are
 computed in float32, as there, unless the command merely moves values.
 """
 

@@ -1,10 +1,10 @@
-"""Steps in a row as constants: which kernels are called, on addresses that lie how far from where.
+"""Steps in a row as constants: a table of the kernels to call and of the addresses to call them with.
 
 They need no code of their own: `runner` goes through the rows of a table. LLVM takes 30 µs for a printed call and its addresses,
 hardly anything for a row, and a program is compiled last, when everybody waits for it.
 
-    words of a row: what is returned if the kernel refuses, number of operands, how it takes them;
-                    for each operand a word of the frame, and what is added to that
+    words of a row: the number to return if the kernel refuses, number of operands, how it takes them;
+                    for each operand a word of the frame, and the offset from its address
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class StepTable:
     def add(self, native: Native, failure: int, operands: Sequence[tuple[int, int]]) -> None:
         """Appends a row.
 
-        Args:     failure: what is returned if the kernel refuses. operands: for each a word of the frame, by its position, and
-                  what is added to that.
+        Args:     failure: the number to return if the kernel refuses. operands: for each a word of the frame, by its position, and
+                  the offset from its address.
         """
         self.functions.append(native.name)
         self.words += failure, len(operands), _PACKED if native.packed else len(operands)

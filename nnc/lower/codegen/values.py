@@ -1,4 +1,4 @@
-"""What a printed kernel computes at some place of its code: the values of symbols, made when they are first wanted, and where in
+"""Values of a printed kernel at some place of its code: the values of symbols, made when they are first wanted, and where in
 memory operands lie."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nnc.lower.codegen.domain import GATHER, is_reduction, is_view
 from nnc.lower.codegen.kernel_ir import Nest, weight
 from nnc.lower.codegen.scalars import scalar
 
-_SAVED = 8  # instructions; a dearer value of a row is kept for the next phase
+_SAVED = 8  # instructions; a more expensive value of a row is kept for the next phase
 _ROOM = 1 << 16  # bytes on the stack for values of a row
 
 
@@ -39,7 +39,8 @@ def position(code: Code, index: Value, size: int, mode: str) -> tuple[Value, Val
 
 @dataclass(slots=True)
 class Block:
-    """What is known at some place of the code: values of symbols, the round of each loop, and which lanes count."""
+    """The known values at some place of the code: values of symbols, the iteration of each loop, and a mask of the lanes that
+    count."""
 
     values: dict[Symbol, Value]
     rounds: dict[int, Value]
@@ -78,7 +79,7 @@ class Values:
     # -- values that are kept for the next phase -----------------------------------------------------------------------
 
     def room_for_values(self) -> dict[Symbol, str]:
-        """Room on the stack for dear values that a later phase reads again."""
+        """Memory on the stack for expensive values that a later phase reads again."""
         nest, phases = self.nest, self.phases
         if phases.count < 2 or not nest.in_row or len(nest.row) != 1:
             return {}
@@ -97,7 +98,7 @@ class Values:
         return rooms
 
     def _computed_early(self) -> set[Symbol]:
-        """What varies along the row and is computed in the first phase that can do so."""
+        """Returns symbols that vary along the row and are computed in the first phase that can do so."""
         rank, varies = self.phases.rank, self.phases.varies
         stack = [(node.inputs[0], rank[node.outputs[0]] - 1) for node in self.reductions]
         stack += [(symbol, rank[symbol]) for symbol in self.graph.outputs if self.nest.is_full(symbol)]
@@ -111,7 +112,7 @@ class Values:
         return {symbol for symbol, phase in found if rank[symbol] == phase}
 
     def _users(self, symbol: Symbol) -> Iterator[Symbol]:
-        """What is computed from a symbol, step by step."""
+        """Yields the symbols that are computed from a symbol, step by step."""
         known = {symbol}
         for node in self.graph.nodes:
             if not is_reduction(node) and not known.isdisjoint(node.inputs):

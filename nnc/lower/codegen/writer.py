@@ -1,6 +1,6 @@
 """The lines of one LLVM function while it is being written: shared, moved and dropped as they come.
 
-LLVM would find out by itself what is computed twice, in a loop without need, or for nobody; but then that is most of what it does
+LLVM would find instructions that stand twice, in a loop without need, or for nobody, by itself; but then that is most of its work
 for a kernel. Writing knows which loop it is in, so here it is a look into a dictionary: an instruction whose result depends on its
 operands alone is written once, in front of the outermost loop in which they do not change.
 """
@@ -58,7 +58,7 @@ class Writer:
         self.declarations: set[str] = set()
         self._slots = Lines()
         self._lines = Lines()
-        # Bodies of loops, what runs under conditions, and around them all of the function: the instructions known in each alone.
+        # Bodies of loops, lines under conditions, and around them all of the function: the instructions known in each alone.
         self._scopes: list[list[str]] = [[]]
         self._loops: list[tuple[int, Lines]] = []  # which of them are loops, and the lines in front of these
         self._known: dict[str, str] = {}  # which register holds an instruction's result, of all scopes
@@ -147,7 +147,8 @@ class Writer:
 
     @contextmanager
     def scope(self, early: Lines | None = None) -> Iterator[None]:
-        """What is written in the block is known there alone. `early`: the lines in front of a loop, of which it is the body."""
+        """Forgets, after the block, the instructions written in it. `early`: the lines in front of a loop, of which it is the
+        body."""
         if early is not None:
             self._loops.append((len(self._scopes), early))
         self._scopes.append([])
@@ -157,7 +158,7 @@ class Writer:
             self._loops.pop()
 
     def _forget(self, texts: list[str]) -> None:
-        """What was known within a scope is not known any more."""
+        """Forgets the instructions that were known within a scope."""
         for text in texts:
             del self._known[text]
         texts.clear()
@@ -170,7 +171,7 @@ class Writer:
 
 
 def _flat(lines: Lines, found: list[str | _Pure]) -> list[str | _Pure]:
-    """Adds all lines, those that were written later in their places."""
+    """Adds all lines, with lines that were written later at their places."""
     for line in lines:
         if isinstance(line, Lines):
             _flat(line, found)

@@ -125,7 +125,7 @@ def add_to_negative_zero(x: Value) -> Any:
 
 
 def _neutral(x: Value) -> Any:
-    """What added to any number leaves it as it is: -0.0, in both parts of a complex number."""
+    """Returns the number that leaves any other as it is when added: -0.0, in both parts of a complex number."""
     return complex(-0.0, -0.0) if dtypes.is_complex(x.dtype) else -0.0 if dtypes.is_float(x.dtype) else 0
 
 

@@ -1,4 +1,4 @@
-"""What the passes on `scan` share that take nodes out of its rounds: the nodes are copied so that they run for all rounds at once.
+"""Copies nodes of a `scan` so that they run for all iterations at once: shared by the passes that take nodes out of the loop.
 
 The column `batch` says how: the axis of time is one more leading axis.
 """
@@ -80,9 +80,10 @@ class AllRounds:
 
 
 class KnownRows:
-    """What a symbol of a round is in all rounds: elements of sequences and rows lie in tensors already, and rows can be added.
+    """The tensors that hold a symbol's values of all iterations: elements of sequences and rows are there already, rows can be
+    added.
 
-    Args:     loop: a `scan`. leaving: rows of it that are not to be read.
+    Args:     loop: a `scan`. leaving: its rows that are not to be read.
     """
 
     def __init__(self, loop: Loop, leaving: Collection[Yield] = ()) -> None:
@@ -96,7 +97,8 @@ class KnownRows:
         self.added: list[Yield] = []
 
     def chain(self, symbol: Symbol) -> list[Node]:
-        """The views that lead to a symbol from what is to be kept for it: from a known tensor, or else from the smaller end."""
+        """Returns the views that lead to a symbol from the symbol kept for it: a known tensor, or else the smaller end of the
+        chain."""
         nodes: list[Node] = []
         at = symbol
         while (
@@ -107,17 +109,17 @@ class KnownRows:
         return nodes[::-1] if at in self.tensors or at.spec.nbytes <= symbol.spec.nbytes else []
 
     def base(self, symbol: Symbol) -> Symbol:
-        """What is to be kept of each round, so that the symbol follows."""
+        """Returns the symbol to be kept of each iteration, so that this one follows."""
         chain = self.chain(symbol)
         return chain[0].inputs[0] if chain else symbol
 
     def varies(self, symbol: Symbol) -> bool:
-        """Whether a symbol is computed in the rounds, and no view of what is the same in all."""
+        """Whether a symbol is computed in the iterations, and no view of a value that is the same in all."""
         base = self.base(symbol)
         return base not in self.same and base not in self.loop.graphs[0].constants
 
     def missing(self, symbols: Iterable[Symbol]) -> list[Symbol]:
-        """What is to become rows, so that these symbols are known."""
+        """Returns the symbols that must become rows, so that these symbols are known."""
         return [base for base in dict.fromkeys(map(self.base, symbols)) if base not in self.tensors]
 
     def add(self, symbols: Iterable[Symbol]) -> None:
@@ -129,7 +131,7 @@ class KnownRows:
             self.added.append(row)
 
     def fits(self, symbols: Iterable[Symbol], options: Options) -> bool:
-        """Whether there is memory for these rows beside those that were added already."""
+        """Whether there is memory for these rows beside the rows that were added already."""
         rows = [*symbols, *(x.inner[0] for x in self.added)]
         return fits(self.loop, self.loop.node.params["length"] * total_bytes(rows), options)
 
@@ -179,5 +181,5 @@ def fits(loop: Loop, added: int, options: Options) -> bool:
 
 
 def total_bytes(symbols: Iterable[Symbol]) -> int:
-    """What tensors take."""
+    """Returns the bytes of tensors."""
     return sum(symbol.spec.nbytes for symbol in symbols)

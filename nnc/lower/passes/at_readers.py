@@ -17,11 +17,11 @@ _SMALL = 64  # a value that takes this part of another's bytes is read for nothi
 
 @register_pass("at_readers")
 def at_readers(graph: Graph, options: Options) -> Graph:
-    """Gives each reader its own copy of what one command makes of a value in memory and of few numbers.
+    """Gives each reader its own copy of a command that computes a value from one value in memory and few numbers.
 
     The centred activations of a batch norm are the case in point: the variance, the result and the gradient read x and its mean
-    instead, and the centred values are never written. In memory is what no elementwise command makes, and what is read again behind
-    a command that cannot be part of a kernel. Sub-graphs stay as they are.
+    instead, and the centred values are never written. A value is in memory if no elementwise command makes it, or if it is read
+    again behind a command that cannot be part of a kernel. Sub-graphs stay as they are.
 
     Requires: `fuse` follows, which takes copies into the kernels that read them.
     Provides: `_fusable`, the nodes of which it was found out whether they can be part of a kernel, if it was.
@@ -40,12 +40,12 @@ def _is_light(node: Node) -> bool:
 
 
 def key_of(node: Node) -> tuple[object, ...]:
-    """What two nodes that compute the same agree in; both zeros are equal, but not the same."""
+    """Returns a key that is equal for two nodes that compute the same; both zeros are equal as numbers, but not as keys."""
     return node.command, node.inputs, tuple([(name, repr(value)) for name, value in sorted(node.params.items())])
 
 
 def repeated(graph: Graph) -> set[Symbol]:
-    """What nodes of such commands compute that another one computes, too."""
+    """Returns results of light commands that another node computes, too."""
     found: dict[tuple[object, ...], list[Symbol]] = {}
     for node in graph.nodes:
         if _is_light(node):
@@ -108,7 +108,7 @@ class _Spread:
         return self._is_in_memory(large[0]) if len(readers) > 1 else self._is_kept(large[0])
 
     def _root(self, symbol: Symbol) -> Symbol:
-        """What a symbol is a view of."""
+        """Returns the symbol that a view shows."""
         while (i := self.writer.get(symbol)) is not None and is_view(self.graph.nodes[i]):
             symbol = self.graph.nodes[i].inputs[0]
         return symbol

@@ -1,4 +1,4 @@
-"""Puts sums right behind what makes their operands, so that the kernel which makes these can add them up."""
+"""Puts sums right behind the nodes that make their operands, so that the kernel which makes these can add them up."""
 
 from __future__ import annotations
 

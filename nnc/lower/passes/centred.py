@@ -38,14 +38,14 @@ class Centred:
         return total if is_sum else None
 
     def _under_views(self, symbol: Symbol) -> Node | None:
-        """What writes the numbers that a tensor shows in another form."""
+        """Finds the node whose numbers a tensor shows in another form."""
         node = self.writers.get(symbol)
         while node is not None and node.command.name in ("broadcast_to", "reshape"):
             node = self.writers.get(node.inputs[0])
         return node
 
     def _number(self, symbol: Symbol) -> float | None:
-        """What a tensor holds everywhere, as far as that is known."""
+        """Returns the number that a tensor holds everywhere; None if it is not known."""
         node = self.writers.get(symbol)
         source = node.inputs[0] if node is not None and node.command.name == "broadcast_to" else symbol
         value = self.constants.get(source)

@@ -1,7 +1,8 @@
-"""Recognises what softmax, log-softmax, logsumexp and their gradients are traced to; makes one command of each.
+"""Recognises the nodes that softmax, log-softmax, logsumexp and their gradients are traced to; makes one command of each.
 
 The rules hold up to rounding (combined commands round less often, and a gradient is the same sum in another order) and up to the
-sign of zero. So do `one_hot`, `picks`, `join_sums`, `split_sums` and what makes few products of many; all other passes are exact.
+sign of zero. So do `one_hot`, `picks`, `join_sums`, `split_sums` and the passes that make few products of many; all others are
+exact.
 """
 
 # ruff: noqa: D103  (a rule is an equation, which says more than words)
@@ -195,7 +196,7 @@ def _softmax_gradient(product: Command) -> Rule:
 
 
 def _log_sum_gradient(product: Command) -> Rule:
-    """What reaches the elements through the logarithm of the sum, in log-softmax and cross entropy."""
+    """The gradient that reaches the elements through the logarithm of the sum, in log-softmax and cross entropy."""
 
     def rule(x: Value, ct: Value, *, axes: Axes) -> Any:
         parts = _Shifted(x, axes)
@@ -229,7 +230,8 @@ def _count(x: TensorSpec, dtype: Any, counted: bool) -> Any:
 
 
 def _of_rows(dtype: Any, counted: bool) -> tuple[Rule, Rule]:
-    """x[arange(n), index] reads, and its gradient writes, an element of each row: what is known of batches holds for it, too."""
+    """x[arange(n), index] reads, and its gradient writes, an element of each row: both become gathers and scatters with a batch
+    axis."""
 
     def read(x: Value, index: Value, *, mode: str) -> Any:
         left = gather(x, _count(x, dtype, counted), index, axes=(0, 1), batch=0, mode=mode)

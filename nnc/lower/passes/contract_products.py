@@ -50,7 +50,7 @@ class _Contraction(OncePerGraph):
 
 
 def _joined(node: Node, found: Symbol, product: Node) -> list[Node]:
-    """A sum with a product as one node; in a difference what is subtracted changes its sign, which is exact."""
+    """Joins a sum with a product to one node; in a difference the subtracted operand changes its sign, which is exact."""
     x, y = product.inputs if len(product.inputs) == 2 else product.inputs * 2
     left, right = node.inputs
     is_left = left is found

@@ -109,7 +109,7 @@ class _Merger(OncePerGraph):
         return self.joined[key][0]
 
     def _without_twin_results(self, loop: Loop) -> tuple[Node, dict[Symbol, Symbol]]:
-        """The node with one result for each value that it yields, and what stands for the others."""
+        """Returns the node with one result for each value that it yields, and the replacements of the other results."""
         twice: dict[Symbol, Symbol] = {}
         exits, rows = (_unlike(group, twice) for group in (loop.exits, loop.rows))
         return (loop.update(exits=exits, rows=rows).join(self.joined) if twice else loop.node), twice
@@ -127,7 +127,7 @@ class _Merger(OncePerGraph):
 
 
 def _unlike(group: Sequence[Yield], twice: dict[Symbol, Symbol]) -> tuple[Yield, ...]:
-    """The first of those that yield the same; adds the results of the others to `twice`. Tapes may differ in handles."""
+    """Returns the first of several equal yields; adds the results of the others to `twice`. Tapes may differ in handles."""
     first: dict[tuple[Inner, TensorSpec], Yield] = {}
     for item in group:
         kept = first.setdefault((item.inner, item.result.spec), item)

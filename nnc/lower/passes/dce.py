@@ -104,7 +104,8 @@ class _Sweeper(OncePerGraph):
         return self._without_unread(self.renew(node, {}))
 
     def _live(self, loop: Loop, which: int, wanted: Sequence[Carry | Yield]) -> set[Symbol]:
-        """The symbols of a sub-graph that its test, its effects and what is wanted of it depend on, from round to round."""
+        """Finds symbols of a sub-graph on which its test, its effects and its wanted results depend, from iteration to
+        iteration."""
         graph = loop.graphs[which]
         writers = {symbol: node for node in graph.nodes for symbol in node.outputs}
         following = {x.inner: x.following for x in loop.carries}

@@ -1,4 +1,4 @@
-"""Attaches what is computed of a product's elements to the product, so that these need not go through memory."""
+"""Attaches elementwise commands on a product to the product, so that its elements need not go through memory."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def epilogue(graph: Graph, options: Options) -> Graph:
     """Makes one `with_epilogue` node of a product and the `fused` node that reads it, in sub-graphs, too.
 
     The product runs where the fused node stood: nobody reads it before, and the operands that are kept until then are no more than
-    memory has room for. That the fused node goes over the elements of the product, and that the backend of the product takes such
-    an epilogue, are asked for; if others read the product later, it is one more result.
+    memory has room for. The backend of the product must take such an epilogue, and the fused node must go over the elements of the
+    product; if others read the product later, it is one more result.
 
-    Requires: `fuse` ran; later passes keep the order of what shares memory.
+    Requires: `fuse` ran; later passes keep the order of symbols that share memory.
     Provides: `_description`, as `order` does, if memory had to be looked at.
     Ensures:  the same values, up to roundings of the product; the largest live set does not grow.
     Example:  p = dot(x, w); y = fused(p, b) {exp(%0 + %1)}  →  y = with_epilogue(x, w, b) {%3 = dot(%0, %1); exp(%3 + %2)}
@@ -81,14 +81,14 @@ class _Attached:
 
     @property
     def memory(self) -> _Memory:
-        """What is live when; found out when it is first asked."""
+        """Live bytes at each node; computed when first asked."""
         if self._memory is None:
             self.described = self.description()
             self._memory = _Memory(self.described)
         return self._memory
 
     def result(self, inner: Callable[[Node], Node]) -> Graph:
-        """The graph with what could be joined."""
+        """Returns the graph with all products and kernels joined that can be."""
         for at, node in enumerate(self.graph.nodes):
             if node.command is fused:
                 self._attach(at, node)

@@ -15,8 +15,8 @@ from nnc.lower.passes.loops import Loop, Read, Yield, take_apart
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 
-# What it costs to compute a value anew, where 64 times its bytes are what it costs to keep it: a cheap command is hidden behind the
-# memory that the round reads anyway, so many of them may save one row; the others are so dear that four may.
+# The cost of computing a value anew, where 64 times its bytes are the cost of keeping it: a cheap command is hidden behind the
+# memory that the iteration reads anyway, so many of them may save one row; the others are so expensive that four may.
 _KEPT, _CHEAP, _DEAR = 64, 2, 16
 _CHEAP_COMMANDS = frozenset(
     (
@@ -31,10 +31,11 @@ _CHEAP_COMMANDS = frozenset(
 def fewer_residuals(graph: Graph, options: Options) -> Graph:
     """Writes fewer bytes of rows (stacked, or on tapes) in loops whose rows other loops read element by element.
 
-    A reading round computes anew what elementwise commands and views make from rows that are kept, elements of the sequences of the
-    loop that wrote them, captured values and the number of the round: σ·(1 - σ) from σ, tanh(c) from c. Which rows are kept is a
-    minimum cut. It counts the bytes of rows, and for sequences and rows that would otherwise be dead by then theirs; a command that
-    is run again counts as a part of its row's bytes, so that a row is kept rather than made by many, or by several dear, commands.
+    A reading iteration rematerialises the results of elementwise commands and views from rows that are kept, elements of the
+    sequences of the loop that wrote them, captured values and the iteration's number: σ·(1 - σ) from σ, tanh(c) from c. The kept
+    rows are found by a minimum cut. It counts the bytes of rows, and for sequences and rows that would otherwise be dead by then
+    theirs; a command that is run again counts as a part of its row's bytes, so that a row is kept rather than made by many, or by
+    several expensive, commands.
 
     Requires: `cse` and `dce` have run, since each value must be there once; dead code elimination must follow.
     Ensures:  the same values bit for bit. A loop whose rows take no fewer bytes stays as it is.
@@ -63,7 +64,7 @@ class _Chooser(OncePerGraph):
 
 
 class _Uses:
-    """Who reads what in a graph, and until when."""
+    """The readers of each symbol of a graph, and the last node that reads it."""
 
     def __init__(self, graph: Graph, nodes: list[Node]) -> None:
         self.nodes = nodes
@@ -166,7 +167,7 @@ def _reading(
     loop: Loop, sequences: list[Read], captured: list[Read], nodes: list[Node], constants: dict[Symbol, NDArray],
     renamed: dict[Symbol, Symbol],
 ) -> Loop:  # fmt: skip
-    """The loop that reads these operands, and computes `nodes` first instead of reading what is renamed."""
+    """Makes the loop that reads these operands, and computes `nodes` first instead of reading the renamed symbols."""
     (body,) = loop.graphs
 
     def new(symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
@@ -217,7 +218,7 @@ def _plan(uses: _Uses, position: int) -> _Plan | None:
 
 
 def _stack(row: Yield, inner: Symbol) -> Symbol:
-    """The result of one more row: a tape as that of another one, or a tensor of as many rows."""
+    """Makes the result of one more row: a tape like the other rows' tapes, or a tensor of as many rows."""
     spec = row.result.spec
     return Symbol(spec if spec.dtype == TAPE else inner.spec.update(shape=(spec.shape[0], *inner.shape)), inner.name)
 
@@ -230,7 +231,7 @@ def _may_repeat(node: Node) -> bool:
 
 
 def _cheapest(wanted: Sequence[Symbol], free: set[Symbol], producers: Mapping[Symbol, Node]) -> list[Symbol]:
-    """What to keep of each round, so that what is wanted can be computed from it and from what is free.
+    """Finds the cheapest symbols to keep of each iteration, so that wanted ones can be computed from them and from free ones.
 
     Each symbol is two things of a minimum cut, its computation and its use. A symbol whose use is second and whose computation is
     not is kept; where the computation is second as well, the symbol is computed anew.

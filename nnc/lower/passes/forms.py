@@ -1,6 +1,6 @@
-"""Sub-graphs of kernels, of which those that do the same share one.
+"""Sub-graphs of kernels: kernels that do the same share one.
 
-Layers and parameters are alike: of the kernels of a training step, most do what another one does. What is found out about the
+Layers and parameters are alike: of the kernels of a training step, most do the same as another one. Facts about the
 sub-graph of one, and printed for it, need not be looked for again.
 """
 
@@ -19,7 +19,7 @@ _Form = tuple[Graph, Mapping[str, Any]]
 
 
 class Forms:
-    """Makes nodes that own others as a sub-graph of this name, one for those that are alike in all but their operands."""
+    """Makes nodes that own others as a sub-graph of this name, one for all groups that are alike in all but their operands."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -71,12 +71,12 @@ class Forms:
 
 
 def of_one_shape(inputs: Sequence[Symbol], outputs: Sequence[Symbol]) -> Pairs:
-    """What may share memory where each element is computed of those of the same place."""
+    """Returns pairs that may share memory where each element is computed from operands' elements at the same place."""
     return [(i, j) for j, y in enumerate(outputs) for i, x in enumerate(inputs) if x.shape == y.shape]
 
 
 def copied(nodes: Iterable[Node], renamed: dict[Symbol, Symbol]) -> Iterator[Node]:
-    """Copies of nodes with one result each, with new symbols for what has none so far."""
+    """Yields copies of nodes with one result each, with new symbols for symbols that have none so far."""
     for node in nodes:
         (out,) = node.outputs
         if out not in renamed:

@@ -31,9 +31,9 @@ _AS_THEY_ARE = (*VIEWS, "full")  # outside of kernels
 def fuse(graph: Graph, options: Options) -> Graph:
     """Makes one `fused` node of neighbours in the order that share an iteration space, in sub-graphs, too.
 
-    A node joins those that write or read its operands, if all of them can run where it stands: nobody else needs their results
-    before. Views and constants between them, and what costs nothing to make (`full`, `iota`), are taken along; so are they for
-    every other reader. Softmax and its relatives are taken apart into what they are computed from first.
+    A node joins the nodes that write or read its operands, if all of them can run where it stands: nobody else needs their results
+    before. Views and constants between them, and commands that cost nothing (`full`, `iota`), are taken along; so are they for
+    every other reader. Softmax and its relatives are first taken apart into the commands that they are made of.
 
     Requires: the order of the nodes is the one that will run, up to small moves.
     Ensures:  the same values up to rounding of sums; every command that a printed kernel can run stands in a `fused` node.

@@ -1,7 +1,8 @@
-"""Which nodes of a graph become one kernel: those that go over the same elements, as far as the order of the nodes allows.
+"""Chooses the nodes that become one kernel: nodes over the same elements, as far as the order of the nodes allows.
 
-Each node is asked to join what it reads and what reads the same: a question or two for every node, of groups with dozens of nodes.
-So sets of nodes and of symbols are integers here, with a bit for each: whether others read a result earlier is one operation.
+Each node is asked to join its producers and the nodes that read the same: a question or two for every node, of groups with dozens
+of nodes. So sets of nodes and of symbols are integers here, with a bit for each: whether others read a result earlier is one
+operation.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ _SIBLINGS = 4  # how many earlier readers of an operand are tried
 
 @dataclass(eq=False, slots=True)
 class Group:
-    """Nodes that become one kernel, by their positions: those that compute, and those that they take along.
+    """Nodes that become one kernel, by their positions: nodes that compute, and free nodes that they take along.
 
     A group is *plain* if all that its nodes read and write has one shape and is gone through element by element: it always fits,
-    and its domain is only made where it has to be compared with another one. So is that of a node for which a place is looked for.
+    and its domain is only made where it has to be compared with another one. The same holds for a node that looks for its group.
     """
 
     domain: Domain | None
@@ -40,18 +41,18 @@ class Group:
     nodes: list[int]  # in order; it runs where the last one stands
     taken: set[int]
     outputs: list[int]  # the nodes whose results others read
-    views: list[tuple[int, Symbol]]  # what is read of a node's result in another form
+    views: list[tuple[int, Symbol]]  # the nodes whose results are read in another form, and that form
     members: int  # the nodes as a set
     readers: int  # the nodes, in the group and elsewhere, that read its results, directly or through views
     reads: int  # the symbols that its nodes read
-    most: int  # the bytes of the largest result, whoever reads it
+    most: int  # the bytes of the largest result, of all readers
     count: int  # of the commands of its nodes, those within units included
 
 
 class Grouping:
     """The groups of one graph.
 
-    A node is *free* if it costs nothing within a kernel, so that every kernel may have it: a view, or what is made of nothing.
+    A node is *free* if it costs nothing within a kernel, so that every kernel may have it: a view, or a command without operands.
 
     Args:     early: how many nodes stay in front of the others. compact: whether nothing may be kept in memory for longer.
     """
@@ -62,8 +63,8 @@ class Grouping:
         self.writer: dict[Symbol, int] = {}
         self.is_free: list[bool] = []
         self.small = {s for s, value in graph.constants.items() if value.size == 1 and has_code(s.dtype)}
-        self._given = set(self.small)  # small constants in any form, and what is made of nothing
-        self._shown: dict[Symbol, Symbol] = {}  # what a symbol is a view of
+        self._given = set(self.small)  # small constants in any form, and results of commands without operands
+        self._shown: dict[Symbol, Symbol] = {}  # the symbol that a view shows
         self._readers: dict[Symbol, list[int]] = {}  # the nodes that compute with a symbol, directly or through views
         # the same for what a node writes, as a set; one more reader is the caller
         self._read_by = [0] * len(graph.nodes)
@@ -134,8 +135,8 @@ class Grouping:
         return [symbol for j in group.outputs for symbol in self.nodes[j].outputs]
 
     def _place(self, i: int, node: Node) -> None:
-        """Puts a node into a group, with those that it can share a kernel with and, if that fits, with what it reads of small
-        constants and of what is made of nothing."""
+        """Puts a node into a group that it can share a kernel with and, if that fits, with the small constants and the results of
+        commands without operands that it reads."""
         given = [j for symbol in node.inputs if symbol in self._given for j in self.chain(symbol)]
         others = self._candidates(i, node)
         group = self._joined(self._alone(i, node, given), others)
@@ -160,7 +161,7 @@ class Grouping:
         )
 
     def _joined(self, group: Group, others: Iterable[Group]) -> Group | None:
-        """A group of one node with those of these that it can join; None where it does not even fit by itself."""
+        """Joins a group of one node with as many of these groups as fit; None where it does not even fit by itself."""
         for other in others:
             group = self._merged(other, group) or group
         if group.domain is None and not group.is_plain:
@@ -186,7 +187,8 @@ class Grouping:
     # -- who joins whom ------------------------------------------------------------------------------------------------
 
     def _candidates(self, i: int, node: Node) -> Iterable[Group]:
-        """The groups that a node may join, the most promising first: those that make what it reads, and that read the same."""
+        """Returns the groups that a node may join, the most promising first: groups that make its operands, and groups that read
+        the same."""
         shown, writer, shared = self._shown, self.writer, self._shared
         roots = [shown.get(symbol, symbol) for symbol in node.inputs]
         made = self._groups([writer[root] for root in roots if root in writer])
@@ -272,7 +274,8 @@ class Grouping:
         return domain if is_alone else Domain.joined(domain, self.domain_of(mine))
 
     def _saves_memory(self, other: Group, mine: Group) -> bool:
-        """Whether what is kept longer, since the other group runs later, is no more than what need not be kept at all."""
+        """Whether memory that is kept longer, since the other group runs later, is no more than memory that is not needed at
+        all."""
         i, last = mine.nodes[-1], other.nodes[-1]
         made = self._made[i] - self._made[last + 1]
         if made and len(mine.nodes) > 1:
@@ -347,5 +350,5 @@ def _end(group: Group) -> int:
 
 
 def _shows_one(node: Node) -> bool:
-    """Whether a free node is made of nothing, or shows one element in another form: it fits whatever reads it."""
+    """Whether a free node has no operands, or shows one element in another form: it fits every reader."""
     return not node.inputs or node.inputs[0].spec.size == 1

@@ -15,11 +15,12 @@ from nnc.options import Options
 def hoist_products(graph: Graph, options: Options) -> Graph:
     """Multiplies whole sequences before a `scan` whose rounds multiply their elements by a captured tensor.
 
-    The product of each round has few rows, so it reads the captured tensor for little work. What leads from elements to a product
-    by elementwise commands, views and other products goes with it. The results are a sequence more that the loop reads; where that
-    takes several times the bytes that the loop reads and yields already, or under a memory budget, the loop stays as it is.
+    The product of each iteration has few rows, so it reads the captured tensor for little work. Nodes that lead from elements to a
+    product by elementwise commands, views and other products goes with it. The results are a sequence more that the loop reads;
+    where that takes several times the bytes that the loop reads and yields already, or under a memory budget, the loop stays as it
+    is.
 
-    Requires: `licm`, which takes out what is the same in every round; dead code elimination must follow.
+    Requires: `licm`, which takes out nodes that are the same in every iteration; dead code elimination must follow.
     Ensures:  the same values up to the order in which a product of another size sums.
     Example:  scan(x, w) … {a = dot(x[t], w); c = carried + a}  →  a = dot(x, w); scan(a) … {c = carried + a[t]}
     """

@@ -69,7 +69,7 @@ class _Inliner(OncePerGraph):
 def append_copy(
     graph: Graph, inputs: Sequence[Symbol], nodes: list[Node], constants: dict[Symbol, NDArray]
 ) -> tuple[Symbol, ...]:
-    """Appends the nodes of `graph` on `inputs`, with symbols of their own; returns what stands for its outputs."""
+    """Appends the nodes of `graph` on `inputs`, with symbols of their own; returns the symbols that stand for its outputs."""
     renamed: dict[Symbol, Symbol] = dict(zip(graph.inputs, inputs, strict=True))
     for symbol, value in graph.constants.items():
         renamed[symbol] = Symbol(symbol.spec, symbol.name)

@@ -73,7 +73,7 @@ class _Waiting:
         self.graph = graph
         self.description: Description = Description(graph, free=free, known=graph.attrs.get("_description"))
         self.views = self.description.views
-        # what is there all the time, so that it does not matter when it is read
+        # symbols that live all the time, so that it does not matter when they are read
         self.lasting = {*graph.inputs, *graph.constants, *(self.views[s].base for s in graph.outputs)}
         self.groups: dict[Any, _Group] = {}
         self.touched: dict[Symbol, Any] = {}  # the key of the group that touches it
@@ -94,7 +94,7 @@ class _Waiting:
             if position == before or live[entries - len(keys) + position] + self.waiting > most:
                 self._run(self.groups)
             bases = self._bases(node.inputs)
-            if not runs(node, self.views):  # a view of what is known by then
+            if not runs(node, self.views):  # a view of a symbol that is known by then
                 bases &= self.results
             self._run({self.touched[base] for base in bases if base in self.touched})
             nbytes = _bytes(bases - self.lasting)
@@ -106,7 +106,7 @@ class _Waiting:
         return self.graph.update(nodes=tuple(self.nodes))
 
     def _key(self, node: Node) -> Any:
-        """What kernels have in common that can be joined; None where a node is none of them."""
+        """Returns a key that is equal for kernels that can be joined; None where a node is none of them."""
         if node.command is not fused:
             return None
         views = [self.views[symbol] for symbol in (*node.inputs, *node.outputs)]

@@ -15,7 +15,7 @@ def join_pools(graph: Graph, options: Options) -> Graph:
 
     Where places are found much later, memory was short in between. Sub-graphs stay as they are.
 
-    Requires: the order and the layout are those that will run.
+    Requires: the order and the layout are final.
     Ensures:  the same values, up to the sign of zero.
     Example:  y = max_pool(x); p = max_pool_places(x)  →  y, p = max_pool_both(x)
     """

@@ -1,4 +1,4 @@
-"""Leaves out of a program what could be done once for many calls: packing arrays that are passed again and again."""
+"""Takes work out of a program that can be done once for many calls: packing arrays that are passed again and again."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from nnc.options import Options
 
 @register_pass("keep", provides=("kept",))
 def keep(graph: Graph, options: Options) -> Graph:
-    """Makes the results of `pack` nodes that read inputs further inputs, if whoever runs the program can keep them between calls.
+    """Makes the results of `pack` nodes that read inputs further inputs, if the caller of the program can keep them between calls.
 
     Requires: `order` ran; nothing that follows tells these inputs from others.
-    Ensures:  the attribute "kept": for each new input (they stand last) the position of what it is made of, and its layout.
+    Ensures:  the attribute "kept": for each new input (they stand last) the position of the input that is packed, and its layout.
     Example:  (x, w): p = pack(w){layout=…}; return conv(x, p)  →  (x, w, p): return conv(x, p)
     """
     positions = lasting_inputs(graph, options)

@@ -1,4 +1,4 @@
-"""Moves elementwise commands down to what reads them, where memory is scarce."""
+"""Moves elementwise commands down to their readers, where memory is scarce."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from nnc.options import Options
 def late(graph: Graph, options: Options) -> Graph:
     """Runs elementwise commands as late as their first reader allows and no more bytes are live for.
 
-    `order` weighs what is kept from the forward part, before `recompute` makes it anew: behind that, all that a kernel makes of a
-    value may wait for a product to end, where the value alone could. Sub-graphs stay as they are.
+    `order` weighs values that are kept from the forward part, before `recompute` makes them anew: behind that, all results of a
+    kernel on a value may wait for a product to end, where the value alone could. Sub-graphs stay as they are.
 
     Requires: `recompute` has run.
     Ensures:  the same values bit for bit; where a node stood, no more bytes are live. Donated inputs live no longer.

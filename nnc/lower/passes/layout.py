@@ -1,8 +1,8 @@
 """Chooses which tensors of convolutional networks lie with their channels last.
 
-Libraries convolve activations fastest whose channels are neighbours; otherwise they reorder them, each time. What is computed
-element by element, reduced, pooled or joined between convolutions does not care. So each node gets one of two orders of axes, such
-that the bytes that are moved for it are fewest: a minimum cut (`nnc.lower.min_cut`), which is exact.
+Libraries convolve activations fastest whose channels are neighbours; otherwise they reorder them, each time. Nodes between
+convolutions that compute element by element, reduce, pool or join take either order. So each node gets one of two orders of axes,
+such that the bytes that are moved for it are fewest: a minimum cut (`nnc.lower.min_cut`), which is exact.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _HOLDS_AXES = frozenset({"axis", "axes"})
 def layout(graph: Graph, options: Options) -> Graph:
     """Lets chains of nodes between convolutions run with the channels last, where that moves fewer bytes, in sub-graphs, too.
 
-    Requires: `simplify` has run, so that what follows a convolution is no more than is needed.
-    Ensures:  the same values; inputs and outputs of the graph keep their axes. Nodes between are turned with what they read, by
+    Requires: `simplify` has run, so that no needless nodes follow a convolution.
+    Ensures:  the same values; inputs and outputs of the graph keep their axes. Nodes between are turned with their operands, by
               `transpose` and, where memory is to be written in the new order, `reorder`.
     Example:  y = conv(x, w); z = exp(y); u = conv(z, w)
               →  a = reorder(x); y = conv(a, w){channels_last}; z = exp(y); u = conv(z, w){channels_last}; v = transpose(u)
@@ -133,7 +133,7 @@ def _is_free(spec: TensorSpec) -> bool:
 
 
 def _first_cost(node: Node) -> int:
-    """What the library reorders where a convolution's activations do not have their channels last, in bytes."""
+    """Returns the bytes that the library reorders where a convolution's activations do not have their channels last."""
     if node.command.name not in _CONVOLUTIONS:
         return 0
     symbols = (*node.inputs, *node.outputs)
@@ -173,7 +173,7 @@ def _choose(graph: Graph, ways: Mapping[Node, _Way]) -> dict[Node, _Way]:
     cut = MinCut(len(number))
     writers = {node.outputs[0]: number[node] for node, way in ways.items() if way.output}
     readers: dict[Symbol, list[int]] = {}  # the nodes that can read a symbol turned
-    others = set(graph.outputs)  # what is read in its first order, too
+    others = set(graph.outputs)  # symbols that are read in their first order, too
     for node in graph.nodes:
         way = ways.get(node)
         if way is not None:
@@ -199,7 +199,7 @@ def _choose(graph: Graph, ways: Mapping[Node, _Way]) -> dict[Node, _Way]:
             cut.cost_of_second(turned, cost)
             continue
         cut.cost_if(writer, turned, cost)
-        back = cut.thing()  # a copy of what is written turned, in the first order
+        back = cut.thing()  # a copy of the turned result, in the first order
         cut.cost_if(back, writer, cost)
         if symbol in others:
             cut.cost_of_second(back, INFINITE)
@@ -255,7 +255,7 @@ class _Turned:
         return found
 
     def _places(self, last: bool) -> dict[Symbol, Symbol]:
-        """The symbols of the new graph that show those of the old one in an order."""
+        """The symbols of the new graph that show symbols of the old one in an order."""
         return self.last if last else self.first
 
     def _convert(self, symbol: Symbol, last: bool, reader: Node | None) -> Symbol:

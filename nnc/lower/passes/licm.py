@@ -1,4 +1,4 @@
-"""Loop-invariant code motion: what is the same in every round is computed once, before the loop.
+"""Loop-invariant code motion: nodes with the same result in every iteration run once, before the loop.
 
 A loop may run no round at all, so a node leaves it only if it certainly runs, or if it cannot fail and costs next to nothing.
 """
@@ -52,7 +52,7 @@ def licm(graph: Graph, options: Options) -> Graph:
 
 
 class _Mover(OncePerGraph):
-    """Inner loops come first, so that what is invariant in several leaves them all."""
+    """Moves nodes out of loops, inner loops first, so that a node that is invariant in several leaves them all."""
 
     def rewrite(self, graph: Graph) -> Graph:
         if not any(node.graphs for node in graph.nodes):
@@ -101,8 +101,8 @@ def move_out(
 ) -> tuple[list[Node], Loop]:
     """The nodes to run before the loop, with symbols of their own, and the loop that captures their results.
 
-    Args:     constants: those of the graph around the loop, which is given more. may_leave: whether a node on invariant operands
-              may go, given whether it surely runs in the first round; by default what the pass `licm` says.
+    Args:     constants: constants of the graph around the loop, which is given more. may_leave: whether a node on invariant
+              operands may go, given whether it surely runs in the first round; by default what the pass `licm` says.
     """
     may_leave = may_leave or _may_leave
     (body,) = loop.graphs
@@ -156,7 +156,7 @@ def _copy_out(
     root: Node, writers: Mapping[Symbol, Node], inner_constants: Mapping[Symbol, NDArray],
     outside: dict[Symbol, Symbol], constants: dict[Symbol, NDArray], moved: list[Node],
 ) -> None:  # fmt: skip
-    """Appends a node and what it needs, on the symbols that stand `outside` for those of the round."""
+    """Appends a node and the nodes that it needs, with symbols of the round replaced by their symbols `outside`."""
     todo = [root]
     while todo:
         node = todo[-1]

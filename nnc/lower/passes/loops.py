@@ -35,7 +35,7 @@ class Carry(NamedTuple):
 
 
 class Yield(NamedTuple):
-    """What the sub-graphs yield beside carried values, and the result that shows it."""
+    """A value that the sub-graphs yield beside carried values, and the result that shows it."""
 
     inner: Inner
     result: Symbol

@@ -1,4 +1,4 @@
-"""Rules of `simplify` on what moves elements: views, joins, padding, reductions of nothing, products of what was moved.
+"""Rules of `simplify` on moves of elements: views, joins, padding, reductions of nothing, products of moved operands.
 
 Two moves become one, a move that changes nothing goes, and a product takes its operands as they lie in memory.
 """
@@ -84,7 +84,7 @@ def broadcast_along_all_axes(x: Value, *, shape: Axes, axes: Axes) -> Any:
 
 
 def _broadcast_twice(x: Value, first: Axes, second: Axes, inner: Axes | None, outer: Axes | None) -> Any:
-    """Both steps as one: the axes of the first are found among those of the second."""
+    """Joins both steps: the axes of the first are found among the axes of the second."""
     a, b = broadcast_axes(len(x.shape), first, inner), broadcast_axes(len(first), second, outer)
     return broadcast_to(x, shape=second, axes=tuple(b[axis] for axis in a))
 
@@ -186,7 +186,7 @@ def _pads_nothing(x: TensorSpec, low: Axes, high: Axes, interior: Axes) -> bool:
 
 
 def _reduction_of_ones(command: Command, names: Iterable[str]) -> Rule:
-    """A sum is not among them: that of a single -0.0 is 0.0."""
+    """Replaces a reduction of single elements by its operand. Sums are not among them: the sum of a single -0.0 is 0.0."""
 
     def rule(x: Value, *, axes: Axes) -> Any:
         out = command(x, axes=axes)
@@ -254,7 +254,7 @@ def batched_product_with_transpose(x: Value, y: Value, *, p: Axes, contract: Axe
 
 
 def _changes_places(x: TensorSpec, y: TensorSpec, contract: AxesPair, batch: AxesPair, p: Axes) -> bool:
-    """Whether a permutation of a product's axes puts the free ones of `y` before those of `x`, and does nothing else."""
+    """Whether a permutation of a product's axes puts the free axes of `y` before the free axes of `x`, and does nothing else."""
     shared = len(batch[0])
     first, last = (range(shared, operand.ndim - len(contract[0])) for operand in (x, y))
     of_y = [len(first) + axis for axis in last]

@@ -14,7 +14,7 @@ class OncePerGraph(ABC):
         self._known: dict[Graph, Graph] = {}
 
     def graph(self, graph: Graph) -> Graph:
-        """What `rewrite` makes of a graph."""
+        """Rewrites a graph, or returns the earlier result for it."""
         found = self._known.get(graph)
         if found is None:
             found = self._known[graph] = self.rewrite(graph)

@@ -1,6 +1,6 @@
 """Products with one-hot tensors read or add up rows; sums of products element by element are no matrix products.
 
-Labels are compared with a count of the classes by whatever means; what that tensor is multiplied with is then looked up.
+Labels are compared with a count of the classes in any form; the tensor that multiplies the result is then looked up.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class _OneHot(OncePerGraph):
 
 
 class _Labels(NamedTuple):
-    """What a one-hot tensor is made of: labels, which are the same along `axis`, and the axes of the tensor that theirs are."""
+    """The origin of a one-hot tensor: labels, which are the same along `axis`, and the axis of the tensor for each axis of the
+    labels."""
 
     labels: Symbol
     places: tuple[int | None, ...]
@@ -63,7 +64,7 @@ class _Products(Remake):
                 return found
         return self._inner_product(node)
 
-    # -- what is one-hot -----------------------------------------------------------------------------------------------
+    # -- one-hot tensors -----------------------------------------------------------------------------------------------
 
     def _one_hot(self, symbol: Symbol) -> _Labels | None:
         """The labels of a tensor that is 1 at one place of each row, or at none."""
@@ -101,7 +102,8 @@ class _Products(Remake):
         return places[0]
 
     def _base(self, symbol: Symbol) -> tuple[Symbol, tuple[int | None, ...]]:
-        """What a tensor of integers shows in another form, and where its axes lie; None for those of size 1 that are spread."""
+        """Finds the tensor that a tensor of integers shows in another form, and where its axes lie; None for axes of size 1 that
+        are spread."""
         base, places = symbol, tuple[int | None, ...](range(symbol.spec.ndim))
         while (node := self.writers.get(base)) is not None:
             name = node.command.name
@@ -127,7 +129,7 @@ class _Products(Remake):
         return base, places
 
     def _spread(self, hot: _Labels, shape: tuple[int, ...]) -> Symbol:
-        """The labels with all axes of a one-hot tensor of this shape, but for that of the classes."""
+        """Makes the labels with all axes of a one-hot tensor of this shape, but for the axis of the classes."""
         kept = [(p - (p > hot.axis), n) for p, n in zip(hot.places, hot.labels.shape, strict=True) if p is not None]
         rest = tuple(n for i, n in enumerate(shape) if i != hot.axis)
         flat = self.reshape(hot.labels, tuple(n for _, n in kept))
@@ -159,7 +161,7 @@ class _Products(Remake):
         return self.transpose(out, (*range(first, n), *range(first))) if turns else out
 
     def _added_up(self, tensor: Symbol, hot: _Labels, rows: Symbol, axes: tuple[int, ...], turns: bool) -> Symbol:
-        """The sum of the rows of each class; `axes` are those of the labels. `turns`: the axis of the classes is last."""
+        """Sums the rows of each class; `axes` are the labels' axes. `turns`: the axis of the classes is last."""
         rest = tuple(axis for axis in range(rows.spec.ndim) if axis not in axes)
         updates = self.transpose(rows, (*axes, *rest))
         shape = (tensor.shape[hot.axis], *(rows.shape[axis] for axis in rest))

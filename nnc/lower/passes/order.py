@@ -26,13 +26,13 @@ _NOTHING: _Row = (), (), ()
 def order(graph: Graph, options: Options) -> Graph:
     """Puts the nodes into an order whose largest live set is smaller, in sub-graphs, too.
 
-    What views share counts once, outputs of the graph and inputs count as memory that is there all the time; in a round of a
-    loop, carried values end with their last reader. A node that can update a donated input in place follows the other readers
-    of it. Nodes with effects keep their order, and no node of a round crosses the test.
+    Memory that views share counts once, outputs of the graph and inputs count as memory that is there all the time; in an iteration
+    of a loop, carried values end with their last reader. A node that can update a donated input in place follows the other readers
+    of it. Nodes with effects keep their order, and no node of an iteration crosses the test.
 
     Requires: later passes keep the order; outputs have memory of their own.
-    Provides: `_description`, which tells passes that follow what it found out about memory.
-    Ensures:  the largest live set is at most that of the given order, which stays where nothing better is found.
+    Provides: `_description`, which tells later passes the facts about memory found here.
+    Ensures:  the largest live set is at most that of the given order, which stays where no better order is found.
     Example:  a = f(x); b = f(y); c = sum(a); d = sum(b)  →  a = f(x); c = sum(a); b = f(y); d = sum(b)
     """
     return _Orderer(options.donated).top(graph)
@@ -103,7 +103,7 @@ class Description:
 
     def _number_storages(self) -> None:
         number, nbytes, free = self.number, self._nbytes, self.free
-        for symbol, view in islice(self.views.items(), len(number), None):  # those that are known stand in front
+        for symbol, view in islice(self.views.items(), len(number), None):  # known symbols stand in front
             if view.base is symbol:
                 number[symbol] = len(nbytes)
                 nbytes.append(0 if symbol in free else padded_bytes(symbol.spec))
@@ -139,7 +139,7 @@ class Description:
         return row
 
     def _after(self) -> list[tuple[int, ...]]:
-        """For each entry those that it follows, beside the writers of the memory that it reads."""
+        """Returns for each entry the entries that it follows, beside the writers of the memory that it reads."""
         views, donated = self.views, self.donated
         tapes = {symbol for symbol in views if symbol.spec.dtype == TAPE}
         writer: dict[Symbol, int] = {}
@@ -177,7 +177,7 @@ def padded_bytes(spec: TensorSpec) -> int:
 
 
 def overwritable(node: Node, views: dict[Symbol, SymbolView]) -> list[tuple[SymbolView, Symbol]]:
-    """The inputs of `node` whose whole memory may become that of an output, and that output."""
+    """Returns pairs of an input of `node` and an output that may take over the input's whole memory."""
     found: list[tuple[SymbolView, Symbol]] = []
     pairs = in_place_facts(node.command, node.params).overwrite
     if not pairs:

@@ -37,8 +37,8 @@ def pack(graph: Graph, options: Options) -> Graph:
 
 
 class _Packer(OncePerGraph):
-    """Inner loops come first, so that what several capture is packed before all of them. `once` are symbols of which a packed form
-    serves many runs of what reads it: lasting inputs, and what loops capture."""
+    """Packs weights, in inner loops first, so that a symbol that several capture is packed before all of them. `once` are symbols
+    of which one packed form serves many runs of its readers: lasting inputs, and captured symbols of loops."""
 
     def __init__(self, lasting: Iterable[Symbol]) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class _Packed:
         return node if inputs == node.inputs else node.update(inputs=inputs)
 
     def _packed(self, node: Node, layouts: Mapping[int, str]) -> Node:
-        """The node on operands that are packed so, but for those of which nobody else has a use."""
+        """Returns the node on operands that are packed so, but for operands that nobody else reads packed."""
         for position, layout in layouts.items():
             source, params = node.inputs[position], MappingProxyType({"layout": layout})
             if source not in self.lasting and self.wishes[source, layout] == 1:

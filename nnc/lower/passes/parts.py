@@ -1,4 +1,4 @@
-"""Parts of tensors that are joined and cut: slices of joins, joins of slices, and what is written over entirely.
+"""Parts of tensors that are joined and cut: slices of joins, joins of slices, and tensors that are written over entirely.
 
 The commands take any number of parts, so these are no equations of a fixed number of variables; each function here is one.
 """
@@ -107,7 +107,7 @@ class _Joins:
         self._first: dict[Symbol, tuple[Symbol, ...]] = {}  # what a node read when it was counted
         self._parts: dict[tuple[int, Symbol], tuple[Symbol, ...]] = {}
         self._whole: dict[tuple[int, tuple[Symbol, ...]], Symbol] = {}
-        self._lengths: dict[tuple[int, Symbol, Symbol], list[int]] = {}  # of those that begin with two symbols
+        self._lengths: dict[tuple[int, Symbol, Symbol], list[int]] = {}  # of joins that begin with two symbols
 
     @cached_property
     def _readers(self) -> Mapping[Symbol, int]:
@@ -143,7 +143,7 @@ class _Joins:
         return tuple(symbol for symbols in parts for symbol in symbols)
 
     def _beginning(self, node: Node, axis: int, flat: tuple[Symbol, ...]) -> tuple[Symbol, ...]:
-        """The parts of a join, the first of them being those of the longest other one whose result others read."""
+        """Returns the parts of a join, where the longest other join whose result others read stands for its parts in front."""
         read = self._first.setdefault(node.outputs[0], node.inputs)
         for length in reversed(self._lengths.get((axis, flat[0], flat[1]), ()) if len(flat) > 2 else ()):
             join = self._whole.get((axis, flat[:length])) if length < len(flat) else None
@@ -212,7 +212,7 @@ def _dynamic_slice(node: Node, writers: Writers, constants: Constants) -> Found:
 
 
 def _dynamic_update_slice(node: Node, writers: Writers, constants: Constants) -> Found:
-    """A write over everything leaves nothing of what was there."""
+    """Replaces a write over the whole tensor by the update: nothing else is left."""
     x, update, *starts = node.inputs
     if x.shape != update.shape:
         return None

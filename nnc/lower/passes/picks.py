@@ -1,4 +1,5 @@
-"""Chosen elements: of what is read in few places no other is computed, and what differs in few places is changed there, last.
+"""Chosen elements: a tensor that is read in few places is computed only there, and a tensor that differs in few places is changed
+last.
 
 So neither the log-probabilities of labels nor the gradients of their sum need tensors as large as the logits, however a cross
 entropy is spelled, and a step of plain gradient descent on a table of embeddings touches the rows that were read.
@@ -37,12 +38,13 @@ Check = tuple[tuple[Symbol, ...], tuple[int, ...]]
 def picks(graph: Graph, options: Options) -> Graph:
     """Moves `gather` up and `scatter` down through elementwise commands and sums, in sub-graphs, too.
 
-    What elementwise commands, softmax and log-softmax yield is computed for the elements that are read, where those are few. What
-    is added to few elements is added last, so that products and sums need not wait for it. The values are the same up to rounding
+    Results of elementwise commands, softmax and log-softmax are computed for the elements that are read, where those are few.
+    Updates of few elements are added last, so that products and sums need not wait for them. The values are the same up to rounding
     and the sign of zero. An index out of range raises as before.
 
     Requires: `combine`, which recognises softmax; dead code elimination must follow.
-    Ensures:  no `gather` reads few elements of what an elementwise command, or softmax or its logarithm, makes for it alone.
+    Ensures:  no `gather` reads few elements of the result of an elementwise command, or softmax or its logarithm, that has no other
+        reader.
     Example:  p = softmax(x); l = log(p); y = gather(l, i)  →  y = log(exp(pick_log_softmax(x, i)))
     """
     return _Picks().graph(graph)
@@ -98,7 +100,7 @@ class _Place:
 
     @classmethod
     def of(cls, node: Node) -> _Place:
-        """That of a node."""
+        """Makes the place of a node's elements."""
         x, *operands = node.inputs
         indices = tuple(operands[1:] if node.command.name == "scatter" else operands)
         params = node.params
@@ -116,14 +118,14 @@ class _Place:
 
     @property
     def where(self) -> dict[int, int]:
-        """For each axis that is not indexed, its place in what is read."""
+        """For each axis that is not indexed, its place in the elements that are read."""
         rest = [axis for axis in range(self.batch, len(self.shape)) if axis not in self.axes]
         first = len(self.chosen)
         return {**{axis: axis for axis in range(self.batch)}, **{axis: first + i for i, axis in enumerate(rest)}}
 
     @property
     def read(self) -> tuple[int, ...]:
-        """The shape of what is read."""
+        """The shape of the elements that are read."""
         rest = tuple(n for axis, n in enumerate(self.shape) if axis >= self.batch and axis not in self.axes)
         return (*self.chosen, *rest)
 
@@ -160,7 +162,7 @@ class _Picker(Remake):
         return readers
 
     def new_form(self, node: Node) -> Symbol | None:
-        """What stands for the result of a node; None where the node stays."""
+        """Returns the replacement of a node's result; None where the node stays."""
         name = node.command.name
         if name == "gather":
             place = _Place.of(node)
@@ -310,7 +312,7 @@ class _Picker(Remake):
             self.source = present
 
     def _number(self, symbol: Symbol) -> float | None:
-        """What a tensor holds everywhere, as far as that is known."""
+        """Returns the number that a tensor holds everywhere; None if it is not known."""
         node = self.writers.get(symbol)
         if node is None or node.command.name != "broadcast_to":
             return None
@@ -318,7 +320,7 @@ class _Picker(Remake):
         return float(value) if value is not None and value.ndim == 0 and not dtypes.is_complex(value.dtype) else None
 
     def _sum(self, name: str, x: Symbol, y: Symbol) -> Symbol | None:
-        """What is scattered into an operand is scattered into the sum; zeros that it is scattered into are not added."""
+        """Scatters updates of an operand into the sum instead; zeros that they are scattered into are not added."""
         for operand, other in ((x, y), (y, x)):
             scattered = self._scattered(operand)
             if scattered is None:
@@ -339,7 +341,7 @@ class _Picker(Remake):
         return self._sum(name, x, y) or self.make(name, x, y)
 
     def _product(self, name: str, x: Symbol, y: Symbol) -> Symbol | None:
-        """A product changes what is scattered as it changes the tensor that it is scattered into."""
+        """Multiplies scattered updates as it multiplies the tensor that they are scattered into."""
         for operand, other in ((x, y), (y, x)):
             scattered = self._scattered(operand)
             if scattered is None or not scattered[2].is_few:

@@ -16,7 +16,7 @@ from nnc.options import Options
 
 _WORTHWHILE = 1 << 20  # bytes; below, memory is not worth any work
 _GAIN = 0.9  # of the peak, or nothing is done
-_WORK = 16  # of elementwise commands for one value: 1 for those of _CHEAP, 2 for others; a GELU takes a dozen
+_WORK = 16  # of elementwise commands for one value: 1 for commands in _CHEAP, 2 for others; a GELU takes a dozen
 _CHEAP = frozenset({"add", "sub", "mul", "safe_mul", "neg", "abs", "square", "minimum", "maximum", "select", "convert"})
 _NODES = 96  # the same where a kernel computes it for itself alone
 _SMALL = 64  # a value that takes this part of another's bytes may be kept for it
@@ -26,14 +26,14 @@ _PROGRESS = 0.99  # of the peak; a round that gains less is the last
 
 @register_pass("recompute")
 def recompute(graph: Graph, options: Options) -> Graph:
-    """Reads after the peak of memory what elementwise commands make anew from values that are kept over the peak anyway.
+    """Rematerialises, after the peak of memory, results of elementwise commands from values that are kept over the peak anyway.
 
     Activations are the case in point: relu(x · scale + bias) and the mask of its derivative follow from x, which the backward part
     keeps for the normalisation. At most a dozen elementwise commands are run again for a value, and only where the largest live set
     falls by a tenth. Sub-graphs stay as they are.
 
-    Where programs are compiled, what only kernels of elementwise commands read after the peak is computed again in these kernels
-    whatever that takes, from the fewest bytes from which it can be (a minimum cut): reading and writing memory takes longer.
+    Where programs are compiled, values that only kernels of elementwise commands read after the peak are computed again in these
+    kernels at any cost, from the fewest bytes from which they can be (a minimum cut): reading and writing memory takes longer.
     (PyTorch's compiler cuts its graphs for training so, too.)
 
     Requires: the order of the nodes is the one that will run; values that barriers keep apart have been parted.
@@ -55,9 +55,9 @@ def recompute(graph: Graph, options: Options) -> Graph:
 
 
 class Peak:
-    """The place in a graph where the most bytes are live, and what is live across it.
+    """The place in a graph where the most bytes are live, and the values that are live across it.
 
-    Args:     origin: that of the graph of which this one was made; else `order` may have described this one.
+    Args:     origin: the peak of the graph of which this one was made; without it `order` may have described this graph.
     """
 
     def __init__(self, graph: Graph, options: Options, origin: Peak | None = None) -> None:
@@ -76,7 +76,7 @@ class Peak:
         return {symbol: place for place, node in enumerate(self.graph.nodes) for symbol in node.outputs}
 
     def lowered(self) -> Graph | None:
-        """The graph in which what can be made anew is, after the peak; None where nothing can."""
+        """Returns the graph in which values are made anew after the peak where they can be; None where none can."""
         early, late = self._early(), {base for _, read in self._late() for base in read}
         wanted = {s for s in early if s in late and s.spec.nbytes * _MINOR >= self.nbytes}
         wanted -= {self.views[s].base for s in self.graph.outputs}
@@ -115,7 +115,7 @@ class Peak:
         return self._rewritten(recipes) if recipes else None
 
     def _cheapest(self, wanted: set[Symbol], kept: set[Symbol]) -> set[Symbol]:
-        """The values of the fewest bytes from which, and from what is kept, elementwise commands make all that is wanted."""
+        """Finds the values of the fewest bytes from which, and from kept values, elementwise commands make all wanted ones."""
         found = self._sources(wanted, kept)
         number = {symbol: i for i, symbol in enumerate(found)}
         cut = MinCut(2 * len(found))  # each value is a pair: whether it can be made, and whether it is there
@@ -132,7 +132,7 @@ class Peak:
         return {symbol for symbol, i in number.items() if second[2 * i + 1] and not second[2 * i]}
 
     def _sources(self, wanted: set[Symbol], kept: set[Symbol]) -> dict[Symbol, list[Symbol] | None]:
-        """What the wanted values are made from, step by step: for each the values that its node reads and that are not kept; None
+        """Finds the sources of wanted values, step by step: for each the values that its node reads and that are not kept; None
         where it cannot be made anew."""
         found: dict[Symbol, list[Symbol] | None] = {}
         stack = list(wanted)
@@ -161,7 +161,7 @@ class Peak:
         return [(node, [views[s].base for s in node.inputs]) for node in nodes]
 
     def _recipe(self, symbol: Symbol, at_hand: set[Symbol], most: int = _WORK) -> list[Node] | None:
-        """The nodes that make a symbol from what is at hand, in order; None where they are too many, or one is not cheap."""
+        """Returns the nodes that make a symbol from values at hand, in order; None where they are too many, or one is expensive."""
         found: set[int] = set()  # places of nodes
         stack, work = [symbol], 0
         while stack:

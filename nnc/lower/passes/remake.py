@@ -18,7 +18,7 @@ from nnc.source import SourceLine
 class Remake(ABC):
     """The new form of one graph.
 
-    `writers` and `constants` are those of the new graph so far. What is made has the line of the node that it stands for.
+    `writers` and `constants` belong to the new graph so far. A new node has the line of the node that it replaces.
 
     Args:     passes: rewrites the sub-graphs.
     """
@@ -33,7 +33,7 @@ class Remake(ABC):
 
     @abstractmethod
     def new_form(self, node: Node) -> Symbol | None:
-        """What stands for the only result of a node, made by `make`; None where the node stays."""
+        """Returns the replacement of a node's only result, made by `make`; None where the node stays."""
 
     def result(self) -> Graph:
         """The graph itself where nothing changes."""
@@ -44,7 +44,7 @@ class Remake(ABC):
         return self.graph.update(nodes=tuple(self._nodes), outputs=outputs, constants=self.constants)
 
     def add(self, old: Node) -> bool:
-        """Appends a node, or what stands for it; returns whether that is anything else."""
+        """Appends a node, or its replacement; returns whether it was replaced."""
         node = self.passes.renew(old, self.renamed)
         self.source = node.source
         found = self.new_form(node)

@@ -29,7 +29,7 @@ _SLACK = (1.08, 1.2)  # limits that are tried as well: plans may be smaller than
 
 
 def frugal(graph: Graph, options: Options) -> Graph:
-    """The nodes in an order in which little waits for long, whatever its peak: less of it has to be computed again.
+    """Orders the nodes so that few results wait for long, whatever the peak: less of it has to be computed again.
 
     `order` has no reason to run a weight's gradient early where memory is far from its peak, and may keep all that it reads.
     """
@@ -42,7 +42,7 @@ class Remat:
     """A program that is too large for a budget, as graphs of which each is one form of it: as kernels, as single commands, or in
     another order.
 
-    What kernels keep to themselves takes no memory, so the live bytes of kernels are those of the plan. Single commands can be
+    Values within kernels take no memory, so the live bytes of kernels are the plan's. Single commands can be
     computed again without the rest of their kernel, but it is only known afterwards which kernels that makes.
 
     Args:     plan: the plan of a graph.
@@ -92,7 +92,7 @@ class Remat:
 
 @dataclass
 class _Search:
-    """The plan that fits into a budget and computes again for the shortest time, of those that were looked at."""
+    """The search for the plan that fits into a budget and computes again for the shortest time."""
 
     plan: Callable[[_Form, Schedule], Planned]
     budget: int
@@ -119,8 +119,8 @@ class _Search:
 class _Form:
     """A graph that is too large for a budget.
 
-    Commands with an effect, random ones, those with sub-graphs that are no kernels, and those that touch tapes run once; any other
-    may run again right before a use of its results. Each copy of a node has symbols of its own and the line of the original.
+    Commands with an effect, random ones, commands with sub-graphs that are no kernels, and commands that touch tapes run once; any
+    other may run again right before a use of its results. Each copy of a node has symbols of its own and the line of the original.
     """
 
     def __init__(self, graph: Graph, options: Options, workspace: Workspace) -> None:
@@ -131,7 +131,7 @@ class _Form:
         self.problem = _problem(description, workspace)
 
     def rewritten(self, schedule: Schedule) -> tuple[Graph, tuple[Node, ...]]:
-        """The graph that runs its nodes as a schedule says, and those of its nodes that are copies."""
+        """Returns the graph that runs its nodes as a schedule says, and the nodes in it that are copies."""
         nodes: list[Node] = []
         copies: list[Node] = []
         latest: dict[Symbol, Symbol] = {}  # of symbols that own memory and were computed again

@@ -18,12 +18,12 @@ _SAMPLES = 4  # along each axis
 
 @register_pass("shifted_sums")
 def shifted_sums(graph: Graph, options: Options) -> Graph:
-    """Sums the squares of what is centred without waiting for the mean: elements are taken relative to the mean of some of them.
+    """Sums the squares of centred values without waiting for the mean: elements are taken relative to the mean of some of them.
 
     With d = x - near, the sum of squares is sum(d²) - sum(d)² / n (Chan, Golub, LeVeque, 1983), with a relative error of about
-    (near - mean)² / variance roundings more than two passes have. That is less than 1 as a rule; since those m elements are among
-    the n, it is never more than n / m. Rows that a kernel goes through twice for nothing stay as they are, and so does what an
-    elementwise command makes.
+    (near - mean)² / variance roundings more than two passes have. The excess is less than 1 as a rule; since those m elements are
+    among the n, it is never more than n / m. Rows that a kernel goes through twice for nothing stay as they are, and so do results
+    of elementwise commands.
 
     Requires: the layout is the one that will run; `fuse` follows.
     Ensures:  the same values up to the errors of such sums.
@@ -45,7 +45,7 @@ class _Moments(Remake):
         centred = Centred(writers, graph.constants)
         self.total_of: dict[
             Symbol, Symbol
-        ] = {}  # of sums of squares: the sum of what is squared, before it was centred
+        ] = {}  # of sums of squares: the sum of the squared operand, before it was centred
         self.moments: dict[Symbol, Symbol] = {}  # of totals: the sums of squares
         for node in graph.nodes:
             base = _squared(node, writers)
@@ -63,7 +63,7 @@ class _Moments(Remake):
         return self.moments[self.total_of[out]] if out in self.total_of else None
 
     def _sums(self, node: Node) -> Symbol:
-        """The sum that a node computes; that of squares is kept for later."""
+        """Makes the sum that a node computes; the sum of squares is kept for its node."""
         (x,), (out,) = node.inputs, node.outputs
         axes = node.params["axes"]
         count = math.prod(x.shape[axis] for axis in axes)
@@ -89,7 +89,7 @@ class _Moments(Remake):
 
 
 def _squared(node: Node, writers: dict[Symbol, Node]) -> Symbol | None:
-    """What a node adds the squares of."""
+    """Returns the symbol whose squares a node adds; None if it adds no squares."""
     made = writers.get(node.inputs[0]) if node.command.name == "reduce_sum" else None
     if made is None or node.outputs[0].dtype not in (dtypes.float32, dtypes.float64):
         return None
@@ -98,7 +98,7 @@ def _squared(node: Node, writers: dict[Symbol, Node]) -> Symbol | None:
 
 
 def _is_long(total: Node) -> bool:
-    """Whether no kernel goes through rows as long as those that a sum adds up more than once."""
+    """Whether no kernel goes more than once through rows as long as the rows that a sum adds up."""
     shape, axes = total.inputs[0].shape, total.params["axes"]
     last = max((axis for axis, n in enumerate(shape) if n > 1), default=0)
     return bool(math.prod(shape[axis] for axis in axes) > (ROW if last in axes else COLUMN))

@@ -13,11 +13,11 @@ from nnc.options import Options
 
 @register_pass("sink_products", concerns=("scan",))
 def sink_products(graph: Graph, options: Options) -> Graph:
-    """Multiplies rows after a `scan` whose rounds multiply what they carry by a captured tensor, only to yield that.
+    """Multiplies rows after a `scan` whose iterations multiply a carried value by a captured tensor, only to yield the product.
 
-    Logits of each step, and gradients of the inputs, are the cases in point. What leads from the product to the row by elementwise
-    commands, views and other products goes with it, unless the next round needs it. What it is made from becomes a row, where that
-    takes no more bytes than the rows that leave, and where `all_rounds.fits` allows the memory: never under a memory budget.
+    Logits of each step, and gradients of the inputs, are the cases in point. Elementwise commands, views and other products that
+    lead from the product to the row go with it, unless the next iteration needs them. The product's operand becomes a row, where
+    that takes no more bytes than the rows that leave, and where `all_rounds.fits` allows the memory: never under a memory budget.
 
     Requires: `dce`, so that each row is read; dead code elimination must follow.
     Ensures:  the same values up to the order in which a product of another size sums.
@@ -82,7 +82,8 @@ def _needed_by_rounds(loop: Loop) -> set[Symbol]:
 
 
 class _Region:
-    """What serves rows alone and can run for all rounds at once: `nodes` in order; `frontier` is what they read of the rounds."""
+    """Nodes that serve rows alone and can run for all iterations at once: `nodes` in order; `frontier` holds their operands in the
+    loop."""
 
     def __init__(self, known: KnownRows, carried: set[Symbol], rows: list[Yield]) -> None:
         (body,) = known.loop.graphs

@@ -18,11 +18,12 @@ _LINEAR = ("neg", "assemble")  # which yield of a sum, beside views, the sum of 
 
 @register_pass("sink_sums", concerns=("scan",))
 def sink_sums(graph: Graph, options: Options) -> Graph:
-    """Sums after a `scan` what its rounds only add up: gradients of captured tensors are the case in point.
+    """Takes sums over all iterations out of a `scan`: gradients of captured tensors are the case in point.
 
-    A carried value that each round replaces by its sum with products (or sums, or rows) and reads nowhere else leaves the loop, if
-    the products sum over few rows each. What they multiply are elements or rows already, or become rows; that is done if a round
-    writes fewer bytes of new rows than it would read of the sum, and `all_rounds.fits` allows it: never under a memory budget.
+    A carried value that each iteration replaces by its sum with products (or sums, or rows) and reads nowhere else leaves the loop,
+    if the products sum over few rows each. Their operands are elements or rows already, or become rows; that is done if an
+    iteration writes fewer bytes of new rows than it would read of the sum, and `all_rounds.fits` allows it: never under a memory
+    budget.
 
     Requires: `cse` and `dce`, so that each value is there once; dead code elimination must follow.
     Ensures:  values differ by rounding, since the sums are taken in another order, and in the sign of zero.
@@ -111,7 +112,8 @@ class _Sinker(OncePerGraph):
 
 
 def _find_sum(known: KnownRows, carry: Carry) -> _Sum | None:
-    """What the rounds add to a carried value; None where they do more with it, or add what would have to be kept for that alone."""
+    """Finds the terms that the iterations add to a carried value; None where they do more with it, or a term would have to be kept
+    for that alone."""
     if known.readers[carry.inner] != 1 or carry.following is carry.inner or carry.inner.spec.dtype == TAPE:
         return None
     terms: list[tuple[_Term, bool]] = []
@@ -151,7 +153,7 @@ def _find_term(known: KnownRows, symbol: Symbol) -> _Term | None:
 
 
 def _total(rounds: AllRounds, known: KnownRows, x: _Sum, total: Symbol | None) -> Symbol:
-    """What the rounds add to `total`, and that."""
+    """Adds the terms of all iterations to `total`."""
     source = x.adds[-1].source
     for term, added in x.terms:
         value = _over_time(rounds, known, term)

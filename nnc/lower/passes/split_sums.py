@@ -1,4 +1,5 @@
-"""Sums of what is made of other sums: those of its parts need not wait for them, so memory is gone over once less."""
+"""Splits sums over terms that depend on other sums: sums of the terms' parts need not wait for them, so memory is read once
+less."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ def split_sums(graph: Graph, options: Options) -> Graph:
     """Takes sums of products with row-wise factors apart, where the factors come from sums and the whole is read again.
 
     The gradient of a batch norm is the case in point: with row sums f and g, ct · f + x · g is summed to be centred. As the sums
-    of ct and x do not wait for f and g, those of a norm's gradient are all found in one pass over memory. The values differ by
-    rounding, also since the sum of what is centred is 0.
+    of ct and x do not wait for f and g, all sums of a norm's gradient are found in one pass over memory. The values differ by
+    rounding, also since the sum of centred values is 0.
 
     Requires: dead code elimination must follow.
     Ensures:  no `reduce_sum` over many elements reads a sum of products with broadcast factors of which one depends on another sum.
@@ -38,7 +39,7 @@ class _Splitter(OncePerGraph):
 
 
 class _Term(NamedTuple):
-    """What is multiplied: a tensor, the commands of the products, and the factors without the axes that are summed."""
+    """A product among the terms: a tensor, the commands of the products, and the factors without the axes that are summed."""
 
     base: Symbol
     factors: tuple[tuple[str, Symbol], ...]
@@ -100,7 +101,7 @@ class _Split:
         return out
 
     def _terms(self, symbol: Symbol, axes: tuple[int, ...], out: Symbol) -> list[_Term]:
-        """What is added up."""
+        """Returns the terms of a sum."""
         node = self.writer.get(symbol)
         if node is not None and node.command.name == "add":
             return [term for part in node.inputs for term in self._terms(part, axes, out)]

@@ -36,8 +36,8 @@ _COPY = 8  # products of vectors that take as long as to put an element of a wei
 def subpixel(graph: Graph, options: Options) -> Graph:
     """Computes transposed convolutions to few channels as convolutions to blocks of places, in sub-graphs, too.
 
-    It does so where fewer products of vectors make up for what is copied; `Kernel.lanes` says how many channels a vector holds. At
-    places that only some results of a block read, the others have weights of 0: values differ by rounding, and what is not finite
+    It does so where fewer products of vectors make up for the copies; `Kernel.lanes` says how many channels a vector holds. At
+    places that only some results of a block read, the others have weights of 0: values differ by rounding, and infinities and NaNs
     may spread over a block.
 
     Requires: nothing; `simplify` and dead code elimination should follow.
@@ -63,7 +63,7 @@ def _lanes(target: Command, x: TensorSpec, w: TensorSpec, params: Params) -> int
 
 
 def _cost(lanes: int, w: Shape, places: int, copied: int = 0) -> int:
-    """Products of vectors by a weight (channels, features, *kernel) at so many places, and what takes the time of as many."""
+    """Products of vectors by a weight (channels, features, *kernel) at so many places, and as many more as the copies take time."""
     return -(-w[0] // lanes) * math.prod(w[1:]) * places + _COPY * copied
 
 
@@ -103,7 +103,7 @@ class _Axis(NamedTuple):
 
 
 def _axes(ct: TensorSpec, w: TensorSpec, spatial: Shape, stride: Shape, padding: Padding) -> tuple[_Axis, ...] | None:
-    """How the spatial axes are taken apart with the least work; None where what is convolved would have to be cut."""
+    """Finds how to take the spatial axes apart with the least work; None where the operand would have to be cut."""
     chosen = []
     for size, kernel, s, (low, _), windows in zip(spatial, w.shape[2:], stride, padding, ct.shape[2:], strict=True):
         ways = [_Axis.of(size, kernel, s, low, windows, shift) for shift in range(s)]

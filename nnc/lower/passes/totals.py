@@ -23,10 +23,10 @@ def totals(graph: Graph, options: Options) -> Graph:
     """Takes sums in two steps, whose operands are made of other sums over a part of the axes, in sub-graphs, too.
 
     Then nodes that lead from small results to single numbers, which only outputs of the graph hold, go behind all others. The small
-    results, those of sums, choices and the like, stay in memory for a little longer then.
+    results, of sums, choices and the like, stay in memory for a little longer then.
 
-    Requires: `order` has run, so that what is moved stays where it is.
-    Ensures:  the same values up to the order of sums; what is moved reads no input that is given away, and nothing large.
+    Requires: `order` has run, so that nodes that are moved stay where they are.
+    Ensures:  the same values up to the order of sums; nodes that are moved read no donated input, and nothing large.
     Example:  p = softmax(x) over rows; t = reduce_sum(p · w); y = p + 1  →  r = reduce_sum(p · w) over rows; y; t = reduce_sum(r)
     """
     if options.compact or not options.native:
@@ -104,7 +104,7 @@ class _Last:
                 continue
             if (first not in outputs or first.spec.size == 1) and _is_cheap(node, most):
                 found.add(node)
-        while True:  # what reads something else than small results stays, and so does what leads to it
+        while True:  # a node that reads anything but small results stays, and so does each node that leads to it
             staying = {node for node in found if not self._may_be_last(node, found)}
             if not staying:
                 return found

@@ -26,9 +26,9 @@ from nnc.options import Options
 def units(graph: Graph, options: Options) -> Graph:
     """Makes one `unit` node of the elementwise nodes that wait for the same values and lead to results alone.
 
-    It stands where the last of them did, and owns them as a sub-graph, which units alike share. Numbers that are known, and what is
-    made of nothing, are taken along, so that kernels have them as constants. Sub-graphs stay as they are, as does what no single
-    kernel takes.
+    It stands where the last of them did, and owns them as a sub-graph, which units alike share. Known numbers, and results of
+    commands without operands, are taken along, so that kernels have them as constants. Sub-graphs stay as they are, as do nodes
+    that no single kernel takes.
 
     Requires: rules that look for elementwise commands have run. `fuse` follows, which makes kernels of units and their neighbours.
     Ensures:  the same values bit for bit.
@@ -62,7 +62,8 @@ class _Group:
 
 
 def _find(graph: Graph) -> dict[Node, list[Node]]:
-    """The nodes of each unit, by the last of them; those that wait for nothing come first: what others make is then read next."""
+    """Finds the nodes of each unit, by the last of them; units that wait for nothing come first: results of others are then read
+    next."""
     tail = _tail(graph)
     if len(tail) < 2:
         return {}
@@ -106,7 +107,8 @@ _NOTHING: frozenset[Symbol] = frozenset()
 
 
 def _given(graph: Graph) -> tuple[set[Symbol], dict[Symbol, Symbol]]:
-    """What is there from the beginning, numbers made of that, and what is made of nothing; what each view shows."""
+    """Finds symbols that are known from the beginning, numbers made of them, and results of commands without operands; for views
+    their bases."""
     given = {*graph.inputs, *graph.constants}
     views: dict[Symbol, Symbol] = {}
     for node in graph.nodes:
@@ -164,7 +166,7 @@ class _Made:
         return self.graph.update(nodes=tuple(reversed(nodes)), constants=constants)
 
     def _held(self) -> dict[Symbol, tuple[Node, ...]]:
-        """The nodes that make what has one known value everywhere, of nothing or of a constant."""
+        """Finds nodes whose result has one known value everywhere: commands without operands, and constants."""
         held: dict[Symbol, tuple[Node, ...]] = dict.fromkeys(self.numbers, ())
         for node in self.graph.nodes:
             if is_view(node) and node.inputs[0].spec.size == 1 and node.inputs[0] in held and can_fuse(node):
@@ -174,7 +176,7 @@ class _Made:
         return held
 
     def _unit(self, nodes: Sequence[Node]) -> Node:
-        """The node that stands for others; its results are those that are wanted, and what nobody reads."""
+        """Makes the node that stands for others; its results are the wanted symbols, and symbols that nobody reads."""
         taken = dict.fromkeys([made for node in nodes for s in node.inputs if s in self.held for made in self.held[s]])
         read = {symbol for node in nodes for symbol in node.inputs}
         results = [s for node in nodes if (s := node.outputs[0]) in self.outputs or s not in read]

@@ -1,7 +1,7 @@
-"""Which bytes each top-level step of a planned program reads and writes, with all that runs inside it.
+"""Finds the bytes that each top-level step of a planned program reads and writes, with all that runs inside it.
 
 Two steps of which one writes bytes that the other touches must keep their recorded order; all dependencies of a program on planned
-memory are of this kind. What has no address gets one: effects happen in a place of their own, and so do tapes, which grow.
+memory are of this kind. Effects and tapes, which have no address, get a place of their own: tapes grow.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Access:
 
 
 def step_accesses(planned: Planned) -> list[list[Access]]:
-    """What each top-level step touches. Memory that no step writes is left out; writes stand before reads."""
+    """Returns the accesses of each top-level step. Memory that no step writes is left out; writes stand before reads."""
     touched = [sorted(set(_touched(planned, step)), key=_order) for step in planned.bound.steps]
     written = {access.memory for accesses in touched for access in accesses if access.writes}
     return [[access for access in accesses if access.memory in written] for accesses in touched]
@@ -59,7 +59,7 @@ def _touched(planned: Planned, top: Step) -> Iterator[Access]:
 
 
 def _decided_by(step: Step) -> Iterator[View]:
-    """What a region reads to find its way: a branch's index, a loop's length and tests."""
+    """Yields the views that a region reads to find its way: a branch's index, a loop's length and tests."""
     if isinstance(step.region, Branches):
         yield step.region.index
     elif step.region is not None:

@@ -121,7 +121,7 @@ def _longest_paths(before: Before, seconds: Sequence[float]) -> list[float]:
 
 
 def _visit(before: Before, priority: Callable[[int], tuple[float, int]], visit: Callable[[int], None]) -> list[int]:
-    """Visits all steps, each after those before it, and of those that are ready the one of the least priority."""
+    """Visits all steps, each after the steps before it, and of the steps that are ready the one of the least priority."""
     waiting = [len(steps) for steps in before]
     following: list[list[int]] = [[] for _ in before]
     for step, steps in enumerate(before):
@@ -144,7 +144,7 @@ def _visit(before: Before, priority: Callable[[int], tuple[float, int]], visit: 
 def find_signals(before: Before, streams: Sequence[Sequence[int]], order: Sequence[int]) -> tuple[Signal, ...]:
     """The fewest signals for these streams: none between steps that are in order already.
 
-    Args:     order: all steps, each after those that it must follow and those that precede it in its stream.
+    Args:     order: all steps, each after the steps that it must follow and the steps that precede it in its stream.
     """
     place = {step: (k, n) for k, steps in enumerate(streams) for n, step in enumerate(steps, 1)}
     clocks: dict[int, list[int]] = {}  # how many steps of each stream are done when a step is

@@ -1,4 +1,4 @@
-"""Which steps must precede which: those that touch the same bytes, where one of them writes."""
+"""Finds the steps that must precede others: two steps that touch the same bytes, where one of them writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NEVER = -1
 
 
 class _Use:
-    """The last step that wrote a range of bytes, and those that read it since."""
+    """The last step that wrote a range of bytes, and the steps that read it since."""
 
     __slots__ = ("readers", "writer")
 
@@ -20,7 +20,7 @@ class _Use:
 
 
 class _Memory:
-    """Who used which bytes of one memory: `uses[k]` from `starts[k]` up to `starts[k + 1]`."""
+    """The users of each range of bytes of one memory: `uses[k]` from `starts[k]` up to `starts[k + 1]`."""
 
     def __init__(self) -> None:
         self.starts, self.uses = [0], [_Use()]
@@ -48,9 +48,9 @@ class _Memory:
 
 
 def find_dependencies(accesses: Sequence[Sequence[Access]]) -> list[tuple[int, ...]]:
-    """For each step the earlier ones that it must follow, less those that another of them waits for itself.
+    """Returns for each step the earlier ones that it must follow, less the steps that another of them waits for itself.
 
-    Args:     accesses: what each step touches, in the recorded order.
+    Args:     accesses: the bytes that each step touches, in the recorded order.
     """
     memories: dict[int, _Memory] = {}
     before: list[tuple[int, ...]] = []

@@ -1,6 +1,7 @@
-"""Proves that a schedule has no race: whoever touches bytes that another step writes does so before or after it, as recorded.
+"""Proves that a schedule has no race: a step that touches bytes that another step writes does so before or after it, as recorded.
 
-It knows nothing of how schedules are made: from streams and signals alone it derives what has happened before each step (vector
+The proof knows nothing of how schedules are made: from streams and signals alone it derives the steps that come before each step
+(vector
 clocks: Fidge, Mattern, 1988), and checks each access against the last write and the last reads of its bytes (FastTrack: Flanagan
 and Freund, 2009). O((steps + accesses) · streams), and for each access the ranges that others cut its bytes into.
 """

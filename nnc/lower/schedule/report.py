@@ -21,7 +21,7 @@ Span = tuple[float, float]  # seconds
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRow:
-    """One step: from `start` on it runs in its stream for `duration`, both in microseconds, once those of `waits` are done."""
+    """One step: from `start` on it runs in its stream for `duration`, both in microseconds, once the steps in `waits` are done."""
 
     step: int
     stream: int
@@ -140,7 +140,7 @@ def make_schedule_report(
 ) -> ScheduleReport:
     """The report of a schedule.
 
-    Args:     backend: names what runs a step. measured: when each step ran, instead of the estimates.
+    Args:     backend: names the backend that runs a step. measured: when each step ran, instead of the estimates.
     """
     waits: dict[int, list[int]] = {}
     for signal in schedule.signals:

@@ -17,7 +17,7 @@ class Signal:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What each stream runs, in order, as positions in `Bound.steps`. Every step stands in one stream.
+    """The steps of each stream, in order, as positions in `Bound.steps`. Every step stands in one stream.
 
     The thread that calls the program runs stream 0. `planned` are the seconds from the start of the call at which each step is
     expected to begin and to end (by position): estimates, by which the schedule was made.
@@ -45,6 +45,6 @@ class Schedule:
         return max((end for _, end in self.planned), default=0.0)
 
 
-# What is done around each step of a run: (stream, position, what runs the step). It must call the last. Measured runs note times
-# there, tests wait at random.
+# A function around each step of a run: (stream, position, the function that runs the step). It must call the last. Measured runs
+# note times there, tests wait at random.
 Around = Callable[[int, int, Callable[[], None]], None]

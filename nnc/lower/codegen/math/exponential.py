@@ -32,7 +32,7 @@ def clamp(x: Term, low: float, high: float) -> Term:
 
 
 def _shift(x: Term) -> float:
-    """What x is added to, so that the lowest bits show the nearest integer and twice the bias."""
+    """Returns a number that, added to x, brings the nearest integer and twice the bias into the lowest bits."""
     form = format_of(x)
     return form.magic + 2 * form.bias
 
@@ -101,7 +101,7 @@ def half_exp(x: Term) -> Term:
 
 
 def exp2(x: Term) -> Term:
-    """2^x: what is left over the nearest integer is exact, its product with ln 2 has a tail."""
+    """2^x: the rest over the nearest integer is exact, its product with ln 2 has a tail."""
     form = format_of(x)
     x = clamp(x, -form.bias - form.mantissa - 2.0, form.bias + 2.0)
     shifted = x + _shift(x)

@@ -134,7 +134,7 @@ def log1p(x: Term) -> Term:
 
 
 def log1p_sum(x: Term, small: Term | None) -> Term:
-    """log(1 + x), or log(1 + x + small) with what is below the last place of x: what 1 + x loses is added to f again."""
+    """log(1 + x), or log(1 + x + small) with small below the last place of x: the bits that 1 + x loses are added to f again."""
     u = x + 1
     k, m = split_exponent(u)
     lost = where(absolute(x) < 1, x - (u - 1), 1 - (u - x))

@@ -108,7 +108,7 @@ def cbrt(x: Term) -> Term:
 
 
 def hypot(x: Term, y: Term) -> Term:
-    """√(x² + y²) without overflow: infinite where an operand is, whatever the other is."""
+    """√(x² + y²) without overflow: infinite where an operand is, even if the other is NaN."""
     x, y = absolute(x), absolute(y)
     if is_single(x):
         wide, other = x.to(dtypes.float64), y.to(dtypes.float64)

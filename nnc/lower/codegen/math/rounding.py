@@ -20,7 +20,7 @@ def minimum(x: Term, y: Term) -> Term:
 
 
 def safe_product(x: Term, y: Term) -> Term:
-    """x · y; 0 where one of them is 0, whatever the other one is. Finite numbers that are known make no NaN of a 0."""
+    """x · y; 0 where one of them is 0, even if the other is infinite or NaN. Known finite numbers make no NaN of a 0."""
     known = [number for number in (known_number(x.value), known_number(y.value)) if number is not None]
     if any(number != 0 and math.isfinite(number) for number in known):
         return x * y
@@ -74,10 +74,10 @@ def nextafter(x: Term, y: Term) -> Term:
 
 
 def fmod(x: Term, y: Term) -> Term:
-    """What is left of x after multiples of y, with the sign of x; exact.
+    """Returns the remainder of x after multiples of y, with the sign of x; exact.
 
-    Rounds take off the multiple q · y whose q has the leading bits of the quotient, half as many as a float has, so that what is
-    left is a float. Most arguments need one round; the loop goes on while a lane does.
+    Iterations take off the multiple q · y whose q has the leading bits of the quotient, half as many as a float has, so that the
+    rest is a float. Most arguments need one iteration; the loop goes on while a lane does.
     """
     code, form = x.code, format_of(x)
     size = absolute(y)
@@ -105,7 +105,7 @@ def fmod(x: Term, y: Term) -> Term:
 
 
 def remainder(x: Term, y: Term) -> Term:
-    """What is left of x after multiples of y, with the sign of y."""
+    """Returns the remainder of x after multiples of y, with the sign of y."""
     left = fmod(x, y)
     wrong = (left < 0).compare("ne", y < 0) & left.compare("ne", 0)
     return where(left.equals(0), copysign(left, y), where(wrong, left + y, left))

@@ -150,7 +150,7 @@ def fma(x: Term, y: Term | Number, z: Term | Number) -> Term:
 
 
 def horner(x: Term, coefficients: Sequence[float]) -> Term:
-    """The polynomial with these coefficients, that of the lowest power first."""
+    """Returns the polynomial with these coefficients, the lowest power's first."""
     total: Term | float = coefficients[-1]
     for c in coefficients[-2::-1]:
         total = fma(x, total, c)
@@ -191,7 +191,7 @@ class Format:
 
     @property
     def magic(self) -> float:
-        """1.5 · 2^mantissa: what is added to it is rounded to an integer, which the lowest bits show."""
+        """1.5 · 2^mantissa: a number added to it is rounded to an integer, which the lowest bits show."""
         return 1.5 * 2.0**self.mantissa
 
     @property
