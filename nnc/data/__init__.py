@@ -1,4 +1,4 @@
-"""Reading data: arrays as batches, shuffled by a key, made ahead by a thread."""
+"""Reading data: arrays as batches, shuffled by a key, prefetched by a thread."""
 
 from nnc.data.batching import Batches, batches
 

@@ -32,11 +32,11 @@ def batches(
     """Iterates over arrays in batches: rows along the first axis of every leaf, in a new random order for each epoch.
 
     Args:
-        arrays: a pytree of arrays of one length. NumPy arrays and those of other libraries give NumPy arrays (memory-mapped ones
+        arrays: a pytree of arrays of one length. NumPy arrays and arrays of other libraries give NumPy arrays (memory-mapped ones
             are read batch by batch), nnc arrays nnc arrays.
         batch: rows in a batch.
         key: of the orders; None: in order.
-        prefetch: how many batches a thread makes ahead; 0: no thread.
+        prefetch: how many batches a thread makes in advance; 0: no thread.
         epochs: passes over the rows; None: without end.
         drop_last: leave out the rest of each epoch that does not fill a batch.
         step: how many batches were made before, to resume.
@@ -88,7 +88,7 @@ def batches(
 
 
 class Batches:
-    """What `nnc.data.batches` returns: an iterator over batches. `step` counts those that were taken.
+    """The result of `nnc.data.batches`: an iterator over batches. `step` counts the batches that were taken.
 
     Args:
         arrays: a pytree of arrays of one length.

@@ -13,9 +13,9 @@ from nnc.fork import reset_after_fork
 
 
 class Prefetch:
-    """The elements of an iterator, up to `size` of them made ahead by a thread of their own.
+    """The elements of an iterator, up to `size` of them made in advance by a thread of their own.
 
-    What the iterator raises is raised where its element was due. The thread ends with the last element, with `close`, or when
+    An error of the iterator is raised where its element was due. The thread ends with the last element, with `close`, or when
     this object is no longer used.
     """
 
@@ -58,7 +58,7 @@ class Prefetch:
 
 
 def _fill(make: Callable[[], Iterator[Any]], items: queue.Queue[tuple[str, Any]], stop: threading.Event) -> None:
-    """What the thread does; it knows the queue, but not its owner, which may be forgotten meanwhile."""
+    """Runs the thread; it knows the queue, but not its owner, which may be forgotten meanwhile."""
     try:
         for item in make():
             if stop.is_set():

@@ -27,7 +27,7 @@ class _Display(Protocol):
         """`n` more are done; `text` shows the last values."""
 
     def describe(self, description: str) -> None:
-        """What is being done."""
+        """Shows a description of the work."""
 
     def close(self) -> None:
         """Leaves the last state standing."""
@@ -107,7 +107,7 @@ DISPLAYS: dict[str, type[_Tqdm] | type[_Rich] | type[_Plain]] = {"tqdm": _Tqdm, 
 
 
 class Progress:
-    """What `nnc.debug.progress` returns: iterate over it, or call `update` in a `with` block.
+    """The result of `nnc.debug.progress`: iterate over it, or call `update` in a `with` block.
 
     Args:
         iterable: iterated over, or None.
@@ -133,7 +133,7 @@ class Progress:
         self._display.advance(n, ", ".join(f"{name}={_short(value)}" for name, value in values.items()))
 
     def describe(self, description: str) -> None:
-        """Changes what is said to be done.
+        """Changes the shown description of the work.
 
         Args:
             description: of the work.
@@ -168,9 +168,9 @@ def progress(
     """Shows how far a loop is, how fast it goes and when it ends, on the standard error stream.
 
     Args:
-        iterable: what is iterated over; None to call `update` instead.
+        iterable: the elements to iterate over; None to call `update` instead.
         total: how many there will be; default the length of the iterable, if it has one.
-        description: what is being done.
+        description: of the work.
         unit: of what there are `total`.
         style: "tqdm", "rich" or "plain"; default the first that is installed.
         file: where to, in place of standard error.

@@ -19,8 +19,8 @@ from nnc.tracebacks import api_boundary
 def callback(callback: Callable[..., object], *args: Any, ordered: bool = True, **kwargs: Any) -> None:
     """Calls a Python function with the values of traced arguments, whenever the program gets there.
 
-    Calls happen in the order of the program, in loops once for each round. Under `vmap` there is one call for each row; under
-    `grad` the function sees the values and is differentiated past. What runs twice (a checkpointed function) calls twice.
+    Calls happen in the order of the program, in loops once for each iteration. Under `vmap` there is one call for each row; under
+    `grad` the function sees the values and is differentiated past. Code that runs twice (a checkpointed function) calls twice.
 
     Args:
         callback: takes the arguments with arrays in place of tracers; what it returns is ignored.

@@ -1,4 +1,4 @@
-"""What loops keep for their reverse pass, in bytes."""
+"""Memory that loops keep for their reverse pass, in bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be switched on within a block. It holds for the thread that enters the block, and for what it calls."""
+"""Modes that can be switched on within a block. They hold for the thread that enters the block, and for functions that it calls."""
 
 from __future__ import annotations
 

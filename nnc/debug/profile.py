@@ -12,7 +12,7 @@ from nnc.tracebacks import api_boundary
 
 @api_boundary
 def profile(compiled: Any, /, *args: Any, **kwargs: Any) -> ScheduleReport:
-    """Runs a compiled function once and measures each step; the form is that of the planned schedule.
+    """Runs a compiled function once and measures each step; the report has the form of the planned schedule.
 
     `print` shows it, `save("trace.json")` writes it for https://ui.perfetto.dev, `nnc.view.schedule` draws it. The first run of a
     function is slower than later ones, since its memory is new: measure twice. Donated arguments are used up.

@@ -142,7 +142,7 @@ class Box:
                     corner, end = start.copy(), limit.copy()
                     corner[axis], end[axis] = first, last
                     pieces.append(Box(tuple(corner), tuple(b - a for a, b in zip(corner, end, strict=True))))
-            start[axis], limit[axis] = low, high  # what is left has the common part's extent on this axis
+            start[axis], limit[axis] = low, high  # the rest has the common part's extent on this axis
         return pieces
 
     def __str__(self) -> str:

@@ -143,7 +143,7 @@ class GraphBuilder:
         return tuple(self._nodes)
 
     def adopt(self, symbol: Symbol) -> None:
-        """Takes a symbol whose value comes from outside; whoever builds the graph adds it to the inputs.
+        """Takes a symbol whose value comes from outside; the caller adds it to the graph's inputs.
 
         Args:
             symbol: a symbol without a writer.

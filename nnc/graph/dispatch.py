@@ -1,4 +1,4 @@
-"""Who runs a command: the innermost trace among its operands and the ambient one, else the eager interpreter."""
+"""Runs commands: by the innermost trace among the operands and the ambient one, else by the eager interpreter."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def new_symbol(spec: TensorSpec, name: str = "") -> Symbol:
     """A symbol; traces make so many that it matters how long it takes."""
     symbol: Any = _UnfinishedSymbol()
     symbol.spec, symbol.name = spec, name
-    symbol.__class__ = Symbol  # faster than to set the fields of what cannot be assigned to
+    symbol.__class__ = Symbol  # faster than to set the fields of a class that cannot be assigned to
     made: Symbol = symbol
     return made
 
@@ -191,7 +191,7 @@ class Graph:
 
     @property
     def num_nodes(self) -> int:
-        """How many nodes there are, those of sub-graphs included."""
+        """How many nodes there are, nodes of sub-graphs included."""
         inner = [graph.num_nodes for node in self.nodes if node.graphs for graph in node.graphs]
         return len(self.nodes) + sum(inner)
 
@@ -203,7 +203,7 @@ class Graph:
             yield from node.outputs
 
     def walk(self) -> Iterator[Node]:
-        """All nodes, those of sub-graphs before the node that owns them."""
+        """Yields all nodes, nodes of sub-graphs before the node that owns them."""
         for node in self.nodes:
             for graph in node.graphs:
                 yield from graph.walk()
@@ -255,7 +255,7 @@ class Graph:
 
     @api_boundary
     def __call__(self, *args: Any) -> Any:
-        """The outputs (a single one by itself) for these inputs, whose specs must be those of the graph."""
+        """Returns the outputs (a single one by itself) for these inputs, whose specs must be the graph's."""
         if len(args) != len(self.inputs):
             raise user_error(
                 ArgumentError, self.name, f"the graph takes {len(self.inputs)} inputs, {len(args)} were given.",

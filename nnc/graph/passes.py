@@ -46,7 +46,7 @@ class Pass:
 @storable
 @dataclass(frozen=True, slots=True)
 class PassRecord:
-    """One line of `graph.attrs["passes"]`: what a pass did. Node counts include those of sub-graphs.
+    """One line of `graph.attrs["passes"]`: the effect of a pass. Node counts include nodes of sub-graphs.
 
     Args:
         name: of the pass.
@@ -145,7 +145,7 @@ def run_passes(graph: Graph, names: Sequence[str], options: Any = None, *, verif
 
 
 def _leave(graph: Graph, options: Any) -> Graph:
-    """What a pass does that has nothing to do."""
+    """Returns the graph: the body of a pass that has nothing to do."""
     return graph
 
 

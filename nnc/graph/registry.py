@@ -68,7 +68,7 @@ _BIND = _Bind(_unset)
 
 @dataclass(slots=True)
 class _Registry:
-    """`version` grows whenever something is registered: what was concluded before holds no more.
+    """Counts registrations: `version` grows with each, and earlier conclusions hold no more.
 
     `load_backends` registers the kernels of this package, which takes a while, when a kernel is first looked for.
     """

@@ -28,7 +28,7 @@ def apply_rules(graph: Graph, rules: Sequence[Rule], *, exact: bool = False, max
     """Rewrites `graph` and its sub-graphs until no rule applies; where several do, the first in `rules`.
 
     Inputs and the specs of outputs stay. Nodes that only served a replaced left side are dropped; other dead nodes are left
-    to dead code elimination. Cost: one look at each node, those that rules make included.
+    to dead code elimination. Cost: one look at each node, also at nodes that rules make.
 
     Args:
         graph: any graph.
@@ -59,14 +59,14 @@ def finds(rule: Rule, left: Graph) -> bool:
 
 
 class _Match(NamedTuple):
-    """What the symbols and nodes of a form stand for, in its order."""
+    """The symbols and nodes of the graph that match a form's, in its order."""
 
     symbols: tuple[Symbol, ...]
     nodes: tuple[Node, ...]
 
 
 def _match(form: Form, root: Node, writers: Mapping[Symbol, Node], numbers: Mapping[Symbol, Any]) -> _Match | None:
-    """Matches a form with the graph that ends in `root`; `numbers` are those of its constants."""
+    """Matches a form with the graph that ends in `root`; `numbers` are the graph's constants."""
     symbols: list[Any] = [None] * form.symbols
     nodes: list[Node] = []
     for step in form.steps:
@@ -164,7 +164,7 @@ class _Rewriter:
 class _Rewriting:
     """The rewriting of one graph, from its first node to its last.
 
-    What stands above a node is final when the node is looked at, and so are the nodes that a rule made in place of another, which
+    Nodes above a node are final when the node is looked at, and so are the nodes that a rule made in place of another, which
     are looked at first. So one look at each is enough.
     """
 
@@ -213,7 +213,7 @@ class _Rewriting:
             self.kinds[symbol] = kind
 
     def current(self, symbol: Symbol) -> Symbol:
-        """What stands for a symbol by now."""
+        """Returns the present replacement of a symbol."""
         while symbol in self.renamed:
             symbol = self.renamed[symbol]
         return symbol

@@ -56,7 +56,7 @@ def sample(*specs: TensorSpec, **params: Any) -> Sample:
     return Sample(specs, params)
 
 
-# What is known of a tensor at a glance: the command that writes it (None: a constant), and the number that it is or that its
+# Facts about a tensor that are quick to see: the command that writes it (None: a constant), and the number that it is or that its
 # writer reads first. A tensor of one number is a broadcast of it: most sites with another number than a rule's are told by this.
 Kind = tuple[Command | None, Any]
 
@@ -98,7 +98,7 @@ class Form(NamedTuple):
 class Equation:
     """Both sides of a rule for concrete specs, as graphs of the same variables and nodes.
 
-    `symbols` and `nodes` are those of the left side, in the order of its `form`.
+    `symbols` and `nodes` belong to the left side, in the order of its `form`.
     """
 
     left: Graph
@@ -112,8 +112,8 @@ class Equation:
 class Pattern:
     """A form of a rule's left side.
 
-    `statics` says at which step a static parameter is read off, and by which name; `kinds` are those of the root's operands that
-    are no variables, by their positions.
+    `statics` says at which step a static parameter is read off, and by which name; `kinds` are the kinds of the root's operands
+    that are no variables, by their positions.
     """
 
     form: Form
@@ -131,7 +131,7 @@ class Pattern:
         return cls(form, statics, [(i, kinds[place]) for i, place in enumerate(places) if place in kinds])
 
     def fits(self, kinds: Sequence[Kind]) -> bool:
-        """Whether operands of these kinds may be those of the root."""
+        """Whether operands of these kinds may be the root's."""
         return len(kinds) == len(self.form.steps[0].inputs) and all(
             kinds[i][0] is writer and number in (None, kinds[i][1]) for i, (writer, number) in self.kinds
         )

@@ -28,7 +28,7 @@ def check_rule(rule: Rule, samples: Sequence[Sample] | None = None, *, seed: int
 
     Args:
         rule: to be checked.
-        samples: specs to check, by default those of the rule.
+        samples: specs to check, by default the rule's.
         seed: of the random inputs.
 
     Raises:

@@ -203,7 +203,7 @@ class GraphWriter:
         self.graphs: list[dict[str, Any]] = []
 
     def tables(self) -> dict[str, Any]:
-        """What `GraphReader` reads."""
+        """The tables that `GraphReader` reads."""
         return {
             "specs": [spec_tree(spec) for spec in self.specs],
             "sources": [[source.file, source.line, source.function] for source in self.sources],

@@ -1,4 +1,4 @@
-"""What is known of a tensor before it has a value."""
+"""Specs: facts about a tensor before it has a value."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TensorSpec:
     layout, dtype or device is always a node of the graph, so two specs either are equal or need an explicit command between them.
 
     Equal specs are one object, so that comparing and hashing them costs nothing: every call of a compiled function and every
-    eager command does both. What follows from the fields is kept beside them: passes ask for it all the time.
+    eager command does both. Facts that follow from the fields are kept beside them: passes ask for them all the time.
 
     `ndim` is the number of axes, `size` the number of elements, `nbytes` their bytes, without padding.
 

@@ -1,6 +1,6 @@
 """Safetensors files: a header of JSON, and the bytes of the tensors behind it.
 
-    file    [ bytes of the header: 8 | header, padded with spaces to a multiple of 8 | tensors, those of wide dtypes first ]
+    file    [ bytes of the header: 8 | header, padded with spaces to a multiple of 8 | tensors, wide dtypes first ]
 
 The format has no checksum, so nnc adds one to the metadata, which other programs pass over: eight hexadecimal digits named `CHECK`.
 It is the CRC-32 of the header, in which these digits are zeros, and of the sums of the data: of each tensor, filled up with zeros,

@@ -69,7 +69,7 @@ def save(path: PathLike, tree: Any) -> None:
 
 
 def _tensors(layout: Layout) -> tuple[dict[str, NDArray], dict[str, str]]:
-    """The arrays of a layout, and the dtypes of those that safetensors stores as another."""
+    """Returns the arrays of a layout, and the dtypes of arrays that safetensors stores as another."""
     arrays, wide = {}, {}
     for leaf, node in zip(layout.leaves, (node for _, node in walk(layout.structure)), strict=True):
         if "tensor" not in node:
@@ -100,7 +100,7 @@ def _write(target: Path, layout: Layout, arrays: Mapping[str, NDArray], metadata
 
 
 def _verify(part: Path, layout: Layout, arrays: Mapping[str, NDArray]) -> None:
-    """Checks that `load` will find in a file what was to be saved.
+    """Checks that `load` will find in a file the tree to be saved.
 
     Raises:
         UnsupportedError: it will not.
@@ -166,7 +166,7 @@ def _read(source: Path) -> tuple[dict[str, NDArray], dict[str, Any] | None]:
 
 
 def _parse(source: Path, text: str) -> dict[str, Any]:
-    """The header; what is missing in it shows when the tree is walked."""
+    """Returns the header; a missing entry shows when the tree is walked."""
     try:
         header = json.loads(text)
         version = header["version"]

@@ -36,7 +36,7 @@ _LIBRARIES = ("numpy", "ml_dtypes", "llvmlite", "onednn-cpu-gomp")
 class Tuner:
     """Chooses kernels by measuring them; asked again, it gives the same answer.
 
-    Args:     candidates: the kernels for a command on inputs of these specs, that of the highest priority first. options:
+    Args:     candidates: the kernels for a command on inputs of these specs, the highest priority first. options:
               `cache_folder` says where choices are kept.
     """
 
@@ -54,7 +54,7 @@ class Tuner:
 
     @cached_property
     def _here(self) -> dict[str, str]:
-        """What measurements depend on beside the command."""
+        """Facts on which measurements depend beside the command."""
         facts = processor(Path("/proc/cpuinfo"))
         machine = {name: facts[name] for name in ("model", "system", "cores", "threads")}
         versions = {name: version_of(name) for name in ("nnc", *_LIBRARIES)}
@@ -90,13 +90,13 @@ def measure(
         runs = {i: _prepare(command, kernel, specs, params) for i, kernel in enumerate(kernels)}
         spent = dict.fromkeys(runs, 0.0)
         best: dict[int, float] = {}
-        for turn in range(1 + _RUNS):  # the first, in which libraries get ready, only counts for what is hopeless
+        for turn in range(1 + _RUNS):  # the first, in which libraries get ready, only rules out hopeless kernels
             least = min(best.values(), default=0.0)
             for i in [i for i in runs if not turn or (spent[i] < _SECONDS and best[i] <= _HOPELESS * max(least, 1e-4))]:
                 began = time.perf_counter()
                 try:
                     runs[i]()
-                except Exception:  # whatever it is, this kernel does not run on this data
+                except Exception:  # any error means that this kernel does not run on this data
                     best.pop(i, None)
                     del runs[i]
                     continue
@@ -119,7 +119,7 @@ def _prepare(
 
 
 def scratch(spec: TensorSpec, seed: int = 0) -> NDArray:
-    """Made-up data: floats between 0.5 and 1.5; zeros elsewhere, which are indices of whatever is not empty.
+    """Made-up data: floats between 0.5 and 1.5; zeros elsewhere, which are indices of any tensor that is not empty.
 
     Example:  >>> scratch(TensorSpec((2,), "int32"))
               array([0, 0], dtype=int32)

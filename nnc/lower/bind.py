@@ -104,7 +104,7 @@ def _constant_values(graph: Graph) -> dict[Symbol, NDArray]:
 
 
 def _written(step: Step) -> tuple[View, ...]:
-    """What a step writes by itself: its outputs, and a loop the number of its round."""
+    """Returns the views that a step writes by itself: its outputs, and for a loop the number of its iteration."""
     counter = step.region.counter if isinstance(step.region, Loop) else None
     return step.outputs if counter is None else (*step.outputs, counter)
 

@@ -1,10 +1,10 @@
 """A cache on disk that processes share: values and bytes in files, found by what they depend on.
 
-An entry is a file named by a digest of its kind and key. Readers see all of it or nothing, whatever crashes and however many
-processes write (`nnc/files.py`). It holds its kind, the whole key, its content, and before them a checksum of all of that: what is
-damaged, or is not what was asked for, is no entry.
+An entry is a file named by a digest of its kind and key. Readers see all of it or nothing, even if processes crash or many
+write at once (`nnc/files.py`). It holds its kind, the whole key, its content, and before them a checksum of all of that: a file
+that is damaged, or has another key, is no entry.
 
-    entry    [ SHA-256 of what follows | kind and key, a line of JSON | sizes of the parts, a line of JSON | parts ]
+    entry    [ SHA-256 of the rest | kind and key, a line of JSON | sizes of the parts, a line of JSON | parts ]
 
 Entries become code that runs, so a folder or file that belongs to somebody else, or to which others can write, is not used; one
 warning names it. The oldest entries of a kind make room for new ones.
@@ -32,7 +32,7 @@ _VERSION = "v3"  # of the form of the files; entries of another version lie else
 _ENDING = ".bin"
 _CHECK_BYTES = hashlib.sha256().digest_size
 _BLOCK = 4096  # bytes; a small file takes as many on disk
-_LOOKS = 16  # there is a look for what is too much whenever a process has written that part of what is allowed
+_LOOKS = 16  # folders are looked through whenever a process has written this part of the allowed bytes
 # Bytes of all entries of a kind. Object files have 10 KB, programs 100 KB, others one block: some 10,000, 5,000 and 1,000 entries.
 MOST_BYTES: Mapping[str, int] = MappingProxyType({"objects": 1 << 28, "programs": 1 << 29})
 _MOST_BYTES_ELSE = 1 << 22
@@ -134,7 +134,7 @@ class Entry:
     key: Mapping[str, Any]
 
     def read(self) -> Any:
-        """What was kept; None where nothing was."""
+        """Returns the content that was kept; None where nothing was."""
         return self.cache.read(self.kind, self.key) if self.cache.holds(self.kind) else None
 
     def write(self, value: Any) -> None:

@@ -3,7 +3,7 @@
 Two sets of tensors may become one buffer unless both hold something at the same time. At the same time they may hold one value
 (one is a move of the other), or meet in a single step that may write over its input. In this order: what loops carry (on which
 the number of their copies rests), all other moves, joins that are parts of joins, commands that may write over an input, all other
-parts that are joined, and arguments given away for results. What did not work out stays a copy.
+parts that are joined, and donated arguments for results. Moves that did not work out stay copies.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Operands:
-    """Which inputs and outputs of a step are of a tensor, and the pairs (input, output) that may share memory."""
+    """The positions of inputs and outputs of a step that show a tensor, and the pairs (input, output) that may share memory."""
 
     reads: dict[int, list[int]]
     writes: dict[int, list[int]]
@@ -62,7 +62,7 @@ class _Operands:
 
     @classmethod
     def of(cls, step: Step) -> _Operands:
-        """Those of a step."""
+        """Finds the operands of a step, by tensor."""
         found = cls({}, {}, frozenset(in_place_facts(step.command, step.params).overwrite))
         for places, views in ((found.reads, step.inputs), (found.writes, step.outputs)):
             for i, view in enumerate(views):
@@ -71,7 +71,7 @@ class _Operands:
 
 
 class Classes:
-    """Which tensors share memory."""
+    """Classes of tensors that share memory."""
 
     def __init__(
         self, tensors: Sequence[Buffer], steps: Steps, last: Sequence[int], donated: Sequence[int] = ()
@@ -92,7 +92,7 @@ class Classes:
 
     @cached_property
     def _views(self) -> list[set[View]]:
-        """What steps read and write of each tensor, and join into it."""
+        """Finds the views of each tensor that steps read and write, and join into it."""
         views: list[set[View]] = [set() for _ in self.tensors]
         for step in self.live.points:
             if step is not None:
@@ -108,7 +108,7 @@ class Classes:
             tensor = self._parent[tensor]
         return tensor
 
-    # -- what may share ------------------------------------------------------------------------------------------------
+    # -- conditions for sharing ----------------------------------------------------------------------------------------
 
     def share(self, x: int, y: int, moved: tuple[int, int] | None = None) -> bool:
         """Makes two tensors share memory if that is safe.
@@ -138,7 +138,7 @@ class Classes:
         self._members[a] += self._members[b]
 
     def _kind(self, a: int, b: int) -> Kind | None:
-        """What two classes would be as one; None where they must stay two."""
+        """Returns the kind of two classes made one; None where they must stay two."""
         kinds = x, y = self.kinds[a], self.kinds[b]
         if Kind.CONSTANT in kinds or Kind.TAPE in kinds or (self._returned[a] and self._returned[b]):
             return None
@@ -241,7 +241,7 @@ class Classes:
         same = a is b or (a.shape == b.shape and a.dtype.itemsize == b.dtype.itemsize)
         return same and self._whole(x) and self._whole(y)
 
-    # -- what is tried -------------------------------------------------------------------------------------------------
+    # -- attempts to share ---------------------------------------------------------------------------------------------
 
     def share_carried(self, pairs: Sequence[tuple[View, View]]) -> bool:
         """Lets what loops carry stay in its place; False if some of it cannot."""
@@ -369,7 +369,7 @@ class Classes:
                     yield from self._lives(inner)
 
     def give_donated(self, outputs: Sequence[int]) -> None:
-        """Lets results lie in arguments that were given away and are dead by then."""
+        """Lets results lie in donated arguments that are dead by then."""
         given: dict[tuple[DType, int], list[int]] = {}
         for i in sorted(self._donated):
             if not self._returned[self.find(i)]:

@@ -29,7 +29,7 @@ _WORD = 8
 
 
 class _Method(ctypes.Structure):
-    """What CPython wants to know of a function: PyMethodDef."""
+    """CPython's description of a function: PyMethodDef."""
 
     _fields_ = (
         ("name", ctypes.c_char_p),
@@ -63,7 +63,7 @@ class Boxes:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What the arrays made for a program's results are wrapped in: for each its spec and whether it is weak. `is_one`: the one
+    """The form of a program's results: for each array its spec and whether it is weak. `is_one`: the one
     result is returned, not a list."""
 
     specs: Sequence[TensorSpec]
@@ -73,9 +73,9 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """How a program is called on arrays directly: on one of its `idle` frames, with what `bind` makes of that.
+    """A program that is called on arrays directly: on one of its `idle` frames, with the table that `bind` makes for the frame.
 
-    Who calls takes a frame out of the list and puts it back. A call returns NotImplemented where it is not made: an argument is
+    The caller takes a frame out of the list and puts it back. A call returns NotImplemented where it is not made: an argument is
     other than expected, the program fails. It may then be made in the general way.
     """
 
@@ -94,7 +94,8 @@ class Direct:
         arguments: Sequence[tuple[TensorSpec, bool]],
         results: Results,
     ) -> Direct | None:
-        """That of a program of arrays, of which `arguments` has the spec and whether it is weak; None where it needs Python."""
+        """Makes the direct form of a program of arrays, of which `arguments` has the spec and whether it is weak; None where it
+        needs Python."""
         if not program.needs_no_python or len(program.outside.inputs) != len(arguments):
             return None
         return cls(cast(list[NativeFrame], program.idle), load_direct(compiler), boxes, arguments, results)

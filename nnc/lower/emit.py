@@ -25,9 +25,9 @@ _LOOPS = ("while", "scan")
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What `while` and `scan` have in common. A round takes its number, elements, carried and captured values.
+    """The common form of `while` and `scan`. An iteration takes its number, elements, carried and captured values.
 
-    `head` yields the condition, exits and what it hands over to `tail`, which yields carried values and rows. A `scan` has no head;
+    `head` yields the condition, exits and values for `tail`, which yields carried values and rows. A `scan` has no head;
     where its length is not known, its first operand tells it.
     """
 
@@ -133,7 +133,7 @@ class Emitter:
         return tuple(block.steps), [block.where(symbol) for symbol in graph.outputs]
 
     def constant(self, symbol: Symbol) -> View:
-        """Where a constant lies; it is held once, whatever the number of copies."""
+        """Returns the view of a constant; it is held once for all copies."""
         if symbol not in self._constants:
             self._constants[symbol] = self.tensor(Kind.CONSTANT, symbol, index=len(self._constants))
         return self._constants[symbol]

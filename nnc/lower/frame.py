@@ -32,7 +32,7 @@ Run = tuple[Callable[..., None], Arrays, Arrays, Mapping[str, Any]]
 
 @dataclass(slots=True)
 class _Scope:
-    """What is set anew for each call, or for each round of a loop: (list, position, view)."""
+    """Arrays that are set anew for each call, or for each iteration of a loop: (list, position, view)."""
 
     patches: list[tuple[Arrays, int, View]] = field(default_factory=list)
 
@@ -244,7 +244,7 @@ def explain(step: Step, run: Run) -> None:
 
 
 class Takes(Protocol):
-    """What inputs are held against."""
+    """The specs with which inputs are compared."""
 
     @property
     def name(self) -> str:
@@ -253,7 +253,7 @@ class Takes(Protocol):
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """What it was lowered for."""
+        """The specs that the program was lowered for."""
         ...
 
     @property

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ZONE = 256  # bytes of red zone in front of a buffer and behind it: four of the longest vectors
 # NaN, -1, True; then 0 and False. They differ in every dtype, and as an index neither leads far away.
 POISONS = (0xFF, 0x00)
-_ALIGNMENT = 64  # bytes; as that of an arena's buffers
+_ALIGNMENT = 64  # bytes; as an arena's buffers are aligned
 _SHOWN = 8  # elements that an error names at most
 
 Kernel = Callable[..., None]
@@ -72,7 +72,8 @@ class Layout:
 
 
 class Lives:
-    """Which buffers are dead before a step, which ones it is the first to write, and which ones live on behind it."""
+    """Lives of buffers: the ones that are dead before a step, the ones that it is the first to write, and the ones that live on
+    behind it."""
 
     def __init__(self, bound: Bound) -> None:
         self._intervals = bound.intervals
@@ -85,7 +86,7 @@ class Lives:
                 self._points.setdefault(id(step), []).append(point)
 
     def fresh(self, step: Step) -> set[int]:
-        """The buffers that a step writes as a whole, without a look at what was there."""
+        """Returns the buffers that a step writes as a whole, without a look at their old content."""
         whole = {view.buffer for view in step.outputs if view.covers(self._sizes[view.buffer])}
         return whole - {view.buffer for view in step.inputs}
 

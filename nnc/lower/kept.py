@@ -1,7 +1,7 @@
-"""What a program reads of its arguments in another layout, kept from call to call while the arguments are the same arrays.
+"""Packed forms of a program's arguments, kept from call to call while the arguments are the same arrays.
 
-An array cannot change, so what was packed of it stays right for as long as it lives; which array it was is known by a weak
-reference. Memory that somebody else can write to is packed in each call: that of NumPy's arrays, and of an array which shares it
+An array cannot change, so its packed form stays right for as long as it lives; a weak reference tells which array was
+packed. Memory that somebody else can write to is packed in each call: memory of NumPy's arrays, and of an array which shares it
 with one of those.
 """
 
@@ -44,7 +44,7 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """What was made of an argument; without an `owner` it only is memory for the next call."""
+    """The packed forms of an argument; without an `owner` it only is memory for the next call."""
 
     owner: weakref.ref[Any] | None
     arrays: list[NDArray]
@@ -84,7 +84,7 @@ class Kept:
         return found
 
     def _make(self, source: int, rows: list[_Row], owner: Any) -> _Entry:
-        """What is made of an argument, where the last one's lay if no call reads that any more."""
+        """Packs an argument, into the last call's memory if no call reads that any more."""
         before = self._entries.pop(source, None)
         arrays = before.arrays if before is not None and _is_unused(before.arrays) else [row.room() for row in rows]
         memory = np.require(owner.data if isinstance(owner, Array) else owner, self._dtypes[source], ("C", "A"))
@@ -96,7 +96,7 @@ class Kept:
         return entry
 
     def forget(self, source: int, owner: weakref.ref[Any]) -> None:
-        """Lets go of what was made of an array that is no more."""
+        """Lets go of the packed forms of an array that is no more."""
         entry = self._entries.get(source)
         if entry is not None and entry.owner is owner:
             self._entries.pop(source, None)
@@ -128,7 +128,7 @@ def _is_unused(arrays: Sequence[NDArray]) -> bool:
 
 
 def is_alone(owner: Any) -> bool:
-    """Whether it is an array of nnc to whose memory nobody else has a reference, so that what is made of it can be kept."""
+    """Whether it is an array of nnc to whose memory nobody else has a reference, so that its packed forms can be kept."""
     if not isinstance(owner, Array) or owner.is_deleted():
         return False
     view = owner.data

@@ -1,6 +1,6 @@
-"""What a call of a compiled function leaves for later: keeping its program and its code in files.
+"""Background work of a call of a compiled function: keeping its program and its code in files.
 
-Whoever has something to keep says so with `do_later`. Within the block of a call that makes its program it waits until the program
+`do_later` takes such work. Within the block of a call that makes its program it waits until the program
 has run, which needs all processors, or for two seconds: a program may run for hours, and be broken off. It is done by a thread for
 which the interpreter waits at its end. Elsewhere it is done at once.
 """
@@ -21,7 +21,7 @@ _PATIENCE = 2.0  # seconds
 
 
 def do_later(task: Task) -> None:
-    """Does something at once, unless a block puts it off. What it reads must not change."""
+    """Does something at once, unless a block puts it off. Values that it reads must not change."""
     put_off = get_context().later
     if put_off is None:
         task()
@@ -65,7 +65,7 @@ class _Block:
         self._writer = None
 
     def add(self, task: Task) -> None:
-        """One more, from whatever thread."""
+        """Adds a task, from any thread."""
         if self._ended.is_set():  # another thread was not waited for
             task()
             return
@@ -94,4 +94,4 @@ class _Block:
 
     def _do_all(self) -> None:
         while self._tasks:
-            self._tasks.popleft()()  # so that nothing holds what is done
+            self._tasks.popleft()()  # so that nothing holds a task that is done

@@ -1,11 +1,11 @@
 """Live ranges of tensors over steps that contain loops and branches.
 
-All steps stand on one line of time: those of a loop's copies one copy after the other, those of branches one branch after the
-other. A tensor is live where some path of execution may still read what it holds, so ranges have gaps: what one branch needs is
-dead in the others, and what a round reads last leaves its place to what the round writes then.
+All steps stand on one line of time: a loop's copies one after the other, and branches one after the
+other. A tensor is live where some path of execution may still read its content, so ranges have gaps: a tensor that one branch needs
+is dead in the others, and a tensor that an iteration reads last leaves its place to a result that it writes then.
 
-Structured control flow needs no general fixpoint: one backward walk, and two for a loop (what its first copy reads is live at the
-end of its last).
+Structured control flow needs no general fixpoint: one backward walk, and two for a loop (tensors that its first copy reads are live
+at the end of its last).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Timeline:
         self._touched: dict[int, frozenset[int]] = {}
 
     def span(self, step: Step) -> int:
-        """The points of a step, those of its region included."""
+        """Counts the points of a step, with the points of its region."""
         if step.region is None:
             return 1
         if id(step) not in self._spans:
@@ -69,7 +69,7 @@ def touched(steps: Iterable[Step]) -> set[int]:
 
 
 def walk(steps: Iterable[Step]) -> Iterable[Step]:
-    """All steps, each before those in its region."""
+    """Yields all steps, each before the steps in its region."""
     for step in steps:
         yield step
         if isinstance(step.region, Branches):
@@ -84,7 +84,7 @@ class Liveness:
     """The ranges of every tensor that some steps touch.
 
     `intervals[t]` are the lives of tensor t, `writes[t]` the points at which it is written, in part or as a whole. `points[i]` is
-    the step at point i of time (None for those of a loop's frame).
+    the step at point i of time (None for points of a loop's frame).
 
     Args:     steps: the whole program. sizes: bytes of each tensor. last: tensors that are wanted when all is done.
     """
@@ -132,7 +132,7 @@ class Liveness:
             self._found[tensor].append((first, end, written))
 
     def _close(self, live: Live, at: int) -> set[int]:
-        """Ends the walk of a block at its start: records what is live there, and returns it."""
+        """Ends the walk of a block at its start: records the tensors that are live there, and returns them."""
         for tensor, end in live.items():
             self._record(tensor, at, end)
         return set(live)
@@ -191,7 +191,7 @@ class Liveness:
         return self._copies(region, stop, wanted, around)[0]
 
     def _copies(self, region: Loop, stop: int, wanted: set[int], around: set[int]) -> list[set[int]]:
-        """What is live at the start of each copy, where `around` is live after the last."""
+        """Returns the tensors that are live at the start of each copy, where `around` is live after the last."""
         entering: list[set[int]] = [set()] * len(region.copies)
         following = around
         for k in reversed(range(len(region.copies))):
@@ -203,7 +203,7 @@ class Liveness:
     def _copy(
         self, region: Loop, c: Round, stop: int, following: set[int], after: set[int], wanted: set[int]
     ) -> tuple[int, set[int]]:
-        """Where a copy starts and what is live there.
+        """Returns the point where a copy starts and the tensors that are live there.
 
         Args:     following: live at the start of the next round. after: live where the loop ends by its length here. wanted: live
                   where the test ends it.
@@ -221,14 +221,16 @@ class Liveness:
         return stop, self._close(live, stop)
 
     def _block(self, steps: Steps, stop: int, needed: set[int]) -> tuple[int, set[int]]:
-        """Where a block that ends at `stop` starts, and what is live there, if `needed` is live at its end."""
+        """Returns the point where a block that ends at `stop` starts, and the tensors live there, if `needed` is live at its
+        end."""
         live = dict.fromkeys(needed, stop)
         start = self._steps(steps, stop - 1, live)
         return start, self._close(live, start)
 
 
 def _lives(ranges: list[tuple[int, int, bool]]) -> Intervals:
-    """One range for each life of a tensor: those that only the end of a block parted are joined; a write begins a new one."""
+    """Returns one range for each life of a tensor: ranges that only the end of a block parted are joined; a write begins a new
+    one."""
     lives: list[tuple[int, int]] = []
     for first, end, written in sorted(ranges):
         if lives and first <= lives[-1][1] and not written:
@@ -239,7 +241,7 @@ def _lives(ranges: list[tuple[int, int, bool]]) -> Intervals:
 
 
 def join(ranges: Iterable[tuple[int, int]]) -> Intervals:
-    """Ranges in order, those that meet or overlap made one."""
+    """Returns ranges in order, with ranges that meet or overlap made one."""
     joined: list[tuple[int, int]] = []
     for first, end in sorted(ranges):
         if joined and first <= joined[-1][1]:

@@ -27,15 +27,15 @@ class MinCut:
         return len(self._arcs) - 1
 
     def cost_of_first(self, thing: int, cost: int) -> None:
-        """What it costs if `thing` gets the first label."""
+        """Adds a cost that is due if `thing` gets the first label."""
         self._arc(thing, self._second, cost)
 
     def cost_of_second(self, thing: int, cost: int) -> None:
-        """What it costs if `thing` gets the second label."""
+        """Adds a cost that is due if `thing` gets the second label."""
         self._arc(self._first, thing, cost)
 
     def cost_if(self, first: int, second: int, cost: int) -> None:
-        """What it costs if `first` gets the first label and `second` the second."""
+        """Adds a cost that is due if `first` gets the first label and `second` the second."""
         self._arc(first, second, cost)
 
     def _arc(self, tail: int, head: int, room: int) -> None:
@@ -52,7 +52,7 @@ class MinCut:
             if levels[self._second] < 0:
                 break
             self._block(levels)
-        behind = self._levels(self._second, forwards=False)  # what can still reach the second terminal
+        behind = self._levels(self._second, forwards=False)  # things that can still reach the second terminal
         return [behind[thing] >= 0 for thing in range(self._count)]
 
     def _levels(self, start: int, *, forwards: bool) -> list[int]:

@@ -1,7 +1,7 @@
-"""One arena with the memory that compiled code reads beside it: what a single call of a compiled program runs on.
+"""The memory of a single call of a compiled program: one arena, and the words that compiled code reads beside it.
 
-The entry runs all steps. It calls back for those that only Python can run, whose views are bound as in `nnc.lower.frame`: once
-where they stay in place, for each call where they lie in its arguments, for each round where they move with a loop.
+The entry runs all steps. It calls back for steps that only Python can run, whose views are bound as in `nnc.lower.frame`: once
+where they stay in place, for each call where they lie in its arguments, for each iteration where they move with a loop.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a program writes to in a call: an arena, and the fresh arrays of its outputs."""
+    """The memory that a program writes to in a call: an arena, and the fresh arrays of its outputs."""
 
     arena: NDArray
     made: list[NDArray]
 
     @classmethod
     def of(cls, outside: Outside, arena: NDArray | None = None) -> Room:
-        """That of a program; its arena may have been made before."""
+        """Makes the memory of a program's call; its arena may have been made before."""
         if arena is None:
             arena = aligned_bytes(outside.arena_bytes)
         return cls(arena, [np.empty(spec.shape, spec.dtype) for spec in outside.made])
 
     def fits(self, outside: Outside) -> bool:
-        """Whether it is that of a program."""
+        """Whether a program's call can use this memory."""
         made = [(array.shape, array.dtype) for array in self.made]
         return self.arena.nbytes == outside.arena_bytes and made == [(s.shape, s.dtype) for s in outside.made]
 
@@ -185,7 +185,8 @@ class _Block:
 
 @dataclass(slots=True)
 class _Callbacks:
-    """What compiled code calls: blocks of steps, by number. Exceptions wait until the entry has returned."""
+    """The function that compiled code calls back: it runs blocks of steps, by number. Exceptions wait until the entry has
+    returned."""
 
     blocks: list[_Block]
     errors: dict[int, BaseException] = field(default_factory=dict)
@@ -222,7 +223,7 @@ class _Callbacks:
 
 
 class NativeFrame:
-    """The arena of one call at a time of a compiled program. `room` is what its first call writes to, where that was made ahead."""
+    """The arena of one call at a time of a compiled program. `room` is the memory of its first call, where that was prefetched."""
 
     def __init__(self, entry: Entry, around: Around | None, room: Room | None = None) -> None:
         self.entry = entry
@@ -231,7 +232,7 @@ class NativeFrame:
         self._callbacks = _Callbacks([_Block(self._memory, steps) for steps in entry.blocks])
         self._function = _CALLBACK(self._called())
         schedule = entry.parts().schedule if entry.apart else None
-        # Steps that follow one another share what they need meanwhile; those that run side by side cannot.
+        # Steps that follow one another share their workspace; steps that run side by side cannot.
         shared = schedule is None or len(schedule.streams) == 1
         sizes = (
             [max((native.scratch for native in entry.states), default=0)]
@@ -261,7 +262,7 @@ class NativeFrame:
         self._dtypes = [spec.dtype for spec in entry.outside.made]
 
     def _called(self) -> Callable[[int], int]:
-        """What compiled code calls."""
+        """Returns the function that compiled code calls back."""
         if self.entry.apart:  # from several threads
             return self._callbacks
         generator = self._callbacks.serve()
@@ -313,7 +314,7 @@ class NativeFrame:
             self._memory.clear()
 
     def _go_on(self, code: int) -> None:
-        """What is done where the entry stopped: once more with inputs that it takes, or the error is raised."""
+        """Goes on where the entry stopped: runs it once more with inputs that it takes, or raises the error."""
         memory, outside = self._memory, self.entry.outside
         if Failure.of(code)[0] is Failure.REFUSED:
             checked = zip(check_inputs(outside, memory.given), outside.inputs, strict=True)

@@ -1,4 +1,4 @@
-"""What a program becomes where there is a compiler: machine code for its kernels, and one function that runs all its steps."""
+"""Compiled programs: machine code for a program's kernels, and one function that runs all its steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ENTRY_OF_PARTS = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a program is made of: its plan, its schedule, and the kernels of its steps, by identity, some of them compiled."""
+    """The parts of a program: its plan, its schedule, and the kernels of its steps, by identity, some of them compiled."""
 
     planned: Planned
     schedule: Schedule
@@ -43,7 +43,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What one has to know of a compiled program to call it: the inputs that it takes, which of them it writes over and which are
+    """The outer form of a compiled program, enough to call it: its inputs, which of them it writes over and which are
     kept for it (`Bound.kept`), the specs of the fresh memory that it is given, its results, its constants, its arena, how many
     loops count rounds, and whether every step runs in every call: tests may leave much of the arena alone."""
 
@@ -60,7 +60,7 @@ class Outside:
 
     @classmethod
     def of(cls, planned: Planned) -> Outside:
-        """That of a plan."""
+        """Reads the outer form of a plan."""
         bound = planned.bound
         made = tuple(buffer.symbol.spec for buffer in bound.buffers if buffer.kind is Kind.OUTPUT)
         outputs = [(bound.buffers[view.buffer], view) for view in bound.outputs]
@@ -81,7 +81,7 @@ class Outside:
 
     @property
     def order(self) -> tuple[int, ...] | None:
-        """Which of the arrays made for them each output is, if each is another one; else None."""
+        """For each output the number of the array made for it, if each is another one; else None."""
         found = tuple(result.index for result in self.results)
         are_whole = all(
             result.kind is Kind.OUTPUT and result.view == View.whole(result.view.buffer, self.made[result.index])
@@ -111,14 +111,14 @@ class Printed:
 class Entry:
     """A compiled program. `call(frame[, part])` runs it on the words of a frame (nnc.lower.codegen.arguments).
 
-    `table` is what inputs must be like, `blocks` are the steps that run in Python. What the program is made of is asked for where
+    `table` describes the inputs, `blocks` are the steps that run in Python. The parts of the program are asked for where
     Python runs steps, and where something went wrong.
     """
 
     outside: Outside
     words: Words
     call: Callable[..., int]
-    held: Any  # what is called, compiled
+    held: Any  # the compiled object of `call`
     table: Any
     states: tuple[Native, ...]
     blocks: tuple[Steps, ...]
@@ -133,7 +133,7 @@ class Entry:
 
 class NativeCode:
     """The compiled kernels of a program, and the entries made of them: one that runs in one go, one that runs step by step. Each is
-    made when it is first wanted; `printed` are those that were printed, by whether they run step by step.
+    made when it is first wanted; `printed` are the printed ones, by whether they run step by step.
     """
 
     def __init__(
@@ -164,8 +164,8 @@ class NativeCode:
             return self._entries[apart]
 
     def functions(self) -> Mapping[int, Function]:
-        """The compiled kernels, each as a function of its own, by identity of the step: those that programs hold are compiled as
-        parts of them are."""
+        """The compiled kernels, each as a function of its own, by identity of the step: kernels in a program's own text are
+        compiled as parts of them are."""
         held = {key: native for key, native in self.natives.items() if native.is_held}
         others = {key: native for key, native in self.natives.items() if key not in held}
         found = dict(zip(others, self._compiler.load([*others.values()]), strict=True))
@@ -175,7 +175,7 @@ class NativeCode:
         return found | {key: alone[native.name] for key, native in held.items()}
 
     def expect(self, apart: bool) -> None:
-        """That entry will be asked for: prints it, and has it compiled meanwhile."""
+        """Announces that an entry will be asked for: prints it, and has it compiled meanwhile."""
         with self._lock:
             self._compiler.expect(self._printed(apart).text.text)
 

@@ -1,7 +1,7 @@
 """Finds the compiled kernels of a program, and has them compiled before there is one: their texts are known long before.
 
-What a kernel's text says follows from the parameters, sub-graphs, specs and strides of its step. Those of a graph's steps hardly
-change when buffers are bound, and those of commands that no later pass touches are known before nodes are put into an order. So
+A kernel's text follows from the parameters, sub-graphs, specs and strides of its step. Texts of a graph's steps hardly
+change when buffers are bound, and texts of commands that no later pass touches are known before nodes are put into an order. So
 steps are *expected* as soon as they are known, which prints their kernels, and the compiler works on them meanwhile. An expectation
 that fails costs no more than that.
 """
@@ -43,7 +43,7 @@ class Natives:
         self._known: dict[Any, tuple[Step, Native | None]] = {}  # holds a step, so that ids stay what they are
 
     def begin(self) -> None:
-        """There will be a program: has the compiler begin with what is in each."""
+        """Announces a program: has the compiler begin with the functions that are in each."""
         self.compiler.expect()
         for native in common():
             self.compiler.expect(native)
@@ -51,7 +51,7 @@ class Natives:
     def expect(self, emitted: Emitted) -> None:
         """Steps like these will be in the program: has their kernels compiled meanwhile.
 
-        Few moves are left of those that there are, and what is joined with other tensors may come to lie among them.
+        Few moves stay moves, and tensors that are joined with others may come to lie among them.
         """
         steps = [step for step in walk(emitted.steps) if not is_move(step)]
         joins = [step for step in steps if step.command.name in JOINS]
@@ -103,15 +103,15 @@ def _touches_tape(step: Step, buffers: Sequence[Buffer]) -> bool:
     return any(map(is_tape, step.inputs)) or any(map(is_tape, step.outputs))
 
 
-# -- what will not change ----------------------------------------------------------------------------------------------
+# -- nodes that will not change ----------------------------------------------------------------------------------------
 
 
 def settled(graph: Graph) -> Graph:
-    """The nodes, those of sub-graphs included, that no pass touches which comes after the form of a graph is settled, and the views
+    """Returns the nodes, also of sub-graphs, that no pass touches which comes after the form of a graph is settled, and the views
     that they read through.
 
     They run kernels that are printed once for all steps alike, and are neither computed element by element nor joined with others;
-    a product is if what reads it first is computed so.
+    a product is if its first reader is computed so.
     """
     nodes = tuple(dict.fromkeys(graph.walk()))
     known = {name: kernel.get(name, ()) for name in {node.command for node in nodes}}
@@ -127,7 +127,7 @@ def settled(graph: Graph) -> Graph:
 
 
 def fused_alone(graph: Graph) -> Graph:
-    """The kernels with sums, those of sub-graphs included, that no pass touches which comes after `fuse`, and the views that they
+    """Returns the kernels with sums, also of sub-graphs, that no pass touches which comes after `fuse`, and the views that they
     read through. They are no epilogues of products, nor do others do the same to every element."""
     nodes = tuple(dict.fromkeys(graph.walk()))
     products = {node.outputs[0] for node in nodes if node.command.name in PRODUCTS}

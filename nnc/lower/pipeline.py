@@ -32,18 +32,19 @@ from nnc.options import Options
 
 ChooseKernel = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any]], Kernel]
 
-# What makes graphs small, in two rounds, since each finds more after the others; barriers keep what is computed again on purpose
-# from being merged with the original. Sub-graphs are rewritten along with their graph.
+# Passes that make graphs small, in two rounds, since each finds more after the others; barriers keep values that are computed again
+# on purpose from being merged with the original. Sub-graphs are rewritten along with their graph.
 REWRITES = (
     "inline_calls", "dce", "fold", "simplify", "parts", "cse", "subpixel", "licm", "one_hot", "combine", "picks", "join_sums",
     "split_sums", "dce", "hoist_products", "sink_sums", "sink_products", "dce", "fewer_residuals",
     "fold", "simplify", "parts", "cse", "dce", "inline_barriers",
 )  # fmt: skip
-SETTLED = (*REWRITES, "layout")  # what is not computed element by element has its form now
+SETTLED = (*REWRITES, "layout")  # nodes that are not computed element by element have their form now
 PIPELINE = (*SETTLED, "units", "order", "recompute", "pack", "keep")
-# last, since what is computed again to save memory may be chosen command by command; the first find no more to do in their results
+# last, since values that are computed again to save memory may be chosen command by command; the first find no more to do in their
+# results
 FUSION = ("totals", "contract_products", "shifted_sums", "join_pools", "at_writers", "at_readers", "fuse")
-# Which kernels become one: a product and what is computed of it, and those that do the same.
+# Passes that make one kernel of several: a product and its epilogue, and kernels that do the same.
 JOINING = ("epilogue", "join_kernels", "interleave")
 
 

@@ -72,7 +72,7 @@ class Program:
 
     @property
     def outside(self) -> Outside:
-        """What one has to know of it to call it."""
+        """The outer form of the program, enough to call it."""
         return self.code.outside if self.code is not None else Outside.of(self.planned)
 
     @property
@@ -82,7 +82,7 @@ class Program:
 
     @property
     def schedule(self) -> Schedule:
-        """What runs on which stream."""
+        """The steps of each stream."""
         return self.parts().schedule
 
     @property
@@ -115,7 +115,7 @@ class Program:
         return self.code.functions() if self.code is not None else {}
 
     def kernel_of(self, step: Step) -> Kernel:
-        """What runs a step."""
+        """Returns the kernel that runs a step."""
         return self.kernels[id(step)]
 
     @property
@@ -147,7 +147,7 @@ class Program:
             self.idle.append(self._make_frame(room))
 
     def _make_frame(self, room: Room | None = None) -> Frame | NativeFrame:
-        """What one call at a time runs on."""
+        """Makes a frame: the memory of one call at a time."""
         with collection_paused():
             try:
                 if self.guard:

@@ -17,7 +17,7 @@ from nnc.lower.scheduling import OperationGraph
 # Values are given up in the order of seconds of computing again / (bytes x (seconds until the next use) ** patience).
 _PATIENCE = (0.0, 0.5, 1.0)
 _GROWTH = 6  # times as many operations as given, at most
-_SMALL = 1000  # dead values below this part of the limit stay for what may be computed again from them
+_SMALL = 1000  # dead values below this part of the limit stay for values that may be computed again from them
 _HALVINGS = 7  # of the range in which the smallest limit is sought
 _NEVER = -1
 
@@ -26,7 +26,7 @@ _NEVER = -1
 class Problem:
     """Operations in the order that they are to run in.
 
-    Args:     graph: the operations. seconds: how long each takes, positive for those that read or write. repeatable: which may
+    Args:     graph: the operations. seconds: how long each takes, positive for operations that read or write. repeatable: which may
               run more than once. extra: bytes that each needs beside its operands and results while it runs.
     """
 
@@ -68,7 +68,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Operations in order; those that read a value that was computed again read the latest results, but for values that are kept.
+    """Operations in order; readers of a value that was computed again read the latest results, but for values that are kept.
 
     `peak` is the largest live set in bytes, `seconds` the time of the operations that are `repeated`.
     """
@@ -79,7 +79,7 @@ class Schedule:
 
 
 def fit(problem: Problem, limit: int) -> list[Schedule]:
-    """The schedules that are found with at most `limit` bytes live, those that recompute for the shortest time first."""
+    """Finds schedules with at most `limit` bytes live, the shortest time of recomputing first."""
     found = [s for patience in _PATIENCE if (s := _Run(problem, limit, patience).all()) is not None]
     return sorted(found, key=lambda schedule: schedule.seconds)
 
@@ -110,7 +110,7 @@ class _Run:
         self.owned: dict[int, None] = {}  # live storages that may be given up, in the order of their computation
         self.roots: dict[
             int, None
-        ] = {}  # live, cannot be computed again, and only what is computed again may want them
+        ] = {}  # live, cannot be computed again, and only values that are computed again may want them
         self.pins = [0] * len(graph.nbytes)  # operations that are to run at once and read it
         self.passed = [0] * len(graph.nbytes)  # readers in the given order that ran
         self.wanted: dict[int, int] = {}  # uses that `_missing_use` found; later ones may have become missing since
@@ -151,7 +151,7 @@ class _Run:
     # -- one operation -------------------------------------------------------------------------------------------------
 
     def _operation(self, i: int) -> bool:
-        """Runs an operation, after giving up what is in its way; False where that is not enough."""
+        """Runs an operation, after giving up values that are in its way; False where that is not enough."""
         graph, nbytes = self.graph, self.graph.nbytes
         reads, written = dict.fromkeys(graph.reads[i]), graph.writes[i]
         for s in graph.reads[i]:
@@ -270,7 +270,7 @@ class _Run:
         return price
 
     def _missing_use(self, s: int) -> int | None:
-        """The next use of what has to be computed again from a storage; None where there is no such thing."""
+        """Finds the next use of a value that has to be computed again from a storage; None where there is none."""
         graph, todo, found = self.graph, [s], {s}
         uses = []
         while todo:

@@ -1,4 +1,4 @@
-"""What is known of a program before it runs: memory plan, cost, text."""
+"""Reports on a program before it runs: memory plan, cost, text."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class MemoryPlan:
 
     `arena_bytes` holds all that only the call itself needs; `lower_bound` is the largest set of bytes that are live at
     once in it, which no plan can beat. `peak` is what a call allocates, arena and outputs; `memory_budget` limits it.
-    `kept_bytes` is what is made of inputs once and read by all calls with the same arrays; the first of these allocates it, too.
-    `recomputed` is the work of the commands that run once more so that the plan fits into that.
+    `kept_bytes` are packed forms of inputs, made once and read by all calls with the same arrays; the first of these allocates
+    them, too. `recomputed` is the work of the commands that run once more so that the plan fits into that.
     """
 
     arena_bytes: int
@@ -138,7 +138,7 @@ class Cost:
 
     @property
     def by_command(self) -> tuple[CommandCost, ...]:
-        """The sums of each command's steps, those that take longest first."""
+        """The sums of each command's steps, the longest first."""
         grouped: dict[str, list[CostRow]] = {}
         for row in self.rows:
             grouped.setdefault(row.command, []).append(row)
@@ -233,7 +233,7 @@ def _recomputed_text(cost: Cost) -> str:
 
 
 def node_cost(node: Node) -> CostRow:
-    """The cost of a node; its sub-graphs count once for each round where their number is known. What is within a kernel touches no
+    """The cost of a node; its sub-graphs count once for each iteration where their number is known. Values within a kernel touch no
     memory."""
     rows = [node_cost(inner) for graph in node.graphs for inner in graph.nodes]
     rounds = node.params.get("length") or 1
@@ -276,7 +276,7 @@ def _graph_flops(graph: Graph) -> int:
 
 
 def _inside(step: Step, measure: Callable[[Step], int]) -> int:
-    """What the region of a step costs: its dearest branch; its rounds, one where their number is not known."""
+    """Returns the cost of a step's region: its most expensive branch; its iterations, one where their number is not known."""
     if isinstance(step.region, Branches):
         return max((sum(map(measure, branch)) for branch in step.region.branches), default=0)
     if step.region is None:
@@ -287,7 +287,7 @@ def _inside(step: Step, measure: Callable[[Step], int]) -> int:
 
 
 def program_text(planned: Planned, backend: Callable[[Step], str]) -> str:
-    """The readable form of a planned program; `backend` names what runs a step."""
+    """The readable form of a planned program; `backend` names the backend that runs a step."""
     bound = planned.bound
     lines = [
         f"program {bound.name}: {len(bound.steps)} steps, arena {planned.arena_bytes} bytes, "
@@ -339,7 +339,7 @@ def _region_text(bound: Bound, region: Loop | Branches, backend: Callable[[Step]
 
 
 def buffer_name(bound: Bound, number: int) -> str:
-    """What a buffer is called in reports."""
+    """Returns the name of a buffer in reports."""
     buffer = bound.buffers[number]
     return f"t{buffer.index}" if buffer.kind is Kind.ARENA else f"{buffer.kind.value}{buffer.index}"
 

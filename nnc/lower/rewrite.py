@@ -70,7 +70,8 @@ class _Rewriter:
         return [move([moves[i][2]], [moves[i][3]], step.source) for i in order]
 
     def _join_steps(self, step: Step) -> list[Step]:
-        """What is left to do of a join: nothing for parts that lie in it, copies of the others, zeros where there is none."""
+        """Returns the steps that are left of a join: none for parts that lie in it, copies of the others, zeros where there is no
+        part."""
         placed = self._placed(step)
         regions = map(self.place, part_regions(step))
         pairs = [(view, replace(region, spec=view.spec)) for view, region in zip(placed.inputs, regions, strict=True)]
@@ -112,7 +113,7 @@ def _map_region(
 
 
 def _in_turn(i: int, waits: Sequence[Sequence[int]], done: set[int]) -> Iterator[int]:
-    """A number after those that it waits for, without those that are done. `share` lets no moves wait in a circle."""
+    """Yields a number after the numbers that it waits for, without those done already. `share` lets no moves wait in a circle."""
     if i not in done:
         done.add(i)
         for j in waits[i]:

@@ -26,9 +26,9 @@ class OperationGraph:
     """Operations in a valid order, and the storages that they read and write.
 
     Storage s takes `nbytes[s]` from the operation that writes it to the last that reads it, or to the end if it is in `kept`;
-    storages that nothing writes are there all the time and cost nothing here. Operation i must follow those of `after[i]` beside
-    the writers of what it reads. `overwrites[i]` are pairs (read, written) of storages, equally large, that may share memory when
-    i is the last reader.
+    storages that nothing writes are there all the time and cost nothing here. Operation i must follow the operations `after[i]`
+    beside the writers of its operands. `overwrites[i]` are pairs (read, written) of storages, equally large, that may share memory
+    when i is the last reader.
     """
 
     nbytes: Sequence[int]
@@ -40,7 +40,7 @@ class OperationGraph:
 
     @cached_property
     def writer(self) -> list[int]:
-        """The operation that writes each storage, -1 for those that are given."""
+        """The operation that writes each storage, -1 for storages that are given."""
         writer = [_NEVER] * len(self.nbytes)
         for i, written in enumerate(self.writes):
             for s in written:
@@ -81,7 +81,7 @@ class OperationGraph:
 
     @cached_property
     def ending(self) -> list[list[int]]:
-        """The storages that end with each operation if it is their last reader: those that take bytes and are not kept."""
+        """The storages that end with each operation if it is their last reader: storages that take bytes and are not kept."""
         ending: list[list[int]] = [[] for _ in self.reads]
         for s, (nbytes, writer, readers) in enumerate(zip(self.nbytes, self.writer, self.readers, strict=True)):
             if nbytes and writer != _NEVER and s not in self.kept:
@@ -123,7 +123,7 @@ class OperationGraph:
                 last[s] = i
         for s in self.kept:
             last[s] = len(self.reads)
-        held = [0] * len(nbytes)  # the bytes of what is written and will be read
+        held = [0] * len(nbytes)  # the bytes of results that will be read
         left = [1] * len(nbytes)
         live: list[int] = []
         before = 0
@@ -157,7 +157,7 @@ class OperationGraph:
     def run(
         self, order: Iterable[int], left: Counts, live: int, most: int = _FAR, times: int = 0
     ) -> tuple[Order, list[int], list[int]] | None:
-        """These operations, the bytes that are live before each, and those that are while it runs.
+        """Runs these operations: returns them, the bytes that are live before each, and the bytes that are live while it runs.
 
         Args:     left: for each storage the number of readers that have not run yet; it is counted down. live: the bytes that are
                   live before all of them. most: where more bytes are live, or so many for more than this number of `times`, the
@@ -218,7 +218,7 @@ def improve_order(graph: OperationGraph) -> Order:
 def frugal_order(graph: OperationGraph) -> Order:
     """The order that runs at every turn the ready operation which adds the fewest bytes, the first of several.
 
-    Its peak may be larger than that of others, but little waits for long.
+    Its peak may be larger than other orders' peaks, but little waits for long.
     """
     found = _scheduled(graph, range(len(graph.reads)))
     assert found is not None
@@ -398,7 +398,7 @@ class _Left(dict[int, int]):
 
 
 class _Move(NamedTuple):
-    """Puts those of places `first` to `end` that are in `group` behind the others there, or in front of them."""
+    """Puts the operations at places `first` to `end` that are in `group` behind the others there, or in front of them."""
 
     first: int
     end: int
@@ -413,7 +413,7 @@ class _Move(NamedTuple):
 
 
 def _refine(placed: _Placed) -> _Placed:
-    """Moves writers of what is live at the peak behind it, and readers before it, while that lowers the peak.
+    """Moves writers of storages that are live at the peak behind it, and readers before it, while that lowers the peak.
 
     The budget counts moves tried, so it does not depend on the machine.
     """
@@ -443,7 +443,7 @@ def _moves(placed: _Placed, peak: int) -> Iterator[_Move]:
     following = _reached([at], graph.following, position, range(peak, max(lasts.values(), default=peak) + 1))
     for s in sorted(bystanders, key=lambda s: (-graph.nbytes[s], s)):
         writer, start, last = graph.writer[s], starts[s], lasts[s]
-        if writer not in needed:  # it and what follows from it go behind the peak
+        if writer not in needed:  # it and operations that follow from it go behind the peak
             yield _Move(start, peak + 1, _reached([writer], graph.following, position, range(start, peak)))
         readers = [reader for reader in graph.readers[s] if position[reader] > peak]
         if s not in graph.kept and following.isdisjoint(readers):  # they and what they need go before the peak
@@ -452,7 +452,7 @@ def _moves(placed: _Placed, peak: int) -> Iterator[_Move]:
 
 
 def _reached(starts: Sequence[int], edges: Sequence[Sequence[int]], position: Sequence[int], inside: range) -> set[int]:
-    """What edges lead to from `starts`, these included, at places `inside`."""
+    """Returns the operations that edges lead to from `starts`, these included, at places `inside`."""
     found, stack = set(starts), list(starts)
     low, high = inside.start, inside.stop
     while stack:

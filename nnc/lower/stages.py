@@ -66,7 +66,7 @@ class SymbolView(_UnfinishedSymbolView):
         """The view of a symbol that has memory of its own; passes make one of each symbol, so that it matters how long it takes."""
         view: Any = _UnfinishedSymbolView()
         view.base, view.spec, view.offset, view.strides = symbol, symbol.spec, 0, row_major(symbol.spec)
-        view.__class__ = SymbolView  # faster than to set the fields of what cannot be assigned to
+        view.__class__ = SymbolView  # faster than to set the fields of a class that cannot be assigned to
         made: SymbolView = view
         return made
 
@@ -79,7 +79,7 @@ class SymbolView(_UnfinishedSymbolView):
 
 
 class Kind(Enum):
-    """What a buffer's memory is: part of the arena, an argument, a constant, fresh memory that is returned, or a tape of a loop,
+    """Kinds of a buffer's memory: part of the arena, an argument, a constant, fresh memory that is returned, or a tape of a loop,
     which grows while it runs."""
 
     ARENA = "arena"
@@ -195,8 +195,8 @@ Steps = tuple[Step, ...]
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round of a loop: the steps up to the test, what is tested (a bool; None where the length decides), the steps for a loop
-    that ends there, those of a round that is run, and those that only run where another round follows."""
+    """One iteration of a loop: the steps up to the test, the value to test (a bool; None where the length decides), the steps for a
+    loop that ends there, the steps of an iteration that is run, and the steps that only run where another iteration follows."""
 
     head: Steps
     test: View | None
@@ -249,10 +249,10 @@ class Branches:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Steps in order, on numbered buffers, each live in `intervals` (half open, in steps; those of loops and branches count).
+    """Steps in order, on numbered buffers, each live in `intervals` (half open, in steps; steps of loops and branches count).
 
     `donated` lists inputs that steps overwrite; `joins` says whether parts of joined tensors lie where they belong; `kept` says of
-    the last inputs which other one each is made of, and in what layout that is packed (nnc.lower.kept).
+    the last inputs which other one each is made of, and in which layout it is packed (nnc.lower.kept).
     """
 
     name: str

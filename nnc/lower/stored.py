@@ -40,7 +40,7 @@ _FOLDER = Path(__file__).parents[1]
 # make graphs, and lower none
 _ABOVE = frozenset({"trace", "numpy", "random", "debug", "nn", "optim", "io", "data", "view"})
 _STARTED = time.time()
-_SETTLED = 2.0  # seconds; files that changed later may be others than those that this process runs
+_SETTLED = 2.0  # seconds; files that changed later may differ from the files that this process runs
 _APART = frozenset({"cache_folder", "verify_passes"})  # options that programs do not depend on
 _MOST_CONSTANTS = 1 << 20  # bytes of constants that are kept with a program
 
@@ -61,13 +61,13 @@ class Place:
     Where nothing was kept yet, what a program would be found by is not found out before one is kept, beside the first steps.
     Constants may lie in memory of the user's, who may have written to it by then; such a program is not kept.
 
-    Args:     facts: what the program depends on beside the graph and what is found out here.
+    Args:     facts: facts on which the program depends beside the graph and the facts found out here.
     """
 
     cache: Cache
     graph: Graph
     facts: dict[str, Any]
-    constants: str = ""  # what tells them from others, if they were read before anything else of the graph
+    constants: str = ""  # a digest that tells them from others, if they were read before anything else of the graph
 
     def read(self) -> StoredProgram | None:
         """The program, without kernels; None where there is none, or no sound one."""
@@ -121,7 +121,7 @@ class Place:
 
 
 def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> Place | None:
-    """Where the program of `graph` is kept; None where nothing is: there is no folder, or what is made is to be checked.
+    """Finds where the program of `graph` is kept; None where nothing is: there is no folder, or each program is to be checked.
 
     Args:     native: whether the program is compiled. choice: who chooses kernels.
     """
@@ -132,7 +132,7 @@ def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> 
 
 
 def _constants_digest(graph: Graph) -> str:
-    """What tells the constants of a graph and its sub-graphs from others."""
+    """Returns a digest of the constants of a graph and its sub-graphs."""
     digest = hashlib.sha256()
     for each in (graph, *(inner for node in graph.walk() for inner in node.graphs)):
         for value in each.constants.values():
@@ -148,7 +148,8 @@ def _commands(bound: Bound) -> set[str]:
 
 
 def _labels(graph: Graph, sources: dict[SourceLine, int]) -> list[Any]:
-    """What `structural_hash` leaves out: names, and which nodes have the same source line. Notes the lines by first appearance."""
+    """Lists names, and the nodes with the same source line, which `structural_hash` leaves out. Notes the lines by first
+    appearance."""
     labels: list[Any] = [graph.name, [symbol.name for symbol in graph.symbols()]]
     source: SourceLine | None = None
     number: int | None = None
@@ -164,7 +165,7 @@ def _labels(graph: Graph, sources: dict[SourceLine, int]) -> list[Any]:
 
 @cache
 def files_digest() -> str | None:
-    """What tells these files of nnc from others, as far as they have a part in lowering: names, sizes and times; None where one
+    """Returns a digest of nnc's files, as far as they have a part in lowering: names, sizes and times; None where one
     changed after this process read it."""
     found = [(entry.path, entry.stat()) for entry in _python_files(_FOLDER, _ABOVE)]
     begin = len(str(_FOLDER))
@@ -201,7 +202,7 @@ def foreign_commands(version: int) -> frozenset[str]:
 
 
 def _is_own(value: Any) -> bool:
-    """Whether the functions within a cell of the registry are all of this package, or of those that it is made with."""
+    """Whether the functions within a cell of the registry are all of this package, or of packages that it is made with."""
     if isinstance(value, Kernel):
         functions = value.run, value.supports, value.workspace, value.native, value.layouts
         return all(map(_is_own, functions))

@@ -1,9 +1,9 @@
-"""The stored form of a lowered program: its plan, its schedule and what was printed for the compiler, but no code.
+"""The stored form of a lowered program: its plan, its schedule and the texts printed for the compiler, but no code.
 
-It has two parts. The *head* holds what a program needs to run, texts of kernels included, the *body*, compressed, what can be
-asked about it. There specs, source lines, graphs, views and steps stand in tables, so what a program shares is stored once,
+It has two parts. The *head* holds all that a program needs to run, texts of kernels included, the *body*, compressed, all that can
+be asked about it. There specs, source lines, graphs, views and steps stand in tables, so what a program shares is stored once,
 and are read when they are first wanted; graphs, which are long, are bytes until then. Kernels with addresses or a state, and
-those that run in Python, are chosen and made anew, by which a stored program notices that it does not belong here.
+kernels that run in Python, are chosen and made anew, by which a stored program notices that it does not belong here.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[byt
 
 
 def _tree(content: bytes) -> Tree:
-    """What was made `content`.
+    """Returns the tree from which `content` was made.
 
     Raises:   ValueError: it is no tree.
     """
@@ -171,7 +171,7 @@ class _Texts:
         return {"text": self._number(native), "numbers": native.numbers}
 
     def _number(self, native: Native) -> int:
-        """The number of a text, which comes after those of the kernels that it calls."""
+        """Returns the number of a text, which comes after the numbers of the kernels that it calls."""
         calls = tuple([self._number(called) for called in native.calls])
         text = native.text, native.inline, native.packed, native.light, calls
         return self.numbers.setdefault(text, len(self.numbers))
@@ -381,7 +381,7 @@ class StoredProgram:
 
     @cached_property
     def outside(self) -> Outside | None:
-        """What one has to know of the compiled program to call it; None where it is not compiled."""
+        """The outer form of the compiled program, enough to call it; None where it is not compiled."""
         return _read_outside(self.head["outside"]) if "outside" in self.head else None
 
     @cached_property
@@ -400,11 +400,11 @@ class StoredProgram:
 
     @cached_property
     def reader(self) -> _Reader:
-        """What reads the tables."""
+        """The reader of the tables."""
         return _Reader(self.body, self._sources)
 
     def program(self, choose: Choose, compiler: Compiler | None) -> Program | None:
-        """The program; None where `choose` gives other kernels than those that it was stored with."""
+        """Returns the program; None where `choose` gives other kernels than it was stored with."""
         head, kernels = self.head, _Kernels(self, choose)
         if not all(map(kernels.is_same, head["chosen"])):
             return None
@@ -474,7 +474,7 @@ class _Kernels:
         return self._natives[position]
 
     def parts(self) -> Parts:
-        """What the program is made of."""
+        """The parts of the program."""
         with self._lock:
             if self._parts is None:
                 self._parts = self._read_parts()
@@ -488,7 +488,7 @@ class _Kernels:
         for i, (step, backend, row) in enumerate(
             zip(reader.table(), stored.head["backends"], tree["natives"], strict=True)
         ):
-            if backend is not None:  # what was compiled is that of this backend, whatever would be chosen today
+            if backend is not None:  # compiled code belongs to this backend, even if another would be chosen today
                 kernels[id(step)] = replace(self._choose_kernel(i), backend=backend)
             native = None if row is None else self.native(i) if "anew" in row else stored.texts[row["text"]]
             if native is not None:

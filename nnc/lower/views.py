@@ -24,7 +24,7 @@ restride: Attribute[Restride] = Attribute(
 
 
 def find_views(graph: Graph, known: Mapping[Symbol, SymbolView] = _EMPTY) -> dict[Symbol, SymbolView]:
-    """The view of each symbol of `graph` (without its sub-graphs'); those that own memory view themselves.
+    """Finds the view of each symbol of `graph` (without its sub-graphs'); symbols that own memory view themselves.
 
     Args:     known: views of symbols, some of which are in the graph; the result has all of them.
     """

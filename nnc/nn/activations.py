@@ -1,4 +1,4 @@
-"""Activation functions. Integers become the default float; what is no number stays none."""
+"""Activation functions. Integers become the default float; NaN stays NaN."""
 
 from __future__ import annotations
 

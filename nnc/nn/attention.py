@@ -231,7 +231,7 @@ class _Attend:
         return scores
 
     def conditions(self, chunk: dict[str, Value]) -> list[Value]:
-        """What must hold for a query to attend to a key of the chunk."""
+        """Returns the conditions that must hold for a query to attend to a key of the chunk."""
         key, query = chunk["place"], nnp.arange(self.rows[-1])[:, None]
         found = [chunk["mask"]] if "mask" in chunk else []
         if self.is_causal:
@@ -252,7 +252,7 @@ class _Attend:
         return nnp.max(self.scores(q, {**still, "k": k}), axis=-1, keepdims=True, initial=-math.inf)
 
     def part(self, q: Value, chunk: dict[str, Value], top: Value) -> tuple[Value, Value]:
-        """What the keys of one chunk add to the two sums."""
+        """Returns the terms of one chunk's keys in the two sums."""
         weights = nnp.exp(self.scores(q, chunk) - nnp.where(top == -math.inf, 0, top))
         total = nnp.sum(weights, axis=-1, keepdims=True)
         if self.dropout_rate:

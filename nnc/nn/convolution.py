@@ -20,7 +20,7 @@ from nnc.spelling import spelled
 
 
 class _Convolution(Module):
-    """What Conv and ConvTranspose share: parameters for each spatial axis, of which the layout gives the number."""
+    """The base of Conv and ConvTranspose: parameters for each spatial axis, of which the layout gives the number."""
 
     weight: Array
     bias: Array | None
@@ -60,13 +60,13 @@ class _Convolution(Module):
 
 @specialised(2)
 def convolve(x: Any, weight: Any, bias: Any, **options: Any) -> Value:
-    """What a Conv does; the options are those of nnc.nn.conv."""
+    """Computes a Conv's result; the options are those of nnc.nn.conv."""
     return _shifted(functions.conv(x, weight, **options), bias, options["layout"])
 
 
 @specialised(2)
 def convolve_transpose(x: Any, weight: Any, bias: Any, **options: Any) -> Value:
-    """What a ConvTranspose does; the options are those of nnc.nn.conv_transpose."""
+    """Computes a ConvTranspose's result; the options are those of nnc.nn.conv_transpose."""
     return _shifted(functions.conv_transpose(x, weight, **options), bias, options["layout"])
 
 

@@ -138,16 +138,16 @@ def roi_align(
     *,
     layout: str = "NCHW",
 ) -> Value:
-    """Returns what an image holds in each box, as a grid of means of interpolated samples (He et al., 2017).
+    """Returns the features of an image in each box, as a grid of means of interpolated samples (He et al., 2017).
 
     Args:
         x: (N, C, H, W), or as `layout` says.
         boxes: (K, 5), each the index of an image and x1, y1, x2, y2.
         output_size: of the grid, a number or (height, width).
-        spatial_scale: factor from the boxes' coordinates to those of x.
+        spatial_scale: factor from the boxes' coordinates to coordinates in x.
         sampling_ratio: samples of each bin along each axis; None takes a sample for each element that a bin covers,
             which needs the boxes' values.
-        aligned: whether coordinates are those of corners, so that centres are half an element off; without it boxes
+        aligned: whether coordinates denote corners, so that centres are half an element off; without it boxes
             have at least size 1.
         layout: letters of the axes: N first, C the channels, one for each spatial axis.
 

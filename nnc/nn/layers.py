@@ -97,7 +97,7 @@ class Linear(Module):
 
 @specialised(2)
 def affine(x: Any, weight: Any, bias: Any) -> Value:
-    """What a Linear does."""
+    """Computes a Linear's result."""
     out = x @ weight.T
     return out if bias is None else out + bias
 

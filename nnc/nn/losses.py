@@ -268,7 +268,7 @@ def gaussian_nll(
 def _cosine(where: str, x1: Any, x2: Any, axis: int, eps: float) -> tuple[Value, dtypes.DType]:
     (a, b), dtype = widen_same(where, ("x1", "x2"), x1, x2)
 
-    def length(x: Value) -> Value:  # at least eps; below that its derivative is 0, where that of the root is infinite
+    def length(x: Value) -> Value:  # at least eps; below that its derivative is 0, where the root's is infinite
         squares = nnp.sum(nnp.square(x), axis=axis)
         return nnp.sqrt(nnp.where(squares <= eps * eps, eps * eps, squares))
 

@@ -41,7 +41,7 @@ class Module:
     """The base of models: subclasses are frozen dataclasses and pytrees of their array fields, by inheriting.
 
     Fields are declared with annotations. Without an `__init__` of its own a module is built from its fields, in their order;
-    one of its own may assign to `self` until it returns. What computes is an ordinary method, `__call__` by custom.
+    one of its own may assign to `self` until it returns. Computations are ordinary methods, `__call__` by custom.
 
     Example:
         >>> class Scale(nnc.nn.Module):

@@ -112,7 +112,7 @@ class MultiHeadAttention(Module):
             keys, values: (..., S, their features); the queries and the keys by default.
             mask: bools that broadcast to (..., heads, T, S), False where nothing is attended to.
             is_causal: s > t is masked.
-            cache: the keys and values go behind those of earlier calls, and all are attended to, but those that come
+            cache: the keys and values go behind the keys of earlier calls, and all are attended to, but those that come
                 later than the query.
             key: for dropout of the weights.
 

@@ -1,4 +1,4 @@
-"""Names of other libraries: whoever asks nnc.nn for one learns nnc's."""
+"""Names of other libraries: a lookup of one in nnc.nn raises an error that names nnc's."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def batch_norm(
 ) -> tuple[Value, tuple[Value, Value]]:
     """Returns x normalised over all axes but the channels, and the new running statistics (Ioffe & Szegedy, 2015).
 
-    new statistic = momentum · old + (1 - momentum) · that of this batch (of the variance, the unbiased one)
+    new statistic = momentum · old + (1 - momentum) · the batch's (of the variance, the unbiased one)
 
     Args:
         x: (N, C, *spatial), the channels at `axis`.

@@ -90,7 +90,7 @@ class RMSNorm(Module):
 
 
 class _ChannelNorm(Module):
-    """What layers share whose scale and bias have a value for each channel."""
+    """The base of layers whose scale and bias have a value for each channel."""
 
     scale: Array | None
     bias: Array | None

@@ -24,7 +24,7 @@ from nnc.nn.running import is_stateful, takes_key
 from nnc.tracebacks import api_boundary
 
 Patterns = str | Sequence[str]
-PLAIN_KEY = re.compile(r"(?!-?\d+$)[^.\"]+")  # what needs no quotes: it holds no dot and looks like no place in a list
+PLAIN_KEY = re.compile(r"(?!-?\d+$)[^.\"]+")  # names that need no quotes: without a dot, and unlike a place in a list
 
 
 def walk(value: Any, path: str = "") -> Iterator[tuple[str, Module]]:
@@ -41,7 +41,7 @@ def walk(value: Any, path: str = "") -> Iterator[tuple[str, Module]]:
 
 
 def join(path: str, key: Any) -> str:
-    """The path of a part within what stands at `path`."""
+    """The path of a part within the part at `path`."""
     plain = not isinstance(key, str) or PLAIN_KEY.fullmatch(key)
     text = str(key) if plain else json.dumps(key, ensure_ascii=False)
     return f"{path}.{text}" if path else text
@@ -206,7 +206,7 @@ def partition(model: Any, where: Any = None) -> tuple[Any, Any]:
 
 @api_boundary
 def combine(first: Any, *others: Any) -> Any:
-    """The tree whose leaves are those of the first of the trees that has one there, not None.
+    """Returns the tree that takes each leaf from the first of the trees that has one there, not None.
 
     Args:
         first: a tree as `nnc.nn.partition` makes it.
@@ -237,7 +237,7 @@ def cast(model: Any, dtype: Any, paths: Patterns = "*") -> Any:
     Args:
         model: a module, or any pytree.
         dtype: a floating-point dtype.
-        paths: patterns of what is converted; all by default, running averages too.
+        paths: patterns of the leaves that are converted; all by default, running averages too.
 
     Raises:
         DTypeError: dtype is no floating-point dtype.
@@ -274,7 +274,7 @@ def _in_dtype(leaf: Any, dtype: Any) -> Any:
 
 @api_boundary
 def assign(model: Any, values: Mapping[str, Any]) -> Any:
-    """The model with other arrays at some paths, each of the shape and dtype of what stands there.
+    """Returns the model with other arrays at some paths, each of the shape and dtype of the array that it replaces.
 
     Args:
         model: a module, or any pytree.

@@ -153,7 +153,7 @@ def avg_pool(
         dilation: distance of the elements of a window.
         ceil_mode: whether a last window may reach beyond the padding.
         count_include_pad: whether padding counts as zeros; else the mean is over the elements of x alone. The others as
-            in `max_pool`. What ceil_mode adds never counts.
+            in `max_pool`. Elements that ceil_mode adds never count.
         layout: letters of the axes: N first, C the channels, one for each spatial axis.
 
     Example:

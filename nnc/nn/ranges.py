@@ -1,4 +1,4 @@
-"""Integers that must lie in a range: lengths of sequences and indices of classes. What is known is checked before it is used."""
+"""Integers that must lie in a range: lengths of sequences and indices of classes. Known values are checked before they are used."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read_classes(where: str, labels: Value, classes: int) -> Value:
 
 def _check(where: str, name: str, given: Value, top: int, rule: str) -> None:
     try:
-        values = known(given, where, "")  # what is not known is not checked
+        values = known(given, where, "")  # values that are not known are not checked
     except TraceError:
         return
     wrong = values[(values < 0) | (values > top)]

@@ -1,8 +1,8 @@
 """Recurrent layers: cells that advance by one step, and layers that scan them over time.
 
 Weights have PyTorch's layout: `weight_ih` (gates · hidden, in), `weight_hh` (gates · hidden, hidden) and a bias for each, the
-gates of an LSTM in the order input, forget, cell, output, those of a GRU in the order reset, update, new. What the inputs
-contribute to the gates is computed for all steps at once, so the scan holds one product with `weight_hh` for each step.
+gates of an LSTM in the order input, forget, cell, output, the gates of a GRU in the order reset, update, new. The inputs' part
+of the gates is computed for all steps at once, so the scan holds one product with `weight_hh` for each step.
 """
 
 from __future__ import annotations

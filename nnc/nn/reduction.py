@@ -1,4 +1,4 @@
-"""What all losses share: operands of one shape in a dtype that sums need, and how the terms are reduced."""
+"""Parts of all losses: operands of one shape in a dtype that sums need, and reductions of their terms."""
 
 from __future__ import annotations
 

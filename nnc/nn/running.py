@@ -1,8 +1,8 @@
 """The convention of layers with a state, and `Run`, which follows it for modules made of others.
 
 A module is stateful if it, or a module in it, has a field declared with `field(state=True)`, such as running averages. Calling
-one returns `(output, new self)`; calling any other returns the output alone. Which of the two stands in the structure of the
-model, so it never depends on values, on training or on inference.
+one returns `(output, new self)`; calling any other returns the output alone. The choice between the two stands in the structure of
+the model, so it never depends on values, on training or on inference.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Run:
         return _view(self, (name,))
 
     def result(self, out: Any) -> Any:
-        """What the module returns: (out, new self) where it is stateful, else out.
+        """Returns the module's result: (out, new self) where it is stateful, else out.
 
         Args:
             out: output of the module.

@@ -25,7 +25,7 @@ _LOG = "_summary_log"  # beside the fields of a watched module: its log and its 
 
 @dataclass(frozen=True, slots=True)
 class LayerRow:
-    """One call of a layer, which stands in `depth` others. What its parts hold and cost is included.
+    """One call of a layer, which stands in `depth` others. Parameters and costs of its parts are included.
 
     `flops` and `nbytes` (what its commands read and write) are None where the call stands in a loop or a branch: those count to
     the layer that has the loop.
@@ -95,7 +95,7 @@ class Summary:
 
 @api_boundary
 def summary(model: Module, *inputs: Any, depth: int | None = None, **options: Any) -> Summary:
-    """What the layers of a model hold and cost in one call: parameters, output shapes, operations, bytes read and written.
+    """Counts, for each layer of a model, in one call: parameters, output shapes, operations, bytes read and written.
 
     Nothing is computed: model and inputs may be trees of ShapeDtypeStructs.
 

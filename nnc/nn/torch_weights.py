@@ -28,9 +28,9 @@ Entry = tuple[
 def load_torch(model: Any, state: Mapping[str, Any], *, rename: Callable[[str], str] | None = None) -> Any:
     """The model with the arrays of a PyTorch `state_dict`.
 
-    Names are those of the fields, with PyTorch's words for what nnc calls otherwise: `weight`, `running_mean` … of norms,
+    Names are the fields' names, with PyTorch's words where nnc has others: `weight`, `running_mean` … of norms,
     `weight_ih_l0_reverse` … of recurrent layers, `in_proj_weight` of attention; layers of a Sequential are counted. Arrays are
-    copied, so that a module that goes on training does not change the model; those of nnc never change and are taken as they are.
+    copied, so that a module that goes on training does not change the model; nnc's arrays never change and are taken as they are.
 
     Args:
         model: a module.

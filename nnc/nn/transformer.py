@@ -31,7 +31,7 @@ class TransformerEncoderLayer(Module):
         activation: between the two linear layers.
         norm_first: whether the norms stand before attention and linear layers (Xiong et al., 2020), or after the
             residual sums.
-        dropout_rate: of the weights of the attention, of the hidden features, and of what is added to the residuals.
+        dropout_rate: of the weights of the attention, of the hidden features, and of the terms added to the residuals.
         use_bias: whether there is a bias.
         eps: added to the variance.
         inference: whether nothing is dropped.
@@ -120,7 +120,7 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
         key: for the weights.
         activation: between the two linear layers.
         norm_first: norm before each part instead of after it.
-        dropout_rate: share that is dropped of the attention weights, of the hidden features, and of what is added to
+        dropout_rate: share that is dropped of the attention weights, of the hidden features, and of the terms added to
             the residuals.
         use_bias: whether there is a bias.
         eps: added to the variance.

@@ -112,7 +112,7 @@ def incremental_update(new_tensors: Any, old_tensors: Any, step_size: Scalar) ->
 
 
 class MultiStepsState(NamedTuple):
-    """Gradients of this step so far, steps made, the inner state, and what was accumulated.
+    """Gradients of this step so far, steps made, the inner state, and the accumulated gradients.
 
     Attributes:
         mini_step: gradients of this step so far.
@@ -220,7 +220,7 @@ class MultiSteps:
 
 
 class LookaheadParams(NamedTuple):
-    """Two sets of parameters: gradients are taken at `fast`, `slow` is what is learnt.
+    """Two sets of parameters: gradients are taken at `fast`, `slow` is learnt.
 
     Attributes:
         fast: parameters at which gradients are taken.

@@ -22,9 +22,9 @@ from nnc.spelling import spelled
 
 
 class FactoredState(NamedTuple):
-    """Count of updates; means of squares over columns, over rows, and the squares of what has no factors.
+    """Count of updates; means of squares over columns, over rows, and the squares of arrays that have no factors.
 
-    Of the three, those that an array does not use have shape (1,).
+    Of the three, the ones that an array does not use have shape (1,).
 
     Attributes:
         count: how many updates were made, a 0-d integer.
@@ -170,7 +170,7 @@ def adafactor(
     momentum: Scalar | None = None, dtype_momentum: Any = None, weight_decay_rate: Scalar | None = None,
     eps: Scalar = 1e-30, factored: bool = True, weight_decay_mask: Mask = None,
 ) -> GradientTransformation:  # fmt: skip
-    """Adafactor, with memory below that of its parameters (Shazeer and Stern, "Adafactor: adaptive learning rates with
+    """Adafactor, with less memory than its parameters take (Shazeer and Stern, "Adafactor: adaptive learning rates with
     sublinear memory cost", 2018), as in Optax; see `scale_by_factored_rms`.
 
     u = clip(g / sqrt(v̂)),    p ← p − learning_rate · max(rms(p), 1e-3) · u − weight_decay_rate · p

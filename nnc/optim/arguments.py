@@ -102,10 +102,11 @@ def mask_leaves(where: str, mask: Mask, params: Any) -> list[bool]:
 def spread(
     where: str, name: str, chosen: Any, params: Any, is_choice: Callable[[Any], bool], wanted: str, fix: str
 ) -> list[Any]:
-    """What `chosen`, a tree that ends where choices stand, or a function from parameters to one, has for each leaf of `params`.
+    """Returns the choices for each leaf of `params`, from a tree that ends where choices stand, or a function from parameters to
+    one.
 
     Raises:
-        TreeError: it has nothing for a trainable leaf.
+        TreeError: there is no choice for a trainable leaf.
     """
     if callable(chosen) and tree.structure(chosen).is_leaf():  # a module can be called, but is a tree
         chosen = chosen(params)

@@ -24,14 +24,14 @@ from nnc.tracebacks import api_boundary
 
 
 class Init(Protocol):
-    """What makes the first state for parameters."""
+    """The function that makes the first state for parameters."""
 
     def __call__(self, params: Any) -> Any:
         """The state before the first update."""
 
 
 class Update(Protocol):
-    """What makes updates of gradients."""
+    """The function that makes updates of gradients."""
 
     def __call__(self, updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         """The updates and the next state."""
@@ -46,7 +46,7 @@ class GradientTransformation(_Functions):
     """Two pure functions that make an optimizer.
 
     `init(params) -> state` makes a pytree of arrays. `update(updates, state, params=None) -> (updates, state)` takes gradients
-    (or the updates of an earlier transformation) and returns what is to be added to the parameters. Both can be traced, so a
+    (or the updates of an earlier transformation) and returns the terms to be added to the parameters. Both can be traced, so a
     training step compiles as a whole.
 
     Args:
@@ -65,7 +65,7 @@ class GradientTransformation(_Functions):
 
     def __new__(cls, init: Init, update: Update) -> Self:
         """The transformation of two functions, behind boundaries for tracebacks."""
-        if not callable(init) or not callable(update):  # whoever takes the transformation says so
+        if not callable(init) or not callable(update):  # the transformation's user says so
             return super().__new__(cls, init, update)
         return super().__new__(cls, api_boundary(init), api_boundary(update))
 
@@ -137,7 +137,7 @@ def chain(*transformations: GradientTransformation) -> GradientTransformation:
 
     Args:
         transformations: the first receives the gradients, the last gives the updates. Extra arguments of `update` go to
-            those that take them.
+            transformations that take them.
 
     Raises:
         ArgumentTypeError: one is no GradientTransformation.

@@ -111,7 +111,7 @@ def clip_by_block_rms(threshold: Scalar) -> GradientTransformation:
 
 
 def _share(size: Value, bound: Any) -> Value:
-    """bound / max(size, bound), the factor by which what has a size comes within the bound: 1 where that is infinite."""
+    """bound / max(size, bound), the factor by which an array of this size comes within the bound: 1 where that is infinite."""
     within = size <= bound
     return nnp.where(within, 1, bound / nnp.where(within, 1, size))
 

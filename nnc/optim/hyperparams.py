@@ -41,7 +41,7 @@ def inject_hyperparams(
     `state.hyperparams` shows the values of the last update. Numbers there may be replaced between updates without a new trace;
     values of schedules are computed anew from the count each time.
 
-    Defaults stay constants, unlike in Optax: pass what is to change.
+    Defaults stay constants, unlike in Optax: pass the arguments that are to change.
 
     Args:
         inner_factory: such as `nnc.optim.adam`.

@@ -94,7 +94,7 @@ def scale_by_lbfgs(memory_size: int = 10, scale_init_precond: bool = True) -> Gr
 
 
 def _reciprocal(x: Value) -> Value:
-    """1 / x, and 0 for what is so small that 1 / x may overflow."""
+    """1 / x, and 0 for numbers so small that 1 / x may overflow."""
     none = nnp.abs(x) < float(np.finfo(x.dtype).tiny)
     return nnp.where(none, 0.0, 1.0 / nnp.where(none, 1.0, x))
 

@@ -1,8 +1,8 @@
 """A line search for the strong Wolfe conditions, as a link that scales updates (Nocedal and Wright, "Numerical optimization", 2006,
 algorithms 3.5 and 3.6).
 
-A round evaluates the function once: while no interval is known the step grows, then the interval shrinks around a minimum.
-Decisions and defaults are those of optax.scale_by_zoom_linesearch, so both make the same steps.
+An iteration evaluates the function once: while no interval is known the step grows, then the interval shrinks around a minimum.
+Decisions and defaults follow optax.scale_by_zoom_linesearch, so both make the same steps.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class _Safe(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """What a round of the search hands to the next."""
+    """The state that an iteration of the search hands to the next."""
 
     count: Any
     point: _Point  # the last step tried
@@ -149,7 +149,7 @@ def _parabola_minimum(a: _Point, b: _Point) -> Value:
 
 
 def _grow(rules: _Rules, s: _Search, new: _Point, error: Value, decrease: Value, reached: Value) -> _Search:
-    """What follows from a step while no interval is known."""
+    """Returns the state after a step while no interval is known."""
     is_high = (decrease > 0.0) | ((new.value >= s.point.value) & (s.count > 0))
     is_low = (new.slope >= 0.0) & ~is_high
     low, high = select_tree(is_low, (new, s.point), (s.point, new))
@@ -159,7 +159,7 @@ def _grow(rules: _Rules, s: _Search, new: _Point, error: Value, decrease: Value,
 
 
 def _shrink(rules: _Rules, s: _Search, new: _Point, error: Value, decrease: Value, safe_step: Value) -> _Search:
-    """What follows from a step within the interval."""
+    """Returns the state after a step within the interval."""
     to_high = (decrease > 0.0) | (new.value >= s.low.value)
     flip = (new.slope * (s.high.step - s.low.step) >= 0.0) & ~to_high
     done = error <= rules.tol

@@ -20,7 +20,7 @@ from nnc.optim.transforms import add_decayed_weights, scale_by_learning_rate, ze
 from nnc.spelling import spelled
 
 Coefficients = tuple[float, float, float]
-QUINTIC: Coefficients = (3.4445, -4.7750, 2.0315)  # steepest at 0 among those that keep singular values near 1
+QUINTIC: Coefficients = (3.4445, -4.7750, 2.0315)  # steepest at 0 among coefficients that keep singular values near 1
 
 
 @spelled

@@ -1,4 +1,4 @@
-"""Names of torch.optim, and those of Optax that nnc writes otherwise: whoever asks nnc.optim for one learns nnc's."""
+"""Names of torch.optim and Optax that nnc writes otherwise: a lookup of one in nnc.optim raises an error that names nnc's."""
 
 from __future__ import annotations
 

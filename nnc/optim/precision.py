@@ -1,4 +1,4 @@
-"""What training in 16-bit floats needs: scaling of the loss, and steps that are left out where something overflowed.
+"""Training in 16-bit floats: scaling of the loss, and steps that are left out where a value overflowed.
 
 scaling = nnc.optim.DynamicLossScale()
 grads = nnc.grad(lambda p: scaling.scale(loss(p)))(params)

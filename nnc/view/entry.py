@@ -1,4 +1,4 @@
-"""What users call: `nnc.view(graph)`, `nnc.view.memory(executable)`, `nnc.view.schedule(executable)`."""
+"""Entry points of `nnc.view`: `nnc.view(graph)`, `nnc.view.memory(executable)`, `nnc.view.schedule(executable)`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs as pictures: a box for each node, inputs and outputs beside those that use them, sub-graphs inside their node."""
+"""Graphs as pictures: a box for each node, inputs and outputs beside the nodes that use them, sub-graphs inside their node."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class _Draw:
         )
 
     def _boxes(self, graph: Graph) -> tuple[list[_Box], list[int]]:
-        """The boxes in an order in which each stands behind what it reads, and those of inputs and constants.
+        """Makes the boxes in an order in which each stands behind its operands, and the numbers of inputs' and constants' boxes.
 
         A small constant has a box at each of its readers, instead of wires all over the drawing.
         """
@@ -182,7 +182,8 @@ def _width(*lines: str) -> float:
 
 
 def _kind(node: Node) -> str:
-    """What a node's colour says: it owns sub-graphs, has an effect, is a view, computes much for each element, or little."""
+    """Returns the kind that a node's colour shows: it owns sub-graphs, has an effect, is a view, computes much for each element, or
+    little."""
     if node.graphs:
         return "owner"
     if node.command in effect:

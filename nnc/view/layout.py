@@ -31,7 +31,7 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where boxes lie: `corners` are their upper left ones; `rows` are (top, height), `row_of` tells those of the boxes."""
+    """The places of boxes: `corners` are their upper left ones; `rows` are (top, height), `row_of` tells the row of each box."""
 
     corners: tuple[Point, ...]
     row_of: tuple[int, ...]
@@ -104,7 +104,7 @@ def _find_rows(
         if len(readers[i]) > held[i]:
             rows[i] = min(rows[j] for j in readers[i]) - 1
     for i in range(1, count):
-        if not readers[i] and light.issuperset(reads[i]):  # nobody needs it: near what was recorded before it
+        if not readers[i] and light.issuperset(reads[i]):  # nobody needs it: near the node recorded before it
             rows[i] = max(rows[i], rows[i - 1])
     filled: dict[int, float] = {}
     after: dict[int, int] = {}  # where to look on from a row that is full
@@ -181,7 +181,7 @@ class _Grid:
     def _place(self, row: Sequence[int], wanted: Sequence[float]) -> None:
         """The places nearest to `wanted` in which no two of a row overlap: isotonic regression, by pooling."""
         offset, offsets = 0.0, []
-        pools: list[tuple[float, int]] = []  # (sum, count) of what is wanted, less the room of those before
+        pools: list[tuple[float, int]] = []  # (sum, count) of wanted places, less the room of boxes before
         for place, (i, x) in enumerate(zip(row, wanted, strict=True)):
             if place:
                 offset += (self.widths[row[place - 1]] + self.widths[i]) / 2 + SPACE

@@ -18,7 +18,7 @@ STYLE = """
 
 
 def draw_schedule(report: ScheduleReport) -> Picture:
-    """The picture of a planned or measured schedule; lines lead from a step to those of other streams that wait for it."""
+    """Draws a planned or measured schedule; lines lead from a step to steps of other streams that wait for it."""
     across = Scale(report.duration or 1.0, _LEFT, _LEFT + _WIDTH)
     bottom = _TOP + report.streams * (_BAND + _GAP)
     kind = "measured run of" if report.measured else "schedule of"

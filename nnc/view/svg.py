@@ -41,7 +41,7 @@ def label(text: str, x: float, y: float, **attributes: object) -> str:
 
 
 def title(text: str) -> str:
-    """What is shown when the pointer rests on the element that holds it."""
+    """Returns the text that is shown when the pointer rests on the element that holds it."""
     return element("title", clean(text))
 
 

@@ -19,7 +19,7 @@ _SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 8, 16, 17)
 
 
 def float_dtype(rng: Rng) -> dtypes.DType:
-    """A float dtype, those of 32 and 64 bits more often."""
+    """Returns a float dtype, dtypes of 32 and 64 bits more often."""
     return _FLOATS[rng.integers(len(_FLOATS))]
 
 

@@ -25,7 +25,7 @@ def _indices(rng: Rng, n: int, shape: Shape, mode: str) -> NDArray:
 
 
 def _places(rng: Rng, modes: tuple[str, ...]) -> tuple[Shape, Shape, list[NDArray], dict[str, Any]]:
-    """The shape of what is indexed, that of the rest of its axes, the indices, the parameters."""
+    """Returns the shape of the indexed operand, the shape of the rest of its axes, the indices, the parameters."""
     whole = tuple(max(1, size(rng, 8)) for _ in range(int(rng.integers(1, 4))))
     batch = int(one_of(rng, 0, 0, 0, 1)) if len(whole) > 1 else 0
     count = int(rng.integers(1, len(whole) - batch + 1))

@@ -73,7 +73,7 @@ def _triangular(rng: Rng) -> Example:
 
 
 def _product(rng: Rng) -> Example:
-    """Axes of both operands in any order: those of the batch, those that are summed, those of one operand alone."""
+    """Makes axes of both operands in any order: axes of the batch, summed axes, axes of one operand alone."""
     counts = [
         int(one_of(rng, 0, 0, 1, 2)),
         int(one_of(rng, 0, 1, 1, 2)),
@@ -106,7 +106,7 @@ def _attention(rng: Rng) -> Example:
     return (q, k, v, *bias, *mask), {"scale": one_of(rng, 1.0, 0.5), "reach": reach, "biased": biased}
 
 
-# -- what is not determined ----------------------------------------------------------------------------------------------
+# -- undetermined results ----------------------------------------------------------------------------------------------
 
 
 def _signs(rng: Rng, x: NDArray) -> NDArray:

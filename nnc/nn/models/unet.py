@@ -1,4 +1,5 @@
-"""U-Net (Ronneberger et al., 2015): a way down to small images with many channels, and up again beside what was there."""
+"""U-Net (Ronneberger et al., 2015): a way down to small images with many channels, and up again beside the images of the way
+down."""
 
 from __future__ import annotations
 
