@@ -62,7 +62,9 @@ class DynamicGraph(Recorder):
     Slices, reshapes and transposes of a variable are aliases: they show what it holds now. Threads may share a graph; each
     call is atomic. `no_grad` and the like hold for the thread that enters them.
 
-    Args:     memo_bytes: how many bytes of results are kept to be found again (0: none), such as "64MiB".
+    Args:
+        memo_bytes: how many bytes of results are kept to be found again (0: none), such as "64MiB".
+
     Example:
         >>> g = nnc.DynamicGraph()
         >>> x = g.variable(19.0)
@@ -90,13 +92,22 @@ class DynamicGraph(Recorder):
     def variable(self, array: Any = None) -> Variable:
         """A variable bound to `array`; without one, it is absent until it is first written with `set`.
 
-        Raises:   TraceError: `array` is traced. NncError: it is nothing nnc makes an array of.
+        Args:
+            array: anything nnc makes an array of, or None.
+
+        Raises:
+            TraceError: `array` is traced.
+            NncError: it is nothing nnc makes an array of.
         """
         return self.make(array, constant=False)
 
     @api_boundary
     def constant(self, array: Any = None) -> Variable:
-        """The same, but no derivative flows through it."""
+        """The same, but no derivative flows through it.
+
+        Args:
+            array: anything nnc makes an array of, or None.
+        """
         return self.make(array, constant=True)
 
     def no_grad(self) -> ContextChange:
@@ -117,11 +128,16 @@ class DynamicGraph(Recorder):
     def backward(self, f: Any, df: Any = None, inputs: Any = None) -> None:
         """Adds the derivatives of `f` to the `grad` of its inputs.
 
-        Args:     f: a variable, or a list of them, whose gradients add up. df: what to multiply the derivatives by, like `f`;
-                  left out for losses, which are 0-d. inputs: variables to differentiate with respect to, also computed ones; by
-                  default all that `variable` made and `f` depends on.
-        Raises:   ShapeError: `f` is no scalar and df is left out, or df has another shape. ArgumentTypeError: something is no
-                  variable of this graph. UnsupportedError: a command has no derivative.
+        Args:
+            f: a variable, or a list of them, whose gradients add up.
+            df: what to multiply the derivatives by, like `f`; left out for losses, which are 0-d.
+            inputs: variables to differentiate with respect to, also computed ones; by default all that `variable` made
+                and `f` depends on.
+
+        Raises:
+            ShapeError: `f` is no scalar and df is left out, or df has another shape.
+            ArgumentTypeError: something is no variable of this graph.
+            UnsupportedError: a command has no derivative.
         """
         self._backward(f, df, inputs)
 
@@ -198,8 +214,11 @@ class DynamicGraph(Recorder):
         The state of the optimizer is kept by the graph. The variables of the first call belong together from then on; one that
         has no gradient in a later call is given zeros.
 
-        Args:     optimizer: any GradientTransformation (an object with `init` and `update`).
-        Raises:   ArgumentError: there are no gradients, or they are of other variables than before as well.
+        Args:
+            optimizer: any GradientTransformation (an object with `init` and `update`).
+
+        Raises:
+            ArgumentError: there are no gradients, or they are of other variables than before as well.
         """
         self._apply(optimizer, [x for x in list(self.graded.values()) if x.grad is not None])
 
@@ -207,8 +226,10 @@ class DynamicGraph(Recorder):
     def minimize(self, f: Any, optimizer: Any, inputs: Any = None) -> None:
         """`backward` and `apply_gradients` in one: a step that makes the losses `f` smaller.
 
-        Args:     f: a 0-d variable, or a list of them. optimizer: any GradientTransformation. inputs: what to move; by default
-                  all that `variable` made and `f` depends on.
+        Args:
+            f: a 0-d variable, or a list of them.
+            optimizer: any GradientTransformation.
+            inputs: what to move; by default all that `variable` made and `f` depends on.
         """
         self._apply(optimizer, self._backward(f, None, inputs))
 
@@ -238,7 +259,10 @@ class DynamicGraph(Recorder):
         Any other function runs command by command. After a few runs that did the same it is compiled, too, and the debug log
         (logger "nnc") says so; a function that decides on values, or that cannot be traced, goes on as before.
 
-        Args:     fun: a pure function of pytrees of variables and arrays.
+        Args:
+            fun: a pure function of pytrees of variables and arrays.
+            *args: pytrees of variables and arrays.
+            **kwargs: pytrees of variables and arrays by name.
         """
         context = get_context()
         if "eager" in context.modes:
@@ -309,6 +333,10 @@ class DynamicGraph(Recorder):
     @api_boundary
     def depends(self, outputs: Any, inputs: Any) -> tuple[bool, ...]:
         """For each of `inputs`, whether any of `outputs` still depends on it, so that its gradient may be other than 0.
+
+        Args:
+            outputs: a variable, or a list of them.
+            inputs: a variable, or a list of them.
 
         Example:
             >>> g = nnc.DynamicGraph()

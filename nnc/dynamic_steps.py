@@ -58,7 +58,8 @@ class Update:
     def run(self, variables: Sequence[Variable]) -> None:
         """Moves the variables by one step and clears their gradients.
 
-        Raises:   ArgumentError: a variable is new, or one of the first call is gone.
+        Raises:
+            ArgumentError: a variable is new, or one of the first call is gone.
         """
         mine = [x for ref in self._variables if (x := ref()) is not None and x.is_bound]
         given = {id(x) for x in variables}

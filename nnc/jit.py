@@ -59,9 +59,11 @@ def compile(
 
     Args:
         fun: a pure function of pytrees of arrays; without it, a decorator is returned.
-        static_argnums, static_argnames: arguments that are hashable Python values, one trace for each value; leaves
-            that are no arrays or numbers are static by themselves.
-        donate_argnums, donate_argnames: arguments whose arrays are used up by the call.
+        static_argnums: positions of arguments that are hashable Python values, one trace for each value; leaves that
+            are no arrays or numbers are static by themselves.
+        static_argnames: names of such arguments.
+        donate_argnums: positions of arguments whose arrays are used up by the call.
+        donate_argnames: names of such arguments.
         device: "cpu".
         memory_budget: bytes, or a text such as "2GiB", that the memory plan must fit into: values are computed again
             rather than kept until it does.

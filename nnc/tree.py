@@ -42,7 +42,11 @@ def is_array(leaf: Any) -> bool:
 
 
 def _is_array_type(kind: type) -> bool:
-    """Whether the objects of a class are numeric."""
+    """Whether the objects of a class are numeric.
+
+    Args:
+        kind: a class.
+    """
     return hasattr(kind, "spec") or issubclass(kind, _NUMERIC) or is_foreign(kind)
 
 

@@ -43,6 +43,9 @@ RECORDS: dict[str, type[Any]] = {cls.__name__: cls for cls in (TensorSpec, Box, 
 def storable(cls: C) -> C:
     """Lets instances of a frozen dataclass stand in parameters and attributes that are hashed and stored as JSON.
 
+    Args:
+        cls: a frozen dataclass.
+
     Raises:
         RegistryError: another class of that name is storable already.
     """

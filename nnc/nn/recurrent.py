@@ -68,16 +68,29 @@ class _Cell(Module):
         return self.step(gates, self.read_state(state, gates))
 
     def project(self, x: Any) -> Value:
-        """(..., in_features) -> (..., gates · hidden_features)."""
+        """(..., in_features) -> (..., gates · hidden_features).
+
+        Args:
+            x: (..., in_features).
+        """
         out = check_features(type(self).__name__, x, self.in_features) @ self.weight_ih.T
         return out if self.bias_ih is None else out + self.bias_ih
 
     def initial_state(self, gates: Value) -> Any:
-        """Zeros with the batch axes and the dtype of what `project` returned."""
+        """Zeros with the batch axes and the dtype of what `project` returned.
+
+        Args:
+            gates: what the input adds, whose batch axes and dtype the state has.
+        """
         return nnp.zeros((*gates.shape[:-1], self.hidden_features), dtype_of(gates))
 
     def read_state(self, state: Any, gates: Value) -> Any:
-        """A state that was given, or the initial one."""
+        """A state that was given, or the initial one.
+
+        Args:
+            state: the state that was given, or None.
+            gates: what the input adds.
+        """
         start = self.initial_state(gates)
         if state is None:
             return start
@@ -95,7 +108,12 @@ class _Cell(Module):
 
     @abstractmethod
     def step(self, gates: Value, state: Any) -> Any:
-        """The next state, for what the inputs give to the gates."""
+        """The next state, for what the inputs give to the gates.
+
+        Args:
+            gates: what the input adds.
+            state: the state before.
+        """
 
     def _recur(self, hidden: Value) -> Value:
         out = check_features(type(self).__name__, hidden, self.hidden_features) @ self.weight_hh.T

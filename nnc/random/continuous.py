@@ -39,8 +39,17 @@ def _unit(key: Value, shape: Shape, dtype: dtypes.DType) -> Value:
 def uniform(key: Any, shape: Any = (), dtype: Any = dtypes.float32, minval: Any = 0.0, maxval: Any = 1.0) -> Value:
     """Numbers that are uniform in [minval, maxval).
 
-    Args:     shape: shape of the draw. dtype: a floating-point dtype. minval, maxval: broadcast to `shape`.
-    Raises:   DTypeError: dtype is not floating-point. ShapeError: the bounds do not broadcast to `shape`.
+    Args:
+        key: a key that is used for nothing else.
+        shape: shape of the draw.
+        dtype: a floating-point dtype.
+        minval: lower bound, which is included; broadcasts to `shape`.
+        maxval: upper bound, which is left out; broadcasts to `shape`.
+
+    Raises:
+        DTypeError: dtype is not floating-point.
+        ShapeError: the bounds do not broadcast to `shape`.
+
     Example:
         >>> nnc.random.uniform(nnc.random.key(0), (2,))
         Array([0.94..., 0.97...], dtype=float32)
@@ -62,7 +71,14 @@ def normal(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
 
     x = √2 erfinv(u), u uniform in (−1, 1)
 
-    Raises:   DTypeError: dtype is not floating-point or complex.
+    Args:
+        key: a key that is used for nothing else.
+        shape: shape of the draw.
+        dtype: a floating-point or complex dtype.
+
+    Raises:
+        DTypeError: dtype is not floating-point or complex.
+
     Example:
         >>> nnc.random.normal(nnc.random.key(0), (2, 3)).shape
         (2, 3)
@@ -80,8 +96,17 @@ def normal(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
 def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Numbers of the standard normal distribution that lie in (lower, upper), as exact far from 0 as near it.
 
-    Args:     shape: by default that of the bounds together.
-    Raises:   DTypeError: dtype is not floating-point. ShapeError: the bounds do not broadcast to `shape`.
+    Args:
+        key: a key that is used for nothing else.
+        lower: lower bound; broadcasts with `upper`.
+        upper: upper bound.
+        shape: by default that of the bounds together.
+        dtype: a floating-point dtype.
+
+    Raises:
+        DTypeError: dtype is not floating-point.
+        ShapeError: the bounds do not broadcast to `shape`.
+
     Example:
         >>> bool(abs(nnc.random.truncated_normal(nnc.random.key(0), -1, 1, (100,))).max() < 1)
         True
@@ -103,6 +128,11 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
 def exponential(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """Numbers of the exponential distribution with mean 1.
 
+    Args:
+        key: a key that is used for nothing else.
+        shape: shape of the draw.
+        dtype: a floating-point dtype.
+
     Example:
         >>> bool((nnc.random.exponential(nnc.random.key(0), (10,)) >= 0).all())
         True
@@ -114,6 +144,11 @@ def exponential(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value
 @spelled
 def gumbel(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """Numbers of the standard Gumbel distribution: -log(-log u); the greatest of `logits + gumbel` is a categorical draw.
+
+    Args:
+        key: a key that is used for nothing else.
+        shape: shape of the draw.
+        dtype: a floating-point dtype.
 
     Example:
         >>> nnc.random.gumbel(nnc.random.key(0), (3,)).shape
@@ -128,6 +163,11 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
 @spelled
 def laplace(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """Numbers of the Laplace distribution with mean 0 and scale 1.
+
+    Args:
+        key: a key that is used for nothing else.
+        shape: shape of the draw.
+        dtype: a floating-point dtype.
 
     Example:
         >>> nnc.random.laplace(nnc.random.key(0), (3,)).shape

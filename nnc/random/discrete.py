@@ -32,9 +32,18 @@ from nnc.spelling import spelled
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Value:
     """Truth values that are True with probability `p`.
 
-    Args:     p: floating-point, any shape. shape: by default that of `p`.
-    Returns:  bool.
-    Raises:   DTypeError: p is not floating-point. ShapeError: p does not broadcast to `shape`.
+    Args:
+        key: a key that is used for nothing else.
+        p: floating-point, any shape.
+        shape: by default that of `p`.
+
+    Returns:
+        bool.
+
+    Raises:
+        DTypeError: p is not floating-point.
+        ShapeError: p does not broadcast to `shape`.
+
     Example:
         >>> nnc.random.bernoulli(nnc.random.key(0), 0.9, (4,)).dtype.name
         'bool'
@@ -57,9 +66,17 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = dtypes.
     Two words of the dtype's width (at least 32 bits) are reduced modulo the number n of choices, as jax.random does; the
     chances of two numbers differ by less than n parts in 2^bits.
 
-    Args:     minval, maxval: integers or integer arrays that broadcast to `shape`. Where traced bounds leave no number,
-              minval is drawn.
-    Raises:   ArgumentError: bounds that are known leave no number or do not fit the dtype. DTypeError: no integer dtype.
+    Args:
+        key: a key that is used for nothing else.
+        shape: shape of the draw.
+        minval: least integer; an integer or an integer array that broadcasts to `shape`.
+        maxval: end, which is left out; likewise. Where traced bounds leave no number, minval is drawn.
+        dtype: an integer dtype.
+
+    Raises:
+        ArgumentError: bounds that are known leave no number or do not fit the dtype.
+        DTypeError: no integer dtype.
+
     Example:
         >>> nnc.random.randint(nnc.random.key(0), (3,), 0, 10).shape
         (3,)
@@ -117,8 +134,16 @@ def _shuffle(key: Value, x: Value, axis: int) -> Value:
 def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Value:
     """The elements of `x` in random order along an axis, or the numbers below an integer `x`.
 
-    Args:     independent: whether every row along the axis has an order of its own.
-    Raises:   ShapeError: there is no such axis. DTypeError: a 0-d x is no integer.
+    Args:
+        key: a key that is used for nothing else.
+        x: an array, or an integer n for the numbers below n.
+        axis: axis to permute.
+        independent: whether every row along the axis has an order of its own.
+
+    Raises:
+        ShapeError: there is no such axis.
+        DTypeError: a 0-d x is no integer.
+
     Example:
         >>> sorted(nnc.random.permutation(nnc.random.key(0), 5).tolist())
         [0, 1, 2, 3, 4]
@@ -152,10 +177,18 @@ def _count(x: Value, where: str) -> int:
 def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0) -> Value:
     """Elements of `a` along an axis, or numbers below an integer `a`, drawn with or without replacement.
 
-    Args:     a: an array, or an integer n for the numbers below n. shape: of the draws, put in place of the axis. p: a
-              probability for each element; equal by default.
-    Raises:   ArgumentError: without replacement, more are wanted than there are, or there are none. ShapeError: p has
-              another size.
+    Args:
+        key: a key that is used for nothing else.
+        a: an array, or an integer n for the numbers below n.
+        shape: of the draws, put in place of the axis.
+        replace: whether an element may be drawn again.
+        p: a probability for each element; equal by default.
+        axis: axis of the elements.
+
+    Raises:
+        ArgumentError: without replacement, more are wanted than there are, or there are none.
+        ShapeError: p has another size.
+
     Example:
         >>> nnc.random.choice(nnc.random.key(0), nnp.asarray([10, 20, 30]), (2, 2)).shape
         (2, 2)
@@ -218,11 +251,21 @@ def _weighted(key: Value, p: Value, shape: Shape, replace: bool) -> Value:
 def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True) -> Value:
     """Positions along an axis, drawn with probabilities softmax(logits).
 
-    Args:     axis: the axis of one distribution. shape: ends with the shape of the other axes, which is the default.
-              replace: False draws the positions in front of the last axes of `shape` without repetition.
-    Returns:  int64.
-    Raises:   ShapeError: the shape does not end so. DTypeError: the logits are not floating-point. ArgumentError: without
-              replacement, more are wanted than there are.
+    Args:
+        key: a key that is used for nothing else.
+        logits: floating-point, any shape.
+        axis: the axis of one distribution.
+        shape: ends with the shape of the other axes, which is the default.
+        replace: False draws the positions in front of the last axes of `shape` without repetition.
+
+    Returns:
+        int64.
+
+    Raises:
+        ShapeError: the shape does not end so.
+        DTypeError: the logits are not floating-point.
+        ArgumentError: without replacement, more are wanted than there are.
+
     Example:
         >>> nnc.random.categorical(nnc.random.key(0), nnp.zeros((5, 3))).shape
         (5,)

@@ -85,8 +85,16 @@ def _draw(key: Value, a: Value, dtype: dtypes.DType, logarithm: bool) -> Value:
 def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Numbers of the gamma distribution with shape parameter `a` and scale 1; differentiable in `a`.
 
-    Args:     a: positive, any shape. shape: by default that of `a`.
-    Raises:   DTypeError: dtype is not floating-point. ShapeError: `a` does not broadcast to `shape`.
+    Args:
+        key: a key that is used for nothing else.
+        a: positive, any shape.
+        shape: by default that of `a`.
+        dtype: a floating-point dtype.
+
+    Raises:
+        DTypeError: dtype is not floating-point.
+        ShapeError: `a` does not broadcast to `shape`.
+
     Example:
         >>> nnc.random.gamma(nnc.random.key(0), 3.0, (2,)).shape
         (2,)
@@ -101,7 +109,12 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -> V
 def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Logarithms of numbers of the gamma distribution, which are exact also where those for small `a` would be 0.
 
-    Args:     as of `gamma`.
+    Args:
+        key: a key that is used for nothing else.
+        a: positive, any shape.
+        shape: by default that of `a`.
+        dtype: a floating-point dtype.
+
     Example:
         >>> float(nnc.random.loggamma(nnc.random.key(0), 1e-3)) < -100
         True
@@ -116,8 +129,16 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -
 def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Numbers of the beta distribution, in (0, 1), with density ∝ x^(a−1) (1 − x)^(b−1); differentiable in `a` and `b`.
 
-    Args:     a, b: positive; they broadcast. shape: by default theirs.
-    Raises:   ShapeError: the parameters do not broadcast to `shape`.
+    Args:
+        key: a key that is used for nothing else.
+        a: positive; broadcasts with `b`.
+        b: positive.
+        shape: by default that of `a` and `b` together.
+        dtype: a floating-point dtype.
+
+    Raises:
+        ShapeError: the parameters do not broadcast to `shape`.
+
     Example:
         >>> nnc.random.beta(nnc.random.key(0), 2.0, np.ones(3)).shape
         (3,)
@@ -138,9 +159,18 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float3
 def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Vectors of positive numbers of sum 1, with density ∝ ∏ x_i^(alpha_i − 1); differentiable in `alpha`.
 
-    Args:     alpha: (..., n), positive. shape: of the draw without its last axis; by default that of `alpha` without it.
-    Returns:  (*shape, n).
-    Raises:   ShapeError: alpha has no axis, or does not broadcast.
+    Args:
+        key: a key that is used for nothing else.
+        alpha: (..., n), positive.
+        shape: of the draw without its last axis; by default that of `alpha` without it.
+        dtype: a floating-point dtype.
+
+    Returns:
+        (*shape, n).
+
+    Raises:
+        ShapeError: alpha has no axis, or does not broadcast.
+
     Example:
         >>> round(float(nnc.random.dirichlet(nnc.random.key(0), np.ones(4)).sum()), 5)
         1.0
@@ -165,7 +195,12 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = dtypes.float
 def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Numbers of the chi-square distribution with `df` degrees of freedom; differentiable in `df`.
 
-    Args:     df: positive, any shape. shape: by default that of `df`.
+    Args:
+        key: a key that is used for nothing else.
+        df: positive, any shape.
+        shape: by default that of `df`.
+        dtype: a floating-point dtype.
+
     Example:
         >>> nnc.random.chisquare(nnc.random.key(0), 3.0, (2,)).shape
         (2,)
@@ -179,7 +214,13 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.float32)
 def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Numbers of the F distribution: the ratio of two chi-square numbers, each divided by its degrees of freedom.
 
-    Args:     dfnum, dfden: positive; they broadcast. shape: by default theirs.
+    Args:
+        key: a key that is used for nothing else.
+        dfnum: degrees of freedom above, positive; broadcasts with `dfden`.
+        dfden: degrees of freedom below, positive.
+        shape: by default that of both together.
+        dtype: a floating-point dtype.
+
     Example:
         >>> nnc.random.f(nnc.random.key(0), 3.0, 4.0, (2,)).shape
         (2,)
@@ -194,7 +235,12 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = dtypes.f
 def t(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Numbers of Student's t distribution with `df` degrees of freedom; differentiable in `df`.
 
-    Args:     df: positive, any shape. shape: by default that of `df`.
+    Args:
+        key: a key that is used for nothing else.
+        df: positive, any shape.
+        shape: by default that of `df`.
+        dtype: a floating-point dtype.
+
     Example:
         >>> nnc.random.t(nnc.random.key(0), 3.0, (2,)).shape
         (2,)

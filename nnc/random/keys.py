@@ -31,9 +31,17 @@ Shape = tuple[int, ...]
 def key(seed: Any) -> Value:
     """The key of a seed: its upper and its lower 32 bits.
 
-    Args:     seed: an integer from -2**63 to 2**64 - 1, or a 0-d integer array, which may be traced.
-    Returns:  (2,), uint32.
-    Raises:   ArgumentError: the seed is too large. DTypeError: it is no integer. ShapeError: it has axes.
+    Args:
+        seed: an integer from -2**63 to 2**64 - 1, or a 0-d integer array, which may be traced.
+
+    Returns:
+        (2,), uint32.
+
+    Raises:
+        ArgumentError: the seed is too large.
+        DTypeError: it is no integer.
+        ShapeError: it has axes.
+
     Example:
         >>> nnc.random.key(2**32 + 7)
         Array([1, 7], dtype=uint32)
@@ -70,7 +78,8 @@ def _words(bits: Value) -> Value:
 def read_key(key: Any, where: str) -> Value:
     """`key` as an array.
 
-    Raises:   DTypeError, ShapeError: it is no key.
+    Raises:
+        DTypeError, ShapeError: it is no key.
     """
     key = as_operand(key, where, "key")
     spec = spec_of(key)
@@ -97,8 +106,13 @@ def draw_bits(key: Value, shape: Shape, width: int) -> Value:
 def split(key: Any, num: Any = 2) -> Value:
     """New keys, whose draws are independent of each other and of the draws of `key`.
 
-    Args:     num: how many, or a shape of keys.
-    Returns:  (num, 2), uint32.
+    Args:
+        key: a key that is used for nothing else.
+        num: how many, or a shape of keys.
+
+    Returns:
+        (num, 2), uint32.
+
     Example:
         >>> weights_key, bias_key = nnc.random.split(nnc.random.key(0))
         >>> weights_key
@@ -112,9 +126,18 @@ def split(key: Any, num: Any = 2) -> Value:
 def fold_in(key: Any, data: Any) -> Value:
     """The new key that `key` gives for a number, such as the count of training steps.
 
-    Args:     data: an integer from 0 to 2**32 - 1, or a 0-d integer array, which may be traced (its low 32 bits count).
-    Returns:  (2,), uint32.
-    Raises:   ArgumentError: the number is out of range. DTypeError: it is no integer. ShapeError: it has axes.
+    Args:
+        key: a key.
+        data: an integer from 0 to 2**32 - 1, or a 0-d integer array, which may be traced (its low 32 bits count).
+
+    Returns:
+        (2,), uint32.
+
+    Raises:
+        ArgumentError: the number is out of range.
+        DTypeError: it is no integer.
+        ShapeError: it has axes.
+
     Example:
         >>> nnc.random.fold_in(nnc.random.key(0), 3).shape
         (2,)
@@ -141,8 +164,14 @@ def fold_in(key: Any, data: Any) -> Value:
 def bits(key: Any, shape: Any = (), dtype: Any = dtypes.uint32) -> Value:
     """Uniform random bits as unsigned integers.
 
-    Args:     dtype: uint8, uint16, uint32 or uint64.
-    Raises:   DTypeError: dtype is no unsigned integer type.
+    Args:
+        key: a key that is used for nothing else.
+        shape: shape of the draw.
+        dtype: uint8, uint16, uint32 or uint64.
+
+    Raises:
+        DTypeError: dtype is no unsigned integer type.
+
     Example:
         >>> nnc.random.bits(nnc.random.key(0), (2,), "uint8").dtype.name
         'uint8'

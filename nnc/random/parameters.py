@@ -17,7 +17,8 @@ from nnc.random.keys import Shape
 def float_dtype(dtype: Any, where: str) -> dtypes.DType:
     """The dtype of a draw of real numbers.
 
-    Raises:   DTypeError: it is no real floating-point dtype.
+    Raises:
+        DTypeError: it is no real floating-point dtype.
     """
     wanted = to_dtype(dtype, where)
     if not dtypes.is_float(wanted):
@@ -35,7 +36,8 @@ def read_parameter(x: Any, dtype: dtypes.DType, where: str, name: str) -> Value:
 def joint_shape(shape: Any, where: str, **parameters: Value) -> Shape:
     """The shape of a draw: `shape`, or where it is None that of the parameters together.
 
-    Raises:   ShapeError: the parameters do not broadcast to it.
+    Raises:
+        ShapeError: the parameters do not broadcast to it.
     """
     shapes = [np.shape(x) for x in parameters.values()]
     try:
@@ -55,7 +57,8 @@ def joint_shape(shape: Any, where: str, **parameters: Value) -> Shape:
 def inexact_dtype(dtype: Any, where: str) -> dtypes.DType:
     """The dtype of a draw of real or complex numbers.
 
-    Raises:   DTypeError: it is an integer or bool dtype.
+    Raises:
+        DTypeError: it is an integer or bool dtype.
     """
     wanted = to_dtype(dtype, where)
     return wanted if dtypes.is_complex(wanted) else float_dtype(wanted, where)
@@ -64,7 +67,8 @@ def inexact_dtype(dtype: Any, where: str) -> dtypes.DType:
 def integer_dtype(dtype: Any, where: str) -> dtypes.DType:
     """The dtype of a draw of integers.
 
-    Raises:   DTypeError: it is no integer dtype.
+    Raises:
+        DTypeError: it is no integer dtype.
     """
     wanted = to_dtype(dtype, where)
     if not dtypes.is_integer(wanted):

@@ -24,6 +24,11 @@ from nnc.spelling import spelled
 def cauchy(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """Numbers of the standard Cauchy distribution: tan(π (u − 1/2)).
 
+    Args:
+        key: a key that is used for nothing else.
+        shape: shape of the draw.
+        dtype: a floating-point dtype.
+
     Example:
         >>> nnc.random.cauchy(nnc.random.key(0), (3,)).shape
         (3,)
@@ -36,6 +41,11 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
 @spelled
 def logistic(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """Numbers of the standard logistic distribution: log(u / (1 − u)).
+
+    Args:
+        key: a key that is used for nothing else.
+        shape: shape of the draw.
+        dtype: a floating-point dtype.
 
     Example:
         >>> nnc.random.logistic(nnc.random.key(0), (3,)).shape
@@ -50,7 +60,12 @@ def logistic(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
 def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Numbers whose logarithm is normal with mean 0 and standard deviation `sigma`.
 
-    Args:     sigma: any shape. shape: by default that of `sigma`.
+    Args:
+        key: a key that is used for nothing else.
+        sigma: any shape.
+        shape: by default that of `sigma`.
+        dtype: a floating-point dtype.
+
     Example:
         >>> bool((nnc.random.lognormal(nnc.random.key(0), 0.5, (10,)) > 0).all())
         True
@@ -64,7 +79,12 @@ def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = dtypes
 def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Numbers of the Pareto distribution, from 1 on, with density b x^(−b−1).
 
-    Args:     b: positive, any shape. shape: by default that of `b`.
+    Args:
+        key: a key that is used for nothing else.
+        b: positive, any shape.
+        shape: by default that of `b`.
+        dtype: a floating-point dtype.
+
     Example:
         >>> bool((nnc.random.pareto(nnc.random.key(0), 2.0, (10,)) >= 1).all())
         True
@@ -78,7 +98,12 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float32) -> 
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Numbers of the Rayleigh distribution, the length of a normal vector of two elements: scale · √(−2 log u).
 
-    Args:     scale: any shape. shape: by default that of `scale`.
+    Args:
+        key: a key that is used for nothing else.
+        scale: any shape.
+        shape: by default that of `scale`.
+        dtype: a floating-point dtype.
+
     Example:
         >>> nnc.random.rayleigh(nnc.random.key(0), 2.0, (3,)).shape
         (3,)
@@ -94,8 +119,16 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = dtypes.float3
 def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """Numbers of the Weibull distribution: scale · (−log(1 − u))^(1 / concentration).
 
-    Args:     scale, concentration: positive; they broadcast to `shape`.
-    Raises:   ShapeError: they do not broadcast to `shape`.
+    Args:
+        key: a key that is used for nothing else.
+        scale: positive; broadcasts to `shape`.
+        concentration: positive; broadcasts to `shape`.
+        shape: shape of the draw.
+        dtype: a floating-point dtype.
+
+    Raises:
+        ShapeError: they do not broadcast to `shape`.
+
     Example:
         >>> nnc.random.weibull_min(nnc.random.key(0), 2.0, 1.5, (3,)).shape
         (3,)
@@ -110,7 +143,14 @@ def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype
 def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Numbers from `left` to `right` whose density rises to `mode` and falls from there, along straight lines.
 
-    Args:     left, mode, right: they broadcast. shape: by default theirs.
+    Args:
+        key: a key that is used for nothing else.
+        left: lower end; broadcasts with `mode` and `right`.
+        mode: where the density is greatest.
+        right: upper end.
+        shape: by default that of the three together.
+        dtype: a floating-point dtype.
+
     Example:
         >>> nnc.random.triangular(nnc.random.key(0), 0.0, 1.0, 3.0, (3,)).shape
         (3,)
@@ -128,6 +168,11 @@ def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dt
 def maxwell(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """Numbers of the Maxwell distribution, the length of a normal vector of three elements.
 
+    Args:
+        key: a key that is used for nothing else.
+        shape: shape of the draw.
+        dtype: a floating-point dtype.
+
     Example:
         >>> nnc.random.maxwell(nnc.random.key(0), (3,)).shape
         (3,)
@@ -141,7 +186,12 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
 def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
     """Numbers of the Wald (inverse Gaussian) distribution with scale 1 (Michael, Schucany and Haas, 1976).
 
-    Args:     mean: positive, any shape. shape: by default that of `mean`.
+    Args:
+        key: a key that is used for nothing else.
+        mean: positive, any shape.
+        shape: by default that of `mean`.
+        dtype: a floating-point dtype.
+
     Example:
         >>> bool((nnc.random.wald(nnc.random.key(0), 2.0, (10,)) > 0).all())
         True

@@ -30,12 +30,22 @@ def multivariate_normal(
 ) -> Value:
     """Normal vectors with a mean and a covariance: mean + A z, with A Aᵀ = cov and z standard normal.
 
-    Args:     mean: (..., n). cov: (..., n, n). shape: of the draw without its last axis; by default that of the leading axes
-              together. dtype: by default that of mean and cov. method: how A is found: "cholesky", or "eigh" or "svd", which
-              take singular covariances, too.
-    Returns:  (*shape, n).
-    Raises:   ShapeError: mean and cov do not fit. ArgumentError: no such method. LinAlgError: cov is not positive definite
-              ("cholesky").
+    Args:
+        key: a key that is used for nothing else.
+        mean: (..., n).
+        cov: (..., n, n).
+        shape: of the draw without its last axis; by default that of the leading axes together.
+        dtype: by default that of mean and cov.
+        method: how A is found: "cholesky", or "eigh" or "svd", which take singular covariances, too.
+
+    Returns:
+        (*shape, n).
+
+    Raises:
+        ShapeError: mean and cov do not fit.
+        ArgumentError: no such method.
+        LinAlgError: cov is not positive definite ("cholesky").
+
     Example:
         >>> nnc.random.multivariate_normal(nnc.random.key(0), np.zeros(2), np.eye(2), (5,)).shape
         (5, 2)
@@ -72,10 +82,20 @@ def _root(cov: Value, method: str) -> Value:
 def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = dtypes.float32, m: int | None = None) -> Value:
     """Orthogonal matrices (complex: unitary ones), every one as likely (Mezzadri, 2007).
 
-    Args:     n: rows. m: columns, by default as many; where they differ, the fewer of rows and columns are orthonormal.
-              shape: leading axes.
-    Returns:  (*shape, n, m).
-    Raises:   ArgumentError: a size is negative. DTypeError: dtype is not floating-point or complex.
+    Args:
+        key: a key that is used for nothing else.
+        n: rows.
+        shape: leading axes.
+        dtype: a floating-point or complex dtype.
+        m: columns, by default as many; where they differ, the fewer of rows and columns are orthonormal.
+
+    Returns:
+        (*shape, n, m).
+
+    Raises:
+        ArgumentError: a size is negative.
+        DTypeError: dtype is not floating-point or complex.
+
     Example:
         >>> q = nnc.random.orthogonal(nnc.random.key(0), 3)
         >>> bool(abs(q @ q.T - np.eye(3)).max() < 1e-5)
@@ -95,7 +115,12 @@ def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = dtypes.float32, m
 def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """Numbers with density ∝ exp(−|x|ᵖ).
 
-    Args:     p: positive; broadcasts to `shape`.
+    Args:
+        key: a key that is used for nothing else.
+        p: positive; broadcasts to `shape`.
+        shape: shape of the draw.
+        dtype: a floating-point dtype.
+
     Example:
         >>> nnc.random.generalized_normal(nnc.random.key(0), 1.5, (4,)).shape
         (4,)
@@ -111,8 +136,16 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = dtypes.fl
 def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = dtypes.float32) -> Value:
     """Vectors of `d` elements, uniform in the ball where the sum of |x_i|ᵖ is at most 1 (Barthe et al., 2005).
 
-    Args:     d: number of elements. p: a number of 1 or more. shape: leading axes.
-    Returns:  (*shape, d).
+    Args:
+        key: a key that is used for nothing else.
+        d: number of elements.
+        p: a number of 1 or more.
+        shape: leading axes.
+        dtype: a floating-point dtype.
+
+    Returns:
+        (*shape, d).
+
     Example:
         >>> x = nnc.random.ball(nnc.random.key(0), 3, shape=(10,))
         >>> bool(((x * x).sum(-1) <= 1).all())

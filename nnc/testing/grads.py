@@ -44,7 +44,8 @@ def check_grads(
         order: how many derivatives to check; for the second, derivatives of the derivative are compared, and so on.
         modes: "fwd", "rev".
         eps: step.
-        atol, rtol: bounds; the defaults fit the dtype (1e-6 relative in float64).
+        atol: absolute bound; the default fits the dtype.
+        rtol: relative bound; the default fits the dtype (1e-6 in float64).
         seed: of the directions.
 
     Raises:

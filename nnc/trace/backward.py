@@ -32,9 +32,15 @@ from nnc.trace.staging import stage
 def transpose_graph(graph: Graph, linear: int, values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
     """Cotangents of the first `linear` inputs of a graph that is linear in them.
 
-    Args:     values: values of the other inputs. cotangents: of the outputs, None where zero.
-    Returns:  one cotangent for each linear input, None where it is zero.
-    Raises:   UnsupportedError: the graph is not linear in these inputs.
+    Args:
+        values: values of the other inputs.
+        cotangents: of the outputs, None where zero.
+
+    Returns:
+        one cotangent for each linear input, None where it is zero.
+
+    Raises:
+        UnsupportedError: the graph is not linear in these inputs.
     """
     environment: dict[Symbol, Any] = dict(zip(graph.inputs[linear:], values, strict=True))
     environment.update((symbol, as_value(value)) for symbol, value in graph.constants.items())

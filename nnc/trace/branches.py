@@ -32,8 +32,15 @@ Fun = Callable[..., Any]
 def cond(pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
     """`true_fun(*operands)` where `pred` holds, else `false_fun(*operands)`; only one of them runs.
 
-    Args:     pred: bool scalar. true_fun, false_fun: functions with results of one structure, shapes and dtypes.
-    Raises:   TreeError, ShapeError: the results differ; every differing path is listed.
+    Args:
+        pred: bool scalar.
+        true_fun: runs where `pred` holds.
+        false_fun: runs where it does not; results of one structure, shapes and dtypes.
+        *operands: arguments of the branches, pytrees.
+
+    Raises:
+        TreeError, ShapeError: the results differ; every differing path is listed.
+
     Example:
         >>> nnc.cond(True, lambda x: x + 1, lambda x: x - 1, 3.0)
         Array(4., dtype=float32)
@@ -52,9 +59,16 @@ def cond(pred: Any, true_fun: Fun, false_fun: Fun, *operands: Any) -> Any:
 def switch(index: Any, branches: Sequence[Fun], *operands: Any, mode: str = "error") -> Any:
     """`branches[index](*operands)`; only that one runs.
 
-    Args:     index: integer scalar. branches: functions with results of one structure, shapes and dtypes. mode: "error" raises
-              for an index out of range, "clip" takes the nearest branch.
-    Raises:   OutOfBoundsError (an IndexError): the index is out of range. TreeError, ShapeError: the results differ.
+    Args:
+        index: integer scalar.
+        branches: functions with results of one structure, shapes and dtypes.
+        *operands: arguments of the branches, pytrees.
+        mode: "error" raises for an index out of range, "clip" takes the nearest branch.
+
+    Raises:
+        OutOfBoundsError (an IndexError): the index is out of range.
+        TreeError, ShapeError: the results differ.
+
     Example:
         >>> nnc.switch(1, [lambda x: x, lambda x: x * 2], 3.0)
         Array(6., dtype=float32)
@@ -71,10 +85,19 @@ def switch(index: Any, branches: Sequence[Fun], *operands: Any, mode: str = "err
 def case_of(index: Any, branches: Sequence[Fun] | Mapping[int, Fun], *operands: Any, bypass: Any = None) -> Any:
     """The branch of number `index` on `operands`; where there is none, no branch runs and the result is `bypass`.
 
-    Args:     index: integer scalar. branches: functions in order from 0, or a dict from number to function. bypass: a pytree like
-              the branches' results; by default the operands (the operand itself, where there is one).
-    Returns:  the result. The gradient of a bypassed call goes straight to `bypass`.
-    Raises:   ArgumentError: there is no branch. TreeError, ShapeError: results or `bypass` differ in structure, shapes or dtypes.
+    Args:
+        index: integer scalar.
+        branches: functions in order from 0, or a dict from number to function.
+        *operands: arguments of the branches, pytrees.
+        bypass: a pytree like the branches' results; by default the operands (the operand itself, where there is one).
+
+    Returns:
+        the result. The gradient of a bypassed call goes straight to `bypass`.
+
+    Raises:
+        ArgumentError: there is no branch.
+        TreeError, ShapeError: results or `bypass` differ in structure, shapes or dtypes.
+
     Example:
         >>> nnc.case_of(-1, [nnp.zeros_like], 3.0)
         Array(3., dtype=float32)

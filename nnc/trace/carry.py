@@ -45,7 +45,9 @@ class Carry:
     def accept(self, following: Any, fun: Any) -> tuple[list[Any], dict[int, Any]]:
         """The leaves of the carry that `fun` returned, and the dtypes that weak starting values have to take first.
 
-        Raises:   TreeError: it has another structure. ShapeError: a value has another shape or dtype; all are listed.
+        Raises:
+            TreeError: it has another structure.
+            ShapeError: a value has another shape or dtype; all are listed.
         """
         given, source, lines_of = FlatTree(following), name_of(fun), {name_of(fun): definition_of(fun)}
         if given.treedef != self.tree.treedef:

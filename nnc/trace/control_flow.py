@@ -45,14 +45,23 @@ def while_loop(
 ) -> Any:
     """Repeats `body_fun` while `cond_fun` holds. Differentiable in both modes, for any number of rounds.
 
-    Args:     cond_fun: carry -> bool scalar. body_fun: carry -> carry of the same structure, shapes and dtypes. init_val: the
-              carry at first, a pytree. max_steps: the most rounds there may be; memory for the reverse pass is then taken at
-              once. checkpoint: what the reverse pass keeps. None: of every round what its derivative needs. "sqrt": about
-              the square root of the number of rounds of carries, "binomial": about its logarithm, an int: at most so many;
-              rounds are run again from those.
-    Returns:  the carry for which `cond_fun` is false.
-    Raises:   TreeError, ShapeError: `body_fun` changes the carry's structure, shapes or dtypes. ArgumentError: the condition
-              still holds after `max_steps` rounds. DTypeError: `cond_fun` returns no bool.
+    Args:
+        cond_fun: carry -> bool scalar.
+        body_fun: carry -> carry of the same structure, shapes and dtypes.
+        init_val: the carry at first, a pytree.
+        max_steps: the most rounds there may be; memory for the reverse pass is then taken at once.
+        checkpoint: what the reverse pass keeps. None: of every round what its derivative needs. "sqrt": about the
+            square root of the number of rounds of carries, "binomial": about its logarithm, an int: at most so many;
+            rounds are run again from those.
+
+    Returns:
+        the carry for which `cond_fun` is false.
+
+    Raises:
+        TreeError, ShapeError: `body_fun` changes the carry's structure, shapes or dtypes.
+        ArgumentError: the condition still holds after `max_steps` rounds.
+        DTypeError: `cond_fun` returns no bool.
+
     Example:
         >>> newton = lambda a: nnc.while_loop(lambda x: abs(x * x - a) > 1e-6, lambda x: (x + a / x) / 2, a)
         >>> newton(9.0), nnc.grad(newton)(9.0)
@@ -111,8 +120,15 @@ def fori_loop(lower: Any, upper: Any, body_fun: Fun, init_val: Any) -> Any:
     Where both bounds are Python ints, the number of rounds is static and the reverse pass takes its memory at once; else it is
     a `while_loop`.
 
-    Args:     lower, upper: ints or integer scalars. body_fun: (i, carry) -> carry. init_val: the carry at first.
-    Returns:  the carry after the last round; `init_val` where there is none.
+    Args:
+        lower: first i, an int or an integer scalar.
+        upper: end of i, which is left out; likewise.
+        body_fun: (i, carry) -> carry.
+        init_val: the carry at first.
+
+    Returns:
+        the carry after the last round; `init_val` where there is none.
+
     Example:
         >>> nnc.fori_loop(0, 5, lambda i, x: x * 2 + i, 1.0)
         Array(58., dtype=float32)
@@ -161,11 +177,22 @@ def scan(
 ) -> Any:
     """Carries a value along sequences: `carry, y = f(carry, x)` for each row x of `xs`, and stacks the ys.
 
-    Args:     f: (carry, x) -> (carry, y), all pytrees. init: the carry at first. xs: sequences with one leading length, or None.
-              length: number of rounds, where xs is None. reverse: from the last row to the first; ys keep their places.
-              unroll: rounds traced together. checkpoint: what the reverse pass keeps, as in `while_loop`.
-    Returns:  (the last carry, ys stacked along a leading axis).
-    Raises:   TreeError, ShapeError: the carry changes; lengths differ. ArgumentError: no length is known.
+    Args:
+        f: (carry, x) -> (carry, y), all pytrees.
+        init: the carry at first.
+        xs: sequences with one leading length, or None.
+        length: number of rounds, where xs is None.
+        reverse: from the last row to the first; ys keep their places.
+        unroll: rounds traced together.
+        checkpoint: what the reverse pass keeps, as in `while_loop`.
+
+    Returns:
+        (the last carry, ys stacked along a leading axis).
+
+    Raises:
+        TreeError, ShapeError: the carry changes; lengths differ.
+        ArgumentError: no length is known.
+
     Example:
         >>> nnc.scan(lambda c, x: (c + x, c * x), 0.0, nnp.asarray([1.0, 2.0, 3.0]))
         (Array(6., dtype=float32), Array([0., 2., 9.], dtype=float32))
@@ -290,7 +317,11 @@ def _stack(values: Sequence[Value]) -> Value:
 def map(f: Fun, xs: Any, *, batch_size: int | None = None) -> Any:
     """`f` for each row of `xs`, one after the other, with the results stacked; with `batch_size`, that many at a time.
 
-    Args:     f: pytree -> pytree. xs: pytree of arrays with one leading length. batch_size: rows vectorised together.
+    Args:
+        f: pytree -> pytree.
+        xs: pytree of arrays with one leading length.
+        batch_size: rows vectorised together.
+
     Example:
         >>> nnc.map(lambda x: x * x, nnp.asarray([1.0, 2.0]))
         Array([1., 4.], dtype=float32)
@@ -306,9 +337,15 @@ def map(f: Fun, xs: Any, *, batch_size: int | None = None) -> Any:
 def associative_scan(fn: Fun, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
     """All prefixes of a sequence combined by an associative function, in log2(n) steps (Blelloch, 1990).
 
-    Args:     fn: (a, b) -> c, associative, on pytrees like `elems` with any length along `axis`. elems: pytree of arrays of one
-              length along `axis`. reverse: combine suffixes instead. axis: the sequence's axis.
-    Returns:  a pytree like `elems`: element i combines elements 0 to i.
+    Args:
+        fn: (a, b) -> c, associative, on pytrees like `elems` with any length along `axis`.
+        elems: pytree of arrays of one length along `axis`.
+        reverse: combine suffixes instead.
+        axis: the sequence's axis.
+
+    Returns:
+        a pytree like `elems`: element i combines elements 0 to i.
+
     Example:
         >>> nnc.associative_scan(nnp.add, nnp.asarray([1.0, 2.0, 3.0]))
         Array([1., 3., 6.], dtype=float32)

@@ -114,7 +114,8 @@ class _Custom:
     def _rule(self, fixed: Fixed, flat: FlatFunction) -> Callable[..., Any]:
         """The user's rules as one function `(primals, tangents) -> (outputs, tangents)` of flat values, None a zero tangent.
 
-        Raises:   UnsupportedError: the user has not defined them.
+        Raises:
+            UnsupportedError: the user has not defined them.
         """
         raise InternalError(f"{self.transform} is not to be used by itself")
 
@@ -128,17 +129,20 @@ class _Custom:
 class custom_jvp(_Custom):  # noqa: N801  (a decorator)
     """A function whose forward derivative you define; reverse mode follows by transposing it.
 
-    Args:     fun: the function. nondiff_argnums: positions of arguments that are not differentiated; they are given to the
-              rule first.
-    Example:  >>> @nnc.custom_jvp
-              ... def f(x):
-              ...     return nnp.sin(x)
-              >>> @f.defjvp
-              ... def f_jvp(primals, tangents):
-              ...     (x,), (t,) = primals, tangents
-              ...     return f(x), 10 * nnp.cos(x) * t
-              >>> nnc.grad(f)(0.0)
-              Array(10., dtype=float32)
+    Args:
+        fun: the function.
+        nondiff_argnums: positions of arguments that are not differentiated; they are given to the rule first.
+
+    Example:
+        >>> @nnc.custom_jvp
+        ... def f(x):
+        ...     return nnp.sin(x)
+        >>> @f.defjvp
+        ... def f_jvp(primals, tangents):
+        ...     (x,), (t,) = primals, tangents
+        ...     return f(x), 10 * nnp.cos(x) * t
+        >>> nnc.grad(f)(0.0)
+        Array(10., dtype=float32)
     """
 
     transform = "custom_jvp"
@@ -149,14 +153,22 @@ class custom_jvp(_Custom):  # noqa: N801  (a decorator)
         self.rule: Fun | None = None
 
     def defjvp(self, rule: Fun) -> Fun:
-        """Sets the rule `(primals, tangents) -> (result, tangent)`; returns it, so it can decorate."""
+        """Sets the rule `(primals, tangents) -> (result, tangent)`; returns it, so it can decorate.
+
+        Args:
+            rule: (primals, tangents) -> (result, tangent).
+        """
         self.rule = rule
         return rule
 
     def defjvps(self, *rules: Fun | None) -> None:
         """Sets one rule `(t, result, *primals) -> tangent` for each argument; None where the derivative is zero.
 
-        Raises:   ArgumentError: the function has `nondiff_argnums`.
+        Args:
+            *rules: for each argument (t, result, *primals) -> tangent, or None.
+
+        Raises:
+            ArgumentError: the function has `nondiff_argnums`.
         """
         if self.nondiff:
             raise user_error(
@@ -202,14 +214,18 @@ class custom_jvp(_Custom):  # noqa: N801  (a decorator)
 class custom_vjp(_Custom):  # noqa: N801  (a decorator)
     """A function whose reverse derivative you define.
 
-    Args:     fun: the function. nondiff_argnums: positions of arguments that are not differentiated; they are given to `bwd`
-              first, and to `fwd` in their places.
-    Example:  >>> @nnc.custom_vjp
-              ... def f(x):
-              ...     return nnp.sin(x)
-              >>> f.defvjp(lambda x: (f(x), nnp.cos(x)), lambda cos_x, ct: (10 * cos_x * ct,))
-              >>> nnc.grad(f)(0.0)
-              Array(10., dtype=float32)
+    Args:
+        fun: the function.
+        nondiff_argnums: positions of arguments that are not differentiated; they are given to `bwd` first, and to `fwd`
+            in their places.
+
+    Example:
+        >>> @nnc.custom_vjp
+        ... def f(x):
+        ...     return nnp.sin(x)
+        >>> f.defvjp(lambda x: (f(x), nnp.cos(x)), lambda cos_x, ct: (10 * cos_x * ct,))
+        >>> nnc.grad(f)(0.0)
+        Array(10., dtype=float32)
     """
 
     transform = "custom_vjp"
@@ -220,7 +236,12 @@ class custom_vjp(_Custom):  # noqa: N801  (a decorator)
         self.rules: tuple[Fun, Fun] | None = None
 
     def defvjp(self, fwd: Fun, bwd: Fun) -> None:
-        """Sets `fwd(*args) -> (result, residuals)` and `bwd(residuals, cotangent) -> tuple of cotangents of the arguments`."""
+        """Sets `fwd(*args) -> (result, residuals)` and `bwd(residuals, cotangent) -> tuple of cotangents of the arguments`.
+
+        Args:
+            fwd: (*args) -> (result, residuals).
+            bwd: (residuals, cotangent) -> tuple of cotangents, one for each argument.
+        """
         check_callable(fwd, "defvjp")
         check_callable(bwd, "defvjp")
         self.rules = fwd, bwd

@@ -51,14 +51,25 @@ def grad(
 ) -> Fun:
     """The gradient of a function with one number as result.
 
-    Args:     fun: returns a 0-d float (or, with `has_aux`, a pair of it and anything). argnums: positions to differentiate.
-              argnames: keyword arguments to differentiate, besides or instead. holomorphic: complex input and output.
-              allow_int: integer arguments get zeros instead of an error.
-    Returns:  a function of the same arguments: the gradient, a pytree like the argument (a tuple of them where `argnums` is a
-              sequence); with `has_aux`, a pair of it and the second result. Leaves that are no numbers stay as they are.
-    Raises:   ShapeError: the result is no scalar. DTypeError: the result or an argument is not floating-point.
-    Example:  >>> nnc.grad(lambda x: x**2 + nnp.log(1 / x))(0.84)
-              Array(0.48952365, dtype=float32)
+    Args:
+        fun: returns a 0-d float (or, with `has_aux`, a pair of it and anything).
+        argnums: positions to differentiate.
+        has_aux: `fun` returns a pair of the number and anything.
+        argnames: keyword arguments to differentiate, besides or instead.
+        holomorphic: complex input and output.
+        allow_int: integer arguments get zeros instead of an error.
+
+    Returns:
+        a function of the same arguments: the gradient, a pytree like the argument (a tuple of them where `argnums` is a
+        sequence); with `has_aux`, a pair of it and the second result. Leaves that are no numbers stay as they are.
+
+    Raises:
+        ShapeError: the result is no scalar.
+        DTypeError: the result or an argument is not floating-point.
+
+    Example:
+        >>> nnc.grad(lambda x: x**2 + nnp.log(1 / x))(0.84)
+        Array(0.48952365, dtype=float32)
     """
     both = _differentiate("nnc.grad", fun, argnums, has_aux, argnames, holomorphic, allow_int)
 
@@ -83,9 +94,20 @@ def value_and_grad(
 ) -> Fun:
     """The value and the gradient of a function with one number as result; see `grad`.
 
-    Returns:  a function that returns (value, gradient), or ((value, aux), gradient) with `has_aux`.
-    Example:  >>> nnc.value_and_grad(lambda x: x * x)(3.0)
-              (Array(9., dtype=float32), Array(6., dtype=float32))
+    Args:
+        fun: returns a 0-d float (or, with `has_aux`, a pair of it and anything).
+        argnums: positions to differentiate.
+        has_aux: `fun` returns a pair of the number and anything.
+        argnames: keyword arguments to differentiate, besides or instead.
+        holomorphic: complex input and output.
+        allow_int: integer arguments get zeros instead of an error.
+
+    Returns:
+        a function that returns (value, gradient), or ((value, aux), gradient) with `has_aux`.
+
+    Example:
+        >>> nnc.value_and_grad(lambda x: x * x)(3.0)
+        (Array(9., dtype=float32), Array(6., dtype=float32))
     """
     return _differentiate("nnc.value_and_grad", fun, argnums, has_aux, argnames, holomorphic, allow_int)
 
@@ -147,13 +169,22 @@ def _differentiate(
 def vjp(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
     """The value of `fun` and its pull-back.
 
-    Args:     fun: function of the `primals`. has_aux: `fun` returns (result, aux).
-    Returns:  (result, vjp_fn), or (result, vjp_fn, aux). `vjp_fn(ct)` takes a cotangent like the result and returns a tuple of
-              cotangents, one for each primal.
-    Raises:   TreeError, ShapeError, DTypeError (from `vjp_fn`): the cotangent does not match the result.
-    Example:  >>> y, pull = nnc.vjp(lambda x: x * x, nnp.asarray([1.0, 2.0]))
-              >>> pull(nnp.asarray([1.0, 1.0]))
-              (Array([2., 4.], dtype=float32),)
+    Args:
+        fun: function of the `primals`.
+        *primals: arguments of `fun`.
+        has_aux: `fun` returns (result, aux).
+
+    Returns:
+        (result, vjp_fn), or (result, vjp_fn, aux). `vjp_fn(ct)` takes a cotangent like the result and returns a tuple
+        of cotangents, one for each primal.
+
+    Raises:
+        TreeError, ShapeError, DTypeError (from `vjp_fn`): the cotangent does not match the result.
+
+    Example:
+        >>> y, pull = nnc.vjp(lambda x: x * x, nnp.asarray([1.0, 2.0]))
+        >>> pull(nnp.asarray([1.0, 1.0]))
+        (Array([2., 4.], dtype=float32),)
     """
     check_callable(fun, "nnc.vjp")
     result, arguments, linear, active, aux = _linearize("vjp", fun, primals, has_aux)
@@ -181,11 +212,19 @@ def _pull(linear: Linearized, cotangents: Sequence[Any]) -> list[Any]:
 def linear_transpose(fun: Fun, *primals: Any) -> Fun:
     """The transpose of a function that is linear in its arguments.
 
-    Args:     fun: a linear function. primals: arrays or ShapeDtypeStructs, of which only shapes and dtypes are read.
-    Returns:  a function from a cotangent like the result to a tuple of cotangents like `primals`.
-    Raises:   UnsupportedError: `fun` is not linear.
-    Example:  >>> nnc.linear_transpose(lambda x: 3 * x, nnp.ones(2))(nnp.asarray([1.0, 2.0]))
-              (Array([3., 6.], dtype=float32),)
+    Args:
+        fun: a linear function.
+        *primals: arrays or ShapeDtypeStructs, of which only shapes and dtypes are read.
+
+    Returns:
+        a function from a cotangent like the result to a tuple of cotangents like `primals`.
+
+    Raises:
+        UnsupportedError: `fun` is not linear.
+
+    Example:
+        >>> nnc.linear_transpose(lambda x: 3 * x, nnp.ones(2))(nnp.asarray([1.0, 2.0]))
+        (Array([3., 6.], dtype=float32),)
     """
     check_callable(fun, "nnc.linear_transpose")
     with activity(f"tracing {name_of(fun)} for linear_transpose"):
@@ -210,11 +249,21 @@ def linear_transpose(fun: Fun, *primals: Any) -> Fun:
 def jvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """The value of `fun` and its derivative in the direction `tangents`.
 
-    Args:     primals: tuple or list of arguments. tangents: the same structure, shapes and dtypes.
-    Returns:  (result, tangent), or (result, tangent, aux) with `has_aux`.
-    Raises:   TreeError, ShapeError, DTypeError: tangents do not match primals.
-    Example:  >>> nnc.jvp(nnp.sin, (0.0,), (2.0,))
-              (Array(0., dtype=float32), Array(2., dtype=float32))
+    Args:
+        fun: function of pytrees.
+        primals: tuple or list of arguments.
+        tangents: the same structure, shapes and dtypes.
+        has_aux: `fun` returns (result, aux).
+
+    Returns:
+        (result, tangent), or (result, tangent, aux) with `has_aux`.
+
+    Raises:
+        TreeError, ShapeError, DTypeError: tangents do not match primals.
+
+    Example:
+        >>> nnc.jvp(nnp.sin, (0.0,), (2.0,))
+        (Array(0., dtype=float32), Array(2., dtype=float32))
     """
     check_callable(fun, "nnc.jvp")
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
@@ -237,10 +286,18 @@ def jvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool
 def linearize(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
     """The value of `fun` and its derivative as a linear function of the tangents, computed once and applied many times.
 
-    Returns:  (result, jvp_fn), or (result, jvp_fn, aux): `jvp_fn(*tangents)` is the tangent of the result.
-    Example:  >>> y, push = nnc.linearize(lambda x: x**3, 2.0)
-              >>> push(1.0), push(10.0)
-              (Array(12., dtype=float32), Array(120., dtype=float32))
+    Args:
+        fun: function of pytrees.
+        *primals: arguments of `fun`.
+        has_aux: `fun` returns (result, aux).
+
+    Returns:
+        (result, jvp_fn), or (result, jvp_fn, aux): `jvp_fn(*tangents)` is the tangent of the result.
+
+    Example:
+        >>> y, push = nnc.linearize(lambda x: x**3, 2.0)
+        >>> push(1.0), push(10.0)
+        (Array(12., dtype=float32), Array(120., dtype=float32))
     """
     check_callable(fun, "nnc.linearize")
     result, _, linear, active, aux = _linearize("linearize", fun, primals, has_aux)
@@ -259,10 +316,17 @@ def linearize(fun: Fun, *primals: Any, has_aux: bool = False) -> Any:
 def hvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """The product of the Hessian of `fun` with `tangents`, forward over reverse, at the cost of a few gradients.
 
-    Args:     fun: returns one number. primals, tangents: tuples, one entry for each argument.
-    Returns:  a pytree like the argument (a tuple of them where there are several).
-    Example:  >>> nnc.hvp(lambda x: nnp.sum(x**3), (nnp.asarray([1.0, 2.0]),), (nnp.asarray([1.0, 0.0]),))
-              Array([6., 0.], dtype=float32)
+    Args:
+        fun: returns one number.
+        primals: tuple of arguments.
+        tangents: tuple of directions, one for each argument.
+
+    Returns:
+        a pytree like the argument (a tuple of them where there are several).
+
+    Example:
+        >>> nnc.hvp(lambda x: nnp.sum(x**3), (nnp.asarray([1.0, 2.0]),), (nnp.asarray([1.0, 0.0]),))
+        Array([6., 0.], dtype=float32)
     """
     argnums: Argnums = 0 if len(primals) == 1 else tuple(range(len(primals)))
     return jvp(grad(fun, argnums), primals, tangents)[1]
@@ -272,7 +336,9 @@ def hvp(fun: Fun, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
 def stop_gradient(x: Any) -> Any:
     """`x` as it is, with derivative zero: every transform takes it for a constant.
 
-    Args:     x: a pytree.
+    Args:
+        x: a pytree.
+
     Example:
         >>> nnc.grad(lambda x: x * nnc.stop_gradient(x))(3.0)
         Array(3., dtype=float32)

@@ -65,7 +65,8 @@ class Variable(Tracer):
     def binding(self) -> Binding:
         """What it is bound to; an alias follows its base first.
 
-        Raises:   ArgumentError: it has not been written yet.
+        Raises:
+            ArgumentError: it has not been written yet.
         """
         view = self._view
         if view is not None:
@@ -143,7 +144,8 @@ class Variable(Tracer):
 
         With a variable of the same graph as `value`, it takes over that one's history, too.
 
-        Raises:   ArgumentTypeError: it is an alias, or `value` is no array.
+        Raises:
+            ArgumentTypeError: it is an alias, or `value` is no array.
         """
         if isinstance(value, Variable) and value.owner is self.owner and value.constant == self.constant:
             self._check_no_alias()
@@ -226,21 +228,36 @@ class Recorder:
     # -- variables -----------------------------------------------------------------------------------------------------
 
     def make(self, value: Any, constant: bool) -> Variable:
-        """A variable, bound to an array unless `value` is None."""
+        """A variable, bound to an array unless `value` is None.
+
+        Args:
+            value: anything nnc makes an array of, or None.
+            constant: no derivative flows through it.
+        """
         variable = Variable(self, None, constant, declared=True)
         if value is not None:
             self.write([variable], [concrete_array(value, "variable")])
         return variable
 
     def write(self, variables: Sequence[Variable], arrays: Sequence[Array]) -> None:
-        """Binds each variable to another array."""
+        """Binds each variable to another array.
+
+        Args:
+            variables: variables of this graph.
+            arrays: one for each.
+        """
         for variable in variables:
             variable._check_no_alias()
         pairs = zip(variables, arrays, strict=True)
         self.exchange(variables, [Binding(array.spec, array, variable.constant) for variable, array in pairs])
 
     def exchange(self, variables: Sequence[Variable], bindings: Sequence[Binding | None]) -> None:
-        """Binds each variable to something else, or to nothing."""
+        """Binds each variable to something else, or to nothing.
+
+        Args:
+            variables: variables of this graph.
+            bindings: one for each, or None.
+        """
         with self._lock:
             self._settle()
             left = []
@@ -256,12 +273,20 @@ class Recorder:
             self._settle()
 
     def make_constant(self, binding: Binding) -> None:
-        """Lets no derivative through a binding any more."""
+        """Lets no derivative through a binding any more.
+
+        Args:
+            binding: a tensor of the recorded graph, and the array it holds.
+        """
         with self.locked():
             self.store.make_constant(binding)
 
     def leave_word(self, binding: Binding) -> None:
-        """Says that a variable is gone. It may be collected at any moment, so what is busy now is not waited for."""
+        """Says that a variable is gone. It may be collected at any moment, so what is busy now is not waited for.
+
+        Args:
+            binding: a tensor of the recorded graph, and the array it holds.
+        """
         self._left.append(binding)
         if self._lock.acquire(blocking=False):
             try:
@@ -288,7 +313,14 @@ class Recorder:
     def process(
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
     ) -> Sequence[Any]:
-        """Runs a command on what the variables hold, and records it."""
+        """Runs a command on what the variables hold, and records it.
+
+        Args:
+            command: an operation.
+            args: variables, arrays and numbers.
+            params: static parameters by name.
+            graphs: sub-graphs of the command.
+        """
         operands = [self.operand(arg) for arg in args]
         specs = tuple([x.spec for x in operands])
         plan = self._shared_plan(command, specs, params, graphs) if graphs else find_plan(command, specs, params)
@@ -298,7 +330,12 @@ class Recorder:
     def follow(self, call: SpecialisedCall, values: Sequence[Any]) -> Any:
         """The result of a public function whose commands are known, on variables, arrays and numbers.
 
-        Raises:   GraphError: another thread has bound a variable to other shapes meanwhile.
+        Args:
+            call: the function's commands for such arguments.
+            values: arguments of the function: variables, arrays and numbers.
+
+        Raises:
+            GraphError: another thread has bound a variable to other shapes meanwhile.
         """
         routine, weak, casts = routine_of_call(call), call.weak, call.casts
         place = routine.results[0]
@@ -316,7 +353,13 @@ class Recorder:
         return result
 
     def hand_out(self, routine: Routine, values: Sequence[Any], bindings: Sequence[Binding]) -> list[Variable]:
-        """Variables that hold the results of a routine on these values."""
+        """Variables that hold the results of a routine on these values.
+
+        Args:
+            routine: commands.
+            values: their operands: variables, arrays and numbers.
+            bindings: of the results.
+        """
         results = []
         for binding in bindings:
             binding.foreign = False
@@ -328,7 +371,11 @@ class Recorder:
     def operand(self, value: Any) -> Binding:
         """What a value that a command takes is bound to.
 
-        Raises:   TraceError: it belongs to another dynamic graph.
+        Args:
+            value: a variable, an array or a number.
+
+        Raises:
+            TraceError: it belongs to another dynamic graph.
         """
         if isinstance(value, Variable):
             if value.owner is self:
@@ -344,6 +391,10 @@ class Recorder:
         """Runs commands, unless their results are known, and records them; returns what variables are to hold.
 
         Where one raises, nothing is recorded.
+
+        Args:
+            routine: commands.
+            operands: bindings of their operands.
         """
         arrays, context = [array_of(x) for x in operands], get_context()
         kinds = tuple([x.kind for x in operands])
@@ -431,7 +482,9 @@ def array_of(binding: Binding) -> Array:
 def concrete_array(value: Any, where: str) -> Array:
     """An array with a value: not one that stands for it. Memory that others can write to is copied.
 
-    Raises:   TraceError: the value is traced. NncError: it is nothing nnc makes an array of.
+    Raises:
+        TraceError: the value is traced.
+        NncError: it is nothing nnc makes an array of.
     """
     is_view = isinstance(value, np.ndarray) and (value.flags.writeable or value.base is not None)
     array = asarray(as_operand(value, where, "the value"), copy=is_view or is_foreign(type(value)) or None)

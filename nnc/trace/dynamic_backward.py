@@ -84,7 +84,8 @@ def take_apart(
 def differentiate(structure: Structure, lines: Sequence[SourceLine | None]) -> Backward:
     """The derivative of a structure; `lines` are the user's, one for each step, of which errors and nodes are worded.
 
-    Raises:   UnsupportedError: a command has no derivative.
+    Raises:
+        UnsupportedError: a command has no derivative.
     """
     trace = StagingTrace("backward")
     specs = dict(enumerate(structure.specs))

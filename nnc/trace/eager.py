@@ -80,7 +80,8 @@ def find_plan(
 ) -> Plan:
     """The plan of a command on operands of these specs.
 
-    Raises:   NncError: the command does not take them.
+    Raises:
+        NncError: the command does not take them.
     """
     if graphs:
         return _make_plan(command, specs, params, graphs)
@@ -116,7 +117,8 @@ class _Params:
 def exact_params(params: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     """Parameters as a key: equal only if no kernel can tell them apart (1, 1.0 and True; 0.0 and -0.0).
 
-    Raises:   TypeError: one is a function. Those are made anew for each call, and a cache would keep what they captured.
+    Raises:
+        TypeError: one is a function. Those are made anew for each call, and a cache would keep what they captured.
     """
     return tuple([(name, _exact(value)) for name, value in params.items()])
 

@@ -191,7 +191,8 @@ def read_leaf(x: Any) -> Any:
 def argument_paths(treedef: tree.TreeDef, names: Callable[[int], str]) -> list[str]:
     """The path of each leaf of (args, kwargs) as the function's author would write it: `params["w"]`.
 
-    Args:     names: the name of the parameter that takes the argument at a position.
+    Args:
+        names: the name of the parameter that takes the argument at a position.
     """
     result, known = [], functools.cache(names)  # finding a name out takes longer than all else
     for path in tree.paths(treedef):

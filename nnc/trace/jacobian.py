@@ -32,14 +32,24 @@ def jacfwd(
 ) -> Fun:
     """The Jacobian of `fun` by forward mode, column by column: best where the result is larger than the argument.
 
-    Args:     argnums: arguments to differentiate. has_aux: `fun` returns (result, aux). holomorphic: argument and result are
-              complex, and so is the derivative. chunk_size: columns at a time.
-    Returns:  a function of the same arguments. For each leaf of the result, a tree like the argument with leaves of shape
-              result.shape + argument.shape; with `has_aux`, a pair of it and aux.
-    Raises:   DTypeError: a complex argument without `holomorphic`, or a real one with it.
-    Example:  >>> nnc.jacfwd(lambda x: x**2)(nnp.asarray([1.0, 2.0]))
-              Array([[2., 0.],
-                     [0., 4.]], dtype=float32)
+    Args:
+        fun: function of pytrees.
+        argnums: arguments to differentiate.
+        has_aux: `fun` returns (result, aux).
+        holomorphic: argument and result are complex, and so is the derivative.
+        chunk_size: columns at a time.
+
+    Returns:
+        a function of the same arguments. For each leaf of the result, a tree like the argument with leaves of shape
+        result.shape + argument.shape; with `has_aux`, a pair of it and aux.
+
+    Raises:
+        DTypeError: a complex argument without `holomorphic`, or a real one with it.
+
+    Example:
+        >>> nnc.jacfwd(lambda x: x**2)(nnp.asarray([1.0, 2.0]))
+        Array([[2., 0.],
+               [0., 4.]], dtype=float32)
     """
     check_callable(fun, "nnc.jacfwd")
 
@@ -65,7 +75,15 @@ def jacfwd(
 def jacrev(
     fun: Fun, argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False, chunk_size: int | None = None
 ) -> Fun:
-    """The Jacobian of `fun` by reverse mode, row by row: best where the argument is larger than the result. See `jacfwd`."""
+    """The Jacobian of `fun` by reverse mode, row by row: best where the argument is larger than the result. See `jacfwd`.
+
+    Args:
+        fun: function of pytrees.
+        argnums: position or positions to differentiate.
+        has_aux: `fun` returns (result, aux).
+        holomorphic: argument and result are complex, and so is the derivative.
+        chunk_size: rows at a time.
+    """
     check_callable(fun, "nnc.jacrev")
 
     @wraps(fun)
@@ -95,10 +113,20 @@ def hessian(
 ) -> Fun:
     """The matrix of second derivatives of a function, forward over reverse.
 
-    Returns:  a function of the same arguments; leaves have shape result.shape + argument.shape + argument.shape.
-    Example:  >>> nnc.hessian(lambda x: nnp.sum(x**3))(nnp.asarray([1.0, 2.0]))
-              Array([[ 6.,  0.],
-                     [ 0., 12.]], dtype=float32)
+    Args:
+        fun: function of pytrees.
+        argnums: position or positions to differentiate.
+        has_aux: `fun` returns (result, aux).
+        holomorphic: argument and result are complex, and so is the derivative.
+        chunk_size: columns at a time.
+
+    Returns:
+        a function of the same arguments; leaves have shape result.shape + argument.shape + argument.shape.
+
+    Example:
+        >>> nnc.hessian(lambda x: nnp.sum(x**3))(nnp.asarray([1.0, 2.0]))
+        Array([[ 6.,  0.],
+               [ 0., 12.]], dtype=float32)
     """
     inner = jacrev(fun, argnums, has_aux, holomorphic=holomorphic, chunk_size=chunk_size)
     return jacfwd(inner, argnums, has_aux, holomorphic=holomorphic, chunk_size=chunk_size)

@@ -24,7 +24,13 @@ from nnc.tracebacks import api_boundary
 class ShapeDtypeStruct:
     """A shape and a dtype without a value, which may stand for an array where a function is only traced.
 
-    Raises:   ShapeError: the shape holds something that is no size.
+    Args:
+        shape: size of each axis.
+        dtype: element type.
+
+    Raises:
+        ShapeError: the shape holds something that is no size.
+
     Example:
         >>> nnc.eval_shape(lambda x: x @ x.T, nnc.ShapeDtypeStruct((2, 3), "float32"))
         ShapeDtypeStruct(shape=(2, 2), dtype=dtype('float32'))
@@ -94,13 +100,20 @@ def stage_function(
 def make_graph(fun: Callable[..., Any]) -> Callable[..., Graph]:
     """The graph that `fun` traces to.
 
-    Args:     fun: a function of pytrees of arrays.
-    Returns:  a function of the same arguments (arrays, numbers or ShapeDtypeStructs) that returns the graph. Its inputs are the
-              arguments' leaves; arrays that `fun` captures are its constants.
-    Raises:   TraceError: `fun` needs a value that is known only at run time, or captures a value of an enclosing trace.
-    Example:  >>> print(make_graph(lambda x: x + 1)(nnp.ones(3)))  # doctest: +ELLIPSIS
-              <lambda>(%0: float32[3])
-              ...
+    Args:
+        fun: a function of pytrees of arrays.
+
+    Returns:
+        a function of the same arguments (arrays, numbers or ShapeDtypeStructs) that returns the graph. Its inputs are
+        the arguments' leaves; arrays that `fun` captures are its constants.
+
+    Raises:
+        TraceError: `fun` needs a value that is known only at run time, or captures a value of an enclosing trace.
+
+    Example:
+        >>> print(make_graph(lambda x: x + 1)(nnp.ones(3)))  # doctest: +ELLIPSIS
+        <lambda>(%0: float32[3])
+        ...
     """
     check_callable(fun, "nnc.make_graph")
 
@@ -117,7 +130,8 @@ def make_graph(fun: Callable[..., Any]) -> Callable[..., Graph]:
 def close_graph(staged: Staged) -> Graph:
     """The graph with captured arrays as constants.
 
-    Raises:   TraceError: it captures a tracer.
+    Raises:
+        TraceError: it captures a tracer.
     """
     graph, explicit = staged.graph, staged.num_explicit
     for value in staged.captured:
@@ -134,8 +148,13 @@ def close_graph(staged: Staged) -> Graph:
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Shapes and dtypes of the result of `fun`, without computing it.
 
-    Args:     fun: a function of pytrees. args, kwargs: arrays, numbers or ShapeDtypeStructs.
-    Returns:  the result's pytree with a ShapeDtypeStruct for each array.
+    Args:
+        fun: a function of pytrees.
+        *args: arrays, numbers or ShapeDtypeStructs.
+        **kwargs: arrays, numbers or ShapeDtypeStructs by name.
+
+    Returns:
+        the result's pytree with a ShapeDtypeStruct for each array.
     """
     check_callable(fun, "nnc.eval_shape")
     with activity(f"tracing {name_of(fun)} for eval_shape"):

@@ -100,11 +100,20 @@ def checkpoint(fun: Fun, *, policy: Callable[..., bool] | None = None, static_ar
 
     Within a transform `fun` is traced, so it makes no Python decisions on values.
 
-    Args:     fun: function of pytrees. policy: not offered. static_argnums: arguments that are no arrays, such as flags.
-    Returns:  a function of the same arguments with the same value and derivatives.
-    Raises:   UnsupportedError: a policy is given.
-    Example:  >>> nnc.grad(nnc.checkpoint(lambda x: nnp.sin(nnp.sin(x))))(0.0)
-              Array(1., dtype=float32)
+    Args:
+        fun: function of pytrees.
+        policy: not offered.
+        static_argnums: arguments that are no arrays, such as flags.
+
+    Returns:
+        a function of the same arguments with the same value and derivatives.
+
+    Raises:
+        UnsupportedError: a policy is given.
+
+    Example:
+        >>> nnc.grad(nnc.checkpoint(lambda x: nnp.sin(nnp.sin(x))))(0.0)
+        Array(1., dtype=float32)
     """
     check_callable(fun, "nnc.checkpoint")
     if policy is not None:

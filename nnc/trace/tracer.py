@@ -28,7 +28,8 @@ class Tracer(ArrayMethods):
     def concrete(self, what: str, fix: str = "") -> NDArray:
         """The value as a NumPy array.
 
-        Raises:   TraceError: the tracer is abstract.
+        Raises:
+            TraceError: the tracer is abstract.
         """
         if not self.owner.alive:
             raise escaped_tracer(self)

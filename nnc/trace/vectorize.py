@@ -34,13 +34,25 @@ def vmap(
 ) -> Fun:
     """Maps `fun` over an axis of its arguments, as one batched computation.
 
-    Args:     in_axes: the axis of each positional argument to map over: an int, None (not mapped), or a pytree of them that
-              is a prefix of the arguments'. out_axes: where the axis goes in the result, likewise. axis_name: a name for the
-              axis in messages. axis_size: its size, needed where nothing is mapped. chunk_size: how many rows to run at once.
-    Returns:  the mapped function; keyword arguments are mapped over axis 0.
-    Raises:   ShapeError: mapped sizes differ, or an axis does not exist. ArgumentError: nothing is mapped.
-    Example:  >>> nnc.vmap(nnp.dot)(nnp.ones((3, 2)), nnp.ones((3, 2)))
-              Array([2., 2., 2.], dtype=float32)
+    Args:
+        fun: function of pytrees.
+        in_axes: the axis of each positional argument to map over: an int, None (not mapped), or a pytree of them that
+            is a prefix of the arguments'.
+        out_axes: where the axis goes in the result, likewise.
+        axis_name: a name for the axis in messages.
+        axis_size: its size, needed where nothing is mapped.
+        chunk_size: how many rows to run at once.
+
+    Returns:
+        the mapped function; keyword arguments are mapped over axis 0.
+
+    Raises:
+        ShapeError: mapped sizes differ, or an axis does not exist.
+        ArgumentError: nothing is mapped.
+
+    Example:
+        >>> nnc.vmap(nnp.dot)(nnp.ones((3, 2)), nnp.ones((3, 2)))
+        Array([2., 2., 2.], dtype=float32)
     """
     check_callable(fun, "nnc.vmap")
     if isinstance(in_axes, list):

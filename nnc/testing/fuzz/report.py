@@ -30,7 +30,17 @@ _MOST = 400  # elements that are printed; of larger results the program itself i
 
 @dataclass
 class Report:
-    """Counts of a run, and its findings as tests."""
+    """Counts of a run, and its findings as tests.
+
+    Args:
+        seed: of the first program.
+        programs: how many ran.
+        checks: by mode, how often programs were compared.
+        commands: how often each ran.
+        calls: how often each public function was called.
+        unsupported: why programs were left out, and how often.
+        findings: tests that fail.
+    """
 
     seed: int
     programs: int = 0
@@ -41,14 +51,22 @@ class Report:
     findings: list[str] = field(default_factory=list)
 
     def add(self, other: Report) -> None:
-        """Adds the counts and the findings of another report."""
+        """Adds the counts and the findings of another report.
+
+        Args:
+            other: counted with other programs.
+        """
         self.programs += other.programs
         for name in ("checks", "commands", "calls", "unsupported"):
             getattr(self, name).update(getattr(other, name))
         self.findings += other.findings
 
     def summary(self, known: Sequence[str]) -> str:
-        """The counts; `known` are the commands that there are."""
+        """The counts; `known` are the commands that there are.
+
+        Args:
+            known: names of the commands that there are.
+        """
         missing = sorted(set(known) - set(self.commands))
         modes = ", ".join(f"{name} {count}" for name, count in sorted(self.checks.items()))
         return "\n".join(

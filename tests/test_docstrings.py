@@ -1,0 +1,121 @@
+"""Tools that read docstrings in Google style find each parameter of each public signature described, and no other."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+import pkgutil
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import griffe
+import pytest
+
+import nnc
+
+logging.getLogger("griffe").setLevel(logging.ERROR)  # it warns of parameters without annotations
+
+INSIDE = ("nnc.lower", "nnc.backends", "nnc.commands", "nnc.trace")  # layers from which users import nothing
+
+
+def rooms() -> Iterator[ModuleType]:
+    """Yields the modules that users import names from: `nnc`, and those in it that say which names they offer."""
+    yield nnc
+    for found in pkgutil.walk_packages(nnc.__path__, "nnc."):
+        if found.ispkg and not found.name.startswith(INSIDE):
+            module = importlib.import_module(found.name)
+            if hasattr(module, "__all__"):
+                yield module
+    for name in ("nnc.tree", "nnc.nn.initializers", "nnc.numpy.fft", "nnc.numpy.linalg"):
+        yield importlib.import_module(name)
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """Returns what a module offers: `__all__`, or else what it defines without an underscore."""
+    own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+    return getattr(module, "__all__", [name for name in own if not name.startswith("_")])
+
+
+def is_ours(value: Any) -> bool:
+    return str(getattr(value, "__module__", "")).partition(".")[0] == "nnc"
+
+
+def signatures() -> Iterator[tuple[str, Callable[..., Any], bool]]:
+    """Yields (name, what is called, whether its first parameter is the object) for all that users can call."""
+    for module in rooms():
+        for name in public_names(module):
+            value, where = getattr(module, name), f"{module.__name__}.{name}"
+            if inspect.isroutine(value) and is_ours(value):
+                yield where, value, False
+            elif inspect.isclass(value) and is_ours(value):
+                yield from signatures_of_class(where, value)
+            elif callable(value) and is_ours(type(value)) and not inspect.ismodule(value):
+                yield where, type(value).__call__, True
+
+
+def signatures_of_class(where: str, cls: type) -> Iterator[tuple[str, Callable[..., Any], bool]]:
+    if not issubclass(cls, BaseException) and not getattr(cls, "_is_protocol", False):
+        yield where, cls, False
+    for name in dir(cls):
+        static, method = inspect.getattr_static(cls, name), getattr(cls, name)
+        if not name.startswith("_") and inspect.isroutine(method) and is_ours(method):
+            yield f"{where}.{name}", method, not isinstance(static, (staticmethod, classmethod))
+
+
+def problems(called: Callable[..., Any], has_self: bool) -> list[str]:
+    """Returns how a docstring and a signature disagree, one line each."""
+    names = list(inspect.signature(called).parameters)
+    if has_self and names[:1] in (["self"], ["_self"]):
+        del names[0]
+    described = {}
+    for section in griffe.Docstring(inspect.getdoc(called) or "", lineno=1).parse("google"):
+        if section.kind.value in ("parameters", "attributes"):
+            described.update({item.name.lstrip("*"): item.description for item in section.value})
+    missing = [f"{name} is not described" for name in names if not described.get(name)]
+    return missing + [f"there is no parameter {name}" for name in described if name not in names]
+
+
+CALLED = {where: (called, has_self) for where, called, has_self in signatures()}
+
+
+@pytest.mark.parametrize("where", CALLED)
+def test_each_parameter_is_described(where: str) -> None:
+    assert problems(*CALLED[where]) == []
+
+
+def test_a_parameter_without_a_line_of_its_own_is_found() -> None:
+    def run_in(a: int, b: int) -> None:
+        """Does nothing.
+
+        Args:     a: a number. b: another one.
+        """
+
+    def together(a: int, b: int) -> None:
+        """Does nothing.
+
+        Args:
+            a, b: numbers.
+        """
+
+    def other(a: int) -> None:
+        """Does nothing.
+
+        Args:
+            a: a number.
+            b: another one.
+        """
+
+    assert problems(run_in, False) == ["a is not described", "b is not described"]
+    assert problems(together, False) == [
+        "a is not described",
+        "b is not described",
+        "there is no parameter a, b",
+    ]
+    assert problems(other, False) == ["there is no parameter b"]
+
+
+def test_all_rooms_are_read() -> None:
+    assert {"nnc.grad", "nnc.numpy.linalg.svd", "nnc.nn.Linear", "nnc.optim.adam", "nnc.random.normal"} <= set(CALLED)
+    assert len(CALLED) > 900
