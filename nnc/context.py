@@ -25,8 +25,8 @@ class Context(NamedTuple):
     the bytes that loops keep for their reverse pass, `clock` what holds the seconds of each part of a compilation, `later` what
     takes tasks that a call can do without (none: they are done at once), `modes` what is switched on ("eager", "check_finite",
     "promotion" and "trace_errors" of nnc.debug; "watched" where a dynamic graph notes what a function does; "unspecialised" where
-    tests want functions to run as they are; a dynamic graph that
-    records nothing stands for itself).
+    functions run as they are, since nothing will be alike or a test wants it; a dynamic graph that records nothing stands for
+    itself).
     """
 
     staging: Any = None

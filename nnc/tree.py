@@ -12,6 +12,7 @@ import functools
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress
 from operator import attrgetter
 from typing import Any
 
@@ -357,8 +358,8 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
         except AttributeError:  # not all are set
             values = tuple([getattr(x, name, _ABSENT) for name in names])
         split = split_of(values, mapped)
-        settings = tuple([(name, values[i]) for name, i in split.settings])
-        return [values[i] for i in split.children], (split.entries, Settings(settings, unsaved)), split.entries
+        settings = tuple(zip(split.settings, compress(values, split.are_settings), strict=True))
+        return list(compress(values, split.are_children)), (split.entries, Settings(settings, unsaved)), split.entries
 
     def unflatten_fields(metadata: Any, children: Iterable[Any]) -> Any:
         order, settings = metadata
@@ -383,18 +384,19 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Split:
-    """Which fields of a dataclass hold children, and which settings: their names, and their places among the fields."""
+    """Which fields of a dataclass hold children (the entries), and which settings: their names, and a mask of all fields."""
 
     entries: tuple[str, ...]
-    children: tuple[int, ...]
-    settings: tuple[tuple[str, int], ...]
+    are_children: tuple[bool, ...]
+    settings: tuple[str, ...]
+    are_settings: tuple[bool, ...]
 
     @classmethod
     def of(cls, names: Sequence[str], are_settings: Sequence[bool | None]) -> _Split:
         """The split of fields with these names; None stands for a field without a value."""
-        children = tuple([i for i, is_setting in enumerate(are_settings) if is_setting is False])
-        settings = tuple([(name, i) for i, name in enumerate(names) if are_settings[i]])
-        return cls(tuple([names[i] for i in children]), children, settings)
+        children = tuple([is_setting is False for is_setting in are_settings])
+        settings = tuple([is_setting is True for is_setting in are_settings])
+        return cls(tuple(compress(names, children)), children, tuple(compress(names, settings)), settings)
 
 
 def _role_of(kind: type, static_scalars: bool) -> bool | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -32,6 +33,7 @@ from nnc.graph.spec import TensorSpec
 from nnc.source import SourceLine, user_source
 
 Replace = Callable[[Symbol, Mapping[str, Any], SourceLine | None], Symbol]
+_SPEC: Callable[[Symbol], TensorSpec] = attrgetter("spec")
 Row = tuple[Command, tuple[int, ...], tuple[TensorSpec, ...], Mapping[str, Any], tuple[Graph, ...]]
 
 
@@ -67,11 +69,11 @@ class InlineGraph:
         number = {symbol: i for i, symbol in enumerate(inputs)}
         rows = []
         for node in nodes:
-            reads, written = tuple([number[symbol] for symbol in node.inputs]), node.outputs
-            rows.append((node.command, reads, tuple([symbol.spec for symbol in written]), node.params, node.graphs))
+            reads, written = tuple(map(number.__getitem__, node.inputs)), node.outputs
+            rows.append((node.command, reads, tuple(map(_SPEC, written)), node.params, node.graphs))
             for symbol in written:
                 number[symbol] = len(number)
-        return cls(tuple(rows), tuple([number[symbol] for symbol in outputs]), replaced)
+        return cls(tuple(rows), tuple(map(number.__getitem__, outputs)), replaced)
 
 
 class GraphBuilder:
@@ -254,8 +256,7 @@ class GraphBuilder:
             graphs: sub-graphs of the command.
             source: the user's line that the node comes from.
         """
-        specs = infer_specs(command, tuple([symbol.spec for symbol in read]), params, graphs)
-        outputs = tuple([new_symbol(spec) for spec in specs])
+        outputs = tuple(map(new_symbol, infer_specs(command, tuple(map(_SPEC, read)), params, graphs)))
         fixed = MappingProxyType(dict(params)) if params else NO_PARAMS
         self._nodes.append(new_node(command, read, outputs, fixed, graphs, source))
         for symbol in outputs:
@@ -311,14 +312,13 @@ class GraphBuilder:
             source: the user's line that all nodes come from.
             replace: gives the symbol of a node of `graph.replaced`, for its first operand, parameters and line.
         """
-        append, written, replaced = self._nodes.append, self._written, graph.replaced
+        append, written, replaced, symbol_at = self._nodes.append, self._written, graph.replaced, symbols.__getitem__
         for cmd, places, specs, params, graphs in graph.rows:
-            read = tuple([symbols[i] for i in places])
             if cmd is replaced:
-                symbols.append(replace(read[0], params, source))
+                symbols.append(replace(symbols[places[0]], params, source))
                 continue
-            outputs = tuple([new_symbol(spec) for spec in specs])
-            append(new_node(cmd, read, outputs, params, graphs, source))
+            outputs = tuple(map(new_symbol, specs))
+            append(new_node(cmd, tuple(map(symbol_at, places)), outputs, params, graphs, source))
             for symbol in outputs:
                 written[symbol] = source
             symbols += outputs

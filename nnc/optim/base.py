@@ -6,6 +6,7 @@ on 16-bit floats is done in float32, and each update has the dtype of its gradie
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -13,7 +14,7 @@ from nnc import dtypes, tree
 from nnc.array import asarray
 from nnc.commands.promote import as_operand, astype
 from nnc.commands.rules import Value
-from nnc.context import get_context, set_context
+from nnc.context import get_context, set_context, with_mode
 from nnc.errors import ArgumentTypeError, ShapeError, shorten, user_error
 from nnc.foreign import is_foreign
 from nnc.graph.specialise import specialised_in_traces
@@ -211,8 +212,10 @@ def map_trainable(where: str, function: Callable[..., Any], name: str, first: An
         if other_treedef != treedef:
             raise tree.tree_mismatch(where, name, first, other_name, other)
         columns.append(other_leaves)
-    results, function = [], specialised_in_traces(function, may_capture=True)
-    with set_context(source=get_context().source or user_source()):  # found once for all leaves
+    context, results = get_context(), []
+    formula = specialised_in_traces(function, may_capture=True)
+    alike = Counter([getattr(leaf, "spec", None) for leaf in leaves]) if context.staging is not None else {}
+    with set_context(source=context.source or user_source()):  # found once for all leaves
         for i, (leaf, *rest) in enumerate(zip(leaves, *columns, strict=True)):
             if not is_trainable(leaf):
                 results.append(leaf)
@@ -222,7 +225,11 @@ def map_trainable(where: str, function: Callable[..., Any], name: str, first: An
             for other_name, other_leaf in zip(others, rest, strict=True):
                 if getattr(other_leaf, "shape", ()) != x.shape:
                     raise _shape_error(where, name, first, i, x, other_name, other_leaf)
-            results.append(function(x, *rest))
+            if alike.get(x.spec) == 1:  # recording what no other leaf needs would gain nothing
+                with with_mode("unspecialised"):
+                    results.append(function(x, *rest))
+            else:
+                results.append(formula(x, *rest))
     return tree.unflatten(treedef, results)
 
 

@@ -43,10 +43,14 @@ def record_call(function: Callable[..., Any], may_capture: bool, args: tuple[Any
     key: list[Any] = [function, len(args), *kwargs]
     site = _Site(trace)
     for arg in (*args, *kwargs.values()) if kwargs else args:
-        if not isinstance(arg, Tracer):
+        if type(arg) is StagedTracer and arg.owner is trace:
+            site.operands.append(arg)
+            site.primals.append(arg)
+            key += (arg.spec, arg.weak, StagedTracer)
+        elif not isinstance(arg, Tracer):
             key.append(exact_setting(arg))
-        elif site.takes(arg):
-            key += (arg.spec, arg.weak, type(arg))
+        elif type(arg) is DualTracer and site.takes(arg):
+            key += (arg.spec, arg.weak, DualTracer)
         else:
             return function(*args, **kwargs)
     key.append(site.dual)
@@ -71,7 +75,7 @@ def record_call(function: Callable[..., Any], may_capture: bool, args: tuple[Any
 class _Site:
     """Where a call records: the staging trace of its operands and, where some are differentiated, the trace that does so."""
 
-    __slots__ = ("dual", "linear", "operands", "primals", "symbols", "tangents", "trace")
+    __slots__ = ("dual", "linear", "operands", "primals", "tangents", "trace")
 
     def __init__(self, trace: StagingTrace) -> None:
         self.trace = trace
@@ -79,32 +83,33 @@ class _Site:
         self.linear: StagingTrace | None = None  # the trace of the tangents
         self.operands: list[Tracer] = []
         self.primals: list[StagedTracer] = []  # of the operands
-        self.symbols: list[Symbol] = []  # of these
         self.tangents: list[Symbol] = []  # of those that have some
 
-    def takes(self, x: Any) -> bool:
-        """Adds an operand; False where another transform sees it."""
-        value = x
-        if type(x) is DualTracer:
-            value, tangent, owner = x.primal, x.tangent, x.owner
-            linear = owner.linear
-            if (
-                not owner.alive
-                or linear is None
-                or owner.level <= self.trace.level
-                or self.dual not in (None, owner)
-                or type(tangent) is not StagedTracer
-                or tangent.owner is not linear
-            ):
-                return False
-            self.dual, self.linear = owner, linear
-            self.tangents.append(tangent.symbol)
-        if type(value) is not StagedTracer or value.owner is not self.trace:
+    def takes(self, x: DualTracer) -> bool:
+        """Adds an operand that is differentiated; False where another transform sees it."""
+        value, tangent, owner = x.primal, x.tangent, x.owner
+        linear = owner.linear
+        if (
+            not owner.alive
+            or linear is None
+            or owner.level <= self.trace.level
+            or (owner is not self.dual and self.dual is not None)
+            or type(tangent) is not StagedTracer
+            or tangent.owner is not linear
+            or type(value) is not StagedTracer
+            or value.owner is not self.trace
+        ):
             return False
+        self.dual, self.linear = owner, linear
         self.operands.append(x)
         self.primals.append(value)
-        self.symbols.append(value.symbol)
+        self.tangents.append(tangent.symbol)
         return True
+
+    @property
+    def symbols(self) -> list[Symbol]:
+        """Those of the operands in the graph."""
+        return [x.symbol for x in self.primals]
 
     def holds(self, x: Any) -> bool:
         """Whether a part of a result is a value of these traces."""
