@@ -102,3 +102,15 @@ def test_float16_keeps_its_denormal_numbers(size: int) -> None:
 def test_products_of_matrices_flush_too() -> None:
     x = np.full((64, 64), 1e-20, np.float32)
     assert not np.asarray(nnc.compile(lambda x: x @ x)(x)).any()
+
+
+@pytest.mark.parametrize(("dtype", "least"), [("float32", 2.0**-126), ("float64", 2.0**-1022)])
+def test_roots_and_angles_of_the_smallest_normal_numbers_are_right(dtype: str, least: float) -> None:
+    """Parts of the computation may not become denormal numbers, which would be 0."""
+    rng = np.random.default_rng(0)
+    x, y = (least * rng.uniform(1, 2, (2, 1000)) * 2.0 ** rng.integers(0, 60, (2, 1000))).astype(dtype)
+    x[0], y[0], y[1], x[1] = least, least, least, 1.5 * least
+    roots, angles = nnc.compile(lambda x, y: (nnp.cbrt(x), nnp.arctan2(x, y)), flush_denormals=True)(x, y)
+    eps = float(np.finfo(dtype).eps)
+    np.testing.assert_allclose(np.asarray(roots), np.cbrt(x), rtol=4 * eps, atol=0)
+    np.testing.assert_allclose(np.asarray(angles), np.arctan2(x, y), rtol=4 * eps, atol=2 * least)

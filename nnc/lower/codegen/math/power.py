@@ -86,8 +86,9 @@ def cbrt(x: Term) -> Term:
     """The cube root: a third of the exponent to begin with, a step of Halley's method, two in float64, and one of Newton's with
     the exact error of the cube."""
     form = format_of(x)
-    tiny = absolute(x) < form.smallest
-    up, down = (24, -8) if is_single(x) else (54, -18)
+    # the error of the cube, whose 2 x 24 or 2 x 53 bits lie below those of x, must be no denormal number: programs may flush it
+    least, up, down = (-70, 72, -24) if is_single(x) else (-900, 162, -54)
+    tiny = absolute(x) < 2.0**least
     huge = absolute(x) > 2.0 ** (form.bias - 2)
     size = absolute(x) * where(tiny, 2.0**up, where(huge, 0.125, x.constant(1)))
     if is_single(x):
