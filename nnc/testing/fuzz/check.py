@@ -11,7 +11,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.errors import LinAlgError, NncError, UnsupportedError
 from nnc.testing.fuzz.modes import FORWARD, Mode
-from nnc.testing.fuzz.reference import by_reference, epsilon, smallest
+from nnc.testing.fuzz.reference import by_reference, epsilon, smallest, smallest_normal
 from nnc.testing.fuzz.subject import NDArray, Subject, execute
 
 _MARGIN = 16.0  # times the largest of a few random errors: the worst error of all is no larger
@@ -115,7 +115,7 @@ def _is_within(x: NDArray, y: NDArray, spread: NDArray) -> NDArray:
     a, b = x.astype(kind), y.astype(kind)
     eps = epsilon(y.dtype)
     with np.errstate(all="ignore"):
-        near = np.abs(a - b) <= _MARGIN * spread + _UNITS * eps * np.abs(b)
+        near = np.abs(a - b) <= _MARGIN * spread + _UNITS * eps * np.maximum(np.abs(b), smallest_normal(y.dtype))
         same = (a == b) | (np.isnan(a) & np.isnan(b))
     return np.asarray(near | same | ~np.isfinite(spread))
 
@@ -123,7 +123,7 @@ def _is_within(x: NDArray, y: NDArray, spread: NDArray) -> NDArray:
 def _slack(mode: Mode, expected: NDArray) -> NDArray:
     """How far expected values may be wrong themselves; a difference that is not finite has left the domain, and says nothing."""
     if not mode.slack:
-        return np.full(expected.shape, smallest(expected.dtype, mode.flushes) / _MARGIN)
+        return np.full(expected.shape, 2 * smallest(expected.dtype, mode.flushes) / _MARGIN)
     return np.where(np.isfinite(expected), mode.slack / _MARGIN * (1 + _largest(expected)), np.inf)
 
 

@@ -28,6 +28,11 @@ NDArray = np.ndarray[Any, Any]
 
 MOST_ELEMENTS = 5000  # of a value: references are slow, and so are Python's loops over rows
 _LARGEST = {"float16": 50.0, "bfloat16": 1e4, "float32": 1e4, "float64": 1e4, "complex64": 1e3, "complex128": 1e3}
+KINDS = (
+    ["grid", "grid", "grid", "uniform"],
+    ["special", "extreme", "grid"],
+    ["denormal", "denormal", "grid"],
+)  # of inputs
 _TRIES = 12  # calls that are tried for a step
 
 
@@ -238,11 +243,20 @@ class Generator:
         if not finite.all() and all(_is_finite(y) for y in operands):
             return self.rng.random() < 0.03
         wide = wide[finite]
-        return bool(np.all((wide <= _LARGEST[data.dtype.name]) & ((wide == 0) | (wide > 1e-6))))
+        least = 0.0 if any(map(_has_denormals, operands)) else 1e-6
+        return bool(np.all((wide <= _LARGEST[data.dtype.name]) & ((wide == 0) | (wide > least))))
 
 
 def _is_finite(x: Any) -> bool:
     return not isinstance(x, Array) or bool(np.all(np.isfinite(np.asarray(x))))
+
+
+def _has_denormals(x: Any) -> bool:
+    """Whether elements are so small that no cancellation leads to them."""
+    if not isinstance(x, Array) or not dtypes.is_inexact(x.dtype):
+        return False
+    size = np.abs(np.asarray(x).astype(np.complex128))
+    return bool(np.any((size > 0) & (size < 1e-30)))
 
 
 def generate(seed: Sequence[int], offers: Sequence[Offer], first: Sequence[Offer] | None = None) -> Program:
@@ -250,7 +264,7 @@ def generate(seed: Sequence[int], offers: Sequence[Offer], first: Sequence[Offer
     rng = random.Random(repr(list(seed)))
     g = Generator(rng, offers)
     g.sizes = rng.sample(SIZES if rng.random() < 0.7 else SHORT, 3)
-    g.kinds = ["grid", "grid", "grid", "uniform"] if rng.random() < 0.85 else ["special", "extreme", "grid"]
+    g.kinds = rng.choices(KINDS, (0.8, 0.13, 0.07))[0]
     g.dtype_pool = ["float64"] if rng.random() < 0.25 else rng.sample(DTYPES, 2)
     for _ in range(rng.randint(1, 3)):
         g.new_input(TensorSpec(g._shape(), rng.choice(g.dtype_pool)))

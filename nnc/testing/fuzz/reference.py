@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, cast
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -35,10 +35,8 @@ _WIDE: dict[Any, dtypes.DType] = {  # a dtype in which a result shows whether it
     dtypes.complex64: np.dtype(np.complex128),
     dtypes.complex128: np.dtype(np.clongdouble),
 }
-_NEARLY_ONE = 1 + np.longdouble(2) ** -56  # in a wide dtype another number than 1, in float64 not
 _UNITS = 2.0  # units in the last place of the errors that are made: printed functions of LLVM and oneDNN are that exact
-
-
+_WITHIN = 256.0  # products, differences and parts of sums in a command may be denormal where its operands are not
 MOST_OPERATIONS = 30_000_000  # of a command, or elements of its results: 0.1 s of NumPy, and more of a factorization
 
 
@@ -49,16 +47,17 @@ class TooCostlyError(NncError):
 class ReferenceInterpreter:
     """Runs each command by its reference, with random errors where `rng` is given. `seen` takes the names of commands.
 
-    Where there are errors, denormal numbers are 0 at random: of dtypes below float64, with `flushes` of float64, too.
+    Where there are errors, denormal numbers are 0 at random: of dtypes below float64, or of all or none, as `flushes` says.
     """
 
     level = -1
     alive = True
 
     def __init__(
-        self, rng: np.random.Generator | None = None, seen: set[str] | None = None, flushes: bool = False
+        self, rng: np.random.Generator | None = None, seen: set[str] | None = None, flushes: bool | None = None
     ) -> None:
         self.rng, self.seen, self.flushes = rng, set() if seen is None else seen, flushes
+        self.flushes_all = rng is not None and rng.random() < 0.3
 
     def process(
         self, command: Command, args: Sequence[Any], params: dict[str, Any], graphs: tuple[Graph, ...]
@@ -73,7 +72,8 @@ class ReferenceInterpreter:
         self.seen.add(command.name)
         arrays = [value.data for value in values]
         if self.rng is not None:
-            arrays = [_flushed(self.rng, x, self.flushes) for x in arrays]
+            within = 1.0 if command in scalar and len(arrays) == 1 else _WITHIN
+            arrays = [_flushed(self.rng, x, within * smallest(x.dtype, self.flushes), self.flushes_all) for x in arrays]
         settings = {**params, "graphs": graphs, "run": run_graph} if graphs else params
         results = _run(command, arrays, settings)
         listed = checked(command, results, outputs)
@@ -105,7 +105,7 @@ class FrozenInterpreter(ReferenceInterpreter):
 
 @contextmanager
 def by_reference(
-    rng: np.random.Generator | None = None, seen: set[str] | None = None, flushes: bool = False
+    rng: np.random.Generator | None = None, seen: set[str] | None = None, flushes: bool | None = None
 ) -> Iterator[None]:
     """Within the block, commands on arrays run by their references, one by one; `seen` takes their names."""
     with replaced_eager(ReferenceInterpreter(rng, seen, flushes)), with_mode("eager"), np.errstate(all="ignore"):
@@ -151,28 +151,35 @@ def _with_any_zeros(rng: np.random.Generator, x: NDArray) -> NDArray:
     return np.where(x == 0, np.copysign(x, np.asarray(rng.uniform(-1, 1, x.shape), x.dtype)), x).astype(x.dtype)
 
 
-def _flushed(rng: np.random.Generator, x: NDArray, flushes: bool) -> NDArray:
-    """`x`, in which denormal numbers are 0 at random where programs may take them as 0."""
-    least = smallest(x.dtype, flushes)
+def _flushed(rng: np.random.Generator, x: NDArray, least: float, everywhere: bool) -> NDArray:
+    """`x`, in which numbers below `least` are 0: everywhere, or at random."""
     parts = [x.real, x.imag] if least and dtypes.is_complex(x.dtype) else [x]
     small = [(np.abs(part) < least) & (part != 0) for part in parts]
     if not least or not any(np.any(at) for at in small):
         return x
+    share = 1.0 if everywhere else rng.choice([0.0, 0.5, 1.0])  # a kernel flushes all or nothing, kernels differ
     moved = x.copy()
     for part, at in zip([moved.real, moved.imag] if len(parts) > 1 else [moved], small, strict=True):
-        part[at & (rng.random(x.shape) < 0.5)] *= 0
+        part[at & (rng.random(x.shape) < share)] *= 0
     return moved
 
 
-def smallest(dtype: dtypes.DType, flushes: bool) -> float:
+def smallest(dtype: dtypes.DType, flushes: bool | None) -> float:
     """The smallest normal number of a dtype in which programs may take what lies below as 0; 0 for others.
 
-    No processor flushes float16. Programs that compute in float64 keep its denormal numbers unless they are told otherwise.
+    No processor flushes float16. Programs flush float32 and less, unless they are told (`flushes`) to flush all or nothing.
     """
     if not (dtypes.is_known(dtype) and dtypes.is_inexact(dtype)) or dtype == dtypes.float16:
         return 0.0
-    real, finfo = dtypes.real_dtype(dtype), cast(Any, ml_dtypes.finfo)
-    return float(finfo(real).smallest_normal) if flushes or real != dtypes.float64 else 0.0
+    real = dtypes.real_dtype(dtype)
+    may = real != dtypes.float64 if flushes is None else flushes
+    return smallest_normal(dtype) if may else 0.0
+
+
+def smallest_normal(dtype: dtypes.DType) -> float:
+    """The smallest number of a dtype that has all its bits."""
+    finfo: Any = ml_dtypes.finfo
+    return float(finfo(dtypes.real_dtype(dtype)).smallest_normal)
 
 
 def _is_inexact(x: NDArray) -> bool:
@@ -182,27 +189,28 @@ def _is_inexact(x: NDArray) -> bool:
 def _exact(
     command: Command, arrays: Sequence[NDArray], params: Mapping[str, Any], results: list[NDArray]
 ) -> list[NDArray]:
-    """Which elements are the same if the command runs in a wider dtype: they were not rounded.
+    """Returns which elements are exact, whatever the order and the precision of the operations that lead to them.
 
-    Some references compute in the dtypes that they know, whatever they are given. Where nothing follows a change that a narrow
-    dtype does not show, only elements of few bits are taken to be exact.
+    A wider dtype gives such an element, too. That alone does not show it: one sum of float64 in 2,048 is the same with the eleven
+    bits more of a long double, one sum of float32 in ten, and some references compute in one dtype whatever they are given. So
+    it must also have few bits, as all that leads to it then has, or have been moved: an element of an operand but for its sign
+    and a power of two, in a wider dtype with more bits in each operand as well.
     """
     wide = [x.astype(_WIDE[x.dtype]) if _is_inexact(x) else x for x in arrays]
+    longer = [_with_more_bits(x, epsilon(y.dtype)) if _is_inexact(y) else x for x, y in zip(wide, arrays, strict=True)]
     settings = {
         name: _WIDE.get(value, value) if isinstance(value, np.dtype) else value for name, value in params.items()
     }
     try:
-        again = _run(command, wide, settings)
-        moved = _run(command, [x * _NEARLY_ONE if x.dtype in _WIDE.values() else x for x in wide], settings)
+        again, moved = _run(command, wide, settings), _run(command, longer, settings)
     except Exception:  # NumPy has no such function for long doubles
         return [np.zeros(x.shape, bool) for x in results]
+    given = np.concatenate([np.zeros(1), *[_significands(x).ravel() for x in longer if x.dtype in _WIDE.values()]])
     found = []
     for x, y, z in zip(again, results, moved, strict=True):
-        if x.shape != y.shape or (x.dtype == y.dtype and _is_inexact(y)):
-            found.append(np.zeros(y.shape, bool))
-            continue
-        same = (x == y) | ((x != x) & (y != y))
-        found.append(same & _has_few_bits(y) if x.shape == z.shape and bool(np.all((x == z) | (x != x))) else same)
+        same = ((x == y) | ((x != x) & (y != y))) if x.shape == y.shape else np.zeros(y.shape, bool)
+        among = np.isin(_significands(z), given).all(-1) if x.shape == z.shape and _is_inexact(y) else np.False_
+        found.append(same & (_has_few_bits(y) | among))
     return found
 
 
@@ -213,6 +221,19 @@ def _has_few_bits(x: NDArray) -> NDArray:
     scaled = x.astype(np.complex128) * 64
     few: NDArray = (scaled == np.round(scaled)) & (np.abs(scaled) < 2**24)
     return np.asarray(few | (x != x))
+
+
+def _with_more_bits(x: NDArray, eps: float) -> NDArray:
+    """`x` with other bits behind those that a dtype with this epsilon has; equal ones stay equal, powers of two as they are."""
+    parts = np.stack([x.real, x.imag], -1)
+    noise = np.where(np.abs(np.frexp(parts)[0]) == 0.5, 0, np.modf(np.abs(parts) * 12345.6789)[0])
+    parts = parts + parts * noise * (eps / 8)
+    return np.asarray(parts[..., 0] + 1j * parts[..., 1] if np.iscomplexobj(x) else parts[..., 0], x.dtype)
+
+
+def _significands(x: NDArray) -> NDArray:
+    """The significands of real and imaginary parts, along a last axis, without signs."""
+    return np.asarray(np.abs(np.frexp(np.stack([x.real, x.imag], -1))[0]))
 
 
 def epsilon(dtype: dtypes.DType) -> float:
@@ -228,7 +249,9 @@ def _with_errors(rng: np.random.Generator, x: NDArray, elementwise: bool) -> NDA
     eps = _UNITS * epsilon(x.dtype)
     wide = x.astype(np.complex128 if dtypes.is_complex(x.dtype) else np.float64)
     finite = np.isfinite(wide)
-    size = np.abs(wide)
+    size = np.where(
+        wide == 0, 0, np.maximum(np.abs(wide), smallest_normal(x.dtype))
+    )  # denormal numbers have fewer bits
     if not elementwise:
         most = np.max(size, where=finite, initial=0.0)
         size = np.full(

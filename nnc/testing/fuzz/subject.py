@@ -86,6 +86,11 @@ class Subject:
         """Whether infinities or NaN are among the inputs."""
         return any(x.kind == "special" for x in self.program.inputs)
 
+    @property
+    def denormals(self) -> bool:
+        """Whether denormal numbers are among the inputs."""
+        return any(x.kind == "denormal" for x in self.program.inputs)
+
     def source(self, body: str) -> str:
         """The program, its inputs, and a function `run` with this body."""
         lines = "\n".join(f"    {line}" for line in body.splitlines())

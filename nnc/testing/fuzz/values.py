@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 import nnc
@@ -27,8 +28,8 @@ class Input:
     """An array given to a program.
 
     `kind` says how its elements are drawn: "grid" (few bits, so that sums and products of a few are exact), "uniform", "special"
-    (with NaN, infinities and signed zeros), "extreme" (integers of all sizes), "ones", "literal" (`elements`), or "number" (a weak
-    scalar, as Python numbers are).
+    (with NaN, infinities and signed zeros), "denormal" (with numbers about the smallest normal one), "extreme" (integers of all
+    sizes), "ones", "literal" (`elements`), or "number" (a weak scalar, as Python numbers are).
     """
 
     name: str
@@ -70,6 +71,8 @@ class Input:
             return f"{draw}.uniform(-2, 2, {shape})"
         if self.kind == "special":
             return f"{draw}.choice([0.0, -0.0, 1.5, -0.5, 3.0, np.nan, np.inf, -np.inf], {shape})"
+        if self.kind == "denormal":
+            return f"{draw}.choice({[0.0, 1.5, -3.0, *_about_smallest(self.dtype)]}, {shape})"
         return f"({draw}.integers(-8, 9, {shape}) / 4)"
 
     def _range(self, dtype: dtypes.DType) -> str:
@@ -86,6 +89,14 @@ class Input:
         with np.errstate(all="ignore"):
             found: nnc.Array = eval(self.source(), {"np": np, "nnc": nnc, "k": k})
             return found
+
+
+def _about_smallest(dtype: str) -> list[float]:
+    """Denormal numbers of a dtype, and the smallest normal one."""
+    finfo: Any = ml_dtypes.finfo
+    info = finfo(dtypes.real_dtype(dtypes.BY_NAME[dtype]))
+    least, normal = float(info.smallest_subnormal), float(info.smallest_normal)
+    return [least, -least, 0.5 * normal, -0.75 * normal, normal, -normal]
 
 
 def literal(name: str, x: NDArray) -> Input:
