@@ -1,4 +1,4 @@
-"""Training steps within a memory budget: what is computed again, and what that costs.
+"""Training steps within a memory budget: the work that is done again, and its cost.
 
     python -m benchmarks.budget [--quick]
 
@@ -40,7 +40,7 @@ def compile_within(network: Network, budget: int | None) -> Any:
 
 
 def smallest_budget(network: Network, budget: int = 1) -> int:
-    """The budget that is possible: the given one, or that which the error names."""
+    """The budget that is possible: the given one, or the budget which the error names."""
     try:
         compile_within(network, budget)
     except MemoryBudgetError as error:
@@ -93,7 +93,7 @@ def target_rows(batch: int, size: int) -> list[list[Cell]]:
 
 
 def budgets(network: Network) -> Iterator[int]:
-    """Budgets from what is taken without one down to the smallest that is kept to."""
+    """Yields budgets from the peak without one down to the smallest that is kept to."""
     peak = compile_within(network, None).memory_plan.peak
     least = smallest_budget(network)
     yield from (int(part * peak) for part in PARTS if part * peak > least)
@@ -101,7 +101,7 @@ def budgets(network: Network) -> Iterator[int]:
 
 
 def sweep_rows(network: Network, rounds: int) -> list[list[Cell]]:
-    """One row for each budget: what it takes, what is computed again, the time; measured if there are rounds."""
+    """One row for each budget: its peak, the recomputed work, the time; measured if there are rounds."""
     rows: list[list[Cell]] = []
     first: Any = None
     for budget in budgets(network):

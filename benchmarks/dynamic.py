@@ -23,7 +23,7 @@ from examples.digits import Digits, Network, loss_and_accuracy, read_digits
 from nnc import optim
 
 RATE, DECAY = 4e-3, 1e-2
-WARM_UP = 60  # steps, within which the dynamic graph compiles what is worth it
+WARM_UP = 60  # steps, within which the dynamic graph compiles all calls that are worth it
 Step = Callable[[Any, Any], float]
 
 
@@ -100,7 +100,7 @@ def batches(digits: Digits, size: int, count: int) -> Iterator[tuple[Any, Any]]:
 
 
 def measure(steps: dict[str, Step], digits: Digits, count: int, batch_size: int) -> dict[str, list[float]]:
-    """Milliseconds of each step, the ways taking turns; those of the warm-up are not counted."""
+    """Milliseconds of each step, the ways taking turns; steps of the warm-up are not counted."""
     times: dict[str, list[float]] = {name: [] for name in steps}
     losses: dict[str, float] = {}
     for i, (images, labels) in enumerate(batches(digits, batch_size, count + WARM_UP)):

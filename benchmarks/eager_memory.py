@@ -1,8 +1,8 @@
-"""What eager execution keeps in memory: bytes of arrays that live at once, counted as they are made and collected.
+"""Memory of eager execution: bytes of arrays that live at once, counted as they are made and collected.
 
-nnc and PyTorch are both run on arrays without values: an array of any shape takes a few bytes here, and is counted with those that
-it would take. So the code under test runs as ever, with the life times that Python gives to its arrays, at sizes that no machine
-at hand could hold. What kernels take while they run is not counted, on either side.
+nnc and PyTorch are both run on arrays without values: an array of any shape takes a few bytes here, and is counted with the bytes
+that it would take. So the code under test runs as ever, with the life times that Python gives to its arrays, at sizes that no
+machine at hand could hold. Memory that kernels take while they run is not counted, on either side.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ PLAN_HEADER = ("blocks", "largest live set", "arena ÷ it", "greedy by size ÷ i
 
 
 def plan_row(blocks: Sequence[Block], effort: int | None = None) -> list[Cell]:
-    """One plan: blocks, bound, its ratio and that of the greedy planner, seconds."""
+    """One plan: blocks, bound, its ratio and the greedy planner's, seconds."""
     begin = time.perf_counter()
     arena = plan_blocks(blocks, effort=effort)
     seconds = time.perf_counter() - begin
@@ -181,7 +181,7 @@ def training_rows(sizes: Sequence[tuple[int, int]]) -> list[list[Cell]]:
 
 
 def measured_rows(batch: int, size: int, rounds: int) -> list[list[Cell]]:
-    """A step of ResNet-50 that runs here: what it takes, and for how long, beside what was foretold."""
+    """A step of ResNet-50 that runs here: its memory and time, beside the prediction."""
     network = resnet50(batch, size)
     model = network.model()
     state = nnc.eval_shape(network.optimizer.init, model)

@@ -1,7 +1,7 @@
 """Concrete immutable arrays, and the operators that arrays and tracers share.
 
-Over 600 lines, since operators, methods and conversions of one class stand together; what is short and called often (`float(x)`,
-`x ** 2`) cuts tracebacks by itself, without the frame that a decorator would add.
+Over 600 lines, since operators, methods and conversions of one class stand together; methods that are short and called often
+(`float(x)`, `x ** 2`) cuts tracebacks by itself, without the frame that a decorator would add.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class ArrayMethods:
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 100
-    __pandas_priority__ = 5000  # above that of pandas' tables (4000), which leave operators to us then
+    __pandas_priority__ = 5000  # above the priority of pandas' tables (4000), which leave operators to us then
     spec: TensorSpec
     weak: bool
     concrete: Callable[..., NDArray]
@@ -376,7 +376,7 @@ class Array(_Unfinished):
         Array([3., 5.], dtype=float32)
     """
 
-    # `memory` is what kernels read, writable perhaps, and is gone once it is given away. All others see `data`.
+    # Kernels read `memory`, writable perhaps; it is gone once the array is donated. All others see `data`.
     __slots__ = ()
 
     def __new__(cls, data: NDArray, *, weak: bool = False) -> Array:
@@ -533,7 +533,7 @@ def new_array(memory: NDArray, spec: TensorSpec, weak: bool = False) -> Array:
     """The array of memory of this spec, which nobody else writes to."""
     array = _Unfinished()
     array.memory, array.spec, array.weak = memory, spec, weak
-    array.__class__ = Array  # faster than to set the fields of what cannot be assigned to
+    array.__class__ = Array  # faster than to set the fields of a class that cannot be assigned to
     return cast(Array, array)
 
 
@@ -586,7 +586,7 @@ def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | Non
 
     Args:
         obj: array, tracer, number or nested list.
-        dtype: element type; else that of `obj`, where lists of Python floats become float32.
+        dtype: element type; by default the dtype of `obj`, where lists of Python floats become float32.
         device: "cpu".
         copy: True always copies, False never.
 

@@ -1,6 +1,6 @@
-"""A mapping with a bound: of the calls that nnc remembers, those that were asked for least recently are forgotten.
+"""A mapping with a bound: of the calls that nnc remembers, it forgets the ones that were asked for least recently.
 
-What nnc found out about a call is remembered so that an equal call need not find it out again. All such memories follow one rule:
+Facts about a call are remembered so that an equal call need not find them out again. All such memories follow one rule:
 
 - The key holds everything that the answer depends on: specs, weakness, settings and structure, exactly. Two calls of one key cannot
   be told apart by what they compute.
@@ -12,10 +12,10 @@ What nnc found out about a call is remembered so that an equal call need not fin
 | memory | key | answer |
 | --- | --- | --- |
 | specialised eager calls (`graph/specialise.py`) | specs, weakness, settings | the commands to run |
-| specialised calls of a trace (`trace/staged_call.py`), as long as it | the same, and what has tangents | the nodes to record |
-| calls of compiled functions (`signature.Likeness`) | structure, specs, weakness, static leaves, as `signature.Key` | the program |
-| routines (`trace/dynamic_routine.py`), as long as their call | which operands are active | what is recorded, and how it runs |
-| results (`trace/dynamic_memo.py`) | routine, operands by content or identity | the arrays |
+| specialised calls of a trace (`trace/staged_call.py`), as long as it | the same, and which operands have tangents | the nodes to
+record | | calls of compiled functions (`signature.Likeness`) | structure, specs, weakness, static leaves, as `signature.Key` | the
+program | | routines (`trace/dynamic_routine.py`), as long as their call | which operands are active | the recorded operations, and
+how they run | | results (`trace/dynamic_memo.py`) | routine, operands by content or identity | the arrays |
 | equal runs of a function (`nnc/dynamic_steps.py`) | function, structure, specs | its compiled form |
 | derivatives (`nnc/dynamic.py`) | recorded commands, without values | the backward program |
 """
@@ -76,7 +76,7 @@ class BoundedCache(Generic[K, V]):
         return value
 
     def keep(self, key: K, value: V) -> V:
-        """Keeps and returns a value; those that were asked for longest ago make room."""
+        """Keeps and returns a value; values that were asked for longest ago make room."""
         values, size = self._values, self._size
         if size is not None:
             self.drop(key)

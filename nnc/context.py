@@ -17,16 +17,16 @@ from nnc.source import SourceLine
 
 
 class Context(NamedTuple):
-    """What is going on around the command that runs now.
+    """The circumstances of the command that runs now.
 
-    `staging` is the innermost trace that records every command (none when running eagerly), `level` that of
+    `staging` is the innermost trace that records every command (none when running eagerly), `level` the level of
     the innermost trace (0: none), `source` the user's line on whose behalf a rule runs (a derivative points at the line that
-    was differentiated), `activity` what the user asked for, outermost first, as in "tracing loss for grad", `meter` what counts
-    the bytes that loops keep for their reverse pass, `clock` what holds the seconds of each part of a compilation, `later` what
-    takes tasks that a call can do without (none: they are done at once), `modes` what is switched on ("eager", "check_finite",
-    "promotion" and "trace_errors" of nnc.debug; "watched" where a dynamic graph notes what a function does; "unspecialised" where
-    functions run as they are, since nothing will be alike or a test wants it; a dynamic graph that records nothing stands for
-    itself).
+    was differentiated), `activity` what the user asked for, outermost first, as in "tracing loss for grad", `meter` the counter of
+    the bytes that loops keep for their reverse pass, `clock` the holder of the seconds of each part of a compilation, `later` the
+    function that takes tasks that a call can do without (none: they are done at once), `modes` the modes that are switched on
+    ("eager", "check_finite", "promotion" and "trace_errors" of nnc.debug; "watched" where a dynamic graph notes what a function
+    does; "unspecialised" where functions run as they are, since nothing will be alike or a test wants it; a dynamic graph that
+    records nothing stands for itself).
     """
 
     staging: Any = None
@@ -47,7 +47,7 @@ _LEVELS = itertools.count(1)
 
 
 def new_level() -> int:
-    """A level above those of all traces so far. What is traced later is nested deeper, also where another thread traces it."""
+    """Returns a level above the levels of all traces so far. A later trace is nested deeper, also in another thread."""
     return next(_LEVELS)
 
 
@@ -87,7 +87,7 @@ def observes_commands(context: Context) -> bool:
 
 
 def activity(description: str) -> ContextChange:
-    """Names what is being done, for the messages of errors raised within the block."""
+    """Names the present work, for the messages of errors raised within the block."""
     return ContextChange({"activity": (*_CONTEXT.get().activity, description)})
 
 
@@ -100,7 +100,7 @@ def note_seconds(part: str, seconds: float) -> None:
 
 @contextmanager
 def timed(part: str) -> Iterator[None]:
-    """Counts the seconds of the block as those of a part of the compilation."""
+    """Counts the seconds of the block for a part of the compilation."""
     start = perf_counter()
     yield
     note_seconds(part, perf_counter() - start)

@@ -1,4 +1,4 @@
-"""What programs can run on, and how many threads they take."""
+"""Devices that programs can run on, and how many threads they take."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Memory shared with other libraries, by NumPy's protocol and by DLPack.
 
-Of DLPack, what NumPy lacks is here: bfloat16 both ways, and no negative strides for libraries that know none.
+NumPy lacks two things of DLPack, which are here: bfloat16 both ways, and no negative strides for libraries that know none.
 
 NumPy exchanges no bfloat16, because that dtype is not its own. The bits travel as uint16, and the dtype that the capsule names
-is rewritten: after NumPy has made a capsule, or before NumPy reads one. A capsule belongs to whoever holds it until it is
+is rewritten: after NumPy has made a capsule, or before NumPy reads one. A capsule belongs to its holder until it is
 consumed, and producers make a new one for each call, so nothing else sees the change.
 """
 

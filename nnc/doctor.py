@@ -1,4 +1,4 @@
-"""What this machine has: versions, processor, libraries, devices, caches. It only looks; it never fails."""
+"""Facts about this machine: versions, processor, libraries, devices, caches. The doctor only looks; it never fails."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def onednn() -> str:
 
 
 def native_kernels() -> dict[str, str]:
-    """What compiles kernels, for which processor, and how many threads they take."""
+    """Returns the name of the compiler of kernels, the processor that it compiles for, and how many threads kernels take."""
     jit, found = compiler(), threads()
     facts = {
         "OpenMP": found.openmp.describe(),

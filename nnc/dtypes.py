@@ -43,7 +43,7 @@ _WEAK_DEFAULT = (bool_, DEFAULT_INT, DEFAULT_FLOAT, DEFAULT_COMPLEX)
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class NamedDType:
-    """What `nnc.numpy` calls a dtype: it equals the dtype, and stands for it wherever one is taken."""
+    """A dtype's name in `nnc.numpy`: it equals the dtype, and stands for it wherever one is taken."""
 
     dtype: DType
 
@@ -203,7 +203,7 @@ def promote_weak(dtype: DType, scalar: bool | int | float | complex) -> DType:
 
 
 def raise_kind(dtype: DType, weak: DType) -> DType:
-    """The dtype of an array of `dtype` after it met a weak value of dtype `weak`: that of the array, unless its kind is lower.
+    """The dtype of an array of `dtype` after it met a weak value of dtype `weak`: the array's, unless its kind is lower.
 
     Example:
         >>> raise_kind(float32, float64).name, raise_kind(float32, complex128).name, raise_kind(int32, float64).name

@@ -1,7 +1,7 @@
 """The errors of nnc, and the one function that words every error a user can cause.
 
-A user error says which argument of what is wrong, shows the operands, points at the user's line, says what nnc was doing
-and how to mend it. `InternalError` means a bug in nnc.
+A user error says which argument of which function is wrong and how, shows the operands, points at the user's line, says what nnc
+was doing and how to mend it. `InternalError` means a bug in nnc.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def user_error(
 
     Args:
         where: the function the user called.
-        problem: what is wrong, with the values.
+        problem: the mistake, with the values.
         operands: name -> spec or value, shown on a line of their own.
         fix: what to do.
         source: the user's line, where it is not the present one.
@@ -155,7 +155,7 @@ def user_error(
 
 
 def word_anew(run: Callable[[], Any], source: SourceLine | None) -> None:
-    """Runs what has just failed once more, so that its error names the user's line `source`.
+    """Runs once more a function that has just failed, so that its error names the user's line `source`.
 
     To name the line beforehand would cost every call what only a failing one needs.
     """

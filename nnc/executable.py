@@ -1,4 +1,4 @@
-"""What a trace becomes: a graph that is lowered, and a program that runs."""
+"""The results of a trace: a graph that is lowered, and a program that runs."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Lowered:
         """Plans memory and binds kernels.
 
         Args:
-            ahead: prepares the first call meanwhile.
+            ahead: prefetches the memory of the first call meanwhile.
 
         Raises:
             MemoryBudgetError: the plan does not fit.
@@ -144,7 +144,7 @@ class Lowered:
         )
 
     def _make_program(self, ahead: Ahead | None) -> tuple[Graph, Program, list[int]]:
-        """The graph of what is wanted, its program, and which inputs they read."""
+        """Makes the graph of the wanted outputs and its program; returns them, and which inputs they read."""
         wanted = ("dce", "check_finite") if self._options.check_finite else ("dce",)
         graph = run_passes(self._staged.graph, wanted, self._options, verify=self._options.verify_passes)
         read = graph.reads
@@ -165,8 +165,8 @@ class Lowered:
 
 
 def prepare_ahead(call: Call, options: Options) -> AbstractContextManager[Ahead | None]:
-    """A block that makes the program of a call: what the call will write to is made ready meanwhile, at once the arrays that it
-    gives away, and an arena as large as the last call of the function with such arguments needed."""
+    """Opens a block that makes the program of a call and prefetches memory meanwhile: at once the donated arrays, and an arena as
+    large as the last call of the function with such arguments needed."""
     compiler = expected_compiler() if options.native else None
     if compiler is None:
         return nullcontext()
@@ -294,8 +294,8 @@ class Executable:
         return self._out.build(list(map(new_array, outputs, self._results, self._weak)))
 
     def runner(self, likeness: Likeness) -> Run:
-        """Runs calls of one likeness in the shortest way. It returns NotImplemented for others, and where a captured value
-        changed."""
+        """Makes a function that runs calls of one pattern in the shortest way. It returns NotImplemented for others, and where a
+        captured value changed."""
         unchanged, direct = self.snapshot.unchanged, self._direct(likeness)
 
         def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -390,7 +390,7 @@ class Executable:
         return self._program.run([*arrays, *made])
 
     def operands(self, leaves: Sequence[Any]) -> list[Any]:
-        """Values for the inputs of the graph: those of the dynamic leaves that it reads, and captured arrays."""
+        """Returns values for the inputs of the graph: dynamic leaves that it reads, and captured arrays."""
         values = [leaves[i] for i, _ in self._reads]
         specs = [spec for _, spec in self._reads]
         return [
@@ -422,8 +422,8 @@ def _boxes() -> Boxes | None:
 
 
 def _may_last(leaf: Any) -> bool:
-    """Whether what is made of an argument like this one can be kept for the next call: of arrays, unless others can write to their
-    memory, and of what only has a spec, since nothing is known against it."""
+    """Whether packed forms of an argument like this one can be kept for the next call: of arrays, unless others can write to their
+    memory, and of arguments that only have a spec, since nothing is known against them."""
     return is_alone(leaf) or (hasattr(leaf, "spec") and not isinstance(leaf, Array))
 
 

@@ -26,7 +26,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 _PART = re.compile(r"\..+\.[0-9a-f]{8}\.part")  # names of files that are being written
-_PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600  # modes of what is made here
+_PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600  # modes of files and folders made here
 _NAME = 50  # characters of a file's name that the name of its part has; the system allows 255 bytes
 _HAS_OWNERS = hasattr(os, "geteuid")
 _OPENS_FOLDERS = os.open in os.supports_dir_fd  # False on Windows, where folders are known by their paths alone
@@ -115,7 +115,7 @@ class Folder:
             os.close(descriptor)  # another writer took it for left over before it was locked
 
     def _is_at(self, name: str, descriptor: int) -> bool:
-        """Whether a name is still that of an open file."""
+        """Whether a name still leads to an open file."""
         try:
             return os.path.samestat(self.facts(name), os.fstat(descriptor))
         except FileNotFoundError:

@@ -14,7 +14,7 @@ _CLASSES = 4096  # classes of which the answer is kept: more than a program has
 def _is_foreign(kind: type) -> bool:
     """Whether objects of a class are arrays of another library: they have `__dlpack__` or `__array__`.
 
-    A dataclass is a container of arrays, whatever methods it has.
+    A dataclass is a container of arrays, even if it has such methods.
 
     Example:
         >>> is_foreign(memoryview), is_foreign(np.ndarray)

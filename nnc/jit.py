@@ -72,7 +72,7 @@ def compile(
         autotune: where several backends have a kernel, measure them on made-up data and keep the choice, also on disk
             (in NNC_CACHE_DIR).
         contract: products that are only added are rounded once, together with the sum (one instruction, as XLA has it),
-            in float32 and float64: results differ from those of eager commands in the last digit.
+            in float32 and float64: results differ from eager results in the last digit.
         flush_denormals: whether numbers below the smallest normal one count as 0, with which processors compute ten
             times as fast; by default in all that computes nothing in float64.
         max_traces: how many traces are allowed; without it, `nnc.errors.RetraceWarning` tells of the 8th, 16th and so
@@ -146,7 +146,7 @@ class CacheInfo:
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """The program for calls that are alike, and what runs it."""
+    """The program for calls that are alike, and the function that runs it."""
 
     executable: Executable
     run: Run
@@ -258,7 +258,7 @@ class Compiled:
         return f"<compiled {name_of(self._signature.fun)}: {len(self._entries)} programs>"
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """What goes to another process, or makes a copy: the function, without programs; of a decorated function its name."""
+        """Returns the form for another process, or for a copy: the function, without programs; of a decorated function its name."""
         found: Any = sys.modules.get(getattr(self, "__module__", ""))
         name = getattr(self, "__qualname__", "")
         for part in name.split("."):

@@ -1,4 +1,4 @@
-"""What a compilation may do, in one frozen value: the cache key of every compiled function beside its specs.
+"""Options of a compilation, in one frozen value: the cache key of every compiled function beside its specs.
 
 Only this module reads the environment, once, when `Options.from_environment` is called, and changes it, while a library is loaded.
 """
@@ -27,7 +27,7 @@ _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What lowering may do.
+    """The choices that lowering may make.
 
     `verify_passes` checks the graph after every pass and the memory plan once more (environment: NNC_VERIFY);
     `memory_budget` is the largest number of bytes that a call may allocate (NNC_MEMORY_BUDGET); `streams` is how many
@@ -41,8 +41,8 @@ class Options:
     OMP_NUM_THREADS, which tell NumPy's BLAS), None: all; `native` is whether programs become machine code (NNC_NATIVE=0: they
     run step by step from Python, with the same results); `compact` fuses kernels only where that keeps nothing in memory for
     longer, as plans do by themselves where a budget demands it; `contract` rounds products that are only added once, with their
-    sum; `flush_denormals` takes denormal numbers as 0, None: in what computes nothing in float64; `keeps` names inputs of
-    which whoever runs the program keeps between calls what the pass `keep` leaves out.
+    sum; `flush_denormals` takes denormal numbers as 0, None: in steps that compute nothing in float64; `keeps` names inputs of
+    which the caller of the program keeps between calls the packed forms that the pass `keep` takes out.
 
     Example:
         >>> Options(memory_budget=parse_bytes("2GiB")).memory_budget
@@ -73,7 +73,7 @@ class Options:
         """The options that the environment asks for, the defaults elsewhere.
 
         Args:
-            environment: the variables, by default those of the process.
+            environment: the variables, by default the process's.
 
         Raises:
             ArgumentError: a variable has a value that cannot be read.

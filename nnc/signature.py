@@ -28,10 +28,10 @@ Numbers = int | Sequence[int] | None
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What selects a program: everything but the values of the arrays.
+    """The key of a program: all that selects it, everything but the values of the arrays.
 
     `leaves` has (spec, whether it is a Python number) for each array, a `setting` for other leaves of the dynamic arguments;
-    `positions` are those of static arguments.
+    `positions` are the positions of static arguments.
     """
 
     treedef: Any
@@ -44,7 +44,7 @@ class Key:
         return [leaf for leaf in self.leaves if is_spec(leaf)]
 
     def is_served_by(self, other: Key) -> bool:
-        """Whether a program for `other` takes these arguments: all is equal but perhaps what is a Python number."""
+        """Whether a program for `other` takes these arguments: all is equal but perhaps which ones are Python numbers."""
         return self.treedef == other.treedef and all(
             x == y or (is_spec(x) and is_spec(y) and x[0] == y[0])
             for x, y in zip(self.leaves, other.leaves, strict=True)
@@ -89,7 +89,7 @@ class Call:
         return any(isinstance(leaf, Tracer) for leaf in self.arguments.dynamic)
 
     def donated_leaves(self) -> frozenset[int]:
-        """Which of the dynamic leaves belong to donated arguments."""
+        """Returns the numbers of the dynamic leaves that belong to donated arguments."""
         signature, count = self.signature, len(self.args)
         nums = {i % count for i in signature.donate_nums if -count <= i < count}
         args, kwargs = self.key.treedef.children()
@@ -100,7 +100,7 @@ class Call:
         return frozenset(k for k, i in enumerate(self.arguments.where) if leaves[i])
 
     def objects(self) -> Iterator[tuple[Any, str]]:
-        """The static values of the call and their names: what can change inside them is watched."""
+        """Yields the static values of the call and their names: changes inside them are watched."""
         for i in sorted(self.key.positions):
             yield self.args[i], parameter_name(self.signature.fun, i)
         yield from ((x, name) for name, x in self.kwargs.items() if name in self.signature.static_names)
@@ -150,7 +150,7 @@ class Signature:
         return bool(self.donate_nums or self.donate_names)
 
     def take_apart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        """A call with these arguments. Those passed by name are moved to their position, where they have one.
+        """Makes a call with these arguments. Arguments passed by name are moved to their position, where they have one.
 
         Raises:
             ArgumentTypeError: a static argument has no hash, or an argument is nothing nnc takes.
@@ -234,10 +234,11 @@ def _resolve(
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """What calls of one key have in common, in a form in which that is confirmed in the shortest time.
+    """The pattern of calls of one key, in a form that is compared with a call in the shortest time.
 
-    `facts` are what of each leaf belongs to the key, `where` says which leaves are dynamic (None: all), `converted` which become
-    others: arrays of other libraries NumPy arrays, `numpy.float64` a weak array. Their facts are of what they become.
+    `facts` are each leaf's facts that belong to the key, `where` says which leaves are dynamic (None: all), `converted` which
+    become
+    others: arrays of other libraries NumPy arrays, `numpy.float64` a weak array. Their facts describe the converted leaf.
     """
 
     take: Take | None  # None: the arguments are the leaves
@@ -249,7 +250,7 @@ class Likeness:
 
     @classmethod
     def of(cls, call: Call) -> Likeness | None:
-        """The likeness of calls like this one; None where they must be taken apart in the general way."""
+        """Makes the pattern of calls like this one; None where they must be taken apart in the general way."""
         args, kwargs = call.args, call.kwargs
         take, take_named = make_pattern(args), make_pattern(kwargs) if kwargs else None
         if call.key.static or call.key.positions or take is None or (kwargs and take_named is None):
@@ -314,7 +315,7 @@ def _convert(leaves: list[Any], places: Sequence[int]) -> bool:
 
 
 def _facts(leaf: Any) -> tuple[Any, ...]:
-    """What of a leaf belongs to the key, and its type."""
+    """Returns a leaf's type, and its facts that belong to the key."""
     if type(leaf) is Array:
         return Array, leaf.spec, leaf.weak
     if isinstance(leaf, (np.ndarray, np.generic)):
@@ -326,7 +327,7 @@ def _facts(leaf: Any) -> tuple[Any, ...]:
 
 
 def leaf_keys(arguments: FlatTree, where: str) -> tuple[Any, ...]:
-    """What of each leaf selects a program; the dynamic leaves become operands."""
+    """Returns each leaf's facts that select a program; the dynamic leaves become operands."""
     if not all(type(leaf) is Array for leaf in arguments.dynamic):
         arguments.dynamic = [as_operand(leaf, where, "an argument") for leaf in arguments.dynamic]
     specs = [

@@ -1,6 +1,6 @@
 """NumPy's functions without its warnings of overflows and invalid operations: floating-point arithmetic goes on with inf and NaN.
 
-`np.errstate` takes longer than a small command. What it sets is a context variable, so here each thread has contexts in which it
+`np.errstate` takes longer than a small command. It sets a context variable, so here each thread has contexts in which that
 is set for good.
 """
 

@@ -101,7 +101,7 @@ def spelled(function: F) -> F:
     """Makes unknown keyword arguments of `function` raise with the spelling that it takes, and flags that are no bool.
 
     Raises:
-        ArgumentTypeError: (when called) there is no such argument, or what is annotated as a bool is something else.
+        ArgumentTypeError: (when called) there is no such argument, or one that is annotated as a bool is something else.
 
     Example:
         >>> @spelled
@@ -167,7 +167,7 @@ def check_flag(value: Any, where: str, name: str) -> None:
 
 
 def missing_name(module: str, name: str, names: Mapping[str, str]) -> MissingNameError:
-    """The error for a name that a module does not have; `names` has nnc's for those of other libraries."""
+    """Builds the error for a name that a module does not have; `names` has nnc's names for other libraries' names."""
     fix = f"use {names[name]}." if name in names else f"see dir({module}) for what there is."
     return user_error(MissingNameError, module, f"it has no {name!r}.", fix=fix)
 

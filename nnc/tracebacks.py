@@ -1,7 +1,7 @@
 """Tracebacks without the frames of nnc: a mistake is shown in the lines that its author wrote.
 
-Public functions stand behind a boundary. An exception that crosses the outermost one loses the frames of nnc, whatever its class
-and wherever it was raised; all other frames stay, in their order. `NNC_TRACEBACK=full` and `nnc.debug.trace_errors` keep all.
+Public functions stand behind a boundary. An exception of any class that crosses the outermost one loses the frames of nnc,
+no matter where it was raised; all other frames stay, in their order. `NNC_TRACEBACK=full` and `nnc.debug.trace_errors` keep all.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def arguments_misfit(
 
     Args:
         error: caught by the caller, around `function(*args, **kwargs)`.
-        function: what was called.
+        function: the called function.
         name: its name.
         args: its arguments by position.
         kwargs: its arguments by name.
@@ -167,7 +167,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def users_frames(traceback: TracebackType | None) -> TracebackType | None:
-    """A traceback without the frames of nnc, and without those of helpers (contextlib, functools, optree) that nnc called."""
+    """Returns a traceback without the frames of nnc and of helpers (contextlib, functools, optree) that nnc called."""
     kept: list[TracebackType] = []
     is_inside = False
     while traceback is not None:

@@ -1,7 +1,7 @@
 """Pytrees: nested containers of arrays. Dicts, lists, tuples, namedtuples, dataclasses, None and registered classes.
 
 Built on optree, in its namespace "nnc". A dataclass becomes a pytree when it is first met: its fields are children, except
-those marked `metadata={"static": True}` and those that hold a setting (a string, a function, a bool, an int, …), which become
+fields marked `metadata={"static": True}` and fields that hold a setting (a string, a function, a bool, an int, …), which become
 part of the structure.
 """
 
@@ -261,7 +261,7 @@ def broadcast_prefix(
 
 
 def settings(tree: Any) -> list[tuple[Any, str]]:
-    """What the dataclasses in `tree` hold besides children, and the names of the fields.
+    """Returns the values that dataclasses in `tree` hold besides children, and the names of the fields.
 
     Args:
         tree: a pytree.
@@ -274,7 +274,7 @@ def settings(tree: Any) -> list[tuple[Any, str]]:
 
 
 def _add_settings(found: list[tuple[Any, str]], x: Any) -> None:
-    """Adds those of a dataclass, and of the dataclasses in its fields."""
+    """Adds the settings of a dataclass, and of the dataclasses in its fields."""
     for item in dataclasses.fields(x):
         value = getattr(x, item.name, None)
         if value is None or is_array(value):
@@ -352,7 +352,7 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
         return not is_array(value) and _is_opaque(value) if role is None else role
 
     def flatten_fields(x: Any) -> tuple[list[Any], tuple[Any, ...], tuple[str, ...]]:
-        mapped = getattr(x, CHILDREN, ())  # their roles stay, whatever the leaves are now (a mask of bools)
+        mapped = getattr(x, CHILDREN, ())  # their roles stay, even if the leaves are others now (a mask of bools)
         try:
             values = read(x)
         except AttributeError:  # not all are set
@@ -384,7 +384,7 @@ def register_dataclass(cls: type, *, static_scalars: bool = False) -> type:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Split:
-    """Which fields of a dataclass hold children (the entries), and which settings: their names, and a mask of all fields."""
+    """The fields of a dataclass, split into children (the entries) and settings: their names, and a mask of all fields."""
 
     entries: tuple[str, ...]
     are_children: tuple[bool, ...]
@@ -421,8 +421,8 @@ class Settings:
 
     @property
     def saved(self) -> frozenset[str]:
-        """The names of those that a file of the tree holds: numbers and strings, such as the step of a training state, but not
-        where the field or the class says that they are settings."""
+        """The names of the settings that a file of the tree holds: numbers and strings, such as the step of a training state, but
+        not where the field or the class says that they are settings."""
         kept = (name for name, value in self.items if type(value) in (bool, int, str))
         return frozenset(kept) - self.unsaved
 

@@ -1,4 +1,4 @@
-"""How thorough Hypothesis is, and what is skipped on machines without a GPU."""
+"""Settings of Hypothesis, and the tests that are skipped on machines without a GPU."""
 
 from __future__ import annotations
 

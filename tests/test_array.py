@@ -300,7 +300,7 @@ def test_asarray_converts_like_astype() -> None:
     assert nnc.asarray([1.7, -1.7], "int32").tolist() == [1, -1]
     assert nnc.asarray(np.array([np.nan, 1e300]), "float32").tolist()[1] == np.inf
     assert nnc.asarray(np.array([0, 2]), bool).tolist() == [False, True]
-    nnc.asarray(np.array([np.nan]), "int32")  # whatever it is, it is no warning
+    nnc.asarray(np.array([np.nan]), "int32")  # NaN may become any integer, but gives no warning
     with pytest.raises(DTypeError, match="imaginary"):
         nnc.asarray(1j * np.ones(1), "float32")
     with pytest.raises(DTypeError, match="float8"):

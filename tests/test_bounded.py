@@ -1,4 +1,4 @@
-"""The bound of what is remembered: what was asked for least recently goes first, by number or by size."""
+"""The bound of memories of calls: the entry that was asked for least recently goes first, by number or by size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversions of floats to integers: one rule, whoever runs them."""
+"""Conversions of floats to integers: one rule in all ways to run them."""
 
 from __future__ import annotations
 

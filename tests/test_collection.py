@@ -68,7 +68,9 @@ def test_what_the_program_keeps_out_of_collections_stays_out() -> None:
         with collection_paused():
             pass
         assert gc.get_freeze_count()
-        assert not any(each is kept for each in gc.get_objects())  # of all generations, but not what is kept out
+        assert not any(
+            each is kept for each in gc.get_objects()
+        )  # of all generations, but not the objects that are kept out
     finally:
         gc.unfreeze()
     assert any(each is kept for each in gc.get_objects())
@@ -93,7 +95,7 @@ def test_no_garbage_is_collected_while_a_function_is_compiled() -> None:
         gc.callbacks.remove(note)
         gc.set_threshold(*threshold)
     assert len(runs) > compiled + len(made) // 100
-    assert compiled < 10  # of what stands around it
+    assert compiled < 10  # of the objects that stand around it
 
 
 def test_what_compiling_uses_meanwhile_is_gone_at_once() -> None:

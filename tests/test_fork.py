@@ -1,4 +1,4 @@
-"""Forked processes: no lock is held by a thread that is not there, whatever the parent was doing."""
+"""Forked processes: no lock is held by a thread that is not there, in the middle of any work of the parent."""
 
 from __future__ import annotations
 

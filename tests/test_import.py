@@ -1,4 +1,4 @@
-"""What `import nnc` loads, and what waits until it is asked for."""
+"""Modules that `import nnc` loads, and modules that wait until they are asked for."""
 
 import subprocess
 import sys

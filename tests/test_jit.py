@@ -40,7 +40,7 @@ def reason(f: Any) -> str:
     return nnc.debug.explain(f).partition("because ")[2]
 
 
-# -- what can be compiled ----------------------------------------------------------------------------------------------
+# -- functions that can be compiled ------------------------------------------------------------------------------------
 
 
 def test_compile_is_a_decorator_with_and_without_arguments() -> None:

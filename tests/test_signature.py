@@ -1,4 +1,4 @@
-"""Calls of compiled functions that are like the one before: what is taken for alike, and what is not."""
+"""Calls of compiled functions that are like the one before: calls that are taken for alike, and calls that are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tracebacks hold the lines of users, and those of nnc only where somebody asks for them."""
+"""Tracebacks hold the lines of users, and lines of nnc only where somebody asks for them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ X = np.ones(3, np.float32)
 
 
 def frames(error: BaseException) -> list[str]:
-    """The functions of a traceback, from the test on; those of nnc with a mark."""
+    """The functions of a traceback, from the test on; functions of nnc with a mark."""
     found = [
         f"{'nnc:' if x.filename.startswith(NNC) else ''}{x.name}" for x in traceback.extract_tb(error.__traceback__)
     ]

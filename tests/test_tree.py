@@ -1,4 +1,4 @@
-"""Pytrees: what is a container, paths, mismatches, prefixes."""
+"""Pytrees: containers, paths, mismatches, prefixes."""
 
 from __future__ import annotations
 

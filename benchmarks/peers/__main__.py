@@ -38,7 +38,7 @@ def choose_rows(names: Sequence[str]) -> list[Row]:
 
 
 def as_json(outcome: Outcome, machine: Machine) -> dict[str, Any]:
-    """What a file keeps of an outcome."""
+    """Returns the form of an outcome in a file."""
     floor, bound = outcome.row.work.floor(machine)
     return {
         "row": outcome.row.name,

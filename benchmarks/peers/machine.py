@@ -1,4 +1,4 @@
-"""What this machine can do at most, measured in the same run as the rows: the floors are worked out from it."""
+"""The best speeds of this machine, measured in the same run as the rows: the floors are worked out from them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def best_of(machines: Sequence[Machine]) -> Machine:
 
 
 def compile_package(name: str) -> None:
-    """Compiles the files of a package to byte code, as installers do: what runs from its sources may not be compiled yet."""
+    """Compiles the files of a package to byte code, as installers do: packages that run from their sources may not be compiled
+    yet."""
     spec = find_spec(name)
     for folder in (spec.submodule_search_locations if spec is not None else None) or ():
         compileall.compile_dir(folder, quiet=1)

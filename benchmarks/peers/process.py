@@ -24,7 +24,7 @@ class Way:
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """The worker's name in tables."""
         return self.framework if self.threads == 2 else f"{self.framework}, {self.threads} thread"
 
 

@@ -1,4 +1,4 @@
-"""What a row of the comparison is: data that every worker process can read without any framework."""
+"""Rows of the comparison: data that every worker process can read without any framework."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 NDArray = np.ndarray[Any, Any]
-Inputs = dict[str, Any]  # arrays by name; "weights" holds those of a network, under PyTorch's names
+Inputs = dict[str, Any]  # arrays by name; "weights" holds a network's arrays, under PyTorch's names
 Step = Callable[[], Any]  # runs once, waits for the end, returns an array or a sequence of them
 
 
 @dataclass(frozen=True)
 class Case:
-    """A step whose results have another layout than those of the other frameworks, and what turns them."""
+    """A step whose results have another layout than the other frameworks' results, and the function that turns them."""
 
     step: Step
     read: Callable[[Any], Any]
@@ -27,7 +27,7 @@ COMPILERS = ("nnc", "jax", *TORCH)
 
 @dataclass(frozen=True)
 class Work:
-    """What no program can do without: float32 operations, bytes to and from memory, multiplications that wait for each other."""
+    """The least work of any program: float32 operations, bytes to and from memory, multiplications that wait for each other."""
 
     flops: float = 0
     nbytes: float = 0
@@ -46,7 +46,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Machine:
-    """What was measured: operations per second, bytes per second, seconds from one dependent multiplication to the next."""
+    """The measured speeds: operations per second, bytes per second, seconds from one dependent multiplication to the next."""
 
     flops: float
     bandwidth: float

@@ -44,7 +44,7 @@ QUICK = Plan(rounds=3, seconds=0.04, torch_threads=(2,), timeout=180)
 
 @dataclass(frozen=True)
 class Figure:
-    """What was measured of a way to run a row: seconds and bytes."""
+    """The measurement of a way to run a row: seconds and bytes."""
 
     way: str
     framework: str
@@ -58,7 +58,7 @@ class Figure:
 
 @dataclass
 class Outcome:
-    """What was measured of a row, and what went wrong."""
+    """The measurements of a row, and its problems."""
 
     row: Row
     figures: list[Figure] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Outcome:
 
     @property
     def least_ratio(self) -> float | None:
-        """The least time of any peer by that of nnc, if both ran."""
+        """The least time of any peer by the least time of nnc, if both ran."""
         nnc = [figure.least for figure in self.figures if figure.framework == "nnc"]
         peers = [figure.least for figure in self.figures if figure.framework != "nnc"]
         return min(peers) / min(nnc) if nnc and peers else None
@@ -199,7 +199,7 @@ def _measure(outcome: Outcome, workers: Sequence[Process], plan: Plan) -> None:
 
 
 def _scale(row: Row, way: Way) -> float:
-    """How many times what is timed a step is."""
+    """Returns the factor from the time of a timed call to the time of a step."""
     return row.parts.get(way.framework, 1) / row.calls
 
 

@@ -19,7 +19,7 @@ SECTIONS = {
 
 
 def step_rows(outcomes: Sequence[Outcome], machine: Machine) -> list[list[Cell]]:
-    """For each row its times, those of the best peer by those of nnc (medians, least times), the floor's part of nnc's time."""
+    """For each row its times, the best peer's times by nnc's (medians, least times), the floor's part of nnc's time."""
     rows: list[list[Cell]] = []
     for outcome in outcomes:
         floor, bound = outcome.row.work.floor(machine)
@@ -73,7 +73,7 @@ def memory_rows(outcomes: Sequence[Outcome]) -> list[list[Cell]]:
 
 
 def print_outcomes(outcomes: Sequence[Outcome], machine: Machine, imports: dict[str, float]) -> None:
-    """Prints all tables, and what could not run or disagreed."""
+    """Prints all tables, and the ways that could not run or disagreed."""
     print(
         f"\nA product of 1024² float32 runs at {machine.flops / 1e9:.0f} Gflop/s, a copy of 256 MiB at "
         f"{machine.bandwidth / 1e9:.1f} GB/s read and written, a dependent multiplication takes {machine.latency * 1e9:.2f} ns. "

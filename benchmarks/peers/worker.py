@@ -57,7 +57,7 @@ class Worker:
         return time.perf_counter() - begin, self._arrays(out)
 
     def values(self, count: int) -> list[list[NDArray]]:
-        """What the next steps return; the peak of memory is counted anew from the last of them."""
+        """Returns the results of the next steps; the peak of memory is counted anew from the last of them."""
         out = [self._arrays(self.step()) for _ in range(count)]
         begin = time.perf_counter()
         self.step()

@@ -31,7 +31,7 @@ class AtPlace:
     """`x.at[index]`: each method returns a new array. Repeated indices count each time (`set`: the last value stays).
 
     `mode` says what an index out of range does (see `getitem`, `set_at`). `unique_indices` promises that no element is indexed
-    twice, `indices_are_sorted` that indices rise; a program may rely on what is promised.
+    twice, `indices_are_sorted` that indices rise; a program may rely on promises.
 
     Example:
         >>> x = nnp.zeros(4)

@@ -421,7 +421,7 @@ attention: Command = register(
     cost=_cost,
 )
 
-# The tangents of attention's outputs, from those of the operands whose numbers `wrt` holds: (*tangents, *operands, *outputs).
+# The tangents of attention's outputs, from tangents of the operands whose numbers `wrt` holds: (*tangents, *operands, *outputs).
 attention_tangent: Command = register(
     "attention_tangent",
     None,

@@ -34,7 +34,7 @@ def by_queries(formula: Formula, operands: Sequence[Moving], axes: Sequence[int 
 
 
 class _Blocks:
-    """A `scan` over blocks of queries, which adds up what is not for queries alone."""
+    """A `scan` over blocks of queries, which adds up results that are not for queries alone."""
 
     def __init__(self, formula: Formula, operands: Sequence[Moving], axes: Sequence[int | None], count: int) -> None:
         self.formula, self.operands, self.axes, self.count = formula, operands, axes, count

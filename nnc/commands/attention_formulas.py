@@ -84,7 +84,8 @@ def _swap(x: Value, i: int, j: int) -> Value:
 
 @dataclass(frozen=True)
 class Weights:
-    """What both formulas read: heads stand before tokens, all in the dtype of sums, keys and values repeated for each query's head.
+    """The operands of both formulas: heads stand before tokens, all in the dtype of sums, keys and values repeated for each query's
+    head.
 
     `allowed` is None where every query attends to every key; `exp_scores` are the weights.
     """
@@ -202,7 +203,7 @@ def tangent_formula(tangents: dict[int, Moving], w: Weights) -> tuple[Moving, Mo
 
 
 def gradient_of_scores(ct: Moving, ct_sum: Moving, w: Weights) -> Moving:
-    """The cotangent of the scores, from those of the output and of the logarithms of the sums."""
+    """Returns the cotangent of the scores, from the cotangents of the output and of the logarithms of the sums."""
     ct = forward(ct, w.q.shape[-3])
     of_weights = ct @ w.v.turned
     row = (ct * w.out).linear(_sum_rows) - wide(ct_sum)

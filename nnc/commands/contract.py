@@ -110,7 +110,7 @@ def _rising(pairs: AxesPair) -> AxesPair:
 
 
 def _cotangent_of_left(ct: Value, x: Linear, y: Value, *, contract: AxesPair, batch: AxesPair = ((), ())) -> Value:
-    """Contracts the free axes of `y`; what remains of `y` are the axes that it contracted with `x`."""
+    """Contracts the free axes of `y`; its other axes are the ones that it contracted with `x`."""
     of_x, of_y = _roles(x.spec, y.spec, contract, batch)
     shared = tuple(range(len(of_x.batch)))
     last = tuple(range(ct.spec.ndim - len(of_y.free), ct.spec.ndim))

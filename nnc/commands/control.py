@@ -34,7 +34,7 @@ def _register(name: str, **attributes: Any) -> Command:
 
 call = _register("call")  # graphs: (function,); barrier=True: it recomputes on purpose what exists already
 checkpoint = _register("checkpoint")  # graphs: (function,); reverse mode recomputes it
-# What users' rules run is not known before they are asked, so it may raise.
+# Commands that users' rules run are not known before the rules are asked, so they may raise.
 custom_jvp = _register("custom_jvp", refuses=True)  # rule: (primals, tangents) -> (outputs, tangents)
 custom_vjp = _register("custom_vjp", refuses=True)  # rule: likewise, with tangents that only transpose
 
@@ -48,14 +48,14 @@ def _fused_cost(*specs: TensorSpec, graphs: tuple[Graph, ...] = (), **params: An
     )
 
 
-# What one printed kernel computes; made by the pass `fuse`. overwrite: pairs (input, output) that may share memory.
+# Commands that one printed kernel computes; made by the pass `fuse`. overwrite: pairs (input, output) that may share memory.
 fused = register(
     "fused", None, None, infer=_infer("fused"), reference=_reference, cost=_fused_cost,
     inplace=lambda params: InPlace(params["overwrite"]),
 )  # fmt: skip
 
 
-# Elementwise commands that become part of one kernel, whatever else does: what passes look at as one operation; made by the pass
+# Elementwise commands that become part of one kernel together: passes look at them as one operation; made by the pass
 # `units`, its sub-graph shared by units alike. overwrite: as for `fused`.
 unit = register(
     "unit", None, None, infer=_infer("unit"), reference=_reference, cost=_fused_cost,
@@ -64,7 +64,7 @@ unit = register(
 
 
 def _members(values: Sequence[Any], graphs: tuple[Graph, ...]) -> Iterator[tuple[Graph, Sequence[Any]]]:
-    """Each sub-graph with its own operands; what is left over goes to the last."""
+    """Each sub-graph with its own operands; operands left over go to the last."""
     at = 0
     for i, graph in enumerate(graphs, 1):
         end = at + len(graph.inputs) if i < len(graphs) else len(values)
@@ -82,14 +82,14 @@ def _reference_many(*arrays: Any, graphs: tuple[Graph, ...], run: Run, **params:
     return [out for graph, own in _members(arrays, graphs) for out in run(graph, own)]
 
 
-# What several kernels of one form compute, on tensors of any length, each with a sub-graph of its own; made by the pass
-# `join_kernels`. Operands and results of one sub-graph follow those of the other; overwrite: as for `fused`.
+# Commands of several kernels of one form, on tensors of any length, each with a sub-graph of its own; made by the pass
+# `join_kernels`. Operands and results of one sub-graph follow the previous one's; overwrite: as for `fused`.
 fused_many = register(
     "fused_many", None, None, infer=_infer_many, reference=_reference_many, cost=_fused_cost,
     inplace=lambda params: InPlace(params["overwrite"]),
 )  # fmt: skip
 
-# A product (the first node of the sub-graph, of its first two inputs) with what is computed of each of its elements before that is
+# A product (the first node of the sub-graph, of its first two inputs) with an epilogue on each of its elements before it is
 # written; made by the pass `epilogue`. overwrite: as above.
 with_epilogue = register(
     "with_epilogue", None, None, infer=_infer("with_epilogue"), reference=_reference, cost=_fused_cost,

@@ -5,7 +5,7 @@ conv_input_grad:  the same sum collected in x[n, c, …], from the output's cota
 conv_weight_grad: the same sum collected in w[o, c, k], from x and the output's cotangent
 
 x is (N, C, *spatial), w is (O, C / groups, *kernel), any number of spatial axes; group g connects the g-th share of the
-channels C with the g-th share of O. What lies in the padding is 0. With `channels_last` x, the output and its cotangent are
+channels C with the g-th share of O. Elements of the padding are 0. With `channels_last` x, the output and its cotangent are
 (N, *spatial, C), which is how libraries like them best; `packed` names the blocked layout of a weight that lies in one. The
 references gather the windows into columns, so that BLAS does the work (Chellapilla et al., "High performance convolutional neural
 networks for document processing", 2006).
@@ -89,7 +89,7 @@ def _as_asked(shape: Shape, channels_last: bool) -> Shape:
 
 
 def strided_weight(w: TensorSpec, packed: str | None, ndim: int) -> TensorSpec:
-    """The spec of a weight of `ndim` axes before it was packed; that of one that is not stays.
+    """Returns the spec of a weight of `ndim` axes before it was packed; the spec of an unpacked one stays.
 
     Raises:
         ShapeError: it does not lie as `packed` says.

@@ -75,7 +75,7 @@ def raise_unless_finite(
 ) -> None:
     """Raises NotFiniteError where a command made a NaN, or an infinity that no operand held.
 
-    What has no operands (a constant -inf) is wanted as it is; what turns NaN into numbers is no mistake.
+    Constants (such as -inf) have no operands and are wanted as they are; commands that turn NaN into numbers are no mistake.
     """
     if not operands:
         return

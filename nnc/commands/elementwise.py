@@ -197,7 +197,7 @@ reciprocal: Command = elementwise(
 
 
 def _div_transpose(cotangents: Cotangents, operands: tuple[Value | Linear, ...]) -> Tangents:
-    """Division is linear in what is divided."""
+    """Transposes a division, which is linear in the dividend."""
     y = operands[1]
     if isinstance(y, Linear):
         raise not_linear("div", "in the divisor", {"divisor": y.spec})

@@ -1,9 +1,9 @@
 """Factorisations of the matrices in the last two axes; all axes before them are batches.
 
 Where the derivative of a factor is not unique (equal eigenvalues or singular values), the undefined part of it is taken as 0.
-That is right for all that does not depend on the choice of the vectors, nor on their values but alike: sums of functions of the
-values, projections to the space of equal ones, U Vᴴ. A sum V f(w) Vᴴ over equal values, and second derivatives there, would need
-what no derivative of V and w has.
+The derivative is right for all results that do not depend on the choice of the vectors, nor on their values but alike: sums of
+functions of the values, projections to the space of equal ones, U Vᴴ. A sum V f(w) Vᴴ over equal values, and second derivatives
+there, would need derivatives that V and w do not have.
 Complex matrices have complex factors; eigenvalues of Hermitian ones and singular values are real.
 """
 

@@ -59,7 +59,8 @@ def _rest(ndim: int, axes: Shape, batch: int) -> Shape:
 def _check_indices(
     where: str, x: TensorSpec, indices: Sequence[TensorSpec], axes: Shape, batch: int, mode: str, modes: Sequence[str]
 ) -> Shape:
-    """Checks what gather and scatter share; returns B + I + rest, the shape of what is read or written."""
+    """Checks the common operands of gather and scatter; returns B + I + rest, the shape of the elements that are read or
+    written."""
     check_mode(where, mode, modes)
     check_axes(where, axes, x.ndim)
     if not indices or len(indices) != len(axes) or not 0 <= batch <= min((*axes, *(i.ndim for i in indices))):
@@ -129,7 +130,7 @@ def _flat(x: NDArray, axes: Shape, batch: int) -> NDArray:
 
 
 def fill_value(dtype: dtypes.DType) -> Any:
-    """What mode "fill" reads out of range."""
+    """Returns the value that mode "fill" reads out of range."""
     if dtypes.is_bool(dtype):
         return True
     if dtypes.is_integer(dtype):
@@ -190,7 +191,7 @@ def _gather_infer(x: TensorSpec, *indices: TensorSpec, axes: Shape, batch: int, 
 
 
 def _gather_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], **params: Any) -> Tangents:
-    """What mode "fill" reads out of range is constant, so its tangent is 0, as mode "drop" reads it."""
+    """Reads the tangent in mode "drop" for mode "fill": values out of range are constant, so their tangent is 0."""
     if tangents[0] is None:
         return (None,)
     return (gather(tangents[0], *primals[1:], **{**params, "mode": _linear_mode(params["mode"])}),)
@@ -222,7 +223,7 @@ def _gather_batch(
     size: int, operands: tuple[Value, ...], batched: tuple[bool, ...], *, axes: Shape, batch: int, mode: str
 ) -> Any:
     (x, *indices), (x_batched, *indices_batched) = operands, batched
-    if not any(indices_batched):  # the new axis is one of those that are read whole
+    if not any(indices_batched):  # the new axis is read whole
         out = gather(move_axis(x, 0, batch), *indices, axes=_shift(axes), batch=batch, mode=mode)
         return (move_axis(out, indices[0].spec.ndim, 0),), (True,)
     indices = [lead(size, index, is_batched) for index, is_batched in zip(indices, indices_batched, strict=True)]
@@ -336,7 +337,7 @@ def _scatter_mul_tangent(
         step *= 2
 
     def spread(value: int, run: Value) -> Value:
-        """The last of each run, which holds all of it, at its place; row 0 takes what is dropped."""
+        """Takes the last of each run, which holds all of it, to its place; row 0 takes dropped ones."""
         start = full(shape=(cells + 1, width), dtype=x.spec.dtype, value=value)
         rows = slice_axis(scatter(start, run, at, op="set", **one_axis), 0, 1, cells + 1)
         inverse = tuple(int(i) for i in np.argsort(order))
@@ -351,7 +352,7 @@ def _is_unique(x: TensorSpec, indices: Sequence[Value], unique: bool, params: di
 
 
 def _places(x: TensorSpec, indices: Sequence[Value], params: dict[str, Any]) -> Value:
-    """B + I, int64: one plus the flat position that each index names, 0 for those that are dropped."""
+    """B + I, int64: one plus the flat position that each index names, 0 for indices that are dropped."""
     axes, batch = params["axes"], params["batch"]
     shape = (*x.shape[:batch], *(x.shape[axis] for axis in axes))
     numbers = reshape(_count_from_one(math.prod(shape)), shape=shape)
@@ -408,7 +409,7 @@ def _scatter_batch(
     if any(batched[2:]):
         indices = [lead(size, index, is_batched) for index, is_batched in zip(indices, batched[2:], strict=True)]
         return (scatter(x, updates, *indices, axes=_shift(axes), batch=batch + 1, **params),), (True,)
-    updates = move_axis(updates, 0, indices[0].spec.ndim)  # the new axis is one of those that are written whole
+    updates = move_axis(updates, 0, indices[0].spec.ndim)  # the new axis is written whole
     out = scatter(move_axis(x, 0, batch), updates, *indices, axes=_shift(axes), batch=batch, **params)
     return (move_axis(out, batch, 0),), (True,)
 

@@ -122,7 +122,7 @@ class Plan:
 
     @property
     def box(self) -> Shape:
-        """Shape of what is read, before axes are dropped and added."""
+        """Shape of the elements read, before axes are dropped and added."""
         return tuple(-(-(b - a) // s) for a, b, s in zip(self.start, self.limit, self.stride, strict=True))
 
     @property

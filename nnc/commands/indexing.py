@@ -1,4 +1,4 @@
-"""What users index with: `x[index]`, `x.at[index].set(...)`, take, dynamic slices, in terms of commands."""
+"""Indexing by users: `x[index]`, `x.at[index].set(...)`, take, dynamic slices, in terms of commands."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def check_inputs(name: str, given: Sequence[TensorSpec], graph: Graph, what: str
 
 
 def check_carried(name: str, carried: Sequence[TensorSpec], following: Sequence[TensorSpec]) -> None:
-    """Raises unless a round's carried values have the specs of those it started with."""
+    """Raises unless an iteration's carried values have the specs of the values it started with."""
     for i, (before, after) in enumerate(zip(carried, following, strict=False)):
         if (before.shape, before.dtype) != (after.shape, after.dtype):
             raise user_error(

@@ -1,4 +1,4 @@
-"""What reading and writing at positions does with one that is out of range: see `index.py` for the modes."""
+"""Modes of reading and writing at positions out of range: see `index.py` for their meaning."""
 
 from __future__ import annotations
 

@@ -138,10 +138,10 @@ logsumexp = register(
 # -- the log-probability of chosen classes -----------------------------------------------------------------------------
 
 # pick_log_softmax[..., i] = log_softmax(x)[..., index[..., i]], over the last axis; the other log-probabilities are never made.
-# `mode` is that of `gather`. A mean of its negatives is the cross entropy.
+# `mode` means the same as for `gather`. A mean of its negatives is the cross entropy.
 
 
-PICK_MODES = ("error", "clip", "wrap")  # the others read what is no element of x
+PICK_MODES = ("error", "clip", "wrap")  # the others read values that are no elements of x
 
 
 def _gather_params(x: Any, mode: str) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class Blocks:
 
     @property
     def tag(self) -> str:
-        """What stands behind the sizes in the layout's name."""
+        """The part of the layout's name behind the sizes."""
         blocked = {axis for axis, _ in self.blocks}
         order = "".join(chr(ord("A" if axis in blocked else "a") + axis) for axis in self.order)
         return order + "".join(f"{size}{chr(ord('a') + axis)}" for axis, size in self.blocks)

@@ -122,7 +122,7 @@ def _from_list(x: Sequence[Any], where: str, name: str, dtype: dtypes.DType | No
         )  # fmt: skip
     if dtype is None and not any(issubclass(kind, (np.ndarray, np.generic)) for kind in set(map(type, _walk(x)))):
         weakest = {"b": dtypes.bool_, "i": dtypes.DEFAULT_INT, "u": dtypes.DEFAULT_INT, "f": dtypes.DEFAULT_FLOAT}
-        with np.errstate(over="ignore"):  # as everywhere, what is too large for a float is infinite
+        with np.errstate(over="ignore"):  # as everywhere, a number too large for a float is infinite
             listed = array.astype(weakest.get(array.dtype.kind, dtypes.DEFAULT_COMPLEX)).view(Listed)
         listed.exact = array
         return listed
@@ -151,13 +151,13 @@ def _walk(x: Any) -> Any:
 
 
 def is_weak(x: Operand) -> bool:
-    """Whether `x` takes the dtype of the array it meets: Python scalars and what was made of them alone."""
+    """Whether `x` takes the dtype of the array it meets: Python scalars and values made of them alone."""
     weak: bool | None = getattr(x, "weak", None)
     return dtypes.is_scalar(x) if weak is None else weak
 
 
 def dtype_of(x: Operand) -> dtypes.DType:
-    """The dtype of an operand; that of a Python scalar is its default."""
+    """The dtype of an operand; for a Python scalar its default dtype."""
     if dtypes.is_scalar(x):
         return dtypes.scalar_dtype(x)
     dtype = getattr(getattr(x, "spec", x), "dtype", None)
@@ -238,13 +238,13 @@ def astype(x: Operand, dtype: dtypes.DType, where: str = "astype") -> Value:
 
 @lru_cache(maxsize=4096, typed=True)
 def _as_number(dtype: dtypes.DType, x: bool | int | float | complex) -> Any:
-    """A number of that dtype; what is too large for a float is infinite."""
+    """Converts a number to a dtype; a number too large for a float is infinite."""
     with np.errstate(over="ignore"):
         return dtype.type(x)
 
 
 def _has_one_sign(x: bool | int | float | complex) -> bool:
-    """Whether what is equal to a number is the same number: 0.0 and -0.0 are equal."""
+    """Whether numbers equal to this one are the same number: 0.0 and -0.0 are equal."""
     return x != 0 and not isinstance(x, complex)
 
 

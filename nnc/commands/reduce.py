@@ -106,7 +106,7 @@ reduce_sum: Command = _reduction(
 def _extremum_jvp(
     primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, axes: Shape
 ) -> Tangents:
-    """The tangent is that of the extreme element; equal ones share it equally."""
+    """Passes on the tangent of the extreme element; equal ones share it equally."""
     x = primals[0]
     at = convert(equal(x, expand(outputs[0], x.spec, axes)), dtype=x.spec.dtype)
     share = at / expand(reduce_sum(at, axes=axes), x.spec, axes)

@@ -173,7 +173,7 @@ add_tapes = register(
 
 
 def _each(function: Callable[..., Any], lead: int, shape: tuple[int, ...], *handles: NDArray) -> NDArray:
-    """What a function makes of the tapes behind the first `lead` axes of handles, along which all elements are one tape.
+    """Applies a function to the tapes behind the first `lead` axes of handles, along which all elements are one tape.
 
     The axes behind them may be of a scan that stacked a tape of each round.
     """
@@ -260,7 +260,7 @@ def _merge_tapes(mask: NDArray, x: NDArray, y: NDArray) -> NDArray:
     return _each(merge, mask.ndim, x.shape, x, y)
 
 
-# For rows of a batch that took different branches: the rows of `x` where `mask` holds, those of `y` elsewhere.
+# For rows of a batch that took different branches: the rows of `x` where `mask` holds, the rows of `y` elsewhere.
 merge_tapes: Command = register(
     "merge_tapes",
     3,

@@ -1,9 +1,9 @@
-"""What users of NumPy expect, on nnc arrays: it runs at once, traces, differentiates and batches.
+"""NumPy's functions on nnc arrays: they run at once, trace, differentiate and batch.
 
 Each file lists the names that it adds to the namespace.
 """
 
-# ruff: noqa: F403  (the lists say what comes)
+# ruff: noqa: F403  (the lists name all imports)
 
 from nnc.numpy import (
     contractions,

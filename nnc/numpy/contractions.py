@@ -39,7 +39,7 @@ def dot(a: Any, b: Any) -> Value:
         b: any shape; its only axis is summed where it is 1-d.
 
     Returns:
-        the axes of `a` and then those of `b`, without the summed ones.
+        the axes of `a` and then the axes of `b`, without the summed ones.
 
     Raises:
         ShapeError: the summed axes differ in size.
@@ -192,7 +192,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Value:
             (of `a`, of `b`).
 
     Returns:
-        the other axes of `a`, then those of `b`.
+        the other axes of `a`, then the other axes of `b`.
 
     Raises:
         ShapeError: paired axes differ in size or do not exist.
@@ -442,7 +442,7 @@ def _multiply(x: _Term, y: _Term, needed: set[Label]) -> _Term:
 
 
 def _spread(x: _Term, other: _Term, labels: list[Label]) -> Value:
-    """`x` with the axes `labels`, broadcast along those that only `other` has."""
+    """`x` with the axes `labels`, broadcast along the ones that only `other` has."""
     size = dict(zip(x.labels, spec_of(x.value).shape, strict=True))
     size_of_other = dict(zip(other.labels, spec_of(other.value).shape, strict=True))
     own = [label for label in labels if label in size]

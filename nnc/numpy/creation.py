@@ -91,7 +91,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
     Args:
         shape: an integer or a sequence of integers.
         fill_value: a number, or an array that broadcasts to `shape`.
-        dtype: that of `fill_value` by default.
+        dtype: by default the dtype of `fill_value`.
         device: "cpu" or None, which is the same.
 
     Example:

@@ -141,7 +141,7 @@ def positive(x: Any, /) -> Value:
 
 @specialised(1)
 def abs(x: Any, /) -> Value:
-    """Returns the absolute value; that of complex numbers is real.
+    """Returns the absolute value; it is real for complex numbers.
 
     Args:
         x: any shape.
@@ -611,7 +611,7 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
         a: any shape; broadcasts with `b`.
         b: any shape, to which `rtol` relates.
         rtol: tolerated share of |b|.
-        atol: tolerated difference, whatever the size of b.
+        atol: tolerated difference, independent of b.
         equal_nan: NaNs are close to each other.
 
     Example:
@@ -632,7 +632,7 @@ def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
         a: any shape; broadcasts with `b`.
         b: any shape, to which `rtol` relates.
         rtol: tolerated share of |b|.
-        atol: tolerated difference, whatever the size of b.
+        atol: tolerated difference, independent of b.
         equal_nan: NaNs are close to each other.
     """
     return isclose(a, b, rtol, atol, equal_nan).all()

@@ -18,7 +18,7 @@ from nnc.spelling import spelled
 
 
 class EighResult(NamedTuple):
-    """What `eigh` returns.
+    """The result of `eigh`.
 
     Attributes:
         eigenvalues: (..., n), real, in rising order.
@@ -30,7 +30,7 @@ class EighResult(NamedTuple):
 
 
 class EigResult(NamedTuple):
-    """What `eig` returns.
+    """The result of `eig`.
 
     Attributes:
         eigenvalues: (..., n), complex, in no order.
@@ -42,7 +42,7 @@ class EigResult(NamedTuple):
 
 
 class QRResult(NamedTuple):
-    """What `qr` returns.
+    """The result of `qr`.
 
     Attributes:
         Q: (..., m, k), with orthonormal columns.
@@ -54,7 +54,7 @@ class QRResult(NamedTuple):
 
 
 class SVDResult(NamedTuple):
-    """What `svd` returns.
+    """The result of `svd`.
 
     Attributes:
         U: (..., m, k), with orthonormal columns.
@@ -171,7 +171,8 @@ def _triangle(where: str, a: Any, side: str | None, symmetrize: bool) -> Value:
 def eig(a: Any, /) -> EigResult:
     """Returns the eigenvalues, in no order, and eigenvectors (columns, of length 1) of any square matrix; both are complex.
 
-    Vectors are fixed but for a factor of size 1; the derivative holds for what does not depend on it, at distinct eigenvalues.
+    Vectors are fixed but for a factor of size 1; the derivative holds for results that do not depend on it, at distinct
+    eigenvalues.
 
     Args:
         a: (..., n, n).
@@ -205,7 +206,7 @@ def eigvals(a: Any, /) -> Value:
 def svd(x: Any, /, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
     """Returns U, the singular values S in falling order, and Vh, with U diag(S) Vh = x.
 
-    What `eigh` says of the derivative at equal values holds here, too; that of U Vh holds also there.
+    The notes of `eigh` on the derivative at equal values hold here, too; the derivative of U Vh holds also there.
 
     Args:
         x: (..., m, n).

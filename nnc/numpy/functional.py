@@ -213,7 +213,7 @@ def vectorize(pyfunc: Fun | None = None, *, excluded: Collection[int | str] = ()
 
 
 def _over_batch(function: Fun, arrays: Sequence[Value], cores: Sequence[Sequence[str]]) -> Any:
-    """`function` mapped over the axes that stand before the core axes; those of size 1 are taken away first."""
+    """Maps `function` over the axes that stand before the core axes; axes of size 1 are taken away first."""
     batches = [_batch_shape(i, x, core) for i, (x, core) in enumerate(zip(arrays, cores, strict=True))]
     _check_cores(arrays, cores)
     batch = broadcast_shapes(*batches) if batches else ()
@@ -232,7 +232,7 @@ def _over_batch(function: Fun, arrays: Sequence[Value], cores: Sequence[Sequence
 
 
 def _without_ones(x: Value, count: int) -> Value:
-    """`x` without those of its first `count` axes that have size 1."""
+    """Removes the axes of size 1 among the first `count` axes of `x`."""
     shape = tuple(n for i, n in enumerate(x.spec.shape) if i >= count or n != 1)
     return x if shape == x.spec.shape else reshape(x, shape)
 

@@ -40,12 +40,12 @@ def histogram_bin_edges(x: Any, bins: Any = 10, range: Any = None) -> Value:
 
 
 def _returned(edges: Value, x: Value, bins: Any) -> Value:
-    """Edges as the user gets them: those of integers in the default float."""
+    """Returns edges as the user gets them: for integers in the default float."""
     return edges if np.ndim(bins) or dtypes.is_inexact(x.spec.dtype) else astype(edges, dtypes.DEFAULT_FLOAT)
 
 
 def _edges(x: Value, bins: Any, range: Any) -> Value:
-    """The edges by which elements are counted: those of integers in float64, which holds them.
+    """Returns the edges by which elements are counted: for integers in float64, which holds them.
 
     Raises:
         ArgumentError: bins or edges are known not to rise, or the range is not finite.

@@ -1,7 +1,7 @@
 """einops on nnc arrays and tracers.
 
 einops asks the subclasses of its `AbstractBackend` which of them knows a type of array. That class exists once einops has been
-imported, which nnc must not do for users who do without it. So a finder waits in `sys.meta_path` for the import of einops, adds
+imported, which nnc must not do for users without it. So a finder waits in `sys.meta_path` for the import of einops, adds
 nnc's backend behind it and takes itself away. `einops.array_api` needs no backend.
 """
 
@@ -32,7 +32,7 @@ def add_backend(einops_backends: ModuleType) -> None:
     base: Any = einops_backends.AbstractBackend
 
     class NncBackend(base):  # type: ignore[misc]
-        """What einops does with nnc's arrays and tracers."""
+        """einops' operations on nnc's arrays and tracers."""
 
         framework_name = "nnc"
 

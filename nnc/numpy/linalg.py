@@ -103,7 +103,7 @@ __all__ = [
 
 
 class SlogdetResult(NamedTuple):
-    """What `slogdet` returns.
+    """The result of `slogdet`.
 
     Attributes:
         sign: (...), -1, 0 or 1, or a complex number of size 1.

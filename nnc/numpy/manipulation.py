@@ -37,7 +37,7 @@ def reshape(x: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
 
     Args:
         x: any shape.
-        shape: sizes, of which one may be -1: what remains.
+        shape: sizes, of which one may be -1: the rest.
         order: "C" reads and fills the last axis first, "F" the first one.
         copy: as arrays are immutable it makes no difference.
 
@@ -226,7 +226,7 @@ def expand_dims(x: Any, /, axis: int | Sequence[int] = 0) -> Value:
 @array_method
 @spelled
 def squeeze(x: Any, /, axis: Axis = None) -> Value:
-    """Returns `x` without axes of size 1: those in `axis`, or all of them.
+    """Returns `x` without axes of size 1: without the ones in `axis`, or without all of them.
 
     Args:
         x: any shape.

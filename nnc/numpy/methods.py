@@ -1,4 +1,4 @@
-"""The methods of arrays whose call differs from the function of that name, and those of functions defined lower down."""
+"""Methods of arrays whose call differs from the function of that name, and methods of functions defined lower down."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def reshape(self: Any, *shape: Any, order: str = "C") -> Value:
     """The elements in another shape; one size may be -1.
 
     Args:
-        *shape: sizes, or one sequence of them; one size may be -1: what remains.
+        *shape: sizes, or one sequence of them; one size may be -1: the rest.
         order: "C" reads and fills the last axis first, "F" the first one.
     """
     return manipulation.reshape(self, _from_arguments(shape), order)

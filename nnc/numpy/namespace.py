@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import nnc.trace.eager
-import nnc.trace.staged_call  # noqa: F401  (both register themselves: what runs commands at once, and specialised calls)
+import nnc.trace.staged_call  # noqa: F401  (both register themselves: eager execution, and specialised calls)
 from nnc import dtypes
 from nnc.array import set_namespace
 from nnc.devices import devices as all_devices
@@ -32,7 +32,7 @@ _BEYOND = frozenset({"float16", "bfloat16"})  # dtypes that the standard does no
 
 
 class NamespaceInfo:
-    """What the Array API standard lets libraries ask of a namespace."""
+    """The questions that the Array API standard lets libraries ask of a namespace."""
 
     def capabilities(self) -> dict[str, Any]:
         """Masks work as indices, and shapes depend on values, where values are known. NumPy's kernels end at 64 axes."""

@@ -1,4 +1,4 @@
-"""`pad`, with the modes whose values are computed; those that repeat elements or a constant are in `repetition`."""
+"""`pad`, with the modes whose values are computed; modes that repeat elements or a constant are in `repetition`."""
 
 from __future__ import annotations
 

@@ -372,7 +372,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 @array_method
 @spelled
 def choose(x: Any, choices: Sequence[Any], *, mode: str = "error") -> Value:
-    """Returns, for each element of `x`, that of the choice which it numbers; all broadcast together.
+    """Returns, for each element of `x`, the element of the choice which it numbers; all broadcast together.
 
     Args:
         x: integers, any shape: numbers of choices.
@@ -596,7 +596,7 @@ def argwhere(x: Any, *, size: int | None = None, fill_value: Any = 0) -> Value:
 
 
 def _places(x: Any, where: str, size: int) -> Value:
-    """Indices as int64, which holds those of every array.
+    """Converts indices to int64, which holds the indices of every array.
 
     Raises:
         OutOfBoundsError: one is known not to be in 0..size - 1.

@@ -34,7 +34,7 @@ __all__ = [
 
 
 class UniqueAll(NamedTuple):
-    """What `unique_all` returns."""
+    """The result of `unique_all`."""
 
     values: Value
     indices: Value
@@ -43,14 +43,14 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What `unique_counts` returns."""
+    """The result of `unique_counts`."""
 
     values: Value
     counts: Value
 
 
 class UniqueInverse(NamedTuple):
-    """What `unique_inverse` returns."""
+    """The result of `unique_inverse`."""
 
     values: Value
     inverse_indices: Value
@@ -70,7 +70,7 @@ def _unique(x: Any, where: str, axis: int | None, equal_nan: bool) -> UniqueAll:
 
 
 def _unique_of_size(x: Any, axis: int | None, equal_nan: bool, size: int, fill_value: Any) -> UniqueAll:
-    """`unique` in a known shape: what is missing in the end is `fill_value` (by default the first element), occurring 0 times."""
+    """`unique` in a known shape: missing rows in the end are `fill_value` (by default the first element), occurring 0 times."""
     original = to_value(x, "unique")
     flat, at = ravel_for(axis, original)
     at = to_axis("unique", at, flat.spec.ndim)

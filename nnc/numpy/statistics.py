@@ -157,7 +157,7 @@ def _numbers(q: Any, where: str) -> Any:
 def _quantile(
     name: str, x: Any, q: Any, axis: Axis, method: str, keepdims: bool, skip_nan: bool = False, unit: float = 1.0
 ) -> Value:
-    """Sorts and interpolates between the neighbours of the place q · (n - 1); n counts what is not NaN where `skip_nan`.
+    """Sorts and interpolates between the neighbours of the place q · (n - 1); n counts elements that are not NaN where `skip_nan`.
 
     Places are float64, so that they are exact for long axes, too.
     """

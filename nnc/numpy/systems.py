@@ -1,4 +1,4 @@
-"""Linear systems and inverses, which nnc.numpy.linalg shows: exact ones, least squares, and those of more axes."""
+"""Linear systems and inverses, which nnc.numpy.linalg shows: exact ones, least squares, and systems of more axes."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def pinv(x: Any, /, rtol: Any = None, hermitian: bool = False) -> Value:
         x: (..., m, n).
         rtol: singular values at most rtol times the largest count as 0; a number, or an array with one for each matrix. Default
             max(m, n) · eps.
-        hermitian: x is Hermitian, and so is what is taken of it, (x + xᴴ) / 2.
+        hermitian: x is Hermitian; its Hermitian part (x + xᴴ) / 2 is used.
 
     Returns:
         (..., n, m).
@@ -252,7 +252,7 @@ def _push_pinv(primals: tuple[Value, Value], tangents: tuple[Value, Value]) -> t
 
 
 class LstsqResult(NamedTuple):
-    """What `lstsq` returns.
+    """The result of `lstsq`.
 
     Attributes:
         x: (n,) or (n, k), the solution of least norm.
@@ -345,7 +345,7 @@ def tensorinv(a: Any, ind: int = 2) -> Value:
     tensordot(tensorinv(a), a, ind) is the identity.
 
     Args:
-        a: the product of its first `ind` sizes is that of the others.
+        a: the product of its first `ind` sizes equals the product of the others.
         ind: how many of the first axes of `a` the map leads to.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Dtypes by name, what is known of them, and the constants of mathematics."""
+"""Dtypes by name, facts about them, and the constants of mathematics."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _dtype_of(type: Any, where: str) -> dtypes.DType:
 
 @spelled
 def finfo(type: Any, /) -> FloatInfo:
-    """Returns the limits of a float dtype; of a complex one those of its parts.
+    """Returns the limits of a float dtype; of a complex one the limits of its parts.
 
     Args:
         type: a dtype or an array.

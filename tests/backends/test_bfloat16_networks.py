@@ -62,7 +62,7 @@ def test_a_network_and_its_gradient_agree_with_float32(name: str) -> None:
     for a, b in zip(tree.leaves(gradient), tree.leaves(wanted), strict=True):
         assert a.dtype == dtypes.bfloat16
         a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
-        assert np.linalg.norm(a - b) <= 5e-2 * np.linalg.norm(b) + 1e-5  # that of the keys' bias is 0
+        assert np.linalg.norm(a - b) <= 5e-2 * np.linalg.norm(b) + 1e-5  # the gradient of the keys' bias is 0
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -72,7 +72,7 @@ def problem(
 
 
 def run(name: str, operands: list[Any], params: dict[str, Any], out: Any = None) -> Any:
-    """What oneDNN's kernel writes over garbage, with garbage in its workspace."""
+    """Returns the result that oneDNN's kernel writes over garbage, with garbage in its workspace."""
     specs = tuple(map(spec_of, operands))
     kernel = choose_kernel(command(name), specs, params)
     assert kernel.backend == "onednn"

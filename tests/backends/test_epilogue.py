@@ -1,4 +1,4 @@
-"""Products with epilogues give what the reference of their sub-graph gives, whatever the dtypes, the strides and the sizes."""
+"""Products with epilogues give the result of their sub-graph's reference, in all dtypes, strides and sizes."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_a_residual_is_read_before_it_is_written_over(size: tuple[int, int, int]
         assert_close(out, x @ right + residual, k, "float32")
 
 
-# -- what is no epilogue -----------------------------------------------------------------------------------------------
+# -- sub-graphs that are no epilogue ---------------------------------------------------------------------------------
 
 
 def test_sums_counters_and_other_products_are_no_epilogue() -> None:

@@ -31,7 +31,7 @@ SHAPES = {
     "qr": [(1, 1), (7, 4), (4, 7), (3, 5, 5), (40, 33)],
     "svd": [(1, 1), (7, 4), (4, 7), (3, 5, 5), (40, 33)],
 }
-WHOLE = ("qr", "svd")  # those with the parameter full_matrices
+WHOLE = ("qr", "svd")  # commands with the parameter full_matrices
 
 
 def view(x: np.ndarray) -> View:

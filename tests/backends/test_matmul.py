@@ -1,4 +1,4 @@
-"""Products of matrices in compiled code agree with the reference, whatever the axes, strides and dtypes."""
+"""Products of matrices in compiled code agree with the reference, for all axes, strides and dtypes."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def test_columns_of_a_prime_number_of_vectors_are_not_taken_one_by_one(
 
 
 def by_tiles(x: np.ndarray, y: np.ndarray, contract: Any, *, shared: bool) -> np.ndarray:
-    """A product whose tiles are those that products share, or stand in its own text."""
+    """Computes a product with the tiles that products share, or with tiles in its own text."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gemm, "_SHARED_VOLUME", 0 if shared else math.inf)
         patch.setattr(gemm, "_SHARED_TILE", 0)

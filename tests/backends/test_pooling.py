@@ -55,7 +55,7 @@ def problem(geometry: str, name: str, dtype: Any, *, last: bool = False) -> tupl
 
 
 def run(name: str, operands: list[Any], params: dict[str, Any], out: Any = None) -> Any:
-    """What the printed kernel writes over garbage."""
+    """Returns the result that the printed kernel writes over garbage."""
     specs = tuple(map(spec_of, operands))
     kernel = choose_kernel(command(name), specs, params)
     assert kernel.backend == "cpu"

@@ -18,7 +18,7 @@ SAMPLES: list[Sample] = [
     Sample("random_bits", (_KEYS, np.asarray([0, 5, 2**40], np.uint64)), {"shape": (2, 2), "width": 64}),
     Sample("random_bits", (_KEY, np.asarray(0, np.uint64)), {"shape": (), "width": 32}),
     Sample("random_bits", (_KEY, np.asarray(0, np.uint64)), {"shape": (0, 3), "width": 32}),
-    # their derivatives are not those of the identity that they are: tests/random checks them against quantiles
+    # their derivatives differ from the identity's, though they are one: tests/random checks them against quantiles
     *(
         Sample(name, (np.asarray([-0.4, 0.9, 2.5]), np.asarray([0.3, 1.0, 7.0])), differentiable=())
         for name in ("gamma_draw", "log_gamma_draw")

@@ -1,4 +1,4 @@
-"""`x.at[...]`: its methods beyond those that tests of indexing cover, and the arguments that JAX's have."""
+"""`x.at[...]`: its methods beyond the ones that tests of indexing cover, and the arguments of JAX's methods."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def test_infer_agrees_with_the_reference_in_every_float_dtype(row: Sample, dtype
 
 
 def _check_low_precision(row: Sample, operands: Any, results: Any, dtype: str) -> None:
-    """A 16-bit result is that of float64 on the rounded operands, to the dtype's own precision."""
+    """Checks that a 16-bit result equals float64's on the rounded operands, to the dtype's own precision."""
     wide_operands = [
         x.astype(np.float64) if dtypes.is_inexact(x.dtype) and x.dtype.kind != "c" else x for x in operands
     ]

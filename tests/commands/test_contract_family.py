@@ -253,5 +253,5 @@ def test_gradients_of_einsum_with_letters_that_occur_again(subscripts: str, n: i
     np.testing.assert_allclose(np.asarray(nnp.einsum(subscripts, *operands)), value, atol=1e-12)
     for i, x in enumerate(operands):
         gradient = nnc.grad(lambda *xs: nnp.einsum(subscripts, *xs).sum(), i)
-        for run in (gradient, nnc.compile(gradient)):  # of what is linear in x
+        for run in (gradient, nnc.compile(gradient)):  # of a function that is linear in x
             np.testing.assert_allclose(np.sum(np.asarray(run(*operands)) * x), value.sum(), atol=1e-12)

@@ -1,4 +1,4 @@
-"""Division is linear in what is divided, so rules and linear functions may divide a tangent."""
+"""Division is linear in the dividend, so rules and linear functions may divide a tangent."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ def test_the_reference_rounds_once(dtype: type) -> None:
     rng = np.random.default_rng(1)
     x, y, z = (rng.normal(size=2000) * 2.0 ** rng.integers(-30, 30, 2000) for _ in range(3))
     x, y, z = x.astype(dtype), y.astype(dtype), z.astype(dtype)
-    z[::2] = -x[::2] * y[::2]  # what is left is the rounding error of the product
+    z[::2] = -x[::2] * y[::2]  # the sum is the rounding error of the product
     found = reference[multiply_add](x, y, z)
     for a, b, c, out in zip(x, y, z, found, strict=True):
         exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))

@@ -1,4 +1,4 @@
-"""Mistakes with arrays of other libraries: those that nnc cannot read where they are."""
+"""Mistakes with arrays of other libraries: arrays that nnc cannot read where they are."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(name: str, out: Path, *options: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """What the program printed; it must end well where `check` is True."""
+    """Returns the program's output; it must end well where `check` is True."""
     command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), "--out", str(out), *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=out.parent, check=False)
     assert not check or done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Every example at small size: it ends well, and what it prints and draws is what was computed."""
+"""Every example at small size: it ends well, and prints and draws its results."""
 
 from __future__ import annotations
 

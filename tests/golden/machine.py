@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-# Whatever these libraries read from the environment, and where nnc would find programs that it stored before.
+# Prefixes of variables that these libraries read from the environment, and folders of programs that nnc stored before.
 _PREFIXES = ("NNC_", "OMP_", "GOMP_", "OPENBLAS_", "MKL_", "ONEDNN_", "DNNL_")
 _CACHES = ("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA")
 _THREADS = 2

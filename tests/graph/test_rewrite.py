@@ -235,7 +235,7 @@ def test_the_first_rule_of_the_list_wins() -> None:
 
 @pytest.mark.parametrize("between", [1, 2, 3])
 def test_a_change_far_above_a_node_lets_its_rule_apply_later(between: int) -> None:
-    """What the second rule replaces is what the first one made, and the third finds its left side below that."""
+    """The second rule replaces the result of the first one, and the third finds its left side below that."""
     tanh, sin, cos = map(command, ("tanh", "sin", "cos"))
 
     def above(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The JSON form: what goes in comes out, and what is damaged is refused."""
+"""The JSON form: a graph that goes in comes out, and damaged text is refused."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_values_and_bytes_come_back_by_kind_and_key(tmp_path: Path) -> None:
     assert cache.read_bytes("shapes", KEY) == (b"", b"\n\0", b"round")
     assert cache.read_bytes("colours", {**KEY, "of": "snow"}) is None
     assert cache.read_bytes("colours", {"of": "grass"}) is None and cache.read_bytes("sizes", KEY) is None
-    assert cache.read("colours", dict(reversed(KEY.items()))) is not None  # whatever the order of names
+    assert cache.read("colours", dict(reversed(KEY.items()))) is not None  # in any order of names
 
 
 def test_an_entry_that_was_moved_to_the_place_of_another_is_none(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_an_entry_with_any_byte_changed_cut_or_added_is_none() -> None:
 
 
 def keep_object(folder: Path) -> Callable[[], Any]:
-    """Keeps an object file; returns what reads it again: how many texts were compiled for that."""
+    """Keeps an object file; returns a function that reads it again: how many texts were compiled for that."""
     engine = Engine()
     text = "define i64 @KERNEL(ptr %x) {\n  ret i64 7\n}\n"
     code = Objects(engine, folder).compile(text)

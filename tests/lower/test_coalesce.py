@@ -1,4 +1,4 @@
-"""Which tensors share memory: chains in place, results, arguments given away, parts of joined tensors."""
+"""Tensors that share memory: chains in place, results, donated arguments, parts of joined tensors."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def in_place(found: Bound) -> list[str]:
 
 
 def kinds(found: Bound) -> list[Kind]:
-    """What the memory is that each step writes."""
+    """The kind of the memory that each step writes."""
     return [found.buffers[view.buffer].kind for step in found.steps for view in step.outputs]
 
 

@@ -1,4 +1,4 @@
-"""What programs make of arguments once: kept while the same arrays are passed, made anew for others, gone with the arrays."""
+"""Packed forms of arguments: kept while the same arrays are passed, made anew for others, gone with the arrays."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_memory_that_numpy_can_write_to_is_packed_in_each_call(monkeypatch: pyte
     mine = values(2, 32, 16, 3, 3) if part else values(32, 16, 3, 3)
     w = nnp.asarray(mine[1] if part else mine)
     assert [call(X, w, v) for _ in range(2)] == [1, 1]
-    mine *= 2  # against the rule; what is computed must still be of what is there
+    mine *= 2  # against the rule; the result must still be computed from the present values
     assert call(X, w, v) == 1
 
 

@@ -1,4 +1,4 @@
-"""What a call leaves for later is done beside it and is never lost; elsewhere everything is done at once."""
+"""Background work of a call is done beside it and is never lost; elsewhere everything is done at once."""
 
 from __future__ import annotations
 

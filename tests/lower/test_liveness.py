@@ -130,9 +130,9 @@ def test_writes_are_listed_with_counters_and_stacks() -> None:
     assert live.writes[5] == [2]
 
 
-# -- against what can happen -------------------------------------------------------------------------------------------
+# -- against possible executions ---------------------------------------------------------------------------------------
 
-Event = tuple[int, set[int], set[int]]  # point, what is read there, what is written there as a whole
+Event = tuple[int, set[int], set[int]]  # point, tensors that are read there, tensors that are written there as a whole
 
 
 class Runner:
@@ -199,7 +199,7 @@ class Runner:
 
 
 def busy(events: Sequence[Event], last: Sequence[int]) -> set[tuple[int, int]]:
-    """(tensor, point) where a tensor holds what is still read, or is being read or written."""
+    """Returns the factor from the time of a timed call to the time of a step."""
     found: set[tuple[int, int]] = set()
     wanted = set(last)
     for at, reads, writes in reversed(events):

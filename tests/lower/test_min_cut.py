@@ -7,7 +7,7 @@ from nnc.lower.min_cut import INFINITE, MinCut
 
 
 def cost(first: list[int], second: list[int], pairs: dict[tuple[int, int], int], labels: tuple[bool, ...]) -> int:
-    """What a labelling costs."""
+    """Returns the cost of a labelling."""
     own = sum(second[i] if label else first[i] for i, label in enumerate(labels))
     return own + sum(price for (a, b), price in pairs.items() if not labels[a] and labels[b])
 

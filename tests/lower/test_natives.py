@@ -30,7 +30,7 @@ W = np.linspace(1, -1, 40 * 56, dtype=np.float32).reshape(40, 56)
 
 
 class Watched:
-    """A compiler that notes what is expected of it, what it is then asked for, and what has been done by then.
+    """A compiler that notes the expected texts, the texts that are then asked for, and how many were done by then.
 
     `refuses`: it takes no text.
     """
@@ -182,7 +182,7 @@ def test_a_stored_program_is_compiled_when_it_is_lowered(tmp_path: Path, monkeyp
         program = lowered(training, watched, cache_folder=tmp_path)
         assert watched.asked
     assert program.code is not None
-    assert not watched.expected  # nothing is printed, and what is on disk is read
+    assert not watched.expected  # nothing is printed, and texts on disk are read
 
 
 def test_steps_of_one_node_share_a_kernel_that_is_printed_once() -> None:

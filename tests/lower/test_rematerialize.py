@@ -13,7 +13,7 @@ from tests.lower.test_scheduling import training_step
 
 
 def problem(graph: OperationGraph, once: frozenset[int] = frozenset()) -> Problem:
-    """Operations that take as long as they move bytes; those in `once` must not be repeated."""
+    """Operations that take as long as they move bytes; operations in `once` must not be repeated."""
     nbytes = graph.nbytes
     seconds = [
         1e-6 + 1e-10 * sum(nbytes[s] for s in (*reads, *writes))
@@ -34,7 +34,7 @@ def there_and_back(length: int, nbytes: int = 64) -> Problem:
 
 
 def replay(case: Problem, schedule: Schedule) -> int:
-    """The largest live set of a schedule, without operands that are overwritten; checks that it computes what is read."""
+    """The largest live set of a schedule, without operands that are overwritten; checks that it computes all values read."""
     graph = case.graph
     runs = Counter(schedule.operations)
     assert list(dict.fromkeys(schedule.operations)) == list(range(len(graph.reads)))
@@ -46,7 +46,7 @@ def replay(case: Problem, schedule: Schedule) -> int:
             if graph.writer[s] >= 0:
                 lives[version[s]][2] = at
         for s in graph.writes[i]:
-            if s not in graph.kept or s not in version:  # what is kept is kept as it was first computed
+            if s not in graph.kept or s not in version:  # a storage that is kept is kept as it was first computed
                 version[s] = len(lives)
             lives.append([s, at, len(schedule.operations) if s in graph.kept and version[s] == len(lives) else at])
     live = [0] * (len(schedule.operations) + 1)

@@ -19,7 +19,7 @@ def load(name: str) -> Any:
 
 
 def training_step(name: str) -> OperationGraph:
-    """Forward, backward and an update of each parameter, which reads its gradient and follows what reads the parameter."""
+    """Forward, backward and an update of each parameter, which reads its gradient and follows the parameter's readers."""
     data = load(f"{name}.train")
     nbytes = [-(-n // 64) * 64 if kind == "tmp" else 0 for n, kind in data["storages"]]
     reads = [tuple(read) for _, read, _ in data["nodes"]]
@@ -37,7 +37,7 @@ def training_step(name: str) -> OperationGraph:
 
 
 def any_order_bound(graph: OperationGraph) -> int:
-    """What must be live while some operation runs, whatever the order: made before it and read after it, by need."""
+    """Bytes that must be live while some operation runs, in every order: made before it and read after it, by need."""
     n = len(graph.reads)
     earlier, later = [1 << i for i in range(n)], [1 << i for i in range(n)]
     for i in range(n):

@@ -247,7 +247,7 @@ def test_mistakes_are_named() -> None:
         nn.dot_product_attention(Q, K, V, dropout_p=0.1)
 
 
-# What must not make memory grow with the product of the numbers of queries and keys, by settings that depend on both.
+# Settings that must not make memory grow with the product of the numbers of queries and keys, and depend on both.
 LINEAR: dict[str, dict[str, Any]] = {
     "all": {},
     "causal, half as many keys, heads in groups": {"keys": 0.5, "own": 1, "options": {"is_causal": True}},

@@ -1,4 +1,4 @@
-"""Lengths and labels: what is known is checked, what is traced is checked when it runs."""
+"""Lengths and labels: known values are checked at once, traced values when they run."""
 
 from __future__ import annotations
 

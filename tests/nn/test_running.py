@@ -1,4 +1,4 @@
-"""The convention of stateful layers: (output, new self), through Sequential, Run and users' modules; keys for those that draw."""
+"""The convention of stateful layers: (output, new self), through Sequential, Run and users' modules; keys for layers that draw."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`summary`: its rows against what is known of layers, without running anything."""
+"""`summary`: its rows against known facts of layers, without running anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyTorch's names for the arrays of models: which ones are asked for, how they are cut, and what is said if they do not fit."""
+"""PyTorch's names for the arrays of models: the names asked for, how arrays are cut, and the error if they do not fit."""
 
 from __future__ import annotations
 

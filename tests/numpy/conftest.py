@@ -1,4 +1,4 @@
-"""What the tests of nnc.numpy share: the comparison with NumPy."""
+"""Fixtures of all tests of nnc.numpy: the comparison with NumPy."""
 
 from __future__ import annotations
 

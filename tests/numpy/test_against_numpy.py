@@ -232,7 +232,7 @@ def as_nnc_takes_it(name, x):
 
 
 def by_numpy(function, *args):
-    """What NumPy gives; where it refuses the arguments the example is dropped."""
+    """Returns NumPy's result; where it refuses the arguments the example is dropped."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

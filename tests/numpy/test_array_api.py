@@ -16,7 +16,7 @@ xs = pytest.importorskip("array_api_strict")
 
 
 def strictly(function, *args, **kwargs):
-    """What the strict implementation gives, in NumPy; None where it refuses the arguments."""
+    """Returns the strict implementation's result, in NumPy; None where it refuses the arguments."""
     wrapped = [xs.asarray(x) if isinstance(x, np.ndarray) else x for x in args]
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""What the Array API standard says beside or against NumPy: special values, promises about lists, ranges and numbers."""
+"""Promises of the Array API standard beside or against NumPy's: special values, lists, ranges and numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each function gives the same result at once, from its graph and mapped; derivatives are those of finite differences."""
+"""Each function gives the same result at once, from its graph and mapped; derivatives agree with finite differences."""
 
 from __future__ import annotations
 

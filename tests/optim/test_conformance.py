@@ -1,4 +1,4 @@
-"""What holds for every optimizer of the table, besides its formula: files, vmap, purity, zeros, complex numbers, frozen leaves."""
+"""Properties of every optimizer of the table, besides its formula: files, vmap, purity, zeros, complex numbers, frozen leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users do wrong with optimizers, and what they are told."""
+"""Users' mistakes with optimizers, and the messages for them."""
 
 from __future__ import annotations
 

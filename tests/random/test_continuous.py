@@ -1,4 +1,4 @@
-"""Draws of real numbers; the literal numbers are those of jax.random (0.10.2) for the same key."""
+"""Draws of real numbers; the literal numbers come from jax.random (0.10.2) for the same key."""
 
 from __future__ import annotations
 

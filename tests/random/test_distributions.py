@@ -1,6 +1,6 @@
 """Draws that are made of others: their values, distributions and derivatives.
 
-The literal numbers are those of jax.random (0.10.2) for the same key; where JAX is installed it is asked itself, too.
+The literal numbers come from jax.random (0.10.2) for the same key; where JAX is installed it is asked itself, too.
 """
 
 from __future__ import annotations

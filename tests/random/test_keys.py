@@ -1,4 +1,4 @@
-"""Keys and bits; the literal numbers are those of jax.random (0.10.2) for the same key."""
+"""Keys and bits; the literal numbers come from jax.random (0.10.2) for the same key."""
 
 from __future__ import annotations
 

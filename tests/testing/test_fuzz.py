@@ -1,4 +1,4 @@
-"""Generated programs find what is planted, make it small, and print it as a test that fails."""
+"""Generated programs find planted defects, make them small, and print them as tests that fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a compiled function takes from outside: a change leads to a new trace and never to a stale result."""
+"""Values that a compiled function takes from outside: a change leads to a new trace and never to a stale result."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def traces(f: Any) -> int:
 
 
 def check_notices(fun: Callable[..., Any], change: Callable[[], None], *args: Any, mention: str = "") -> None:
-    """Before the change the result is that of a factor 2, after it that of a factor 3, with one trace each."""
+    """Checks that the result has a factor 2 before the change, and a factor 3 after it, with one trace each."""
     f = nnc.compile(fun)
     args = args or (ONE,)
     assert [float(f(*args)[0]) for _ in range(3)] == [2.0] * 3
@@ -465,7 +465,7 @@ def test_a_numpy_scalar_that_is_replaced_by_an_equal_one_does_not_retrace() -> N
     assert f(ONE).dtype == nnp.float64 and traces(f) == 3
 
 
-# -- what is only written to is no input -------------------------------------------------------------------------------
+# -- variables that are only written to are no inputs ------------------------------------------------------------------
 
 counter = 0
 counts = {"calls": 0}

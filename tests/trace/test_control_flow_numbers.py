@@ -213,7 +213,7 @@ def hand_built(limit: int, *, test_last: bool) -> Graph:
 
 
 def test_the_condition_may_stand_anywhere_in_a_round() -> None:
-    """Tested last with count < 4, the product runs five times; what follows a false test does not run in that round."""
+    """Tested last with count < 4, the product runs five times; nodes behind a false test do not run in that iteration."""
     graph = verify(hand_built(4, test_last=True))
     carried, leaving, rounds, start = graph(1.0, 3.2)
     np.testing.assert_allclose(0.22 * leaving, 0.348778, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Linearisation: what is computed once, and what is kept for the way back."""
+"""Linearisation: values that are computed once, and values that are kept for the way back."""
 
 from __future__ import annotations
 

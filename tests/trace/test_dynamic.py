@@ -1,4 +1,4 @@
-"""The dynamic graph: what variables hold, what is differentiated, and what is forgotten when."""
+"""The dynamic graph: the content of variables, their derivatives, and when they are forgotten."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_backward_twice_through_a_detached_value_starts_at_it(g: nnc.DynamicGrap
     assert float(x.grad) == 4
     x.grad = None
     g.backward(y * x)
-    assert float(x.grad) == 4  # y is a constant of what is computed from it
+    assert float(x.grad) == 4  # y is a constant of values that are computed from it
 
 
 def test_a_long_chain_is_differentiated(g: nnc.DynamicGraph) -> None:
@@ -336,7 +336,7 @@ def exp_of_scaled_log(g: nnc.DynamicGraph) -> dict[str, Any]:
     return {"x": x, "log": y, "z": z, "f": nnp.exp(z)}
 
 
-# what is done, to which variables, and how many operations and tensors are kept before and after each step
+# the operation, its variables, and how many operations and tensors are kept before and after each step
 TABLE: list[tuple[str, Callable[[nnc.DynamicGraph], dict[str, Any]], tuple[int, int], list[Step]]] = [
     (
         "detach, then free the input", scaled_log, (2, 3),
@@ -480,7 +480,7 @@ def check_constant_memory(step: Callable[[], object]) -> None:
     assert blocks[1] - blocks[0] < 400
     tracemalloc.start()  # slow, so not from the beginning
     try:
-        for _ in range(600):  # until what is kept of the time before has been replaced
+        for _ in range(600):  # until all memory kept of the time before has been replaced
             step()
         gc.collect()
         before = tracemalloc.get_traced_memory()[0]

@@ -48,7 +48,7 @@ CALLS: dict[str, tuple[Call, Any, Any]] = {
 
 
 def outcome(call: Call, a: Any, b: Any, change: bool) -> tuple[Any, ...]:
-    """What can be seen of a call on two variables of a new graph, and of the gradients of its result."""
+    """Returns all visible results of a call on two variables of a new graph, and of the gradients of its result."""
     g = nnc.DynamicGraph()
     x, y = g.variable(a), g.variable(b)
     result = call(x, y)

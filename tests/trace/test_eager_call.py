@@ -1,4 +1,4 @@
-"""Eager calls answered by recipes: the same results, dtypes, weakness and errors as those of the functions themselves."""
+"""Eager calls answered by recipes give the functions' own results, dtypes, weakness and errors."""
 
 from __future__ import annotations
 

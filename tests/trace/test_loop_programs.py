@@ -53,7 +53,7 @@ def assign(statement: Any, state: State, captured: Any) -> State:
 
 
 def case_index(x: Any) -> Any:
-    """Which branch a value chooses; there may be none of that number."""
+    """Returns the branch that a value chooses; there may be none of that number."""
     return nnp.floor(nnc.stop_gradient(x)).astype("int64")
 
 

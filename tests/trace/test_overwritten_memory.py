@@ -1,4 +1,4 @@
-"""Values that a linear map reads stay as they were when the point was taken, whoever writes to that memory afterwards."""
+"""Values that a linear map reads stay as they were when the point was taken, even if their memory is written to afterwards."""
 
 from __future__ import annotations
 

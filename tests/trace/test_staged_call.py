@@ -1,4 +1,4 @@
-"""Functions whose calls on operands alike are traced once: the graphs are those of tracing each call."""
+"""Functions whose calls on operands alike are traced once: the graphs are the same as if each call were traced."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_the_backward_graph_computes_the_forward_values_again() -> None:
     assert count(plain, "sin") == 4 and count(plain, "cos") == 4
     assert count(again, "sin") == 8 and count(again, "cos") == 4
     (barrier,) = [node for node in again.walk() if node.command.name == "call"]
-    assert barrier.params["barrier"] is True  # so that no pass merges what is computed again with what was there
+    assert barrier.params["barrier"] is True  # so that no pass merges recomputed values with the earlier ones
     mapped = nnc.make_graph(nnc.vmap(nnc.grad(nnc.checkpoint(chain))))(X)
     assert [node.params["barrier"] for node in mapped.walk() if node.command.name == "call"] == [True]
 

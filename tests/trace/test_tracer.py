@@ -18,7 +18,7 @@ X = np.array([0.3, -1.2, 0.7])
 
 
 def seen(transform: Callable[..., Any], look: Callable[[Any], Any]) -> Any:
-    """What `look` sees of the tracer that `transform` makes for a row of three floats."""
+    """Returns the result of `look` on the tracer that `transform` makes for a row of three floats."""
     found: list[Any] = []
     transform(lambda x: (found.append(look(x)), nnp.sum(x))[1])
     return found[0]

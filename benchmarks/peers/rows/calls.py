@@ -1,4 +1,4 @@
-"""What a call costs beside its work: of compiled functions with few and with many arrays, and of eager commands."""
+"""Cost of a call beside its work: of compiled functions with few and with many arrays, and of eager commands."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def _rk4() -> Inputs:
 
 
 def _while() -> Inputs:
-    # 0.3 has digits far below those of x, so that the last digit tells how often a round was rounded
+    # 0.3 has digits far below the digits of x, so that the last digit tells how often a round was rounded
     return {"start": np.float32(0.0), "factor": np.float32(0.999), "shift": np.float32(0.3)}
 
 

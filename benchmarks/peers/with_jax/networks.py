@@ -71,7 +71,7 @@ def _pool(x: Any, width: int, stride: int, padding: int = 0) -> Any:
 
 
 def _read(inputs: Inputs) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Weights and running statistics, those of convolutions as HWIO."""
+    """Weights and running statistics, the weights of convolutions as HWIO."""
     arrays = {
         name: jnp.asarray(np.transpose(array, (2, 3, 1, 0)) if array.ndim == 4 else array)
         for name, array in inputs["weights"].items()

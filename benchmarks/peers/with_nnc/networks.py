@@ -60,7 +60,7 @@ def exact_gelu(x: Any) -> Any:
 
 
 def _loaded(make: Make, weights: Any) -> Any:
-    """The model with given weights; those that it would draw are never made."""
+    """The model with given weights; weights that it would draw are never made."""
     return nn.load_torch(nnc.eval_shape(lambda: make(nnc.random.key(0))), weights)
 
 

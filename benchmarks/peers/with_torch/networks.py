@@ -127,7 +127,7 @@ class DenseLayer(nn.Module):
         self.norm2, self.conv2 = nn.BatchNorm2d(128), nn.Conv2d(128, 32, 3, padding=1, bias=False)
 
     def forward(self, x: Any) -> Any:
-        """32 new channels behind those of x."""
+        """32 new channels behind the channels of x."""
         out = self.conv2(relu(self.norm2(self.conv1(relu(self.norm1(x))))))
         return torch.cat([x, out], 1)
 

@@ -1,4 +1,4 @@
-"""What the rows in PyTorch share."""
+"""Helpers of all rows in PyTorch."""
 
 from __future__ import annotations
 

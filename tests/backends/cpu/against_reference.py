@@ -80,7 +80,7 @@ def cpu_kernel(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, An
 
 
 def native_of(name: str, inputs: Sequence[NDArray], params: Mapping[str, Any]) -> Native:
-    """What is compiled for a command on dense inputs."""
+    """Returns the code that is compiled for a command on dense inputs."""
     specs = tuple(map(spec_of, inputs))
     chosen = cpu_kernel(name, specs, params)
     assert chosen is not None and chosen.native is not None

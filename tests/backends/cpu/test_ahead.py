@@ -1,4 +1,4 @@
-"""What first calls write to, touched while their programs are made: pages are present, values stay, nothing is held afterwards.
+"""Memory of first calls, touched while their programs are made: pages are present, values stay, nothing is held afterwards.
 An arena begins with the size that a file tells, and on small pages."""
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def program_of(compiled: Any) -> Any:
 
 
 class Notes(Preparing):
-    """Notes what is touched."""
+    """Notes the memory that is touched."""
 
     def __init__(self, find: Any) -> None:
         super().__init__(find)

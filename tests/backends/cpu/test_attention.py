@@ -1,4 +1,4 @@
-"""Printed attention, its gradient and its tangent hold to their references: sizes, masks, layouts, dtypes, what is not finite."""
+"""Printed attention, its gradient and its tangent hold to their references: sizes, masks, layouts, dtypes, infinities and NaN."""
 
 from __future__ import annotations
 

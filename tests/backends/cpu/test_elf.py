@@ -123,7 +123,7 @@ def own(objects: Sequence[bytes], symbols: Mapping[str, int], exports: Collectio
 
 
 def permissions(address: int) -> str:
-    """What may be done with the memory at an address; nothing where there is none."""
+    """Returns the permissions of the memory at an address; "" where there is none."""
     maps = re.findall(r"^(\w+)-(\w+) (\S+)", Path("/proc/self/maps").read_text(), re.MULTILINE)
     return next((allowed for low, high, allowed in maps if int(low, 16) <= address < int(high, 16)), "")
 
@@ -169,7 +169,7 @@ def test_what_nobody_gives_is_named() -> None:
     with pytest.raises(elf.MissingError, match="far"):
         elf.load([code], {}, ["f"])
     with pytest.raises(elf.MissingError, match="nobody gave g"):
-        elf.load([code], {**GIVEN, "g": 1}, ["g"])  # what is exported must be in a file
+        elf.load([code], {**GIVEN, "g": 1}, ["g"])  # a symbol that is exported must be in a file
     with pytest.raises(InternalError, match="Nobody gave: far"):
         ENGINE.link([code], {}, ["f"])
 

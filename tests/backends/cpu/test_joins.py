@@ -1,4 +1,4 @@
-"""That joins of any number of tensors are right, and that no kernel's text grows with the number of operands."""
+"""Joins of any number of tensors are right, and no kernel's text grows with the number of operands."""
 
 from __future__ import annotations
 

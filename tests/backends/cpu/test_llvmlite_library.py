@@ -1,4 +1,4 @@
-"""llvmlite's library is called as llvmlite itself calls it, whatever its version."""
+"""llvmlite's library is called as llvmlite itself calls it, in any version."""
 
 from __future__ import annotations
 

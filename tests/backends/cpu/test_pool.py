@@ -1,4 +1,4 @@
-"""nnc's own threads: every part of a loop runs once, whoever comes; nobody waits for who does not come; nobody sleeps on."""
+"""nnc's own threads: every part of a loop runs once, on any thread; nobody waits for a thread that does not come, or sleeps on."""
 
 from __future__ import annotations
 

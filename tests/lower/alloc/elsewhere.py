@@ -8,7 +8,7 @@ import sys
 
 
 def printed_elsewhere(program: str) -> str:
-    """What a program prints in two other processes with different seeds of hashes; it must be the same."""
+    """Returns the output of a program in two other processes with different seeds of hashes; it must be the same."""
     runs = {
         subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, check=True,

@@ -129,7 +129,7 @@ def test_a_graph_is_planned_by_the_algorithm_that_its_options_name() -> None:
 
 @given(blocks_strategy, st.booleans())
 def test_the_first_candidate_that_fits_on_an_edge_is_inserted(blocks: list[Block], size_first: bool) -> None:
-    """What groups refused once need not be tried again: the plan is that of trying all."""
+    """Tuples that groups refused once need not be tried again: the plan is the same as if all were tried."""
     problem, placed = make_problem(*block_rows(blocks))
     if not len(placed):
         return

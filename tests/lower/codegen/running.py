@@ -21,7 +21,7 @@ NDArray = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Elementwise:
-    """What runs `body(code, *values)` on `size` elements of arrays, `lanes` at a time; a multiple of the lanes."""
+    """Runs `body(code, *values)` on `size` elements of arrays, `lanes` at a time; a multiple of the lanes."""
 
     body: Body
     inputs: Sequence[DType]

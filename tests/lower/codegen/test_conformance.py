@@ -1,8 +1,8 @@
 """Printed loop nests give what the references give: every command that they run, in every dtype, on operands wherever they lie.
 
-The cases are generated: commands are those with a scalar expression (`test_scalars` has their dtypes, parameters and tolerances),
-reductions, and what is taken apart into both. A nest is printed for the very strides of its operands and called at their addresses;
-whole programs, in which views, memory and kernels are chosen by lowering, stand at the end.
+The cases are generated: commands with a scalar expression (`test_scalars` has their dtypes, parameters and tolerances),
+reductions, and commands that are taken apart into both. A nest is printed for the very strides of its operands and called at their
+addresses; whole programs, in which views, memory and kernels are chosen by lowering, stand at the end.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def test_operands_of_all_layouts_meet(name: str) -> None:
 
 
 def terms(name: str, shape: tuple[int, ...], seed: int = 0) -> NDArray:
-    """What sums and products stay finite for; the last of several rows hold NaN, an infinity, and nothing but -0."""
+    """Returns operands whose sums and products stay finite; the last of several rows hold NaN, an infinity, and nothing but -0."""
     dtype, rng = dtypes.BY_NAME[name], np.random.default_rng(seed)
     if not dtypes.is_float(dtype):
         low, high = (0, 2) if dtypes.is_bool(dtype) else (np.iinfo(dtype).min, np.iinfo(dtype).max)
@@ -326,7 +326,7 @@ def test_a_program_of_all_commands_on_views(name: str, split: Callable[[Any], li
     chosen = commands_of(name)
 
     def operands(parts: list[Any], conditions: list[Any]) -> list[list[Any]]:
-        """Those of each command: views, in turns."""
+        """Returns the operands of each command: views, in turns."""
         taken = [[parts[(turn + i) % len(parts)] for i in range(len(case.inputs))] for turn, case in enumerate(chosen)]
         for case, given in zip(chosen, taken, strict=True):
             if case.target.name == "select":

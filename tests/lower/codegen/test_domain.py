@@ -1,4 +1,4 @@
-"""Which axes of which tensors are one loop."""
+"""Axes of tensors that are one loop, and axes that are not."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_two_halves_that_are_joined_have_the_loops_of_the_whole(function: Any) -
 
 
 def test_loops_that_turn_out_to_be_one_are_one_for_every_tensor() -> None:
-    """What is added to its transpose has one loop for both axes, and so has all that was made of it before."""
+    """A tensor that is added to its transpose has one loop for both axes, and so have all tensors from which it was made."""
     graph = nnc.make_graph(lambda x: (y := nnp.exp(x)) + nnp.tanh(y).T)(np.ones((4, 4), np.float32))
     domain = Domain.of_nodes(graph.nodes[:-1])
     assert domain.is_sound() and len(set(domain.axes(graph.inputs[0]))) == 2

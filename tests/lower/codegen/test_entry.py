@@ -35,7 +35,7 @@ ONE = np.asarray(1.0)
 
 @pytest.fixture(autouse=True)
 def plain_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs of one step for each command: what runs them is tested here, not how commands become kernels."""
+    """Programs of one step for each command: their execution is tested here, not how commands become kernels."""
     pipeline = sys.modules["nnc.lower.pipeline"]
     for name, gone in (("PIPELINE", "units"), ("FUSION", "fuse")):
         monkeypatch.setattr(pipeline, name, tuple(each for each in getattr(pipeline, name) if each != gone))
@@ -188,7 +188,7 @@ def test_programs_hold_short_kernels_themselves(short: bool) -> None:
 
 
 def refusing(step: Any) -> Native:
-    """A kernel of one number that refuses what is above the parameter `limit`."""
+    """A kernel of one number that refuses numbers above the parameter `limit`."""
     text = f"""define i64 @KERNEL(ptr %in0, ptr %out0) {{
   %x = load double, ptr %in0
   %refused = fcmp ogt double %x, {float(step.params["limit"]):.6e}

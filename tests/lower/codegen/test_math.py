@@ -78,7 +78,7 @@ def operands(name: str, dtype: dtypes.DType) -> list[NDArray]:
 
 
 def errors(got: NDArray, wanted: NDArray) -> NDArray:
-    """In units of the last place; infinite where what is special differs, and where zeros have another sign."""
+    """Errors in units of the last place; infinite where infinities or NaNs differ, and where zeros have another sign."""
     info = np.finfo(got.dtype)
     with np.errstate(all="ignore"):
         rounded = wanted.astype(got.dtype)

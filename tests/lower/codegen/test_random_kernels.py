@@ -62,7 +62,7 @@ def append(draw: Any, b: GraphBuilder, x: Symbol, pool: list[Symbol]) -> Symbol 
         return b.add("reshape", x, shape=draw(st.sampled_from([(1, *x.shape), tuple(n for n in x.shape if n > 1)])))
     if name == "convert":
         return b.add(name, b.add("tanh", x) if kind == "f" else x, dtype=np.dtype(draw(st.sampled_from(DTYPES[:2]))))
-    if name == "select":  # by what is exact, since a rounding error must not choose
+    if name == "select":  # by exact values, since a rounding error must not choose
         given_ones = [y for y in pool[:3] if y.shape == x.shape]
         if given_ones:
             y = draw(st.sampled_from(given_ones))
@@ -104,7 +104,7 @@ def test_a_compiled_program_computes_what_its_graph_does(graph: Graph, seed: int
 
 
 def test_long_sums_of_columns_keep_their_digits() -> None:
-    """A single float32 sum of 100,000 ones and a bit is off by 1e-5; those of pieces are not."""
+    """A single float32 sum of 100,000 ones and a bit is off by 1e-5; sums of pieces are not."""
     x = np.random.default_rng(0).normal(1, 1, (100_000, 20)).astype(np.float32)
     total = np.asarray(nnc.compile(lambda x: nnc.numpy.sum(x, axis=0))(x))
     exact = np.sum(x, axis=0, dtype=np.float64)

@@ -155,7 +155,7 @@ def test_rounds_hand_values_on(known: bool, rounds: int) -> None:
     with c.loop(0, rounds if known else N, carried=(total, last)) as i, c.loop(i, 7, 2, carried=(total, last)) as j:
         total.values = [c.add(total.values[0], c.mul(i, j))]
         last.values = [j]
-    with c.loop(0, 2) as k:  # what is known behind the loops is known within others
+    with c.loop(0, 2) as k:  # values known behind the loops are known within others
         c.store(c.offset("%p", c.mul(k, c.integer(16))), total.values[0])
         c.store(c.offset("%p", c.add(c.mul(k, c.integer(16)), c.integer(8))), last.values[0])
     c.ret(c.integer(0))

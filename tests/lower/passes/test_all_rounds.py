@@ -44,7 +44,7 @@ def deep(weights: Any, h: Any, x: Any) -> tuple[Any, Any]:
 
 
 def mean_only(weights: Any, h: Any, x: Any) -> tuple[Any, Any]:
-    """What is carried is a sum that rounds only add to, and one of rows."""
+    """The carried values are a sum that iterations only add to, and a sum of rows."""
     return h + nnp.tanh(x).T[:ROWS, :] @ x @ weights["w"] + x, nnp.sqrt(h * h + 1)
 
 

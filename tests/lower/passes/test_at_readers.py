@@ -81,7 +81,7 @@ def _step(x: Any, scale: Any, bias: Any, w: Any) -> Any:
 
 def test_a_batch_norm_and_its_gradient_go_over_memory_as_rarely_as_they_must() -> None:
     """Statistics; sums of the gradient; the gradient, which alone is written. The centred values are never in memory."""
-    x = np.tile(X, (16, 1))  # longer than what is gone through in several phases
+    x = np.tile(X, (16, 1))  # longer than tensors that are gone through in several phases
     graph = run(nnc.make_graph(_step)(x, ROW, ROW, x), *PIPELINE, *FUSION, *JOINING)
     sweeps = [node for node in graph.nodes if any(s.spec.size == x.size for s in (*node.inputs, *node.outputs))]
     kernels = [node for node in sweeps if node.command.name == "fused"]

@@ -1,4 +1,4 @@
-"""Sums stand behind what makes their operands."""
+"""Sums stand behind the producers of their operands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is computed of a product's elements along with the product, and what is not."""
+"""Commands that are computed along with a product, and commands that are not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ X, W, B, R = (RNG.normal(size=shape).astype(np.float32) for shape in ((24, 20), 
 
 
 def attached(function: Callable[..., Any], *args: Any, **options: Any) -> Graph:
-    """The graph of a function after products and what follows them are one."""
+    """Returns the graph of a function after products are joined with the nodes that follow them."""
     return run_passes(nnc.make_graph(function)(*args), (*PIPELINE, "fuse", "epilogue"), Options(**options), verify=True)
 
 
@@ -148,7 +148,7 @@ def test_given_weights_are_updated_in_place_and_not_read_after_that() -> None:
 
 @pytest.mark.parametrize(("n", "wanted"), [(512, "dot"), (8, "with_epilogue")])
 def test_operands_are_not_kept_where_that_would_raise_the_peak(n: int, wanted: str) -> None:
-    """The long rows of x are of no use after the product; they may wait for what is sorted if that takes little memory itself."""
+    """The long rows of x are of no use after the product; they may wait for a sorted operand if that takes little memory itself."""
 
     def f(a: Any, w: Any, v: Any) -> Any:
         p = nnp.sort(nnp.sin(a), axis=0) @ w

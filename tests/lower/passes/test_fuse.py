@@ -1,4 +1,4 @@
-"""What becomes one kernel, and what stays apart."""
+"""Nodes that become one kernel, and nodes that stay apart."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_counted_numbers_that_do_not_fit_into_a_kernel_are_read_from_memory() ->
 
 
 def test_a_sum_is_not_computed_again_for_each_element_that_reads_it() -> None:
-    """The sums go over x alone; what is multiplied by them has columns of its own."""
+    """The sums go over x alone; the operand that multiplies them has columns of its own."""
     graph = fused(lambda x, y: nnp.sum(x, 1, keepdims=True) * y, X, X)
     assert commands(graph) == ["fused", "fused"]
     assert commands(fused(lambda x: nnp.sum(x, 1, keepdims=True) * x, X)) == ["fused"]

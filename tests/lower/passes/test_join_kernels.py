@@ -1,4 +1,4 @@
-"""Which kernels become one launch, that they compute the same bits as one by one, and what memory it costs."""
+"""Kernels that become one launch compute the same bits as one by one, at a known cost of memory."""
 
 from __future__ import annotations
 

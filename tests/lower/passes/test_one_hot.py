@@ -1,4 +1,4 @@
-"""Products with one-hot tensors are look-ups; inner products of what is computed are sums."""
+"""Products with one-hot tensors are look-ups; inner products of computed tensors are sums."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def results(graph: Graph, inputs: Any) -> list[Any]:
 
 
 def packs(graph: Graph) -> int:
-    """How many `pack` nodes the graph has, without those of sub-graphs."""
+    """Returns how many `pack` nodes the graph has, without its sub-graphs' nodes."""
     return names(graph).count("pack")
 
 
@@ -133,7 +133,7 @@ def test_without_machine_code_nothing_is_packed() -> None:
 
 
 def kept(function: Any, *inputs: Any, **options: Any) -> tuple[Any, ...]:
-    """What the whole pipeline leaves to whoever runs the program."""
+    """Returns the packing that the whole pipeline leaves to the caller of the program."""
     options = {"keeps": tuple(range(len(inputs))), **options}
     graph = run_passes(nnc.make_graph(function)(*inputs), PIPELINE, Options(**options))
     return tuple(source for source, _ in graph.attrs["kept"])

@@ -1,4 +1,4 @@
-"""Elements that are read or changed in few places: cross entropies need no tensor like the logits, whatever their spelling."""
+"""Elements that are read or changed in few places: cross entropies need no tensor like the logits, in any spelling."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_what_is_scattered_into_zeros_is_scattered_into_what_they_are_added_to()
 
 
 def scattered(function: Callable[..., Any], mode: str) -> tuple[Graph, list[Any]]:
-    """The graph of a function of what is scattered, with a label that appears twice; and inputs."""
+    """Returns the graph of a function of a scattered tensor, with a label that appears twice; and inputs."""
     b = GraphBuilder("scattered")
     x, ct, index = b.input((4, 6), "float32"), b.input((4, 2), "float32"), b.input((4, 2), "int64")
     with b:

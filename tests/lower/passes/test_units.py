@@ -35,7 +35,7 @@ def units_of(graph: Graph) -> list[Node]:
 
 
 def inside(graph: Graph) -> list[list[str]]:
-    """The commands of each unit, views and what is made of nothing apart."""
+    """The commands of each unit, apart from views and commands without operands."""
     given = ("broadcast_to", "full")
     return [
         [node.command.name for node in members(unit)[0] if node.command.name not in given] for unit in units_of(graph)
@@ -73,7 +73,7 @@ def training_step(optimizer: Any, layers: int = 4) -> tuple[Graph, list[Any]]:
     return run(nnc.make_graph(step)(*args), *REWRITES), nnc.tree.leaves(args)
 
 
-# -- what is a unit ----------------------------------------------------------------------------------------------------
+# -- nodes that are a unit ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -225,7 +225,7 @@ def test_without_compiled_programs_there_are_no_units() -> None:
     assert units(graph, Options(native=False)) is graph
 
 
-# -- what follows ------------------------------------------------------------------------------------------------------
+# -- passes that follow ------------------------------------------------------------------------------------------------
 
 
 def test_kernels_take_units_in() -> None:

@@ -43,7 +43,7 @@ def run(graph: Graph, *names: str) -> Graph:
 
 
 def names(graph: Graph) -> list[str]:
-    """The commands of a graph, without those of its sub-graphs."""
+    """The commands of a graph, without its sub-graphs' commands."""
     return [node.command.name for node in graph.nodes]
 
 

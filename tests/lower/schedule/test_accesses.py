@@ -1,4 +1,4 @@
-"""What a step is said to touch covers what it touches in each round of its loops."""
+"""The declared accesses of a step cover all bytes that it touches in each iteration of its loops."""
 
 from __future__ import annotations
 

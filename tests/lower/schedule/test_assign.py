@@ -68,7 +68,7 @@ def problems(draw: Any) -> tuple[list[tuple[int, ...]], list[float]]:
 
 
 def reached(schedule: Schedule) -> list[set[int]]:
-    """For each step those that are done when it begins, by a search."""
+    """Finds for each step the steps that are done when it begins, by a search."""
     edges: list[set[int]] = [set() for _ in schedule.planned]
     for steps in schedule.streams:
         for a, b in pairwise(steps):

@@ -1,4 +1,4 @@
-"""Streams as a property: whatever the schedule, and however long its streams take, a program computes the same bits."""
+"""Streams as a property: in every schedule, and however long its streams take, a program computes the same bits."""
 
 from __future__ import annotations
 

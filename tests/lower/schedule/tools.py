@@ -63,7 +63,7 @@ def rescheduled(program: Program, schedule: Schedule) -> Program:
 
 
 def random_schedule(planned: Planned, streams: int, seed: int) -> Schedule:
-    """Any order and any streams that dependencies allow, whatever they cost."""
+    """Any order and any streams that dependencies allow, at any cost."""
     draw = random.Random(seed)
     before = find_dependencies(step_accesses(planned))
     order: list[int] = []

@@ -88,7 +88,7 @@ def test_networks_run_and_every_parameter_has_a_gradient(name: str) -> None:
     assert out.shape == out_shape
     assert tree.structure(new) == tree.structure(model)
     assert nn.is_stateful(model) == (name not in ("vit", "lenet"))
-    # biases before a batch norm, and those of keys, have no effect
+    # biases before a batch norm, and biases of keys, have no effect
     moved = {path for path, gradient in nn.parameters(grads).items() if np.asarray(gradient).any()}
     assert {path for path in nn.parameters(grads) if not path.endswith(".bias")} <= moved
 

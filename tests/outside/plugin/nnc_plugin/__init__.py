@@ -18,7 +18,7 @@ from nnc.graph import Attribute, Command, Graph, Kernel, TensorSpec, add_kernel,
 
 @dataclass(frozen=True)
 class Plugin:
-    """What `install` added."""
+    """The additions of `install`."""
 
     softsign: Command
     latency: Attribute[int]
