@@ -1,9 +1,9 @@
 """Loops and branches: `while`, `scan` and `case_of`.
 
-All state their sub-graphs' inputs in one order: the round (int64, counted from 0), elements of the sequences read, carried
-values, captured values; and their outputs likewise: carried values of the next round, then what else a round yields: rows, of tapes
-(`tape.py`) where the number of rounds is not known. How they are differentiated and batched stands in nnc/trace: scan_rules.py,
-while_rules.py, branch_rules.py.
+All state their sub-graphs' inputs in one order: the iteration (int64, counted from 0), elements of the sequences read, carried
+values, captured values; and their outputs likewise: carried values of the next iteration, then what else an iteration yields: rows,
+of tapes (`tape.py`) where the number of iterations is not known. How they are differentiated and batched stands in nnc/trace:
+scan_rules.py, while_rules.py, branch_rules.py.
 """
 
 from __future__ import annotations
@@ -104,9 +104,9 @@ def _while_infer(
 
 @remembered
 def split_round(body: Graph, carries: int, before: int, exits: int) -> tuple[Graph, Graph]:
-    """A round as two graphs: up to the test (yields the condition, the exits and what it hands over), and from there on.
+    """An iteration as two graphs: up to the test (yields the condition, the exits and what it hands over), and from there on.
 
-    The second takes the round's inputs and what the first hands over, and yields the carried values and tape rows.
+    The second takes the iteration's inputs and what the first hands over, and yields the carried values and tape rows.
     """
     head_nodes, tail_nodes = body.nodes[:before], body.nodes[before:]
     later = body.outputs[1 : 1 + carries] + body.outputs[1 + carries + exits :]
@@ -141,7 +141,7 @@ def _while_reference(
 
 
 def check_steps(step: int, limit: int | None) -> None:
-    """Raises where a round begins that `max_steps` does not allow."""
+    """Raises where an iteration begins that `max_steps` does not allow."""
     if limit is not None and step >= limit:
         raise user_error(
             ArgumentError, "while_loop", f"the condition still holds after max_steps={limit} rounds.",

@@ -1,8 +1,9 @@
 """`pull_rounds`: the reverse pass of a loop that kept nothing but where it began.
 
-The states that the pass needs are computed again, round by round, from a few that are kept: the last kept one is advanced to just
-before the round to pull, and on the way new ones are kept where room is. Where they go is Griewank and Walther's optimal schedule
-("Algorithm 799: revolve", 2000): with s places and every round run at most t times more, C(s + t, s) rounds can be pulled.
+The states that the pass needs are computed again, iteration by iteration, from a few that are kept: the last kept one is advanced
+to just before the iteration to pull, and on the way new ones are kept where room is. Where they go is Griewank and Walther's
+optimal schedule ("Algorithm 799: revolve", 2000): with s places and every iteration run at most t times more, C(s + t, s)
+iterations can be pulled.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ State = list[NDArray]
 
 
 def places(checkpoint: str | int, rounds: int) -> int:
-    """How many states a strategy keeps for so many rounds.
+    """How many states a strategy keeps for so many iterations.
 
     Example:
         >>> places("sqrt", 1024), places("binomial", 1024), places(3, 1024)
@@ -58,7 +59,7 @@ def split(rounds: int, room: int) -> int:
 def walk_back(
     start: State, rounds: int, room: int, advance: Callable[[int, State], State]
 ) -> Iterator[tuple[int, State]]:
-    """(round, state before it) for all rounds, last first, keeping at most `room` states at a time."""
+    """(iteration, state before it) for all iterations, last first, keeping at most `room` states at a time."""
     meter = get_context().meter
     kept: list[tuple[int, State]] = [(0, start)]
     size = sum(x.nbytes for x in start)
@@ -132,5 +133,6 @@ def _reference(
 
 
 # Operands: [length where dynamic,] sequences read, cotangents of rows, carried values at first, cotangents of the last carried
-# values, sums to start from, captured values. graphs: a round, and its pull-back. Results: cotangents, sums, rows for sequences.
+# values, sums to start from, captured values. graphs: an iteration, and its pull-back. Results: cotangents, sums, rows for
+# sequences.
 pull_rounds = register("pull_rounds", None, None, infer=_infer, reference=_reference)

@@ -175,7 +175,7 @@ add_tapes = register(
 def _each(function: Callable[..., Any], lead: int, shape: tuple[int, ...], *handles: NDArray) -> NDArray:
     """Applies a function to the tapes behind the first `lead` axes of handles, along which all elements are one tape.
 
-    The axes behind them may be of a scan that stacked a tape of each round.
+    The axes behind them may be of a scan that stacked a tape of each iteration.
     """
     result = _as_handle(0, shape)
     if all(handle.size for handle in handles):

@@ -32,8 +32,8 @@ def check_finite() -> ContextChange:
 def check_keys() -> ContextChange:
     """Within the block, a random key that is used twice gives a warning, `nnc.random.KeyReuseWarning`, with both lines.
 
-    Draws, splits and folds use a key. Two branches of a condition may use the same one; a loop whose rounds all use one may not.
-    Looking at keys takes time, so this is for tests and for debugging; a function that is compiled already is not looked at.
+    Draws, splits and folds use a key. Two branches of a condition may use the same one; a loop whose iterations all use one may
+    not. Looking at keys takes time, so this is for tests and for debugging; a function that is compiled already is not looked at.
 
     Example:
         >>> import warnings

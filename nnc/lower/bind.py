@@ -138,7 +138,8 @@ def _number(
 
 
 class Rings:
-    """How many copies of a round loops need so that nothing is moved between rounds; remembered by the round's graph."""
+    """How many copies of an iteration loops need so that nothing is moved between iterations; remembered by the iteration's
+    graph."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int | None], tuple[Body, int]] = {}  # holds the body, so that its id stays its own

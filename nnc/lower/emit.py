@@ -18,7 +18,7 @@ from nnc.lower.views import shared_view
 from nnc.source import SourceLine
 
 COPIES = 64  # how far a loop is unrolled before its carried values are copied instead
-_PEELED = 4096  # bytes; smaller values are copied into a loop once rather than giving it a first round of its own
+_PEELED = 4096  # bytes; smaller values are copied into a loop once rather than giving it a first iteration of its own
 
 _LOOPS = ("while", "scan")
 
@@ -56,7 +56,7 @@ class Body:
 
     @property
     def is_counted(self) -> bool:
-        """Whether an operand tells the number of rounds."""
+        """Whether an operand tells the number of iterations."""
         return self.head is None and self.length is None
 
     @property
@@ -70,7 +70,7 @@ class Body:
         return self.carries + self.rows + (self.exits + 1 if self.head is not None else 0)
 
     def reads_counter(self) -> bool:
-        """Whether a round reads its number."""
+        """Whether an iteration reads its number."""
         graphs = (self.tail,) if self.head is None else (self.head, self.tail)
         return any(graph.inputs[0] in graph.reads for graph in graphs)
 
@@ -80,7 +80,8 @@ Workspace = Callable[[Node], int]  # bytes that the kernel of a node needs while
 
 
 class Emitter:
-    """Collects tensors and steps. `ring_size` says how many copies of a round a loop needs, so that nothing is moved between."""
+    """Collects tensors and steps. `ring_size` says how many copies of an iteration a loop needs, so that nothing is moved
+    between."""
 
     def __init__(self, ring_size: RingSize, workspace: Workspace) -> None:
         self.tensors: list[Buffer] = []
@@ -150,8 +151,9 @@ class Emitter:
     ) -> tuple[Steps, list[View]]:  # fmt: skip
         """The steps of a loop and where its results lie.
 
-        Args:     operands: [the number of rounds,] sequences, carried values, captured values. targets: where each result should
-                  be written; None where it may lie anywhere. peel: which carried values others read after they entered the loop.
+        Args:     operands: [the number of iterations,] sequences, carried values, captured values. targets: where each result
+                  should be written; None where it may lie anywhere. peel: which carried values others read after they entered the
+                  loop.
                   ring: how many copies rotate; found where None.
         """
         self._loops += 1
@@ -236,7 +238,7 @@ class _Block:
         self.places.update(zip(node.outputs, results, strict=True))
 
     def _is_read_again(self, position: int, node: Node, place: int) -> bool:
-        """Whether the value that a loop takes must outlive its first round."""
+        """Whether the value that a loop takes must outlive its first iteration."""
         symbol, view = node.inputs[place], self.where(node.inputs[place])
         if view.spec.nbytes < _PEELED:
             return False
@@ -296,7 +298,7 @@ def _reads_rows(node: Node, tapes: Mapping[Symbol, TensorSpec]) -> bool:
 
 
 class _LoopEmitter:
-    """Emits one loop: copies of its round, such that what a copy yields is where the next one takes it."""
+    """Emits one loop: copies of its iteration, such that what a copy yields is where the next one takes it."""
 
     def __init__(
         self, emitter: Emitter, body: Body, operands: Sequence[View], targets: Sequence[View | None],
@@ -315,13 +317,13 @@ class _LoopEmitter:
         self.stacks = [self._stack(row, t) for row, t in zip(rows, targets[body.results - body.rows :], strict=True)]
         self.begins = tuple(stack.buffer for stack in self.stacks if stack.buffer >= self.mine)
         self.rows = [self._element(stack) for stack in self.stacks]
-        # carried values that are rows, too, are read where the round before wrote them
+        # carried values that are rows, too, are read where the iteration before wrote them
         places = dict(reversed([*zip(rows, self.rows, strict=True)]))
         written = {symbol for node in body.tail.nodes for symbol in node.outputs}
         self.row_targets = {symbol: row for symbol, row in places.items() if symbol in written}
 
     def _element(self, sequence: View) -> View:
-        """The element that a round reads or writes."""
+        """The element that an iteration reads or writes."""
         spec = sequence.spec.update(shape=sequence.spec.shape[1:])
         rounds = (*sequence.rounds, (self.number, sequence.strides[0]))
         return View(sequence.buffer, spec, sequence.offset, sequence.strides[1:], rounds)
@@ -385,7 +387,7 @@ class _LoopEmitter:
         return (*entering, step), [*results, *self.stacks]
 
     def _results(self) -> list[View]:
-        """Places for what a loop of unknown length yields: carried values; of a `while` also exits and the number of rounds."""
+        """Places for what a loop of unknown length yields: carried values; of a `while` also exits and the number of iterations."""
         specs = [view.spec for view in self.start]
         if self.body.head is not None:
             specs += [symbol.spec for symbol in self.body.head.outputs[1 : 1 + self.body.exits]]
@@ -418,7 +420,7 @@ class _LoopEmitter:
     # -- a copy --------------------------------------------------------------------------------------------------------
 
     def _copy(self, taken: Sequence[View], results: Sequence[View]) -> tuple[Round, list[View]]:
-        """One copy of the round on these carried values, and where it leaves those for the next."""
+        """One copy of the iteration on these carried values, and where it leaves those for the next."""
         body, counter = self.body, self.counter
         number = counter if counter is not None else View.whole(-1, body.tail.inputs[0].spec)  # nothing reads it
         inputs = [number, *self.elements, *taken, *self.captured]
@@ -447,7 +449,7 @@ class _LoopEmitter:
         return Round(head, test, tuple(leave), tuple(steps)), given
 
     def _can_carry(self, view: View) -> bool:
-        """Whether the next round can take a value where it is: in memory of the loop's own, alone and whole."""
+        """Whether the next iteration can take a value where it is: in memory of the loop's own, alone and whole."""
         if view in self.rows:
             return True
         if self.counter is not None and view.buffer == self.counter.buffer:
@@ -456,13 +458,13 @@ class _LoopEmitter:
         return view.buffer >= self.mine and tensor.kind is Kind.ARENA and view.covers(tensor.nbytes)
 
     def _of_last_round(self, view: View) -> View:
-        """Where a value of this round lies, seen from the next one."""
+        """Where a value of this iteration lies, seen from the next one."""
         step = dict(view.rounds).get(self.number, 0)
         offset = view.offset + (step if self.body.reverse else -step)
         return View(view.buffer, view.spec, offset, view.strides, view.rounds)
 
     def _after(self, view: View, last: int) -> View:
-        """Where a value of the last round lies, seen from behind the loop."""
+        """Where a value of the last iteration lies, seen from behind the loop."""
         step = dict(view.rounds).get(self.number, 0)
         rounds = tuple(pair for pair in view.rounds if pair[0] != self.number)
         return View(view.buffer, view.spec, view.offset + last * step, view.strides, rounds)

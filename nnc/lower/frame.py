@@ -1,7 +1,7 @@
 """One arena and everything bound to it: what a single call of a program runs on.
 
 All that does not change is made once: views into the arena and the constants, and the argument lists of the kernels. A call sets
-the views of its inputs and outputs in those lists, a round of a loop the views that move with its number.
+the views of its inputs and outputs in those lists, an iteration of a loop the views that move with its number.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Frame:
         self.program = program
         self.arena = self._make_arena()
         self._tapes: dict[int, NDArray] = {}  # by buffer
-        self._rounds: dict[int, int] = {}  # the present round of each loop that runs
+        self._rounds: dict[int, int] = {}  # the present iteration of each loop that runs
         self._memories: list[Any] = [self._memory(i) for i in range(len(program.bound.buffers))]
         self._fresh = [(i, b.symbol.spec) for i, b in enumerate(program.bound.buffers) if b.kind is Kind.OUTPUT]
         self._call = _Scope()
@@ -188,7 +188,7 @@ class Frame:
 
         return run
 
-    # -- each call, each round -----------------------------------------------------------------------------------------
+    # -- each call, each iteration -----------------------------------------------------------------------------------------
 
     def _set(self, scope: _Scope) -> None:
         for arrays, position, view in scope.patches:

@@ -20,8 +20,9 @@ Live = dict[int, int]  # tensor -> the end of its present range
 class Timeline:
     """How many points of time steps take, and what they touch.
 
-    A region takes a point to enter, a round of a loop one to begin. Each block of steps within a region ends with a point of its
-    own, at which what its followers need is live: so what a block reads last, and others need after it, does not seem to end there.
+    A region takes a point to enter, an iteration of a loop one to begin. Each block of steps within a region ends with a point of
+    its own, at which what its followers need is live: so what a block reads last, and others need after it, does not seem to end
+    there.
     """
 
     def __init__(self) -> None:
@@ -205,8 +206,8 @@ class Liveness:
     ) -> tuple[int, set[int]]:
         """Returns the point where a copy starts and the tensors that are live there.
 
-        Args:     following: live at the start of the next round. after: live where the loop ends by its length here. wanted: live
-                  where the test ends it.
+        Args:     following: live at the start of the next iteration. after: live where the loop ends by its length here. wanted:
+                  live where the test ends it.
         """
         stop, needed = self._block(c.turn, stop, following)
         stop, needed = self._block(c.tail, stop, needed | after)

@@ -64,7 +64,7 @@ class Room:
 
 
 class _Memory:
-    """The memory of a frame: the arena, the arguments of the present call, tapes, and the rounds of loops."""
+    """The memory of a frame: the arena, the arguments of the present call, tapes, and the iterations of loops."""
 
     def __init__(self, entry: Entry, arena: NDArray) -> None:
         outside, words = entry.outside, entry.words
@@ -109,7 +109,7 @@ class _Memory:
         return make_view(self._static[view.buffer], view)
 
     def moved(self, view: View) -> int:
-        """How far a view has moved in this round, in bytes."""
+        """How far a view has moved in this iteration, in bytes."""
         words = self.entry.words
         return sum(self.words[words.round(number)] * step for number, step in view.rounds)
 

@@ -45,7 +45,7 @@ class Result:
 class Outside:
     """The outer form of a compiled program, enough to call it: its inputs, which of them it writes over and which are
     kept for it (`Bound.kept`), the specs of the fresh memory that it is given, its results, its constants, its arena, how many
-    loops count rounds, and whether every step runs in every call: tests may leave much of the arena alone."""
+    loops count iterations, and whether every step runs in every call: tests may leave much of the arena alone."""
 
     name: str
     inputs: tuple[TensorSpec, ...]

@@ -119,7 +119,7 @@ class _UnfinishedView:
 @dataclass(frozen=True, slots=True)
 class View(_UnfinishedView):
     """A strided tensor within a buffer; offset and strides in bytes. `rounds` lists (loop, bytes): the tensor lies that many bytes
-    further for each round that the loop of that number counts."""
+    further for each iteration that the loop of that number counts."""
 
     buffer: int
     spec: TensorSpec
@@ -151,7 +151,7 @@ class View(_UnfinishedView):
 
     @property
     def extent(self) -> tuple[int, int]:
-        """The first byte that it touches within the buffer, and the one after the last, in round 0."""
+        """The first byte that it touches within the buffer, and the one after the last, in iteration 0."""
         if self.spec.size == 0:
             return self.offset, self.offset
         reach = [(n - 1) * stride for n, stride in zip(self.spec.shape, self.strides, strict=True)]
@@ -212,11 +212,12 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop without copies between rounds: round c runs `copies[c]`, and after the last copy those from `first` on, in turn.
+    """A loop without copies between iterations: iteration c runs `copies[c]`, and after the last copy those from `first` on, in
+    turn.
 
-    Copies run the same commands at other addresses (multi-view). `counter` is where the number of the round is written, None if
-    nothing reads it; `length` is the number of rounds, None where a test decides or where `count` (an int64) tells it; `limit`
-    is the largest number allowed. `begins` are buffers that rounds fill part by part.
+    Copies run the same commands at other addresses (multi-view). `counter` is where the number of the iteration is written, None if
+    nothing reads it; `length` is the number of iterations, None where a test decides or where `count` (an int64) tells it; `limit`
+    is the largest number allowed. `begins` are buffers that iterations fill part by part.
     """
 
     number: int

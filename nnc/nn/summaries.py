@@ -216,7 +216,7 @@ def _make_row(entry: _Entry, graph: Graph) -> LayerRow:
 
 
 def _work(nodes: Sequence[Node]) -> tuple[int, int]:
-    """Operations and bytes of nodes; a loop of known length counts its round so many times, another one once."""
+    """Operations and bytes of nodes; a loop of known length counts its iteration so many times, another one once."""
     flops = nbytes = 0
     for node in nodes:
         if node.graphs:

@@ -39,7 +39,7 @@ class KeyLedger:
         self._symbols: dict[Symbol, int] = {}
 
     def note(self, key: Value, start: Value) -> None:
-        """Notes a use, and warns where it is the second, or one that every round of a loop repeats."""
+        """Notes a use, and warns where it is the second, or one that every iteration of a loop repeats."""
         trace: StagingTrace | None = get_context().staging
         place, line = (self._identity(key), self._identity(start)), user_source()
         uses = self._uses.setdefault(place, [])
@@ -80,7 +80,7 @@ class KeyLedger:
 
 
 def _is_round(trace: StagingTrace) -> bool:
-    """Whether a trace records the round of a loop, of which the first input is the count."""
+    """Whether a trace records the iteration of a loop, of which the first input is the count."""
     inputs = trace.builder.inputs
     return bool(inputs) and inputs[0].spec is ROUND
 

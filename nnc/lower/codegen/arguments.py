@@ -71,7 +71,7 @@ class Words:
         return self.result(self.made) + i
 
     def round(self, loop: int) -> int:
-        """The present round of a loop."""
+        """The present iteration of a loop."""
         return self.constant(self.constants) + loop
 
     def state(self, i: int) -> int:

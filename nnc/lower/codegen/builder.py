@@ -127,7 +127,8 @@ class Code(Writer):
     def loop(
         self, first: Value | int, end: Value | int, step: int = 1, carried: Sequence[Carried] = ()
     ) -> Iterator[Value]:
-        """The block runs for i = first, first + step, … while i < end; yields i, an int64. `carried` are what rounds hand on."""
+        """The block runs for i = first, first + step, … while i < end; yields i, an int64. `carried` are what iterations hand
+        on."""
         start, stop = self.integer(first), self.integer(end)
         rounds = len(range(first, end, step)) if isinstance(first, int) and isinstance(end, int) else None  # if known
         if rounds == 1:

@@ -286,11 +286,11 @@ class Domain:
         return len(removed) <= 1 and not self._mixed and all(map(_are_apart, self._kinds))
 
     def fits(self, outputs: Iterable[Symbol]) -> bool:
-        """Whether the nodes, of which others read `outputs`, are one loop nest: each output has an element for each round of all
-        loops, or one for each row."""
+        """Whether the nodes, of which others read `outputs`, are one loop nest: each output has an element for each iteration of
+        all loops, or one for each row."""
         if not self.is_sound():
             return False
-        if len(self._kinds) == 1:  # all is read and written in every round
+        if len(self._kinds) == 1:  # all is read and written in every iteration
             return True
         loops = list(map(_loops, self._kinds))
         every = loops[0].union(*loops)
@@ -359,7 +359,7 @@ def overwrites(graph: Graph, domain: Domain) -> InPlace:
     inputs = [(i, x.spec.shape, domain.axes(x)) for i, x in enumerate(graph.inputs) if x not in anywhere]
     form = [(out.spec.shape, domain.axes(out)) for out in graph.outputs]
     pairs = [(i, j) for j, wanted in enumerate(form) for i, *given in inputs if tuple(given) == wanted]
-    if not pairs or not domain.reduced:  # then all is read and written in one round
+    if not pairs or not domain.reduced:  # then all is read and written in one iteration
         return InPlace(tuple(pairs))
     phases = Phases.of(graph, domain)
     last = dict.fromkeys(graph.inputs, 0)

@@ -1,4 +1,5 @@
-"""Prints steps, loops and branches of a program as one function: kernels are called where their tensors lie, rounds are real loops.
+"""Prints steps, loops and branches of a program as one function: kernels are called where their tensors lie, iterations are real
+loops.
 
 steps in a row                           rows of a table (nnc.lower.codegen.step_table)
 loop 0, copies (a, b), first = 0:        a: head, test → leave, tail, count;  b: likewise;  back to a
@@ -99,7 +100,7 @@ class StepCode(Code):
         self.tables: list[str] = []
         self._failures: list[tuple[str, str]] = []
         self._loaded = set(given)  # words that are in registers
-        self._at: dict[int, Value] = {}  # the present round of each loop around
+        self._at: dict[int, Value] = {}  # the present iteration of each loop around
         self._local: dict[int, str] = {}  # buffers that lie on the stack
 
     def word(self, position: int) -> str:
@@ -133,7 +134,7 @@ class StepCode(Code):
     # -- steps ---------------------------------------------------------------------------------------------------------
 
     def address(self, view: View) -> str:
-        """Where a view begins in this round."""
+        """Where a view begins in this iteration."""
         base = self._local.get(view.buffer)
         pointer = self.offset(self._memory(view.buffer) if base is None else base, view.offset)
         for number, nbytes in view.rounds:
@@ -177,7 +178,7 @@ class StepCode(Code):
         self.fail_unless(self.compare("eq", returned, self.integer(0)), returned.text)
 
     def _calls(self, steps: Steps) -> None:
-        """Steps that move with the rounds of loops, or that loops take in, as calls."""
+        """Steps that move with the iterations of loops, or that loops take in, as calls."""
         for step in steps:
             self._kernel(step)
 
@@ -205,7 +206,8 @@ class StepCode(Code):
         self.signatures[native.name] = f"declare i64 @{native.name}({', '.join(kinds)})"
 
     def _table(self, sizes: Sequence[str], views: Sequence[View]) -> str:
-        """Numbers and where views begin, in a row on the stack; only what moves with the rounds of loops is written there again.
+        """Numbers and where views begin, in a row on the stack; only what moves with the iterations of loops is written there
+        again.
 
         The stores are volatile: LLVM takes ten times as long where it tries to join thousands of them.
         """
@@ -272,7 +274,7 @@ class StepCode(Code):
     def _loop(self, step: Step, region: Loop) -> None:
         counted = self.load(self.address(region.count), dtypes.int64) if region.count is not None else None
         length = counted if region.length is None else self.integer(region.length)
-        count = self.slot(self.integer(0))  # rounds that are done
+        count = self.slot(self.integer(0))  # iterations that are done
         labels = [self.label("round") for _ in region.copies]
         after = self.label("after")
         polls = self._rounds_between_polls(step, region)
@@ -384,7 +386,7 @@ class StepCode(Code):
     def _leave(
         self, region: Loop, c: Round, condition: Value, done: Value, length: Value | None, after: str
     ) -> None:  # fmt: skip
-        """Ends the loop where a bool holds; the last round that was entered is the one after `done`."""
+        """Ends the loop where a bool holds; the last iteration that was entered is the one after `done`."""
         leave, stay = self.label("leave"), self.label("stay")
         self.branch(condition, leave, stay)
         self.place(leave)
@@ -403,7 +405,7 @@ class StepCode(Code):
         return done
 
     def _enter(self, region: Loop, done: Value, length: Value | None, kept: bool) -> None:
-        """Notes the number of the round, also in memory where it is kept there."""
+        """Notes the number of the iteration, also in memory where it is kept there."""
         at = self._at[region.number] = self._number(region, done, length)
         if kept:
             self.store(self.word(self.outline.words.round(region.number)), at)
@@ -411,7 +413,7 @@ class StepCode(Code):
             self.store(self.address(region.counter), at)
 
     def _rounds_between_polls(self, step: Step, region: Loop) -> int:
-        """A power of two: after so many rounds Python looks for interrupts; 0 where it is called often enough."""
+        """A power of two: after so many iterations Python looks for interrupts; 0 where it is called often enough."""
         if not self.outline.is_native((step,)):
             return 0
         one = max(self.outline.seconds(c.steps) for c in region.copies) + _CALL

@@ -1,8 +1,8 @@
 """The loop nest of a fused step: what its graph computes, over which loops, and where each operand's elements lie.
 
-A nest has outer loops and, where something is reduced, the loops of a row. One of all is the vector loop, whose neighbouring rounds
-run in the lanes of a register: the loop along which the most bytes lie next to each other. Loops that lie evenly in all operands
-become one.
+A nest has outer loops and, where something is reduced, the loops of a row. One of all is the vector loop, whose neighbouring
+iterations run in the lanes of a register: the loop along which the most bytes lie next to each other. Loops that lie evenly in all
+operands become one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LIGHT = frozenset(
 )  # fmt: skip
 _TRANSCENDENTAL = 16
 _PLACED = ("iota", "transpose", GATHER)  # commands for which it matters where an element stands
-_TILES = (64, 32, 16)  # rounds
+_TILES = (64, 32, 16)  # iterations
 _STRIDED = 8  # what an element costs that does not lie next to the last one
 
 
@@ -77,7 +77,7 @@ class Nest:
 
     @property
     def size(self) -> int:
-        """How many rounds all loops make."""
+        """How many iterations all loops make."""
         return math.prod(self.sizes)
 
     @cached_property
@@ -86,7 +86,7 @@ class Nest:
         return sum(map(weight, self.graph.nodes)) + len(self.operands)
 
     def is_full(self, symbol: Symbol) -> bool:
-        """Whether an output has an element for each round of all loops rather than one for each row."""
+        """Whether an output has an element for each iteration of all loops rather than one for each row."""
         return not self.row or not self._reduced.isdisjoint(self.domain.axes(symbol))
 
     @cached_property
@@ -167,8 +167,8 @@ def make_nest(graph: Graph, inputs: Sequence[View], outputs: Sequence[View]) -> 
 
 def _tiled(nest: Nest) -> Nest:
     """A nest in which operands lie in one another's transposed order, cut so that the lines of the cache that a vector of strided
-    elements touches are used up by the next rounds: a loop along which such an operand is dense is cut into tiles, within which it
-    runs inside of the vector loop."""
+    elements touches are used up by the next iterations: a loop along which such an operand is dense is cut into tiles, within which
+    it runs inside of the vector loop."""
     vector = nest.vector
     sizes = [symbol.dtype.itemsize for symbol in nest.operands]
     across = [

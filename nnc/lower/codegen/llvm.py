@@ -1,6 +1,6 @@
 """Prints a loop nest as LLVM's text.
 
-Each round of the outer loops computes a row: phase by phase, each a loop over the row that reduces what the next ones read. The
+Each iteration of the outer loops computes a row: phase by phase, each a loop over the row that reduces what the next ones read. The
 vector loop goes in steps of `lanes` elements, several of them at once where there is little to compute; the elements left over are
 done under a mask. Outer loops run in threads (`nnc_parallel_for`) where they are worth it.
 """
@@ -223,7 +223,7 @@ class _Printer(Rows):
         return code.div(code.add(n, code.integer(self.step - 1)), code.integer(self.step))
 
     def _grain(self) -> int:
-        """Rounds of the outer loops that are worth a thread."""
+        """Iterations of the outer loops that are worth a thread."""
         nest = self.nest
         per_unit: float = nest.work * self.copies
         if not self.is_generic:
@@ -231,7 +231,7 @@ class _Printer(Rows):
         return max(1, math.ceil(GRAIN / max(per_unit, 1)))
 
     def _rows(self, first: Value, end: Value) -> None:
-        """All rounds of the outer loops whose number as one lies in a range."""
+        """All iterations of the outer loops whose number as one lies in a range."""
         code, steps, split = self.code, self.steps(), self.outer_loops_in_one()
         if self.is_generic:
             self.flat(first, end)

@@ -1,4 +1,4 @@
-"""Rows of a nest: what one round of the outer loops computes, phase by phase.
+"""Rows of a nest: what one iteration of the outer loops computes, phase by phase.
 
 A row lies along the vector loop, or across it: then neighbouring rows are gone through side by side, a few vectors of them in
 registers or, where rows are wide, many in memory near the processor.
@@ -86,7 +86,7 @@ class Rows(Values):
                 block.values[node.outputs[0]] = rounded(code, node, code.read(total))
 
     def _row_range(self, loop: int) -> tuple[Value | int, Value | int]:
-        """The rounds of a loop of the row that are gone through here."""
+        """The iterations of a loop of the row that are gone through here."""
         n = self.nest.sizes[loop]
         if self.part is None or loop != self.nest.row[0]:
             return 0, n
@@ -102,16 +102,16 @@ class Rows(Values):
 
     @property
     def step(self) -> int:
-        """Elements of the vector loop that one round of it does."""
+        """Elements of the vector loop that one iteration of it does."""
         return self.lanes * self.copies
 
     def steps(self) -> list[tuple[int, int]]:
-        """Outer loops and how many rounds each makes, the vector loop in steps."""
+        """Outer loops and how many iterations each makes, the vector loop in steps."""
         nest = self.nest
         return [(loop, -(-nest.sizes[loop] // (self.step if loop == nest.vector else 1))) for loop in nest.outer]
 
     def outer_loops_in_one(self) -> int:
-        """How many of the outer loops are gone through as one, whose rounds are dealt out to threads."""
+        """How many of the outer loops are gone through as one, whose iterations are dealt out to threads."""
         units, steps = 1, self.steps()
         for i, (_, count) in enumerate(steps):
             units *= count
@@ -120,7 +120,7 @@ class Rows(Values):
         return len(steps)
 
     def units(self) -> int:
-        """Rounds of the outer loops that threads are given one by one."""
+        """Iterations of the outer loops that threads are given one by one."""
         return math.prod(count for _, count in self.steps()[: self.outer_loops_in_one()])
 
     # -- wide rows -----------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class Rows(Values):
     # -- one row -------------------------------------------------------------------------------------------------------
 
     def row(self, outer: Block) -> None:
-        """Everything that one round of the outer loops does."""
+        """Everything that one iteration of the outer loops does."""
         nest, vector = self.nest, self.nest.vector
         if not nest.row:
             self._elements(outer)
@@ -335,7 +335,7 @@ class Rows(Values):
         return [[code.slot(identity(code, node, self.lanes)) for _ in range(self.copies)] for node in reduced]
 
     def _piece(self, loops: Sequence[tuple[int, Value | int, Value | int]]) -> int:
-        """Rounds of the outermost loop of a row after which sums of columns are put aside, so that they do not lose digits by
+        """Iterations of the outermost loop of a row after which sums of columns are put aside, so that they do not lose digits by
         growing long before they end; 0 where rows are short."""
         rounds = [self.nest.sizes[loop] for loop, _, _ in loops]
         return max(1, _SUMMANDS // math.prod(rounds[1:])) if math.prod(rounds) > 2 * _SUMMANDS else 0

@@ -127,7 +127,7 @@ class Values:
     # -- values --------------------------------------------------------------------------------------------------------
 
     def value(self, symbol: Symbol, block: Block) -> Value:
-        """The value of a symbol for the present rounds."""
+        """The value of a symbol for the present iterations."""
         known = block.find(symbol)
         if known is None:
             known = block.values[symbol] = self._make(symbol, block)

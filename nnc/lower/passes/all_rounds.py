@@ -22,14 +22,14 @@ from nnc.options import Options
 from nnc.source import SourceLine
 
 ROUNDS = 2  # a loop of fewer is left alone
-_GROWTH = 2  # times the bytes that a loop reads and yields may be added for rows of all rounds
+_GROWTH = 2  # times the bytes that a loop reads and yields may be added for rows of all iterations
 _ROWS = 64  # a product with so many rows, or a sum over so many, gains little in one piece (measured: 1 row 4x, 16 rows a third)
 
 
 class AllRounds:
-    """Copies of nodes of a round, for all rounds at once, on symbols of the graph around the loop.
+    """Copies of nodes of an iteration, for all iterations at once, on symbols of the graph around the loop.
 
-    Args:     loop: a `scan` of known length. tensors: for symbols of the round, what they are in all rounds.
+    Args:     loop: a `scan` of known length. tensors: for symbols of the iteration, what they are in all iterations.
     """
 
     def __init__(self, loop: Loop, tensors: Mapping[Symbol, Symbol]) -> None:
@@ -42,7 +42,7 @@ class AllRounds:
             self.builder.adopt(symbol)
 
     def run(self, node: Node) -> None:
-        """Appends what a node of the round computes in all rounds, once."""
+        """Appends what a node of the iteration computes in all iterations, once."""
         if node.outputs[0] in self._values:
             return
         pairs = [self._value(symbol) for symbol in node.inputs]
@@ -57,7 +57,8 @@ class AllRounds:
         self._values.update(zip(node.outputs, zip(outputs, on, strict=True), strict=True))
 
     def rows(self, symbol: Symbol) -> Symbol:
-        """The tensor of what a symbol of the round, the output of a copied node or known from the start, is in each round."""
+        """The tensor of what a symbol of the iteration, the output of a copied node or known from the start, is in each
+        iteration."""
         value, varies = self._value(symbol)
         with self.builder:
             stacked: Symbol = lead(self.length, value, varies)
@@ -141,7 +142,7 @@ class KnownRows:
 
 
 def may_stack(node: Node) -> bool:
-    """Whether a node can run for all rounds at once, before or after the loop, without anybody noticing."""
+    """Whether a node can run for all iterations at once, before or after the loop, without anybody noticing."""
     if node.graphs or not node.outputs or node.command in effect or node.command not in batch:
         return False
     if any(symbol.spec.dtype == TAPE for symbol in (*node.inputs, *node.outputs)):
@@ -155,7 +156,7 @@ def is_view(node: Node) -> bool:
 
 
 def is_thin_product(node: Node, varying: Collection[Symbol]) -> bool:
-    """Whether a node multiplies few rows that differ from round to round by a tensor that does not."""
+    """Whether a node multiplies few rows that differ from iteration to iteration by a tensor that does not."""
     if node.command.name != "dot":
         return False
     on = [symbol in varying for symbol in node.inputs]

@@ -1,7 +1,7 @@
 """Drops nodes, constants, results and captured values that nothing reads.
 
 A loop loses the results that nobody wants, the carried values that serve only themselves, and the captured values and sequences
-that its rounds do not read; a command with several results may have a form without some of them (column `narrow`).
+that its iterations do not read; a command with several results may have a form without some of them (column `narrow`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def dce(graph: Graph, options: Options) -> Graph:
 
     Requires: nothing.
     Ensures:  each node has an effect, or an output that a later node or the graph's outputs read; each input and output of a
-              loop's or branch's sub-graph is read. A carried value that only the next round's own reads is none.
+              loop's or branch's sub-graph is read. A carried value that only the next iteration's own reads is none.
     Example:  a = exp(x); b = neg(x); return a  →  a = exp(x); return a
     """
     return _Sweeper().graph(graph)
@@ -91,7 +91,7 @@ class _Sweeper(OncePerGraph):
         return node
 
     def _narrow_loop(self, loop: Loop, needed: set[Symbol]) -> Node:
-        """First the results go, then what the swept rounds do not read."""
+        """First the results go, then what the swept iterations do not read."""
         exits = tuple(x for x in loop.exits if x.result in needed)
         rows = tuple(x for x in loop.rows if x.result in needed)
         carries = loop.carries
@@ -142,7 +142,7 @@ class _Sweeper(OncePerGraph):
         return self.operands[node, result]
 
     def _without_unread(self, node: Node) -> Node:
-        """The node without the sequences and captured values that no round reads."""
+        """The node without the sequences and captured values that no iteration reads."""
         loop = take_apart(node)
         if loop is None:
             return node

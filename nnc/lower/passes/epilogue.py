@@ -58,7 +58,7 @@ class _Attacher:
         """A node with the products of its sub-graphs joined."""
         if not node.graphs or node.command in PRINTED:
             return node
-        # a round of a scan begins with its number and the elements
+        # an iteration of a scan begins with its number and the elements
         first = 1 + node.params["xs"] if "xs" in node.params else 0
         carried = slice(first, first + node.params.get("carries", 0))
         before = node.params.get("before", 0)

@@ -1,4 +1,4 @@
-"""Rows that a loop writes only for other loops to read: fewer of them, where the reading rounds can compute the others anew."""
+"""Rows that a loop writes only for other loops to read: fewer of them, where the reading iterations can compute the others anew."""
 
 from __future__ import annotations
 
@@ -106,11 +106,11 @@ def _read_whole(loop: Loop) -> list[Symbol]:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How rows are saved: `kept` are the rows to write, some of them new; `tensors` is where symbols of the rounds lie."""
+    """How rows are saved: `kept` are the rows to write, some of them new; `tensors` is where symbols of the iterations lie."""
 
     loop: Loop
     kept: tuple[Yield, ...]
-    dropped: Mapping[Symbol, Symbol]  # the result of a row, and the symbol of the round that it held
+    dropped: Mapping[Symbol, Symbol]  # the result of a row, and the symbol of the iteration that it held
     tensors: Mapping[Symbol, Symbol]
     readers: Mapping[int, Loop]
     producers: Mapping[Symbol, Node] = field(repr=False)
@@ -130,7 +130,7 @@ class _Plan:
         captured, constants, nodes = list(loop.captured), dict(body.constants), list[Node]()
 
         def read(reads: list[Read], operand: Symbol, symbol: Symbol) -> Symbol:
-            """The input by which the round reads an operand."""
+            """The input by which the iteration reads an operand."""
             for x in reads:
                 if x.operand is operand:
                     return x.inner[0]

@@ -226,7 +226,7 @@ class _Fold:
         self.add_copy(loop.graphs[index], [read.operand for read in loop.captured], [x.result for x in loop.rows])
 
     def add_rounds(self, loop: Loop) -> None:
-        """Appends the nodes of a scan of no round or of one."""
+        """Appends the nodes of a scan of no iteration or of one."""
         if loop.node.params["length"] == 0:
             for row in loop.rows:
                 empty = {"shape": row.result.shape, "dtype": row.result.dtype, "value": 0}
@@ -255,7 +255,7 @@ class _Fold:
         return value is not None and not value
 
     def add_test(self, loop: Loop) -> None:
-        """Appends what a `while` of no round runs: the nodes before its test."""
+        """Appends what a `while` of no iteration runs: the nodes before its test."""
         (body,) = loop.graphs
         exits = tuple(x.inner[0] for x in loop.exits)
         head = body.update(nodes=body.nodes[: loop.node.params["before"]]).restrict(exits)

@@ -1,4 +1,4 @@
-"""Products of elements of sequences with captured tensors: one product before the loop instead of a small one in each round."""
+"""Products of elements of sequences with captured tensors: one product before the loop instead of a small one in each iteration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nnc.options import Options
 
 @register_pass("hoist_products", concerns=("scan",))
 def hoist_products(graph: Graph, options: Options) -> Graph:
-    """Multiplies whole sequences before a `scan` whose rounds multiply their elements by a captured tensor.
+    """Multiplies whole sequences before a `scan` whose iterations multiply their elements by a captured tensor.
 
     The product of each iteration has few rows, so it reads the captured tensor for little work. Nodes that lead from elements to a
     product by elementwise commands, views and other products goes with it. The results are a sequence more that the loop reads;
@@ -73,7 +73,7 @@ class _Hoister(OncePerGraph):
 
 
 def _read_without(body: Graph, products: set[Node]) -> list[Symbol]:
-    """The results of products that the round still needs, if it computes none of them, in order."""
+    """The results of products that the iteration still needs, if it computes none of them, in order."""
     needed = set(body.outputs)
     for node in reversed(body.nodes):
         if node not in products and (not needed.isdisjoint(node.outputs) or has_effect(node)):
@@ -82,7 +82,7 @@ def _read_without(body: Graph, products: set[Node]) -> list[Symbol]:
 
 
 def _reading(loop: Loop, sequences: tuple[Read, ...], read: set[Symbol]) -> Loop:
-    """The loop that reads symbols of its rounds from sequences instead of computing them."""
+    """The loop that reads symbols of its iterations from sequences instead of computing them."""
     (body,) = loop.graphs
     nodes = tuple(node for node in body.nodes if read.isdisjoint(node.outputs))
     return loop.update(sequences=sequences, graphs=(body.update(nodes=nodes),))

@@ -1,6 +1,6 @@
 """Loop-invariant code motion: nodes with the same result in every iteration run once, before the loop.
 
-A loop may run no round at all, so a node leaves it only if it certainly runs, or if it cannot fail and costs next to nothing.
+A loop may run no iteration at all, so a node leaves it only if it certainly runs, or if it cannot fail and costs next to nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nnc.lower.passes.loops import Loop, Read, take_apart
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 
-CHEAP = 1 << 14  # operations that a loop of no round may cost in vain
+CHEAP = 1 << 14  # operations that a loop of no iteration may cost in vain
 
 cannot_fail: Attribute[bool] = Attribute("cannot_fail", "the command never raises on operands of the right specs")
 for _name in (
@@ -41,7 +41,7 @@ for _name in (
 def licm(graph: Graph, options: Options) -> Graph:
     """Moves nodes of loops that read only captured values and constants before the loop, and captures their results.
 
-    A carried value that each round passes on unchanged becomes a captured one. Nodes that only show a value in another form
+    A carried value that each iteration passes on unchanged becomes a captured one. Nodes that only show a value in another form
     (views) move along with others, not for their own sake. Draws and effects stay.
 
     Requires: nothing; equal values are found better after `cse`, and dead code elimination must follow.
@@ -80,7 +80,7 @@ class _Mover(OncePerGraph):
 
 
 def _capture_unchanged(loop: Loop, renamed: dict[Symbol, Symbol]) -> Loop:
-    """The loop with the carried values that no round changes captured; their results are what they start as."""
+    """The loop with the carried values that no iteration changes captured; their results are what they start as."""
     same = [x for x in loop.carries if x.following is x.inner]
     if not same:
         return loop
@@ -102,7 +102,7 @@ def move_out(
     """The nodes to run before the loop, with symbols of their own, and the loop that captures their results.
 
     Args:     constants: constants of the graph around the loop, which is given more. may_leave: whether a node on invariant
-              operands may go, given whether it surely runs in the first round; by default what the pass `licm` says.
+              operands may go, given whether it surely runs in the first iteration; by default what the pass `licm` says.
     """
     may_leave = may_leave or _may_leave
     (body,) = loop.graphs
@@ -132,7 +132,7 @@ def move_out(
 
 
 def _may_leave(node: Node, surely: bool) -> bool:
-    """Whether a node on invariant operands may run before the loop; `surely`: it runs in the first round at the latest."""
+    """Whether a node on invariant operands may run before the loop; `surely`: it runs in the first iteration at the latest."""
     if node.graphs or not node.outputs or node.command in effect or any(s.dtype == TAPE for s in node.outputs):
         return False
     if surely:
@@ -156,7 +156,7 @@ def _copy_out(
     root: Node, writers: Mapping[Symbol, Node], inner_constants: Mapping[Symbol, NDArray],
     outside: dict[Symbol, Symbol], constants: dict[Symbol, NDArray], moved: list[Node],
 ) -> None:  # fmt: skip
-    """Appends a node and the nodes that it needs, with symbols of the round replaced by their symbols `outside`."""
+    """Appends a node and the nodes that it needs, with symbols of the iteration replaced by their symbols `outside`."""
     todo = [root]
     while todo:
         node = todo[-1]
@@ -176,7 +176,7 @@ def _copy_out(
 
 
 def _rows_once(loop: Loop) -> tuple[list[Node], Loop]:
-    """Rows that all show one captured value are a broadcast of it; only where the number of rounds is known."""
+    """Rows that all show one captured value are a broadcast of it; only where the number of iterations is known."""
     length: Any = loop.node.params.get("length") if loop.node.command.name == "scan" else None
     outside = {x.inner[0]: x.operand for x in loop.captured}
     once = [x for x in loop.rows if x.inner[0] in outside] if length is not None else []

@@ -1,6 +1,6 @@
-"""Loops and calls taken apart, so that passes see which operand, which input of a round and which result belong together.
+"""Loops and calls taken apart, so that passes see which operand, which input of an iteration and which result belong together.
 
-`while` and `scan` state the same roles in different places, and `case_of` and calls are rounds that carry nothing; a pass
+`while` and `scan` state the same roles in different places, and `case_of` and calls are iterations that carry nothing; a pass
 edits a `Loop` and joins it to a node again. `pull_rounds` is not among them: it owns two graphs with inputs of their own.
 """
 
@@ -19,14 +19,14 @@ Inner = tuple[Symbol, ...]  # one symbol for each sub-graph
 
 
 class Read(NamedTuple):
-    """An operand, and the input of each sub-graph by which a round reads it (a sequence: an element of it)."""
+    """An operand, and the input of each sub-graph by which an iteration reads it (a sequence: an element of it)."""
 
     operand: Symbol
     inner: Inner
 
 
 class Carry(NamedTuple):
-    """A carried value: what it starts as, a round's input, the value for the next round, the result."""
+    """A carried value: what it starts as, an iteration's input, the value for the next iteration, the result."""
 
     operand: Symbol
     inner: Symbol
@@ -44,7 +44,7 @@ class Yield(NamedTuple):
 @dataclass(frozen=True, slots=True, eq=False)
 class Loop:
     """A node with sub-graphs by roles. `lead` are operands before all others (a branch's index, a dynamic length) and `counter`
-    the inputs of sub-graphs that no operand gives; `exits` stand before the number of rounds, `rows` behind it."""
+    the inputs of sub-graphs that no operand gives; `exits` stand before the number of iterations, `rows` behind it."""
 
     node: Node
     graphs: tuple[Graph, ...]
@@ -109,7 +109,7 @@ class Loop:
 
     @property
     def runs_surely(self) -> bool:
-        """Whether a whole round runs whenever the node does."""
+        """Whether a whole iteration runs whenever the node does."""
         return self.node.command.name == "scan" and (self.node.params["length"] or 0) > 0
 
 

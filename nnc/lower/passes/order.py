@@ -67,7 +67,9 @@ class _Orderer:
         if not node.graphs or node.command in PRINTED:
             return node
         params = node.params
-        first = 1 + params["xs"] if "xs" in params else 0  # a round of a scan begins with its number and the elements
+        first = (
+            1 + params["xs"] if "xs" in params else 0
+        )  # an iteration of a scan begins with its number and the elements
         carried = slice(first, first + params.get("carries", 0))
         graphs = tuple(self.round(graph, carried, params.get("before", 0)) for graph in node.graphs)
         return node if graphs == node.graphs else node.update(graphs=graphs, params=params)
@@ -98,7 +100,7 @@ class Description:
         self._nbytes: list[int] = list(known._nbytes) if known is not None else []
         self._rows: dict[Node, _Row] = known._rows if known is not None else {}
         self._number_storages()
-        # an entry that is no node begins the round, another stands for the test
+        # an entry that is no node begins the iteration, another stands for the test
         self.entries: list[Node | None] = [None, *graph.nodes[:before], None, *graph.nodes[before:]]
 
     def _number_storages(self) -> None:

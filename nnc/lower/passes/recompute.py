@@ -21,7 +21,7 @@ _CHEAP = frozenset({"add", "sub", "mul", "safe_mul", "neg", "abs", "square", "mi
 _NODES = 96  # the same where a kernel computes it for itself alone
 _SMALL = 64  # a value that takes this part of another's bytes may be kept for it
 _MINOR = 1000  # values that take a smaller part of the peak stay
-_PROGRESS = 0.99  # of the peak; a round that gains less is the last
+_PROGRESS = 0.99  # of the peak; an iteration that gains less is the last
 
 
 @register_pass("recompute")

@@ -1,4 +1,4 @@
-"""Products that a `scan` only yields: one product of all rows after the loop instead of a small one in each round."""
+"""Products that a `scan` only yields: one product of all rows after the loop instead of a small one in each iteration."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class _Sinker(OncePerGraph):
 
 
 def _needed_by_rounds(loop: Loop) -> set[Symbol]:
-    """The symbols of a round that a later round or an effect depends on."""
+    """The symbols of an iteration that a later iteration or an effect depends on."""
     needed = {x.following for x in loop.carries}
     for node in reversed(loop.graphs[0].nodes):
         if not needed.isdisjoint(node.outputs) or has_effect(node):

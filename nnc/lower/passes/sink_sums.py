@@ -1,4 +1,5 @@
-"""Sums over the rounds of a `scan`: one product that sums over time, too, instead of a product and an addition in each round."""
+"""Sums over the iterations of a `scan`: one product that sums over time, too, instead of a product and an addition in each
+iteration."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def sink_sums(graph: Graph, options: Options) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """A summand of a round: views of what `core` yields, or of `rows[0]` where that is None. `rows` are the tensors to keep."""
+    """A summand of an iteration: views of what `core` yields, or of `rows[0]` where that is None. `rows` are the tensors to
+    keep."""
 
     rows: tuple[Symbol, ...]
     core: Node | None
@@ -44,7 +46,7 @@ class _Term:
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """A carried value that rounds only add to; `adds` are the nodes that do. Terms are added, or taken away."""
+    """A carried value that iterations only add to; `adds` are the nodes that do. Terms are added, or taken away."""
 
     carry: Carry
     terms: tuple[tuple[_Term, bool], ...]
@@ -52,7 +54,7 @@ class _Sum:
 
 
 class _Sinker(OncePerGraph):
-    """Inner loops come first: a sum over an inner loop's rounds may then be one over the outer loop's."""
+    """Inner loops come first: a sum over an inner loop's iterations may then be one over the outer loop's."""
 
     def __init__(self, options: Options) -> None:
         super().__init__()
@@ -137,7 +139,7 @@ def _find_sum(known: KnownRows, carry: Carry) -> _Sum | None:
 
 
 def _find_term(known: KnownRows, symbol: Symbol) -> _Term | None:
-    """A summand that can be summed over time without being made in each round."""
+    """A summand that can be summed over time without being made in each iteration."""
     if not known.missing([symbol]):
         return _Term((symbol,), None, (), known.loop.node.source)
     views: list[Node] = []
@@ -166,7 +168,7 @@ def _total(rounds: AllRounds, known: KnownRows, x: _Sum, total: Symbol | None) -
 
 
 def _over_time(rounds: AllRounds, known: KnownRows, term: _Term) -> Symbol:
-    """The sum of a summand over all rounds."""
+    """The sum of a summand over all iterations."""
     for symbol in term.rows:
         for node in known.chain(symbol):
             rounds.run(node)

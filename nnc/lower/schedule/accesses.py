@@ -67,7 +67,7 @@ def _decided_by(step: Step) -> Iterator[View]:
 
 
 def _access(planned: Planned, view: View, writes: bool) -> Iterator[Access]:
-    """The range that a view lies in: all of its buffer where it moves from round to round."""
+    """The range that a view lies in: all of its buffer where it moves from iteration to iteration."""
     buffer, offset = planned.bound.buffers[view.buffer], planned.offsets[view.buffer]
     if buffer.kind is Kind.TAPE:
         yield Access(TAPES, 0, 1, True)  # reading one may move it on
