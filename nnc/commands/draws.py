@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from nnc import dtypes
 from nnc.commands import portable
 from nnc.commands.constants import full_like, ones_like
 from nnc.commands.elementwise import FLOAT, add, elementwise, exp, mul, neg, select, square, sub
@@ -75,6 +76,18 @@ tan_of_turns: Command = elementwise(
     partials=(lambda t, out: mul(add(square(out), ones_like(out)), full_like(out, math.pi)),),
 )  # fmt: skip
 """tan(πx) for |x| <= ½."""
+
+unit_of_words: Command = elementwise(
+    "unit_of_words", OnArrays(portable.unit_of_words), "unit_of_words(x)",
+    accepts=(lambda dtype: dtype == dtypes.uint64, "uint64"), result=lambda dtype: dtypes.float64, flops=8,
+)  # fmt: skip
+"""Words of 64 random bits as uniform numbers of 52 bits in (0, 1), in float64."""
+
+geometric_quantile: Command = elementwise(
+    "geometric_quantile", OnArrays(portable.geometric_quantile), "geometric_quantile(x, y)", arity=2, accepts=FLOAT,
+    flops=25, partials=(None, None),
+)  # fmt: skip
+"""The number of the first trial that succeeds, of a uniform number x, where each fails with probability e^-y."""
 
 poisson_log_mass: Command = elementwise(
     "poisson_log_mass", OnArrays(portable.poisson_log_mass), "poisson_log_mass(x, y)", arity=2, accepts=FLOAT,

@@ -17,7 +17,6 @@ import numpy as np
 from nnc import dtypes
 from nnc.casting import cast_array, caster, saturates
 from nnc.commands.constants import full_like, ones_like
-from nnc.commands.lanes import OnArrays
 from nnc.commands.rules import (
     Cotangents,
     Derivative,
@@ -113,7 +112,7 @@ def elementwise(
         infer=infer,
         reference=reference,
         scalar=scalar,
-        numpy_call=numpy_call if is_ufunc or isinstance(function, OnArrays) else None,
+        numpy_call=numpy_call if is_ufunc else None,
         derivative=rule,
         batch=batch_elementwise(name),
         inplace=InPlace(tuple((i, 0) for i in range(arity)), (0,) if identity else ()) if result is None else None,

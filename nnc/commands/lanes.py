@@ -189,6 +189,9 @@ class Lanes:
     def __or__(self, y: Any) -> Lanes:
         return self._with(np.bitwise_or, y)
 
+    def __xor__(self, y: Any) -> Lanes:
+        return self._with(np.bitwise_xor, y)
+
     def __lshift__(self, y: int) -> Lanes:
         return self._with(np.left_shift, y)
 
@@ -212,6 +215,10 @@ class Lanes:
         """x where this bool holds, else y; one of them is a Lanes."""
         like = x if isinstance(x, Lanes) else y
         return self.recorder.apply(np.where, np.where, self, like._same(x), like._same(y))
+
+    def choose_rarely(self, make: Callable[[], Lanes], otherwise: Lanes) -> Lanes:
+        """Returns `make()` where this bool holds, else `otherwise`; it holds for few elements."""
+        return self.choose(make(), otherwise)
 
     def _view(self, dtype: str) -> Lanes:
         return self.recorder.apply(("view", dtype), methodcaller("view", dtype), self)

@@ -185,18 +185,22 @@ def _central_quantile(q: Number) -> Number:
 
 def _tail_quantile(r: Number) -> Number:
     """The quantile of e^(-r²), below 0.075; beyond the polynomials x² = 2 r² - log(2π x²) + 2 log(1 - 1/x² + 3/x⁴ - 15/x⁶)."""
-    near = r <= 5
-    cut = (r > 27).choose(27.0, r)
+    near, far = r <= 5, r > 27
+    cut = far.choose(27.0, r)
     at = near.choose(cut - 1.6, cut - 5)
     out = _either(near, at, _QUANTILE_NEAR[0], _QUANTILE_FAR[0]) / _either(
         near, at, _QUANTILE_NEAR[1], _QUANTILE_FAR[1]
     )
-    square = r * r * 2
-    t = square - log(square * (2 * math.pi))
-    for _ in range(3):  # each gives three digits or more
-        inverse = 1 / t
-        t = square - log(t * (2 * math.pi)) + log(1 - inverse * (1 - inverse * (3 - inverse * 15))) * 2
-    return -(r > 27).choose(t.intrinsic("sqrt"), out)
+
+    def from_density() -> Number:
+        square = r * r * 2
+        t = square - log(square * (2 * math.pi))
+        for _ in range(3):  # each gives three digits or more
+            inverse = 1 / t
+            t = square - log(t * (2 * math.pi)) + log(1 - inverse * (1 - inverse * (3 - inverse * 15))) * 2
+        return t.intrinsic("sqrt")
+
+    return -far.choose_rarely(from_density, out)
 
 
 def _log_normal_cdf(x: Number) -> Number:
@@ -299,6 +303,25 @@ def binomial_log_mass(k: Number, n: Number, p: Number) -> Number:
     return logs - _deviance(k, n * p) - _deviance(rest, n * (1 - p))
 
 
+def geometric_quantile(u: Number, rate: Number) -> Number:
+    """Returns the number of trials up to the first success; each fails with probability e^-rate, all before it with more than u."""
+    return (log(u).intrinsic("fabs") / rate).intrinsic("floor") + 1
+
+
+# -- uniform numbers ---------------------------------------------------------------------------------------------------
+
+_LEAST_UNIT = 2.0**-53  # half the distance of the numbers that `unit_of_words` gives, in place of 0
+
+
+def unit_of_words(words: Number) -> Number:
+    """Converts words of 64 bits to numbers in (0, 1) of 52 bits; the upper 23 are those of `nnc.random.uniform` in float32."""
+    low = words & 0xFFFFFFFF
+    upper = ((words >> 32) ^ low) >> 9
+    number = (upper << 29) | (low >> 3)
+    unit = (number | (1023 << 52)).as_float() - 1  # the bits of a number in [1, 2)
+    return (unit < _LEAST_UNIT).choose(_LEAST_UNIT, unit)
+
+
 FUNCTIONS: dict[str, Callable[..., Number]] = {
     "portable_log": log,
     "portable_log1p": log1p,
@@ -308,5 +331,8 @@ FUNCTIONS: dict[str, Callable[..., Number]] = {
     "tan_of_turns": tan_of_turns,
     "poisson_log_mass": poisson_log_mass,
     "binomial_log_mass": binomial_log_mass,
+    "geometric_quantile": geometric_quantile,
 }
-"""By the names that scalar expressions call them by."""
+"""Functions of floats, by the names that scalar expressions call them by."""
+OF_WORDS: dict[str, Callable[..., Number]] = {"unit_of_words": unit_of_words}
+"""Functions of unsigned integers."""

@@ -15,8 +15,14 @@ import numpy as np
 from nnc import dtypes
 from nnc.commands import constants
 from nnc.commands import elementwise as ew
-from nnc.commands.draws import binomial_log_mass, poisson_log_mass, portable_log, portable_log1p
-from nnc.commands.promote import astype, broadcast_to_shape, promote, to_dtype
+from nnc.commands.draws import (
+    binomial_log_mass,
+    geometric_quantile,
+    poisson_log_mass,
+    portable_log,
+    portable_log1p,
+)
+from nnc.commands.promote import apply, astype, broadcast_to_shape, promote, to_dtype
 from nnc.commands.reduce import cumsum, reduce_or
 from nnc.commands.rules import Value
 from nnc.commands.shape import flip
@@ -28,7 +34,7 @@ from nnc.random.continuous import uniform
 from nnc.random.discrete import bernoulli
 from nnc.random.exact import fine_unit, times
 from nnc.random.keys import Shape, read_key, split
-from nnc.random.parameters import float_dtype, integer_dtype, joint_shape, own_dtype, read_together
+from nnc.random.parameters import float_dtype, integer_dtype, joint_shape, own_dtype, read_parameter, read_together
 from nnc.random.reuse import note_use, unrecorded
 from nnc.spelling import spelled
 from nnc.trace.control_flow import scan, while_loop
@@ -67,10 +73,11 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = dtypes.int64) ->
     where = "nnc.random.geometric"
     dtype = integer_dtype(dtype, where)
     own = own_dtype(p, where, "p")
-    (p,), shape = read_together(where, own, shape, p=p)
+    p = to_value(read_parameter(p, own, where, "p"), where)
+    shape = joint_shape(shape, where, p=p)
     u = _unit(read_key(key, where), shape, own)
     rate = ew.abs_(portable_log1p(-astype(p, dtypes.float64)))
-    return astype(ew.floor(ew.abs_(portable_log(u)) / rate) + 1, dtype)
+    return astype(apply(geometric_quantile, u, rate), dtype)
 
 
 def _unit(key: Value, shape: Shape, own: dtypes.DType) -> Value:

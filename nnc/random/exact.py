@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import ml_dtypes
-import numpy as np
 
 from nnc import dtypes
-from nnc.commands import elementwise as ew
-from nnc.commands.draws import portable_exp, portable_log, product
+from nnc.commands.draws import portable_exp, portable_log, product, unit_of_words
 from nnc.commands.promote import apply, astype
 from nnc.commands.rules import Value
 from nnc.commands.shape import concatenate, slice_axis
@@ -17,8 +15,6 @@ from nnc.numpy import elementwise as el
 from nnc.random.keys import Shape, draw_bits
 
 finfo: Any = ml_dtypes.finfo  # which knows bfloat16, too
-
-_LEAST = 2.0**-53  # half the distance of the numbers that `fine_unit` gives, in place of 0
 
 
 def times(x: Any, y: Any) -> Value:
@@ -45,8 +41,4 @@ def sum_last(x: Value) -> Value:
 
 def fine_unit(key: Value, shape: Shape) -> Value:
     """Uniform numbers of 52 bits in (0, 1), in float64; the upper 23 bits are those that `uniform` draws in float32."""
-    words = draw_bits(key, shape, 64)
-    low = words & np.uint64(0xFFFFFFFF)
-    upper = ((words >> np.uint64(32)) ^ low) >> np.uint64(9)
-    number = ew.convert((upper << np.uint64(29)) | (low >> np.uint64(3)), dtype=dtypes.int64)
-    return el.maximum(ew.convert(number, dtype=dtypes.float64) * np.float64(2.0**-52), np.float64(_LEAST))
+    return unit_of_words(draw_bits(key, shape, 64))

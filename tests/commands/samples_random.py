@@ -34,6 +34,8 @@ SAMPLES: list[Sample] = [
         (np.asarray([0.25, 0.5, 0.75]), np.asarray([-1.0, 0.5, -2.0]), np.asarray([0.5, 2.0, 1.0])),
         tolerance=4.0,
     ),
+    Sample("unit_of_words", (np.asarray([0, 7, 2**63 + 12345, 2**64 - 1], np.uint64),)),
+    Sample("geometric_quantile", (np.asarray([0.25, 0.5, 0.999]), np.asarray([0.75, 1e-3, 0.5])), differentiable=()),
     Sample("poisson_log_mass", (np.asarray([0.0, 3.0, 9.0]), np.asarray([2.5, 2.5, 11.0])), differentiable=()),
     Sample(
         "binomial_log_mass",

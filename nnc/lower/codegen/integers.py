@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nnc import dtypes
+from nnc.commands import portable
 from nnc.lower.codegen.math.terms import Term, where
 
 _LONGEST_CHAIN = 8  # of powers of floats; beyond, rounding errors add up to more than those of pow
@@ -130,4 +131,5 @@ FUNCTIONS: dict[str, Callable[..., Term]] = {
     "ceil": _same,
     "trunc": _same,
     "round_even": _same,
+    **portable.OF_WORDS,
 }

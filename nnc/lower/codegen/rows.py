@@ -252,11 +252,14 @@ class Rows(Values):
         """The steps first to end of a flat nest of any length: whole ones, then the vectors of the last one."""
         code, step = self.code, self.code.integer(self.step)
         size = self.size_of_vector_loop or Value("%n", dtypes.int64)
-        whole = code.div(size, step)
+        whole, outer = code.div(size, step), Block({}, {})
+        for symbol in self.graph.inputs:
+            if not self._steps[self.place[symbol]]:  # one value: it, and what follows from it, is not read again
+                self.value(symbol, outer)
         with code.loop(first, code.intrinsic("smin", end, whole)) as unit:
-            self._whole_step(Block({}, {}), code.mul(unit, step))
+            self._whole_step(outer, code.mul(unit, step))
         rest = code.mul(code.intrinsic("smax", first, whole), step)
-        self._rest(Block({}, {}), rest, code.intrinsic("smin", code.mul(end, step), size))
+        self._rest(outer, rest, code.intrinsic("smin", code.mul(end, step), size))
 
     def _elements(self, outer: Block) -> None:
         """One step of the vector loop where nothing is reduced. Only the last one, if it is no whole one, has masks: under them

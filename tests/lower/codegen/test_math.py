@@ -170,7 +170,10 @@ def test_log_gamma_below_0_is_as_good_as_its_largest_term() -> None:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_scalars_and_vectors_give_the_same_bits(name: str) -> None:
-    ternary, binary = ("fma", "truncated_normal", "binomial_log_mass"), (*BINARY, *EXACT_BINARY, "poisson_log_mass")
+    ternary, binary = (
+        ("fma", "truncated_normal", "binomial_log_mass"),
+        (*BINARY, *EXACT_BINARY, "poisson_log_mass", "geometric_quantile"),
+    )
     arity = 3 if name in ternary else 2 if name in binary else 1
     for dtype in FLOATS:
         arrays = [patterns(dtype, seed)[:1024] for seed in range(arity)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nnc import dtypes
@@ -114,6 +114,13 @@ class Term:
     def choose(self, x: Term | Number, y: Term | Number) -> Term:
         """x where this bool holds, else y; one of them is a Term."""
         return where(self, x, y)
+
+    def choose_rarely(self, make: Callable[[], Term], otherwise: Term) -> Term:
+        """Returns `make()` where this bool holds, else `otherwise`; what `make` prints is skipped where it holds in no lane."""
+        slot = self.code.slot(otherwise.value)
+        with self.code.when(any_lane(self).value):
+            self.code.write(slot, where(self, make(), otherwise).value)
+        return otherwise.of(self.code.read(slot))
 
     def intrinsic(self, name: str, *others: Term | Number) -> Term:
         """One of LLVM's functions."""
