@@ -41,3 +41,11 @@ def test_view_is_a_function_also_where_its_modules_came_first() -> None:
 def test_the_first_command_finds_the_kernels_of_the_backends() -> None:
     code = "import nnc.numpy as nnp, sys; nnp.ones(2) + 1; print('nnc.backends.loaded' in sys.modules)"
     assert run(code).strip() == "True"
+
+
+def test_numbers_and_lists_load_no_masked_arrays() -> None:
+    code = (
+        "import sys, numpy as np, nnc, nnc.numpy as nnp; x = nnp.ones(2); nnc.compile(lambda x: x * np.float64(2) + [1, 2])(x);"
+        " x * np.float64(2) + [1.0, 2.0]; print('numpy.ma' in sys.modules)"
+    )
+    assert run(code).strip() == "False"

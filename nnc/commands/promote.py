@@ -6,6 +6,7 @@ Commands neither convert nor broadcast; the functions users call do, through the
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache, reduce
 from typing import Any
@@ -64,7 +65,8 @@ def as_operand(x: Any, where: str = "asarray", name: str = "x", dtype: dtypes.DT
     if isinstance(x, (np.float64, np.complex128)):
         return np.asarray(x).view(WeakScalar)
     if isinstance(x, (np.ndarray, np.generic)):
-        if type(x) is not np.ndarray and isinstance(x, np.ma.MaskedArray):
+        masked = sys.modules.get("numpy.ma")  # which takes long to load, and is loaded where there is a masked array
+        if masked is not None and isinstance(x, masked.MaskedArray):
             raise user_error(
                 ArgumentTypeError, where, f"{name} is a masked array, whose mask would be lost.",
                 fix="pass x.filled(value), or the data and the mask as two arrays.",

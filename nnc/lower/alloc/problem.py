@@ -102,11 +102,17 @@ def make_problem(size: Ints, lo: Ints, hi: Ints, owner: Ints) -> tuple[Problem, 
     lo, hi, owner = lo[keep], hi[keep], owner[keep]
     start = np.full(len(size), np.iinfo(np.int64).max)
     np.minimum.at(start, owner, lo)
-    placed = np.unique(owner)
+    placed = distinct(owner)
     placed = placed[np.lexsort((placed, -size[placed], start[placed]))]
     number = np.zeros(len(size), np.int64)
     number[placed] = np.arange(len(placed))
     return Problem.of(size[placed], lo, hi, number[owner]), placed
+
+
+def distinct(values: Ints) -> Ints:
+    """Returns the values in order, each once. NumPy's `unique` would load numpy.ma, which takes as long as a small plan."""
+    ordered = np.sort(values)
+    return ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
 
 
 def merged(intervals: Intervals) -> Iterator[tuple[int, int]]:

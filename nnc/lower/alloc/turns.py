@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from nnc.lower.alloc.greedy import FAR, Numbers
-from nnc.lower.alloc.problem import Ints, Problem
+from nnc.lower.alloc.problem import Ints, Problem, distinct
 
 STEPS = 4096  # of the table of penalties
 _UNIT = float(1 << 40)  # the penalty of a set that is as high as may be
@@ -38,7 +38,7 @@ class LiveSets:
     @classmethod
     def of(cls, p: Problem) -> LiveSets:
         """Finds the live sets of a problem."""
-        times, ends = np.unique(p.lo), np.unique(p.hi)
+        times, ends = distinct(p.lo), distinct(p.hi)
         until = ends[np.searchsorted(ends, times, side="right")]  # the first death after each birth
         last_births = times[np.append(until[1:] != until[:-1], True)]
         sets = [p.owner[(p.lo <= step) & (p.hi > step)] for step in last_births]
