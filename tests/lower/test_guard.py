@@ -89,7 +89,7 @@ def test_a_kernel_without_a_mistake_computes_what_it_should() -> None:
 
 @pytest.mark.parametrize(
     ("offset", "where"),
-    [(N * SIZE, "0 bytes behind the end"), (N * SIZE + 9, "9 bytes behind"), (-1, "1 bytes in front")],
+    [(N * SIZE, "0 bytes behind the end"), (N * SIZE + 9, "9 bytes behind"), (-1, "the first 1 bytes in front")],
 )
 def test_a_byte_written_outside_of_a_buffer(offset: int, where: str) -> None:
     program = guarded(negative, planted(lambda code, step: byte(code, "%out", offset)))

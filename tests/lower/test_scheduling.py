@@ -206,3 +206,11 @@ def test_an_update_runs_as_soon_as_its_gradient_is_there_and_all_readers_of_the_
 def test_a_graph_without_operations_and_one_without_bytes_keep_their_order() -> None:
     assert improve_order(OperationGraph([], [], [], [], [])) == []
     assert improve_order(OperationGraph([0, 0], [(), (0,)], [(0,), (1,)], [(), ()], [(), ()])) == [0, 1]
+
+
+def test_results_share_the_memory_of_operands_that_end() -> None:
+    pairs = ((0, 3), (1, 3), (2, 4))
+    graph = OperationGraph([8, 8, 2, 8, 2], [(), (0, 1, 2)], [(0, 1, 2), (3, 4)], [(), ()], [(), pairs])
+    assert graph.shared(1, [0, 0, 0, 0, 0]) == 10  # 3 lies on 0 and 4 on 2
+    assert graph.shared(1, [1, 0, 1, 0, 0]) == 8  # 3 lies on 1
+    assert graph.shared(1, [1, 1, 1, 0, 0]) == 0

@@ -161,3 +161,10 @@ def test_standardize_centres_and_scales() -> None:
 def test_other_libraries_names_are_answered_with_ours(call: Callable[[], Any], fix: str) -> None:
     with pytest.raises(ArgumentTypeError, match=f"it has no argument(.|\n)*Fix: write {fix}"):
         call()
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_one_slope_serves_all_channels(shape: tuple[int, ...]) -> None:
+    x = np.array([[-1.0, 2.0, -3.0]])
+    out = nn.prelu(x, np.full(shape, 0.5))
+    np.testing.assert_array_equal(np.asarray(out), [[-0.5, 2.0, -1.5]])

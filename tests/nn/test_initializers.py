@@ -83,3 +83,8 @@ def test_orthogonal_columns_or_rows_have_the_length_asked_for(shape: tuple[int, 
 def test_orthogonal_needs_two_axes() -> None:
     with pytest.raises(ArgumentError, match=r"shape \(3,\) has fewer than two axes"):
         initializers.orthogonal()(nnc.random.key(0), (3,))
+
+
+def test_orthogonal_matrices_of_either_sign_are_drawn() -> None:
+    draws = [float(initializers.orthogonal()(nnc.random.key(seed), (1, 1), np.float64)[0, 0]) for seed in range(40)]
+    assert set(np.round(draws, 12)) == {-1.0, 1.0} and 8 < sum(x > 0 for x in draws) < 32

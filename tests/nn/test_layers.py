@@ -240,3 +240,16 @@ def test_a_small_convolutional_network_learns() -> None:
         value, gradient = step(model)
         model = tree.map(lambda p, g: p - 0.5 * g, model, gradient)
     assert float(value) < 0.1 < first
+
+
+@pytest.mark.parametrize(
+    ("layer", "remedy"),
+    [
+        (nn.Linear(4, 5, key=KEY), "of shape (..., 4)."),
+        (nn.Conv(4, 5, 3, key=KEY), "of shape (..., 4, ...)."),
+    ],
+)
+def test_the_remedy_for_another_number_of_features_shows_where_they_stand(layer: Any, remedy: str) -> None:
+    with pytest.raises(ShapeError) as caught:
+        layer(normal(2, 3, 9, 9))
+    assert remedy in str(caught.value)

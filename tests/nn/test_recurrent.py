@@ -116,8 +116,9 @@ def test_a_long_lstm_compiles_with_its_gradient() -> None:
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-7)
 
 
-def test_dropout_lies_between_layers_and_asks_for_a_key() -> None:
-    layer = nn.RNN(2, 4, key=KEY, num_layers=2, dropout_rate=0.5)
+@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
+def test_dropout_lies_between_layers_and_asks_for_a_key(kind: Any) -> None:
+    layer = kind(2, 4, key=KEY, num_layers=2, dropout_rate=0.5)
     with pytest.raises(ArgumentError, match="there is no key"):
         layer(X)
     one, other = layer(X, key=KEY)[0], layer(X, key=nnc.random.key(1))[0]

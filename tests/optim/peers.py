@@ -108,6 +108,7 @@ LOOSE = {
 
 
 MUON: Make = lambda o: o.muon(RATE, weight_decay=0.1, adam_weight_decay=0.1)
+ADAPTIVE_MUON: Make = lambda o: o.muon(RATE, adaptive=True, nesterov=False, beta=0.8)
 
 
 def optax_path(optax: Any, make: Make, dtype: str) -> list[dict[str, np.ndarray]]:
@@ -198,7 +199,8 @@ def record() -> None:
     import optax  # noqa: PLC0415  an optional peer
 
     paths = {f"optax/{name}": optax_path(optax, make, "float64") for name, make in OPTAX.items()}
-    paths["optax/muon"] = optax_path(optax, lambda o: MUON(o.contrib), "float64")
+    for name, make in (("muon", MUON), ("adaptive muon", ADAPTIVE_MUON)):
+        paths[f"optax/{name}"] = optax_path(optax, lambda o, make=make: make(o.contrib), "float64")
     paths |= {f"torch/{name}": torch_path(peer, "float64") for name, (_, peer, _) in TORCH.items()}
     rows = {name: np.stack([flat(path[t]) for t in KEPT_STEPS]) for name, path in paths.items()}
     np.savez_compressed(RECORDED, **rows)

@@ -330,3 +330,17 @@ def test_a_variance_that_rounds_below_zero_counts_as_zero() -> None:
         for _ in range(200):  # equal gradients: mean of squares and square of mean differ by their rounding alone
             update, state = transformation.update(gradient, state)
             assert np.isfinite(np.asarray(update)).all()
+
+
+def test_defaults_are_those_that_optax_names() -> None:
+    x = nnp.asarray(np.random.default_rng(0).normal(size=(3, 4)))
+    explicit = optim.orthogonalize_via_newton_schulz(x, (3.4445, -4.7750, 2.0315), 5, 1e-8)
+    assert np.array_equal(optim.orthogonalize_via_newton_schulz(x), explicit)
+    assert float(optim.DynamicLossScale().loss_scale) == 2.0**15
+    path = lambda link: optim.chain(link, optim.scale(-0.1))
+    p, ways = nnp.ones(3), [path(optim.scale_by_lbfgs()), path(optim.scale_by_lbfgs(10, True))]
+    states = [way.init(p) for way in ways]
+    for g in np.random.default_rng(1).normal(size=(4, 3)):
+        made = [way.update(nnp.asarray(g), state, p) for way, state in zip(ways, states, strict=True)]
+        states = [state for _, state in made]
+        assert np.array_equal(made[0][0], made[1][0])

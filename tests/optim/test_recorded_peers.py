@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from nnc import optim
-from tests.optim.peers import KEPT_STEPS, LOOSE, MUON, OPTAX, TORCH, Make, flat, nnc_path, recorded_path
+from tests.optim.peers import ADAPTIVE_MUON, KEPT_STEPS, LOOSE, MUON, OPTAX, TORCH, Make, flat, nnc_path, recorded_path
 
 ROWS: dict[tuple[str, str], tuple[Make, float]] = {
     **{("optax", name): (make, 1e-6 if name in LOOSE else 1e-10) for name, make in OPTAX.items()},
     ("optax", "muon"): (MUON, 2e-6),  # Optax's coefficients are float32
+    ("optax", "adaptive muon"): (ADAPTIVE_MUON, 2e-6),
     **{("torch", name): (make, tolerance) for name, (make, _, tolerance) in TORCH.items()},
 }
 

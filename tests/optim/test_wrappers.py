@@ -71,6 +71,7 @@ def test_accumulated_gradients_make_the_step_of_the_whole_batch(mean: bool) -> N
     p = q = nnp.asarray(np.ones(3))
     state, whole = optimizer.init(p), inner.init(q)
     step = nnc.compile(optimizer.update, max_traces=1)
+    assert not optimizer.has_updated(state)
     for i, g in enumerate(grads):
         updates, state = step(g, state, p)
         p = optim.apply_updates(p, updates)

@@ -420,3 +420,11 @@ def test_derivatives_keep_the_bound_on_the_number_of_rounds(derivative: str) -> 
         assert float(nnc.tree.leaves(run(20.0))[0]) == 160
         with pytest.raises(ArgumentError, match="3 rounds"):
             run(2.0)
+
+
+@pytest.mark.parametrize("pred", [0, 1, 2, -1, 0.0, 0.5, np.float32(1.0), np.int8(1), False, True])
+def test_a_number_chooses_as_python_would(pred: Any) -> None:
+    choose = lambda p: nnc.cond(p, lambda: 1.0, lambda: 2.0)
+    want = 1.0 if pred else 2.0
+    assert float(choose(pred)) == want
+    assert float(nnc.compile(choose)(nnp.asarray(pred))) == want

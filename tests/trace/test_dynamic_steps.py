@@ -15,6 +15,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn, optim
+from nnc.dynamic_steps import EQUAL_RUNS, Repeated
 from nnc.errors import ArgumentError, ArgumentTypeError
 from nnc.graph import register, verify
 
@@ -503,3 +504,11 @@ def test_another_shape_between_two_equal_steps_has_a_gradient_of_its_own() -> No
         x = g.variable(np.arange(n, dtype=np.float64))
         g.backward(nnp.sum(x * x) / n)
         np.testing.assert_allclose(x.grad, 2 * np.arange(n) / n)
+
+
+def test_a_function_that_never_does_the_same_is_looked_at_for_a_while_only() -> None:
+    different, repeated = Repeated(), Repeated()
+    assert not any(different.is_due((number,)) or different.is_over for number in range(29))
+    assert not different.is_due((29,)) and different.is_over
+    assert [repeated.is_due(("line",)) for _ in range(EQUAL_RUNS)] == [False] * (EQUAL_RUNS - 1) + [True]
+    assert repeated.is_over

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 import nnc
 import nnc.numpy as nnp
+from nnc import dtypes
 from nnc.graph import Graph, GraphBuilder, Node, Symbol, run_passes
+from nnc.lower.passes.fewer_residuals import _may_repeat
 from nnc.lower.pipeline import plan
 from nnc.options import Options
 from tests.lower.passes.tools import check_same_bits, names, run
@@ -241,3 +243,17 @@ def test_random_loops_that_read_each_others_rows_keep_their_values(graph: Graph)
     assert rows(after) <= rows(before)
     with np.errstate(all="ignore"):
         check_same_bits(graph, after, [RNG.uniform(-1, 1, spec.shape) for spec in graph.input_specs])
+
+
+def test_what_a_fused_kernel_may_compute_anew() -> None:
+    b = GraphBuilder()
+    x = b.input((4,), "float32")
+    identity = GraphBuilder()
+    same = identity.build(identity.input((4,), "float32"))
+    b.add("neg", x)
+    b.add("reshape", x, shape=(2, 2))
+    b.add("full", shape=(2,), value=1.0, dtype=dtypes.float32)
+    b.add("reduce_sum", x, axes=(0,))
+    b.add("case_of", b.constant(0, "int64"), x, graphs=(same,))
+    may = {node.command.name: _may_repeat(node) for node in b.build(x).nodes}
+    assert may == {"neg": True, "reshape": True, "full": True, "reduce_sum": False, "case_of": False}

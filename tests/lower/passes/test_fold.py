@@ -71,9 +71,10 @@ def test_a_branch_with_a_known_index_is_the_only_one_left() -> None:
         assert names(check_after(graph, ["fold", "dce"], [X], 1)) == [["neg", "exp"][index]]
 
 
-def test_a_branch_with_a_known_index_out_of_range_stays() -> None:
+@pytest.mark.parametrize("index", [-1, 2])
+def test_a_branch_with_a_known_index_out_of_range_stays(index: int) -> None:
     b = GraphBuilder()
-    graph = b.build(*b.add("case_of", b.constant(2, "int64"), b.input(VECTOR), graphs=branches()))
+    graph = b.build(*b.add("case_of", b.constant(index, "int64"), b.input(VECTOR), graphs=branches()))
     assert names(run(graph, "fold")) == ["case_of"]
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
+import scipy.special
 
 import nnc
 import nnc.numpy as nnp
+from nnc.graph import GraphBuilder
 from nnc.options import Options
-from tests.lower.passes.tools import check_same_bits, names, run
+from tests.lower.passes.tools import check_same_bits, evaluate, names, run
 
 X = np.random.default_rng(9).normal(size=(32, 64)).astype(np.float32)
 
@@ -54,3 +57,17 @@ def test_what_others_read_stays_in_front_of_them() -> None:
 
     graph = nnc.make_graph(f)(X)
     assert run(graph, "totals").nodes == graph.nodes
+
+
+@pytest.mark.parametrize("first", [(0,), (1,), (2,), (0, 2), (1, 3)])
+@pytest.mark.parametrize("axes", [(0, 1, 2), (0, 1, 2, 3), (1, 2, 3), (0, 2, 3)])
+def test_sums_in_two_steps_are_over_the_axes_named(first: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).normal(size=(2, 3, 4, 5))
+
+    b = GraphBuilder()
+    operand = b.input(x.shape, "float64")
+    weighted = b.add("mul", operand, b.add("softmax", operand, axes=first))
+    after = run(b.build(b.add("reduce_sum", weighted, axes=axes)), "totals")
+    assert names(after).count("reduce_sum") == (2 if set(first) < set(axes) else 1)
+    (got,) = evaluate(after, [x])
+    np.testing.assert_allclose(got, (x * scipy.special.softmax(x, first)).sum(axes), 1e-12)

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import given
 
 import nnc
 import nnc.numpy as nnp
 from nnc.errors import InternalError
 from nnc.lower.program import Program
-from nnc.lower.schedule.races import check_schedule, happened_before
+from nnc.lower.schedule.accesses import Access
+from nnc.lower.schedule.races import check_schedule, find_race, happened_before
 from nnc.lower.schedule.types import Schedule, Signal
 from nnc.lower.stages import Kind, Planned
 from tests.lower.schedule.tools import compiled, random_schedule, two_chains
@@ -107,3 +111,47 @@ def test_reading_the_same_bytes_is_no_race() -> None:
     planned = compiled(graph).planned
     for seed in range(5):
         check_schedule(planned, random_schedule(planned, 2, seed))
+
+
+@st.composite
+def touching_steps(draw: st.DrawFn) -> tuple[list[list[Access]], Schedule]:
+    """Up to eight steps on up to three streams, some signals between them, and the bytes that each touches."""
+    count, streams = draw(st.integers(2, 8)), draw(st.integers(1, 3))
+    stream_of = [draw(st.integers(0, streams - 1)) for _ in range(count)]
+    pairs = [(i, j) for i, j in combinations(range(count), 2) if stream_of[i] != stream_of[j]]
+    signals = tuple(Signal(i, j) for i, j in pairs if draw(st.integers(0, 2)) == 0)
+    accesses = []
+    for _ in range(count):
+        begins = [draw(st.integers(0, 3)) for _ in range(draw(st.integers(0, 2)))]
+        touched = [Access(0, at, at + draw(st.integers(1, 2)), draw(st.booleans())) for at in begins]
+        accesses.append(sorted(touched, key=lambda access: not access.writes))  # as in `step_accesses`
+    lists = tuple(tuple(i for i in range(count) if stream_of[i] == k) for k in range(streams))
+    return accesses, Schedule(lists, signals, ((0.0, 1.0),) * count)
+
+
+def conflicts(first: list[Access], second: list[Access]) -> bool:
+    pairs = [(a, b) for a in first for b in second if a.writes or b.writes]
+    return any(a.first < b.end and b.first < a.end for a, b in pairs)
+
+
+@given(touching_steps())
+def test_a_race_is_found_where_no_path_of_signals_leads_from_a_step_to_a_conflicting_one(
+    drawn: tuple[list[list[Access]], Schedule],
+) -> None:
+    accesses, schedule = drawn
+    count = len(accesses)
+    follows = np.zeros((count, count), bool)
+    for steps in schedule.streams:
+        for i, j in combinations(steps, 2):
+            follows[i, j] = True
+    for signal in schedule.signals:
+        follows[signal.before, signal.after] = True
+    for k in range(count):  # Warshall's closure
+        follows |= follows[:, k : k + 1] & follows[k : k + 1]
+    racing = {
+        (i, j) for i, j in combinations(range(count), 2) if conflicts(accesses[i], accesses[j]) and not follows[i, j]
+    }
+    clocks = happened_before(schedule)
+    assert clocks is not None
+    found = find_race(accesses, schedule, clocks)
+    assert found in racing if racing else found is None

@@ -10,8 +10,9 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc.errors import ArgumentError
-from nnc.lower.schedule.report import ScheduleReport, ScheduleRow
+from nnc.lower.schedule.report import ScheduleReport, ScheduleRow, make_schedule_report
 from nnc.source import SourceLine
+from tests.lower.schedule import tools
 
 LINE = SourceLine("train.py", 41, "loss")
 REPORT = ScheduleReport(
@@ -103,3 +104,13 @@ def test_a_measured_run_waits_for_what_it_must() -> None:
     x = nnp.full((64, 64), 0.01)
     rows = {row.step: row for row in nnc.debug.profile(f, x, x * 2).rows}
     assert all(rows[i].end <= row.start for row in rows.values() for i in row.waits)
+
+
+def test_reports_are_in_microseconds() -> None:
+    program = tools.compiled(tools.two_chains(), 2)
+    report = make_schedule_report(program.bound, program.schedule, lambda step: "numpy")
+    assert report.duration == pytest.approx(program.schedule.seconds * 1e6)
+    for row in report.rows:
+        begin, end = program.schedule.planned[row.step]
+        assert (row.start, row.duration) == pytest.approx((begin * 1e6, (end - begin) * 1e6))
+        assert 1e-4 < row.duration < 1e6

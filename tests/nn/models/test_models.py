@@ -162,3 +162,15 @@ def test_mistakes_are_named() -> None:
         models.UNet(1, 2, key=KEY, width=4, depth=2)(np.ones((1, 1, 6, 8), np.float32))
     with pytest.raises(ArgumentError, match="depth is 12"):
         models.VGG(12, key=KEY)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_no_two_parameters_are_drawn_with_one_key(name: str) -> None:
+    drawn: dict[bytes, str] = {}
+    for path, leaf in nn.parameters(SMALL[name][0](key=KEY)).items():
+        first = np.asarray(leaf, np.float32).ravel()[:24]
+        if len(first) < 24 or not first.std() > 0:
+            continue
+        shape = np.round((first / np.abs(first).max()), 4)  # the same for one key, whatever the scale of the draw
+        assert drawn.setdefault(shape.tobytes(), path) == path
+    assert drawn
