@@ -1,8 +1,13 @@
-"""Generated programs whose calls are specialised give what the functions themselves give: values, dtypes and weakness."""
+"""Generated programs whose calls are specialised give what the functions themselves give, bit by bit."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import Any
+from unittest.mock import patch
 
 import hypothesis.strategies as st
 import numpy as np
@@ -11,104 +16,242 @@ from hypothesis import given, settings
 
 import nnc
 import nnc.numpy as nnp
-from nnc import nn
 from nnc.context import with_mode
+from nnc.graph import specialise
 from nnc.graph.specialise import specialised_in_traces
+from tests.trace.generated import OPERATIONS, Step, check_same, leaves, run, steps
 
-BINARY = [
-    lambda x, y: x + y, lambda x, y: x - y, lambda x, y: x * y, nnp.maximum, lambda x, y: nnp.where(x > y, x, y),
-    lambda x, y: nnp.clip(x, -1, y), lambda x, y: x / (2 + abs(y)), lambda x, y: nnp.mean(x) + y,
-]  # fmt: skip
-UNARY = [
-    nnp.tanh, nn.softmax, nn.gelu, lambda x: x * 0.5, lambda x: 2 - x, lambda x: x**2, lambda x: nnp.sum(x),
-    lambda x: x.reshape(-1), lambda x: nn.leaky_relu(x, 0.1), nnc.stop_gradient,
-]  # fmt: skip
-SHAPES = [(), (1,), (4,), (1, 4), (3, 4), (0,)]
-LEAVES = [
-    nnc.asarray(np.random.default_rng(i).normal(size=shape).astype(dtype))
-    for i, (shape, dtype) in enumerate(
-        [*[(s, "float32") for s in SHAPES[:5]], ((), "float64"), ((4,), "float32"), ((), "float32")]
+FLOATS = ("float32", "float32", "float64", "float16")
+SMOOTH = [name for name in OPERATIONS if name not in ("astype", "full", "draw")]
+Program = Callable[..., Any]
+FEWER = settings(max_examples=settings.default.max_examples // 3)  # of what takes longer
+
+
+@pytest.fixture(scope="module", autouse=True)
+def at_once() -> Iterator[None]:
+    """Eager calls are specialised when they are made for the second time, however many others there are."""
+    with patch.object(specialise, "THRESHOLD", 0), patch.object(specialise, "KEYS_PER_CALL", 1 << 60):
+        yield
+
+
+def of_graph(fun: Program, inputs: Sequence[Any]) -> list[Any]:
+    """The results of a traced function, command by command, and whether they are weak."""
+    weak: list[bool] = []
+
+    def traced(*values: Any) -> Any:
+        results = nnc.tree.leaves(fun(*values))
+        weak[:] = [x.weak for x in results]
+        return results
+
+    graph = nnc.make_graph(traced)(*inputs)
+    with with_mode("unspecialised"):
+        results = nnc.tree.leaves(graph(*inputs))
+    return [x.as_weak() if is_weak else x for x, is_weak in zip(results, weak, strict=True)]
+
+
+def check_traced(fun: Program, inputs: Sequence[Any]) -> None:
+    """Holds what a function records with and without specialised calls against each other."""
+    with with_mode("unspecialised"):
+        expected = of_graph(fun, inputs)
+    check_same(of_graph(fun, inputs), expected)
+
+
+def is_float(x: Any) -> bool:
+    return bool(nnp.issubdtype(x.dtype, nnp.floating))
+
+
+def total(values: Any) -> Any:
+    """A number that depends on all floats among the values, on each in another way."""
+    floats = [x for x in nnc.tree.leaves(values) if is_float(x)]
+    return sum([nnp.sum(x.astype("float64") * (i + 1)) for i, x in enumerate(floats)], nnp.zeros((), "float64"))
+
+
+def waves(inputs: Sequence[Any]) -> list[Any]:
+    """A tangent for each input."""
+    return [
+        nnp.cos(nnp.arange(x.size, dtype="float64").reshape(x.shape) + i).astype(x.dtype) for i, x in enumerate(inputs)
+    ]
+
+
+# -- eager -------------------------------------------------------------------------------------------------------------
+
+
+@given(steps(), leaves(), leaves())
+def test_eager_calls_give_what_their_functions_give(program: list[Step], first: list[Any], second: list[Any]) -> None:
+    for inputs in (first, second, first):
+        with with_mode("unspecialised"):
+            expected = run(program, inputs)
+        for _ in range(2):
+            check_same(run(program, inputs), expected)
+
+
+@FEWER
+@given(steps(most=6), leaves(), leaves())
+def test_threads_share_specialised_calls(program: list[Step], first: list[Any], second: list[Any]) -> None:
+    with with_mode("unspecialised"):
+        expected = [run(program, inputs) for inputs in (first, second)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda i: run(program, (first, second)[i % 2]), range(8)))
+    for i, values in enumerate(found):
+        check_same(values, expected[i % 2])
+
+
+@FEWER
+@given(steps(most=5), leaves())
+def test_modes_that_are_switched_on_between_calls_see_each_command(program: list[Step], inputs: list[Any]) -> None:
+    with with_mode("unspecialised"):
+        expected = run(program, inputs)
+    graph = nnc.DynamicGraph()
+    modes = [nnc.debug.eager, graph.no_grad, nnc.debug.trace_errors, nnc.debug.check_keys, nnc.debug.promotion]
+    for mode in modes:
+        check_same(run(program, inputs), expected)
+        with mode(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            check_same(run(program, inputs), expected)
+
+
+# -- traced ------------------------------------------------------------------------------------------------------------
+
+
+def straight(program: Program) -> Program:
+    return lambda *inputs: program(inputs)
+
+
+def branches(program: Program) -> Program:
+    return lambda *inputs: nnc.cond(nnp.sum(inputs[0] * 1.0) < 1, program, lambda x: program(x), inputs)
+
+
+def switched(program: Program) -> Program:
+    return lambda *inputs: (nnc.switch(nnp.sum(inputs[-1] * 1.0) > 0, [program, program], inputs), program(inputs))
+
+
+def scanned(program: Program) -> Program:
+    return lambda *inputs: (
+        nnc.scan(
+            lambda carry, k: (carry, (program(carry), program([k, *carry[1:]]))),
+            list(inputs),
+            nnp.stack([inputs[0]] * 2),
+        )[1],
+        program(inputs),
     )
-] + [nnc.asarray(0.75).as_weak()]  # beside a float64 of the same shape that is not weak
-STEPS = st.lists(
-    st.tuples(st.integers(0, len(BINARY) + len(UNARY) - 1), st.integers(0, 30), st.integers(0, 30)),
-    min_size=3,
-    max_size=14,
-)
 
 
-def run(steps: Any, leaves: Any) -> list[Any]:
-    """The values of a program, in which every value may be read again and again."""
-    values = [*leaves, 0.5]
-    for number, i, j in steps:
-        x, y = values[i % len(values)], values[j % len(values)]
-        if number < len(BINARY):
-            values.append(BINARY[number](nnp.asarray(x) if isinstance(x, float) else x, y))
-        else:
-            values.append(UNARY[number - len(BINARY)](nnp.asarray(x) if isinstance(x, float) else x))
-    return values[len(leaves) + 1 :]
+def while_loop(program: Program) -> Program:
+    def loop(*inputs: Any) -> Any:
+        first = program(inputs)
+        again = lambda carry: (
+            carry[0] + 1,
+            [x.astype(y.dtype) for x, y in zip(program(inputs), carry[1], strict=True)],
+        )
+        return nnc.while_loop(lambda carry: carry[0] < 2, again, (nnp.asarray(0), [nnp.zeros_like(x) for x in first]))
+
+    return loop
 
 
-def loss(steps: Any, leaves: Any) -> Any:
-    return sum(nnp.sum(value * (i + 1)) for i, value in enumerate(run(steps, leaves)))
+def rows(program: Program) -> Program:
+    return lambda *inputs: nnc.vmap(program)([nnp.stack([x, x + x]) for x in inputs])
 
 
-def check_equal(found: Any, expected: Any) -> None:
-    for a, b in zip(nnc.tree.leaves(found), nnc.tree.leaves(expected), strict=True):
-        assert a.spec == b.spec and a.weak == b.weak
-        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-4, atol=2e-4)
+def some_rows(program: Program) -> Program:
+    return lambda *inputs: nnc.vmap(lambda x: program([x, *inputs[1:]]))(nnp.stack([inputs[0]] * 2))
 
 
-@settings(deadline=None, max_examples=40)
-@given(STEPS)
-def test_traced_programs_give_what_their_functions_give(steps: Any) -> None:
-    def program(leaves: Any) -> Any:
-        return run(steps, leaves)
-
-    def branch(leaves: Any) -> Any:
-        return nnc.cond(leaves[0] < 9, program, program, leaves)
-
-    def rounds(leaves: Any) -> Any:
-        return nnc.scan(lambda carry, _: (carry, program(carry)), leaves, None, length=2)[1]
-
-    def rows(leaves: Any) -> Any:
-        return nnc.vmap(program)([nnp.stack([x, x]) for x in leaves])
-
-    for fun in (program, branch, rounds, rows):
-        try:
-            with with_mode("unspecialised"):
-                expected = nnc.compile(lambda leaves, fun=fun: fun(leaves))(LEAVES)
-        except nnc.errors.NncError:
-            continue  # shapes do not fit
-        check_equal(nnc.compile(lambda leaves, fun=fun: fun(leaves))(LEAVES), expected)
+def pushed(program: Program) -> Program:
+    return lambda *inputs: nnc.jvp(lambda *x: program(x), inputs, tuple(waves(inputs)))
 
 
-@settings(deadline=None, max_examples=25)
-@given(STEPS)
-def test_gradients_of_traced_programs_are_those_of_their_functions(steps: Any) -> None:
-    floats = [x for x in LEAVES if x.dtype == nnp.float32]
-    gradient = nnc.grad(lambda leaves: nnp.sum(loss(steps, leaves)).astype("float32"))
-    try:
-        with with_mode("unspecialised"):
-            expected = nnc.compile(gradient)(floats)
-    except nnc.errors.NncError:
-        return
-    check_equal(nnc.compile(gradient)(floats), expected)
+def pushed_through_some(program: Program) -> Program:
+    return lambda *inputs: nnc.jvp(lambda x: program([x, *inputs[1:]]), inputs[:1], tuple(waves(inputs[:1])))
 
 
-@settings(deadline=None, max_examples=25)
-@given(STEPS)
-def test_eager_programs_give_what_their_functions_give(steps: Any) -> None:
-    try:
-        with with_mode("unspecialised"):
-            expected = run(steps, LEAVES)
-    except nnc.errors.NncError:
-        for _ in range(4):
-            with pytest.raises(nnc.errors.NncError):
-                run(steps, LEAVES)
-        return
-    for _ in range(4):
-        check_equal(run(steps, LEAVES), expected)
+def gradient(program: Program) -> Program:
+    return lambda *inputs: nnc.value_and_grad(lambda x: total(program(x)))(list(inputs))
+
+
+def gradient_of_some(program: Program) -> Program:
+    return lambda *inputs: nnc.grad(lambda x: total(program([*inputs[:-1], x])))(inputs[-1])
+
+
+def second(program: Program) -> Program:
+    grad = nnc.grad(lambda x: total(program(x)))
+    return lambda *inputs: nnc.jvp(lambda *x: grad(list(x)), inputs, tuple(waves(inputs)))
+
+
+def checkpointed(program: Program) -> Program:
+    return lambda *inputs: nnc.grad(lambda x: total(nnc.checkpoint(program)(x)))(list(inputs))
+
+
+def gradient_of_loop(program: Program) -> Program:
+    return gradient(lambda inputs: scanned(program)(*inputs))
+
+
+def gradients_of_rows(program: Program) -> Program:
+    grad = nnc.grad(lambda x: total(program(x)))
+    return lambda *inputs: nnc.vmap(grad)([nnp.stack([x, x + x]) for x in inputs])
+
+
+FORWARD = [straight, branches, switched, scanned, while_loop, rows, some_rows]
+BACKWARD = [
+    pushed,
+    pushed_through_some,
+    gradient,
+    gradient_of_some,
+    second,
+    checkpointed,
+    gradient_of_loop,
+    gradients_of_rows,
+]
+
+
+@given(st.sampled_from(FORWARD), steps(), leaves())
+def test_traced_calls_record_what_their_functions_record(
+    wrap: Callable[[Program], Program], program: list[Step], inputs: list[Any]
+) -> None:
+    check_traced(wrap(lambda values: run(program, list(values))), inputs)
+
+
+@given(st.sampled_from(BACKWARD), steps(SMOOTH, most=6), leaves(FLOATS))
+def test_derivatives_of_traced_calls_are_those_of_their_functions(
+    wrap: Callable[[Program], Program], program: list[Step], inputs: list[Any]
+) -> None:
+    inputs = [nnc.asarray(np.asarray(x)) for x in inputs]
+    check_traced(wrap(lambda values: run(program, list(values))), inputs)
+
+
+@FEWER
+@given(steps(most=8), leaves())
+def test_compiled_programs_give_what_their_functions_give(program: list[Step], inputs: list[Any]) -> None:
+    with with_mode("unspecialised"):
+        expected = run(program, inputs)
+    check_same(nnc.compile(lambda values: run(program, values))(inputs), expected, rtol=2e-2)
+
+
+@FEWER
+@given(steps(most=6), leaves(), st.lists(st.integers(0, 9), min_size=1, max_size=6))
+def test_effects_come_about_in_each_call(program: list[Step], inputs: list[Any], places: list[int]) -> None:
+    seen: list[float] = []
+
+    @specialised_in_traces
+    def look(x: Any, y: Any) -> Any:
+        nnc.debug.callback(lambda value: seen.append(float(value)), total(x * 1.0))
+        return x + y
+
+    def looked(*values: Any) -> Any:
+        found = [*values, *run(program, list(values))]
+        return [look(found[i % len(found)], found[(i + 1) % len(found)]) for i in places]
+
+    notes = []
+    for mode in (with_mode("unspecialised"), nullcontext()):
+        with mode:
+            graph = nnc.make_graph(looked)(*inputs)
+        seen.clear()
+        graph(*inputs)
+        notes.append(list(seen))
+    assert len(notes[0]) == len(places)
+    np.testing.assert_array_equal(notes[0], notes[1])
+
+
+# -- examples ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_call_is_specialised_though_its_broadcast_was_made_before() -> None:
