@@ -351,6 +351,15 @@ def test_donated_nnc_arrays_are_used_up_and_numpy_arrays_are_not() -> None:
     assert f(new, 1.0)["w"].tolist() == [3, 3]
 
 
+def test_a_donated_numpy_array_that_is_given_back_stays_its_owner_s() -> None:
+    f = nnc.compile(lambda x: (x, x * 2), donate_argnums=0)
+    for i in range(4):
+        x = np.full(3, float(i))
+        same, _ = f(x)
+        x[:] = -1
+        np.testing.assert_array_equal(same, np.full(3, float(i)))
+
+
 @pytest.mark.parametrize("options", [{"donate_argnames": "x"}, {"donate_argnums": 0}, {"donate_argnums": -2}])
 def test_donated_arguments_are_named_by_number_or_name_and_given_either_way(options: dict[str, Any]) -> None:
     f = nnc.compile(lambda x, y: x + y, **options)
