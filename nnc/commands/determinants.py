@@ -72,17 +72,42 @@ def _cofactor_infer(x: TensorSpec, *ts: TensorSpec) -> TensorSpec:
 
 
 def _cofactor_reference(*xs: NDArray) -> Any:
-    """By the singular values: x = U S Vᴴ, so det(x + t) is det(U) det(Vᴴ) det(S + Uᴴ t V), with S diagonal."""
+    """Evaluates `cofactor`: the gradient at matrices far from singular ones by their inverse, all else by singular values."""
 
     def run(x: NDArray, *ts: NDArray) -> NDArray:
-        u, s, vh = np.linalg.svd(x)
-        to_left, to_right = u.conj().swapaxes(-1, -2), vh.conj().swapaxes(-1, -2)
-        inner = _derivative_at_diagonal(s, [to_left @ t @ to_right for t in ts])
-        signs = np.asarray(np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
-        product: NDArray = signs * (u.conj() @ inner @ vh.conj())
-        return product
+        return _by_singular_values(x, *ts) if ts or not x.size else _by_inverse(x)
 
     return run_lapack("cofactor", run, xs, NO_CONVERGENCE, "check the matrix with nnp.isfinite.")
+
+
+def _by_inverse(x: NDArray) -> NDArray:
+    """Evaluates det(x) · x⁻ᵀ, which takes a tenth of the time of singular values, which it leaves the other matrices to.
+
+    The relative error is that of a number times the condition; it is used up to a condition of a quarter of 1 / √ε.
+    """
+    try:
+        inverse = np.linalg.inv(x)
+    except np.linalg.LinAlgError:  # one of the matrices is singular
+        return _by_singular_values(x)
+    info, determinant = np.finfo(x.dtype), np.linalg.det(x)
+    condition = np.linalg.norm(x, 1, (-2, -1)) * np.linalg.norm(inverse, 1, (-2, -1))
+    size = np.abs(determinant)
+    is_exact = (condition < 0.25 / np.sqrt(info.eps)) & (size > info.tiny / info.eps) & (size < np.inf)
+    result: NDArray = determinant[..., None, None] * inverse.swapaxes(-1, -2)
+    is_exact &= np.isfinite(result).all((-2, -1))
+    if not is_exact.all():
+        result[~is_exact] = _by_singular_values(x[~is_exact])
+    return result
+
+
+def _by_singular_values(x: NDArray, *ts: NDArray) -> NDArray:
+    """Evaluates `cofactor` anywhere: x = U S Vᴴ, so det(x + t) is det(U) det(Vᴴ) det(S + Uᴴ t V), with S diagonal."""
+    u, s, vh = np.linalg.svd(x)
+    to_left, to_right = u.conj().swapaxes(-1, -2), vh.conj().swapaxes(-1, -2)
+    inner = _derivative_at_diagonal(s, [to_left @ t @ to_right for t in ts])
+    signs = np.asarray(np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
+    product: NDArray = signs * (u.conj() @ inner @ vh.conj())
+    return product
 
 
 def _derivative_at_diagonal(s: NDArray, ts: list[NDArray]) -> NDArray:
