@@ -115,6 +115,8 @@ def read(x: Any, where: str = "asarray", name: str = "x") -> NDArray:
 
 def _check_host(x: Any, where: str, name: str) -> None:
     """Raises ArgumentTypeError for an array on another device: that it is copied is for the user to say."""
+    if getattr(x, "is_cpu", False) is True:  # a tensor of PyTorch, which answers ten times faster so
+        return
     try:
         kind, number = x.__dlpack_device__()
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
