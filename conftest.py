@@ -1,11 +1,9 @@
-"""How doctests are read, the names they use without importing them; the session's cache; registries that no test leaves changed."""
+"""Names that doctests use without importing them; the session's cache; registries that no test leaves changed."""
 
 from __future__ import annotations
 
 import dataclasses
-import doctest
 import os
-import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,17 +17,6 @@ import nnc.numpy as nnp
 from nnc.graph import ATTRIBUTES, COMMANDS, PASSES, GraphBuilder, TensorSpec, command
 from nnc.graph.registry import REGISTRY
 from nnc.graph.serialize import RECORDS
-
-_LABEL = re.compile(r"^ *Example: +(?=>>> )", re.MULTILINE)
-_PARSE = doctest.DocTestParser.parse
-
-
-def parse_house_form(self: doctest.DocTestParser, string: str, name: str = "<string>") -> list[Any]:
-    """Reads docstrings whose first example stands behind its label; doctest by itself would skip that line."""
-    return _PARSE(self, _LABEL.sub(lambda match: " " * len(match[0]), string), name)
-
-
-doctest.DocTestParser.parse = parse_house_form  # type: ignore[method-assign]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -166,7 +166,8 @@ class Lowered:
 
 def prepare_ahead(call: Call, options: Options) -> AbstractContextManager[Ahead | None]:
     """Opens a block that makes the program of a call and prefetches memory meanwhile: at once the donated arrays, and an arena as
-    large as the last call of the function with such arguments needed."""
+    large as the last call of the function with such arguments needed.
+    """
     compiler = expected_compiler() if options.native else None
     if compiler is None:
         return nullcontext()
@@ -181,7 +182,8 @@ def prepare_ahead(call: Call, options: Options) -> AbstractContextManager[Ahead 
 
 def _arena_entry(call: Call, options: Options, folder: Path) -> Entry:
     """Where it is kept how large an arena calls like this one need. The place is found before the function is traced, so that it
-    knows the function by where it is defined, and arguments by how many there are of each spec."""
+    knows the function by where it is defined, and arguments by how many there are of each spec.
+    """
     fun, counts = call.signature.fun, Counter(spec for spec, _ in call.key.specs())
     arguments = {str(spec): count for spec, count in counts.items()}
     key = {"function": f"{name_of(fun)} {definition_of(fun)}", "arguments": arguments, "options": repr(options)}
@@ -299,7 +301,8 @@ class Executable:
 
     def runner(self, likeness: Likeness) -> Run:
         """Makes a function that runs calls of one pattern in the shortest way. It returns NotImplemented for others, and where a
-        captured value changed."""
+        captured value changed.
+        """
         unchanged, direct = self.snapshot.unchanged, self._direct(likeness)
 
         def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -427,7 +430,8 @@ def _boxes() -> Boxes | None:
 
 def _may_last(leaf: Any) -> bool:
     """Whether packed forms of an argument like this one can be kept for the next call: of arrays, unless others can write to their
-    memory, and of arguments that only have a spec, since nothing is known against them."""
+    memory, and of arguments that only have a spec, since nothing is known against them.
+    """
     return is_alone(leaf) or (hasattr(leaf, "spec") and not isinstance(leaf, Array))
 
 

@@ -86,7 +86,8 @@ class Folder:
     @contextmanager
     def replacing(self, name: str, mode: int = _PRIVATE_FILE) -> Iterator[tuple[BinaryIO, str]]:
         """A block that writes a file, which takes its place when the block ends without an error. It gets the open file, and where
-        that lies until then."""
+        that lies until then.
+        """
         part, descriptor = self._make_part(name, mode)
         try:
             with open(descriptor, "wb") as file:

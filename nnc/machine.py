@@ -30,7 +30,8 @@ def version_of(*distributions: str) -> str:
 
 def _listed_version(distribution: str) -> str:
     """The version in the name of the folder that describes a distribution, which is found five times sooner than `metadata` finds
-    it; nothing where it is described in another way."""
+    it; nothing where it is described in another way.
+    """
     wanted = _normalized(distribution)
     for folder in sys.path:
         try:

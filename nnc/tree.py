@@ -422,7 +422,8 @@ class Settings:
     @property
     def saved(self) -> frozenset[str]:
         """The names of the settings that a file of the tree holds: numbers and strings, such as the step of a training state, but
-        not where the field or the class says that they are settings."""
+        not where the field or the class says that they are settings.
+        """
         kept = (name for name, value in self.items if type(value) in (bool, int, str))
         return frozenset(kept) - self.unsaved
 

@@ -42,7 +42,8 @@ def best_of(machines: Sequence[Machine]) -> Machine:
 
 def compile_package(name: str) -> None:
     """Compiles the files of a package to byte code, as installers do: packages that run from their sources may not be compiled
-    yet."""
+    yet.
+    """
     spec = find_spec(name)
     for folder in (spec.submodule_search_locations if spec is not None else None) or ():
         compileall.compile_dir(folder, quiet=1)

@@ -44,7 +44,8 @@ _NATIVE = frozenset((*dtypes.SIGNED, *dtypes.UNSIGNED, dtypes.float32, dtypes.fl
 def choose_kernel(command: Command, specs: tuple[TensorSpec, ...], params: Params) -> Kernel:
     """The best kernel that a backend has for these inputs, else the reference's.
 
-    Raises:   BackendError: the command has neither kernel nor reference.
+    Raises:
+        BackendError: the command has neither kernel nor reference.
     """
     return find_kernel(command, specs, params) or reference_kernel(command, specs, params)
 
@@ -52,7 +53,8 @@ def choose_kernel(command: Command, specs: tuple[TensorSpec, ...], params: Param
 def candidate_kernels(command: Command, specs: tuple[TensorSpec, ...], params: Params) -> list[Kernel]:
     """All kernels that take these inputs, first the one that `choose_kernel` names, last the reference's.
 
-    Raises:   BackendError: the command has neither kernel nor reference.
+    Raises:
+        BackendError: the command has neither kernel nor reference.
     """
     found = [candidate for candidate in kernel.get(command, ()) if candidate.supports(specs, params)]
     if not found:

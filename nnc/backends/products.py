@@ -18,7 +18,8 @@ from nnc.lower.stages import Step, Strides, View
 @dataclass(frozen=True, slots=True)
 class Axis:
     """A loop: its length, and how many bytes further each round lies in the left operand, the right one, the result, and in
-    `more` tensors that are gone through along with the result."""
+    `more` tensors that are gone through along with the result.
+    """
 
     size: int
     x: int = 0
@@ -85,7 +86,8 @@ def product_of(step: Step) -> Product:
 
 def make_product(params: Mapping[str, Any], left: View, right: View, results: Sequence[Strides]) -> Product:
     """The matrix products of a `dot` with these parameters. `results` are the strides, along the axes of the result, of the result
-    itself and of the `more` tensors that are gone through with it."""
+    itself and of the `more` tensors that are gone through with it.
+    """
     (x, shape_x), (y, shape_y) = ((view.strides, view.spec.shape) for view in (left, right))
     contract, batch = params["contract"], params.get("batch", ((), ()))
     axes = [(out, tuple(more)) for out, *more in zip(*results, strict=True)]  # strides of the result
@@ -119,7 +121,8 @@ def merge_axes(axes: Sequence[Axis]) -> list[Axis]:
 
 def _largest(axes: list[Axis], none: Axis) -> tuple[Axis, list[Axis]]:
     """The axis that stays with the matrices (`none` if there is no axis), and those around them: it is the longest, of equal ones
-    the innermost."""
+    the innermost.
+    """
     if not axes:
         return none, []
     at = max(range(len(axes)), key=lambda i: (axes[i].size, i))

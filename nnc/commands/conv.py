@@ -224,7 +224,8 @@ def _weight_grad_reference(
 
 def _in_any_order(reference: Callable[..., Any], activations: tuple[bool, bool, bool]) -> Callable[..., Any]:
     """A reference with the parameters `channels_last` and `packed`. `activations`: which of the operands and the output have such
-    an order."""
+    an order.
+    """
 
     def run(*operands: Any, channels_last: bool = False, packed: str | None = None, **params: Any) -> Any:
         if packed is not None:

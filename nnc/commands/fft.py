@@ -80,7 +80,8 @@ fft: Command = register(
 
 def _weighted(x: Value, axis: int, points: int, ends: float, middle: float) -> Value:
     """`x`, half of a transform of `points` points: times `ends` at the bins that stand for themselves (0, and points / 2
-    where that is whole), times `middle` at the bins that also stand for their conjugates."""
+    where that is whole), times `middle` at the bins that also stand for their conjugates.
+    """
     pairs = (points - 1) // 2
     counts = [(1, ends), (pairs, middle), (points // 2 - pairs, ends)]
     parts = [full(shape=(count,), dtype=x.spec.dtype, value=value) for count, value in counts if count]

@@ -60,7 +60,8 @@ def _check_indices(
     where: str, x: TensorSpec, indices: Sequence[TensorSpec], axes: Shape, batch: int, mode: str, modes: Sequence[str]
 ) -> Shape:
     """Checks the common operands of gather and scatter; returns B + I + rest, the shape of the elements that are read or
-    written."""
+    written.
+    """
     check_mode(where, mode, modes)
     check_axes(where, axes, x.ndim)
     if not indices or len(indices) != len(axes) or not 0 <= batch <= min((*axes, *(i.ndim for i in indices))):

@@ -224,7 +224,8 @@ def _log_normal_cdf(x: Number) -> Number:
 
 def truncated_normal(u: Number, low: Number, high: Number) -> Number:
     """The u-quantile of the standard normal distribution between two bounds, computed with logarithms of probabilities, so that it
-    is exact in both tails; an interval that lies mostly above 0 is mirrored."""
+    is exact in both tails; an interval that lies mostly above 0 is mirrored.
+    """
     dtype = u.dtype
     u, low, high = (x.to(dtypes.float64) for x in (u, low, high))
     mirrored = low + high > 0
@@ -281,7 +282,8 @@ def _half_log(k: Number) -> Number:
 
 def _deviance(k: Number, mean: Number) -> Number:
     """k log(k / mean) + mean - k, without the cancellation of its terms (Loader, "Fast and accurate computation of binomial
-    probabilities", 2000)."""
+    probabilities", 2000).
+    """
     apart, total = k - mean, k + mean
     v = apart / total
     square = v * v

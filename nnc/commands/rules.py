@@ -60,7 +60,8 @@ class Derivative:
 @dataclass(frozen=True, slots=True)
 class InPlace:
     """In-place facts. `overwrite`: pairs (input, output) that may share memory; `identity`: inputs equal to output 0;
-    `ignores`: inputs whose values are not read."""
+    `ignores`: inputs whose values are not read.
+    """
 
     overwrite: tuple[tuple[int, int], ...] = ()
     identity: tuple[int, ...] = ()

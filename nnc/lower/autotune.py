@@ -36,8 +36,9 @@ _LIBRARIES = ("numpy", "ml_dtypes", "llvmlite", "onednn-cpu-gomp")
 class Tuner:
     """Chooses kernels by measuring them; asked again, it gives the same answer.
 
-    Args:     candidates: the kernels for a command on inputs of these specs, the highest priority first. options:
-              `cache_folder` says where choices are kept.
+    Args:
+        candidates: the kernels for a command on inputs of these specs, the highest priority first.
+        options: `cache_folder` says where choices are kept.
     """
 
     def __init__(self, candidates: Candidates, options: Options) -> None:
@@ -121,8 +122,9 @@ def _prepare(
 def scratch(spec: TensorSpec, seed: int = 0) -> NDArray:
     """Made-up data: floats between 0.5 and 1.5; zeros elsewhere, which are indices of any tensor that is not empty.
 
-    Example:  >>> scratch(TensorSpec((2,), "int32"))
-              array([0, 0], dtype=int32)
+    Example:
+        >>> scratch(TensorSpec((2,), "int32"))
+        array([0, 0], dtype=int32)
     """
     if not dtypes.is_inexact(spec.dtype):
         return np.zeros(spec.shape, spec.dtype)

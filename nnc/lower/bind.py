@@ -28,7 +28,8 @@ def no_workspace(node: Node) -> int:
 @dataclass(frozen=True, slots=True)
 class Emitted:
     """The steps of a graph on tensors that each have memory of their own: the first are its inputs, `results` its outputs.
-    `carried` are moves that loops rest on."""
+    `carried` are moves that loops rest on.
+    """
 
     tensors: Sequence[Buffer]
     steps: Steps
@@ -40,7 +41,8 @@ class Emitted:
 def emit(graph: Graph, workspace: Workspace = no_workspace) -> Emitted:
     """The steps of a graph before any of its tensors share memory.
 
-    Args:     workspace: bytes that the kernel of a node needs while it runs.
+    Args:
+        workspace: bytes that the kernel of a node needs while it runs.
     """
     emitter = Emitter(Rings().size, workspace)
     inputs, steps, results = emitter.program(graph)
@@ -57,8 +59,10 @@ def bind_buffers(
 ) -> Bound:
     """The steps of `graph` on buffers.
 
-    Args:     emitted: its steps, if they are known. join: parts of joined tensors may be written where they belong, which saves
-              copies, and may cost memory. kept: see `Bound`.
+    Args:
+        emitted: its steps, if they are known.
+        join: parts of joined tensors may be written where they belong, which saves copies, and may cost memory.
+        kept: see `Bound`.
     """
     emitted = emit(graph) if emitted is None else emitted
     steps, results = emitted.steps, emitted.results
@@ -139,7 +143,8 @@ def _number(
 
 class Rings:
     """How many copies of an iteration loops need so that nothing is moved between iterations; remembered by the iteration's
-    graph."""
+    graph.
+    """
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int | None], tuple[Body, int]] = {}  # holds the body, so that its id stays its own

@@ -113,7 +113,8 @@ class Classes:
     def share(self, x: int, y: int, moved: tuple[int, int] | None = None) -> bool:
         """Makes two tensors share memory if that is safe.
 
-        Args:     moved: (from, to), where one is a move of the other.
+        Args:
+            moved: (from, to), where one is a move of the other.
         """
         a, b = self.find(x), self.find(y)
         if a == b:
@@ -274,7 +275,8 @@ class Classes:
     def place_parts(self, joins: bool = False) -> None:
         """Lets the parts of a joined tensor be written where they belong in it; the last join of a part is its place.
 
-        Args:     joins: only parts that are joined tensors themselves.
+        Args:
+            joins: only parts that are joined tensors themselves.
         """
         for at in reversed(range(len(self.live.points))):
             step = self.live.points[at]

@@ -64,7 +64,8 @@ class Boxes:
 @dataclass(frozen=True, slots=True)
 class Results:
     """The form of a program's results: for each array its spec and whether it is weak. `is_one`: the one
-    result is returned, not a list."""
+    result is returned, not a list.
+    """
 
     specs: Sequence[TensorSpec]
     weak: Sequence[bool]
@@ -95,7 +96,8 @@ class Direct:
         results: Results,
     ) -> Direct | None:
         """Makes the direct form of a program of arrays, of which `arguments` has the spec and whether it is weak; None where it
-        needs Python."""
+        needs Python.
+        """
         if not program.needs_no_python or len(program.outside.inputs) != len(arguments):
             return None
         return cls(cast(list[NativeFrame], program.idle), load_direct(compiler), boxes, arguments, results)

@@ -81,7 +81,8 @@ Workspace = Callable[[Node], int]  # bytes that the kernel of a node needs while
 
 class Emitter:
     """Collects tensors and steps. `ring_size` says how many copies of an iteration a loop needs, so that nothing is moved
-    between."""
+    between.
+    """
 
     def __init__(self, ring_size: RingSize, workspace: Workspace) -> None:
         self.tensors: list[Buffer] = []
@@ -121,8 +122,9 @@ class Emitter:
     ) -> tuple[Steps, list[View]]:
         """The steps of a graph on `inputs`, and where its outputs lie.
 
-        Args:     targets: symbols that nodes should write to these places. moved: symbols to be moved there as soon as they are
-                  known.
+        Args:
+            targets: symbols that nodes should write to these places.
+            moved: symbols to be moved there as soon as they are known.
         """
         block = _Block(self, graph, inputs, targets)
         for symbol in (*graph.inputs, *graph.constants):
@@ -151,10 +153,11 @@ class Emitter:
     ) -> tuple[Steps, list[View]]:  # fmt: skip
         """The steps of a loop and where its results lie.
 
-        Args:     operands: [the number of iterations,] sequences, carried values, captured values. targets: where each result
-                  should be written; None where it may lie anywhere. peel: which carried values others read after they entered the
-                  loop.
-                  ring: how many copies rotate; found where None.
+        Args:
+            operands: [the number of iterations,] sequences, carried values, captured values.
+            targets: where each result should be written; None where it may lie anywhere.
+            peel: which carried values others read after they entered the loop.
+            ring: how many copies rotate; found where None.
         """
         self._loops += 1
         return _LoopEmitter(self, body, operands, targets, source, self._loops - 1).emit(peel, ring)
@@ -400,7 +403,8 @@ class _LoopEmitter:
     def _enter(self, values: Sequence[View], moves: list[Step], stay: Sequence[bool] = ()) -> list[View]:
         """Places of the ring's first copy for carried values, and the moves to them.
 
-        Args:     stay: which values are rows, which lie where they lie; empty where the values come from outside the loop.
+        Args:
+            stay: which values are rows, which lie where they lie; empty where the values come from outside the loop.
         """
         places = []
         for i, view in enumerate(values):
@@ -472,7 +476,8 @@ class _LoopEmitter:
     def _around(self, c: Round, taken: Sequence[View], entry: Sequence[View], keep: bool) -> Round:
         """The last copy, with the moves to the places of the ring's first.
 
-        Args:     keep: the moves stay; then values that lie in one another's places are moved out of the way first.
+        Args:
+            keep: the moves stay; then values that lie in one another's places are moved out of the way first.
         """
         pairs = [(a, b) for a, b in zip(taken, entry, strict=True) if a != b]
         moves: list[Step] = []

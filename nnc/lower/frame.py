@@ -198,7 +198,8 @@ class Frame:
     def run(self, inputs: Sequence[NDArray]) -> list[NDArray]:
         """Runs all steps; returns the outputs.
 
-        Raises:   what `Program.run` says, and what steps raise.
+        Raises:
+            Exception: a step failed, or the inputs do not fit, as for `Program.run`.
         """
         inputs = check_inputs(self.program.bound, inputs)
         with np.errstate(all="ignore"):
@@ -266,7 +267,9 @@ def check_inputs(bound: Takes, inputs: Sequence[NDArray]) -> list[NDArray]:
     """The inputs of a call as a program takes them: contiguous and aligned, copied where they are not; donated ones have memory of
     their own.
 
-    Raises:   ArgumentError: another number of inputs. ShapeError, DTypeError: an input has another spec.
+    Raises:
+        ArgumentError: another number of inputs.
+        ShapeError, DTypeError: an input has another spec.
     """
     if len(inputs) != len(bound.inputs):
         raise user_error(

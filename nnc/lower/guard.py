@@ -65,7 +65,8 @@ class Layout:
 
     def nearest(self, position: int) -> tuple[int | None, int]:
         """The buffer (None: scratch memory) that a byte of a red zone is nearest to, and how far behind its end the byte lies; how
-        far in front of its start, as a negative number."""
+        far in front of its start, as a negative number.
+        """
         places: list[tuple[int | None, slice]] = [*self.places.items(), (None, self.scratch)]
         found = [(i, position - (p.stop if position >= p.stop else p.start)) for i, p in places]
         return min(found, key=lambda item: abs(item[1]))
@@ -73,7 +74,8 @@ class Layout:
 
 class Lives:
     """Lives of buffers: the ones that are dead before a step, the ones that it is the first to write, and the ones that live on
-    behind it."""
+    behind it.
+    """
 
     def __init__(self, bound: Bound) -> None:
         self._intervals = bound.intervals

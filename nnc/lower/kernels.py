@@ -18,7 +18,8 @@ RunProgram = Callable[[Sequence[NDArray]], list[NDArray]]
 def sub_graph_kernel(step: Step, lower_graph: Callable[[Graph], RunProgram]) -> Kernel:
     """Runs a command that owns sub-graphs through its reference, which runs them as programs of their own.
 
-    Args:     lower_graph: makes the program of a sub-graph. Each is lowered when it is first run.
+    Args:
+        lower_graph: makes the program of a sub-graph. Each is lowered when it is first run.
     """
     command, graphs, function = step.command, step.graphs, reference[step.command]
     programs: dict[Graph, RunProgram] = {}
@@ -40,7 +41,8 @@ def sub_graph_kernel(step: Step, lower_graph: Callable[[Graph], RunProgram]) -> 
 def store(command: Command, results: Any, outputs: Sequence[NDArray]) -> None:
     """Copies what a reference returned into `outputs`.
 
-    Raises:   InternalError: the results have other shapes or dtypes than inferred.
+    Raises:
+        InternalError: the results have other shapes or dtypes than inferred.
     """
     listed = results if isinstance(results, (tuple, list)) else (results,)
     for out, result in zip(outputs, map(np.asarray, listed), strict=True):

@@ -87,7 +87,10 @@ class Liveness:
     `intervals[t]` are the lives of tensor t, `writes[t]` the points at which it is written, in part or as a whole. `points[i]` is
     the step at point i of time (None for points of a loop's frame).
 
-    Args:     steps: the whole program. sizes: bytes of each tensor. last: tensors that are wanted when all is done.
+    Args:
+        steps: the whole program.
+        sizes: bytes of each tensor.
+        last: tensors that are wanted when all is done.
     """
 
     def __init__(self, steps: Steps, sizes: list[int], last: Iterable[int]) -> None:
@@ -206,8 +209,10 @@ class Liveness:
     ) -> tuple[int, set[int]]:
         """Returns the point where a copy starts and the tensors that are live there.
 
-        Args:     following: live at the start of the next iteration. after: live where the loop ends by its length here. wanted:
-                  live where the test ends it.
+        Args:
+            following: live at the start of the next iteration.
+            after: live where the loop ends by its length here.
+            wanted: live where the test ends it.
         """
         stop, needed = self._block(c.turn, stop, following)
         stop, needed = self._block(c.tail, stop, needed | after)
@@ -223,7 +228,8 @@ class Liveness:
 
     def _block(self, steps: Steps, stop: int, needed: set[int]) -> tuple[int, set[int]]:
         """Returns the point where a block that ends at `stop` starts, and the tensors live there, if `needed` is live at its
-        end."""
+        end.
+        """
         live = dict.fromkeys(needed, stop)
         start = self._steps(steps, stop - 1, live)
         return start, self._close(live, start)
@@ -231,7 +237,8 @@ class Liveness:
 
 def _lives(ranges: list[tuple[int, int, bool]]) -> Intervals:
     """Returns one range for each life of a tensor: ranges that only the end of a block parted are joined; a write begins a new
-    one."""
+    one.
+    """
     lives: list[tuple[int, int]] = []
     for first, end, written in sorted(ranges):
         if lives and first <= lives[-1][1] and not written:

@@ -186,7 +186,8 @@ class _Block:
 @dataclass(slots=True)
 class _Callbacks:
     """The function that compiled code calls back: it runs blocks of steps, by number. Exceptions wait until the entry has
-    returned."""
+    returned.
+    """
 
     blocks: list[_Block]
     errors: dict[int, BaseException] = field(default_factory=dict)
@@ -277,7 +278,8 @@ class NativeFrame:
     def run(self, inputs: Sequence[NDArray]) -> list[NDArray]:
         """Runs all steps; returns the outputs.
 
-        Raises:   what `Program.run` says, and what steps raise.
+        Raises:
+            Exception: a step failed, or the inputs do not fit, as for `Program.run`.
         """
         entry, memory = self.entry, self._memory
         memory.given = given = list(inputs)

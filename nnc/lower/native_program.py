@@ -45,7 +45,8 @@ class Result:
 class Outside:
     """The outer form of a compiled program, enough to call it: its inputs, which of them it writes over and which are
     kept for it (`Bound.kept`), the specs of the fresh memory that it is given, its results, its constants, its arena, how many
-    loops count iterations, and whether every step runs in every call: tests may leave much of the arena alone."""
+    loops count iterations, and whether every step runs in every call: tests may leave much of the arena alone.
+    """
 
     name: str
     inputs: tuple[TensorSpec, ...]
@@ -156,7 +157,8 @@ class NativeCode:
     def entry(self, apart: bool) -> Entry:
         """The compiled program.
 
-        Args:     apart: whether each step can be called by itself.
+        Args:
+            apart: whether each step can be called by itself.
         """
         with self._lock:
             if apart not in self._entries:
@@ -165,7 +167,8 @@ class NativeCode:
 
     def functions(self) -> Mapping[int, Function]:
         """The compiled kernels, each as a function of its own, by identity of the step: kernels in a program's own text are
-        compiled as parts of them are."""
+        compiled as parts of them are.
+        """
         held = {key: native for key, native in self.natives.items() if native.is_held}
         others = {key: native for key, native in self.natives.items() if key not in held}
         found = dict(zip(others, self._compiler.load([*others.values()]), strict=True))

@@ -35,7 +35,8 @@ class Natives:
     """The compiled kernels of steps, each asked for once: steps with the same parameters and sub-graphs, by identity, share one if
     their operands lie alike.
 
-    Args:     choose: gives the kernel of a step.
+    Args:
+        choose: gives the kernel of a step.
     """
 
     def __init__(self, choose: Callable[[Step], Kernel], compiler: Compiler) -> None:
@@ -128,7 +129,8 @@ def settled(graph: Graph) -> Graph:
 
 def fused_alone(graph: Graph) -> Graph:
     """Returns the kernels with sums, also of sub-graphs, that no pass touches which comes after `fuse`, and the views that they
-    read through. They are no epilogues of products, nor do others do the same to every element."""
+    read through. They are no epilogues of products, nor do others do the same to every element.
+    """
     nodes = tuple(dict.fromkeys(graph.walk()))
     products = {node.outputs[0] for node in nodes if node.command.name in PRODUCTS}
     kept = {

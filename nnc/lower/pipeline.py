@@ -57,12 +57,16 @@ def lower(
 ) -> Program:
     """The program that computes `graph`.
 
-    Args:     graph: any graph; its inputs are the program's. options: see Options. choose_kernel: the kernel for a
-              command on inputs of these specs. compiler: of kernels and programs; without one, steps run from Python.
-              expect: is told what calls need, before code is compiled or loaded.
-    Raises:   MemoryBudgetError: a call would allocate more than `options.memory_budget`.
-    """
+    Args:
+        graph: any graph; its inputs are the program's.
+        options: see Options.
+        choose_kernel: the kernel for a command on inputs of these specs.
+        compiler: of kernels and programs; without one, steps run from Python.
+        expect: is told what calls need, before code is compiled or loaded.
 
+    Raises:
+        MemoryBudgetError: a call would allocate more than `options.memory_budget`.
+    """
     expect_kernels({node.command for node in graph.walk()})
 
     def workspace(node: Node) -> int:
@@ -137,7 +141,9 @@ def plan(
 
     Where it does not fit into `options.memory_budget`, values are computed again; the smallest plan found where that does not help.
 
-    Args:     workspace: bytes that the kernel of a node needs while it runs. natives: is told what kernels to expect.
+    Args:
+        workspace: bytes that the kernel of a node needs while it runs.
+        natives: is told what kernels to expect.
     """
     rewritten = run_passes(graph, SETTLED, options, verify=options.verify_passes)
     if natives is not None:

@@ -61,7 +61,8 @@ class Program:
     def load(self) -> None:
         """Waits for the machine code, if it is to have some.
 
-        Raises:   InternalError: the compiler does not take a text.
+        Raises:
+            InternalError: the compiler does not take a text.
         """
         if self.code is not None:
             self.code.entry(self._is_apart)
@@ -130,7 +131,9 @@ class Program:
     def run(self, inputs: Sequence[NDArray]) -> list[NDArray]:
         """The outputs for `inputs`, arrays of the specs that the program was lowered for.
 
-        Raises:   ArgumentError: another number of inputs. ShapeError, DTypeError: an input has another spec.
+        Raises:
+            ArgumentError: another number of inputs.
+            ShapeError, DTypeError: an input has another spec.
         """
         try:
             frame = self.idle.pop()

@@ -26,8 +26,11 @@ _NEVER = -1
 class Problem:
     """Operations in the order that they are to run in.
 
-    Args:     graph: the operations. seconds: how long each takes, positive for operations that read or write. repeatable: which may
-              run more than once. extra: bytes that each needs beside its operands and results while it runs.
+    Args:
+        graph: the operations.
+        seconds: how long each takes, positive for operations that read or write.
+        repeatable: which may run more than once.
+        extra: bytes that each needs beside its operands and results while it runs.
     """
 
     graph: OperationGraph

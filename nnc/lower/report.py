@@ -234,7 +234,8 @@ def _recomputed_text(cost: Cost) -> str:
 
 def node_cost(node: Node) -> CostRow:
     """The cost of a node; its sub-graphs count once for each iteration where their number is known. Values within a kernel touch no
-    memory."""
+    memory.
+    """
     rows = [node_cost(inner) for graph in node.graphs for inner in graph.nodes]
     rounds = node.params.get("length") or 1
     specs = [symbol.spec for symbol in node.inputs]

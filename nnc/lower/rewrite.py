@@ -17,7 +17,8 @@ from nnc.lower.stages import Branches, Loop, Round, Step, Steps, View
 def rewrite(steps: Steps, classes: Classes, numbers: Mapping[int, int]) -> tuple[Steps, list[int]]:
     """Steps on buffers without the moves that became none, and how many steps now stand at each point of time.
 
-    Args:     numbers: the buffer of each class.
+    Args:
+        numbers: the buffer of each class.
     """
     rewriter = _Rewriter(classes, numbers)
     return rewriter.steps(steps), rewriter.weights
@@ -71,7 +72,8 @@ class _Rewriter:
 
     def _join_steps(self, step: Step) -> list[Step]:
         """Returns the steps that are left of a join: none for parts that lie in it, copies of the others, zeros where there is no
-        part."""
+        part.
+        """
         placed = self._placed(step)
         regions = map(self.place, part_regions(step))
         pairs = [(view, replace(region, spec=view.spec)) for view, region in zip(placed.inputs, regions, strict=True)]

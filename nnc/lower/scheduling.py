@@ -106,7 +106,8 @@ class OperationGraph:
     @cached_property
     def beginning(self) -> tuple[list[int], list[int], list[int]]:
         """Before anything runs: how many operations read each storage, these added up (the last one, where one is left), and the
-        bytes by which more would be live after each operation than before it, if it ran first."""
+        bytes by which more would be live after each operation than before it, if it ran first.
+        """
         nbytes, left = self.nbytes, list(map(len, self.readers))
         net = [
             wanted - sum([nbytes[s] for s in ending if left[s] == 1])
@@ -159,9 +160,11 @@ class OperationGraph:
     ) -> tuple[Order, list[int], list[int]] | None:
         """Runs these operations: returns them, the bytes that are live before each, and the bytes that are live while it runs.
 
-        Args:     left: for each storage the number of readers that have not run yet; it is counted down. live: the bytes that are
-                  live before all of them. most: where more bytes are live, or so many for more than this number of `times`, the
-                  result is None, and no further operations are asked for.
+        Args:
+            left: for each storage the number of readers that have not run yet; it is counted down.
+            live: the bytes that are live before all of them.
+            most: where more bytes are live, or so many for more than this number of `times`, the result is None, and no
+                further operations are asked for.
         """
         nbytes, ending, written, overwrites = self.nbytes, self.ending, self.written, self.overwrites
         ran: Order = []
@@ -227,7 +230,8 @@ def frugal_order(graph: OperationGraph) -> Order:
 
 def _candidates(graph: OperationGraph) -> Iterator[Callable[..., _Placed | None]]:
     """Orders by different rules, each also with operations that free at least what they take run as soon as they can. They are
-    functions of `below`, the peak that they must stay below to be of use."""
+    functions of `below`, the peak that they must stay below to be of use.
+    """
     given = list(range(len(graph.reads)))
     yield partial(_scheduled, graph, given, eager=True)
     by_depth = _depth_first(graph)
@@ -246,7 +250,8 @@ def _scheduled(graph: OperationGraph, ties: Sequence[int], below: int = _FAR, *,
     The order is measured while it is made; None where its peak is not below so many bytes. An operation that becomes the only
     reader that is left of something enters the queue once more; entries of operations that ran are passed over.
 
-    Args:     eager: it only matters whether an operation adds bytes at all.
+    Args:
+        eager: it only matters whether an operation adds bytes at all.
     """
     n, following, overwrites, shared = len(ties), graph.following, graph.overwrites, graph.shared
     nbytes, all_ending, all_written = graph.nbytes, graph.ending, graph.written
@@ -294,7 +299,8 @@ def _scheduled(graph: OperationGraph, ties: Sequence[int], below: int = _FAR, *,
 
 def _backwards(graph: OperationGraph) -> Order:
     """The same from the last operation backwards, where of several the last comes first: reading makes a storage live, writing it
-    ends that."""
+    ends that.
+    """
     n, nbytes, all_ending, readers, before = len(graph.reads), graph.nbytes, graph.ending, graph.readers, graph.before
     # the bytes by which more would be live before each operation than after it, if it ran next
     net = [

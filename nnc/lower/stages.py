@@ -80,7 +80,8 @@ class SymbolView(_UnfinishedSymbolView):
 
 class Kind(Enum):
     """Kinds of a buffer's memory: part of the arena, an argument, a constant, fresh memory that is returned, or a tape of a loop,
-    which grows while it runs."""
+    which grows while it runs.
+    """
 
     ARENA = "arena"
     INPUT = "input"
@@ -119,7 +120,8 @@ class _UnfinishedView:
 @dataclass(frozen=True, slots=True)
 class View(_UnfinishedView):
     """A strided tensor within a buffer; offset and strides in bytes. `rounds` lists (loop, bytes): the tensor lies that many bytes
-    further for each iteration that the loop of that number counts."""
+    further for each iteration that the loop of that number counts.
+    """
 
     buffer: int
     spec: TensorSpec
@@ -196,7 +198,8 @@ Steps = tuple[Step, ...]
 @dataclass(frozen=True, slots=True)
 class Round:
     """One iteration of a loop: the steps up to the test, the value to test (a bool; None where the length decides), the steps for a
-    loop that ends there, the steps of an iteration that is run, and the steps that only run where another iteration follows."""
+    loop that ends there, the steps of an iteration that is run, and the steps that only run where another iteration follows.
+    """
 
     head: Steps
     test: View | None

@@ -61,7 +61,8 @@ class Place:
     Where nothing was kept yet, what a program would be found by is not found out before one is kept, beside the first steps.
     Constants may lie in memory of the user's, who may have written to it by then; such a program is not kept.
 
-    Args:     facts: facts on which the program depends beside the graph and the facts found out here.
+    Args:
+        facts: facts on which the program depends beside the graph and the facts found out here.
     """
 
     cache: Cache
@@ -96,7 +97,8 @@ class Place:
     @cached_property
     def name(self) -> Name | None:
         """By what the program is found; None where it is not: a parameter has no stable form, files of nnc have changed, somebody
-        else's package says what a command means."""
+        else's package says what a command means.
+        """
         files, foreign = files_digest(), foreign_commands(REGISTRY.version)
         if files is None or (foreign and any(node.command.name in foreign for node in self.graph.walk())):
             return None
@@ -123,7 +125,9 @@ class Place:
 def find_place(graph: Graph, options: Options, *, native: bool, choice: str) -> Place | None:
     """Finds where the program of `graph` is kept; None where nothing is: there is no folder, or each program is to be checked.
 
-    Args:     native: whether the program is compiled. choice: who chooses kernels.
+    Args:
+        native: whether the program is compiled.
+        choice: who chooses kernels.
     """
     if options.cache_folder is None or options.verify_passes or options.guard:
         return None
@@ -149,7 +153,8 @@ def _commands(bound: Bound) -> set[str]:
 
 def _labels(graph: Graph, sources: dict[SourceLine, int]) -> list[Any]:
     """Lists names, and the nodes with the same source line, which `structural_hash` leaves out. Notes the lines by first
-    appearance."""
+    appearance.
+    """
     labels: list[Any] = [graph.name, [symbol.name for symbol in graph.symbols()]]
     source: SourceLine | None = None
     number: int | None = None
@@ -166,7 +171,8 @@ def _labels(graph: Graph, sources: dict[SourceLine, int]) -> list[Any]:
 @cache
 def files_digest() -> str | None:
     """Returns a digest of nnc's files, as far as they have a part in lowering: names, sizes and times; None where one
-    changed after this process read it."""
+    changed after this process read it.
+    """
     found = [(entry.path, entry.stat()) for entry in _python_files(_FOLDER, _ABOVE)]
     begin = len(str(_FOLDER))
     lines = sorted(f"{path[begin:]} {facts.st_size} {facts.st_mtime_ns}\n" for path, facts in found)

@@ -44,7 +44,8 @@ Choose = Callable[[Step], Kernel]
 def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[bytes, bytes] | None:
     """Head and body of a program; None where it has source lines beside `sources`, which stand in it as their positions.
 
-    Raises:   GraphError: a parameter has no stored form.
+    Raises:
+        GraphError: a parameter has no stored form.
     """
     writer = _Writer(sources)
     planned, bound, schedule = program.planned, program.bound, program.schedule
@@ -98,7 +99,8 @@ def encode_program(program: Program, sources: Sequence[SourceLine]) -> tuple[byt
 def _tree(content: bytes) -> Tree:
     """Returns the tree from which `content` was made.
 
-    Raises:   ValueError: it is no tree.
+    Raises:
+        ValueError: it is no tree.
     """
     try:
         tree = marshal.loads(content)
@@ -372,7 +374,8 @@ class _Reader:
 class StoredProgram:
     """A program in its stored form, with `sources` in the place of the lines that it was stored with.
 
-    Raises:   ValueError: these are not the parts of one.
+    Raises:
+        ValueError: these are not the parts of one.
     """
 
     def __init__(self, parts: Sequence[bytes], sources: Sequence[SourceLine]) -> None:

@@ -10,7 +10,8 @@ from nnc.lower.report import format_table
 @dataclass(frozen=True, slots=True)
 class Timings:
     """Seconds of tracing, of each pass, of binding and planning memory, of scheduling, of choosing, printing and compiling kernels,
-    in that order; and of looking for the program in a file (where it is found, most others are not there) and of keeping it."""
+    in that order; and of looking for the program in a file (where it is found, most others are not there) and of keeping it.
+    """
 
     rows: tuple[tuple[str, float], ...]
 

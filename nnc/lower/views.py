@@ -26,7 +26,8 @@ restride: Attribute[Restride] = Attribute(
 def find_views(graph: Graph, known: Mapping[Symbol, SymbolView] = _EMPTY) -> dict[Symbol, SymbolView]:
     """Finds the view of each symbol of `graph` (without its sub-graphs'); symbols that own memory view themselves.
 
-    Args:     known: views of symbols, some of which are in the graph; the result has all of them.
+    Args:
+        known: views of symbols, some of which are in the graph; the result has all of them.
     """
     given = [symbol for symbol in (*graph.inputs, *graph.constants) if symbol not in known]
     views = {**known, **{symbol: SymbolView.whole(symbol) for symbol in given}}
@@ -81,7 +82,8 @@ def may_share(node: Node) -> bool:
 def shared_view(node: Node, sources: Sequence[View]) -> View | None:
     """The view of its inputs' memory that output 0 of `node` is; None where the node must run.
 
-    Args:     sources: where each input of the node lies.
+    Args:
+        sources: where each input of the node lies.
     """
     place = _shared_place(node, sources)
     return sources[place[0]].show(*place[1:]) if place is not None else None

@@ -246,7 +246,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 
 @spelled
 def frombuffer(buffer: Any, dtype: Any = None, count: int = -1, offset: int = 0) -> Any:
-    """Returns an array that shares the memory of a buffer (bytes, memoryview …), read as elements of `dtype` (float32).
+    r"""Returns an array that shares the memory of a buffer (bytes, memoryview …), read as elements of `dtype` (float32).
 
     Args:
         buffer: object with the buffer protocol.

@@ -109,7 +109,7 @@ def spacing(x: Any, /) -> Value:
 
 @spelled
 def gcd(x1: Any, x2: Any, /) -> Value:
-    """Returns the greatest common divisor of |x1| and |x2|; gcd(0, n) is |n|.
+    """Returns the greatest common divisor of |x1| and |x2|; the one of 0 and n is |n|.
 
     Args:
         x1: integers, any shape; broadcasts with `x2`.
@@ -124,7 +124,7 @@ def gcd(x1: Any, x2: Any, /) -> Value:
 
 @spelled
 def lcm(x1: Any, x2: Any, /) -> Value:
-    """Returns the least common multiple of |x1| and |x2|; lcm(0, n) is 0.
+    """Returns the least common multiple of |x1| and |x2|; the one of 0 and n is 0.
 
     Args:
         x1: integers, any shape; broadcasts with `x2`.

@@ -79,7 +79,9 @@ def rms(x: Value) -> Value:
 
 @spelled
 def clip_by_norm(max_norm: Scalar) -> GradientTransformation:
-    """Shrinks each array by itself so that its norm is at most `max_norm`: u' = u · max_norm / max(‖u‖, max_norm)
+    """Shrinks each array by itself so that its norm is at most `max_norm`.
+
+    u' = u · max_norm / max(‖u‖, max_norm)
 
     Args:
         max_norm: largest norm of an array.

@@ -96,12 +96,12 @@ def filled_squares(where: str, params: Any, value: float) -> Any:
 
 
 def first_moment(where: str, decay: Scalar, updates: Any, mu: Any) -> Any:
-    """mu ← decay · mu + (1 − decay) · g"""
+    """Returns the next first moment, decay · mu + (1 − decay) · g."""
     return map_trainable(where, lambda m, g: average(decay, widen(asarray(g)), m), "mu", mu, updates=updates)
 
 
 def second_moment(where: str, decay: Scalar, updates: Any, nu: Any) -> Any:
-    """nu ← decay · nu + (1 − decay) · |g|²"""
+    """Returns the next second moment, decay · nu + (1 − decay) · |g|²."""
 
     def square(v: Value, g: Any) -> Value:
         return average(decay, squared_magnitude(widen(asarray(g))), v)
@@ -205,7 +205,7 @@ def scale_by_adam(
 
 
 def divide(m: Value, v: Value, eps: Scalar, eps_root: Scalar, dtype: dtypes.DType) -> Value:
-    """m / (sqrt(v + eps_root) + eps)"""
+    """Returns m / (sqrt(v + eps_root) + eps)."""
     if not isinstance(eps_root, (int, float)) or eps_root:
         v = v + number(eps_root, v.dtype)
     return astype(m / (nnp.sqrt(v) + number(eps, v.dtype)), dtype)

@@ -59,7 +59,9 @@ class ScaleByScheduleState(NamedTuple):
 
 @spelled
 def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
-    """Multiplies updates by a function of how many updates were made before: u' = step_size_fn(t) · u, t = 0, 1, …
+    """Multiplies updates by a function of how many updates were made before.
+
+    u' = step_size_fn(t) · u,    t = 0, 1, …
 
     The count is an array in the state, so a compiled step is not traced again as it grows.
 
@@ -85,7 +87,9 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
 
 @spelled
 def scale_by_learning_rate(learning_rate: Scalar | Schedule, *, flip_sign: bool = True) -> GradientTransformation:
-    """Multiplies updates by minus the learning rate, the last link of every optimizer: u' = −η(t) · u
+    """Multiplies updates by minus the learning rate, the last link of every optimizer.
+
+    u' = −η(t) · u
 
     Args:
         learning_rate: a number, a 0-d array, or a schedule: a function of the count of updates.
@@ -169,7 +173,9 @@ def zeros_for(p: Value, dtype: Any = None) -> Array:
 
 @spelled
 def add_decayed_weights(weight_decay: Scalar = 0.0, mask: Mask = None) -> GradientTransformation:
-    """Adds a multiple of the parameters to their updates: u' = u + weight_decay · p
+    """Adds a multiple of the parameters to their updates.
+
+    u' = u + weight_decay · p
 
     Before the gradient's moments this is L2 regularisation; after them it is decoupled weight decay (Loshchilov and Hutter,
     "Decoupled weight decay regularization", 2019).

@@ -44,8 +44,14 @@ from nnc.trace.control_flow import scan, while_loop
 def rademacher(key: Any, shape: Any = (), dtype: Any = dtypes.int64) -> Value:
     """Signs, −1 and 1, equally likely.
 
-    Args:     dtype: a signed integer, floating-point or complex dtype.
-    Raises:   DTypeError: dtype cannot hold −1.
+    Args:
+        key: a key that is used for nothing else.
+        shape: shape of the draw.
+        dtype: a signed integer, floating-point or complex dtype.
+
+    Raises:
+        DTypeError: dtype cannot hold −1.
+
     Example:
         >>> sorted(set(nnc.random.rademacher(nnc.random.key(0), (50,)).tolist()))
         [-1, 1]
@@ -64,8 +70,15 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = dtypes.int64) -> Value:
 def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = dtypes.int64) -> Value:
     """The number of trials up to the first success: k ≥ 1 with probability p (1 − p)^(k−1).
 
-    Args:     p: in (0, 1), any shape. shape: by default that of `p`.
-    Returns:  of `dtype`, an integer dtype.
+    Args:
+        key: a key that is used for nothing else.
+        p: in (0, 1), any shape.
+        shape: by default that of `p`.
+        dtype: an integer dtype.
+
+    Returns:
+        of `dtype`, an integer dtype.
+
     Example:
         >>> bool((nnc.random.geometric(nnc.random.key(0), 0.3, (10,)) >= 1).all())
         True
@@ -97,8 +110,15 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = dtypes.int64) ->
     Below 10 by the waiting times between events (Knuth), else by transformed rejection (Hörmann, 1993), with probabilities
     that are exact for any rate (Loader, 2000).
 
-    Args:     lam: 0 or more, any shape. shape: by default that of `lam`.
-    Returns:  of `dtype`, an integer dtype; −1 where lam is negative or NaN.
+    Args:
+        key: a key that is used for nothing else.
+        lam: 0 or more, any shape.
+        shape: by default that of `lam`.
+        dtype: an integer dtype.
+
+    Returns:
+        of `dtype`, an integer dtype; −1 where lam is negative or NaN.
+
     Example:
         >>> nnc.random.poisson(nnc.random.key(0), 4.0, (3,)).shape
         (3,)
@@ -177,8 +197,16 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = dtypes.fl
 
     Where n · min(p, 1 − p) is at most 10 by the gaps between successes, else by transformed rejection (Hörmann, 1993).
 
-    Args:     n: numbers of 0 or more; parts behind the point are cut off. p: in [0, 1]. They broadcast. shape: by default theirs.
-    Returns:  of `dtype`, a floating-point dtype; NaN where n or p is NaN or negative, or p above 1.
+    Args:
+        key: a key that is used for nothing else.
+        n: numbers of trials, 0 or more; parts behind the point are cut off.
+        p: in [0, 1]; broadcasts with `n`.
+        shape: by default that of `n` and `p` together.
+        dtype: a floating-point dtype.
+
+    Returns:
+        of `dtype`, a floating-point dtype; NaN where n or p is NaN or negative, or p above 1.
+
     Example:
         >>> nnc.random.binomial(nnc.random.key(0), 10, 0.3, (3,)).shape
         (3,)
@@ -241,10 +269,19 @@ def _binomial_by_rejection(key: Value, n: Value, p: Value, own: dtypes.DType, sh
 def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None) -> Value:
     """How often each of several outcomes happens in `n` independent trials.
 
-    Args:     n: numbers of trials, which broadcast to the leading axes of `p`. p: (..., k), probabilities of sum 1.
-              shape: of the result, by default that of `p`; p broadcasts to it.
-    Returns:  of `dtype`, by default the floating-point dtype of n and p together.
-    Raises:   ShapeError: n or p does not broadcast.
+    Args:
+        key: a key that is used for nothing else.
+        n: numbers of trials, which broadcast to the leading axes of `p`.
+        p: (..., k), probabilities of sum 1.
+        shape: of the result, by default that of `p`; p broadcasts to it.
+        dtype: by default the floating-point dtype of n and p together.
+
+    Returns:
+        of `dtype`, by default the floating-point dtype of n and p together.
+
+    Raises:
+        ShapeError: n or p does not broadcast.
+
     Example:
         >>> float(nnc.random.multinomial(nnc.random.key(0), 20, np.asarray([0.2, 0.3, 0.5])).sum())
         20.0

@@ -71,7 +71,8 @@ def _draw_one(key: Value, a: Value, dtype: dtypes.DType, logarithm: bool) -> Val
 
 def _draw(key: Value, a: Value, dtype: dtypes.DType, logarithm: bool) -> Value:
     """One number for each element of `a`, each from a key of its own, with the digits of `dtype`; it moves with `a`, and has its
-    dtype."""
+    dtype.
+    """
     keys = split(key, a.spec.size)
     constant = astype(ew.stop_gradient(reshape(a, shape=(a.spec.size,))), dtypes.float64)
     drawn = astype(vmap(lambda key, a: _draw_one(key, a, dtype, logarithm))(keys, constant), a.spec.dtype)

@@ -104,7 +104,8 @@ def _linearize(
 
 def _linearize_branch(graph: Graph, active: Flags) -> tuple[Staged, Linearized, tuple[Symbol, ...]]:
     """A branch that yields its results and what its linear part reads; the linear part; the symbols of what it reads that are
-    neither inputs nor captured."""
+    neither inputs nor captured.
+    """
     box: list[Linearized] = []
 
     def run(*values: Any) -> list[Any]:

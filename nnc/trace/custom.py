@@ -315,7 +315,8 @@ class custom_vjp(_Custom):  # noqa: N801  (a decorator)
 @dataclass(frozen=True, slots=True, eq=False)
 class VjpRule:
     """The two rules of a custom vjp on flat values: `forward(primals) -> (outputs, residuals)` and
-    `backward(residuals, output specs, cotangents of the differentiable outputs) -> cotangents of the arguments`."""
+    `backward(residuals, output specs, cotangents of the differentiable outputs) -> cotangents of the arguments`.
+    """
 
     forward: Callable[[Sequence[Any]], tuple[list[Any], FlatTree]]
     backward: Callable[[FlatTree, Sequence[TensorSpec], Sequence[Any]], list[Any]]

@@ -170,7 +170,8 @@ class Moving:
 @dataclass(frozen=True, slots=True)
 class _Sources:
     """Where the linear part gets what it reads: kept rows, sequences read again (by position), or `compute`, a graph of the
-    round's number and the captured values `shared` (by position) that yields `fixed`."""
+    round's number and the captured values `shared` (by position) that yields `fixed`.
+    """
 
     kept: tuple[Symbol, ...]
     again: tuple[int, ...]

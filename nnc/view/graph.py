@@ -183,7 +183,8 @@ def _width(*lines: str) -> float:
 
 def _kind(node: Node) -> str:
     """Returns the kind that a node's colour shows: it owns sub-graphs, has an effect, is a view, computes much for each element, or
-    little."""
+    little.
+    """
     if node.graphs:
         return "owner"
     if node.command in effect:

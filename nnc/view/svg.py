@@ -19,12 +19,12 @@ def clean(text: str) -> str:
 
 
 def element(name: str, content: str | Iterable[str] = (), **attributes: object) -> str:
-    """An element around `content`, which is SVG already; attributes of None are left out, `_` in their names is `-`.
+    r"""An element around `content`, which is SVG already; attributes of None are left out, `_` in their names is `-`.
 
     Example:
         >>> from nnc.view.svg import element
         >>> element("text", "x", x=1.50, font_size=9, cls='"')
-        '<text x="1.5" font-size="9" class=\\'"\\'>x</text>'
+        '<text x="1.5" font-size="9" class=\'"\'>x</text>'
     """
     parts = [name]
     for key, value in attributes.items():

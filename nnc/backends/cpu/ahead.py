@@ -98,7 +98,8 @@ declare ptr @memcpy(ptr, ptr, i64)
 @dataclass(frozen=True, slots=True)
 class _Work:
     """The work of one thread: it copies arrays, whose elements are `seen` by others, so that they lie in memory of their own, and
-    touches others."""
+    touches others.
+    """
 
     copied: Sequence[Array]
     seen: Sequence[NDArray]
@@ -123,7 +124,8 @@ class _Work:
 class Preparing:
     """Touches and copies memory in threads of its own until it is told to stop.
 
-    Args:     find: gives the address of the compiled function `nnc_prepare`, for which it may wait; None where there is none.
+    Args:
+        find: gives the address of the compiled function `nnc_prepare`, for which it may wait; None where there is none.
     """
 
     def __init__(self, find: Callable[[], int | None]) -> None:

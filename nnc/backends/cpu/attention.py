@@ -66,7 +66,8 @@ def _native(step: Step) -> Native | None:
 @dataclass(frozen=True)
 class _State:
     """The running results of a block's queries, which are in lanes: greatest scores, sums, the factors by which earlier sums are to
-    be scaled, and weighted values."""
+    be scaled, and weighted values.
+    """
 
     top: Matrix
     sums: Matrix

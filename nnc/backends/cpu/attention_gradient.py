@@ -247,7 +247,8 @@ class _Gradient:
         n: Value,
     ) -> None:
         """Computes the scores' cotangents, times the scale, from the weights' cotangents; their sums over queries go to the
-        bias."""
+        bias.
+        """
         code, scale = block.code, block.form.scale
         with code.loop(0, n) as j:
             total = code.constant(0, block.tiling.wide, block.tiling.lanes)
@@ -322,7 +323,8 @@ class _Gradient:
 @dataclass(frozen=True)
 class _Here:
     """Where a span of keys, begin..end, meets a head of queries: the head's number, pointers for it and for the one after it, the
-    span's keys (1) and values (2) without gaps, and the sums of their gradients."""
+    span's keys (1) and values (2) without gaps, and the sums of their gradients.
+    """
 
     begin: Bound
     end: Bound

@@ -78,7 +78,8 @@ class Products:
     Products differ in little but where matrices lie, and LLVM takes longer for one than for most code around them. While a
     product is computed, memory is asked for rows that are read soon but lie too far from each other for the processor to guess.
 
-    Args:     row_bytes: how many bytes of each such row are prefetched.
+    Args:
+        row_bytes: how many bytes of each such row are prefetched.
     """
 
     def __init__(self, printer: Printer, tiling: Tiling, row_bytes: int) -> None:
@@ -90,8 +91,9 @@ class Products:
     ) -> None:  # fmt: skip
         """c = a @ b; or c + a @ b; or c · factors + a @ b, with a factor for each column.
 
-        Args:     divisor: a number of which `rows` is a multiple. ahead: matrices of which as many rows are prefetched; they may
-            lie outside of memory.
+        Args:
+            divisor: a number of which `rows` is a multiple.
+            ahead: matrices of which as many rows are prefetched; they may lie outside of memory.
         """
         kinds = (a.dtype, b.dtype, b.column, c.dtype, c.column)
         has_rest, scaled = divisor % MOST_ROWS != 0, factors is not None
@@ -123,7 +125,8 @@ class _Product:
 
     def function(self) -> Native:
         """Prints the function: `(a, b, c, prefetched rows, factors, bytes between rows and columns of a, between rows of b and of
-        c, number of rows and of terms, whether it adds, number of matrices of which rows are prefetched)`."""
+        c, number of rows and of terms, whether it adds, number of matrices of which rows are prefetched)`.
+        """
         pointers = ("a", "b", "c", "ahead", "factors")
         numbers = ("a_row", "a_column", "b_row", "c_row", "rows", "terms", "adds", "fetched")
         code = Code("KERNEL", [*(("ptr", name) for name in pointers), *(("i64", name) for name in numbers)])

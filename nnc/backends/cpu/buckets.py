@@ -1,5 +1,6 @@
 """Prints a sort by samples, where there is no quicksort, of rows whose keys differ in many digits: 256 buckets of about equal size,
 each sorted by networks.
+
 A sorted sample splits the keys in 16 groups of 16 buckets. Each part finds the buckets of its keys, two comparisons of a vector
 for each, and moves them there; then threads share the buckets. Where one is too large, since many keys are equal or the
 sample was poor, nothing is lost but time: the row is still as it was. (Frazer and McKellar, 1970.)

@@ -193,7 +193,9 @@ class _Plan:
 def load(images: Sequence[bytes], given: Mapping[str, int], exports: Collection[str]) -> tuple[Memory, dict[str, int]]:
     """Loads object files, which see each other and `given` (addresses); returns the addresses of `exports`, valid with the memory.
 
-    Raises:   UnknownFormError: LLVM must load them. MissingError: nobody gives a symbol that they need or should export.
+    Raises:
+        UnknownFormError: LLVM must load them.
+        MissingError: nobody gives a symbol that they need or should export.
     """
     try:
         files = [_File.of(image) for image in images]

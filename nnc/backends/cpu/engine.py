@@ -51,8 +51,12 @@ class Library:
 class Engine:
     """A compiler and loader.
 
-    Args:     cpu: the processor that code is made for, by LLVM's name; None: this one. apart: whether another process may compile.
-    Raises:   ImportError, OSError, RuntimeError: LLVM cannot be loaded, or does not know this machine.
+    Args:
+        cpu: the processor that code is made for, by LLVM's name; None: this one.
+        apart: whether another process may compile.
+
+    Raises:
+        ImportError, OSError, RuntimeError: LLVM cannot be loaded, or does not know this machine.
     """
 
     def __init__(self, cpu: str | None = None, *, apart: bool = elf.is_supported()) -> None:
@@ -103,7 +107,8 @@ class Engine:
     def begin(self, text: str, recipe: Recipe = KERNEL) -> Callable[[], bytes]:
         """Begins to compile a module, where another process does; the function that is returned gives the object file.
 
-        Raises:   what `compile` raises, when that function is called.
+        Raises:
+            Exception: `compile` failed; raised when that function is called.
         """
         answer = self._helper.compile(text, recipe) if self._helper is not None else None
         return partial(self._finish, text, recipe, answer)
@@ -111,8 +116,9 @@ class Engine:
     def compile(self, text: str, recipe: Recipe = KERNEL) -> bytes:
         """The object file of a module. Several threads may compile at once.
 
-        Raises:   InternalError: LLVM does not take the text.
-                  ImportError, OSError, RuntimeError: LLVM cannot be loaded, as it seemed before.
+        Raises:
+            InternalError: LLVM does not take the text.
+            ImportError, OSError, RuntimeError: LLVM cannot be loaded, as it seemed before.
         """
         return self.begin(text, recipe)()
 
@@ -140,7 +146,8 @@ class Engine:
     def link(self, objects: Sequence[bytes], symbols: Mapping[str, int], exports: Collection[str]) -> Library:
         """Loads object files, which see each other and `symbols` (addresses), and nothing else.
 
-        Raises:   InternalError: they need a symbol that there is not.
+        Raises:
+            InternalError: they need a symbol that there is not.
         """
         if elf.is_supported():
             try:
@@ -194,7 +201,8 @@ def _unload(tracker: Any, loader: Any) -> None:
 
 def processor_facts(cpuinfo: Path = _CPUINFO) -> str:
     """Returns the lines of Linux's description of the processor that decide which code it runs; "" where they lack the
-    instructions."""
+    instructions.
+    """
     try:
         with cpuinfo.open("rb") as file:
             lines = file.read(_FACTS_BYTES).decode(errors="replace").partition("\n\n")[0].splitlines()

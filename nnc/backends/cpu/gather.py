@@ -72,7 +72,8 @@ class Indexed:
 
     def locate(self, code: Code, pointers: Sequence[str], x: View, bad: Slot | None) -> tuple[Value, Value | None]:
         """Returns the bytes from the first row to the row that the indices at `pointers` name, and whether they are in range (None:
-        they are). Indices out of range go to row 0; in mode "error", `bad` becomes true."""
+        they are). Indices out of range go to row 0; in mode "error", `bad` becomes true.
+        """
         place, inside = code.integer(0), None
         for pointer, index, axis in zip(pointers, self.indices, self.axes, strict=True):
             at, ok = position(code, code.load(pointer, index.spec.dtype), x.spec.shape[axis], self.mode)

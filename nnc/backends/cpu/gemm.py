@@ -55,7 +55,8 @@ _NUMBERS = "first", "end", "width"  # that a kernel takes which finishes rows
 @dataclass(frozen=True)
 class Shape:
     """How a product is cut: into parts of `chunk` rows by `group` panels of columns, and those into tiles. `shared`: tiles and
-    panels are computed by functions that products share."""
+    panels are computed by functions that products share.
+    """
 
     tile: Tile
     chunk: int
@@ -107,7 +108,8 @@ def oriented_for_tiles(product: Product) -> Product:
 
 def shape_of(product: Product, wide: DType, *, finished: bool = False) -> Shape | None:
     """How to cut a product whose sums are of dtype `wide`; None where they are too long to go on from a rounded result, unless they
-    are `finished` from memory of their own."""
+    are `finished` from memory of their own.
+    """
     unit, m, n = product.dtype.itemsize, product.rows.size, product.columns.size
     lanes = vector_bytes() // wide.itemsize
     while lanes > 2 and lanes // 2 >= n:
@@ -199,7 +201,8 @@ def _moved(code: Code, pointers: Sequence[str], axis: Axis, index: Bound) -> lis
 
 def _sizes(code: Code, number: Bound, count: int, full: int, last: int, *, any_size: bool) -> Iterator[Bound]:
     """The sizes of parts, the last of which is smaller: one that is found out as it runs where code takes `any_size`; else each,
-    for code of its own."""
+    for code of its own.
+    """
     if count == 1 or full == last:
         yield last
         return
@@ -222,7 +225,8 @@ def _room_for_sums(code: Code, product: Product, shape: Shape) -> Target:
 @dataclass(frozen=True)
 class _Part:
     """Some panels, together `width` columns, and some rows, at these pointers: to the operands, the result and what `finish` goes
-    through. `sums` is where that finds them."""
+    through. `sums` is where that finds them.
+    """
 
     printer: Printer
     code: Code
@@ -267,7 +271,8 @@ class _Part:
 
     def _block(self, x: str, y: str, axes: Sequence[Axis], *, more: bool) -> None:
         """Multiplies all tiles for these terms. The first one packs them for the others as it reads them; operands to be turned are
-        packed before."""
+        packed before.
+        """
         tile, column = self.shape.tile, self.product.columns.y
         step, depth = tile.row_bytes, list[Terms]()
         for axis in reversed(axes):
@@ -348,7 +353,8 @@ class _Part:
 
     def _runs(self, begin: int, *, over: bool) -> list[tuple[int, Bound, int]]:
         """The first row, the number of rows and the rows of a tile, of tiles with equally many, from the row `begin` on; where they
-        do not divide the number of rows, the last one lies `over` its neighbour, and writes the same once more, if it may."""
+        do not divide the number of rows, the last one lies `over` its neighbour, and writes the same once more, if it may.
+        """
         most = self.shape.tile.rows
         if not isinstance(self.rows, int):
             return [(begin, self.code.sub(self.rows, self.code.integer(begin)), most)]

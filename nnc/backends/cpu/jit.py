@@ -90,7 +90,8 @@ class Jit:
     def _loaded_runtime(self) -> Library:
         """The functions that all texts may call.
 
-        Raises:   what keeps the compiler from working.
+        Raises:
+            Exception: the compiler does not work, for this reason.
         """
         if self.failure is not None:
             raise self.failure
@@ -100,7 +101,8 @@ class Jit:
     @property
     def standins(self) -> Mapping[str, int]:
         """Addresses of functions that do with nnc's threads the work of OpenMP's functions of these names, where
-        `runtime.has_team`."""
+        `runtime.has_team`.
+        """
         addresses = self._loaded_runtime().addresses
         return {name: addresses[standin] for name, standin in STANDINS.items()}
 
@@ -110,7 +112,8 @@ class Jit:
 
     def expect(self, wanted: Native | str | None = None) -> None:
         """Says that a kernel will be wanted soon, a program's text, or a text not printed yet: another process, where there is one,
-        begins to compile."""
+        begins to compile.
+        """
         if wanted is None:
             self.engine.expect()
         elif isinstance(wanted, str):
@@ -123,7 +126,8 @@ class Jit:
     def load(self, natives: Sequence[Native]) -> list[Loaded]:
         """Returns the functions of kernels; kernels that are not known yet are compiled together, side by side.
 
-        Raises:   InternalError: LLVM does not take a text, or it needs a symbol that there is not.
+        Raises:
+            InternalError: LLVM does not take a text, or it needs a symbol that there is not.
         """
         self._loaded_runtime()
         with self._lock:
@@ -156,7 +160,8 @@ class Jit:
     def load_entry(self, text: str, symbols: Mapping[str, int], held: Any) -> Loaded:
         """The function `@ENTRY` of a program; kernels that it holds itself, marked `alwaysinline`, are taken in.
 
-        Raises:   InternalError: LLVM does not take the text, or it needs a symbol that there is not.
+        Raises:
+            InternalError: LLVM does not take the text, or it needs a symbol that there is not.
         """
         self._loaded_runtime()
         code = self.objects.compile(text, _recipe_of(text))
@@ -228,7 +233,8 @@ def compiler() -> Jit | None:
 
 def expected_compiler() -> Jit | None:
     """The compiler of this process, which need not be ready: where another process compiles, it loads LLVM meanwhile. Whether it
-    `works()` can be asked later; None where it is known that there is none."""
+    `works()` can be asked later; None where it is known that there is none.
+    """
     found = _start()
     return found if isinstance(found, Jit) else None
 

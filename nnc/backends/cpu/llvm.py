@@ -32,7 +32,8 @@ NOTICE = 0  # instead of the number of a request: all that were made are waited 
 
 class Recipe:
     """How a module is compiled: the passes, by the names of `_PASSES`, or all of LLVM's first level; then code generation, which
-    tries hard (`level` 0 to 3)."""  # no dataclass, and no NamedTuple: those take longer to import than all else here
+    tries hard (`level` 0 to 3).
+    """  # no dataclass, and no NamedTuple: those take longer to import than all else here
 
     __slots__ = ("_encoded", "first_level", "level", "passes")
 
@@ -131,7 +132,9 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 def load_library(path: str) -> ctypes.CDLL:
     """llvmlite's library, whose functions know what they take.
 
-    Raises:   OSError: it cannot be loaded. ImportError: it has not all of these functions.
+    Raises:
+        OSError: it cannot be loaded.
+        ImportError: it has not all of these functions.
     """
     library = ctypes.CDLL(path)
     for name, (returned, taken) in SIGNATURES.items():
@@ -146,9 +149,13 @@ def load_library(path: str) -> ctypes.CDLL:
 class Llvm:
     """LLVM in this process. Several threads may compile at once.
 
-    Args:     library: where llvmlite's library is. cpu: the processor that code is made for, by LLVM's name; None: this one.
-              options: of code generation, for all in this process who use LLVM.
-    Raises:   ImportError, OSError, RuntimeError: LLVM cannot be loaded, or does not know this machine.
+    Args:
+        library: where llvmlite's library is.
+        cpu: the processor that code is made for, by LLVM's name; None: this one.
+        options: of code generation, for all in this process who use LLVM.
+
+    Raises:
+        ImportError, OSError, RuntimeError: LLVM cannot be loaded, or does not know this machine.
     """
 
     def __init__(self, library: str, cpu: str | None = None, options: Sequence[str] = ()) -> None:
@@ -172,7 +179,8 @@ class Llvm:
     def compile(self, text: str, recipe: Recipe = KERNEL) -> bytes:
         """The object file of a module.
 
-        Raises:   RuntimeError: LLVM does not take the text.
+        Raises:
+            RuntimeError: LLVM does not take the text.
         """
         return self._generate(text, recipe, _OBJECT)
 
@@ -237,7 +245,8 @@ class Llvm:
     def _made(self, function: Any, *arguments: Any) -> int:
         """Returns the handle that a function of LLVM makes.
 
-        Raises:   RuntimeError: it makes nothing, for the reason that it gives.
+        Raises:
+            RuntimeError: it makes nothing, for the reason that it gives.
         """
         made, said = self._call(function, arguments)
         if not made:
@@ -259,7 +268,8 @@ class Llvm:
 
 class _Tools:
     """The tools of one compiling thread: a description of the machine, the lines that say so in a text, and the builder of
-    passes."""
+    passes.
+    """
 
     def __init__(self, machine: int, head: bytes, builder: int) -> None:
         self.machine, self.head, self.builder = machine, head, builder

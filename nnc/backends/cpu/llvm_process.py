@@ -48,7 +48,9 @@ class Answer:
     def result(self) -> bytes:
         """The object file.
 
-        Raises:   RuntimeError: LLVM does not take the text. GoneError: there will be no answer.
+        Raises:
+            RuntimeError: LLVM does not take the text.
+            GoneError: there will be no answer.
         """
         if not self.is_ours:
             raise GoneError("another process asked")
@@ -60,7 +62,8 @@ class Answer:
 class LlvmProcess:
     """A process that runs `command`, and a thread that reads its answers and ends it when there has been nothing to do.
 
-    Raises:   GoneError: it cannot be started.
+    Raises:
+        GoneError: it cannot be started.
     """
 
     def __init__(self, command: Sequence[str], idle: float) -> None:
@@ -91,7 +94,8 @@ class LlvmProcess:
     def compile(self, text: str, recipe: Recipe) -> Answer:
         """Asks for the object file of a text.
 
-        Raises:   GoneError: it takes no requests any more.
+        Raises:
+            GoneError: it takes no requests any more.
         """
         content, how = text.encode(), recipe.encode().encode()
         with self._changed:
@@ -114,7 +118,8 @@ class LlvmProcess:
     def _send(self, content: bytes) -> None:
         """Writes all of it.
 
-        Raises:   GoneError: the process ended meanwhile, which who listens will find out.
+        Raises:
+            GoneError: the process ended meanwhile, which who listens will find out.
         """
         left = memoryview(content)
         with self._writing:
@@ -262,7 +267,8 @@ def _start(command: Sequence[str]) -> subprocess.Popen[bytes]:
 def find_command(library: str, threads: int, cpu: str | None) -> list[str] | None:
     """Returns the command line that starts the process; None where there is no Python to run it.
 
-    Args:     library: where llvmlite's library is.
+    Args:
+        library: where llvmlite's library is.
     """
     python, program = Path(sys.executable or ""), Path(llvm.__file__)
     is_python = python.stem.startswith("python") and not getattr(sys, "frozen", False)

@@ -26,7 +26,8 @@ def llvmlite_version() -> str:
 def find_library() -> str:
     """Where llvmlite's library is.
 
-    Raises:   ImportError, OSError: llvmlite is absent or damaged, or of a version that nnc cannot call.
+    Raises:
+        ImportError, OSError: llvmlite is absent or damaged, or of a version that nnc cannot call.
     """
     package = importlib.import_module("llvmlite")
     name = importlib.import_module("llvmlite.utils").get_library_name()
@@ -46,7 +47,8 @@ def differing(library: Any) -> list[str]:
 
 def _agrees(function: Any, returned: Any, taken: tuple[Any, ...]) -> bool:
     """Whether a function takes and returns values of these sizes, as far as llvmlite declares its parameters: where it declares
-    none, a function returns a number. Functions that are not looked at here may be returned."""
+    none, a function returns a number. Functions that are not looked at here may be returned.
+    """
     if function is None or (returned is not None and _size(function.restype) != _size(returned)):
         return False
     return function.argtypes is None or list(map(_size, function.argtypes)) == list(map(_size, taken))

@@ -56,8 +56,10 @@ class Pieces:
     ) -> str:
         """Sorts one row. Returns the shared fields.
 
-        Args:     keys: memory for keys, None: some of `work`. fill: makes keys of a range of positions. place: writes the results
-                  of a piece, whose keys may be where results go.
+        Args:
+            keys: memory for keys, None: some of `work`.
+            fill: makes keys of a range of positions.
+            place: writes the results of a piece, whose keys may be where results go.
         """
         shared, ends = self.shared, code.offset(work, 2 * self._array)
         places = {"from0": keys or code.offset(work, self._array), "to0": work, "ends": ends}

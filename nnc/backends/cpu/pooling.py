@@ -36,7 +36,8 @@ _LEAST_LANES = 4
 @dataclass(frozen=True)
 class _Axis:
     """An axis on which windows move: `n` elements, `count` windows; bytes between elements of the larger operand, and between
-    windows in each of the smaller ones."""
+    windows in each of the smaller ones.
+    """
 
     n: int
     count: int
@@ -429,7 +430,8 @@ def _in_vectors(code: Code, n: int, most: int, body: Callable[[Bound, int], None
 
 def _backward(step: Step) -> Native | None:
     """The kernel that adds to each element what the windows have for it: `sum_pool_input_grad`, `pick_pool_input_grad`. Sums of
-    16-bit floats are formed in a workspace."""
+    16-bit floats are formed in a workspace.
+    """
     out = target = step.outputs[0]
     name, wide = "%out0", out.spec.update(dtype=dtypes.accumulator(out.spec.dtype))
     rounded = wide != out.spec and out.spec.size > 0

@@ -197,7 +197,8 @@ def over(
 ) -> Iterator[list[str]]:
     """Loops over all positions of `axes`; yields the operands' pointers there.
 
-    Args:     part: (axis, begin, end): which positions of one axis are done; all where None.
+    Args:
+        part: (axis, begin, end): which positions of one axis are done; all where None.
     """
     with ExitStack() as stack:
         moved = list(pointers)

@@ -60,7 +60,10 @@ class Radix:
     ) -> str:
         """Sorts one row. Returns the shared fields.
 
-        Args:     fill: makes elements of a range of positions. finish: writes their results. place: writes a bucket's results.
+        Args:
+            fill: makes elements of a range of positions.
+            finish: writes their results.
+            place: writes a bucket's results.
         """
         shared = self.shared
         args = shared.begin(code, pointers | self._places(code, work))

@@ -194,8 +194,9 @@ def near(
 ) -> Matrix:
     """The same numbers in the dtype of sums, neighbours side by side.
 
-    Args:     dense: rows, too. At distances of a power of two they would share few places of the first cache, which shows where
-              many matrices are in use.
+    Args:
+        dense: rows, too. At distances of a power of two they would share few places of the first cache, which shows
+            where many matrices are in use.
     """
     unit = source.dtype.itemsize
     if source.dtype == tiling.wide and source.column == unit and not (dense and source.row != columns * unit):
@@ -241,7 +242,8 @@ class Block:
 
     def range(self, begin: Bound, end: Bound) -> tuple[Value, Value]:
         """The keys of a span that some query of the block may attend to, from the first to behind the last, in whole tiles if the
-        span is."""
+        span is.
+        """
         code, (before, after) = self.code, self.form.reach
         begin, end = code.integer(begin), code.integer(end)
         if before is not None:

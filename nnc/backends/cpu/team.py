@@ -41,7 +41,8 @@ TEAM_CALLS = ("pthread_getspecific", "pthread_setspecific")
 def thread_key() -> ctypes.c_uint32:
     """The key under which each thread has its number.
 
-    Raises:   BackendError: the system has no more of them.
+    Raises:
+        BackendError: the system has no more of them.
     """
     key = ctypes.c_uint32()
     if ctypes.CDLL(None).pthread_key_create(ctypes.byref(key), None):

@@ -100,13 +100,21 @@ def set_num_threads(n: int) -> int:
     OMP_NUM_THREADS say. Small arrays are worked on by one thread in any case. A process that was forked off (as by
     `multiprocessing` with "fork") works with one thread.
 
-    Args:     n: how many; 1 for none but the caller's.
-    Returns:  the number before.
-    Raises:   ArgumentTypeError: n is no int. ArgumentError: n is below 1, or more than any machine has use for.
-              BackendError: the process was forked off another, and n is not 1.
-    Example:  >>> before = nnc.set_num_threads(1)
-              >>> nnc.set_num_threads(before)
-              1
+    Args:
+        n: how many; 1 for none but the thread of the caller.
+
+    Returns:
+        the number before.
+
+    Raises:
+        ArgumentTypeError: n is no int.
+        ArgumentError: n is below 1, or more than any machine has use for.
+        BackendError: the process was forked off another, and n is not 1.
+
+    Example:
+        >>> before = nnc.set_num_threads(1)
+        >>> nnc.set_num_threads(before)
+        1
     """
     number = _checked(n)
     found = threads()
@@ -143,7 +151,8 @@ def _checked(n: Any) -> int:
 def find_blas_setters(libraries: Iterable[Path] | None = None) -> list[Callable[[int], object]]:
     """The functions that tell OpenBLAS how many threads to use: of the one that NumPy brought, or is linked to.
 
-    Args:     libraries: shared libraries to look into, by default the libraries that lie beside NumPy or are loaded.
+    Args:
+        libraries: shared libraries to look into, by default the libraries that lie beside NumPy or are loaded.
     """
     found: dict[int, Callable[[int], object]] = {}
     for path in _blas_libraries() if libraries is None else libraries:

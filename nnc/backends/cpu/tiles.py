@@ -89,8 +89,9 @@ def print_sums(
 ) -> None:  # fmt: skip
     """Prints the sums of one tile.
 
-    Args:     more: the target has the sums of earlier terms. panel: where the terms of the right operand are packed as they are
-        read.
+    Args:
+        more: the target has the sums of earlier terms.
+        panel: where the terms of the right operand are packed as they are read.
     """
     x, y, row, column = factors
     lanes, zero = tile.lanes, code.constant(0, tile.wide, tile.lanes)
@@ -181,7 +182,9 @@ def print_panel(
 ) -> None:
     """Packs a panel: for each term a row of vectors. Lanes past the last column hold any numbers, and are not stored.
 
-    Args:     column: bytes from column to column. whole: whether the number of terms is a multiple of a vector's lanes.
+    Args:
+        column: bytes from column to column.
+        whole: whether the number of terms is a multiple of a vector's lanes.
     """
     unit, lanes = tile.dtype.itemsize, tile.lanes
     size, _, step = terms
@@ -207,7 +210,8 @@ def _print_turned(
     code: Code, tile: Tile, source: str, buffer: str, place: tuple[Value, Value], step: Bound, width: Bound
 ) -> None:
     """Packs as many terms of columns, whose terms are neighbours, as a vector has lanes; past the last column that again. `place`:
-    the first term, and the first column."""
+    the first term, and the first column.
+    """
     p, first = place
     lanes, size = tile.lanes, tile.dtype.itemsize
     word = dtypes.float32 if size == 4 else dtypes.float64

@@ -32,7 +32,8 @@ def vector_bytes() -> int:
 @cache
 def is_slow_to_near() -> bool:
     """Whether tiles must spare the way from the second-level cache: Intel's cores are slower by a third where four vectors for
-    each term come from there (99 and 156 GFLOP/s on Granite Rapids, 128 x 784 x 512), AMD's are not."""
+    each term come from there (99 and 156 GFLOP/s on Granite Rapids, 128 x 784 x 512), AMD's are not.
+    """
     return vector_bytes() == 64 and "Intel" in _processor()["model"]
 
 

@@ -25,7 +25,8 @@ _OF_POINTED = 3  # words that say where a memory object points
 @dataclass(frozen=True)
 class Operand:
     """A tensor of a call: its role, its layout, and the parameter of the compiled function (such as "in0", "out0", "workspace")
-    that points to it, so many bytes further. Without a name it lies in the scratch memory that the state is given."""
+    that points to it, so many bytes further. Without a name it lies in the scratch memory that the state is given.
+    """
 
     role: int
     desc: MemoryDesc

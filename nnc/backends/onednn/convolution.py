@@ -178,7 +178,8 @@ def _dense_in(spec: TensorSpec, strides: Strides) -> Strides | None:
 
 def _primitive_desc(problem: _Problem, fixed: Sequence[Strides | None]) -> PrimitiveDesc | None:
     """The primitive for these strides (None: its own choice), if the library has a fast one. A tensor that is combined with the
-    result must lie as that does, so that it has to be known how."""
+    result must lie as that does, so that it has to be known how.
+    """
     if problem.dtype != dtypes.float32 and _has_empty_window(problem):
         return None
     if fixed[Y] is None and any(isinstance(op, Combine) and op.axes == "all" for op in problem.post_ops):
@@ -207,7 +208,8 @@ def _is_sound(problem: _Problem, implementation: str) -> bool:
     """Whether an implementation computes a problem rightly. Some of oneDNN's own for shorter floats do not. Gradients of weights
     read scratch memory that nothing was written to where rows are shorter than the stride; implementations without AMX also where
     windows of groups are dilated, and for some windows on three axes. Gradients of data with AMX leave places out for some strides
-    there. Convolutions by products of unfolded matrices apply post-ops wrongly to windows that are mostly padding."""
+    there. Convolutions by products of unfolded matrices apply post-ops wrongly to windows that are mostly padding.
+    """
     if problem.post_ops and problem.dtype != dtypes.float32 and "gemm" in implementation:
         return False
     axes, has_short_rows = len(problem.stride), problem.shapes[X][-1] < problem.stride[-1]
@@ -223,7 +225,8 @@ def _is_sound(problem: _Problem, implementation: str) -> bool:
 
 def _has_empty_window(problem: _Problem) -> bool:
     """Whether a window has no element of the input. Of shorter floats, oneDNN 3.2 crashes on some processors while it makes the
-    primitive for such windows on three axes."""
+    primitive for such windows on three axes.
+    """
     axes = zip(
         problem.shapes[X][2:], problem.shapes[W][-len(problem.stride) :], problem.shapes[Y][2:], problem.stride,
         problem.padding, problem.dilation, strict=True,
@@ -304,7 +307,8 @@ class _Draft:
 @dataclass(frozen=True)
 class _Plan:
     """Primitives on tensors in given strides. The workspace holds tensors in layouts of the library, behind them a scratchpad that
-    the primitives share, since they follow one another."""
+    the primitives share, since they follow one another.
+    """
 
     drafts: tuple[_Draft, ...]
     scratchpad: int  # where it begins
@@ -312,7 +316,8 @@ class _Plan:
 
     def native(self, room: int, inputs: int) -> Native:
         """The compiled function of so many inputs, an output and a workspace of `room` bytes, if that is not 0. Where it is too
-        small, since it was planned for tensors without gaps, the function takes scratch memory."""
+        small, since it was planned for tensors without gaps, the function takes scratch memory.
+        """
         calls = [draft.call(self.scratchpad, "workspace" if self.nbytes <= room else "") for draft in self.drafts]
         return calls_native(calls, inputs, workspace=room > 0)
 
@@ -320,7 +325,8 @@ class _Plan:
 def _plan(problem: _Problem, strides: _AllStrides, inside: PrimitiveDesc) -> _Plan:
     """The primitive `inside` on tensors in these strides, with the reorders around it.
 
-    Raises:   BackendError: the library knows no such strides.
+    Raises:
+        BackendError: the library knows no such strides.
     """
     used = 0
     before: list[_Draft] = []
@@ -354,7 +360,8 @@ def _plan(problem: _Problem, strides: _AllStrides, inside: PrimitiveDesc) -> _Pl
 def _plan_for(problem: _Problem, strides: _AllStrides) -> _Plan | None:
     """Returns the fastest plan for these strides; None where the library has nothing fast.
 
-    Raises:   BackendError: the library knows no such strides.
+    Raises:
+        BackendError: the library knows no such strides.
     """
     product = _product(problem, strides)
     if product is not None:
@@ -365,7 +372,8 @@ def _plan_for(problem: _Problem, strides: _AllStrides) -> _Plan | None:
 
 def _product(problem: _Problem, strides: _AllStrides) -> _Plan | None:
     """A 1×1 convolution of activations with their channels last as a product of matrices as they lie; None where a convolution is
-    faster, or it is none."""
+    faster, or it is none.
+    """
     x, w, y = specs = tuple(map(problem.spec, (X, W, Y)))
     dense = (_dense_channels_last(x), row_major(w), _dense_channels_last(y))
     if not problem.is_product or problem.post_ops or problem.packed or not all(map(_is_dense, specs, strides, dense)):

@@ -24,7 +24,8 @@ _EITHER_SIDE = ("add", "mul")
 @dataclass(frozen=True)
 class Combine:
     """Combines the result, by an operation of `library.BINARY`, with the input `operand` of the step. It varies along `axes` of the
-    result: "all", only "channels", or "none"."""
+    result: "all", only "channels", or "none".
+    """
 
     name: str
     operand: int

@@ -47,8 +47,11 @@ def can_interpose() -> bool:
 def interpose(known: Mapping[str, int], functions: Mapping[str, int]) -> bool:
     """Lets a library call the functions at these addresses instead of the imported functions of the same names.
 
-    Args:     known: where the library's imports lie, as `imported` says.
-    Returns:  whether it imports all of them; if not, nothing is changed.
+    Args:
+        known: where the library's imports lie, as `imported` says.
+
+    Returns:
+        whether it imports all of them; if not, nothing is changed.
     """
     places = {name: at for name, at in known.items() if name in functions}
     if places.keys() != functions.keys():

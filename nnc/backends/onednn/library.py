@@ -206,7 +206,8 @@ def _find() -> str | None:
 def loaded() -> Library:
     """oneDNN.
 
-    Raises:   BackendError: it cannot be loaded.
+    Raises:
+        BackendError: it cannot be loaded.
     """
     found = library()
     if found is None:
@@ -247,7 +248,8 @@ class Owned:
 def _create(function: str, *arguments: Any) -> int | None:
     """Returns the handle that a function of the library writes through its first argument.
 
-    Raises:   BackendError: the library refuses.
+    Raises:
+        BackendError: the library refuses.
     """
     handle = c_void_p()
     with fork_waits():  # the library has locks of its own
@@ -286,7 +288,8 @@ class MemoryDesc(Owned):
     def blocked(cls, blocks: Blocks, dtype: DType) -> MemoryDesc:
         """A tensor in a blocked layout.
 
-        Raises:   BackendError: the library does not know it.
+        Raises:
+            BackendError: the library does not know it.
         """
         if not hasattr(loaded().functions, _BY_NAME):
             raise BackendError("oneDNN has no layouts by name")
@@ -417,7 +420,8 @@ class PrimitiveDesc(Owned):
         """Calls `dnnl_<operation>_primitive_desc_create` with the engine and these arguments (objects of this module are given by
         their handles, tuples as sizes, None as a null pointer).
 
-        Raises:   BackendError: the library has no implementation.
+        Raises:
+            BackendError: the library has no implementation.
         """
         plain = [_plain(argument) for argument in arguments]
         return cls(_create(f"dnnl_{operation}_primitive_desc_create", loaded().engine, *plain))

@@ -31,7 +31,8 @@ _LEAST_VOLUME = 40**3
 @dataclass(frozen=True)
 class Combine:
     """A post-op: combines the result, by an operation of `library.BINARY`, with an input of the step that has the result's shape
-    (its strides are 0 where it is broadcast)."""
+    (its strides are 0 where it is broadcast).
+    """
 
     name: str
     operand: int

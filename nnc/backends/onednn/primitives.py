@@ -37,7 +37,8 @@ class _Made(Owned):
 
 class Primitive:
     """An operation that is ready to run, from any number of threads at once. It is made when its handle is first asked for, unless
-    that was begun before."""
+    that was begun before.
+    """
 
     __slots__ = ("__weakref__", "batch", "desc", "made", "status")
 
@@ -59,7 +60,8 @@ class Primitive:
     def handle(self) -> int:
         """The library's name for it.
 
-        Raises:   BackendError: the library refuses.
+        Raises:
+            BackendError: the library refuses.
         """
         if self.made is None:
             with _TAKING:

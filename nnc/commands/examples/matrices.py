@@ -24,7 +24,7 @@ def _uniform(rng: Rng, shape: Shape, dtype: dtypes.DType) -> NDArray:
 
 
 def _spread(rng: Rng, rows: int, columns: int, dtype: dtypes.DType) -> NDArray:
-    """Matrices whose singular values are 1, 2, 3, …"""
+    """Matrices whose singular values are 1, 2, 3 and so on."""
     lead, k = _lead(rng), min(rows, columns)
     u, _ = np.linalg.qr(
         _uniform(rng, (*lead, rows, max(k, 1)), dtypes.complex128 if dtypes.is_complex(dtype) else dtypes.float64)

@@ -51,10 +51,13 @@ def plan_arena(
 
     Every offset and the peak are multiples of `alignment`; tensors without bytes lie at 0.
 
-    Args:     algorithm: "article" is the published algorithm of libnnc, "article-size" its variant that takes large tensors
-              first; both serve comparisons, "article" up to 2000 tensors. effort: how many array cells the search may visit where
-              no greedy plan meets the bound; None is a fifth of a second. native: whether a search may run as machine code,
-              which visits more cells in the same time, so that plans differ from plans without it.
+    Args:
+        algorithm: "article" is the published algorithm of libnnc, "article-size" its variant that takes large tensors
+            first; both serve comparisons, "article" up to 2000 tensors.
+        effort: how many array cells the search may visit where no greedy plan meets the bound; None is a fifth of a
+            second.
+        native: whether a search may run as machine code, which visits more cells in the same time, so that plans differ
+            from plans without it.
 
     Example:
         >>> plan_arena([0, 1, 2], [2, 3, 4], [256, 512, 256])

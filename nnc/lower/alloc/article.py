@@ -62,7 +62,9 @@ def plan_groups(p: Problem, *, size_first: bool = False) -> Groups:
 
     A block with several live ranges is a tensor with its companions: they are inserted as one tuple.
 
-    Args:     size_first: candidates are the largest blocks rather than the blocks with the most conflicts, and pairs are not tried.
+    Args:
+        size_first: candidates are the largest blocks rather than the blocks with the most conflicts, and pairs are not
+            tried.
     """
     n = len(p.size)
     conflicts, edges = _Conflicts(p), _Edges(p, pairs=not size_first)
@@ -138,7 +140,8 @@ class _Edges:
     They only become lighter and shorter, so a group that has refused a tuple does so ever after: for each pair of blocks it is kept
     how many groups have, and most candidates need not be held against edges again.
 
-    Args:     pairs: tuples may be pairs of blocks.
+    Args:
+        pairs: tuples may be pairs of blocks.
     """
 
     def __init__(self, p: Problem, pairs: bool) -> None:
@@ -187,7 +190,8 @@ class _Edges:
 
     def tightest(self, blocks: tuple[int, ...]) -> _Edge:
         """Finds the edge whose ends are nearest to a tuple in time, among the edges that it fits on and that have not both ends
-        open."""
+        open.
+        """
         p = self.p
         size = max(int(p.size[b]) for b in blocks)
         start, end = min(int(p.start[b]) for b in blocks), max(int(p.end[b]) for b in blocks)

@@ -58,8 +58,9 @@ class BeamSearch:
     def run(self, style: Style, limit: int | None = None) -> Ints | None:
         """Offsets below the cap; None where none are found, or not within the budget.
 
-        Args:     limit: how far the cap may rise. It does where nothing may come next below it, and placed blocks stay, so that
-                  a search that aims too low ends with a plan all the same.
+        Args:
+            limit: how far the cap may rise. It does where nothing may come next below it, and placed blocks stay, so
+                that a search that aims too low ends with a plan all the same.
         """
         limit = style.cap if limit is None else limit
         rise = max(1, (limit - style.cap) // _RISES)

@@ -78,7 +78,8 @@ def order_of(*keys: Numbers) -> Ints:
 def dive(p: Problem, rank: Ints, *, below: int = FAR) -> Ints:
     """Places at every turn the block that can lie lowest (ties: by `rank`), on top of those placed at the same time.
 
-    Args:     below: no further block is placed once one ends there or higher.
+    Args:
+        below: no further block is placed once one ends there or higher.
     """
     n = len(p.size)
     lo, hi, owner, simple = p.lo, p.hi, p.owner, p.is_simple
@@ -108,8 +109,10 @@ def dive(p: Problem, rank: Ints, *, below: int = FAR) -> Ints:
 def best_fit(p: Problem, order: Ints, lowest: bool = False, given: Ints | None = None, *, below: int = FAR) -> Ints:
     """Takes the blocks in order and puts each into the tightest gap between the blocks that live at the same time.
 
-    Args:     lowest: take the lowest gap instead. given: offsets of blocks that have their places, -1 of others. below: no
-              further block is placed once one ends there or higher.
+    Args:
+        lowest: take the lowest gap instead.
+        given: offsets of blocks that have their places, -1 of others.
+        below: no further block is placed once one ends there or higher.
     """
     fixed = [-1] * len(order) if given is None else given.tolist()
     sizes, offset = p.size.tolist(), [0] * len(p.size)

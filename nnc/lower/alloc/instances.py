@@ -31,7 +31,8 @@ class Instance:
 def read_instance(path: str | Path) -> Instance:
     """Reads a table of live ranges; other columns than `id,lower,upper,size` are ignored.
 
-    Raises:   ArgumentError: the file cannot be read as such a table; names the line and the column.
+    Raises:
+        ArgumentError: the file cannot be read as such a table; names the line and the column.
     """
     path = Path(path)
     try:

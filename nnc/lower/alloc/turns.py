@@ -168,7 +168,8 @@ class Turns(Protocol):
 
     def moves(self, plans: Plans, style: Style) -> Moves:
         """Finds the moves that may come next without leading above the cap, plan after plan, by rank; to give up a valley is
-        last."""
+        last.
+        """
         ...
 
     def made(self, plans: Plans, moves: Moves, style: Style) -> Plans:

@@ -123,7 +123,8 @@ def as_plain(array: NDArray, dtype: DType) -> NDArray:
 
 def make_table(inputs: Sequence[TensorSpec], made: int, donated: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
     """Makes the table with which `binder` checks inputs: counts, donated inputs, and a row for each input. It must live as long as
-    it is used."""
+    it is used.
+    """
     words = [len(inputs), made, id(np.ndarray), len(donated), *donated]
     written = frozenset(donated)
     for i, spec in enumerate(inputs):
@@ -136,7 +137,8 @@ def make_table(inputs: Sequence[TensorSpec], made: int, donated: Sequence[int]) 
 def binder() -> Native:
     """The function (frame, table) -> i64 that finds the arrays of a call.
 
-    Returns:  0, or 1 + the number of an input that is not as the table has it, or shares memory that the program writes over.
+    Returns:
+        0, or 1 + the number of an input that is not as the table has it, or shares memory that the program writes over.
     """
     code = Code("KERNEL", (("ptr", "frame"), ("ptr", "table")))
     refuse = code.label("refuse")

@@ -94,7 +94,8 @@ def literal(value: Any, dtype: DType) -> str:
 @dataclass(slots=True)
 class Carried:
     """Values that the iterations of a loop hand on: before the loop the first ones, in an iteration the present ones, which it
-    replaces by the next iteration's, behind the loop the last ones."""
+    replaces by the next iteration's, behind the loop the last ones.
+    """
 
     values: list[Value]
 
@@ -128,7 +129,8 @@ class Code(Writer):
         self, first: Value | int, end: Value | int, step: int = 1, carried: Sequence[Carried] = ()
     ) -> Iterator[Value]:
         """The block runs for i = first, first + step, … while i < end; yields i, an int64. `carried` are what iterations hand
-        on."""
+        on.
+        """
         start, stop = self.integer(first), self.integer(end)
         rounds = len(range(first, end, step)) if isinstance(first, int) and isinstance(end, int) else None  # if known
         if rounds == 1:

@@ -15,8 +15,9 @@ FLOPS_PER_NS = 16.0  # simple operations of one core on full vectors
 def estimate_ns(nbytes: float, flops: float) -> float:
     """About how long one core takes to read and write so many bytes and to do so many simple operations meanwhile.
 
-    Example:  >>> estimate_ns(nbytes=1200, flops=160)
-              100.0
+    Example:
+        >>> estimate_ns(nbytes=1200, flops=160)
+        100.0
     """
     return max(nbytes / BYTES_PER_NS, flops / FLOPS_PER_NS)
 
@@ -24,7 +25,8 @@ def estimate_ns(nbytes: float, flops: float) -> float:
 def grain_of(item_ns: float) -> int:
     """The `grain` for `nnc_parallel_for` on items that take so long each: the least number of items in a part.
 
-    Example:  >>> grain_of(100.0), grain_of(1e9)
-              (80, 1)
+    Example:
+        >>> grain_of(100.0), grain_of(1e9)
+        (80, 1)
     """
     return max(1, round(PART_NS / max(item_ns, 1e-3)))

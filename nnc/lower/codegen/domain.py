@@ -287,7 +287,8 @@ class Domain:
 
     def fits(self, outputs: Iterable[Symbol]) -> bool:
         """Whether the nodes, of which others read `outputs`, are one loop nest: each output has an element for each iteration of
-        all loops, or one for each row."""
+        all loops, or one for each row.
+        """
         if not self.is_sound():
             return False
         if len(self._kinds) == 1:  # all is read and written in every iteration
@@ -315,7 +316,8 @@ def _are_apart(labels: Labels) -> bool:
 @dataclass(frozen=True, slots=True)
 class Phases:
     """In what order a fused graph's values are known: `rank` of a symbol is the phase of the row in whose loop it can be computed,
-    or before which it is known if it does not vary along the row."""
+    or before which it is known if it does not vary along the row.
+    """
 
     rank: dict[Symbol, int]
     varies: dict[Symbol, bool]  # along the row
@@ -354,7 +356,8 @@ class Phases:
 
 def overwrites(graph: Graph, domain: Domain) -> InPlace:
     """Returns pairs of an input of a fused graph and an output that may share memory: input elements are read for the last time
-    where the output's element of the same place is written."""
+    where the output's element of the same place is written.
+    """
     anywhere = {node.inputs[0] for node in graph.nodes if node.command.name == GATHER}
     inputs = [(i, x.spec.shape, domain.axes(x)) for i, x in enumerate(graph.inputs) if x not in anywhere]
     form = [(out.spec.shape, domain.axes(out)) for out in graph.outputs]

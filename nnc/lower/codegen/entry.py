@@ -51,8 +51,10 @@ def print_entry(
 ) -> EntryText:
     """The text of a program.
 
-    Args:     natives: the compiled kernels of steps. states: positions of their states (both by identity of the step).
-              apart: whether each step can be called by itself.
+    Args:
+        natives: the compiled kernels of steps.
+        states: positions of their states (both by identity of the step).
+        apart: whether each step can be called by itself.
     """
     steps = planned.bound.steps
     numbers = {id(step): i for i, step in enumerate(walk(steps))}

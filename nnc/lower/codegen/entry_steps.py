@@ -86,7 +86,8 @@ class Outline:
 
 class StepCode(Code):
     """A function that runs steps. Its register %frame holds the frame's address, and %w4, … the frame's words of these numbers;
-    words in `given` are parameters."""
+    words in `given` are parameters.
+    """
 
     shares = False  # an instruction that is written early may not read a result that is written late
 
@@ -324,7 +325,8 @@ class StepCode(Code):
 
     def _take_in(self, step: Step) -> dict[int, tuple[str, int, bool]]:
         """Small buffers that only a loop's own code touches, which it keeps on the stack, that is in registers: by number the place
-        there, the size, and whether the loop writes it. Their memory is up to date before and after."""
+        there, the size, and whether the loop writes it. Their memory is up to date before and after.
+        """
         planned, outside = self.outline.planned, set[int]()
         ranges: list[tuple[int, int, int]] = []
         written: set[int] = set()

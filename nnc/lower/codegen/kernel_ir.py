@@ -102,7 +102,8 @@ class Nest:
     @property
     def is_flat(self) -> bool:
         """Whether all operands are gone through from the first byte to the last (or are one value), so that only the length
-        tells such nests apart."""
+        tells such nests apart.
+        """
         if self.row or len(self.outer) != 1 or any(node.command.name in _PLACED for node in self.graph.nodes):
             return False
         return all(s[0] in (0, x.dtype.itemsize) for s, x in zip(self.strides, self.operands, strict=True))
@@ -168,7 +169,8 @@ def make_nest(graph: Graph, inputs: Sequence[View], outputs: Sequence[View]) -> 
 def _tiled(nest: Nest) -> Nest:
     """A nest in which operands lie in one another's transposed order, cut so that the lines of the cache that a vector of strided
     elements touches are used up by the next iterations: a loop along which such an operand is dense is cut into tiles, within which
-    it runs inside of the vector loop."""
+    it runs inside of the vector loop.
+    """
     vector = nest.vector
     sizes = [symbol.dtype.itemsize for symbol in nest.operands]
     across = [
@@ -247,7 +249,8 @@ def _element_key(graph: Graph, views: Sequence[View]) -> Any:
 @remembered  # kernels that are alike share a graph
 def graph_key(graph: Graph, with_shapes: bool) -> Any:
     """Returns a key of a fused graph's work, apart from its symbols; without shapes for flat ones, which do it with every
-    element."""
+    element.
+    """
     number: dict[Symbol, int] = {}
     for symbol in graph.symbols():
         number[symbol] = len(number)

@@ -148,7 +148,8 @@ class Compiler(Protocol):
 
     def expect(self, wanted: Native | str | None = None) -> None:
         """Announces that a kernel will be wanted soon, a program's text, or a text not printed yet. This is never needed, but may
-        save time."""
+        save time.
+        """
         ...
 
     def load(self, natives: Sequence[Native]) -> Sequence[Function]:

@@ -263,7 +263,8 @@ class Rows(Values):
 
     def _elements(self, outer: Block) -> None:
         """One step of the vector loop where nothing is reduced. Only the last one, if it is no whole one, has masks: under them
-        memory far from the processor is read and written at half the pace."""
+        memory far from the processor is read and written at half the pace.
+        """
         vector, code = self.nest.vector, self.code
         start = outer.rounds[vector] if vector is not None else None
         n = self.nest.sizes[vector] if vector is not None else 0
@@ -339,7 +340,8 @@ class Rows(Values):
 
     def _piece(self, loops: Sequence[tuple[int, Value | int, Value | int]]) -> int:
         """Iterations of the outermost loop of a row after which sums of columns are put aside, so that they do not lose digits by
-        growing long before they end; 0 where rows are short."""
+        growing long before they end; 0 where rows are short.
+        """
         rounds = [self.nest.sizes[loop] for loop, _, _ in loops]
         return max(1, _SUMMANDS // math.prod(rounds[1:])) if math.prod(rounds) > 2 * _SUMMANDS else 0
 

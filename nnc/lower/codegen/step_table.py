@@ -34,8 +34,9 @@ class StepTable:
     def add(self, native: Native, failure: int, operands: Sequence[tuple[int, int]]) -> None:
         """Appends a row.
 
-        Args:     failure: the number to return if the kernel refuses. operands: for each a word of the frame, by its position, and
-                  the offset from its address.
+        Args:
+            failure: the number to return if the kernel refuses.
+            operands: for each a word of the frame, by its position, and the offset from its address.
         """
         self.functions.append(native.name)
         self.words += failure, len(operands), _PACKED if native.packed else len(operands)
@@ -57,8 +58,10 @@ class StepTable:
 def runner() -> Native:
     """The function (frame, functions, words, rows, room) -> i64 that runs the rows of a table.
 
-    Args:     room: memory for the operands of any row.
-    Returns:  0, or the failure of the first row whose kernel returned anything else.
+    `room` is memory for the operands of any row.
+
+    Returns:
+        0, or the failure of the first row whose kernel returned anything else.
     """
     parameters = ("ptr", "frame"), ("ptr", "functions"), ("ptr", "words"), ("i64", "rows"), ("ptr", "room")
     code = Code("KERNEL", parameters)

@@ -1,5 +1,6 @@
 """Values of a printed kernel at some place of its code: the values of symbols, made when they are first wanted, and where in
-memory operands lie."""
+memory operands lie.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def position(code: Code, index: Value, size: int, mode: str) -> tuple[Value, Val
 @dataclass(slots=True)
 class Block:
     """The known values at some place of the code: values of symbols, the iteration of each loop, and a mask of the lanes that
-    count."""
+    count.
+    """
 
     values: dict[Symbol, Value]
     rounds: dict[int, Value]

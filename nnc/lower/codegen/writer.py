@@ -148,7 +148,8 @@ class Writer:
     @contextmanager
     def scope(self, early: Lines | None = None) -> Iterator[None]:
         """Forgets, after the block, the instructions written in it. `early`: the lines in front of a loop, of which it is the
-        body."""
+        body.
+        """
         if early is not None:
             self._loops.append((len(self._scopes), early))
         self._scopes.append([])

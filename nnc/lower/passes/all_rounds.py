@@ -29,7 +29,9 @@ _ROWS = 64  # a product with so many rows, or a sum over so many, gains little i
 class AllRounds:
     """Copies of nodes of an iteration, for all iterations at once, on symbols of the graph around the loop.
 
-    Args:     loop: a `scan` of known length. tensors: for symbols of the iteration, what they are in all iterations.
+    Args:
+        loop: a `scan` of known length.
+        tensors: for symbols of the iteration, what they are in all iterations.
     """
 
     def __init__(self, loop: Loop, tensors: Mapping[Symbol, Symbol]) -> None:
@@ -58,7 +60,8 @@ class AllRounds:
 
     def rows(self, symbol: Symbol) -> Symbol:
         """The tensor of what a symbol of the iteration, the output of a copied node or known from the start, is in each
-        iteration."""
+        iteration.
+        """
         value, varies = self._value(symbol)
         with self.builder:
             stacked: Symbol = lead(self.length, value, varies)
@@ -84,7 +87,9 @@ class KnownRows:
     """The tensors that hold a symbol's values of all iterations: elements of sequences and rows are there already, rows can be
     added.
 
-    Args:     loop: a `scan`. leaving: its rows that are not to be read.
+    Args:
+        loop: a `scan`.
+        leaving: its rows that are not to be read.
     """
 
     def __init__(self, loop: Loop, leaving: Collection[Yield] = ()) -> None:
@@ -99,7 +104,8 @@ class KnownRows:
 
     def chain(self, symbol: Symbol) -> list[Node]:
         """Returns the views that lead to a symbol from the symbol kept for it: a known tensor, or else the smaller end of the
-        chain."""
+        chain.
+        """
         nodes: list[Node] = []
         at = symbol
         while (

@@ -26,7 +26,10 @@ def at_readers(graph: Graph, options: Options) -> Graph:
     Requires: `fuse` follows, which takes copies into the kernels that read them.
     Provides: `_fusable`, the nodes of which it was found out whether they can be part of a kernel, if it was.
     Ensures:  the same values bit for bit; no more bytes are live, but for the few numbers.
-    Example:  y = sub(x, m); … a = square(y); … b = mul(y, s)  →  y1 = sub(x, m); a = square(y1); … y2 = sub(x, m); b = mul(y2, s)
+
+    Example:
+        y = sub(x, m); … a = square(y); … b = mul(y, s)
+        →  y1 = sub(x, m); a = square(y1); … y2 = sub(x, m); b = mul(y2, s)
     """
     if not options.native:
         return graph

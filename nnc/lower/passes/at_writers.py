@@ -18,7 +18,9 @@ def at_writers(graph: Graph, options: Options) -> Graph:
 
     Requires: `order` has run; `fuse` follows.
     Ensures:  the same values bit for bit; no more bytes are live, but for the sums.
-    Example:  y = mul(x, s); z = add(y, w); a = reduce_sum(y)  →  y = mul(x, s); a = reduce_sum(y); z = add(y, w)
+
+    Example:
+        y = mul(x, s); z = add(y, w); a = reduce_sum(y)  →  y = mul(x, s); a = reduce_sum(y); z = add(y, w)
     """
     if not options.native:
         return graph

@@ -17,7 +17,9 @@ def check_finite(graph: Graph, options: Options) -> Graph:
 
     Requires: no later pass reorders nodes with an effect.
     Ensures:  the first command that makes a NaN or an infinity raises, naming the user's line.
-    Example:  y = log(x); return y  →  y = log(x); check_finite(y, x); return y
+
+    Example:
+        y = log(x); return y  →  y = log(x); check_finite(y, x); return y
     """
     return _checked(graph, {})
 

@@ -36,7 +36,9 @@ def combine(graph: Graph, options: Options) -> Graph:
     Requires: `fold`, `simplify` and `cse` have run; dead code elimination must follow.
     Ensures:  what `nnc.nn.softmax`, `log_softmax`, `softmax_cross_entropy` and `nnc.numpy` functions of that kind yield is a
               command of nnc/commands/normalize.py. Values differ by rounding, and in the sign of zero.
-    Example:  m = reduce_max(x); … e = exp(x - m); … y = div(e, sum)  →  y = softmax(x)
+
+    Example:
+        m = reduce_max(x); … e = exp(x - m); … y = div(e, sum)  →  y = softmax(x)
     """
     return apply_rules(graph, RULES)
 
@@ -231,7 +233,8 @@ def _count(x: TensorSpec, dtype: Any, counted: bool) -> Any:
 
 def _of_rows(dtype: Any, counted: bool) -> tuple[Rule, Rule]:
     """x[arange(n), index] reads, and its gradient writes, an element of each row: both become gathers and scatters with a batch
-    axis."""
+    axis.
+    """
 
     def read(x: Value, index: Value, *, mode: str) -> Any:
         left = gather(x, _count(x, dtype, counted), index, axes=(0, 1), batch=0, mode=mode)

@@ -23,7 +23,9 @@ def contract_products(graph: Graph, options: Options) -> Graph:
 
     Requires: rules that look for sums and products have run; dead code elimination need not follow.
     Ensures:  no sum of float32 or float64 has an operand that is a product and read nowhere else.
-    Example:  p = mul(x, y); s = add(p, z)  →  s = multiply_add(x, y, z)
+
+    Example:
+        p = mul(x, y); s = add(p, z)  →  s = multiply_add(x, y, z)
     """
     return _Contraction().graph(graph) if options.contract else graph
 

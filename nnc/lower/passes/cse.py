@@ -33,7 +33,9 @@ def cse(graph: Graph, options: Options) -> Graph:
 
     Requires: barriers are still calls.
     Ensures:  no two nodes of one graph are equal, but for those; the first of equal ones stays.
-    Example:  a = exp(x); b = exp(x); return a + b  →  a = exp(x); return a + a
+
+    Example:
+        a = exp(x); b = exp(x); return a + b  →  a = exp(x); return a + a
     """
     return _Merger().graph(graph)
 

@@ -30,7 +30,9 @@ def dce(graph: Graph, options: Options) -> Graph:
     Requires: nothing.
     Ensures:  each node has an effect, or an output that a later node or the graph's outputs read; each input and output of a
               loop's or branch's sub-graph is read. A carried value that only the next iteration's own reads is none.
-    Example:  a = exp(x); b = neg(x); return a  →  a = exp(x); return a
+
+    Example:
+        a = exp(x); b = neg(x); return a  →  a = exp(x); return a
     """
     return _Sweeper().graph(graph)
 
@@ -105,7 +107,8 @@ class _Sweeper(OncePerGraph):
 
     def _live(self, loop: Loop, which: int, wanted: Sequence[Carry | Yield]) -> set[Symbol]:
         """Finds symbols of a sub-graph on which its test, its effects and its wanted results depend, from iteration to
-        iteration."""
+        iteration.
+        """
         graph = loop.graphs[which]
         writers = {symbol: node for node in graph.nodes for symbol in node.outputs}
         following = {x.inner: x.following for x in loop.carries}

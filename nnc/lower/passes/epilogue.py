@@ -24,7 +24,9 @@ def epilogue(graph: Graph, options: Options) -> Graph:
     Requires: `fuse` ran; later passes keep the order of symbols that share memory.
     Provides: `_description`, as `order` does, if memory had to be looked at.
     Ensures:  the same values, up to roundings of the product; the largest live set does not grow.
-    Example:  p = dot(x, w); y = fused(p, b) {exp(%0 + %1)}  →  y = with_epilogue(x, w, b) {%3 = dot(%0, %1); exp(%3 + %2)}
+
+    Example:
+        p = dot(x, w); y = fused(p, b) {exp(%0 + %1)}  →  y = with_epilogue(x, w, b) {%3 = dot(%0, %1); exp(%3 + %2)}
     """
     return _Attacher().top(graph, options.donated) if options.native else graph
 
@@ -124,7 +126,8 @@ def _is_view(node: Node) -> bool:
 
 class _Joins:
     """Makes nodes of products and fused nodes that read them; what products that are alike become with the same sub-graph is found
-    once."""
+    once.
+    """
 
     def __init__(self) -> None:
         self._known: dict[Any, tuple[Graph, Mapping[str, Any]] | None] = {}
@@ -132,8 +135,10 @@ class _Joins:
     def joined(self, product: Node, node: Node, operand: int, stays: bool, views: Sequence[Node | None]) -> Node | None:
         """The node that computes a product and the fused node that reads it as this operand; None where no backend takes that.
 
-        Args:     stays: the product is a result, too. views: for each operand of the fused node, the `broadcast_to` node that makes
-                  it. It is taken along, so that backends see along which axes the operand varies.
+        Args:
+            stays: the product is a result, too.
+            views: for each operand of the fused node, the `broadcast_to` node that makes it. It is taken along, so that
+                backends see along which axes the operand varies.
         """
         stretched = tuple([view and (view.inputs[0].spec, tuple(view.params.items())) for view in views])
         specs, how = tuple([s.spec for s in product.inputs]), tuple(product.params.items())

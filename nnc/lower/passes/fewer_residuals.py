@@ -39,7 +39,9 @@ def fewer_residuals(graph: Graph, options: Options) -> Graph:
 
     Requires: `cse` and `dce` have run, since each value must be there once; dead code elimination must follow.
     Ensures:  the same values bit for bit. A loop whose rows take no fewer bytes stays as it is.
-    Example:  scan … {yield s, 1 - s}; scan(a, b) … {c = a * b}  →  scan … {yield s}; scan(a) … {b = 1 - a; c = a * b}
+
+    Example:
+        scan … {yield s, 1 - s}; scan(a, b) … {c = a * b}  →  scan … {yield s}; scan(a) … {b = 1 - a; c = a * b}
     """
     return _Chooser().graph(graph)
 

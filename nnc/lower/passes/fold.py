@@ -38,7 +38,9 @@ def fold(graph: Graph, options: Options) -> Graph:
     Ensures:  no constant is larger than 1 KiB or the operands it was computed from; a tensor that holds one number everywhere, as
               far as this is known, is `broadcast_to` of a 0-d constant with axes=(). No `case_of` has a constant index in
               range, no scan has length 0 or 1, no `while` a test that is known to fail at once.
-    Example:  a = full(shape=(2, 3), value=2); b = neg(a)  →  b = broadcast_to(-2.0, shape=(2, 3), axes=())
+
+    Example:
+        a = full(shape=(2, 3), value=2); b = neg(a)  →  b = broadcast_to(-2.0, shape=(2, 3), axes=())
     """
     return _Folder().graph(graph)
 

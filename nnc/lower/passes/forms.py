@@ -31,8 +31,11 @@ class Forms:
     ) -> Node:  # fmt: skip
         """The node of a command that computes what nodes with one result each do.
 
-        Args:     constants: symbols that the nodes may read, and their values. outputs: what it yields. overwrite: gives, for the
-                  symbols that it reads, the pairs (input, output) that may share memory. of: whose source line it has.
+        Args:
+            constants: symbols that the nodes may read, and their values.
+            outputs: what it yields.
+            overwrite: gives, for the symbols that it reads, the pairs (input, output) that may share memory.
+            of: whose source line it has.
         """
         number: dict[Symbol, int] = {}
         rows = []

@@ -37,7 +37,9 @@ def fuse(graph: Graph, options: Options) -> Graph:
 
     Requires: the order of the nodes is the one that will run, up to small moves.
     Ensures:  the same values up to rounding of sums; every command that a printed kernel can run stands in a `fused` node.
-    Example:  y = exp(x); z = mul(y, y)  →  z = fused(x) {fused(%0): …}
+
+    Example:
+        y = exp(x); z = mul(y, y)  →  z = fused(x) {fused(%0): …}
     """
     return _Fuser(options.compact).graph(graph) if options.native else graph
 
@@ -188,7 +190,8 @@ def _fused_node(
 ) -> Node:
     """A node that runs all of these, with copies of them in a graph of its own.
 
-    Args:     domain: None where all that is read and written is gone through element by element.
+    Args:
+        domain: None where all that is read and written is gone through element by element.
     """
     nodes = _without_repeats(nodes, outputs)
     needed, kept = set(outputs), []

@@ -54,7 +54,9 @@ class Grouping:
 
     A node is *free* if it costs nothing within a kernel, so that every kernel may have it: a view, or a command without operands.
 
-    Args:     early: how many nodes stay in front of the others. compact: whether nothing may be kept in memory for longer.
+    Args:
+        early: how many nodes stay in front of the others.
+        compact: whether nothing may be kept in memory for longer.
     """
 
     def __init__(self, graph: Graph, early: int, compact: bool) -> None:
@@ -136,7 +138,8 @@ class Grouping:
 
     def _place(self, i: int, node: Node) -> None:
         """Puts a node into a group that it can share a kernel with and, if that fits, with the small constants and the results of
-        commands without operands that it reads."""
+        commands without operands that it reads.
+        """
         given = [j for symbol in node.inputs if symbol in self._given for j in self.chain(symbol)]
         others = self._candidates(i, node)
         group = self._joined(self._alone(i, node, given), others)
@@ -188,7 +191,8 @@ class Grouping:
 
     def _candidates(self, i: int, node: Node) -> Iterable[Group]:
         """Returns the groups that a node may join, the most promising first: groups that make its operands, and groups that read
-        the same."""
+        the same.
+        """
         shown, writer, shared = self._shown, self.writer, self._shared
         roots = [shown.get(symbol, symbol) for symbol in node.inputs]
         made = self._groups([writer[root] for root in roots if root in writer])
@@ -214,7 +218,8 @@ class Grouping:
 
     def _merged(self, other: Group, mine: Group) -> Group | None:
         """The first of two groups, to which the second is added, and which runs where that does; None if that is not allowed or of
-        no use."""
+        no use.
+        """
         i = mine.nodes[-1]
         count = other.count + mine.count
         if count > MOST_NODES or (other.nodes[0] < self.early) != (i < self.early):
@@ -275,7 +280,8 @@ class Grouping:
 
     def _saves_memory(self, other: Group, mine: Group) -> bool:
         """Whether memory that is kept longer, since the other group runs later, is no more than memory that is not needed at
-        all."""
+        all.
+        """
         i, last = mine.nodes[-1], other.nodes[-1]
         made = self._made[i] - self._made[last + 1]
         if made and len(mine.nodes) > 1:

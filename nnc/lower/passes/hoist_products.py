@@ -22,7 +22,9 @@ def hoist_products(graph: Graph, options: Options) -> Graph:
 
     Requires: `licm`, which takes out nodes that are the same in every iteration; dead code elimination must follow.
     Ensures:  the same values up to the order in which a product of another size sums.
-    Example:  scan(x, w) … {a = dot(x[t], w); c = carried + a}  →  a = dot(x, w); scan(a) … {c = carried + a[t]}
+
+    Example:
+        scan(x, w) … {a = dot(x[t], w); c = carried + a}  →  a = dot(x, w); scan(a) … {c = carried + a[t]}
     """
     return _Hoister(options).graph(graph)
 

@@ -21,7 +21,9 @@ def inline_calls(graph: Graph, options: Options) -> Graph:
 
     Requires: nothing.
     Ensures:  no node is a call without `barrier`, at any depth.
-    Example:  y = call(x) {square(%0): mul(%0, %0)}  →  y = mul(x, x)
+
+    Example:
+        y = call(x) {square(%0): mul(%0, %0)}  →  y = mul(x, x)
     """
     return _Inliner(barriers=False).graph(graph)
 
@@ -32,7 +34,9 @@ def inline_barriers(graph: Graph, options: Options) -> Graph:
 
     Requires: no later pass merges equal nodes.
     Ensures:  no node is a call, at any depth.
-    Example:  y = call(x) {barrier=True} {square(%0): mul(%0, %0)}  →  y = mul(x, x)
+
+    Example:
+        y = call(x) {barrier=True} {square(%0): mul(%0, %0)}  →  y = mul(x, x)
     """
     return _Inliner(barriers=True).graph(graph)
 

@@ -21,7 +21,9 @@ def interleave(graph: Graph, options: Options) -> Graph:
 
     Requires: later passes keep the order.
     Ensures:  the same nodes; with "auto", the largest live set grows by a quarter at most, or by little.
-    Example:  b = f(a); c = f(b); y = f(x); z = f(y)  →  b = f(a); y = f(x); c = f(b); z = f(y)
+
+    Example:
+        b = f(a); c = f(b); y = f(x); z = f(y)  →  b = f(a); y = f(x); c = f(b); z = f(y)
     """
     if most_streams(options) == 1:
         return graph

@@ -30,7 +30,9 @@ def join_kernels(graph: Graph, options: Options) -> Graph:
 
     Requires: the order of the nodes is the one that will run.
     Ensures:  the same values, bit for bit; the largest live set grows by a hundredth at most.
-    Example:  p = fused(a) {sgd}; x = dot(b, c); q = fused(x) {sgd}  →  x = dot(b, c); p, q = fused_many(a, x) {sgd, sgd}
+
+    Example:
+        p = fused(a) {sgd}; x = dot(b, c); q = fused(x) {sgd}  →  x = dot(b, c); p, q = fused_many(a, x) {sgd, sgd}
     """
     return _Joiner().graph(graph, free=graph.outputs) if options.native else graph
 

@@ -17,7 +17,9 @@ def join_pools(graph: Graph, options: Options) -> Graph:
 
     Requires: the order and the layout are final.
     Ensures:  the same values, up to the sign of zero.
-    Example:  y = max_pool(x); p = max_pool_places(x)  →  y, p = max_pool_both(x)
+
+    Example:
+        y = max_pool(x); p = max_pool_places(x)  →  y, p = max_pool_both(x)
     """
     if not options.native:
         return graph

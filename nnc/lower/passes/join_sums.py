@@ -18,7 +18,9 @@ def join_sums(graph: Graph, options: Options) -> Graph:
 
     Requires: nothing; dead code elimination must follow.
     Ensures:  no `add` has two operands that are assembled of disjoint parts and read nowhere else.
-    Example:  a = assemble(x at 0); b = assemble(y at 3); c = add(a, b)  →  c = assemble(x at 0, y at 3)
+
+    Example:
+        a = assemble(x at 0); b = assemble(y at 3); c = add(a, b)  →  c = assemble(x at 0, y at 3)
     """
     return _Joiner().graph(graph)
 

@@ -15,7 +15,9 @@ def keep(graph: Graph, options: Options) -> Graph:
 
     Requires: `order` ran; nothing that follows tells these inputs from others.
     Ensures:  the attribute "kept": for each new input (they stand last) the position of the input that is packed, and its layout.
-    Example:  (x, w): p = pack(w){layout=…}; return conv(x, p)  →  (x, w, p): return conv(x, p)
+
+    Example:
+        (x, w): p = pack(w){layout=…}; return conv(x, p)  →  (x, w, p): return conv(x, p)
     """
     positions = lasting_inputs(graph, options)
     kept = [node for node in graph.nodes if node.command is pack and node.inputs[0] in positions]

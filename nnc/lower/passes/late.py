@@ -17,8 +17,10 @@ def late(graph: Graph, options: Options) -> Graph:
 
     Requires: `recompute` has run.
     Ensures:  the same values bit for bit; where a node stood, no more bytes are live. Donated inputs live no longer.
-    Example:  y = exp(x); z = neg(y); a = dot(b, c); w = add(mul(z, a), y)
-              →  a = dot(b, c); y = exp(x); z = neg(y); w = add(mul(z, a), y)
+
+    Example:
+        y = exp(x); z = neg(y); a = dot(b, c); w = add(mul(z, a), y)
+        →  a = dot(b, c); y = exp(x); z = neg(y); w = add(mul(z, a), y)
     """
     views = find_views(graph)
     donated = {graph.inputs[i] for i in options.donated}

@@ -50,8 +50,10 @@ def layout(graph: Graph, options: Options) -> Graph:
     Requires: `simplify` has run, so that no needless nodes follow a convolution.
     Ensures:  the same values; inputs and outputs of the graph keep their axes. Nodes between are turned with their operands, by
               `transpose` and, where memory is to be written in the new order, `reorder`.
-    Example:  y = conv(x, w); z = exp(y); u = conv(z, w)
-              →  a = reorder(x); y = conv(a, w){channels_last}; z = exp(y); u = conv(z, w){channels_last}; v = transpose(u)
+
+    Example:
+        y = conv(x, w); z = exp(y); u = conv(z, w)
+        →  a = reorder(x); y = conv(a, w){channels_last}; z = exp(y); u = conv(z, w){channels_last}; v = transpose(u)
     """
     return _Layouts().graph(graph) if options.native else graph
 

@@ -46,7 +46,9 @@ def licm(graph: Graph, options: Options) -> Graph:
 
     Requires: nothing; equal values are found better after `cse`, and dead code elimination must follow.
     Ensures:  the loops yield what they yielded, and raise where they raised.
-    Example:  while … {b = exp(captured); c = carried + b}  →  b = exp(captured); while … {c = carried + b}
+
+    Example:
+        while … {b = exp(captured); c = carried + b}  →  b = exp(captured); while … {c = carried + b}
     """
     return _Mover().graph(graph)
 
@@ -101,8 +103,10 @@ def move_out(
 ) -> tuple[list[Node], Loop]:
     """The nodes to run before the loop, with symbols of their own, and the loop that captures their results.
 
-    Args:     constants: constants of the graph around the loop, which is given more. may_leave: whether a node on invariant
-              operands may go, given whether it surely runs in the first iteration; by default what the pass `licm` says.
+    Args:
+        constants: constants of the graph around the loop, which is given more.
+        may_leave: whether a node on invariant operands may go, given whether it surely runs in the first iteration; by
+            default what the pass `licm` says.
     """
     may_leave = may_leave or _may_leave
     (body,) = loop.graphs

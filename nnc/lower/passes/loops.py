@@ -44,7 +44,8 @@ class Yield(NamedTuple):
 @dataclass(frozen=True, slots=True, eq=False)
 class Loop:
     """A node with sub-graphs by roles. `lead` are operands before all others (a branch's index, a dynamic length) and `counter`
-    the inputs of sub-graphs that no operand gives; `exits` stand before the number of iterations, `rows` behind it."""
+    the inputs of sub-graphs that no operand gives; `exits` stand before the number of iterations, `rows` behind it.
+    """
 
     node: Node
     graphs: tuple[Graph, ...]

@@ -31,7 +31,9 @@ def one_hot(graph: Graph, options: Options) -> Graph:
     Requires: tensors of one number are in the form that `fold` gives them; dead code elimination must follow.
     Ensures:  no `dot` has a one-hot operand of which it contracts the classes alone, or all but the classes; none contracts all
               axes of 32 or 64 bit floats that elementwise commands make.
-    Example:  h = equal(broadcast(y), count); t = convert(h); z = dot(t, table)  →  z = gather(table, y)
+
+    Example:
+        h = equal(broadcast(y), count); t = convert(h); z = dot(t, table)  →  z = gather(table, y)
     """
     return _OneHot().graph(graph)
 
@@ -43,7 +45,8 @@ class _OneHot(OncePerGraph):
 
 class _Labels(NamedTuple):
     """The origin of a one-hot tensor: labels, which are the same along `axis`, and the axis of the tensor for each axis of the
-    labels."""
+    labels.
+    """
 
     labels: Symbol
     places: tuple[int | None, ...]
@@ -103,7 +106,8 @@ class _Products(Remake):
 
     def _base(self, symbol: Symbol) -> tuple[Symbol, tuple[int | None, ...]]:
         """Finds the tensor that a tensor of integers shows in another form, and where its axes lie; None for axes of size 1 that
-        are spread."""
+        are spread.
+        """
         base, places = symbol, tuple[int | None, ...](range(symbol.spec.ndim))
         while (node := self.writers.get(base)) is not None:
             name = node.command.name

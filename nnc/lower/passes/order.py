@@ -33,7 +33,9 @@ def order(graph: Graph, options: Options) -> Graph:
     Requires: later passes keep the order; outputs have memory of their own.
     Provides: `_description`, which tells later passes the facts about memory found here.
     Ensures:  the largest live set is at most that of the given order, which stays where no better order is found.
-    Example:  a = f(x); b = f(y); c = sum(a); d = sum(b)  →  a = f(x); c = sum(a); b = f(y); d = sum(b)
+
+    Example:
+        a = f(x); b = f(y); c = sum(a); d = sum(b)  →  a = f(x); c = sum(a); b = f(y); d = sum(b)
     """
     return _Orderer(options.donated).top(graph)
 
@@ -78,9 +80,13 @@ class _Orderer:
 class Description:
     """A graph as operations on storages.
 
-    Args:     donated: inputs that may be overwritten. free: symbols whose memory is no part of the arena. carried: inputs that
-              end with their last reader. before: how many nodes must stay in front of the others. known: the description of a
-              graph that is called alike, and whose symbols, as far as they are in this one, lie where they do here.
+    Args:
+        donated: inputs that may be overwritten.
+        free: symbols whose memory is no part of the arena.
+        carried: inputs that end with their last reader.
+        before: how many nodes must stay in front of the others.
+        known: the description of a graph that is called alike, and whose symbols, as far as they are in this one, lie
+            where they do here.
     """
 
     def __init__(

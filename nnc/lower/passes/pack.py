@@ -31,14 +31,17 @@ def pack(graph: Graph, options: Options) -> Graph:
 
     Requires: the pass `layout` ran, since what a kernel wants depends on its activations.
     Ensures:  the same values; packed symbols have a spec with that layout, and the bytes that they take.
-    Example:  y = conv(x, w)  →  p = pack(w){layout=64x64x3x3:Acdb64a}; y = conv(x, p){packed=64x64x3x3:Acdb64a}
+
+    Example:
+        y = conv(x, w)  →  p = pack(w){layout=64x64x3x3:Acdb64a}; y = conv(x, p){packed=64x64x3x3:Acdb64a}
     """
     return _Packer(lasting_inputs(graph, options)).graph(graph) if options.native else graph
 
 
 class _Packer(OncePerGraph):
     """Packs weights, in inner loops first, so that a symbol that several capture is packed before all of them. `once` are symbols
-    of which one packed form serves many runs of its readers: lasting inputs, and captured symbols of loops."""
+    of which one packed form serves many runs of its readers: lasting inputs, and captured symbols of loops.
+    """
 
     def __init__(self, lasting: Iterable[Symbol]) -> None:
         super().__init__()

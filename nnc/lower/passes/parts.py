@@ -28,7 +28,9 @@ def parts(graph: Graph, options: Options) -> Graph:
     Ensures:  no slice lies within one part of a join; no join has one part, or the neighbouring slices of one tensor that make a
               slice of it; a join begins with another that is made anyway, so that both can lie in the same memory, and else has
               no joins as parts; no part of an assembled tensor is zeros, nor a whole of it.
-    Example:  a = concatenate(x, y); b = slice(a) of the rows of y  →  a = concatenate(x, y); b = y
+
+    Example:
+        a = concatenate(x, y); b = slice(a) of the rows of y  →  a = concatenate(x, y); b = y
     """
     return _Cutter().graph(graph)
 
@@ -124,7 +126,8 @@ class _Joins:
 
     def shorten(self, node: Node, writers: Writers, constants: Constants) -> Found:
         """Empty parts go; neighbouring slices of one tensor become one slice; joined joins become one, but for what other nodes
-        read, too, and a join begins with: it can lie in the same memory."""
+        read, too, and a join begins with: it can lie in the same memory.
+        """
         (out,), axis, flat = node.outputs, _axis(node), self._flat(node)
         whole = _as_one_slice(list(flat), axis, writers)
         if whole is not None:

@@ -45,7 +45,9 @@ def picks(graph: Graph, options: Options) -> Graph:
     Requires: `combine`, which recognises softmax; dead code elimination must follow.
     Ensures:  no `gather` reads few elements of the result of an elementwise command, or softmax or its logarithm, that has no other
         reader.
-    Example:  p = softmax(x); l = log(p); y = gather(l, i)  →  y = log(exp(pick_log_softmax(x, i)))
+
+    Example:
+        p = softmax(x); l = log(p); y = gather(l, i)  →  y = log(exp(pick_log_softmax(x, i)))
     """
     return _Picks().graph(graph)
 
@@ -143,7 +145,8 @@ class _Place:
 class _Picker(Remake):
     """The new form of one graph.
 
-    Args:     keeps_checks: what becomes of scattered elements otherwise than by `scatter` stays.
+    Args:
+        keeps_checks: what becomes of scattered elements otherwise than by `scatter` stays.
     """
 
     def __init__(self, passes: OncePerGraph, graph: Graph, keeps_checks: bool) -> None:

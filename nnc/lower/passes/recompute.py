@@ -38,7 +38,9 @@ def recompute(graph: Graph, options: Options) -> Graph:
 
     Requires: the order of the nodes is the one that will run; values that barriers keep apart have been parted.
     Ensures:  the same values bit for bit; the largest live set is no larger.
-    Example:  y = exp(x); <peak>; z = mul(y, x)  →  y = exp(x); <peak>; y' = exp(x); z = mul(y', x)
+
+    Example:
+        y = exp(x); <peak>; z = mul(y, x)  →  y = exp(x); <peak>; y' = exp(x); z = mul(y', x)
     """
     peak = Peak(graph, options)
     if peak.nbytes < _WORTHWHILE:
@@ -57,7 +59,8 @@ def recompute(graph: Graph, options: Options) -> Graph:
 class Peak:
     """The place in a graph where the most bytes are live, and the values that are live across it.
 
-    Args:     origin: the peak of the graph of which this one was made; without it `order` may have described this graph.
+    Args:
+        origin: the peak of the graph of which this one was made; without it `order` may have described this graph.
     """
 
     def __init__(self, graph: Graph, options: Options, origin: Peak | None = None) -> None:
@@ -94,7 +97,8 @@ class Peak:
 
     def derived(self) -> Graph | None:
         """The graph in which kernels of elementwise commands after the peak make anew what they read, from the fewest bytes; None
-        where they read nothing else already."""
+        where they read nothing else already.
+        """
         early = self._early()
         kept = {*self.graph.inputs, *self.graph.constants, *(self.views[s].base for s in self.graph.outputs)}
         kept.update(s for s in early if s.spec.nbytes * _MINOR < self.nbytes)
@@ -133,7 +137,8 @@ class Peak:
 
     def _sources(self, wanted: set[Symbol], kept: set[Symbol]) -> dict[Symbol, list[Symbol] | None]:
         """Finds the sources of wanted values, step by step: for each the values that its node reads and that are not kept; None
-        where it cannot be made anew."""
+        where it cannot be made anew.
+        """
         found: dict[Symbol, list[Symbol] | None] = {}
         stack = list(wanted)
         while stack:

@@ -20,7 +20,8 @@ class Remake(ABC):
 
     `writers` and `constants` belong to the new graph so far. A new node has the line of the node that it replaces.
 
-    Args:     passes: rewrites the sub-graphs.
+    Args:
+        passes: rewrites the sub-graphs.
     """
 
     def __init__(self, passes: OncePerGraph, graph: Graph) -> None:

@@ -45,7 +45,8 @@ class Remat:
     Values within kernels take no memory, so the live bytes of kernels are the plan's. Single commands can be
     computed again without the rest of their kernel, but it is only known afterwards which kernels that makes.
 
-    Args:     plan: the plan of a graph.
+    Args:
+        plan: the plan of a graph.
     """
 
     def __init__(
@@ -59,7 +60,8 @@ class Remat:
 
         Schedules are made on an estimate of the live bytes; real plans say by how much that was wrong.
 
-        Args:     planned: the plan of the graphs as they are.
+        Args:
+            planned: the plan of the graphs as they are.
         """
         search = _Search(self._planned, budget)
         outside = planned.peak - planned.arena_bytes
@@ -102,7 +104,8 @@ class _Search:
     def within(self, form: _Form, limit: int) -> int | None:
         """Looks at plans of schedules of at most `limit` bytes that take less time than the best, until one fits.
 
-        Returns:  the smallest peak; None where there is no such schedule.
+        Returns:
+            the smallest peak; None where there is no such schedule.
         """
         peaks: list[int] = []
         for schedule in fit(form.problem, limit):

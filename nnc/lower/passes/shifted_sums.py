@@ -27,8 +27,10 @@ def shifted_sums(graph: Graph, options: Options) -> Graph:
 
     Requires: the layout is the one that will run; `fuse` follows.
     Ensures:  the same values up to the errors of such sums.
-    Example:  m = reduce_sum(x) / n; v = reduce_sum(square(x - m))  →  c = mean(x[::k]); d = x - c; s = reduce_sum(d);
-              m = (s + c · n) / n; v = reduce_sum(square(d)) - s · s / n
+
+    Example:
+        m = reduce_sum(x) / n; v = reduce_sum(square(x - m))
+        →  c = mean(x[::k]); d = x - c; s = reduce_sum(d); m = (s + c · n) / n; v = reduce_sum(square(d)) - s · s / n
     """
     return _Shifted().graph(graph) if options.native else graph
 

@@ -24,13 +24,15 @@ def simplify(graph: Graph, options: Options) -> Graph:
 
     Requires: tensors of one number are in the form that `fold` gives them, else rules on numbers find nothing.
     Ensures:  no rule applies; new nodes have the source line of what they replace.
-    Example:  a = neg(x); b = neg(a); c = stop_gradient(b); return c  →  return x
+
+    Example:
+        a = neg(x); b = neg(a); c = stop_gradient(b); return c  →  return x
     """
     return apply_rules(_Reciprocals().graph(graph), RULES, exact=True)
 
 
 class _Reciprocals(OncePerGraph):
-    """Turns quotients by a power of two into products, which are faster and equal. (A rule would be one for each number.)"""
+    """Turns quotients by a power of two into products, which are faster and equal; a rule would be one for each number."""
 
     def rewrite(self, graph: Graph) -> Graph:
         constants = dict(graph.constants)

@@ -21,7 +21,9 @@ def sink_products(graph: Graph, options: Options) -> Graph:
 
     Requires: `dce`, so that each row is read; dead code elimination must follow.
     Ensures:  the same values up to the order in which a product of another size sums.
-    Example:  scan(w) … {h = f(carried); yield dot(h, w)}  →  scan() … {h = f(carried); yield h}; dot(hs, w)
+
+    Example:
+        scan(w) … {h = f(carried); yield dot(h, w)}  →  scan() … {h = f(carried); yield h}; dot(hs, w)
     """
     return _Sinker(options).graph(graph)
 
@@ -83,7 +85,8 @@ def _needed_by_rounds(loop: Loop) -> set[Symbol]:
 
 class _Region:
     """Nodes that serve rows alone and can run for all iterations at once: `nodes` in order; `frontier` holds their operands in the
-    loop."""
+    loop.
+    """
 
     def __init__(self, known: KnownRows, carried: set[Symbol], rows: list[Yield]) -> None:
         (body,) = known.loop.graphs

@@ -1,5 +1,6 @@
 """Sums over the iterations of a `scan`: one product that sums over time, too, instead of a product and an addition in each
-iteration."""
+iteration.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,10 @@ def sink_sums(graph: Graph, options: Options) -> Graph:
 
     Requires: `cse` and `dce`, so that each value is there once; dead code elimination must follow.
     Ensures:  values differ by rounding, since the sums are taken in another order, and in the sign of zero.
-    Example:  scan(x, c=0) … {b = f(carried); c = c + dot(x[t].T, b)}  →  scan(x) … {b = f(carried); yield b}; c = dot(x.T, bs)
+
+    Example:
+        scan(x, c=0) … {b = f(carried); c = c + dot(x[t].T, b)}
+        →  scan(x) … {b = f(carried); yield b}; c = dot(x.T, bs)
     """
     return _Sinker(options).graph(graph)
 
@@ -36,7 +40,8 @@ def sink_sums(graph: Graph, options: Options) -> Graph:
 @dataclass(frozen=True, slots=True)
 class _Term:
     """A summand of an iteration: views of what `core` yields, or of `rows[0]` where that is None. `rows` are the tensors to
-    keep."""
+    keep.
+    """
 
     rows: tuple[Symbol, ...]
     core: Node | None
@@ -115,7 +120,8 @@ class _Sinker(OncePerGraph):
 
 def _find_sum(known: KnownRows, carry: Carry) -> _Sum | None:
     """Finds the terms that the iterations add to a carried value; None where they do more with it, or a term would have to be kept
-    for that alone."""
+    for that alone.
+    """
     if known.readers[carry.inner] != 1 or carry.following is carry.inner or carry.inner.spec.dtype == TAPE:
         return None
     terms: list[tuple[_Term, bool]] = []

@@ -1,5 +1,6 @@
 """Splits sums over terms that depend on other sums: sums of the terms' parts need not wait for them, so memory is read once
-less."""
+less.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def split_sums(graph: Graph, options: Options) -> Graph:
 
     Requires: dead code elimination must follow.
     Ensures:  no `reduce_sum` over many elements reads a sum of products with broadcast factors of which one depends on another sum.
-    Example:  y = ct · broadcast(f) + x · broadcast(g); s = reduce_sum(y)  →  s = reduce_sum(ct) · f + reduce_sum(x) · g
+
+    Example:
+        y = ct · broadcast(f) + x · broadcast(g); s = reduce_sum(y)  →  s = reduce_sum(ct) · f + reduce_sum(x) · g
     """
     return _Splitter().graph(graph)
 

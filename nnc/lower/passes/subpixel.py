@@ -42,8 +42,10 @@ def subpixel(graph: Graph, options: Options) -> Graph:
 
     Requires: nothing; `simplify` and dead code elimination should follow.
     Ensures:  the same values as said above. Groups, dilated kernels, and gradients with more padding than kernel stay.
-    Example:  x = conv_input_grad(ct, w){stride=(2,), spatial=(8,)}  (w: 64x3x4)
-              →  v = rearranged w  (6x64x2); y = conv(ct, v){stride=(1,)}; x = reshape(transpose(reshape(y)))
+
+    Example:
+        x = conv_input_grad(ct, w){stride=(2,), spatial=(8,)}  (w: 64x3x4)
+        →  v = rearranged w  (6x64x2); y = conv(ct, v){stride=(1,)}; x = reshape(transpose(reshape(y)))
     """
     return apply_rules(graph, RULES)
 

@@ -27,7 +27,10 @@ def totals(graph: Graph, options: Options) -> Graph:
 
     Requires: `order` has run, so that nodes that are moved stay where they are.
     Ensures:  the same values up to the order of sums; nodes that are moved read no donated input, and nothing large.
-    Example:  p = softmax(x) over rows; t = reduce_sum(p · w); y = p + 1  →  r = reduce_sum(p · w) over rows; y; t = reduce_sum(r)
+
+    Example:
+        p = softmax(x) over rows; t = reduce_sum(p · w); y = p + 1
+        →  r = reduce_sum(p · w) over rows; y; t = reduce_sum(r)
     """
     if options.compact or not options.native:
         return graph
@@ -81,7 +84,8 @@ class _TwoSteps(Remake):
 class _Last:
     """Finds the nodes that can be last.
 
-    Args:     there: symbols that stay in memory in any case.
+    Args:
+        there: symbols that stay in memory in any case.
     """
 
     def __init__(self, graph: Graph, there: set[Symbol]) -> None:

@@ -32,8 +32,10 @@ def units(graph: Graph, options: Options) -> Graph:
 
     Requires: rules that look for elementwise commands have run. `fuse` follows, which makes kernels of units and their neighbours.
     Ensures:  the same values bit for bit.
-    Example:  g = dot(x, y); m = mul(v, 0.9); v' = add(m, g); w' = sub(w, v')
-              →  g = dot(x, y); v', w' = unit(v, g, w) {%3 = add(mul(%0, 0.9), %1); %3, sub(%2, %3)}
+
+    Example:
+        g = dot(x, y); m = mul(v, 0.9); v' = add(m, g); w' = sub(w, v')
+        →  g = dot(x, y); v', w' = unit(v, g, w) {%3 = add(mul(%0, 0.9), %1); %3, sub(%2, %3)}
     """
     found = _find(graph) if options.native else {}
     return _Made(graph, found).result() if found else graph
@@ -63,7 +65,8 @@ class _Group:
 
 def _find(graph: Graph) -> dict[Node, list[Node]]:
     """Finds the nodes of each unit, by the last of them; units that wait for nothing come first: results of others are then read
-    next."""
+    next.
+    """
     tail = _tail(graph)
     if len(tail) < 2:
         return {}
@@ -108,7 +111,8 @@ _NOTHING: frozenset[Symbol] = frozenset()
 
 def _given(graph: Graph) -> tuple[set[Symbol], dict[Symbol, Symbol]]:
     """Finds symbols that are known from the beginning, numbers made of them, and results of commands without operands; for views
-    their bases."""
+    their bases.
+    """
     given = {*graph.inputs, *graph.constants}
     views: dict[Symbol, Symbol] = {}
     for node in graph.nodes:

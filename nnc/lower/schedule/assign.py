@@ -57,7 +57,10 @@ def choose_streams(
     1 is the recorded order, n are n streams at most. "auto" is 1 unless independent chains of steps of a millisecond or more save a
     fifth of the time, and a millisecond at least.
 
-    Args:     find_before: finds the steps that each must follow. seconds: how long each takes. must_stay: which run in stream 0.
+    Args:
+        find_before: finds the steps that each must follow.
+        seconds: how long each takes.
+        must_stay: which run in stream 0.
     """
     one, count = _recorded(seconds), most_streams(options)
     if count == 1:
@@ -75,7 +78,9 @@ def choose_streams(
 def assign(before: Before, seconds: Sequence[float], must_stay: Sequence[bool], streams: int) -> Schedule:
     """The list schedule of steps on so many streams at most.
 
-    Args:     before: the steps that each must follow. must_stay: which run in the first stream.
+    Args:
+        before: the steps that each must follow.
+        must_stay: which run in the first stream.
     """
     left = _longest_paths(before, seconds)
     planned = [(0.0, 0.0)] * len(before)
@@ -144,7 +149,8 @@ def _visit(before: Before, priority: Callable[[int], tuple[float, int]], visit: 
 def find_signals(before: Before, streams: Sequence[Sequence[int]], order: Sequence[int]) -> tuple[Signal, ...]:
     """The fewest signals for these streams: none between steps that are in order already.
 
-    Args:     order: all steps, each after the steps that it must follow and the steps that precede it in its stream.
+    Args:
+        order: all steps, each after the steps that it must follow and the steps that precede it in its stream.
     """
     place = {step: (k, n) for k, steps in enumerate(streams) for n, step in enumerate(steps, 1)}
     clocks: dict[int, list[int]] = {}  # how many steps of each stream are done when a step is

@@ -50,7 +50,8 @@ class _Memory:
 def find_dependencies(accesses: Sequence[Sequence[Access]]) -> list[tuple[int, ...]]:
     """Returns for each step the earlier ones that it must follow, less the steps that another of them waits for itself.
 
-    Args:     accesses: the bytes that each step touches, in the recorded order.
+    Args:
+        accesses: the bytes that each step touches, in the recorded order.
     """
     memories: dict[int, _Memory] = {}
     before: list[tuple[int, ...]] = []

@@ -75,8 +75,9 @@ class _Shadow:
 def find_race(accesses: Sequence[Sequence[Access]], schedule: Schedule, clocks: NDArray) -> tuple[int, int] | None:
     """Two steps that touch the same bytes, one writing, the first of which need not be done when the second begins.
 
-    Args:     accesses: what each step touches, in the recorded order, which conflicting steps must keep. clocks: see
-              `happened_before`.
+    Args:
+        accesses: what each step touches, in the recorded order, which conflicting steps must keep.
+        clocks: see `happened_before`.
     """
     by_memory: dict[int, list[Access]] = {}
     for access in (access for touched in accesses for access in touched):

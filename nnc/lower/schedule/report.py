@@ -101,7 +101,8 @@ class ScheduleReport:
     def save(self, path: str | PathLike[str]) -> None:
         """Writes the trace to a .json file.
 
-        Raises:   ArgumentError: `path` has another suffix.
+        Raises:
+            ArgumentError: `path` has another suffix.
         """
         target = Path(path)
         if target.suffix.lower() != ".json":
@@ -140,7 +141,9 @@ def make_schedule_report(
 ) -> ScheduleReport:
     """The report of a schedule.
 
-    Args:     backend: names the backend that runs a step. measured: when each step ran, instead of the estimates.
+    Args:
+        backend: names the backend that runs a step.
+        measured: when each step ran, instead of the estimates.
     """
     waits: dict[int, list[int]] = {}
     for signal in schedule.signals:

@@ -62,7 +62,9 @@ class _Progress:
 class StreamRunner:
     """The threads of a frame, which take one call at a time. They end when the frame is dropped.
 
-    Args:     steps: runs the step at each position. around: see `Around`.
+    Args:
+        steps: runs the step at each position.
+        around: see `Around`.
     """
 
     def __init__(self, schedule: Schedule, steps: Sequence[Callable[[], None]], around: Around | None = None) -> None:
@@ -81,7 +83,8 @@ class StreamRunner:
     def __call__(self) -> None:
         """Runs all steps.
 
-        Raises:   the error of the failed step that stands first in the recorded order; an interrupt.
+        Raises:
+            BaseException: the error of the failed step that stands first in the recorded order; an interrupt.
         """
         progress = _Progress(len(self._streams), self._steps)
         jobs: list[Future[None]] = []

@@ -1,5 +1,6 @@
 """U-Net (Ronneberger et al., 2015): a way down to small images with many channels, and up again beside the images of the way
-down."""
+down.
+"""
 
 from __future__ import annotations
 

@@ -125,7 +125,6 @@ class ByDifferences(Plain):
 
     def jvp(self, fun: Fun, primals: Any, tangents: Any) -> Any:
         """The value, and the slope between two points."""
-
         frozen = FrozenInterpreter()
 
         def at(t: float) -> Any:
