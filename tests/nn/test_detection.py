@@ -132,3 +132,13 @@ def test_mistakes_are_named() -> None:
         nn.nms(random_boxes(3), np.ones(2), 0.5)
     with pytest.raises(ShapeError, match="the last axis must be 4"):
         nn.box_iou(np.ones((2, 5)), np.ones((2, 4)))
+
+
+def test_overlaps_of_batches_are_those_of_each_part() -> None:
+    corners = np.random.default_rng(0).uniform(size=(2, 3, 5, 2, 2))
+    boxes = np.concatenate([corners.min(-2), corners.max(-2) + 0.1], -1)
+    got = np.asarray(nn.box_iou(boxes, boxes[:, :, :2]))
+    assert got.shape == (2, 3, 5, 2)
+    np.testing.assert_allclose(got[1, 2], np.asarray(nn.box_iou(boxes[1, 2], boxes[1, 2, :2])))
+    with pytest.raises(ShapeError, match="the last axis must be 4"):
+        nn.box_iou(np.ones((2, 4, 5)), np.ones((2, 4)))

@@ -685,3 +685,25 @@ def test_an_object_that_refuses_to_be_asked_does_not_stop_a_trace():
 
     refusing = Refusing()
     assert float(nnc.compile(lambda x: x * refusing.scale)(np.float32(3))) == 6
+
+
+class Scaled:
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def times(self, x: Any) -> Any:
+        return x * self.factor
+
+    def plus(self, x: Any) -> Any:
+        return x + self.factor
+
+
+def test_a_captured_method_of_another_object_and_another_method_of_the_same_retrace() -> None:
+    two, three = Scaled(2.0), Scaled(3.0)
+    captured = two.times
+    f = nnc.compile(lambda x: captured(x))
+    assert float(f(5.0)) == 10.0
+    captured = three.times
+    assert float(f(5.0)) == 15.0
+    captured = three.plus
+    assert float(f(5.0)) == 8.0

@@ -238,6 +238,8 @@ def test_the_memo_keeps_its_limit_and_drops_what_was_not_asked_for() -> None:
     assert (stats.hits, stats.entries) == (2, 2) and stats.nbytes <= stats.limit == 10_000
     nnp.cos(x)
     assert g.memo_stats().hits == 2
+    kept.append(nnp.broadcast_to(x, (4, 500)) + 1)  # 16,000 bytes: more than all
+    assert g.memo_stats().nbytes <= 10_000
     none = nnc.DynamicGraph(memo_bytes=0)
     y = none.variable(np.ones(500))
     kept += [nnp.sin(y), nnp.sin(y)]
