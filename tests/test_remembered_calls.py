@@ -82,6 +82,11 @@ LEAVES: dict[str, Callable[[Any], Any]] = {
     "text": lambda x: "text",
     "other text": lambda x: "other",
 }
+ALIKE = (
+    ("weak", "strong", "float32", "float64", "float"),
+    ("array", "integer", "numpy", "reversed"),
+    ("text", "other text", "none"),
+)
 MODES: list[Callable[[], AbstractContextManager[Any]]] = [
     nullcontext, nullcontext, nullcontext, nnc.debug.check_finite, lambda: with_mode("unspecialised"), nnc.DynamicGraph().no_grad,
 ]  # fmt: skip
@@ -113,9 +118,12 @@ class Call:
 @st.composite
 def calls(draw: Any) -> list[Call]:
     """Calls of which each differs from the one before in one thing, or in its values alone."""
+    kinds = st.sampled_from(
+        draw(st.sampled_from([sorted(LEAVES), ["array", "double", "half", "weak"]]))
+    )  # arrays are called directly
     parts: dict[str, Any] = {
         "container": draw(st.sampled_from(sorted(CONTAINERS))), "size": draw(st.sampled_from((0, 1, 2, 17))), "mode": 0,
-        "leaves": tuple(draw(st.lists(st.sampled_from(sorted(LEAVES)), min_size=3, max_size=3))), "static": 1, "is_named": False,
+        "leaves": tuple(draw(st.lists(kinds, min_size=3, max_size=3))), "static": 1, "is_named": False,
     }  # fmt: skip
     found = []
     for _ in range(draw(st.integers(2, 7))):
@@ -123,7 +131,9 @@ def calls(draw: Any) -> list[Call]:
         if part == "container":
             parts[part] = draw(st.sampled_from(sorted(CONTAINERS)))
         elif part == "leaves":
-            place, leaf = draw(st.integers(0, 2)), draw(st.sampled_from(sorted(LEAVES)))
+            place = draw(st.integers(0, 2))
+            near = [group for group in ALIKE if parts[part][place] in group]
+            leaf = draw(st.sampled_from(sorted(near[0] if near and draw(st.booleans()) else LEAVES)))
             parts[part] = tuple(leaf if i == place else x for i, x in enumerate(parts[part]))
         elif part == "static":
             parts[part] = draw(st.sampled_from(STATIC))

@@ -91,7 +91,7 @@ def steps(names: Sequence[str] = tuple(OPERATIONS), most: int = 10) -> st.Search
 
 @st.composite
 def leaves(draw: Any, dtypes: Sequence[str] = DTYPES, least: int = 2) -> list[Any]:
-    """Arrays, some of them weak, of shapes that broadcast to (3, n)."""
+    """Arrays of shapes that broadcast to (3, n), and a number that is weak beside one of its dtype that is not."""
     n = draw(st.sampled_from(SIZES))
     shapes = [(), (1,), (n,), (1, n), (3, n), (3, 1), ()]
     rng = np.random.default_rng(draw(st.integers(0, 99)))
@@ -102,7 +102,8 @@ def leaves(draw: Any, dtypes: Sequence[str] = DTYPES, least: int = 2) -> list[An
         x = nnc.asarray(np.round(rng.normal(size=shape) * 2, 2)).astype(dtype)
         is_weak = shape == () and dtype in ("float32", "int32") and draw(st.booleans())
         found.append(x.as_weak() if is_weak else x)
-    return found
+    number = nnc.asarray(np.asarray(0.75, draw(st.sampled_from([x for x in dtypes if x.startswith("float")]))))
+    return [*found, number, number.as_weak()]
 
 
 def run(program: Sequence[Step], inputs: Sequence[Any]) -> list[Any]:

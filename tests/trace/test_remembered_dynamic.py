@@ -20,13 +20,14 @@ import nnc.numpy as nnp
 from nnc.context import with_mode
 from nnc.graph import specialise
 from nnc.trace import dynamic_routine
-from tests.trace.generated import OPERATIONS, SIZES, Step, steps
+from tests.trace.generated import NUMBERS, OPERATIONS, SIZES, Step, steps
 
 DTYPES = ("float32", "float32", "float64", "int32")
 SMOOTH = [
     x for x in OPERATIONS if x not in ("max", "where", "clip", "equal", "choose c", "below c", "leaky", "elu", "astype")
 ]
-ACTIONS = ("do", "do", "do", "no grad", "buffer", "change buffer", "set", "write", "backward", "backward", "twice", "to one",
+ACTIONS = ("do", "do", "do", "no grad", "buffer", "numbers", "change buffer", "set",
+           "write", "backward", "backward", "twice", "to one",
            "detach", "forget", "clear", "donate", "look")  # fmt: skip
 FEWER = settings(max_examples=settings.default.max_examples // 2)
 STATE: dict[str, Any] = {"scale": 0.5}
@@ -117,6 +118,9 @@ class Session:
             elif kind == "buffer":
                 self.add(OPERATIONS[step.name](x, self.buffer, step.number))
                 self.add(OPERATIONS[step.name](self.buffer, x, step.number))
+            elif kind == "numbers":
+                for number in (*NUMBERS, *NUMBERS):
+                    self.add(OPERATIONS[step.name](x, y, number))
             elif kind == "change buffer":
                 self.buffer[...] += number % 3 - 1
             elif kind == "set":
@@ -132,7 +136,9 @@ class Session:
                 for z in nnc.tree.leaves(graph.evaluate(FUNCTIONS[step.i % len(FUNCTIONS)], x, y)):
                     self.add(z)
             elif kind == "evaluate compiled":
-                for z in nnc.tree.leaves(graph.evaluate(self.compiled[step.j % len(self.compiled)], x, y)):
+                with graph.no_grad() if step.number == 0 else nullcontext():
+                    found = graph.evaluate(self.compiled[step.j % len(self.compiled)], x, y)
+                for z in nnc.tree.leaves(found):
                     self.add(z)
             elif kind == "another scale":
                 STATE["scale"] = float(step.number)

@@ -19,7 +19,7 @@ import nnc.numpy as nnp
 from nnc.context import with_mode
 from nnc.graph import specialise
 from nnc.graph.specialise import specialised_in_traces
-from tests.trace.generated import OPERATIONS, Step, check_same, leaves, run, steps
+from tests.trace.generated import NUMBERS, OPERATIONS, Step, check_same, leaves, run, steps
 
 FLOATS = ("float32", "float32", "float64")
 SMOOTH = [name for name in OPERATIONS if name not in ("astype", "full", "draw")]
@@ -83,6 +83,16 @@ def test_eager_calls_give_what_their_functions_give(program: list[Step], first: 
             expected = run(program, inputs)
         for _ in range(2):
             check_same(run(program, inputs), expected)
+
+
+@given(st.sampled_from(sorted(OPERATIONS)), st.permutations(NUMBERS), leaves(least=1))
+def test_equal_numbers_of_several_kinds_are_told_apart(name: str, numbers: Sequence[Any], inputs: list[Any]) -> None:
+    program = [Step(name, i, i + 1, number) for number in numbers for i in (0, 1)]
+    again = [step for step in program for _ in range(2)]
+    with with_mode("unspecialised"):
+        expected = [run([step], inputs) for step in again]
+    check_same([run([step], inputs) for step in again], expected)
+    check_traced(lambda *values: [run([step], values) for step in program], inputs)
 
 
 @FEWER
