@@ -26,6 +26,7 @@ DTYPES = ("float32", "float32", "float64", "int32")
 SMOOTH = [
     x for x in OPERATIONS if x not in ("max", "where", "clip", "equal", "choose c", "below c", "leaky", "elu", "astype")
 ]
+WITH_NUMBER = ("x * c", "choose c", "x + c", "full", "leaky")
 ACTIONS = ("do", "do", "do", "no grad", "buffer", "numbers", "change buffer", "set",
            "write", "backward", "backward", "twice", "to one",
            "detach", "forget", "clear", "donate", "look")  # fmt: skip
@@ -113,14 +114,15 @@ class Session:
         root = self.declared[step.j % len(self.declared)]
         try:
             if kind in ("do", "no grad"):
-                with graph.no_grad() if kind == "no grad" else nullcontext():
-                    self.add(OPERATIONS[step.name](x, y, step.number))
+                for block in (nullcontext(),) if kind == "do" else (graph.no_grad(), nullcontext()):
+                    with block:
+                        self.add(OPERATIONS[step.name](x, y, step.number))
             elif kind == "buffer":
                 self.add(OPERATIONS[step.name](x, self.buffer, step.number))
                 self.add(OPERATIONS[step.name](self.buffer, x, step.number))
             elif kind == "numbers":
-                for number in (*NUMBERS, *NUMBERS):
-                    self.add(OPERATIONS[step.name](x, y, number))
+                for constant in (*NUMBERS, *NUMBERS):
+                    self.add(OPERATIONS[WITH_NUMBER[step.j % len(WITH_NUMBER)]](x, y, constant))
             elif kind == "change buffer":
                 self.buffer[...] += number % 3 - 1
             elif kind == "set":
@@ -136,10 +138,11 @@ class Session:
                 for z in nnc.tree.leaves(graph.evaluate(FUNCTIONS[step.i % len(FUNCTIONS)], x, y)):
                     self.add(z)
             elif kind == "evaluate compiled":
-                with graph.no_grad() if step.number == 0 else nullcontext():
-                    found = graph.evaluate(self.compiled[step.j % len(self.compiled)], x, y)
-                for z in nnc.tree.leaves(found):
-                    self.add(z)
+                for block in (graph.no_grad(), nullcontext()):
+                    with block:
+                        found = graph.evaluate(self.compiled[step.i % len(self.compiled)], x, y)
+                    for z in nnc.tree.leaves(found):
+                        self.add(z)
             elif kind == "another scale":
                 STATE["scale"] = float(step.number)
             elif kind == "detach" and hasattr(x, "detach"):
