@@ -109,11 +109,12 @@ class MultiHeadAttention(Module):
 
         Args:
             query: (..., T, features).
-            keys, values: (..., S, their features); the queries and the keys by default.
+            keys: (..., S, their features); the queries by default.
+            values: (..., S, their features); the keys by default.
             mask: bools that broadcast to (..., heads, T, S), False where nothing is attended to.
             is_causal: s > t is masked.
-            cache: the keys and values go behind the keys of earlier calls, and all are attended to, but those that come
-                later than the query.
+            cache: keys and values of earlier calls. The new ones go behind them, and all are attended to but the ones later
+                than the query.
             key: for dropout of the weights.
 
         Returns:

@@ -175,8 +175,13 @@ class TransformerDecoderLayer(TransformerEncoderLayer):
         """(..., T, features) and a memory (..., S, features) -> (..., T, features).
 
         Args:
-            mask, is_causal, cache: of the self-attention, as in MultiHeadAttention.
-            memory_mask: of the other one.
+            x: (..., T, features).
+            memory: (..., S, features).
+            mask: of the self-attention: bools that broadcast to (..., heads, T, T), False where nothing is attended to.
+            memory_mask: of the attention to the memory, likewise to (..., heads, T, S).
+            is_causal: the self-attention masks s > t.
+            cache: of the self-attention, as in MultiHeadAttention.
+            key: for dropout.
         """
         run = Run(self, key=key)
         x, cache = self._attend(run, nnp.asarray(x), mask, is_causal, cache)
