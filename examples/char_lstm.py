@@ -148,7 +148,7 @@ def train(
 
 
 def write(model: Writer, alphabet: str, key: Any, start: str, length: int, temperature: float = 0.7) -> str:
-    """What the model writes after a start, each character drawn from its scores."""
+    """Returns the text that the model writes after a start, each character drawn from its scores."""
     state, codes = model.rest(1), np.array([[alphabet.index(c) for c in start]])
     if len(start) > 1:
         _, state = model(codes[:, :-1], state)

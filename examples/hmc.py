@@ -46,7 +46,7 @@ def log_posterior(w: Any, x: Any, y: Any) -> Any:
 
 
 class Chain(NamedTuple):
-    """What a chain hands from one draw to the next."""
+    """The state that a chain hands from one draw to the next."""
 
     i: Any
     key: Any

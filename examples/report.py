@@ -1,4 +1,4 @@
-"""What the examples share: a table on standard output, and a chart as SVG, drawn without a plotting library."""
+"""Reports of all examples: a table on standard output, and a chart as SVG, drawn without a plotting library."""
 
 from __future__ import annotations
 

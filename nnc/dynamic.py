@@ -55,9 +55,9 @@ _LOG = logging.getLogger("nnc")
 class DynamicGraph(Recorder):
     """Runs commands at once and keeps the graph of them, as long as a gradient can still be asked for.
 
-    Variables are re-bound freely; each binding is a symbol of its own. `backward` differentiates the recorded graph ahead of
-    time, as `nnc.compile` would, and keeps the program for equal graphs. What no live variable can need is forgotten: freeing
-    or detaching a variable, or leaving it to Python's garbage collector, releases the operations and arrays behind it.
+    Variables are re-bound freely; each binding is a symbol of its own. `backward` differentiates the recorded graph before it
+    runs, as `nnc.compile` would, and keeps the program for equal graphs. Values that no live variable can need are forgotten:
+    freeing or detaching a variable, or leaving it to Python's garbage collector, releases the operations and arrays behind it.
 
     Slices, reshapes and transposes of a variable are aliases: they show what it holds now. Threads may share a graph; each
     call is atomic. `no_grad` and the like hold for the thread that enters them.
@@ -254,7 +254,7 @@ class DynamicGraph(Recorder):
 
     @api_boundary
     def evaluate(self, fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """`fun(*args)` within the graph. What `nnc.compile` made becomes one operation with a gradient of its own.
+        """`fun(*args)` within the graph. A function made by `nnc.compile` becomes one operation with a gradient of its own.
 
         Any other function runs command by command. After a few runs that did the same it is compiled, too, and the debug log
         (logger "nnc") says so; a function that decides on values, or that cannot be traced, goes on as before.
@@ -359,7 +359,7 @@ class DynamicGraph(Recorder):
 
     @api_boundary
     def graph(self) -> Graph:
-        """What is recorded now, as a graph: from what nothing here made to what variables hold."""
+        """Returns the present record, as a graph: from values that nothing here made to values that variables hold."""
         with self.locked() as store:
             return as_graph(list(store.operations.values()), list(store.leaves.values()), "dynamic")
 
@@ -407,7 +407,7 @@ def _plan_call(executable: Executable, active: tuple[bool, ...]) -> Plan:
 
 
 def _cotangents(losses: Sequence[Variable], df: Any) -> list[NDArray]:
-    """What the derivative of each loss is multiplied by."""
+    """Returns the factors of the losses' derivatives."""
     given = [None] * len(losses) if df is None else list(df) if isinstance(df, (list, tuple)) else [df]
     if len(given) != len(losses):
         raise user_error(
@@ -432,7 +432,7 @@ def _cotangents(losses: Sequence[Variable], df: Any) -> list[NDArray]:
 
 
 def _check_floats(losses: Sequence[Variable], inputs: Sequence[Variable]) -> None:
-    """Raises DTypeError for what has no derivative, or to which there is none."""
+    """Raises DTypeError for losses that have no derivative, and inputs to which there is none."""
     for name, x in (*(("f", x) for x in losses), *(("inputs", x) for x in inputs)):
         if not is_differentiable(x.spec):
             raise user_error(
@@ -452,7 +452,9 @@ def _check_any(chosen: Sequence[Variable], losses: Sequence[Variable]) -> None:
 
 
 def _declared(operations: Sequence[Operation], targets: Sequence[Binding]) -> list[Variable]:
-    """The variables that users made, are no constants, and stand among what was recorded; of those that share one the first."""
+    """Returns the variables that users made, are no constants, and are operands of the record; of several on one binding the
+    first.
+    """
     met = dict.fromkeys((*targets, *(x for operation in operations for x in operation.inputs)))
     found = []
     for binding in met:
@@ -463,7 +465,7 @@ def _declared(operations: Sequence[Operation], targets: Sequence[Binding]) -> li
 
 
 def _elements(array: Array | None) -> NDArray:
-    """What a backward program reads of an array that was kept for it: elements side by side, as programs take them."""
+    """Returns the elements of an array that was kept for a backward program: side by side, as programs take them."""
     if array is None:
         raise InternalError("an array was released, though a derivative reads it")
     data = array.data

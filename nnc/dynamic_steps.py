@@ -1,4 +1,4 @@
-"""What a dynamic graph keeps from step to step: programs, counts of equal runs, states of optimizers."""
+"""State of a dynamic graph that outlives a step: programs, counts of equal runs, states of optimizers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Update:
         self._step = compile(self._moved)
 
     def shares(self, variables: Sequence[Variable]) -> bool:
-        """Whether one of the variables is among those that it moves."""
+        """Whether one of the variables is among the variables that it moves."""
         mine = {id(x) for ref in self._variables if (x := ref()) is not None}
         return any(id(x) in mine for x in variables)
 

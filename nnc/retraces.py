@@ -180,7 +180,7 @@ def note_first_trace(name: str, fun: Fun) -> Any:
     """Counts the first trace of a compiled function; warns where many made of the same code were traced at the same line.
 
     Returns:
-        What `note_reuse` is told once the function is called again.
+        The argument of `note_reuse` once the function is called again.
     """
     origin = tuple(_codes(fun)), user_source()
     with _ORIGINS_SEEN.lock:

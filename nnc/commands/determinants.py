@@ -83,7 +83,7 @@ def _cofactor_reference(*xs: NDArray) -> Any:
 def _by_inverse(x: NDArray) -> NDArray:
     """Evaluates det(x) · x⁻ᵀ, which takes a tenth of the time of singular values, which it leaves the other matrices to.
 
-    The relative error is that of a number times the condition; it is used up to a condition of a quarter of 1 / √ε.
+    The relative error is a number's rounding error times the condition; it is used up to a condition of a quarter of 1 / √ε.
     """
     try:
         inverse = np.linalg.inv(x)

@@ -1,4 +1,4 @@
-"""Commands of random draws: functions whose bits are the same in eager and in compiled code, in whatever they are fused with."""
+"""Commands of random draws: functions whose bits are the same in eager and in compiled code, fused with any others."""
 
 from __future__ import annotations
 

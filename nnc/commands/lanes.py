@@ -1,7 +1,8 @@
 """Runs functions that are written in single operations on NumPy arrays: each is recorded once for its dtypes, and then replayed.
 
 To replay a list of NumPy's functions takes a third of the time in which Python objects carry arrays from one operation to the
-next. What is computed twice is recorded once, and long arrays are taken in blocks, whose intermediate values stay in the cache.
+next. A value that is computed twice is recorded once, and long arrays are taken in blocks, whose intermediate values stay in the
+cache.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ class OnArrays:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Steps on registers: a function, what takes its operands from the registers, and the register of its result.
+    """Steps on registers: a function, the getter of its operands from the registers, and the register of its result.
 
     Attributes:
         registers: the constants, in their registers; None in all others. The operands are put into the first ones.
         steps: in the order in which they run.
         result: the register of the result.
-        dtype: that of the result.
+        dtype: the dtype of the result.
     """
 
     registers: tuple[Any, ...]
@@ -107,7 +108,9 @@ class Recorder:
         return self._known[key]
 
     def apply(self, key: Any, function: Callable[..., Any], *operands: Lanes) -> Lanes:
-        """The value of a function of NumPy, which `key` tells from all others; that of a step alike where there is one."""
+        """Returns the value of a function of NumPy, which `key` tells from all others; the value of an equal step where there is
+        one.
+        """
         numbers = tuple([x.number for x in operands])
         if (key, numbers) not in self._known:
             found = self._value(function(*[self._samples[i] for i in numbers]))

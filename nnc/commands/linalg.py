@@ -211,7 +211,7 @@ def _triangular_infer(
 def _triangular_reference(
     a: NDArray, b: NDArray, *, lower: bool, transpose_a: bool = False, unit_diagonal: bool = False
 ) -> Any:
-    """LU of an upper triangle eliminates nothing, so what remains is back substitution; lower ones are turned round."""
+    """Solves by LU, which eliminates nothing in an upper triangle, so back substitution is left; lower ones are turned round."""
 
     def run(a: NDArray, b: NDArray) -> NDArray:
         a = np.tril(a) if lower else np.triu(a)
@@ -229,7 +229,7 @@ def _triangular_reference(
 
 
 def _triangle(ta: Value, *, lower: bool, transpose_a: bool = False, unit_diagonal: bool = False) -> Value:
-    """What of a tangent of `a` is read: without the diagonal where that is not."""
+    """Returns the part of a tangent of `a` that is read: without the diagonal where the solver does not read it."""
     inside, strict = (greater_equal, greater) if lower else (less_equal, less)
     moved = keep(ta, strict if unit_diagonal else inside)
     return matrix_transpose(moved) if transpose_a else moved

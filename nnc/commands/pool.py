@@ -7,7 +7,7 @@ max_pool_both:       both, of which lowering makes one command where both are wa
 pick_pool:           of each window the element at a given place
 …_input_grad:        the transposes of the linear ones
 
-The maximum's tangent is that of the element that wins (the first of equal ones, a NaN before all); padding never wins.
+The maximum's tangent is the tangent of the element that wins (the first of equal ones, a NaN before all); padding never wins.
 """
 
 from __future__ import annotations

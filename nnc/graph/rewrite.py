@@ -255,7 +255,7 @@ class _Rewriting:
     def right_side(self, equation: Equation, match: _Match) -> list[Node]:
         """The nodes of the right side; they write the symbols of the replaced node where they can, else these are renamed.
 
-        Each has the source line of the left side's node with the same command, else that of the replaced node.
+        Each has the source line of the left side's node with the same command, else the line of the replaced node.
         """
         root, right = match.nodes[0], equation.right
         values = dict(zip(equation.symbols, match.symbols, strict=True))

@@ -1,6 +1,6 @@
 """Specialised calls: the commands of a pure function for operands of given specs, and given settings, found once.
 
-A function of nnc.numpy reads dtypes, shapes and settings, says what is wrong with them, and calls a few commands. Equal specs and
+A function of nnc.numpy reads dtypes, shapes and settings, says which are wrong, and calls a few commands. Equal specs and
 settings lead to equal commands. So a call that was met before does not run the function: its commands, traced once on abstract
 operands, run eagerly, are recorded by the ambient trace, or both in a dynamic graph. The traced graph is closed, so it can depend
 on nothing but operands and settings (nnc.trace.specialised makes it, one layer up, where functions can be traced).
@@ -131,7 +131,7 @@ def specialised(operands: int) -> Callable[[F], F]:
                     if kind is array:
                         key.append(arg.spec)
                         if arg.weak:
-                            key.append(True)  # no setting: those of bools are pairs
+                            key.append(True)  # no setting: bools among settings are pairs
                         values.append(arg)
                     elif kind is _LAYERS.variable and owner in (None, arg.owner):
                         owner = arg.owner
@@ -166,7 +166,7 @@ def specialised(operands: int) -> Callable[[F], F]:
                 if known is not None and table.version == REGISTRY.version:
                     try:
                         return known.run(values) if owner is None else owner.follow(known, values)
-                    except Exception:  # whatever it is: the function itself does as it should, or words the mistake
+                    except Exception:  # after any error the function itself does as it should, or words the mistake
                         return function(*args, **kwargs)
                 result = function(*args, **kwargs)
                 if table.is_due(form):
@@ -223,5 +223,5 @@ def exact_setting(value: Any) -> Any:
     return _UNKNOWN
 
 
-_NAMED = object()  # what follows in a key is passed by name
+_NAMED = object()  # the next entries of a key are passed by name
 _UNKNOWN: list[Any] = []  # has no hash, so that calls with such a setting have no key

@@ -1,7 +1,7 @@
 """einops on nnc arrays and tracers.
 
-einops asks the subclasses of its `AbstractBackend` which of them knows a type of array. That class exists once einops has been
-imported, which nnc must not do for users without it. So a finder waits in `sys.meta_path` for the import of einops, adds
+einops asks the subclasses of its `AbstractBackend` which of them knows a type of array. The backend class exists once einops has
+been imported, which nnc must not do for users without it. So a finder waits in `sys.meta_path` for the import of einops, adds
 nnc's backend behind it and takes itself away. `einops.array_api` needs no backend.
 """
 

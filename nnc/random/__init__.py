@@ -1,4 +1,4 @@
-"""Random numbers from explicit keys; the bits are those of jax.random for the same key.
+"""Random numbers from explicit keys; the bits agree with jax.random for the same key.
 
 A draw depends on its key, its parameters and its dtype alone: it has the same bits in an eager call, compiled with any options,
 batched and without a compiler, since its functions round each operation as IEEE 754 says, in one order.

@@ -100,7 +100,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
         key: a key that is used for nothing else.
         lower: lower bound; broadcasts with `upper`.
         upper: upper bound.
-        shape: by default that of the bounds together.
+        shape: by default the shape of the bounds together.
         dtype: a floating-point dtype.
 
     Raises:

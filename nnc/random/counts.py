@@ -73,7 +73,7 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = dtypes.int64) ->
     Args:
         key: a key that is used for nothing else.
         p: in (0, 1), any shape.
-        shape: by default that of `p`.
+        shape: by default the shape of `p`.
         dtype: an integer dtype.
 
     Returns:
@@ -94,7 +94,7 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = dtypes.int64) ->
 
 
 def _unit(key: Value, shape: Shape, own: dtypes.DType) -> Value:
-    """Uniform numbers of 52 bits in (0, 1) that agree with those that `uniform` draws in float64, else in float32."""
+    """Uniform numbers of 52 bits in (0, 1) that agree with the draws of `uniform` in float64, else in float32."""
     if own != dtypes.float64:
         return fine_unit(key, shape)
     return el.maximum(uniform(key, shape, own), np.float64(2.0**-53))
@@ -113,7 +113,7 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = dtypes.int64) ->
     Args:
         key: a key that is used for nothing else.
         lam: 0 or more, any shape.
-        shape: by default that of `lam`.
+        shape: by default the shape of `lam`.
         dtype: an integer dtype.
 
     Returns:
@@ -201,7 +201,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = dtypes.fl
         key: a key that is used for nothing else.
         n: numbers of trials, 0 or more; parts behind the point are cut off.
         p: in [0, 1]; broadcasts with `n`.
-        shape: by default that of `n` and `p` together.
+        shape: by default the shape of `n` and `p` together.
         dtype: a floating-point dtype.
 
     Returns:
@@ -273,7 +273,7 @@ def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = Non
         key: a key that is used for nothing else.
         n: numbers of trials, which broadcast to the leading axes of `p`.
         p: (..., k), probabilities of sum 1.
-        shape: of the result, by default that of `p`; p broadcasts to it.
+        shape: of the result, by default the shape of `p`; p broadcasts to it.
         dtype: by default the floating-point dtype of n and p together.
 
     Returns:

@@ -35,7 +35,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Value:
     Args:
         key: a key that is used for nothing else.
         p: floating-point, any shape.
-        shape: by default that of `p`.
+        shape: by default the shape of `p`.
 
     Returns:
         bool.

@@ -1,4 +1,4 @@
-"""Gamma draws and those that are made of them. They move with their parameters; see nnc.commands.implicit.
+"""Gamma draws and draws that are made of them. They move with their parameters; see nnc.commands.implicit.
 
 They have the same bits however they run. Values agree with jax.random for the same key up to rounding.
 """
@@ -89,7 +89,7 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -> V
     Args:
         key: a key that is used for nothing else.
         a: positive, any shape.
-        shape: by default that of `a`.
+        shape: by default the shape of `a`.
         dtype: a floating-point dtype.
 
     Raises:
@@ -108,12 +108,12 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -> V
 
 @spelled
 def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Value:
-    """Logarithms of numbers of the gamma distribution, which are exact also where those for small `a` would be 0.
+    """Logarithms of numbers of the gamma distribution, which are exact also where the numbers for small `a` would be 0.
 
     Args:
         key: a key that is used for nothing else.
         a: positive, any shape.
-        shape: by default that of `a`.
+        shape: by default the shape of `a`.
         dtype: a floating-point dtype.
 
     Example:
@@ -134,7 +134,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float3
         key: a key that is used for nothing else.
         a: positive; broadcasts with `b`.
         b: positive.
-        shape: by default that of `a` and `b` together.
+        shape: by default the shape of `a` and `b` together.
         dtype: a floating-point dtype.
 
     Raises:
@@ -163,7 +163,7 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = dtypes.float
     Args:
         key: a key that is used for nothing else.
         alpha: (..., n), positive.
-        shape: of the draw without its last axis; by default that of `alpha` without it.
+        shape: of the draw without its last axis; by default the shape of `alpha` without it.
         dtype: a floating-point dtype.
 
     Returns:
@@ -199,7 +199,7 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.float32)
     Args:
         key: a key that is used for nothing else.
         df: positive, any shape.
-        shape: by default that of `df`.
+        shape: by default the shape of `df`.
         dtype: a floating-point dtype.
 
     Example:
@@ -219,7 +219,7 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = dtypes.f
         key: a key that is used for nothing else.
         dfnum: degrees of freedom above, positive; broadcasts with `dfden`.
         dfden: degrees of freedom below, positive.
-        shape: by default that of both together.
+        shape: by default the shape of both together.
         dtype: a floating-point dtype.
 
     Example:
@@ -239,7 +239,7 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Valu
     Args:
         key: a key that is used for nothing else.
         df: positive, any shape.
-        shape: by default that of `df`.
+        shape: by default the shape of `df`.
         dtype: a floating-point dtype.
 
     Example:

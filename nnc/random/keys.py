@@ -1,7 +1,7 @@
-"""Keys: what stands for the state of a generator, and is passed on explicitly.
+"""Keys: arrays that stand for the state of a generator, and are passed on explicitly.
 
 A key is an array of two uint32 words. A function that draws takes a key and gives the same numbers for the same key; for
-other numbers, `split` the key or `fold_in` a number. The bits are those of jax.random for the same key.
+other numbers, `split` the key or `fold_in` a number. The bits agree with jax.random for the same key.
 """
 
 from __future__ import annotations

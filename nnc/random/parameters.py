@@ -34,7 +34,7 @@ def read_parameter(x: Any, dtype: dtypes.DType, where: str, name: str) -> Value:
 
 
 def joint_shape(shape: Any, where: str, **parameters: Value) -> Shape:
-    """The shape of a draw: `shape`, or where it is None that of the parameters together.
+    """The shape of a draw: `shape`, or where it is None the shape of the parameters together.
 
     Raises:
         ShapeError: the parameters do not broadcast to it.
@@ -86,6 +86,6 @@ def read_together(where: str, dtype: dtypes.DType, shape: Any, **parameters: Any
 
 
 def own_dtype(x: Any, where: str, name: str) -> dtypes.DType:
-    """The floating-point dtype of a parameter: that of an array, float32 for integers and Python numbers."""
+    """The floating-point dtype of a parameter: an array's own, float32 for integers and Python numbers."""
     dtype = dtypes.to_float(dtype_of(as_operand(x, where, name)))
     return float_dtype(dtype, where)

@@ -1,6 +1,6 @@
 """Notices keys that are used twice, which makes draws depend on each other. `nnc.debug.check_keys` switches it on.
 
-What draws, splits and folds reads a place in the stream of a key; two readings of one place are a reuse. Keys are told apart by
+Draws, splits and folds read a place in the stream of a key; two readings of one place are a reuse. Keys are told apart by
 their values where these are known, and by how they are computed where they are traced.
 """
 
@@ -35,7 +35,7 @@ class KeyLedger:
 
     def __init__(self) -> None:
         self._uses: dict[Any, list[tuple[StagingTrace | None, SourceLine | None]]] = {}
-        self._numbers: dict[Any, int] = {}  # of what is computed in one way
+        self._numbers: dict[Any, int] = {}  # of values that are computed in one way
         self._symbols: dict[Symbol, int] = {}
 
     def note(self, key: Value, start: Value) -> None:

@@ -63,7 +63,7 @@ def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = dtypes
     Args:
         key: a key that is used for nothing else.
         sigma: any shape.
-        shape: by default that of `sigma`.
+        shape: by default the shape of `sigma`.
         dtype: a floating-point dtype.
 
     Example:
@@ -82,7 +82,7 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = dtypes.float32) -> 
     Args:
         key: a key that is used for nothing else.
         b: positive, any shape.
-        shape: by default that of `b`.
+        shape: by default the shape of `b`.
         dtype: a floating-point dtype.
 
     Example:
@@ -101,7 +101,7 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = dtypes.float3
     Args:
         key: a key that is used for nothing else.
         scale: any shape.
-        shape: by default that of `scale`.
+        shape: by default the shape of `scale`.
         dtype: a floating-point dtype.
 
     Example:
@@ -148,7 +148,7 @@ def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dt
         left: lower end; broadcasts with `mode` and `right`.
         mode: where the density is greatest.
         right: upper end.
-        shape: by default that of the three together.
+        shape: by default the shape of the three together.
         dtype: a floating-point dtype.
 
     Example:
@@ -189,7 +189,7 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = dtypes.float32) ->
     Args:
         key: a key that is used for nothing else.
         mean: positive, any shape.
-        shape: by default that of `mean`.
+        shape: by default the shape of `mean`.
         dtype: a floating-point dtype.
 
     Example:

@@ -1,8 +1,9 @@
 """How `case_of` is differentiated and batched.
 
-Each branch is linearised by itself. What the linear parts read is handed over in slots that branches share where specs agree, so
-only the branch that ran fills them; the linear part is a `case_of` of the same index, and so is its transpose. With an index that
-differs from row to row, all branches run and the result is chosen row by row; those that may raise see only rows that take them.
+Each branch is linearised by itself. Values that the linear parts read are handed over in slots that branches share where specs
+agree, so only the branch that ran fills them; the linear part is a `case_of` of the same index, and so is its transpose. With an
+index that differs from row to row, all branches run and the result is chosen row by row; branches that may raise see only rows that
+take them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from nnc.trace.staging import Staged, stage
 
 
 def share_captures(parts: Sequence[Staged]) -> tuple[list[Value], tuple[Graph, ...]]:
-    """What several graphs capture, together, and the graphs with all of it as their last inputs."""
+    """Returns all values that several graphs capture, and the graphs with all of them as their last inputs."""
     captured = {id(value): value for part in parts for value in part.captured}
     graphs = []
     for part in parts:
@@ -70,7 +71,7 @@ def _push(
 
 
 def _moving(graphs: tuple[Graph, ...], active: Flags) -> Flags:
-    """Which results have a tangent in some branch."""
+    """Returns which results have a tangent in some branch."""
     found: list[Flags] = []
     for graph in graphs:
 

@@ -191,7 +191,7 @@ def _common_dtypes(traced: Sequence[tuple[Staged, FlatTree, list[bool]]]) -> lis
 
 
 def _wanted(traced: Sequence[tuple[Staged, FlatTree, list[bool]]]) -> list[Any]:
-    """The dtype of each result: that of the first branch where it is no Python number."""
+    """Returns the dtype of each result: the first branch's where it is no Python number."""
     columns = zip(*[staged.graph.output_specs for staged, _, _ in traced], strict=True)
     return [_strong(column, [weak[i] for _, _, weak in traced]) for i, column in enumerate(columns)]
 

@@ -1,4 +1,4 @@
-"""What a traced function took from outside: Python values in closures, globals, attributes and defaults.
+"""Captures: Python values that a traced function took from closures, globals, attributes and defaults.
 
 A trace freezes such values into its graph. A snapshot of them is taken when the trace ends and compared before each reuse, so
 that a changed value leads to a new trace and never to a stale result. Scalars and strings are compared by value, containers
@@ -46,7 +46,7 @@ NDArray = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Container:
-    """What a container held: its elements as they were, and what the containers among them held."""
+    """A container as it was: its elements, and the contents of the containers among them."""
 
     kind: Any
     keys: tuple[Any, ...] | None
@@ -64,7 +64,7 @@ class _Elements:
 
 
 def _fingerprint(value: Any, around: tuple[int, ...] = ()) -> Any:
-    """What is kept of a value to compare it later."""
+    """Returns the part of a value that is kept to compare it later."""
     if isinstance(value, (set, frozenset)):
         return frozenset(value)
     if not isinstance(value, _CONTAINERS) or id(value) in around:
@@ -216,7 +216,7 @@ def take_snapshot(fun: Any, arguments: Iterable[Pair] = (), hidden: Iterable[np.
     inputs = {x.__array_interface__["data"][0] for x in hidden}
     starts = [(fun, ""), *arguments]
     reads = Reads()
-    while True:  # what is read of an object may be known only after a function that is found later
+    while True:  # the attributes read of an object may be known only after a function that is found later
         walk = _Walk(reads)
         walk.run(starts)
         if walk.reads == reads:
@@ -266,7 +266,7 @@ class _Walk:
         self._pending.append((value, name))
 
     def _look_into(self, value: Any, name: str) -> None:
-        """Watches what can change inside a value."""
+        """Watches all parts of a value that can change."""
         if isinstance(value, _PLAIN) or id(value) in self._seen:
             return
         self._seen[id(value)] = value
@@ -374,7 +374,7 @@ class _Walk:
 
 
 def _wrapped(value: Any) -> Any:
-    """The function behind a wrapper; None for other objects, also for those that refuse to be asked, in whatever way."""
+    """The function behind a wrapper; None for other objects, also for objects that refuse to be asked, in any way."""
     try:
         return getattr(value, "__wrapped__", None)
     except Exception:

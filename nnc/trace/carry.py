@@ -15,7 +15,7 @@ from nnc.trace.specs import argument_spec
 
 
 class Carry:
-    """The values a loop carries: a pytree whose structure, shapes and dtypes stay the same from round to round."""
+    """The values a loop carries: a pytree whose structure, shapes and dtypes stay the same from iteration to iteration."""
 
     def __init__(self, where: str, value: Any) -> None:
         self.where = where
@@ -29,7 +29,7 @@ class Carry:
 
     @property
     def weak(self) -> list[bool]:
-        """Which values take the dtype of what they meet."""
+        """Which values take the dtype of arrays that they meet."""
         return [is_weak(leaf) for leaf in self.leaves]
 
     @property

@@ -43,23 +43,23 @@ def _call(fun: Fun, where: str, form: str, *args: Any) -> Any:
 def while_loop(
     cond_fun: Fun, body_fun: Fun, init_val: Any, *, max_steps: int | None = None, checkpoint: str | int | None = None
 ) -> Any:
-    """Repeats `body_fun` while `cond_fun` holds. Differentiable in both modes, for any number of rounds.
+    """Repeats `body_fun` while `cond_fun` holds. Differentiable in both modes, for any number of iterations.
 
     Args:
         cond_fun: carry -> bool scalar.
         body_fun: carry -> carry of the same structure, shapes and dtypes.
         init_val: the carry at first, a pytree.
-        max_steps: the most rounds there may be; memory for the reverse pass is then taken at once.
-        checkpoint: what the reverse pass keeps. None: of every round what its derivative needs. "sqrt": about the
-            square root of the number of rounds of carries, "binomial": about its logarithm, an int: at most so many;
-            rounds are run again from those.
+        max_steps: the most iterations there may be; memory for the reverse pass is then taken at once.
+        checkpoint: what the reverse pass keeps. None: of every iteration what its derivative needs. "sqrt": about the
+            square root of the number of iterations of carries, "binomial": about its logarithm, an int: at most so many;
+            iterations are run again from those.
 
     Returns:
         the carry for which `cond_fun` is false.
 
     Raises:
         TreeError, ShapeError: `body_fun` changes the carry's structure, shapes or dtypes.
-        ArgumentError: the condition still holds after `max_steps` rounds.
+        ArgumentError: the condition still holds after `max_steps` iterations.
         DTypeError: `cond_fun` returns no bool.
 
     Example:
@@ -117,7 +117,7 @@ def _condition(where: str, value: Any) -> Value:
 def fori_loop(lower: Any, upper: Any, body_fun: Fun, init_val: Any) -> Any:
     """Repeats `body_fun(i, carry)` for i from `lower` up to but without `upper`.
 
-    Where both bounds are Python ints, the number of rounds is static and the reverse pass takes its memory at once; else it is
+    Where both bounds are Python ints, the number of iterations is static and the reverse pass takes its memory at once; else it is
     a `while_loop`.
 
     Args:
@@ -127,7 +127,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Fun, init_val: Any) -> Any:
         init_val: the carry at first.
 
     Returns:
-        the carry after the last round; `init_val` where there is none.
+        the carry after the last iteration; `init_val` where there is none.
 
     Example:
         >>> nnc.fori_loop(0, 5, lambda i, x: x * 2 + i, 1.0)
@@ -161,7 +161,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Fun, init_val: Any) -> Any:
 
 
 class _Index:
-    """In place of sequences: the round's number is the element."""
+    """In place of sequences: the iteration's number is the element."""
 
 
 @spelled
@@ -181,9 +181,9 @@ def scan(
         f: (carry, x) -> (carry, y), all pytrees.
         init: the carry at first.
         xs: sequences with one leading length, or None.
-        length: number of rounds, where xs is None.
+        length: number of iterations, where xs is None.
         reverse: from the last row to the first; ys keep their places.
-        unroll: rounds traced together.
+        unroll: iterations traced together.
         checkpoint: what the reverse pass keeps, as in `while_loop`.
 
     Returns:
@@ -245,7 +245,7 @@ def _checked_length(where: str, length: Any) -> int:
 
 
 def _scan(where: str, f: Fun, init: Any, xs: Any, count: int, reverse: bool, user: Fun, checkpoint: Any = None) -> Any:
-    """`scan` of `count` rounds; with `_Index` for xs, the element is the round's number and only the carry is returned.
+    """`scan` of `count` iterations; with `_Index` for xs, the element is the iteration's number and only the carry is returned.
 
     `user` is the function that the user gave, for messages.
     """
@@ -283,7 +283,7 @@ def _scan(where: str, f: Fun, init: Any, xs: Any, count: int, reverse: bool, use
 
 
 def _unrolled(f: Fun, init: Any, xs: Any, count: int, reverse: bool, block: int, checkpoint: Any) -> Any:
-    """Rounds in blocks: one traced round does `block` of them; what is left over is a scan of its own."""
+    """Runs iterations in blocks: one traced iteration does `block` of them; the ones left over are a scan of their own."""
     whole = count // block * block
     left_over = (0, count - whole) if reverse else (whole, count)
     main = (count - whole, count) if reverse else (0, whole)

@@ -269,7 +269,7 @@ class custom_vjp(_Custom):  # noqa: N801  (a decorator)
         outputs: Sequence[TensorSpec],
         cts: Sequence[Any],
     ) -> list[Any]:
-        """Cotangents of the argument leaves, zeros filled in; `cts` are those of the differentiable outputs."""
+        """Returns cotangents of the argument leaves, zeros filled in; `cts` belong to the differentiable outputs."""
         given = iter(cts)
         filled = [next(given) if is_differentiable(spec) else zeros(spec) for spec in outputs]
         args = flat.arguments.build(flat.leaves)[0]

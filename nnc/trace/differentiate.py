@@ -1,4 +1,4 @@
-"""Derivatives for users: grad, vjp, jvp, linearize and what is made of them. They nest in any order and depth."""
+"""Derivatives for users: grad, vjp, jvp, linearize and transforms made of them. They nest in any order and depth."""
 
 from __future__ import annotations
 
@@ -352,7 +352,7 @@ def stop_gradient(x: Any) -> Any:
 def _linearize(transform: str, fun: Fun, primals: tuple[Any, ...], has_aux: bool) -> Any:
     """(result, shapes of the arguments, linear map, active leaves, aux or None) at the primals.
 
-    What is kept for later holds no values but those that the linear map reads.
+    The values kept for later are only the ones that the linear map reads.
     """
     flat = FlatFunction.of(_aux_last(fun, f"nnc.{transform}") if has_aux else fun, primals)
     active = [dtypes.is_inexact(dtype_of(leaf)) for leaf in flat.leaves]
@@ -389,7 +389,7 @@ def _zero_tangent(x: Any) -> Any:
 
 
 def _match(where: str, left_name: str, left: Any, right_name: str, right: Any) -> list[Any]:
-    """The dynamic leaves of `left`, which must match those of `right` in structure, shape and dtype."""
+    """Returns the dynamic leaves of `left`, which must match the leaves of `right` in structure, shape and dtype."""
     tree.check_same_structure(where, left_name, left, right_name, right)
     a, b = FlatTree(left), FlatTree(right)
     for i in sorted({*a.where} ^ {*b.where}):
@@ -446,7 +446,7 @@ def _signature(fun: Fun) -> str:
 
 
 def active_leaves(transform: str, flats: list[FlatTree], holomorphic: bool, allow_int: bool) -> list[bool]:
-    """Which leaves are differentiated. An argument without any float is a mistake; integers beside floats are passed by."""
+    """Returns which leaves are differentiated. An argument without any float is a mistake; integers beside floats are passed by."""
     active = []
     for flat in flats:
         kinds = [dtype_of(leaf) for leaf in flat.dynamic]

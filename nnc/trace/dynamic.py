@@ -1,10 +1,10 @@
 """The interpreter of a dynamic graph: commands run at once on the arrays that variables hold, and are recorded as they run.
 
-Each value of a variable is a symbol of its own (`Binding`), so what is recorded is in SSA form however often variables are
-re-bound. What is kept, and for how long, is decided in dynamic_store.py.
+Each value of a variable is a symbol of its own (`Binding`), so the record is in SSA form however often variables are
+re-bound. Rules on the values to keep, and for how long, stand in dynamic_store.py.
 
 Threads may use one graph: its bookkeeping is behind a lock, which nothing that runs users' code holds. Variables may be
-collected at any moment, also while the lock is held; they only leave word, and whoever works next does the rest.
+collected at any moment, also while the lock is held; they only leave word, and the next thread at work does the rest.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Variable(Tracer):
 
     @property
     def binding(self) -> Binding:
-        """What it is bound to; an alias follows its base first.
+        """The binding of the variable; an alias follows its base first.
 
         Raises:
             ArgumentError: it has not been written yet.
@@ -140,7 +140,7 @@ class Variable(Tracer):
 
     @api_boundary
     def set(self, value: Any) -> None:
-        """Binds it to another array, of any shape and dtype; what was computed before stays what it is.
+        """Binds the variable to another array, of any shape and dtype; values computed before stay as they are.
 
         With a variable of the same graph as `value`, it takes over that one's history, too.
 
@@ -166,7 +166,7 @@ class Variable(Tracer):
 
     @api_boundary
     def detach(self) -> None:
-        """Makes it a constant: no derivative flows through it into what is computed, or was computed, from it.
+        """Makes the variable a constant: no derivative flows through it into values that are computed, or were computed, from it.
 
         As long as it lives, `backward` can start at it, so its own history stays.
         """
@@ -282,7 +282,7 @@ class Recorder:
             self.store.make_constant(binding)
 
     def leave_word(self, binding: Binding) -> None:
-        """Says that a variable is gone. It may be collected at any moment, so what is busy now is not waited for.
+        """Says that a variable is gone. It may be collected at any moment, so a busy thread is not waited for.
 
         Args:
             binding: a tensor of the recorded graph, and the array it holds.
@@ -369,7 +369,7 @@ class Recorder:
         return results
 
     def operand(self, value: Any) -> Binding:
-        """What a value that a command takes is bound to.
+        """Returns the binding of a value that a command takes.
 
         Args:
             value: a variable, an array or a number.
@@ -453,7 +453,7 @@ class Recorder:
 
 
 class Notes:
-    """Which commands ran on what: two runs with equal `lines` did the same."""
+    """The record of the commands that ran, and on which operands: two runs with equal `lines` did the same."""
 
     def __init__(self) -> None:
         self.lines: list[Any] = []

@@ -1,7 +1,7 @@
 """Variables that view others: slices, reshapes and transposes, which are computed anew when their base is re-bound.
 
 A view of a view is one of the base as long as the view between them is contiguous: then both are described by an offset and a
-shape. A view of what is not contiguous is a value of its own, which follows nothing.
+shape. A view of a value that is not contiguous is a value of its own, which follows nothing.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def view_of(variable: Any, plans: Sequence[Plan]) -> View | None:
 
 
 def _through(view: View, plan: Plan) -> View | None:
-    """What one more command makes of a view."""
+    """Returns the view that one more command makes of a view."""
     if view.last:  # an index such as [:, 0] is a slice and a reshape
         is_index = plan.command is reshape and len(view.last) == 1
         return replace(view, last=(*view.last, plan)) if is_index else None

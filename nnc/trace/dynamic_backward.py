@@ -1,4 +1,4 @@
-"""Differentiates what a dynamic graph has recorded, ahead of time: the result is an ordinary graph, to be compiled and kept.
+"""Differentiates the record of a dynamic graph before it runs: the result is an ordinary graph, to be compiled and kept.
 
 A recorded graph is taken apart into its structure (plans and numbers, no values) and the bindings that have the numbers. The
 structure alone decides on the derivative, so equal ones share a program. Values that were computed on the way forward are
@@ -28,12 +28,12 @@ Step = tuple[Plan, tuple[int, ...], tuple[int, ...]]  # inputs that are constant
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """What was recorded, without values: bindings are numbers. `targets` are differentiated with respect to `sources`."""
+    """The record, without values: bindings are numbers. `targets` are differentiated with respect to `sources`."""
 
     steps: tuple[Step, ...]
     targets: tuple[int, ...]
     sources: tuple[int, ...]
-    specs: tuple[TensorSpec, ...]  # by number, those of targets and sources at least
+    specs: tuple[TensorSpec, ...]  # by number, at least of targets and sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def differentiate(structure: Structure, lines: Sequence[SourceLine | None]) -> B
 def _run(
     structure: Structure, lines: Sequence[SourceLine | None], seeds: Sequence[Any], value: Callable[[int], Any]
 ) -> list[Any]:
-    """Pushes the tangents of the sources through the steps; values are those of the run that was recorded."""
+    """Pushes the tangents of the sources through the steps; values belong to the recorded run."""
     trace: DualTrace = seeds[0].owner
     given = dict(zip(structure.sources, seeds, strict=True))
     made = {i for _, _, outputs in structure.steps for i in outputs}
@@ -170,7 +170,7 @@ def _push(
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What the derivative of one command reads: positions of inputs and of outputs; and which outputs move at all."""
+    """The values that the derivative of one command reads: positions of inputs and of outputs; and which outputs move at all."""
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -178,7 +178,7 @@ class Needs:
 
 
 def needs_of(plan: Plan, active: tuple[bool, ...]) -> Needs:
-    """What the derivative of a command reads, if these inputs are differentiated."""
+    """Finds the values that the derivative of a command reads, if these inputs are differentiated."""
     found: Needs | None = plan.known.get(active)
     if found is None:
         found = plan.known[active] = _find_needs(plan, active)
@@ -222,7 +222,7 @@ def _find_needs(plan: Plan, active: tuple[bool, ...]) -> Needs:
 
 
 def as_graph(operations: Sequence[Operation], leaves: Sequence[Binding], name: str) -> Graph:
-    """What was recorded, as a graph: from all that no operation made to what variables hold or nothing reads."""
+    """Makes a graph of the record: from values that no operation made to values that variables hold or nothing reads."""
     made = {b for operation in operations for b in operation.outputs}
     inputs = dict.fromkeys(b for operation in operations for b in operation.inputs if b not in made)
     inputs.update(dict.fromkeys(b for b in leaves if b not in made))

@@ -35,7 +35,7 @@ class LinearPart:
     results: int
 
     def push(self, tangents: Sequence[Any], specs: Sequence[TensorSpec], value: Callable[[int], Any]) -> list[Any]:
-        """Tangents of the results, None where zero; `value` gives what stands at a position."""
+        """Tangents of the results, None where zero; `value` gives the value at a position."""
         given = [
             zeros(spec) if t is None else t for t, spec, on in zip(tangents, specs, self.moving, strict=True) if on
         ]

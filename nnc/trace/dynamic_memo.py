@@ -22,12 +22,12 @@ Results = Sequence[Array | None]
 
 _BY_CONTENT = 512  # bytes up to which operands are compared by content
 _OVERHEAD = 512  # bytes that an entry takes beside its results
-_ENTRIES = 1024  # those of small operands never grow stale
+_ENTRIES = 1024  # entries of small operands never grow stale
 
 
 @dataclass(frozen=True, slots=True)
 class MemoStats:
-    """What memoisation did: commands found (`hits`) and run (`misses`), entries and bytes kept now, and the most allowed."""
+    """Counts of memoisation: commands found (`hits`) and run (`misses`), entries and bytes kept now, and the most allowed."""
 
     hits: int
     misses: int
@@ -44,7 +44,7 @@ class _Entry:
 
 
 class Memo:
-    """A cache of results with a limit in bytes; what was not asked for longest goes first."""
+    """A cache of results with a limit in bytes; the entry that was not asked for longest goes first."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -53,7 +53,7 @@ class Memo:
         self._stale: deque[Hashable] = deque()  # filled by weak references, whenever an operand dies
 
     def key(self, what: Hashable, operands: Sequence[Array]) -> tuple[Any, ...] | None:
-        """What identifies a run; None where nothing is kept."""
+        """Returns the key of a run; None where nothing is kept."""
         return (what, *map(_identity, operands)) if self.limit else None
 
     def find(self, key: Hashable) -> Results | None:
@@ -78,7 +78,7 @@ class Memo:
         self._entries.keep(key, _Entry(results, nbytes, watched))
 
     def drop_stale(self) -> None:
-        """Drops entries with an operand that is gone, and then those that had their results as operands, and so on."""
+        """Drops entries with an operand that is gone, and then entries that had their results as operands, and so on."""
         while self._stale:
             self._entries.drop(self._stale.popleft())
 

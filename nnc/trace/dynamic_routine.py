@@ -1,12 +1,12 @@
-"""Commands that a dynamic graph runs in one go, and what of them it records.
+"""Commands that a dynamic graph runs in one go, and the part of them that it records.
 
-A command by itself is a *routine*, and so are all those of a public function that was called before (nnc.graph.specialise). What is
-recorded of it, and which arrays are kept for derivatives, follows from which operands are active; it is found once for each
+A command by itself is a *routine*, and so are all commands of a public function that was called before (nnc.graph.specialise). The
+record of a routine, and the arrays kept for derivatives, follow from which operands are active; they are found once for each
 such pattern.
 
 A routine that ran so often that compiling would have taken as long is compiled for the pattern: one program stands for a kernel
-for each command. What is recorded stays the same. The program yields the values that are kept, so what stands between them takes
-neither time nor memory; views of what is kept are made anew. nnc.bounded states the rule for all memories of calls.
+for each command. The record stays the same. The program yields the values that are kept, so values between them take
+neither time nor memory; views of kept values are made anew. nnc.bounded states the rule for all memories of calls.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from nnc.trace.specialised import SpecialisedCall
 
 Kinds = tuple[int, ...]
 Places = tuple[int, ...]
-Run = Callable[[Sequence[Array]], Sequence[Array | None]]  # what the steps yield, at least what is kept
+Run = Callable[[Sequence[Array]], Sequence[Array | None]]  # the values of the steps, at least the kept ones
 Program = Callable[[Sequence[np.ndarray[Any, Any]]], list[np.ndarray[Any, Any]]]
 MakeProgram = Callable[[Graph], Program | None]
 
@@ -46,7 +46,7 @@ _LOG = logging.getLogger("nnc")
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """What of a routine is recorded for operands of certain kinds.
+    """The record of a routine for operands of certain kinds.
 
     `made` are places whose values get a binding, with their kinds, and whether the arrays are kept; `operations` are commands
     with the places of what they take, of what they yield, and of what their derivatives read. `seconds` is how long it ran so far,
@@ -61,7 +61,7 @@ class Record:
     def bind(
         self, routine: Routine, operands: Sequence[Binding], values: Sequence[Array | None]
     ) -> tuple[list[Binding], list[Operation]]:
-        """Bindings for the results of a run, and the operations to record; `values` are those of all places."""
+        """Makes bindings for the results of a run, and the operations to record; `values` belong to all places."""
         bindings: list[Any] = [*operands, *[None] * (len(values) - len(operands))]
         for place, kind, is_kept in self.made:
             array = values[place] if is_kept else None
@@ -77,7 +77,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Routine:
-    """Commands on values that have places: first those of the operands, then `constants`, then what the steps yield.
+    """Commands on values that have places: first the operands, then `constants`, then the results of the steps.
 
     Variables will hold the values at `results`. Where the first of these views an operand, `views` are the commands through
     which it does, and `viewed` is the operand's place.
@@ -135,7 +135,7 @@ class Routine:
             first += len(plan.outputs)
 
     def run(self, operands: Sequence[Array]) -> Sequence[Array | None]:
-        """What all steps yield, command by command."""
+        """Returns the results of all steps, command by command."""
         values = [*operands, *self.constants]
         for plan, places in self.steps:
             try:
@@ -146,7 +146,7 @@ class Routine:
         return values[self.first :]
 
     def record(self, kinds: Kinds) -> Record:
-        """What is recorded of it for operands of these kinds."""
+        """Returns the record of the routine for operands of these kinds."""
         found = self._records.get(kinds)
         if found is None:
             found = self._records[kinds] = self._find_record(kinds)

@@ -1,4 +1,4 @@
-"""What a dynamic graph remembers, and when it forgets.
+"""The memory of a dynamic graph, and when it forgets.
 
 A *binding* is one value that a variable had; it stands for one symbol, written once. An *operation* is a command that made
 bindings of others. Two rules say what stays:
@@ -62,7 +62,7 @@ class Binding:
 
     @property
     def kind(self) -> int:
-        """What it is to what is computed from it now."""
+        """The kind of the binding for values that are computed from it now."""
         return ACTIVE if self.active else FOREIGN if self.foreign else CONSTANT
 
     def own_array(self) -> Array:
@@ -97,7 +97,7 @@ class Operation:
 
 
 class Store:
-    """The operations and bindings of one dynamic graph. Whoever calls its methods holds the graph's lock."""
+    """The operations and bindings of one dynamic graph. Callers of its methods hold the graph's lock."""
 
     def __init__(self) -> None:
         self.operations: dict[int, Operation] = {}  # in the order in which they ran
@@ -143,7 +143,7 @@ class Store:
         self._look_again(again)
 
     def make_constant(self, binding: Binding) -> None:
-        """From now on no derivative flows through the binding into what was computed from it."""
+        """Makes a binding a constant: from now on no derivative flows through it into values that were computed from it."""
         binding.constant = True
         self.leaves.pop(id(binding), None)
         self._look_again([binding])

@@ -1,6 +1,7 @@
 """The interpreter at the bottom: runs commands on concrete arrays at once, with the best kernel that takes them.
 
-What of a call depends on specs and parameters alone (the specs of the results, the kernel) is found once and kept as a `Plan`.
+Facts of a call that depend on specs and parameters alone (the specs of the results, the kernel) are found once and kept as a
+`Plan`.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def exact_params(params: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     """Parameters as a key: equal only if no kernel can tell them apart (1, 1.0 and True; 0.0 and -0.0).
 
     Raises:
-        TypeError: one is a function. Those are made anew for each call, and a cache would keep what they captured.
+        TypeError: one is a function. Functions are made anew for each call, and a cache would keep the values that they captured.
     """
     return tuple([(name, _exact(value)) for name, value in params.items()])
 
@@ -215,7 +216,7 @@ def _runner(
 
 
 def checked(command: Command, results: Any, outputs: tuple[TensorSpec, ...]) -> list[NDArray]:
-    """The results of a reference as a list, held against what was inferred."""
+    """Returns the results of a reference as a list, checked against the inferred specs."""
     listed = list(results) if isinstance(results, (tuple, list)) else [results]
     found = [np.asarray(x) for x in listed]
     if len(found) != len(outputs) or any(

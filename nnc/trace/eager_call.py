@@ -28,7 +28,7 @@ Step = tuple[Plan, tuple[int, ...]]  # a command and the places of its operands
 def take_apart(graph: Graph) -> tuple[list[Step], list[Any], int]:
     """The commands that the one output depends on, the constants, and the place of the output.
 
-    Values have places: those of the inputs, then constants, then what the steps yield, one after the other.
+    Values have places: first the inputs, then constants, then the results of the steps, one after the other.
     """
     steps = _Steps(graph, broadcasts=False)
     place = steps.place_of(graph.outputs[0])

@@ -207,7 +207,7 @@ def parameter_name(fun: Callable[..., Any], position: int, left_out: frozenset[i
 
     Args:
         fun: the function.
-        position: counted without those in `left_out`.
+        position: counted without the positions in `left_out`.
         left_out: positions of arguments that do not count.
 
     Example:
@@ -239,7 +239,7 @@ def with_arrays(value: T) -> T:
 def other_arguments(
     args: tuple[Any, ...], kwargs: dict[str, Any], positions: Sequence[int], names: Sequence[str] = ()
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments with None at `positions`, and without those in `names`; other libraries' arrays are nnc arrays."""
+    """The arguments with None at `positions`, and without the ones in `names`; other libraries' arrays are nnc arrays."""
     chosen = {i % len(args) for i in positions}
     fixed = tuple([None if i in chosen else x for i, x in enumerate(args)])
     named = {name: x for name, x in kwargs.items() if name not in names}
@@ -249,7 +249,7 @@ def other_arguments(
 
 
 class FlatFunction:
-    """`fun` as a function from the dynamic leaves of its arguments to those of its result; `out` is the last result's tree."""
+    """`fun` as a function from the dynamic leaves of its arguments to the leaves of its result; `out` is the last result's tree."""
 
     def __init__(self, fun: Callable[..., Any], arguments: FlatTree) -> None:
         self.fun = fun

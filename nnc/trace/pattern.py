@@ -22,9 +22,9 @@ MISMATCHES = (ValueError, KeyError, AttributeError)  # what a pattern raises
 
 
 def make_pattern(value: Any) -> Take | None:
-    """What takes trees apart that have the structure of `value`; None where it holds containers of unusual kinds.
+    """Makes a function that takes trees of the structure of `value` apart; None where it holds containers of unusual kinds.
 
-    Where `value` has a leaf, a tree may have anything: the caller compares what stands there.
+    Where `value` has a leaf, a tree may have anything: the caller compares the two.
 
     Example:
         >>> leaves = []
@@ -88,7 +88,7 @@ def _take_parts(kind: type[Any], children: list[Any], parts: Parts | None) -> Ta
 
 
 def _take_fields(value: Any, children: list[Any], names: tuple[str, ...], settings: tree.Settings) -> Take | None:
-    """For a dataclass: the names of its children, and the settings, are those of `value`."""
+    """For a dataclass: the names of its children, and the settings, must equal the ones of `value`."""
     kind, takes = type(value), _takes_of(children)
     get_children, get_settings = _each(attrgetter, names), _each(attrgetter, [name for name, _ in settings.items])
     expected = tuple([x for _, x in settings.items])

@@ -1,7 +1,7 @@
-"""Which outer variables and attributes a function reads, from its bytecode (CPython 3.11 and later).
+"""Finds the outer variables and attributes that a function reads, from its bytecode (CPython 3.11 and later).
 
-What is only written to is no input: counters (`n += 1`, `self.calls += 1`, `counts["f"] += 1`), logs (`log.append(x)`) and
-caches that are filled but not read (`seen[key] = x`).
+A variable that is only written to is no input: counters (`n += 1`, `self.calls += 1`, `counts["f"] += 1`), logs (`log.append(x)`)
+and caches that are filled but not read (`seen[key] = x`).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _TWO_LOADS = ("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What a function, with the functions defined in it, reads.
+    """The names that a function, with the functions defined in it, reads.
 
-    `names` are outer variables and `attributes` the names of attributes, of whatever objects. `logs` and `attribute_logs` are
+    `names` are outer variables and `attributes` the names of attributes, of any objects. `logs` and `attribute_logs` are
     only written to if they are containers. `modules` are imported by it; `everything` says that it may read any attribute.
     """
 
@@ -67,7 +67,7 @@ class Reads:
 
 @functools.lru_cache(maxsize=4096)
 def reads_of(code: CodeType) -> Reads:
-    """What `code` reads.
+    """Finds the names that `code` reads.
 
     Example:
         >>> def f(x):

@@ -1,7 +1,7 @@
 """How `pull_rounds`, the reverse pass of a checkpointed loop, is itself differentiated and batched.
 
-Its derivatives are those of the plain computation with the same result: a `scan` that keeps every state, and one that pulls the
-rounds back. So they are right for every order, and only the first reverse pass has the small memory.
+Its derivatives are taken from the plain computation with the same result: a `scan` that keeps every state, and one that pulls the
+iterations back. So they are right for every order, and only the first reverse pass has the small memory.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A loop's round, linearised once and abstractly; and the bookkeeping that `while` and `scan` share.
+"""A loop's iteration, linearised once and abstractly; and the bookkeeping that `while` and `scan` share.
 
-The forward part of a linearised round runs in the loop and yields, besides the round's own outputs, rows for the linear part to
-read. Only what depends on carried values is kept so: elements of sequences are read again, and what depends on captured values
-alone is computed again.
+The forward part of a linearised iteration runs in the loop and yields, besides the iteration's own outputs, rows for the linear
+part to read. Only what depends on carried values is kept so: elements of sequences are read again, and what depends on captured
+values alone is computed again.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ def fill(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
     return [next(rest) if flag else None for flag in flags]
 
 
-# -- a round, linearised -----------------------------------------------------------------------------------------------
+# -- an iteration, linearised -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Linearization:
-    """A round, linearised.
+    """An iteration, linearised.
 
-    `forward` yields the round's outputs and then rows to keep; it takes `captured` besides the round's inputs. `linear` is the
-    linear part for `scan`: (round, kept rows, elements read again, tangents of elements, tangents of carried values, `shared`,
-    tangents of captured values) -> tangents of carried values and of rows. `again` are the sequences whose elements it reads
-    again, `shared` the captured values that it needs, by position among the round's captured values and `captured`.
+    `forward` yields the iteration's outputs and then rows to keep; it takes `captured` besides the iteration's inputs. `linear` is
+    the linear part for `scan`: (iteration, kept rows, elements read again, tangents of elements, tangents of carried values,
+    `shared`, tangents of captured values) -> tangents of carried values and of rows. `again` are the sequences whose elements it
+    reads again, `shared` the captured values that it needs, by position among the iteration's captured values and `captured`.
     """
 
     forward: Graph
@@ -78,9 +78,9 @@ class Linearization:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A round's function and the parts of its inputs and outputs.
+    """An iteration's function and the parts of its inputs and outputs.
 
-    `run(*inputs)` yields what comes first (a condition), carried values, rows. `mark()` gives the node count at the test.
+    `run(*inputs)` yields the first results (a condition), carried values, rows. `mark()` gives the node count at the test.
     """
 
     run: Flat
@@ -97,7 +97,7 @@ class Round:
 
 
 def moving_carries(part: Round, xs: Flags, carries: Flags, captured: Flags) -> tuple[Flags, Flags]:
-    """Which carried values and rows get tangents in some round: the least fixed point."""
+    """Returns which carried values and rows get tangents in some iteration: the least fixed point."""
     while True:
         active = (False, *xs, *carries, *captured)
         found: list[Flags] = []
@@ -115,7 +115,7 @@ def moving_carries(part: Round, xs: Flags, carries: Flags, captured: Flags) -> t
 
 
 def linearize_round(part: Round, xs: Flags, carries: Flags, captured: Flags) -> Linearization:
-    """Linearises a round in the inputs that are marked."""
+    """Linearises an iteration in the inputs that are marked."""
     moving = Moving(xs, *moving_carries(part, xs, carries, captured), captured)
     box: list[tuple[int, Flags, Graph]] = []
 
@@ -154,7 +154,7 @@ def linearize_round(part: Round, xs: Flags, carries: Flags, captured: Flags) -> 
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """Which inputs and rows of a round have tangents."""
+    """The inputs and rows of an iteration that have tangents."""
 
     xs: Flags
     carries: Flags
@@ -163,7 +163,7 @@ class Moving:
 
     @property
     def inputs(self) -> Flags:
-        """The flags of all inputs, the round's number first."""
+        """The flags of all inputs, the iteration's number first."""
         return (False, *self.xs, *self.carries, *self.captured)
 
 
@@ -209,7 +209,7 @@ def _linear_body(
     nonzero: Flags,
     moving: Moving,
 ) -> Staged:
-    """The round of the linear `scan`; see `Linearization.linear` for its inputs."""
+    """The iteration of the linear `scan`; see `Linearization.linear` for its inputs."""
     inputs = forward.inputs
     elements, held = inputs[1 : 1 + part.xs], inputs[1 + part.xs + part.carries :]
     carried = list(compress((s.spec for s in inputs[1 + part.xs : 1 + part.xs + part.carries]), moving.carries))
@@ -244,12 +244,12 @@ def _captures_as_shared(body: Staged, tangents: int) -> Graph:
 
 
 def seeds_for(primals: Sequence[Any], tangents: Sequence[Any], flags: Flags) -> list[Any]:
-    """Tangents of the values that move in some round: zeros for those that do not at first."""
+    """Tangents of the values that move in some iteration: zeros for values that do not at first."""
     return [zeros(spec_of(p)) if t is None else t for p, t, on in zip(primals, tangents, flags, strict=True) if on]
 
 
 def flags_of(tangents: Sequence[Any]) -> Flags:
-    """Which tangents are not zero by construction."""
+    """Returns which tangents are not zero by construction."""
     return tuple(t is not None for t in tangents)
 
 
@@ -263,7 +263,7 @@ def separate(
 
 
 def doubled_specs(specs: Sequence[TensorSpec], counts: Sequence[int], kinds: Sequence[Flags]) -> list[TensorSpec]:
-    """Specs of each group of inputs followed by those of its tangents."""
+    """Specs of each group of inputs followed by the specs of its tangents."""
     result, at = [], 1
     for count, flags in zip(counts, kinds, strict=True):
         group = specs[at : at + count]
@@ -275,7 +275,7 @@ def doubled_specs(specs: Sequence[TensorSpec], counts: Sequence[int], kinds: Seq
 def interleave(
     step: Any, values: Sequence[Any], counts: Sequence[int], kinds: Sequence[Flags]
 ) -> tuple[list[Any], list[Any]]:
-    """(primals, tangents) of a round from groups of values, each followed by its tangents."""
+    """(primals, tangents) of an iteration from groups of values, each followed by its tangents."""
     primals, tangents, rest = [step], [None], iter(values)
     for count, flags in zip(counts, kinds, strict=True):
         primals += [next(rest) for _ in range(count)]
@@ -284,17 +284,17 @@ def interleave(
 
 
 def fill_zeros(outputs: Sequence[Any], moved: Sequence[Any], flags: Flags) -> list[Any]:
-    """The tangents that `flags` marks, zeros where a round gives none."""
+    """The tangents that `flags` marks, zeros where an iteration gives none."""
     return [zeros(spec_of(p)) if t is None else t for p, t, on in zip(outputs, moved, flags, strict=True) if on]
 
 
-# -- batches of rounds -------------------------------------------------------------------------------------------------
+# -- batches of iterations -------------------------------------------------------------------------------------------------
 
 
 def batched_carries(
     run: Flat, size: int, specs: Sequence[TensorSpec], xs: Flags, carries: Flags, captured: Flags
 ) -> Flags:
-    """Which carried values have the batch axis in some round: the least fixed point."""
+    """Returns which carried values have the batch axis in some iteration: the least fixed point."""
     while True:
         every = (False, *xs, *carries, *captured)
         found: list[Flags] = []
@@ -333,7 +333,7 @@ def refuses_values(graph: Graph) -> bool:
 def in_place_of_others(rows: Value, values: Sequence[Value], batched: Sequence[bool]) -> list[Value]:
     """Batched values with the first marked row in place of the rows that are not marked; some row must be.
 
-    So what runs for all rows, though it is for the marked ones, raises only where it does for one of these.
+    So a command that runs for all rows, though it is for the marked ones, raises only where it does for one of these.
     """
     if not rows.spec.size:
         return list(values)

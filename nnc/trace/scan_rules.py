@@ -1,4 +1,4 @@
-"""How `scan` is differentiated, transposed and batched; and the loops that run their rounds again (`checkpoint=`).
+"""How `scan` is differentiated, transposed and batched; and the loops that run their iterations again (`checkpoint=`).
 
 The linear part of a loop is a `scan` over the rows that its forward part kept. The transpose of a linear `scan` is a `scan` in the
 other direction, in which cotangents of captured values are carried and summed. Since `scan` has these rules itself, derivatives of
@@ -100,7 +100,7 @@ def linear_scan(
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The linear map of a loop whose rounds are run again when it is pulled back (`checkpoint=`)."""
+    """The linear map of a loop whose iterations are run again when it is pulled back (`checkpoint=`)."""
 
     part: Round
     operands: ScanOperands
@@ -109,7 +109,7 @@ class Replay:
     checkpoint: str | int
 
     def tangents(self, given: ScanOperands, specs: Sequence[TensorSpec]) -> list[Any]:
-        """Tangents of the last carried values and of rows (`specs`), from those of sequences, first and captured values."""
+        """Tangents of the last carried values and of rows (`specs`), from tangents of sequences, first and captured values."""
         x, part = self.operands, self.part
         flags = flags_of(given.xs), flags_of(given.carries), flags_of(given.captured)
         moving, rows = moving_carries(part, *flags)
@@ -138,7 +138,9 @@ class Replay:
         return fill(apply_pull_only(pull, seeds, wanted), (*moving, *rows))
 
     def _graphs(self, xs: Flags, carries: Flags, captured: Flags, rows: Flags) -> tuple[Staged, Staged]:
-        """A round, and its pull-back: (round, elements, cotangents of rows, carried, cotangents, sums, captured values)."""
+        """An iteration, and its pull-back: (iteration, elements, cotangents of rows, carried, cotangents, sums, captured
+        values).
+        """
         part = self.part
         elements, held = part.specs[1 : 1 + part.xs], part.specs[1 + part.xs + part.carries :]
         carried = part.specs[1 + part.xs : 1 + part.xs + part.carries]
@@ -305,7 +307,7 @@ def _scan_transpose(
 def _transpose_of_some(
     cotangents: Cotangents, parts: ScanOperands, graph: Graph, length: int | None, reverse: bool
 ) -> Tangents:
-    """Transposes a scan that carries values besides those that depend on the linear operands.
+    """Transposes a scan that carries values besides the ones that depend on the linear operands.
 
     A scan of their own yields these, as sequences for the others, which start from zero or from a linear operand.
     """
@@ -342,7 +344,7 @@ def _transpose_of_some(
 
 
 def _depends(graph: Graph, carried: Sequence[Symbol], active: set[Symbol]) -> Flags:
-    """Which carried values depend on the inputs `active` in some round: the least fixed point."""
+    """Returns which carried values depend on the inputs `active` in some iteration: the least fixed point."""
     while True:
         reached = set(active)
         for node in graph.nodes:

@@ -47,7 +47,7 @@ def specialise(
     numbers = [type(x) in _WIDE for x in operands]
     weak = [number or is_weak(x) for x, number in zip(operands, numbers, strict=True)]
     if operands and all(weak):
-        return None  # numbers by themselves have other dtypes than those that meet an array
+        return None  # numbers by themselves have other dtypes than numbers that meet an array
     results: list[Any] = []
 
     def traced(*tracers: Any) -> list[Any]:
@@ -74,7 +74,7 @@ def specialise(
             return None  # numbers that meet no array have their default dtype, as in where(mask, 1.0, 0.0)
     except (
         Exception
-    ):  # it asks for a value, say; whatever it is, the function itself does as it should, or words the mistake
+    ):  # it asks for a value, say; after any error the function itself does as it should, or words the mistake
         return None
     nodes, result = staged.graph.nodes, results[0]
     if staged.captured or type(result) is not StagedTracer:

@@ -1,7 +1,7 @@
 """Specialised calls within a trace: the nodes of a call recorded again for other operands, without running the function.
 
 A network applies its layers, and an optimizer its formula, to operands of few shapes many times over. Of calls with one key the
-first runs the function. Its nodes are cut out of the trace, and those of tangents out of the linear graph beside it, in a form in
+first runs the function. Its nodes are cut out of the trace, and nodes of tangents out of the linear graph beside it, in a form in
 which later calls of the trace record them. While the first call runs, the trace finds nothing that was made before, so that all
 that its nodes read shows: operands, constants, and what they make; a call that reads anything else is not recorded again.
 A function that may close over values of the trace is traced by itself, where these show as captured ones.
@@ -83,7 +83,7 @@ class _Site:
         self.linear: StagingTrace | None = None  # the trace of the tangents
         self.operands: list[Tracer] = []
         self.primals: list[StagedTracer] = []  # of the operands
-        self.tangents: list[Symbol] = []  # of those that have some
+        self.tangents: list[Symbol] = []  # of the operands that have some
 
     def takes(self, x: DualTracer) -> bool:
         """Adds an operand that is differentiated; False where another transform sees it."""
@@ -108,7 +108,7 @@ class _Site:
 
     @property
     def symbols(self) -> list[Symbol]:
-        """Those of the operands in the graph."""
+        """The symbols of the operands in the graph."""
         return [x.symbol for x in self.primals]
 
     def holds(self, x: Any) -> bool:
@@ -120,7 +120,7 @@ class _Site:
         return type(x) is StagedTracer and x.owner is self.trace
 
     def count_nodes(self) -> tuple[int, int]:
-        """How many nodes there are in the graph, and in that of the tangents."""
+        """Returns how many nodes there are in the graph, and in the graph of the tangents."""
         return self.trace.builder.num_nodes, 0 if self.linear is None else self.linear.builder.num_nodes
 
     def record(self, call: StagedCall, source: SourceLine | None) -> Any:
@@ -226,7 +226,7 @@ class _Run:
         hidden = [(each, each.hide_spreads()) for each in (trace, site.linear) if each is not None]
         trace.is_recording = True
         try:
-            # the line is that of all commands: settings with a hash are no functions of the user's
+            # all commands get this line: settings with a hash are no functions of the user's
             with set_context(source=source):
                 self.result = function(*args, **kwargs)
         finally:

@@ -44,7 +44,7 @@ class StagingTrace:
         self.captured: dict[int, tuple[Any, Symbol]] = {}  # holds the value too, so that its id stays its own
         self._scalars: dict[tuple[Any, ...], Symbol] = {}
         self._spreads: dict[tuple[Any, ...], Symbol] = {}
-        self.values: dict[Symbol, Any] = {}  # what is captured, by its symbol
+        self.values: dict[Symbol, Any] = {}  # captured values, by their symbols
         self.calls: dict[tuple[Any, ...], Any] = {}  # specialised calls (nnc.trace.staged_call)
         self.is_recording = False  # whether the first one of such calls goes on
 
@@ -98,7 +98,7 @@ class StagingTrace:
         """Lets the commands that follow find no broadcast that was recorded before, so that their nodes read what they are given.
 
         Returns:
-            What `show_spreads` takes.
+            The argument of `show_spreads`.
         """
         before, self._spreads = self._spreads, {}
         return before

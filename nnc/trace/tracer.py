@@ -1,4 +1,4 @@
-"""What stands for a value while a function is traced."""
+"""Tracers: objects that stand for a value while a function is traced."""
 
 from __future__ import annotations
 

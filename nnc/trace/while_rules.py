@@ -1,7 +1,7 @@
 """How `while` is differentiated and batched.
 
-Its rounds are linearised like those of a `scan`; their rows go to tapes, since their number is not known, and the linear part is a
-`scan` of that many rounds. What the last, unfinished round yields is differentiated by itself.
+Its iterations are linearised as in a `scan`; their rows go to tapes, since their number is not known, and the linear part is a
+`scan` of that many iterations. The results of the last, unfinished iteration are differentiated by themselves.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _WhileParts:
         return cls(head, tail, graph.input_specs, carries, exits, tapes)
 
     def round(self, with_exits: bool) -> Round:
-        """(condition, [exits,] carried values, tape rows) of a round, noting where the test stands."""
+        """(condition, [exits,] carried values, tape rows) of an iteration, noting where the test stands."""
         at: list[int] = []
 
         def run(*values: Any) -> list[Any]:
@@ -74,7 +74,7 @@ class _WhileParts:
         return Round(run, self.specs, 0, self.carries, first, lambda: at[-1])
 
     def leave(self, *values: Any) -> list[Any]:
-        """The exits of a round that is left at its test."""
+        """The exits of an iteration that is left at its test."""
         return self.head.evaluate(values)[1 : 1 + self.exits]
 
 
@@ -130,7 +130,7 @@ def _exit_tangents(
     t_carries: Sequence[Any],
     t_captured: Sequence[Any],
 ) -> list[Any]:
-    """Tangents of what the last, unfinished round yields, at the final carried values."""
+    """Tangents of what the last, unfinished iteration yields, at the final carried values."""
     if not parts.exits:
         return []
     tangents = [None, *t_carries, *t_captured]
@@ -181,7 +181,7 @@ def _while_batch(
     size: int, operands: tuple[Value, ...], batched: Flags, graphs: tuple[Graph, ...], carries: int, before: int, tapes: int = 0,
     max_steps: int | None = None, handles: Handles = (), checkpoint: str | int | None = None,
 ) -> tuple[tuple[Value, ...], Flags]:  # fmt: skip
-    """Where the condition is batched, rounds go on until all rows are done; rows that are done stay as they are."""
+    """Where the condition is batched, iterations go on until all rows are done; rows that are done stay as they are."""
     parts, own = _WhileParts.of(graphs[0], carries, before, tapes), graphs[0]
     flags, captured = tuple(batched[:carries]), tuple(batched[carries:])
     per_row = False

@@ -23,7 +23,7 @@ class Picture:
     itself, without network or libraries: the same drawing with zoom, search and sub-graphs that fold.
 
     Args:
-        name: what is shown.
+        name: the shown object.
         svg: text of the drawing.
     """
 

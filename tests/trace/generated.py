@@ -31,7 +31,7 @@ class Step:
 
 
 def _layer(x: Any, scale: Any, *, power: int = 2) -> Any:
-    """What a network would apply many times: two results, of which one can be an operand."""
+    """Computes a layer, as a network applies it many times: two results, of which one can be an operand."""
     return scale * (x - 1) ** power / (1 + abs(x)) + x, scale
 
 

@@ -376,7 +376,7 @@ class StepCode(Code):
         self.jump(begin)
 
     def _reads_rounds(self, step: Step, region: Loop) -> bool:
-        """Whether somebody may look which round of a loop is the present one: steps in Python, or who words an error."""
+        """Whether somebody may look which iteration of a loop is the present one: steps in Python, or who words an error."""
         natives = (self.outline.natives.get(id(inner)) for inner in walk((step,)) if inner.region is None)
         inner_regions = sum(inner.region is not None for inner in walk((step,)))
         return (

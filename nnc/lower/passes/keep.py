@@ -30,9 +30,9 @@ def keep(graph: Graph, options: Options) -> Graph:
 
 
 def lasting_inputs(graph: Graph, options: Options) -> Mapping[Symbol, int]:
-    """The inputs that are likely to be the same in many calls, and their positions.
+    """Finds the inputs that are likely to be the same in many calls, and their positions.
 
-    They are among those of which something can be kept. What the program returns something like changes, in all likelihood: it is
+    The caller can keep packed forms of them. An input with the shape and dtype of an output changes, in all likelihood: it is
     a parameter for which there is a gradient or a new value. A program that must fit into a budget keeps nothing, so that for it
     there are none.
     """

@@ -1,7 +1,7 @@
 """Generated programs, run in every way there is, and held against what their commands mean.
 
-`python -m nnc.testing.fuzz --seconds 600 --seed 1` prints each finding as a test. Programs are made of whatever stands in the
-registry of commands, of public functions, loops, branches and transforms; what they should give is found by running the references
+`python -m nnc.testing.fuzz --seconds 600 --seed 1` prints each finding as a test. Programs are made of all entries in the
+registry of commands, of public functions, loops, branches and transforms; the expected results are found by running the references
 of their commands, with loops and maps as loops of Python.
 """
 

@@ -31,7 +31,7 @@ _SHRINKING = ", making smaller the "
 
 @dataclass(frozen=True)
 class Settings:
-    """Which programs are made, and how they run."""
+    """The settings of a campaign: which programs are made, and how they run."""
 
     seed: int = 0
     modes: tuple[str, ...] = ()
@@ -153,7 +153,7 @@ def shrunk(
         try:
             subject = Subject.of(candidate)
             fits = subject is not None and bool(subject.results) and mode.applies(subject)
-        except Exception:  # what remains is no program: a name or a shape does not fit any more
+        except Exception:  # the smaller text is no program: a name or a shape does not fit any more
             return None
         return check(subject, mode) if subject is not None and fits else None
 

@@ -1,4 +1,4 @@
-"""Runs a program in a mode and holds the results against what is expected."""
+"""Runs a program in a mode and compares the results with the expected ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Finding:
     """A result that is not as expected.
 
     `kind` is "value", "form" (shape or dtype), "error" (nnc raises, references do not), "reference" (a reference or a rule
-    raises what is no error of nnc), or "crash".
+    raises an error that is not nnc's), or "crash".
     """
 
     mode: str
@@ -108,7 +108,7 @@ def _is_close(x: NDArray, y: NDArray) -> bool:
 
 
 def _is_within(x: NDArray, y: NDArray, spread: NDArray) -> NDArray:
-    """Which elements of `x` are those of `y` but for rounding."""
+    """Returns for each element of `x` whether it equals `y`'s but for rounding."""
     if not dtypes.is_inexact(y.dtype):
         return np.asarray((x == y) | (spread > 0))
     kind = np.complex128 if dtypes.is_complex(y.dtype) else np.float64

@@ -30,7 +30,7 @@ def grown(g: Any, values: Sequence[Any], captures: bool = True) -> tuple[list[st
 
 
 def of_spec(g: Any, spec: TensorSpec, fallback: str, own: Sequence[str]) -> str:
-    """The name of a value of a spec, of those that the function made, or was given, if there are any."""
+    """Returns the name of a value of a spec, of the function's own values or arguments, if there are any."""
     fitting = [name for name in g.visible if g.scope[name].spec == spec]
     mine = [name for name in fitting if name in own]
     return str(g.rng.choice(mine or fitting or [fallback]))
@@ -200,7 +200,9 @@ def called(wrapper: str) -> Maker:
 
 
 def twice(g: Any) -> Step | None:
-    """A function that is called twice on values of the same specs: what was recorded first must not be taken for the other."""
+    """Makes a function that is called twice on values of the same specs: the first recording must not be taken for the other
+    call.
+    """
     operands = carry(g)
     second = [g.like(g.spec(x)) for x in operands]
     params, steps, _, others = body(g, [g.scope[x.name] for x in operands], 0, g.rng.randint(1, 3))

@@ -142,10 +142,10 @@ class Generator:
         return found
 
     def step(self, control: float) -> Step | None:
-        """A step whose results are usable; None where what was tried is not."""
+        """Makes a step whose results are usable; None where the attempt is not."""
         inputs, visible = list(self.inputs), list(self.visible)
         step = None
-        with suppress(Exception):  # whatever a call raises: it is not taken
+        with suppress(Exception):  # a call that raises is not taken
             turn = self.rng.random()
             make = self._control if self.depth < 2 and turn < control else self._echo if turn > 0.93 else self._call
             step = make()

@@ -1,7 +1,7 @@
 """The ways to run a program, as source that uses the public API, and the switch that turns specialised calls off.
 
-The same source says what is expected: it runs once more by references, in a namespace in which the transforms are their definitions
-(`nnc.testing.fuzz.plain`). `plain` is the source of that, where it differs.
+The same source gives the expected results: it runs once more by references, in a namespace in which the transforms are their
+definitions (`nnc.testing.fuzz.plain`). `plain` is the source for that run, where it differs.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ class Mode:
     source: Callable[[Subject], str]
     plain: Callable[[Subject], str] | None = None
     applies: Callable[[Subject], bool] = lambda subject: True
-    namespaces: tuple[Plain, ...] = (
-        Plain(),
-    )  # the first says what is expected, the others what may be expected as well
+    namespaces: tuple[Plain, ...] = (Plain(),)  # the first makes the expected results, the others further allowed ones
     slack: float = 0.0  # error of the expected values themselves, relative to 1 and the largest, for float64
     flushes: bool | None = None  # takes all denormal numbers as 0, or none; by default those below float64, or none
 
@@ -51,7 +49,7 @@ def donated(subject: Subject) -> str:
 
 
 def unspecialised(subject: Subject) -> str:
-    """Eagerly and compiled, where functions run as they are, whatever was met before."""
+    """Eagerly and compiled, where functions run as they are, even in calls that were met before."""
     return (
         'with with_mode("unspecialised"):\n'
         "    f = nnc.compile(program)\n"

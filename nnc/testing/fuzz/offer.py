@@ -12,7 +12,7 @@ from nnc.testing.fuzz.program import Code, Ref
 
 SORTED = ("bins", "xp", "steps")  # parameters of which only sorted values have a meaning
 Settings = tuple[tuple[str, Any], ...]
-Call = tuple[str, tuple[Any, ...], Settings]  # what is called, with what
+Call = tuple[str, tuple[Any, ...], Settings]  # the callee, its operands, its settings
 
 
 class Source(Protocol):

@@ -15,7 +15,7 @@ _BINARY = ("{0} + {1}", "{0} - {1}", "{0} * {1}", "{0} / {1}", "{0} // {1}", "{0
 
 
 def operator_offers() -> list[Offer]:
-    """Operators, indexing and updates: together they are about a third of what is taken."""
+    """Operators, indexing and updates: together they are about a third of all calls."""
     binary = [Offer(text, partial(_operator_call, text=text), 40.0) for text in _BINARY[:4]]
     binary += [Offer(text, partial(_operator_call, text=text), 6.0) for text in _BINARY[4:]]
     return [

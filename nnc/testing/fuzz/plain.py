@@ -23,7 +23,7 @@ _MOST_ROUNDS = 100  # generated loops have 5; one from which a step was left out
 
 
 class Plain:
-    """Stands for the module `nnc`; what is not defined here is nnc's."""
+    """Stands for the module `nnc`; names that are not defined here are nnc's."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(nnc, name)
@@ -35,7 +35,7 @@ class Plain:
     checkpoint = compile
 
     def make_graph(self, fun: Fun) -> Fun:
-        """Returns the function for whatever arguments."""
+        """Returns the function for any arguments."""
         return lambda *args: fun
 
     def scan(self, f: Fun, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False) -> Any:

@@ -1,7 +1,7 @@
 """Generated programs as data, and their source.
 
 A program is a list of steps, each of which binds names to what a call returns. Functions given to a call (the body of a loop) are
-blocks. The source is what runs: what is printed of a finding is what failed.
+blocks. The source is run: the printed source of a finding is the program that failed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Step:
 
     @cached_property
     def reads(self) -> frozenset[str]:
-        """The names that it reads, those that its functions capture included."""
+        """The names that it reads, including names that its functions capture."""
         found = {x.name for x in leaves((self.args, tuple(v for _, v in self.settings))) if isinstance(x, Ref)}
         for block in self.blocks:
             found |= captures(block)
@@ -93,7 +93,7 @@ class Program:
 
 
 def walk(steps: Sequence[Step]) -> Iterator[Step]:
-    """All steps, those of blocks included."""
+    """Yields all steps, also steps of blocks."""
     for step in steps:
         yield step
         for block in step.blocks:

@@ -2,7 +2,8 @@
 
 A result may differ from the reference's by rounding, and by what that leads to: a comparison or a `floor` that goes the other way,
 a difference of nearly equal numbers. How far is found by running the program again with random errors of a few units in the last
-place in whatever is not exact (Monte Carlo arithmetic; Parker, 1997). No tolerance is guessed, and exact results stay exact.
+place in all values that are not exact (Monte Carlo arithmetic; Parker, 1997). No tolerance is guessed, and exact results stay
+exact.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ def disturbed(
     params: Mapping[str, Any],
     results: list[NDArray],
 ) -> list[NDArray]:
-    """The results with errors of a few units in their last place, as those of operands that have such errors; exact ones stay."""
+    """The results with errors of a few units in their last place, as results of operands with such errors; exact ones stay."""
     if not any(_is_inexact(x) for x in results):
         return results
     if command not in scalar and command not in alias:
@@ -189,10 +190,10 @@ def _is_inexact(x: NDArray) -> bool:
 def _exact(
     command: Command, arrays: Sequence[NDArray], params: Mapping[str, Any], results: list[NDArray]
 ) -> list[NDArray]:
-    """Returns which elements are exact, whatever the order and the precision of the operations that lead to them.
+    """Returns which elements are exact, independent of the order and the precision of the operations that lead to them.
 
-    A wider dtype gives such an element, too. That alone does not show it: one sum of float64 in 2,048 is the same with the eleven
-    bits more of a long double, one sum of float32 in ten, and some references compute in one dtype whatever they are given. So
+    A wider dtype gives such an element, too. This alone does not show it: one sum of float64 in 2,048 is the same with the eleven
+    bits more of a long double, one sum of float32 in ten, and some references compute in one dtype for all operands. So
     it must also have few bits, as all that leads to it then has, or have been moved: an element of an operand but for its sign
     and a power of two, in a wider dtype with more bits in each operand as well.
     """
@@ -215,7 +216,7 @@ def _exact(
 
 
 def _has_few_bits(x: NDArray) -> NDArray:
-    """Which elements are small multiples of 1/64."""
+    """Returns which elements are small multiples of 1/64."""
     if not _is_inexact(x):
         return np.ones(x.shape, bool)
     scaled = x.astype(np.complex128) * 64
@@ -224,7 +225,9 @@ def _has_few_bits(x: NDArray) -> NDArray:
 
 
 def _with_more_bits(x: NDArray, eps: float) -> NDArray:
-    """`x` with other bits behind those that a dtype with this epsilon has; equal ones stay equal, powers of two as they are."""
+    """Returns `x` with other bits behind the bits that a dtype with this epsilon has; equal ones stay equal, powers of two as they
+    are.
+    """
     parts = np.stack([x.real, x.imag], -1)
     noise = np.where(np.abs(np.frexp(parts)[0]) == 0.5, 0, np.modf(np.abs(parts) * 12345.6789)[0])
     parts = parts + parts * noise * (eps / 8)

@@ -100,7 +100,7 @@ def _renamed(inputs: Sequence[Input], steps: Sequence[Step], results: Sequence[s
 
 
 def _fewer_inner_steps(program: Program) -> Iterator[Program]:
-    """Functions without one of their steps, whose results are those of another name; without results that nobody reads."""
+    """Yields functions without one of their steps, whose results get another name; without results that nobody reads."""
     inputs, steps, results = _parts(program)
     for i, step in enumerate(steps):
         for b, block in enumerate(step.blocks):
@@ -193,5 +193,5 @@ def _resized(program: Program, n: int, m: int) -> Program:
 
 
 def size_of(program: Program) -> int:
-    """How many calls a program has, those of functions included."""
+    """Returns how many calls a program has, calls within functions included."""
     return sum(1 for _ in walk(program.body.steps))

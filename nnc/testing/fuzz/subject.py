@@ -1,4 +1,4 @@
-"""A program with what is known of it, and the names that its source uses."""
+"""A program with the facts known about it, and the names that its source uses."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Subject:
 
     @property
     def surrogates(self) -> bool:
-        """Whether a derivative is by definition not that of the values, or of another choice of phases than theirs."""
+        """Whether a derivative is by definition not the values' derivative, or belongs to another choice of phases."""
         return any(
             node.command in surrogate
             or (node.command in freedom and any(dtypes.is_complex(s.spec.dtype) for s in node.outputs))

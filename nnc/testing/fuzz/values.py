@@ -100,7 +100,7 @@ def _about_smallest(dtype: str) -> list[float]:
 
 
 def literal(name: str, x: NDArray) -> Input:
-    """An input that holds the elements of `x`, whatever made them."""
+    """An input that holds the elements of `x`, of any origin."""
     wide = x.astype(np.float64) if dtypes.is_float(x.dtype) else x
     return Input(name, x.shape, x.dtype.name, "literal", elements=_frozen(wide.tolist()))
 

@@ -1,4 +1,4 @@
-"""What the planners know about blocks."""
+"""Facts about blocks that the planners use."""
 
 import numpy as np
 import pytest
