@@ -212,6 +212,22 @@ def test_programs_take_denormal_numbers() -> None:
     assert taken and any(p.body.steps for p in taken)
 
 
+@pytest.mark.parametrize("name", ["vjp", "eager vjp", "jvp", "checkpoint"])
+def test_derivatives_at_infinities_and_nan_are_held_against_references(name: str) -> None:
+    body = Block(("a",), (Step("b", "nnp.square", (Ref("a"),)),), ("b",))
+    subject = Subject.of(Program((Input("a", (40,), "float64", "special"),), body))
+    mode = next(mode for mode in MODES if mode.name == name)
+    assert subject is not None and subject.specials and mode.applies(subject)
+    assert check(subject, mode) is None
+
+    def hidden(subject: Subject) -> str:
+        source, result = mode.source(subject).rsplit("return ", 1)
+        return f"{source}return [nnp.nan_to_num(x) for x in nnc.tree.leaves({result})]"
+
+    found = check(subject, replace(mode, source=hidden, plain=mode.source))
+    assert found is not None and found.kind == "value"
+
+
 def test_weak_numbers_stay_weak_where_other_inputs_are_stacked() -> None:
     inputs = (Input("a", (3,), "int16"), Input("n", (), "int64", "number"))
     subject = Subject.of(Program(inputs, Block(("a", "n"), (Step("b", "{0} + {1}", (Ref("a"), Ref("n"))),), ("b",))))

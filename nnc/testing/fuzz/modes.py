@@ -156,6 +156,10 @@ def derived(functions: str, run: str) -> Callable[[Subject], str]:
     return lambda subject: smooth(subject) + functions + run
 
 
+def _smooth(subject: Subject) -> bool:
+    return subject.differentiable
+
+
 def _finite(subject: Subject) -> bool:
     return subject.differentiable and not subject.specials  # else 0 · NaN or a derivative that is known to be 0 decides
 
@@ -217,11 +221,11 @@ MODES = (
     Mode("vmap", mapped("{f}"), applies=_has_arrays),
     Mode("compiled vmap", mapped("nnc.compile({f})"), applies=_has_arrays),
     Mode("scan", scanned, applies=_has_arrays),
-    Mode("vjp", derived(PULLED, "f = nnc.compile(pulled)\n" + TWICE), applies=_finite),
-    Mode("eager vjp", derived(PULLED, "f = pulled\n" + TWICE), applies=_finite),
-    Mode("jvp", derived(PUSHED, "f = nnc.compile(pushed)\n" + TWICE), applies=_finite),
+    Mode("vjp", derived(PULLED, "f = nnc.compile(pulled)\n" + TWICE), applies=_smooth),
+    Mode("eager vjp", derived(PULLED, "f = pulled\n" + TWICE), applies=_smooth),
+    Mode("jvp", derived(PUSHED, "f = nnc.compile(pushed)\n" + TWICE), applies=_smooth),
     Mode("checkpoint", derived(PULLED.replace("smooth,", "nnc.checkpoint(smooth),"), "f = nnc.compile(pulled)\n" + TWICE),
-         applies=_finite),
+         applies=_smooth),
     Mode("vjp by columns", derived(PULLED, "return pulled(*floats)"), applies=_few, namespaces=(ByColumns(),),
          slack=SUMS),
     Mode("jvp by differences", derived(PUSHED, NUDGED + "return pushed(*floats)"), applies=_exact, namespaces=STEPS,
@@ -233,5 +237,5 @@ MODES = (
     Mode("compiled routines", derived(PULLED, HOT), derived(PULLED, "f = pulled\n" + TWICE), applies=_finite),
 )  # fmt: skip
 FORWARD = frozenset(
-    mode.name for mode in MODES if mode.applies not in (_finite, _few, _exact)
+    mode.name for mode in MODES if mode.applies not in (_smooth, _finite, _few, _exact)
 )  # they differentiate nothing
