@@ -8,6 +8,7 @@ import subprocess
 import sys
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from nnc.backends.loaded import expected_compiler
 from nnc.backends.onednn.library import library
 from nnc.graph import Graph
 from nnc.graph.remember import remembered
-from nnc.lower.codegen.native import Native, Texts
+from nnc.lower.codegen.native import Native, Remembered, Texts
 
 SCRIPT = """
 import gc, numpy as np, nnc, nnc.numpy as nnp
@@ -55,13 +56,48 @@ for function, warm, many in ((dense, 60, 240), (convolved, 5, 35)):
     print(resident() - before[0], code() - before[1])
 """
 
+MIXED = """
+import ctypes, gc, sys, time, numpy as np, nnc, nnc.numpy as nnp
 
-def run_script(script: str, folder: Path) -> str:
+def resident():
+    "What is held once the C library has given back all that it can."
+    gc.collect()
+    time.sleep(2.5)  # what is written to the cache beside the calls holds programs for two seconds
+    gc.collect()
+    getattr(ctypes.CDLL(None), "malloc_trim", lambda keep: 0)(0)
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+KINDS = (
+    lambda i, n: nnc.grad(lambda x: nnp.sum(nnp.tanh(x * (i + 0.5)) @ np.full((n, 3), i, np.float32))),
+    lambda i, n: lambda x: nnp.cumsum(nnp.sin(x) * i, axis=1),
+    lambda i, n: lambda x: nnc.fori_loop(0, 3 + i % 5, lambda j, c: nnp.exp(-c) + i, x),
+    lambda i, n: lambda x: nnp.sort(x, axis=-1) + nnp.max(x, axis=0) * i,
+    lambda i, n: lambda x: nnc.nn.conv(nnp.stack([x, x])[None], nnp.ones((4, 2, 3, 3)) * i),
+    lambda i, n: nnc.grad(lambda x: nnp.sum(nnc.nn.softmax(x * i, axis=-1) ** 2)),
+    lambda i, n: lambda x: nnc.scan(lambda c, r: (c * 0.5 + r, nnp.sum(c) + i), nnp.zeros(n, "float32"), x),
+    lambda i, n: lambda x: (nnp.concatenate([x, x])[::2] * i, nnp.where(x > i, x, -x), x.T @ x),
+)
+begin = resident()
+for i in range(50 + int(sys.argv[1])):
+    if i == 50:
+        before = resident()
+    n = 3 + i // len(KINDS) % 40
+    function = nnc.compile(KINDS[i % len(KINDS)](i, n))
+    for _ in range(3):
+        function(np.ones((5, n), np.float32))
+    del function
+after = resident()
+print(after - before, before - begin)
+"""
+
+
+def run_script(script: str, folder: Path, *arguments: str) -> str:
     """Returns the output of a fresh process with an empty cache."""
     environment = {
         **os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "NNC_CACHE_DIR": str(folder), "NNC_VERIFY": "0",
     }  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return done.stdout
 
 
@@ -71,6 +107,26 @@ def test_dropped_functions_give_memory_and_code_back(tmp_path: Path) -> None:
     dense, convolved = ([int(word) for word in line.split()] for line in printed.splitlines())
     assert dense[0] < 2_500_000 and dense[1] < 100_000  # 5 MB for 600
     assert convolved[1] < 1_000_000  # a primitive of oneDNN has 0.1 MB of code and more
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much memory is resident")
+@pytest.mark.parametrize("dropped", [300, pytest.param(600, marks=pytest.mark.slow)])
+def test_dropped_functions_of_many_kinds_leave_bounded_memory(tmp_path: Path, dropped: int) -> None:
+    grown, _ = map(int, run_script(MIXED, tmp_path, str(dropped)).split())
+    assert grown < 5_000_000  # behind the first 50, which load libraries
+
+
+def test_all_printers_remember_texts_in_one_bound() -> None:
+    made: list[str] = []
+
+    def printer(name: str, characters: int) -> Remembered:
+        return Remembered(lambda step: made.append(name) or Native(f"; {name}".ljust(characters)))
+
+    step = SimpleNamespace(params={}, inputs=(), outputs=())
+    small, large, other = printer("small", 100), printer("large", 300_000), printer("other", 300_000)
+    for ask in (small, large, small, large, other, other, small, large):
+        ask(step)
+    assert made == ["small", "large", "other", "small", "large"]  # the large ones do not fit together
 
 
 @pytest.mark.skipif(expected_compiler() is None, reason="nothing is compiled here")
@@ -105,7 +161,7 @@ def test_what_is_remembered_of_a_graph_goes_with_it() -> None:
 
 
 def test_printed_texts_are_remembered_as_far_as_they_fit() -> None:
-    texts: Texts[Native | None] = Texts(10_000)
+    texts = Texts(10_000)
     made: list[int] = []
 
     def ask(key: int) -> Native | None:

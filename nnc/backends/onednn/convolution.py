@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -57,6 +57,7 @@ from nnc.lower.stages import NDArray, Step, Strides, row_major
 Arrays = Sequence[NDArray]
 Params = Mapping[str, Any]
 _AllStrides = tuple[Strides, Strides, Strides]
+_SomeStrides = tuple[Strides | None, Strides | None, Strides | None]
 
 X, W, Y = range(3)  # the tensors of a convolution, whichever of them is sought
 _DESCRIBED = 128  # convolutions whose descriptions are remembered, 20 to 100 KB each; a ResNet-50 has 70 in training
@@ -176,7 +177,8 @@ def _dense_in(spec: TensorSpec, strides: Strides) -> Strides | None:
     return next((d for d in (row_major(spec), _dense_channels_last(spec)) if _is_dense(spec, strides, d)), None)
 
 
-def _primitive_desc(problem: _Problem, fixed: Sequence[Strides | None]) -> PrimitiveDesc | None:
+@lru_cache(maxsize=_DESCRIBED)
+def _primitive_desc(problem: _Problem, fixed: _SomeStrides) -> PrimitiveDesc | None:
     """The primitive for these strides (None: its own choice), if the library has a fast one. A tensor that is combined with the
     result must lie as that does, so that it has to be known how.
     """
@@ -256,7 +258,7 @@ def _combined(problem: _Problem, op: Combine, strides: Strides) -> MemoryDesc:
 def _choose(problem: _Problem, strides: _AllStrides) -> PrimitiveDesc | None:
     """The primitive for tensors of these strides; None where the library has none that is fast."""
     specs = tuple(map(problem.spec, (X, W, Y)))
-    rows = tuple(map(row_major, specs))
+    rows = row_major(specs[X]), row_major(specs[W]), row_major(specs[Y])
     lying = tuple(map(_dense_in, specs, strides))
     of_weight = problem.command == "conv_weight_grad"
     large = math.prod(problem.shapes[Y][2:]) >= _LARGE_IMAGE and not of_weight
@@ -265,7 +267,6 @@ def _choose(problem: _Problem, strides: _AllStrides) -> PrimitiveDesc | None:
         if found is not None:
             return found
 
-    @cache  # since few need it
     def free() -> PrimitiveDesc | None:
         return _primitive_desc(problem, (None, None, None))
 

@@ -18,7 +18,7 @@ from nnc.graph import Graph, Symbol
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.domain import GATHER
 from nnc.lower.codegen.kernel_ir import generic_form, graph_key, make_nest
-from nnc.lower.codegen.native import Native, Texts
+from nnc.lower.codegen.native import PRINTED, Native
 from nnc.lower.codegen.rows import GENERIC, GRAIN, PARTS, Rows
 from nnc.lower.codegen.values import Block
 from nnc.lower.stages import Step, View
@@ -49,7 +49,6 @@ class KernelPrinter:
 
     def __init__(self, vector_bytes: int) -> None:
         self._vector_bytes = vector_bytes
-        self._texts: Texts[Native] = Texts()
 
     def native(self, step: Step) -> Native:
         """The kernel of a `fused` step."""
@@ -64,7 +63,8 @@ class KernelPrinter:
         return self._find(step, (graph_key(graph, True), places))
 
     def _find(self, step: Step, key: Any) -> Native:
-        return self._texts.find(key, lambda: print_graph(step.graphs[0], step.inputs, step.outputs, self._vector_bytes))
+        width = self._vector_bytes
+        return PRINTED.find((self, key), lambda: print_graph(step.graphs[0], step.inputs, step.outputs, width))
 
 
 class _Printer(Rows):

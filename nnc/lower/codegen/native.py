@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from nnc.fork import new_lock
 
-_MOST_CHARACTERS = 1 << 19  # of the texts that a printer remembers: about a hundred kernels
+_MOST_CHARACTERS = 1 << 19  # of the texts that all printers remember together: about a hundred kernels
 _ENTRY = 1 << 8  # characters that an entry counts beside its text
 KERNEL = "@KERNEL"  # stands for the kernel's own name in its text
 
@@ -58,9 +58,9 @@ class Native:
         """The name of the compiled function, which follows from the text."""
         return f"k{sha256(self.text.encode()).hexdigest()[:24]}"
 
-    @cached_property
+    @property
     def code(self) -> str:
-        """The text with its names filled in."""
+        """The text with its names filled in; not kept, since it is wanted once or twice and as long as the text."""
         return self.text.replace(KERNEL, f"@{self.name}")
 
     @cached_property
@@ -77,12 +77,12 @@ class Native:
 NativeT = TypeVar("NativeT", bound="Native | None")
 
 
-class Texts(Generic[NativeT]):
+class Texts:
     """The kernels that were printed or asked for last, by what they depend on, as far as their texts fit."""
 
     def __init__(self, most: int = _MOST_CHARACTERS) -> None:
         self._most, self._characters = most, 0
-        self._known: OrderedDict[Any, NativeT] = OrderedDict()
+        self._known: OrderedDict[Any, Any] = OrderedDict()
         self._lock = new_lock()
 
     def find(self, key: Any, make: Callable[[], NativeT]) -> NativeT:
@@ -90,7 +90,8 @@ class Texts(Generic[NativeT]):
         with self._lock:
             if key in self._known:
                 self._known.move_to_end(key)
-                return self._known[key]
+                known: NativeT = self._known[key]
+                return known
         made = make()
         with self._lock:
             if key not in self._known:  # else another thread made it, too
@@ -105,18 +106,20 @@ def _size(native: Native | None) -> int:
     return _ENTRY + (len(native.text) if native is not None else 0)
 
 
+PRINTED = Texts()  # of all printers, each of which is a part of its keys
+
+
 class Remembered:
     """The `native` of a command's kernel, which prints once for all steps with the same parameters, shapes and strides."""
 
     def __init__(self, make: Callable[[Any], Native | None]) -> None:
         self._make = make
-        self._texts: Texts[Native | None] = Texts()
 
     def __call__(self, step: Any) -> Native | None:
         """The kernel of a step."""
         views = (*step.inputs, *step.outputs)
         key = repr(tuple(step.params.items())), tuple((v.spec, v.strides) for v in views)  # repr tells 0.0 from -0.0
-        return self._texts.find(key, lambda: self._make(step))
+        return PRINTED.find((self, key), lambda: self._make(step))
 
 
 class State(Protocol):
