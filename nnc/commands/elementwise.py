@@ -272,9 +272,14 @@ exp2: Command = elementwise(
 
 
 def _expm1(x: Any) -> Any:
-    """NumPy's complex one is NaN at infinities where exp(x) - 1, which loses no digits there, is none."""
+    """NumPy's complex one is NaN at infinities where exp(x) - 1, which loses no digits there, is none. The real part of a complex
+    result is 0 and never -0, as the Array API standard asks."""
     out = np.expm1(x)
-    return np.where(np.isfinite(x), out, np.exp(x) - 1) if x.dtype.kind == "c" else out
+    if x.dtype.kind != "c":
+        return out
+    out = np.where(np.isfinite(x), out, np.exp(x) - 1)
+    out.real += 0
+    return out
 
 
 expm1: Command = elementwise(

@@ -255,9 +255,11 @@ def _resolve_slice(entry: slice, size: int, where: str) -> tuple[int, int, int]:
 
 
 def _mask_positions(mask: NDArray, spec: TensorSpec, axis: int, where: str) -> tuple[NDArray, ...]:
-    if mask.shape != spec.shape[axis : axis + mask.ndim]:
+    sizes = spec.shape[axis : axis + mask.ndim]
+    # The Array API standard lets an axis of a mask be empty, which then selects nothing.
+    if len(sizes) != mask.ndim or any(found not in (n, 0) for found, n in zip(mask.shape, sizes, strict=True)):
         raise user_error(
-            IndexingError, where, f"a mask of shape {mask.shape} does not fit axes of sizes {spec.shape[axis : axis + mask.ndim]}.",
+            IndexingError, where, f"a mask of shape {mask.shape} does not fit axes of sizes {sizes}.",
             operands={"x": spec}, fix="use a mask with the sizes of the axes that it stands for.",
         )  # fmt: skip
     return mask.nonzero() if mask.ndim else (np.zeros(int(mask), np.int64),)

@@ -434,7 +434,7 @@ def infer_specs(
 _PLAIN = frozenset({bool, int, float, complex, str, tuple, type(None)})
 
 
-@lru_cache(maxsize=1 << 14, typed=True)
+@lru_cache(maxsize=1 << 11, typed=True)
 def _known_specs(command: Command, version: int, specs: tuple[TensorSpec, ...], *params: Any) -> tuple[TensorSpec, ...]:
     """The output specs by the rules of this version of the registry; `params` are all names, then all values."""
     names, values = params[: len(params) // 2], params[len(params) // 2 :]

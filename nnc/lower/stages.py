@@ -22,7 +22,7 @@ Strides = tuple[int, ...]
 Intervals = tuple[tuple[int, int], ...]
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 12)
 def row_major(spec: TensorSpec) -> Strides:
     """The strides, in bytes, of a contiguous tensor of `spec`."""
     strides, step = [0] * spec.ndim, spec.dtype.itemsize

@@ -50,7 +50,21 @@ def test_the_complex_exponential_less_one_is_right_at_infinities():
         for got in (complex(nnp.expm1(np.array(x))), complex(nnc.compile(nnp.expm1)(np.array(x)))):
             for one, other in ((got.real, want.real), (got.imag, want.imag)):
                 assert one == other or (np.isnan(one) and np.isnan(other))
+    for x in (complex(-0.0, 0), complex(-0.0, -0.0), complex(0, -0.0)):  # the real part is 0 and never -0
+        got = complex(nnp.expm1(np.array(x)))
+        assert is_same(got.real, 0.0) and is_same(got.imag, x.imag)
     assert complex(nnp.expm1(np.array(1e-12 + 1e-12j))) == pytest.approx(1e-12 + 1e-12j, rel=1e-10)
+
+
+def test_a_mask_may_be_empty_along_an_axis_and_selects_nothing():
+    x = nnp.arange(24).reshape((2, 3, 4))
+    for shape, want in (((0,), (0, 3, 4)), ((2, 0), (0, 4)), ((0, 3), (0, 4)), ((2, 3, 0), (0,))):
+        mask = nnp.zeros(shape, dtype="bool")
+        assert x[mask].shape == want
+        np.testing.assert_array_equal(np.asarray(x.at[mask].set(1)), np.asarray(x))
+    for shape in ((1,), (2, 1), (0, 2), (2, 3, 4, 0)):
+        with pytest.raises(IndexError):
+            x[nnp.zeros(shape, dtype="bool")]
 
 
 def is_same(got, want):

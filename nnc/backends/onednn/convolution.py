@@ -60,7 +60,8 @@ _AllStrides = tuple[Strides, Strides, Strides]
 _SomeStrides = tuple[Strides | None, Strides | None, Strides | None]
 
 X, W, Y = range(3)  # the tensors of a convolution, whichever of them is sought
-_DESCRIBED = 128  # convolutions whose descriptions are remembered, 20 to 100 KB each; a ResNet-50 has 70 in training
+_DESCRIBED = 128  # convolutions whose descriptions are remembered, 25 KB each; a ResNet-50 has 70 in training
+_PLANNED = 16  # those whose calls are remembered, with up to 30 KB of descriptions of reorders, until they are printed
 _ALIGNMENT = 64
 _FLOATS = (dtypes.float32, dtypes.bfloat16, dtypes.float16)
 _LARGE_IMAGE = 512  # places from which on reordering activations costs a 1×1 convolution more than it brings
@@ -357,7 +358,7 @@ def _plan(problem: _Problem, strides: _AllStrides, inside: PrimitiveDesc) -> _Pl
     return _Plan(drafts, used, used + max(draft.desc.scratchpad_bytes for draft in drafts))
 
 
-@lru_cache(maxsize=_DESCRIBED)
+@lru_cache(maxsize=_PLANNED)
 def _plan_for(problem: _Problem, strides: _AllStrides) -> _Plan | None:
     """Returns the fastest plan for these strides; None where the library has nothing fast.
 

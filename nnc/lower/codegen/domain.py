@@ -13,7 +13,8 @@ from functools import lru_cache
 
 from nnc.commands.control import fused, unit
 from nnc.commands.rules import InPlace
-from nnc.graph import Command, Graph, Kernel, Node, Symbol, TensorSpec, kernel
+from nnc.dtypes import DType
+from nnc.graph import Command, Graph, Kernel, Node, Symbol, kernel
 from nnc.graph.registry import REGISTRY
 from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.scalars import has_scalar
@@ -39,20 +40,24 @@ def can_fuse(node: Node) -> bool:
         return False
     if node.command.name == GATHER and node.params["mode"] == "error" and node.inputs[1].spec.size > _INDICES:
         return False  # many indices are looked at by several threads in a kernel of their own
-    specs = tuple([symbol.spec for symbol in node.inputs])
-    return _has_code(node.command, specs, node.outputs[0].spec, tuple(node.params), REGISTRY.version)
+    specs = [symbol.spec for symbol in node.inputs]
+    output = node.outputs[0].spec
+    if 0 in output.shape or any(0 in spec.shape for spec in specs):
+        return False
+    read = tuple([spec.dtype for spec in specs])
+    return _has_code(node.command, read, output.dtype, tuple(node.params), REGISTRY.version)
 
 
 @lru_cache(maxsize=4096)
 def _has_code(
-    command: Command, inputs: tuple[TensorSpec, ...], output: TensorSpec, params: tuple[str, ...], _version: int
+    command: Command, inputs: tuple[DType, ...], output: DType, params: tuple[str, ...], _version: int
 ) -> bool:
     """Whether a command can be printed, with parameters of these names and the kernels registered in this version."""
-    if any(0 in spec.shape or not has_code(spec.dtype) for spec in (*inputs, output)):
+    if not all(map(has_code, (*inputs, output))):
         return False
     if command.name in _STRUCTURED or command.name == "iota":
         return True
-    return has_scalar(command, [spec.dtype for spec in inputs], output.dtype, dict.fromkeys(params))
+    return has_scalar(command, inputs, output, dict.fromkeys(params))
 
 
 def has_better_kernel(node: Node) -> bool:

@@ -178,7 +178,7 @@ class Description:
         return result
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 12)
 def padded_bytes(spec: TensorSpec) -> int:
     """The bytes that a tensor takes of the arena."""
     return 0 if spec.dtype == TAPE else -(-spec.nbytes // ALIGNMENT) * ALIGNMENT
