@@ -110,10 +110,9 @@ def test_dropped_functions_give_memory_and_code_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much memory is resident")
-@pytest.mark.parametrize("dropped", [300, pytest.param(600, marks=pytest.mark.slow)])
-def test_dropped_functions_of_many_kinds_leave_bounded_memory(tmp_path: Path, dropped: int) -> None:
-    grown, _ = map(int, run_script(MIXED, tmp_path, str(dropped)).split())
-    assert grown < 5_000_000  # behind the first 50, which load libraries
+def test_dropped_functions_of_many_kinds_leave_bounded_memory(tmp_path: Path) -> None:
+    grown, _ = map(int, run_script(MIXED, tmp_path, "200").split())
+    assert grown < 5_000_000  # behind the first 50, which load libraries; bounded caches fill meanwhile
 
 
 def test_all_printers_remember_texts_in_one_bound() -> None:
