@@ -273,7 +273,8 @@ exp2: Command = elementwise(
 
 def _expm1(x: Any) -> Any:
     """NumPy's complex one is NaN at infinities where exp(x) - 1, which loses no digits there, is none. The real part of a complex
-    result is 0 and never -0, as the Array API standard asks."""
+    result is 0 and never -0, as the Array API standard asks.
+    """
     out = np.expm1(x)
     if x.dtype.kind != "c":
         return out
