@@ -98,6 +98,18 @@ def test_no_garbage_is_collected_while_a_function_is_compiled() -> None:
     assert compiled < 10  # of the objects that stand around it
 
 
+def test_no_garbage_is_collected_while_a_graph_is_made() -> None:
+    seen: list[bool] = []
+
+    def f(x: object) -> object:
+        seen.append(gc.isenabled())
+        return x
+
+    nnc.make_graph(f)(np.ones(2, np.float32))
+    assert seen == [False]
+    assert gc.isenabled()
+
+
 def test_what_compiling_uses_meanwhile_is_gone_at_once() -> None:
     def loss(w: Any, xs: Any, x: Any) -> Any:
         def forward(h: Any, v: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 from nnc import dtypes
 from nnc.array import Array
+from nnc.collection import collection_paused
 from nnc.commands.promote import is_weak, to_dtype
 from nnc.context import activity
 from nnc.errors import ShapeError, TraceError, user_error
@@ -120,7 +121,7 @@ def make_graph(fun: Callable[..., Any]) -> Callable[..., Graph]:
     @wraps(fun)
     @api_boundary
     def traced(*args: Any, **kwargs: Any) -> Graph:
-        with activity(f"tracing {name_of(fun)} for make_graph"):
+        with activity(f"tracing {name_of(fun)} for make_graph"), collection_paused():
             staged, _ = stage_function(fun, args, kwargs)
         return close_graph(staged)
 
