@@ -2,6 +2,7 @@
 
 from nnc.commands import (
     attention,
+    bins,
     constants,
     contract,
     control,
@@ -30,6 +31,7 @@ from nnc.commands import (
 
 __all__ = [
     "attention",
+    "bins",
     "constants",
     "contract",
     "control",

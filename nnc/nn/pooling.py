@@ -12,19 +12,15 @@ import numpy as np
 import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.commands import pool as commands
+from nnc.commands.bins import bin_intervals, bin_sums
 from nnc.commands.promote import promote
 from nnc.commands.rules import Value
-from nnc.commands.shape import slice_axis
 from nnc.commands.windows import Padding, Shape, window_shape
 from nnc.errors import ArgumentError, user_error
 from nnc.graph import spec_of
 from nnc.graph.specialise import specialised
 from nnc.nn.windows import Layout, PaddingLike, Sizes, check_rank, parse_layout, per_axis, to_padding
 from nnc.spelling import spelled
-
-_FEW_BINS = (
-    8  # bins; so many slices take a third of the time of a gather (14 to 50 places), their gradient a third to a half
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +255,7 @@ def _adaptive(where: str, x: Value, output_size: Sizes, layout: str, over_bins: 
             operands={"x": spec_of(x)}, fix="use an output_size of 1 or more and an input that is not empty.",
         )  # fmt: skip
     for axis, (n, size) in enumerate(zip(spatial, sizes, strict=True), 2):
-        starts = np.arange(size) * n // size
-        canonical = over_bins(canonical, axis, starts, -(-(np.arange(size) + 1) * n // size))
+        canonical = over_bins(canonical, axis, *bin_intervals(n, size))
     return form.from_canonical(canonical, lead)
 
 
@@ -269,14 +264,10 @@ def _mean_of_bins(x: Value, axis: int, starts: Any, ends: Any) -> Value:
     if shape[axis] == counts.sum():  # bins of one size, side by side
         rows = nnp.reshape(x, (*shape[:axis], starts.size, int(counts[0]), *shape[axis + 1 :]))
         return nnp.mean(rows, axis=axis + 1)
-    if starts.size <= _FEW_BINS:
-        bins = [slice_axis(x, axis, int(first), int(end)) for first, end in zip(starts, ends, strict=True)]
-        return nnp.concatenate([nnp.mean(part, axis=axis, keepdims=True) for part in bins], axis=axis)
-    wide = nnp.astype(_bins_side_by_side(x, axis, starts, ends), dtypes.accumulator(x.dtype))
-    rows = nnp.reshape(wide, (*wide.shape[:-1], starts.size, -1))
-    there = np.arange(rows.shape[-1]) < counts[:, None]
-    total = nnp.sum(nnp.where(there, rows, 0), axis=-1)
-    return nnp.moveaxis(nnp.astype(total / nnp.asarray(counts, wide.dtype), x.dtype), -1, axis)
+    wide = nnp.astype(x, dtypes.accumulator(x.dtype))
+    total = bin_sums(wide, axis=axis, bins=starts.size)
+    divisors = nnp.reshape(nnp.asarray(counts, wide.dtype), (-1,) + (1,) * (len(shape) - 1 - axis))
+    return nnp.astype(total / divisors, x.dtype)
 
 
 def _greatest_of_bins(x: Value, axis: int, starts: Any, ends: Any) -> Value:

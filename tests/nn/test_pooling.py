@@ -9,6 +9,7 @@ import pytest
 
 import nnc
 from nnc import nn
+from nnc.commands import bins
 from nnc.errors import ArgumentError, ArgumentTypeError
 
 RNG = np.random.default_rng(0)
@@ -95,3 +96,40 @@ def test_an_infinity_or_nan_stays_in_the_bins_that_hold_it(size: int) -> None:
         want = np.stack([x[..., a:b].mean(-1) for a, b in zip(starts, ends, strict=True)], -1)
         for pool in (nn.adaptive_avg_pool, nnc.compile(nn.adaptive_avg_pool, static_argnums=1)):
             np.testing.assert_allclose(np.asarray(pool(x, size)), want, rtol=1e-14)
+
+
+@pytest.mark.parametrize(("n", "size"), [(7, 3), (13, 9), (5, 11), (40, 12)])
+def test_gradients_of_bins_are_local_and_the_same_compiled(n: int, size: int) -> None:
+    """Of any order: the map is linear, so a second derivative of its square is the map and its transpose."""
+    starts, ends = np.arange(size) * n // size, -(-(np.arange(size) + 1) * n // size)
+    place = np.arange(n)[:, None]
+    shares = ((place >= starts) & (place < ends)) / (ends - starts)
+    x = np.random.default_rng(1).normal(size=(2, 3, n))
+    square = lambda x: (nn.adaptive_avg_pool(x, size) ** 2).sum() / 2
+    for grad in (nnc.grad(square), nnc.compile(nnc.grad(square))):
+        np.testing.assert_allclose(np.asarray(grad(x)), x @ shares @ shares.T, rtol=1e-12, atol=1e-14)
+        _, moved = nnc.jvp(grad, (x,), (x,))
+        np.testing.assert_allclose(np.asarray(moved), x @ shares @ shares.T, rtol=1e-12, atol=1e-14)
+    ct = np.ones((2, 3, size))
+    ct[0, 1, size // 2] = np.inf
+    pulled = np.asarray(nnc.vjp(lambda x: nn.adaptive_avg_pool(x, size), x)[1](ct)[0])
+    inside = shares[:, size // 2] > 0
+    assert np.isinf(pulled[0, 1, inside]).all() and np.isfinite(pulled[0, 1, ~inside]).all()
+    rows = nnc.vmap(lambda x: nn.adaptive_avg_pool(x[None], size)[0])(x)
+    np.testing.assert_allclose(np.asarray(rows), x @ shares, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(("n", "size"), [(7, 3), (13, 9), (5, 11), (300, 251)])
+def test_sums_over_bins_by_a_product_are_those_one_by_one(n: int, size: int) -> None:
+    x = np.random.default_rng(2).normal(size=(2, n, 3))
+    for intervals in (bins.bin_intervals(n, size), bins._bins_of_places(size, n)):
+        for axis, y in ((1, x), (2, x.swapaxes(1, 2)), (0, x[0])):
+            wanted = bins._one_by_one(y, axis, intervals)
+            np.testing.assert_allclose(bins._sums(y, axis, intervals), wanted, rtol=1e-12, atol=1e-14)
+            np.testing.assert_allclose(bins._by_product(y, axis, intervals), wanted, rtol=1e-12, atol=1e-14)
+
+
+def test_sums_over_bins_say_what_axis_or_size_they_do_not_take() -> None:
+    for axis, size, shape in ((-1, 2, (3, 4)), (2, 2, (3, 4)), (0, 0, (3, 4)), (0, 2, (0, 4))):
+        with pytest.raises(ArgumentError, match="bin_sums: there are no bins"):
+            bins.bin_sums(np.ones(shape), axis=axis, bins=size)
