@@ -83,9 +83,10 @@ LEAVES: dict[str, Callable[[Any], Any]] = {
     "other text": lambda x: "other",
 }
 ALIKE = (
-    ("weak", "strong", "float32", "float64", "float"),
+    ("weak", "strong"),
+    ("float32", "float64", "float"),
     ("array", "integer", "numpy", "reversed"),
-    ("text", "other text", "none"),
+    ("text", "other text"),
 )
 MODES: list[Callable[[], AbstractContextManager[Any]]] = [
     nullcontext, nullcontext, nullcontext, nnc.debug.check_finite, lambda: with_mode("unspecialised"), nnc.DynamicGraph().no_grad,
@@ -119,7 +120,7 @@ class Call:
 def calls(draw: Any) -> list[Call]:
     """Calls of which each differs from the one before in one thing, or in its values alone."""
     kinds = st.sampled_from(
-        draw(st.sampled_from([sorted(LEAVES), ["array", "double", "half", "weak"]]))
+        draw(st.sampled_from([sorted(LEAVES), ["array", "weak", "strong", "half"]]))
     )  # arrays are called directly
     parts: dict[str, Any] = {
         "container": draw(st.sampled_from(sorted(CONTAINERS))), "size": draw(st.sampled_from((0, 1, 2, 17))), "mode": 0,
