@@ -43,7 +43,6 @@ WITHOUT_ROWS |= {"callback", "check_finite"}  # they have effects instead of res
 # Commands that have no derivative on purpose: integers or booleans come out, the derivative is not wanted, or lowering makes them.
 NOT_DIFFERENTIABLE = {"nextafter", "max_pool_both"}
 NOT_DIFFERENTIABLE |= {"poisson_log_mass", "binomial_log_mass"}  # they decide which integers are drawn
-NOT_DIFFERENTIABLE |= {"unit_of_words"}  # of integers
 
 
 def _all_samples() -> list[Sample]:
