@@ -18,6 +18,10 @@ from mutation.reach import Reach
 
 STARTING = 60.0  # seconds; what a process takes to import and collect the tests, on a busy machine
 SLOWER = 5.0  # times the expected duration after which a test is taken to hang
+FEW = (
+    40  # tests; where fewer enter a function, tests of its file are chosen as well: what a cache holds is entered once
+)
+WHOLE = ("tests/test_public_signatures.py", "tests/golden/")  # look at all of nnc, in other processes or without a call
 TAIL = 400  # characters of the tests' output that a report shows
 
 
@@ -43,7 +47,8 @@ class Verdict:
 def choose_tests(reach: Reach, mutant: Mutant, seconds: float) -> list[str]:
     """Chooses the tests that are most likely to notice a change, those of the file's own test module first.
 
-    Then come tests by how few functions they enter, one of each test function before a second one of any.
+    Then come tests by how few functions they enter, one of each test function before a second one of any; at last those in
+    `WHOLE`, which look at more than they enter.
 
     Args:
         reach: which tests enter which functions.
@@ -62,13 +67,16 @@ def choose_tests(reach: Reach, mutant: Mutant, seconds: float) -> list[str]:
         turns[function] = turns.get(function, 0) + 1
         return not file.endswith(own), turns[function], len(reach.entered[test])
 
-    by_size = sorted(reach.tests_of(mutant.path, mutant.function), key=lambda test: len(reach.entered[test]))
+    near = reach.tests_of(mutant.path, mutant.function)
+    if len(near) < FEW:
+        near = list(dict.fromkeys([*near, *reach.tests_of(mutant.path, ""), *(t for t in reach.entered if own in t)]))
+    by_size = sorted(near, key=lambda test: len(reach.entered[test]))
     chosen, spent = [], 0.0
     for test in sorted(by_size, key=rank):
         if spent + reach.seconds[test] <= seconds:
             chosen.append(test)
             spent += reach.seconds[test]
-    return chosen
+    return [*chosen, *(test for test in reach.entered if test.startswith(WHOLE) and test not in chosen)]
 
 
 def copy_tree(root: Path, to: Path) -> None:
