@@ -179,6 +179,7 @@ def test_elementwise_results_of_few_bits_are_exact() -> None:
     assert not elements_that_stay("mul", x, np.full(x.shape, 0.3, np.float32)).any()
 
 
+@pytest.mark.unguarded  # the guard runs steps one by one, without the mode of their program
 @pytest.mark.parametrize(("dtype", "small", "large"), [("float32", 1e-40, 1e38), ("float64", 1e-310, 1e300)])
 def test_flushed_denormal_numbers_are_no_findings_in_modes_that_may_flush_them(
     dtype: str, small: float, large: float

@@ -27,7 +27,7 @@ from nnc.lower.stages import Step, View
 CALL = 1 << 14  # elements; a call of few costs as much of that, so that the kernel runs from the sixteenth on
 WORTH = 1 << 18  # elements; compiling takes about as long as the reference for so many (of a logarithm, measured)
 
-_TEXTS: Texts[Native] = Texts()
+_TEXTS = Texts()
 
 
 def _native(step: Step) -> Native | None:

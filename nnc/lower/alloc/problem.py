@@ -112,7 +112,8 @@ def make_problem(size: Ints, lo: Ints, hi: Ints, owner: Ints) -> tuple[Problem, 
 def distinct(values: Ints) -> Ints:
     """Returns the values in order, each once. NumPy's `unique` would load numpy.ma, which takes as long as a small plan."""
     ordered = np.sort(values)
-    return ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
+    once: Ints = ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
+    return once
 
 
 def merged(intervals: Intervals) -> Iterator[tuple[int, int]]:
