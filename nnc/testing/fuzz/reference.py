@@ -194,8 +194,8 @@ def _exact(
 
     A wider dtype gives such an element, too. This alone does not show it: one sum of float64 in 2,048 is the same with the eleven
     bits more of a long double, one sum of float32 in ten, and some references compute in one dtype for all operands. So
-    it must also have few bits, as all that leads to it then has, or have been moved: an element of an operand but for its sign
-    and a power of two, in a wider dtype with more bits in each operand as well.
+    it must also have few bits, where all operands have few, or have been moved: an element of an operand but for its sign and a
+    power of two, in a wider dtype with more bits in each operand as well.
     """
     wide = [x.astype(_WIDE[x.dtype]) if _is_inexact(x) else x for x in arrays]
     longer = [_with_more_bits(x, epsilon(y.dtype)) if _is_inexact(y) else x for x, y in zip(wide, arrays, strict=True)]
@@ -208,10 +208,12 @@ def _exact(
         return [np.zeros(x.shape, bool) for x in results]
     given = np.concatenate([np.zeros(1), *[_significands(x).ravel() for x in longer if x.dtype in _WIDE.values()]])
     found = []
+    few = all(_has_few_bits(x).all() for x in arrays)  # else 1 + 1e-40 - 1 is 0 in wider dtypes, too
+    sums = command not in scalar and command not in alias
     for x, y, z in zip(again, results, moved, strict=True):
         same = ((x == y) | ((x != x) & (y != y))) if x.shape == y.shape else np.zeros(y.shape, bool)
         among = np.isin(_significands(z), given).all(-1) if x.shape == z.shape and _is_inexact(y) else np.False_
-        found.append(same & (_has_few_bits(y) | among))
+        found.append(same & (few & _has_few_bits(y) | among & ~(sums & (y == 0))))
     return found
 
 
