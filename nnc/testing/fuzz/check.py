@@ -11,7 +11,7 @@ import numpy as np
 from nnc import dtypes
 from nnc.errors import LinAlgError, NncError, UnsupportedError
 from nnc.testing.fuzz.modes import FORWARD, Mode
-from nnc.testing.fuzz.reference import by_reference, epsilon, smallest, smallest_normal
+from nnc.testing.fuzz.reference import by_reference, epsilon, largest, smallest, smallest_normal
 from nnc.testing.fuzz.subject import NDArray, Subject, execute
 
 _MARGIN = 16.0  # times the largest of a few random errors: the worst error of all is no larger
@@ -136,7 +136,8 @@ def _slack(mode: Mode, expected: NDArray) -> NDArray:
     """How far expected values may be wrong themselves; a difference that is not finite has left the domain, and says nothing."""
     if not mode.slack:
         return np.full(expected.shape, 2 * smallest(expected.dtype, mode.flushes) / _MARGIN)
-    return np.where(np.isfinite(expected), mode.slack / _MARGIN * (1 + _largest(expected)), np.inf)
+    slack = max(mode.slack, _UNITS * epsilon(expected.dtype)) if dtypes.is_inexact(expected.dtype) else mode.slack
+    return np.where(np.isfinite(expected), slack / _MARGIN * (1 + largest(expected)), np.inf)
 
 
 def _widen(
@@ -177,11 +178,5 @@ def _describe(mode: str, i: int, x: NDArray, y: NDArray, spread: NDArray, wrong:
         return Finding(mode, "value", text, i, x, y)
     eps = epsilon(y.dtype)
     error = _distance(x, y)[at]
-    bound = min(_MARGIN * float(np.max(spread)) + _UNITS * eps * _largest(y), error / 2)
+    bound = min(_MARGIN * float(np.max(spread)) + _UNITS * eps * largest(y), error / 2)
     return Finding(mode, "value", text, i, x, y, bound)
-
-
-def _largest(x: NDArray) -> float:
-    """The size of the largest finite element."""
-    size = np.abs(x.astype(np.complex128))
-    return float(np.max(size, where=np.isfinite(size), initial=0.0))

@@ -195,7 +195,7 @@ def _exact(
     A wider dtype gives such an element, too. This alone does not show it: one sum of float64 in 2,048 is the same with the eleven
     bits more of a long double, one sum of float32 in ten, and some references compute in one dtype for all operands. So
     it must also have few bits, where all operands have few, or have been moved: an element of an operand but for its sign and a
-    power of two, in a wider dtype with more bits in each operand as well.
+    power of two, in a wider dtype with more bits in each operand as well, and no smaller than what the largest one leaves.
     """
     wide = [x.astype(_WIDE[x.dtype]) if _is_inexact(x) else x for x in arrays]
     longer = [_with_more_bits(x, epsilon(y.dtype)) if _is_inexact(y) else x for x, y in zip(wide, arrays, strict=True)]
@@ -208,13 +208,20 @@ def _exact(
         return [np.zeros(x.shape, bool) for x in results]
     given = np.concatenate([np.zeros(1), *[_significands(x).ravel() for x in longer if x.dtype in _WIDE.values()]])
     found = []
-    few = all(_has_few_bits(x).all() for x in arrays)  # else 1 + 1e-40 - 1 is 0 in wider dtypes, too
-    sums = command not in scalar and command not in alias
+    few = all(_has_few_bits(x).all() for x in arrays)
     for x, y, z in zip(again, results, moved, strict=True):
         same = ((x == y) | ((x != x) & (y != y))) if x.shape == y.shape else np.zeros(y.shape, bool)
         among = np.isin(_significands(z), given).all(-1) if x.shape == z.shape and _is_inexact(y) else np.False_
-        found.append(same & (few & _has_few_bits(y) | among & ~(sums & (y == 0))))
+        if command not in scalar and command not in alias and _is_inexact(y):  # 1 + 1e-40 - 1 is 0 in wider dtypes, too
+            among = among & (np.abs(y) >= epsilon(y.dtype) * max(map(largest, arrays), default=0.0))
+        found.append(same & (few & _has_few_bits(y) | among))
     return found
+
+
+def largest(x: NDArray) -> float:
+    """Returns the size of the largest finite element, 0 if there is none."""
+    size = np.abs(x.astype(np.complex128))
+    return float(np.max(size, where=np.isfinite(size), initial=0.0))
 
 
 def _has_few_bits(x: NDArray) -> NDArray:
