@@ -132,3 +132,10 @@ def test_a_mistake_in_a_step_leaves_the_parameters_untouched() -> None:
     updates, _ = optimizer.update(PARAMS, optimizer.init(PARAMS), PARAMS)
     optim.apply_updates(PARAMS, updates)
     assert np.array_equal(PARAMS["w"], before)
+
+
+def test_limits_of_a_number_are_named_where_there_are_two() -> None:
+    with pytest.raises(ArgumentError, match="b1 is 1.5; it must be at least 0 and below 1"):
+        optim.adam(0.1, b1=1.5)
+    with pytest.raises(ArgumentError, match=r"eps is -1.0; it must be at least 0\."):
+        optim.adam(0.1, eps=-1.0)
