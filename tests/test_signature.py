@@ -58,6 +58,13 @@ def test_a_dict_is_not_taken_for_an_ordered_one() -> None:
     assert [float(compiled({"a": one, "b": two})) for _ in range(2)] == [1, 1]
 
 
+def test_a_leaf_is_not_taken_for_an_unusual_container_of_one() -> None:
+    compiled = nnc.compile(lambda tree: nnc.tree.map(lambda x: x * 2, tree))
+    for _ in range(3):
+        assert type(compiled(OrderedDict(a=X))) is OrderedDict
+        assert type(compiled(X)) is nnc.Array
+
+
 def test_arguments_by_name_and_by_position_reach_their_parameters() -> None:
     compiled = nnc.compile(lambda x, y, z=1.0: x - y * z)
     one, two, three = (nnp.asarray(float(n)) for n in (1, 2, 3))

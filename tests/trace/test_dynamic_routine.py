@@ -12,6 +12,7 @@ import pytest
 import nnc
 import nnc.numpy as nnp
 from nnc import nn
+from nnc.backends.loaded import compiler
 from nnc.errors import ArgumentTypeError, OutOfBoundsError
 from nnc.graph.specialise import specialised
 from nnc.trace import dynamic_routine
@@ -162,6 +163,16 @@ def test_denormal_numbers_stay_however_often_a_function_ran(monkeypatch: pytest.
     found = [np.asarray(g.evaluate(fun, x)) for _ in range(6)]
     for value in found:
         np.testing.assert_array_equal(value, np.full(100, 1e-39, np.float32) * np.float32(1.5))
+
+
+@pytest.mark.parametrize("native", ["0", "1"])
+def test_routines_become_programs_unless_native_code_is_switched_off(
+    native: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = nnc.make_graph(lambda x: nnp.exp(x) + 1)(F)
+    monkeypatch.setenv("NNC_NATIVE", native)
+    program = nnc.DynamicGraph()._native_program(graph)
+    assert (program is not None) == (native == "1" and compiler() is not None)
 
 
 @pytest.mark.usefixtures("at_once")

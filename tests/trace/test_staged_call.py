@@ -210,6 +210,23 @@ def test_a_function_that_holds_a_value_may_hold_loops_and_rules_of_its_own():
         np.testing.assert_allclose(a, b, rtol=1e-4)
 
 
+def test_what_was_broadcast_before_keeps_no_call_from_being_repeated():
+    runs = []
+
+    @specialised_in_traces
+    def f(x, y):
+        runs.append(x.shape)
+        return nnp.tanh(x * y)
+
+    def g(x, y):
+        return f(f(x + y, y), y)  # the sum broadcasts y, which the first call reads as well
+
+    x, y = numbers((3, 4)), numbers(4, 1)
+    found = nnc.compile(g)(x, y)
+    assert runs == [(3, 4)]
+    np.testing.assert_allclose(found, np.tanh(np.tanh((x + y) * y) * y), rtol=1e-5)
+
+
 def test_an_operand_may_be_returned_as_it_is():
     @specialised_in_traces
     def f(x, y):
