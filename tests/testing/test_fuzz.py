@@ -257,3 +257,21 @@ def test_phases_of_complex_eigenvectors_are_not_held_against_differences() -> No
 
     assert subject("eigvals", "complex128").surrogates
     assert not subject("eigvalsh", "float64").surrogates and not subject("det", "complex128").surrogates
+
+
+def test_the_sign_of_nan_decides_nothing() -> None:
+    x = np.array([np.nan, -1.0, 2.0])
+    stays = np.ones(3, bool)
+    for seed in range(6):
+        (found,) = disturbed(np.random.default_rng(seed), command("signbit"), [x], {}, [np.signbit(x)])
+        stays &= found == np.signbit(x)
+    assert stays.tolist() == [False, True, True]
+
+
+def test_programs_that_round_on_the_way_are_not_held_against_differences() -> None:
+    steps = (
+        Step("b", "nnp.asarray({0}, dtype='bfloat16') * 2.0", (Ref("a"),)),
+        Step("c", "{0} * {1}", (Ref("a"), Ref("b"))),
+    )
+    subject = Subject.of(Program((Input("a", (3,), "float64"),), Block(("a",), steps, ("c",))))
+    assert subject is not None and subject.results[0].dtype == np.float64 and not subject.precise

@@ -126,6 +126,9 @@ def disturbed(
     results: list[NDArray],
 ) -> list[NDArray]:
     """The results with errors of a few units in their last place, as results of operands with such errors; exact ones stay."""
+    if any(_is_inexact(x) and np.isnan(x).any() for x in arrays) and command in scalar:
+        arrays = [_with_any_nans(rng, x) for x in arrays]
+        results = _run(command, arrays, params)
     if not any(_is_inexact(x) for x in results):
         return results
     if command not in scalar and command not in alias:
@@ -150,6 +153,13 @@ def _with_any_zeros(rng: np.random.Generator, x: NDArray) -> NDArray:
     if not _is_inexact(x) or dtypes.is_complex(x.dtype):
         return x
     return np.where(x == 0, np.copysign(x, np.asarray(rng.uniform(-1, 1, x.shape), x.dtype)), x).astype(x.dtype)
+
+
+def _with_any_nans(rng: np.random.Generator, x: NDArray) -> NDArray:
+    """`x` with NaN of any sign: nothing decides it."""
+    if not _is_inexact(x) or dtypes.is_complex(x.dtype):
+        return x
+    return np.where(np.isnan(x), np.copysign(x, np.asarray(rng.uniform(-1, 1, x.shape), x.dtype)), x).astype(x.dtype)
 
 
 def _flushed(rng: np.random.Generator, x: NDArray, least: float, everywhere: bool) -> NDArray:

@@ -62,7 +62,8 @@ class Subject:
     @property
     def precise(self) -> bool:
         """Whether all floats are float64, so that differences approximate derivatives."""
-        names = {x.dtype for x in self.program.inputs} | {spec.dtype.name for spec in self.results}
+        made = {symbol.spec.dtype.name for node in self.graph.walk() for symbol in node.outputs}
+        names = made | {x.dtype for x in self.program.inputs} | {spec.dtype.name for spec in self.results}
         return not names & {"float16", "bfloat16", "float32", "complex64"}
 
     @cached_property
