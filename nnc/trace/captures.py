@@ -55,8 +55,20 @@ class _Container:
 
 
 @dataclass(frozen=True, slots=True)
+class _Set:
+    """A set as it was: its kind, and its elements with their types, since 1, 1.0 and True are equal."""
+
+    kind: Any
+    elements: frozenset[tuple[type, Any]]
+
+    @staticmethod
+    def of(value: Any) -> _Set:
+        return _Set(type(value), frozenset((type(x), x) for x in value))
+
+
+@dataclass(frozen=True, slots=True)
 class _Elements:
-    """Returns the values that an array of NumPy, or of another library, held."""
+    """The values that an array of NumPy, or of another library, held."""
 
     array: Any
     shape: tuple[int, ...]
@@ -66,7 +78,7 @@ class _Elements:
 def _fingerprint(value: Any, around: tuple[int, ...] = ()) -> Any:
     """Returns the part of a value that is kept to compare it later."""
     if isinstance(value, (set, frozenset)):
-        return frozenset(value)
+        return _Set.of(value)
     if not isinstance(value, _CONTAINERS) or id(value) in around:
         return value
     keys = tuple(value) if isinstance(value, dict) else None
@@ -82,13 +94,15 @@ def _same(now: Any, then: Any) -> bool:
         return True
     if type(then) is _Container:
         return _same_container(now, then)
+    if type(then) is _Set:
+        return isinstance(now, (set, frozenset)) and _Set.of(now) == then
     if type(now) is not type(then):
-        return isinstance(then, frozenset) and isinstance(now, set) and now == then
+        return False
     if isinstance(now, _PLAIN):
         return repr(now) == repr(then) if isinstance(now, (float, complex)) else _equal(now, then)
     if isinstance(now, MethodType):
         return now.__func__ is then.__func__ and now.__self__ is then.__self__
-    return isinstance(now, frozenset) and now == then
+    return isinstance(now, frozenset) and _Set.of(now) == _Set.of(then)
 
 
 def _equal(now: Any, then: Any) -> bool:

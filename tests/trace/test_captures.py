@@ -707,3 +707,18 @@ def test_a_captured_method_of_another_object_and_another_method_of_the_same_retr
     assert float(f(5.0)) == 15.0
     captured = three.plus
     assert float(f(5.0)) == 8.0
+
+
+@pytest.mark.parametrize("later", [{1.0}, {True}, frozenset({1}), {1, 2}])
+def test_a_set_of_another_kind_or_with_other_elements_retraces(later: Any) -> None:
+    captured: Any = {1}
+
+    def f(x: Any) -> Any:
+        return x * sum(captured), type(captured).__name__, [type(one).__name__ for one in captured]
+
+    compiled = nnc.compile(f)
+    for held in ({1}, {1}, later, {1}):
+        captured = held
+        (got, *rest), (want, *kinds) = compiled(nnp.asarray(2)), f(nnp.asarray(2))
+        assert rest == kinds and got.dtype == want.dtype and float(got) == float(want)
+    assert compiled.cache_info().misses <= 3
