@@ -86,8 +86,8 @@ class StagingTrace:
         return [StagedTracer(self, symbol, source) for symbol in outputs]
 
     def _spread(self, symbol: Symbol, params: Mapping[str, Any], source: SourceLine | None) -> Symbol:
-        """A symbol broadcast to a shape: recorded once for all operands of the shape that it meets."""
-        key = symbol, params["shape"]
+        """A symbol broadcast to a shape along given axes: recorded once for all operands that it meets so."""
+        key = symbol, params["shape"], params.get("axes")
         found = self._spreads.get(key)
         if found is None:
             (found,) = self.builder.record(broadcast_to, (symbol,), params, (), source)

@@ -151,3 +151,15 @@ def test_a_row_has_no_python_value() -> None:
         nnc.vmap(lambda x: x if x > 0 else -x)(np.ones(3))
     with pytest.raises(NncError):
         nnc.vmap(lambda x: np.sin(x))(np.ones(3))
+
+
+def test_broadcasts_of_one_value_along_different_axes_are_told_apart() -> None:
+    """An array that all members return, and one that each member spreads itself, have one shape and differ."""
+
+    def both(x: Any) -> Any:
+        return nnc.vmap(lambda row: (x, nnc.vmap(lambda _: row)(x)))(x)
+
+    x = np.arange(4.0).reshape(2, 2)
+    for f in (both, nnc.compile(both), nnc.compile(lambda x: both(x)[::-1])):
+        got = {np.asarray(y).tobytes() for y in f(nnp.asarray(x))}
+        assert got == {np.stack([x, x]).tobytes(), np.repeat(x[:, None], 2, 1).tobytes()}
