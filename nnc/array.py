@@ -22,7 +22,8 @@ from nnc.commands.contract import matmul
 from nnc.commands.indexing import getitem
 from nnc.commands.promote import WeakScalar, apply, as_operand, astype, is_weak, to_dtype
 from nnc.commands.shape import transpose
-from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, TraceError, UnsupportedError, user_error
+from nnc.devices import CPU, check_device, find_device
+from nnc.errors import ArgumentError, ArgumentTypeError, DTypeError, TraceError, user_error
 from nnc.foreign import is_foreign
 from nnc.graph import Command, TensorSpec, spec_of
 from nnc.graph.specialise import specialised
@@ -457,7 +458,7 @@ class Array(_Unfinished):
     @property
     def device(self) -> str:
         """Where the elements are."""
-        return self.spec.device
+        return CPU
 
     def to_device(self, device: Any, /, stream: Any = None) -> Array:
         """The array on another device.
@@ -469,10 +470,7 @@ class Array(_Unfinished):
         Raises:
             UnsupportedError: there is no such device.
         """
-        if str(device) != "cpu":
-            raise user_error(
-                UnsupportedError, "to_device", f"there is no device {device!r}.", fix="use one of nnc.devices()."
-            )
+        find_device(device, "to_device")
         return self
 
     def block_until_ready(self) -> Array:
@@ -616,10 +614,7 @@ def asarray(obj: Any, dtype: Any = None, *, device: Any = None, copy: bool | Non
 
 def _make_array(obj: Any, dtype: Any, device: Any, copy: bool | None) -> Any:
     """The array of `asarray`."""
-    if device is not None and str(device) != "cpu":
-        raise user_error(
-            UnsupportedError, "asarray", f"there is no device {device!r}.", fix="use one of nnc.devices()."
-        )
+    check_device(device, "asarray")
     wanted = None if dtype is None else to_dtype(dtype, "asarray")
     x = as_operand(obj, "asarray", "obj", wanted)
     if isinstance(x, Array):

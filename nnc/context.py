@@ -22,8 +22,8 @@ class Context(NamedTuple):
     `staging` is the innermost trace that records every command (none when running eagerly), `level` the level of
     the innermost trace (0: none), `source` the user's line on whose behalf a rule runs (a derivative points at the line that
     was differentiated), `activity` what the user asked for, outermost first, as in "tracing loss for grad", `meter` the counter of
-    the bytes that loops keep for their reverse pass, `clock` the holder of the seconds of each part of a compilation, `later` the
-    function that takes tasks that a call can do without (none: they are done at once), `modes` the modes that are switched on
+    the bytes that loops keep for their reverse pass, `clock` the holder of the seconds of each part of a compilation, `background`
+    the function that takes tasks that a call can do without (none: they are done at once), `modes` the modes that are switched on
     ("eager", "check_finite", "promotion" and "trace_errors" of nnc.debug; "watched" where a dynamic graph notes what a function
     does; "unspecialised" where functions run as they are, since nothing will be alike or a test wants it; a dynamic graph that
     records nothing stands for itself).
@@ -35,7 +35,7 @@ class Context(NamedTuple):
     activity: tuple[str, ...] = ()
     meter: Any = None
     clock: dict[str, float] | None = None
-    later: Callable[[Callable[[], object]], None] | None = None
+    background: Callable[[Callable[[], object]], None] | None = None
     modes: frozenset[Any] = frozenset()
 
 

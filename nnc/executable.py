@@ -17,8 +17,7 @@ import numpy as np
 import nnc.lower.passes.check_finite  # noqa: F401  (registers the pass)
 from nnc import dtypes
 from nnc.array import Array, new_array
-from nnc.backends.cpu.ahead import Ahead
-from nnc.backends.loaded import candidate_kernels, choose_kernel, expected_compiler
+from nnc.backends.toolchain import toolchain
 from nnc.collection import collection_paused
 from nnc.commands.pack import packable
 from nnc.commands.promote import astype, is_weak
@@ -26,12 +25,13 @@ from nnc.context import activity, set_context
 from nnc.errors import ArgumentTypeError, OutOfMemoryError, TraceError, user_error
 from nnc.graph import Graph, TensorSpec, run_passes
 from nnc.lower.autotune import Tuner
+from nnc.lower.background import in_background
 from nnc.lower.cache import Cache, Entry
 from nnc.lower.direct import Boxes, Direct, Results, load_direct
 from nnc.lower.frame import NoRoomError
 from nnc.lower.kept import Kept, is_alone
-from nnc.lower.later import do_later
 from nnc.lower.pipeline import lower
+from nnc.lower.prefetch import Prefetch
 from nnc.lower.program import Program
 from nnc.lower.report import Cost, MemoryPlan, MemoryRow, format_bytes
 from nnc.lower.schedule.report import ScheduleReport, Watch, make_schedule_report
@@ -69,7 +69,7 @@ class Lowered:
         fun, flat, specs = call.signature.fun, call.flat_function(), call.key.specs()
         name, start = name_of(fun), perf_counter()
         if options.native:
-            expected_compiler()  # it gets ready meanwhile
+            toolchain(options.device).compiler()  # it gets ready meanwhile
         with collection_paused():
             with activity(f"tracing {name} for compile"):
                 staged = stage(flat, [spec for spec, _ in specs], weak=[weak for _, weak in specs], name=name)
@@ -98,11 +98,11 @@ class Lowered:
         return str(self._staged.graph)
 
     @api_boundary
-    def compile(self, ahead: Ahead | None = None) -> Executable:
+    def compile(self, prefetch: Prefetch | None = None) -> Executable:
         """Plans memory and binds kernels.
 
         Args:
-            ahead: prefetches the memory of the first call meanwhile.
+            prefetch: prefetches the memory of the first call meanwhile.
 
         Raises:
             MemoryBudgetError: the plan does not fit.
@@ -115,9 +115,9 @@ class Lowered:
             )  # fmt: skip
         clock = {"tracing": self._seconds}
         with set_context(clock=clock), collection_paused():
-            graph, program, used = self._make_program(ahead)
-            if ahead is not None and ahead.room is not None:
-                program.make_ready(ahead.room)
+            graph, program, used = self._make_program(prefetch)
+            if prefetch is not None and prefetch.room is not None:
+                program.make_ready(prefetch.room)
         explicit, specs = self._staged.num_explicit, self._staged.graph.input_specs
         arguments = tuple((i, specs[i]) for i in used if i < explicit)
         captured = tuple(self._staged.captured[i - explicit] for i in used if i >= explicit)
@@ -139,11 +139,11 @@ class Lowered:
             timings,
             outside.donated,
             tuple(self._donated.difference(arguments[place][0] for place in outside.donated)),
-            Kept(outside, choose_kernel) if outside.kept else None,
+            Kept(outside, toolchain(self._options.device).choose_kernel) if outside.kept else None,
             self._options,
         )
 
-    def _make_program(self, ahead: Ahead | None) -> tuple[Graph, Program, list[int]]:
+    def _make_program(self, prefetch: Prefetch | None) -> tuple[Graph, Program, list[int]]:
         """Makes the graph of the wanted outputs and its program; returns them, and which inputs they read."""
         wanted = ("dce", "check_finite") if self._options.check_finite else ("dce",)
         graph = run_passes(self._staged.graph, wanted, self._options, verify=self._options.verify_passes)
@@ -156,28 +156,32 @@ class Lowered:
         if any(node.command in packable for node in graph.walk()):
             last = self._lasting.union(i + explicit for i, x in enumerate(self._staged.captured) if _may_last(x))
             options = options.update(keeps=tuple(place for place, i in enumerate(used) if i in last))
-        choose = Tuner(candidate_kernels, options) if options.autotune else choose_kernel
-        compiler, expect = expected_compiler() if options.native else None, ahead.expect if ahead is not None else None
+        tools = toolchain(options.device)
+        choose = Tuner(tools.candidate_kernels, options) if options.autotune else tools.choose_kernel
+        compiler, expect = (
+            tools.compiler() if options.native else None,
+            prefetch.expect if prefetch is not None else None,
+        )
         program = lower(graph, options, choose, compiler, expect)
         if compiler is not None and program.needs_no_python:
-            do_later(partial(load_direct, compiler))  # the next call but one can do with it
+            in_background(partial(load_direct, compiler))  # the next call but one can do with it
         return graph, program, used
 
 
-def prepare_ahead(call: Call, options: Options) -> AbstractContextManager[Ahead | None]:
+def prefetching(call: Call, options: Options) -> AbstractContextManager[Prefetch | None]:
     """Opens a block that makes the program of a call and prefetches memory meanwhile: at once the donated arrays, and an arena as
     large as the last call of the function with such arguments needed.
     """
-    compiler = expected_compiler() if options.native else None
+    compiler = toolchain(options.device).compiler() if options.native else None
     if compiler is None:
         return nullcontext()
-    ahead = compiler.ahead()
+    prefetch = compiler.prefetch()
     if options.cache_folder is not None:
-        ahead.recall(_arena_entry(call, options, options.cache_folder))
+        prefetch.recall(_arena_entry(call, options, options.cache_folder))
     if call.signature.donates:
         given = (call.arguments.dynamic[i] for i in call.donated_leaves())
-        ahead.given_away([leaf for leaf in given if isinstance(leaf, Array)])
-    return ahead
+        prefetch.prefetch_donated([leaf for leaf in given if isinstance(leaf, Array)])
+    return prefetch
 
 
 def _arena_entry(call: Call, options: Options, folder: Path) -> Entry:
@@ -335,7 +339,7 @@ class Executable:
 
     def _direct(self, likeness: Likeness) -> Direct | None:
         """How the program is called on the dynamic leaves of calls without Python in between; None where that cannot be."""
-        compiler, boxes, arrays = expected_compiler(), _boxes(), likeness.arrays
+        compiler, boxes, arrays = toolchain(self.options.device).compiler(), _boxes(), likeness.arrays
         order = self._program.outside.order
         is_special = self._kept is not None or self._donated or not self._reads_all
         if compiler is None or boxes is None or arrays is None or order is None or is_special:

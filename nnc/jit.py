@@ -13,10 +13,11 @@ from nnc.array import as_value
 from nnc.bounded import BoundedCache
 from nnc.commands.promotion import promotion_watch
 from nnc.context import AT_REST, get_context
-from nnc.errors import ArgumentError, ArgumentTypeError, TraceError, UnsupportedError, user_error
-from nnc.executable import Executable, Lowered, Run, prepare_ahead
+from nnc.devices import CPU, find_device
+from nnc.errors import ArgumentError, ArgumentTypeError, TraceError, user_error
+from nnc.executable import Executable, Lowered, Run, prefetching
 from nnc.fork import new_rlock
-from nnc.lower.later import putting_off
+from nnc.lower.background import deferring
 from nnc.options import Options, parse_bytes
 from nnc.retraces import (
     Change,
@@ -100,10 +101,7 @@ def compile(
             contract=contract, flush_denormals=flush_denormals, max_traces=max_traces,
         )  # fmt: skip
     check_callable(fun, "nnc.compile")
-    if device not in (None, "cpu"):
-        raise user_error(
-            UnsupportedError, "nnc.compile", f"there is no device {device!r}.", fix="use one of nnc.devices()."
-        )
+    device = CPU if device is None else find_device(device, "nnc.compile").name
     _check_streams(streams)
     for name, value in (("autotune", autotune), ("contract", contract), ("flush_denormals", flush_denormals or False)):
         if not isinstance(value, bool):
@@ -115,7 +113,7 @@ def compile(
             ArgumentError, "nnc.compile", f"max_traces is {max_traces!r}.", fix="give a number of 1 or more."
         )
     options = Options.from_environment().update(
-        streams=streams, autotune=autotune, contract=contract, flush_denormals=flush_denormals
+        device=device, streams=streams, autotune=autotune, contract=contract, flush_denormals=flush_denormals
     )
     if memory_budget is not None:
         options = options.update(memory_budget=parse_bytes(memory_budget))
@@ -197,7 +195,7 @@ class Compiled:
                     return recorder.evaluate(self, *args, **kwargs)
             else:
                 is_first = call.key not in self._entries
-                with putting_off() if is_first else nullcontext():
+                with deferring() if is_first else nullcontext():
                     executable = self._find(call)
                     if executable is not None:
                         if is_first and self._misses == 1:
@@ -290,11 +288,11 @@ class Compiled:
                     fix="call it with the same shapes, dtypes and static arguments, or raise max_traces.",
                 )  # fmt: skip
             options = self._options.update(check_finite=True) if checks else self._options
-            with putting_off(), prepare_ahead(call, options) as ahead:
+            with deferring(), prefetching(call, options) as prefetch:
                 lowered = Lowered.of(call, options)
                 if lowered.captures_tracers:
                     return None
-                executable = lowered.compile(ahead)
+                executable = lowered.compile(prefetch)
             if watch is not None:
                 watch.traced.add((self, call.key))
             self._misses += not checks

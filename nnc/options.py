@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
+from nnc.devices import CPU
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 
 _UNITS: dict[str, int] = {"": 1, "b": 1} | {
@@ -29,26 +30,34 @@ _TRUE, _FALSE = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
 class Options:
     """The choices that lowering may make.
 
-    `verify_passes` checks the graph after every pass and the memory plan once more (environment: NNC_VERIFY);
-    `memory_budget` is the largest number of bytes that a call may allocate (NNC_MEMORY_BUDGET); `streams` is how many
-    streams the schedule may use, "auto" or a number; `donated` names the inputs that the program may overwrite; `check_finite`
-    looks at every result for NaN and infinities (`nnc.debug.check_finite`); `guard` runs steps one by one on memory with red zones
-    and poison, and checks it after each (NNC_GUARD; see nnc.lower.guard); `allocator` is how memory is planned (NNC_ALLOCATOR):
-    "portfolio" is best, "article" and "article-size" are the published algorithm of libnnc and its variant that takes large tensors
-    first, for comparisons; `autotune` measures which of several kernels is the fastest; `cache_folder` is where such
-    findings, compiled kernels and lowered programs are kept (NNC_CACHE_DIR, else a folder in the user's cache), None:
-    nowhere; `kernel_threads` is how many threads a kernel takes by itself (OPENBLAS_NUM_THREADS, MKL_NUM_THREADS or
-    OMP_NUM_THREADS, which tell NumPy's BLAS), None: all; `native` is whether programs become machine code (NNC_NATIVE=0: they
-    run step by step from Python, with the same results); `compact` fuses kernels only where that keeps nothing in memory for
-    longer, as plans do by themselves where a budget demands it; `contract` rounds products that are only added once, with their
-    sum; `flush_denormals` takes denormal numbers as 0, None: in steps that compute nothing in float64; `keeps` names inputs of
-    which the caller of the program keeps between calls the packed forms that the pass `keep` takes out.
+    Attributes:
+        device: the name of the device on which the program runs.
+        verify_passes: the graph is checked after every pass, and the memory plan once more (environment: NNC_VERIFY).
+        memory_budget: the largest number of bytes that a call may allocate (NNC_MEMORY_BUDGET); None: any.
+        streams: how many streams the schedule may use, "auto" or a number.
+        donated: the inputs that the program may overwrite, by position.
+        check_finite: every result is searched for NaN and infinities (`nnc.debug.check_finite`).
+        guard: steps run one by one on memory with red zones and poison, which is checked after each (NNC_GUARD; nnc.lower.guard).
+        allocator: how memory is planned (NNC_ALLOCATOR): "portfolio" is best; "article" and "article-size" are the published
+            algorithm of libnnc and its variant that takes large tensors first, for comparisons.
+        autotune: several kernels of a step are measured, and the fastest is taken.
+        cache_folder: where such findings, compiled kernels and lowered programs are kept (NNC_CACHE_DIR, else a folder in the
+            user's cache); None: nowhere.
+        kernel_threads: how many threads a kernel takes by itself (OPENBLAS_NUM_THREADS, MKL_NUM_THREADS or OMP_NUM_THREADS, which
+            tell NumPy's BLAS); None: all.
+        native: programs become machine code (NNC_NATIVE=0: they run step by step from Python, with the same results).
+        compact: kernels are fused only where that keeps nothing in memory for longer, as plans do by themselves where a budget
+            demands it.
+        contract: products that are only added are rounded once, with their sum.
+        flush_denormals: denormal numbers count as 0; None: in steps that compute nothing in float64.
+        keeps: inputs of which the caller of the program keeps, between calls, the packed forms that the pass `keep` takes out.
 
     Example:
         >>> Options(memory_budget=parse_bytes("2GiB")).memory_budget
         2147483648
     """
 
+    device: str = CPU
     verify_passes: bool = False
     memory_budget: int | None = None
     streams: int | str = "auto"

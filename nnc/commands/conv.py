@@ -26,7 +26,7 @@ from nnc.commands.rules import BatchRule, Value, check_dtype, linear_in
 from nnc.commands.shape import reshape, transpose
 from nnc.commands.windows import Padding, Shape, crop_spatial, offsets, pad_spatial, sliding, window_shape
 from nnc.errors import ArgumentError, ShapeError, user_error
-from nnc.graph import Command, TensorSpec, check_same_dtype, register
+from nnc.graph import STRIDED, Command, TensorSpec, check_same_dtype, register
 from nnc.graph import command as get_command
 
 COLUMN_ELEMENTS = 1 << 23  # gathered at a time: bounds the references' scratch memory
@@ -94,9 +94,9 @@ def strided_weight(w: TensorSpec, packed: str | None, ndim: int) -> TensorSpec:
     Raises:
         ShapeError: it does not lie as `packed` says.
     """
-    if packed is not None and w.layout in (packed, "strided") and w.shape == Blocks.of(packed).row:
-        return w.update(shape=packed_shape(packed, ndim), layout="strided")  # an array's spec names no layout
-    if packed is not None or w.layout != "strided":
+    if packed is not None and w.layout in (packed, STRIDED) and w.shape == Blocks.of(packed).row:
+        return w.update(shape=packed_shape(packed, ndim), layout=STRIDED)  # an array's spec names no layout
+    if packed is not None or w.layout != STRIDED:
         raise user_error(
             ShapeError, "conv", f"the weight lies otherwise than packed={packed!r} says.", operands={"w": w},
             fix="name the weight's layout.",

@@ -19,7 +19,7 @@ import numpy as np
 
 from nnc.commands.windows import Shape
 from nnc.errors import ArgumentError, ShapeError, user_error
-from nnc.graph import Attribute, Command, TensorSpec, register
+from nnc.graph import STRIDED, Attribute, Command, TensorSpec, register
 
 packable: Attribute[tuple[int, ...]] = Attribute(
     "packable", "the inputs that may be packed; the parameter `packed` then names their layout"
@@ -118,7 +118,7 @@ def _parse(layout: str) -> Blocks:
 
 def _infer(x: TensorSpec, *, layout: str) -> TensorSpec:
     blocks = Blocks.of(layout)
-    if x.layout != "strided" or _joined(blocks.sizes, x.ndim) != x.shape:
+    if x.layout != STRIDED or _joined(blocks.sizes, x.ndim) != x.shape:
         raise user_error(
             ShapeError, "pack", f"the layout is one of a tensor of shape {blocks.sizes}.", operands={"x": x},
             fix="pass a strided tensor of that shape; its first axis may be two in the layout.",

@@ -29,7 +29,7 @@ from nnc.graph.rewrite import apply_rules
 from nnc.graph.rule import Rule, RuleError, Sample, rewrite_rule, sample
 from nnc.graph.rule_check import check_rule
 from nnc.graph.serialize import from_json, load_graph, save_graph, storable, to_json
-from nnc.graph.spec import TensorSpec, spec_of
+from nnc.graph.spec import STRIDED, TensorSpec, spec_of
 from nnc.graph.text import node_texts, symbol_numbers, to_text, value_text
 from nnc.graph.verify import verify
 
@@ -37,6 +37,7 @@ __all__ = [
     "ATTRIBUTES",
     "COMMANDS",
     "PASSES",
+    "STRIDED",
     "Attribute",
     "Box",
     "Command",

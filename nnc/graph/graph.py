@@ -37,7 +37,7 @@ class Symbol(_UnfinishedSymbol):
     """A tensor without a value, written exactly once. Symbols are compared by identity; `name` only serves to read graphs.
 
     Args:
-        spec: shape, dtype, layout and device.
+        spec: shape, dtype and layout.
         name: in the readable form.
     """
 

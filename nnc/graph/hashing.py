@@ -137,7 +137,7 @@ def _tokens(graph: Graph, encode: Encode) -> list[Any]:
         spec = symbol.spec
         text = specs.get(spec)
         if text is None:
-            text = specs[spec] = f"{spec.dtype.name}{list(spec.shape)}{spec.layout!r}{spec.device!r}"
+            text = specs[spec] = f"{spec.dtype.name}{list(spec.shape)}{spec.layout!r}"
         if symbol not in constants:
             return f"{found} {text}"
         return f"{found} {text} {hashlib.sha256(np.asarray(constants[symbol]).tobytes()).hexdigest()}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 _COUNT = "an integer of 0 or more"
-_SPEC = {"shape": [_COUNT], "dtype": str, "layout?": str, "device?": str}
+_SPEC = {"shape": [_COUNT], "dtype": str, "layout?": str}
 _ARRAY = {"dtype": str, "shape": [_COUNT], "data": str}
 _NODE = {
     "command": str,

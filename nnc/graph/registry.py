@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from nnc.devices import CPU
 from nnc.dtypes import plain_dtype
 from nnc.errors import BackendError, InternalError, RegistryError, user_error
 from nnc.graph.spec import TensorSpec
@@ -70,17 +71,19 @@ _BIND = _Bind(_unset)
 class _Registry:
     """Counts registrations: `version` grows with each, and earlier conclusions hold no more.
 
-    `load_backends` registers the kernels of this package, which takes a while, when a kernel is first looked for.
+    `load_backends` registers the kernels of this package for a kind of devices, which takes a while, when one of them is first
+    looked for: no library of another kind is loaded.
     """
 
     version: int = 0
-    load_backends: Callable[[], Any] | None = None
+    load_backends: dict[str, Callable[[], Any]] = field(default_factory=dict)
 
-    def fill(self) -> None:
-        """Registers the kernels of this package, if that has not been done."""
-        if self.load_backends is not None:
-            self.load_backends()
-            self.load_backends = None
+    def fill(self, device: str) -> None:
+        """Registers the kernels of this package for a kind of devices, if that has not been done."""
+        load = self.load_backends.get(device)
+        if load is not None:
+            load()
+            self.load_backends.pop(device, None)  # `load` may have come here, too
 
 
 REGISTRY = _Registry()
@@ -231,6 +234,7 @@ class Kernel:
 
     Attributes:
         backend: its name.
+        device: kind of the devices that it runs on (nnc.devices).
         run: (inputs, outputs, params) -> None; reads NumPy arrays and writes every element of `outputs`.
         supports: (specs, params) -> whether it takes these inputs.
         priority: the highest wins.
@@ -258,6 +262,7 @@ class Kernel:
     lanes: Callable[[tuple[TensorSpec, ...], Mapping[str, Any]], int] = field(default=lambda specs, params: 0)
     in_place: bool = True
     expect: Callable[[], None] = field(default=lambda: None)
+    device: str = CPU
 
 
 def add_kernel(target: Command | str, new: Kernel) -> None:
@@ -273,13 +278,18 @@ def add_kernel(target: Command | str, new: Kernel) -> None:
     name = command(target)
     kernels = kernel.get(name, ())
     for old in kernels:
-        if old.backend == new.backend and old.priority >= new.priority:
+        if _has_place_of(old, new) and old.priority >= new.priority:
             raise user_error(
                 RegistryError, name.name, f"backend {new.backend!r} has a kernel of priority {old.priority} already.",
                 fix="give the new one a higher priority.",
             )  # fmt: skip
-    kept = [old for old in kernels if old.backend != new.backend]
+    kept = [old for old in kernels if not _has_place_of(old, new)]
     kernel.replace_cell(name, tuple(sorted([*kept, new], key=lambda k: -k.priority)))
+
+
+def _has_place_of(old: Kernel, new: Kernel) -> bool:
+    """Whether two kernels of a command are one backend's for one kind of devices."""
+    return (old.backend, old.device) == (new.backend, new.device)
 
 
 class _KernelColumn(Attribute[tuple[Kernel, ...]]):
@@ -300,23 +310,26 @@ reference: Attribute[Callable[..., Any]] = Attribute(
 rewritten: Attribute[Callable[..., Mapping[str, Any]]] = Attribute(
     "rewritten", "(params, old sub-graphs, new ones) -> params of a node after a pass rewrote its sub-graphs"
 )
-kernel = _KernelColumn("kernel", "the backends that run the command, best first")
+kernel = _KernelColumn("kernel", "the kernels of all devices that run the command, best first")
 
 
-def find_kernel(target: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> Kernel | None:
+def find_kernel(
+    target: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], device: str = CPU
+) -> Kernel | None:
     """The kernel of highest priority that takes these inputs; None where only the reference does.
 
     Args:
         target: the command.
         specs: of the inputs.
         params: static parameters by name.
+        device: kind of the device that it is to run on.
 
     Raises:
         BackendError: the command has neither kernel nor reference.
     """
-    REGISTRY.fill()
+    REGISTRY.fill(device)
     for candidate in kernel.get(target, ()):
-        if candidate.supports(specs, params):
+        if candidate.device == device and candidate.supports(specs, params):
             return candidate
     if target not in reference:
         raise user_error(
@@ -327,13 +340,15 @@ def find_kernel(target: Command, specs: tuple[TensorSpec, ...], params: Mapping[
     return None
 
 
-def expect_kernels(targets: Iterable[Command]) -> None:
+def expect_kernels(targets: Iterable[Command], device: str = CPU) -> None:
     """Says that kernels of these commands will be looked for.
 
     Args:
         targets: commands.
+        device: kind of the device that they are to run on.
     """
-    REGISTRY.fill()
+    REGISTRY.fill(device)
     for target in targets:
         for candidate in kernel.get(target, ()):
-            candidate.expect()
+            if candidate.device == device:
+                candidate.expect()

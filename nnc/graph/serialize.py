@@ -24,7 +24,7 @@ from nnc.graph.boxes import Box
 from nnc.graph.graph import NO_PARAMS, Graph, NDArray, Node, Symbol, new_node, new_symbol
 from nnc.graph.json_form import check_form
 from nnc.graph.registry import Command, command
-from nnc.graph.spec import TensorSpec
+from nnc.graph.spec import STRIDED, TensorSpec
 from nnc.graph.verify import verify
 from nnc.paths import access, path_to_read, path_to_write
 from nnc.source import SourceLine
@@ -289,10 +289,7 @@ def _values(
 def spec_tree(spec: TensorSpec) -> dict[str, Any]:
     """A spec as a tree that JSON can hold."""
     tree: dict[str, Any] = {"shape": [int(n) for n in spec.shape], "dtype": spec.dtype.name}
-    return tree | {name: getattr(spec, name) for name, usual in _USUAL.items() if getattr(spec, name) != usual}
-
-
-_USUAL = {field.name: field.default for field in fields(TensorSpec) if field.name in ("layout", "device")}
+    return tree if spec.layout == STRIDED else tree | {"layout": spec.layout}
 
 
 @api_boundary
@@ -380,11 +377,7 @@ class GraphReader:
 
 def read_spec(tree: Mapping[str, Any]) -> TensorSpec:
     """The spec that `spec_tree` made `tree` of."""
-    return TensorSpec(tuple(tree["shape"]), _DTYPES[tree["dtype"]], **_extras(tree))
-
-
-def _extras(tree: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tree[name] for name in _USUAL if name in tree}
+    return TensorSpec(tuple(tree["shape"]), _DTYPES[tree["dtype"]], tree.get("layout", STRIDED))
 
 
 def _picker(symbols: list[Symbol]) -> Callable[[list[int]], tuple[Symbol, ...]]:

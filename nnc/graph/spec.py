@@ -14,13 +14,16 @@ from nnc.dtypes import DType, as_dtype
 from nnc.foreign import is_foreign
 from nnc.fork import new_lock
 
+STRIDED = "strided"  # the layout of tensors whose elements lie in row-major order
+
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, init=False)
 class TensorSpec:
-    """Shape, dtype, layout and device of a tensor.
+    """Shape, dtype and layout of a tensor.
 
     `layout` is "strided" or the name of a blocked layout, in which a tensor is a row of elements (nnc.commands.pack). A change of
-    layout, dtype or device is always a node of the graph, so two specs either are equal or need an explicit command between them.
+    layout or dtype is always a node of the graph, so two specs either are equal or need an explicit command between them. The
+    device is no part of it: a graph runs on any device, and a program on one.
 
     Equal specs are one object, so that comparing and hashing them costs nothing: every call of a compiled function and every
     eager command does both. Facts that follow from the fields are kept beside them: passes ask for them all the time.
@@ -31,7 +34,6 @@ class TensorSpec:
         shape: size of each axis.
         dtype: element type.
         layout: how the elements lie: "strided", or the name of a blocked layout.
-        device: where they lie.
 
     Example:
         >>> str(TensorSpec((2, 3), "float32")), TensorSpec((2, 3), "float32").nbytes
@@ -40,19 +42,18 @@ class TensorSpec:
 
     shape: tuple[int, ...]
     dtype: DType
-    layout: str = "strided"
-    device: str = "cpu"
+    layout: str = STRIDED
     ndim: int = field(init=False, repr=False)
     size: int = field(init=False, repr=False)
     nbytes: int = field(init=False, repr=False)
 
-    def __new__(cls, shape: Any, dtype: Any, layout: str = "strided", device: str = "cpu") -> TensorSpec:
+    def __new__(cls, shape: Any, dtype: Any, layout: str = STRIDED) -> TensorSpec:
         """The one spec with these fields; the shape may be any sequence, the dtype anything that names one."""
         if type(shape) is not tuple:
             shape = tuple(shape)
         if not isinstance(dtype, np.dtype):
             dtype = as_dtype(dtype)
-        key = shape, dtype, layout, device
+        key = shape, dtype, layout
         known = _KNOWN.get(key)
         if known is not None:
             return known
@@ -62,7 +63,7 @@ class TensorSpec:
                 own = np.dtype(dtype.type)  # there are others that are equal, for which compiled programs look in vain
                 dtype = own if own == dtype else dtype
                 shape = tuple(map(int, shape))  # NumPy's integers are equal to Python's, but no JSON
-                key, size = (shape, dtype, layout, device), math.prod(shape)
+                key, size = (shape, dtype, layout), math.prod(shape)
                 known = _KNOWN.get(key)
             if known is None:
                 known = object.__new__(cls)
@@ -72,36 +73,30 @@ class TensorSpec:
             return known
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TensorSpec, (self.shape, self.dtype, self.layout, self.device)
+        return TensorSpec, (self.shape, self.dtype, self.layout)
 
     @property
     def spec(self) -> TensorSpec:
         """Itself: a spec stands for a tensor wherever only its spec is read."""
         return self
 
-    def update(
-        self, *, shape: Any = None, dtype: Any = None, layout: str | None = None, device: str | None = None
-    ) -> TensorSpec:
+    def update(self, *, shape: Any = None, dtype: Any = None, layout: str | None = None) -> TensorSpec:
         """This spec with some fields replaced.
 
         Args:
             shape: instead of this spec's.
             dtype: instead of this spec's.
             layout: instead of this spec's.
-            device: instead of this spec's.
         """
         return TensorSpec(
             self.shape if shape is None else shape,
             self.dtype if dtype is None else dtype,
             self.layout if layout is None else layout,
-            self.device if device is None else device,
         )
 
     def __str__(self) -> str:
         text = f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
-        if self.layout != "strided":
-            text += f":{self.layout}"
-        return text if self.device == "cpu" else f"{text}@{self.device}"
+        return text if self.layout == STRIDED else f"{text}:{self.layout}"
 
 
 _KNOWN: WeakValueDictionary[tuple[Any, ...], TensorSpec] = WeakValueDictionary()

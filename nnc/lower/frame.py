@@ -15,6 +15,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from nnc.commands.loop import check_branch, check_steps
 from nnc.commands.rules import effect
+from nnc.devices.cpu import aligned_bytes
 from nnc.errors import ArgumentError, DTypeError, NncError, ShapeError, user_error, word_anew
 from nnc.graph import Kernel, TensorSpec, spec_of
 from nnc.lower.schedule.run import StreamRunner
@@ -23,8 +24,6 @@ from nnc.source import SourceLine
 
 if TYPE_CHECKING:
     from nnc.lower.program import Program
-
-_ALIGNMENT = 64
 
 Arrays = list[Any]
 Run = tuple[Callable[..., None], Arrays, Arrays, Mapping[str, Any]]
@@ -321,13 +320,6 @@ def result_of(view: View, memory: NDArray) -> NDArray:
 
 class NoRoomError(MemoryError):
     """There is no memory for the arena or the outputs of a program; nothing of it has run yet."""
-
-
-def aligned_bytes(nbytes: int, alignment: int = _ALIGNMENT) -> NDArray:
-    """Uninitialised bytes that begin at a multiple of `alignment`."""
-    memory = np.empty(nbytes + alignment, np.uint8)
-    skipped = -memory.ctypes.data % alignment
-    return memory[skipped : skipped + nbytes]
 
 
 def as_bytes(array: NDArray) -> NDArray:

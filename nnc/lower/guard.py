@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from nnc.commands.rules import effect
+from nnc.devices.cpu import aligned_bytes
 from nnc.errors import InternalError
 from nnc.lower.codegen.native import Function, Native, State
-from nnc.lower.frame import Arrays, Frame, Run, aligned_bytes, as_bytes, make_view, result_of
+from nnc.lower.frame import Arrays, Frame, Run, as_bytes, make_view, result_of
 from nnc.lower.liveness import Liveness, walk
 from nnc.lower.stages import Bound, Kind, NDArray, Step, Steps, View
 

@@ -20,9 +20,9 @@ import numpy as np
 
 from nnc.array import Array
 from nnc.commands.pack import pack
+from nnc.devices.cpu import aligned_bytes
 from nnc.fork import new_rlock
 from nnc.graph import Command, Kernel, TensorSpec
-from nnc.lower.frame import aligned_bytes
 from nnc.lower.native_program import Outside
 from nnc.lower.stages import NDArray
 

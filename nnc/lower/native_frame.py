@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from nnc.commands.loop import check_branch, check_steps
+from nnc.devices.cpu import aligned_bytes
 from nnc.errors import InternalError, NncError, word_anew
 from nnc.graph import reference
 from nnc.lower.codegen.arguments import Words, as_plain
@@ -24,7 +25,6 @@ from nnc.lower.frame import (
     Arrays,
     NoRoomError,
     Run,
-    aligned_bytes,
     as_bytes,
     check_inputs,
     explain,

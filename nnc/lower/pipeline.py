@@ -10,15 +10,16 @@ from typing import Any
 import nnc.lower.passes  # noqa: F401  (registers the passes of the pipeline)
 from nnc.commands.loop import run_graph
 from nnc.context import set_context, timed
+from nnc.devices import kind_of
 from nnc.dtypes import TAPE
 from nnc.errors import InternalError
 from nnc.graph import Command, Graph, Kernel, Node, TensorSpec, expect_kernels, find_kernel, run_passes
 from nnc.lower.alloc import Block, find_block_overlap, plan_blocks
+from nnc.lower.background import in_background
 from nnc.lower.bind import bind_buffers, emit, no_workspace
 from nnc.lower.codegen.native import Compiler
 from nnc.lower.emit import Workspace
 from nnc.lower.kernels import RunProgram, sub_graph_kernel
-from nnc.lower.later import do_later
 from nnc.lower.native_program import Outside
 from nnc.lower.natives import Natives, fused_alone, settled
 from nnc.lower.passes.remat import Remat, frugal
@@ -67,13 +68,14 @@ def lower(
     Raises:
         MemoryBudgetError: a call would allocate more than `options.memory_budget`.
     """
-    expect_kernels({node.command for node in graph.walk()})
+    device = kind_of(options.device)
+    expect_kernels({node.command for node in graph.walk()}, device)
 
     def workspace(node: Node) -> int:
         specs = tuple(symbol.spec for symbol in node.inputs)
         if node.graphs:
             params = {**node.params, "graphs": node.graphs}
-            printed = find_kernel(node.command, specs, params)
+            printed = find_kernel(node.command, specs, params, device)
             return printed.workspace(specs, params) if printed is not None else 0
         with set_context(source=node.source):
             return choose_kernel(node.command, specs, node.params).workspace(specs, node.params)
@@ -92,7 +94,7 @@ def lower(
 
     def step_kernel(step: Step) -> Kernel:
         if step.graphs:
-            printed = find_kernel(step.command, step.input_specs, {**step.params, "graphs": step.graphs})
+            printed = find_kernel(step.command, step.input_specs, {**step.params, "graphs": step.graphs}, device)
             if printed is None:
                 return sub_graph_kernel(step, lower_inner)
             return replace(printed, run=sub_graph_kernel(step, lower_fused).run)
@@ -130,7 +132,7 @@ def lower(
         keeps = natives is None or natives.compiler.works()
     made.load()
     if keeps and place is not None:
-        do_later(partial(place.keep, made))
+        in_background(partial(place.keep, made))
     return made
 
 

@@ -16,12 +16,13 @@ from nnc.commands.promote import broadcast, broadcast_to_shape, promote, to_dtyp
 from nnc.commands.reduce import reduce_or
 from nnc.commands.rules import Value
 from nnc.commands.shape import broadcast_to, pad, reshape
+from nnc.devices import check_device
 from nnc.errors import ArgumentError, ArgumentTypeError, user_error
 from nnc.graph.specialise import specialised
 from nnc.numpy.elementwise import divide, equal, exp, log, multiply, power, where
 from nnc.numpy.joining import stack
 from nnc.numpy.manipulation import moveaxis
-from nnc.numpy.operands import STATIC, check_device, known_or_none, static_int, to_shape, to_size, to_value
+from nnc.numpy.operands import STATIC, known_or_none, static_int, to_shape, to_size, to_value
 from nnc.numpy.types import iinfo
 from nnc.spelling import spelled
 

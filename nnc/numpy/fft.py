@@ -19,9 +19,10 @@ from nnc.commands import fft as commands
 from nnc.commands.promote import astype, promote, to_dtype
 from nnc.commands.rules import Value, check_dtype
 from nnc.commands.shape import pad, slice_axis
+from nnc.devices import check_device
 from nnc.errors import ArgumentError, ArgumentTypeError, NncError, user_error
 from nnc.numpy.manipulation import roll
-from nnc.numpy.operands import Axis, Shape, check_device, static_int, to_axes, to_value
+from nnc.numpy.operands import Axis, Shape, static_int, to_axes, to_value
 from nnc.spelling import spelled
 
 __all__ = [

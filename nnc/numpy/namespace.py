@@ -14,6 +14,7 @@ import nnc.trace.eager
 import nnc.trace.staged_call  # noqa: F401  (both register themselves: eager execution, and specialised calls)
 from nnc import dtypes
 from nnc.array import set_namespace
+from nnc.devices import CPU
 from nnc.devices import devices as all_devices
 from nnc.graph.registry import REGISTRY
 from nnc.numpy.interop import await_einops
@@ -25,7 +26,7 @@ __all__ = ["__array_api_version__", "__array_namespace_info__"]
 __array_api_version__ = "2024.12"
 set_namespace(sys.modules["nnc.numpy"])
 await_einops()
-REGISTRY.load_backends = partial(importlib.import_module, "nnc.backends.loaded")
+REGISTRY.load_backends[CPU] = partial(importlib.import_module, "nnc.backends.loaded")
 
 
 _BEYOND = frozenset({"float16", "bfloat16"})  # dtypes that the standard does not have
@@ -40,7 +41,7 @@ class NamespaceInfo:
 
     def default_device(self) -> str:
         """Where new arrays are."""
-        return "cpu"
+        return CPU
 
     def devices(self) -> list[str]:
         """The devices of this machine."""

@@ -13,7 +13,7 @@ from nnc.array import Array, as_value
 from nnc.commands.promote import as_operand, astype, to_dtype
 from nnc.commands.rules import Value, check_axes, check_axis
 from nnc.commands.shape import reshape
-from nnc.errors import ArgumentError, ArgumentTypeError, NncError, TraceError, UnsupportedError, user_error
+from nnc.errors import ArgumentError, ArgumentTypeError, NncError, TraceError, user_error
 from nnc.graph import TensorSpec
 
 STATIC = (
@@ -35,12 +35,6 @@ def to_value(x: Any, where: str, name: str = "x") -> Value:
     if dtypes.is_scalar(x):
         return Array(np.asarray(astype(x, dtypes.scalar_dtype(x), where)), weak=True)
     return x if hasattr(x, "spec") else as_value(x)
-
-
-def check_device(device: Any, where: str) -> None:
-    """Raises UnsupportedError unless new arrays can be on `device`."""
-    if device is not None and str(device) != "cpu":
-        raise user_error(UnsupportedError, where, f"there is no device {device!r}.", fix="use one of nnc.devices().")
 
 
 def check_not_inplace(inplace: bool, where: str) -> None:

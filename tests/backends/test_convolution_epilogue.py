@@ -17,8 +17,8 @@ from nnc.backends.loaded import choose_kernel
 from nnc.backends.onednn.convolution import _native_joined, _supports_joined, _workspace_joined
 from nnc.backends.onednn.library import library
 from nnc.commands.control import with_epilogue
+from nnc.devices.cpu import aligned_bytes
 from nnc.graph import Graph, GraphBuilder, Symbol, TensorSpec, reference
-from nnc.lower.frame import aligned_bytes
 from nnc.lower.pipeline import lower
 from nnc.lower.stages import Step, View
 from nnc.options import Options

@@ -14,11 +14,11 @@ import nnc
 import nnc.numpy as nnp
 from nnc import dtypes
 from nnc.backends.cpu.jit import compiler
+from nnc.devices.cpu import aligned_bytes
 from nnc.errors import InternalError
 from nnc.graph import command, register
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.native import Native
-from nnc.lower.frame import aligned_bytes
 from nnc.lower.pipeline import lower
 from nnc.lower.program import Program
 from nnc.lower.stages import Step

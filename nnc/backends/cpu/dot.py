@@ -20,6 +20,7 @@ from nnc.backends.cpu.jit import run_native
 from nnc.backends.cpu.printer import Printer
 from nnc.backends.cpu.row_products import is_row_by_rows, print_row
 from nnc.backends.products import Product, product_of
+from nnc.devices import CPU
 from nnc.graph import Kernel, TensorSpec, add_kernel
 from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.native import Native, Remembered
@@ -79,4 +80,4 @@ def _run(inputs: Sequence[NDArray], outputs: Sequence[NDArray], params: Mapping[
         _compiled(inputs, outputs, params)
 
 
-add_kernel("dot", Kernel("cpu", _run, _supports, native=Remembered(_native)))
+add_kernel("dot", Kernel(CPU, _run, _supports, native=Remembered(_native)))

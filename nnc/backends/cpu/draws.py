@@ -17,6 +17,7 @@ from nnc.backends.cpu.jit import Arrays, Params, run_native
 from nnc.backends.cpu.vectors import vector_bytes
 from nnc.backends.numpy_ref import reference_kernel
 from nnc.commands import draws
+from nnc.devices import CPU
 from nnc.graph import Command, Graph, Kernel, Node, Symbol, TensorSpec, add_kernel
 from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.llvm import print_graph
@@ -77,4 +78,4 @@ for _command in (
     draws.portable_log, draws.portable_log1p, draws.portable_exp, draws.normal_quantile, draws.truncated_normal_quantile,
     draws.tan_of_turns, draws.unit_of_words, draws.geometric_quantile, draws.poisson_log_mass, draws.binomial_log_mass,
 ):  # fmt: skip
-    add_kernel(_command, Kernel("cpu", _Run(_command), _supports, native=_native))
+    add_kernel(_command, Kernel(CPU, _Run(_command), _supports, native=_native))

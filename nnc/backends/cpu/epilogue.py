@@ -16,6 +16,7 @@ from nnc.backends.cpu.printer import Bound, Printer, times
 from nnc.backends.cpu.tiles import Target
 from nnc.backends.cpu.vectors import read_row, write_row
 from nnc.backends.products import Product, make_product
+from nnc.devices import CPU
 from nnc.errors import InternalError
 from nnc.graph import Kernel, Symbol, TensorSpec, add_kernel, find_kernel
 from nnc.lower.codegen.builder import Code, Value
@@ -115,7 +116,7 @@ def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
         return False
     node = epilogue.product
     alone = find_kernel(node.command, specs[:2], node.params)
-    if alone is None or alone.backend != "cpu":
+    if alone is None or alone.backend != CPU:
         return False
     x, y = specs[:2]
     left, right = View.whole(0, x), View.whole(1, y)
@@ -154,4 +155,4 @@ def _run(inputs: Any, outputs: Any, params: Mapping[str, Any]) -> None:
     raise InternalError("a product with an epilogue is run by its graph where it is not compiled")
 
 
-add_kernel("with_epilogue", Kernel("cpu", _run, _supports, native=_Known()))
+add_kernel("with_epilogue", Kernel(CPU, _run, _supports, native=_Known()))

@@ -8,6 +8,7 @@ from typing import Any
 
 from nnc.backends.cpu.vectors import vector_bytes
 from nnc.backends.numpy_ref import reference_kernel
+from nnc.devices import CPU
 from nnc.dtypes import TAPE, as_dtype
 from nnc.errors import InternalError
 from nnc.graph import Graph, Kernel, Node, Symbol, TensorSpec, add_kernel, command
@@ -46,6 +47,6 @@ def _can_fill(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
     return params["dtype"] != TAPE and has_code(as_dtype(params["dtype"])) and 0 not in params["shape"]
 
 
-add_kernel("full", Kernel("cpu", reference_kernel(command("full"), (), {}).run, _can_fill, native=Remembered(_fill)))
-add_kernel("fused", Kernel("cpu", _run, native=_native))
-add_kernel("fused_many", Kernel("cpu", _run, native=_native_many))
+add_kernel("full", Kernel(CPU, reference_kernel(command("full"), (), {}).run, _can_fill, native=Remembered(_fill)))
+add_kernel("fused", Kernel(CPU, _run, native=_native))
+add_kernel("fused_many", Kernel(CPU, _run, native=_native_many))

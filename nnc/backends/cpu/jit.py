@@ -15,19 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from nnc.backends.cpu.ahead import PREPARE, Ahead
 from nnc.backends.cpu.engine import Engine, Library
 from nnc.backends.cpu.llvm import CALLS, INLINED, KERNEL, LIGHT, Recipe
 from nnc.backends.cpu.object_cache import Objects
+from nnc.backends.cpu.prefetch import PREPARE, Prefetcher
 from nnc.backends.cpu.runtime import Runtime
 from nnc.backends.cpu.team import STANDINS
 from nnc.backends.cpu.threads import threads
 from nnc.backends.numpy_ref import reference_kernel
+from nnc.devices.cpu import aligned_bytes
 from nnc.errors import InternalError
 from nnc.fork import new_lock
 from nnc.graph import TensorSpec, command, infer_specs, reference
 from nnc.lower.codegen.native import Native, State
-from nnc.lower.frame import aligned_bytes
 from nnc.lower.stages import NDArray, Step, View
 from nnc.options import Options
 
@@ -106,9 +106,9 @@ class Jit:
         addresses = self._loaded_runtime().addresses
         return {name: addresses[standin] for name, standin in STANDINS.items()}
 
-    def ahead(self) -> Ahead:
+    def prefetch(self) -> Prefetcher:
         """Makes an object that prefetches memory while a program is made."""
-        return Ahead(lambda: self._loaded_runtime().addresses[PREPARE] if self.works() else None)
+        return Prefetcher(lambda: self._loaded_runtime().addresses[PREPARE] if self.works() else None)
 
     def expect(self, wanted: Native | str | None = None) -> None:
         """Says that a kernel will be wanted soon, a program's text, or a text not printed yet: another process, where there is one,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from nnc.backends.cpu.engine import Engine
 from nnc.backends.cpu.llvm import KERNEL, Recipe
+from nnc.lower.background import in_background
 from nnc.lower.cache import Cache
-from nnc.lower.later import do_later
 
 _KIND = "objects"
 _TEXTS_OF_A_THREAD = 2  # fewer are compiled before a thread is ready
@@ -57,7 +57,7 @@ class Objects:
             found[i] = code
             self.compiled += 1
             if self._cache is not None:
-                do_later(partial(self._keep, self._cache, texts[i], recipe, code))
+                in_background(partial(self._keep, self._cache, texts[i], recipe, code))
         return [code for code in found if isinstance(code, bytes)]
 
     def _make(self, makers: Sequence[Maker]) -> Iterator[bytes]:

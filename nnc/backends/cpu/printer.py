@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from nnc import dtypes
 from nnc.backends.cpu.jit import run_native
+from nnc.devices import CPU
 from nnc.dtypes import DType
 from nnc.graph import Kernel, TensorSpec, add_kernel
 from nnc.lower.codegen.builder import Code, Value
@@ -34,7 +35,7 @@ def add_native(
     workspace: Callable[..., int] = lambda specs, params: 0,
 ) -> None:
     """Registers a printed kernel."""
-    add_kernel(name, Kernel("cpu", run_native(native, name), supports, workspace=workspace, native=Remembered(native)))
+    add_kernel(name, Kernel(CPU, run_native(native, name), supports, workspace=workspace, native=Remembered(native)))
 
 
 class Printer:

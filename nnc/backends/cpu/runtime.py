@@ -10,12 +10,12 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 
-from nnc.backends.cpu.ahead import PREPARE, PREPARE_TEXT
 from nnc.backends.cpu.conversions import NAMES, conversions_text
 from nnc.backends.cpu.float_mode import EXPORTS as FLOAT_MODE
 from nnc.backends.cpu.float_mode import float_mode_text
 from nnc.backends.cpu.openmp import Openmp
 from nnc.backends.cpu.pool import ALONE, POOL_CALLS, POOL_EXPORTS, Pool, pool_text
+from nnc.backends.cpu.prefetch import PREPARE, PREPARE_TEXT
 from nnc.backends.cpu.team import STANDINS, TEAM_CALLS, TEAM_TEXT, thread_key
 
 _OPENMP_LOOPS = (

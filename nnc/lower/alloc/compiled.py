@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from nnc.devices import CPU
 from nnc.graph.registry import REGISTRY
 from nnc.lower.alloc.problem import Ints
 from nnc.lower.alloc.turns import LiveSets, Moves, Plans, Style
@@ -33,7 +34,7 @@ _PLACE = {name: i for i, name in enumerate(WORDS)}
 
 def native_turns(sets: LiveSets) -> NativeTurns | None:
     """Turns in machine code; None where there is no compiler."""
-    REGISTRY.fill()
+    REGISTRY.fill(CPU)
     function = LOADER.load(turns_native()) if LOADER.load is not None else None
     return None if function is None else NativeTurns(sets, function)
 

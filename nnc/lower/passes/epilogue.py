@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from nnc.commands.control import PRINTED, fused, with_epilogue
+from nnc.devices import kind_of
 from nnc.graph import Graph, Node, Symbol, find_kernel, register_pass
 from nnc.lower.codegen.epilogue import PRODUCTS, Epilogue
 from nnc.lower.passes.order import Description, overwritable
@@ -28,15 +29,15 @@ def epilogue(graph: Graph, options: Options) -> Graph:
     Example:
         p = dot(x, w); y = fused(p, b) {exp(%0 + %1)}  →  y = with_epilogue(x, w, b) {%3 = dot(%0, %1); exp(%3 + %2)}
     """
-    return _Attacher().top(graph, options.donated) if options.native else graph
+    return _Attacher(kind_of(options.device)).top(graph, options.donated) if options.native else graph
 
 
 class _Attacher:
     """One run of the pass; remembers each sub-graph's form, since many nodes may share a sub-graph."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str) -> None:
         self._known: dict[tuple[Graph, tuple[Symbol, ...], int], Graph] = {}
-        self._joins = _Joins()
+        self._joins = _Joins(device)
 
     def top(self, graph: Graph, donated: Sequence[int]) -> Graph:
         """The new form of the graph that is called."""
@@ -126,10 +127,11 @@ def _is_view(node: Node) -> bool:
 
 class _Joins:
     """Makes nodes of products and fused nodes that read them; what products that are alike become with the same sub-graph is found
-    once.
+    once. `device` is the kind of device whose kernels are asked.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, device: str) -> None:
+        self._device = device
         self._known: dict[Any, tuple[Graph, Mapping[str, Any]] | None] = {}
 
     def joined(self, product: Node, node: Node, operand: int, stays: bool, views: Sequence[Node | None]) -> Node | None:
@@ -144,7 +146,7 @@ class _Joins:
         specs, how = tuple([s.spec for s in product.inputs]), tuple(product.params.items())
         key = product.command, specs, how, node.graphs, node.params["overwrite"], operand, stays, stretched
         if key not in self._known:
-            self._known[key] = _form(product, node, operand, stays, views)
+            self._known[key] = _form(product, node, operand, stays, views, self._device)
         form = self._known[key]
         if form is None:
             return None
@@ -156,11 +158,11 @@ class _Joins:
 
 
 def _form(
-    product: Node, node: Node, operand: int, stays: bool, views: Sequence[Node | None]
+    product: Node, node: Node, operand: int, stays: bool, views: Sequence[Node | None], device: str
 ) -> tuple[Graph, Mapping[str, Any]] | None:
     """The sub-graph and the parameters of `_Joins.joined`."""
     specs = tuple([symbol.spec for symbol in product.inputs])
-    alone = find_kernel(product.command, specs, product.params)
+    alone = find_kernel(product.command, specs, product.params, device)
     if alone is None:
         return None
     (graph,) = node.graphs
@@ -185,7 +187,7 @@ def _form(
         return None
     pairs = tuple((number[i], j) for i, j in node.params["overwrite"] if i in number and views[i] is None)
     params = MappingProxyType({"overwrite": pairs})
-    taken = find_kernel(with_epilogue, tuple([s.spec for s in inputs]), {**params, "graphs": (whole,)})
+    taken = find_kernel(with_epilogue, tuple([s.spec for s in inputs]), {**params, "graphs": (whole,)}, device)
     if taken is None or taken.backend != alone.backend:
         return None
     return whole, params if taken.in_place else MappingProxyType({"overwrite": ()})

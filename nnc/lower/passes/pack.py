@@ -14,6 +14,7 @@ from types import MappingProxyType
 import nnc.commands.conv  # noqa: F401  (registers commands that take packed operands)
 from nnc.commands.pack import pack as pack_command
 from nnc.commands.pack import packable
+from nnc.devices import kind_of
 from nnc.graph import Graph, Node, Symbol, find_kernel, infer_specs, reference, register_pass
 from nnc.lower.passes.keep import lasting_inputs
 from nnc.lower.passes.licm import move_out
@@ -35,17 +36,18 @@ def pack(graph: Graph, options: Options) -> Graph:
     Example:
         y = conv(x, w)  →  p = pack(w){layout=64x64x3x3:Acdb64a}; y = conv(x, p){packed=64x64x3x3:Acdb64a}
     """
-    return _Packer(lasting_inputs(graph, options)).graph(graph) if options.native else graph
+    return _Packer(lasting_inputs(graph, options), kind_of(options.device)).graph(graph) if options.native else graph
 
 
 class _Packer(OncePerGraph):
     """Packs weights, in inner loops first, so that a symbol that several capture is packed before all of them. `once` are symbols
-    of which one packed form serves many runs of its readers: lasting inputs, and captured symbols of loops.
+    of which one packed form serves many runs of its readers: lasting inputs, and captured symbols of loops. `device` is the kind
+    of device whose kernels are asked.
     """
 
-    def __init__(self, lasting: Iterable[Symbol]) -> None:
+    def __init__(self, lasting: Iterable[Symbol], device: str) -> None:
         super().__init__()
-        self.once = set(lasting)
+        self.once, self.device = set(lasting), device
 
     def rewrite(self, graph: Graph) -> Graph:
         return _Packed(graph, self).result()
@@ -122,7 +124,7 @@ class _Packed:
         if node.command not in packable or "packed" in node.params:
             return {}
         specs = tuple(symbol.spec for symbol in node.inputs)
-        kernel = find_kernel(node.command, specs, node.params)
+        kernel = find_kernel(node.command, specs, node.params, self.packer.device)
         once = self.lasting.issuperset(node.inputs[i] for i in packable[node.command])
         return kernel.layouts(specs, node.params, once) if kernel is not None else {}
 

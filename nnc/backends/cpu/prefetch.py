@@ -26,11 +26,11 @@ import numpy as np
 
 from nnc.array import Array
 from nnc.backends.cpu.pages import join_pages, take_small_pages
+from nnc.devices.cpu import aligned_bytes
 from nnc.fork import reset_after_fork
+from nnc.lower.background import in_background
 from nnc.lower.cache import Entry
-from nnc.lower.frame import aligned_bytes
 from nnc.lower.kept import is_alone
-from nnc.lower.later import do_later
 from nnc.lower.native_frame import Room
 from nnc.lower.native_program import Outside
 from nnc.lower.stages import NDArray
@@ -182,7 +182,7 @@ def _is_worth_it(nbytes: int) -> bool:
     return available is not None and nbytes <= available // _SHARE
 
 
-class Ahead:
+class Prefetcher:
     """Prefetches the memory that the call of a program writes to: a block within which the program is made.
 
     Donated and returned arrays must not be held by threads when the call runs, so their prefetch ends with the block.
@@ -197,7 +197,7 @@ class Ahead:
         self._likely: NDArray | None = None  # an arena of so many bytes
         self._has_small_pages = False
 
-    def __enter__(self) -> Ahead:
+    def __enter__(self) -> Prefetcher:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
@@ -216,7 +216,7 @@ class Ahead:
                     self._likely = aligned_bytes(told)
                     self._touch(self._likely)
 
-    def given_away(self, arrays: Sequence[Array]) -> None:
+    def prefetch_donated(self, arrays: Sequence[Array]) -> None:
         """Prefetches donated arrays: the call may write over those that nobody else sees, and over copies of the others."""
         alone = [array.data for array in arrays if is_alone(array)]
         seen = [x for x in arrays if not x.is_deleted() and not is_alone(x) and x.data.flags.c_contiguous]
@@ -238,9 +238,9 @@ class Ahead:
             if likely is None:
                 self._touch(self.room.arena)
             if self._has_small_pages:
-                do_later(partial(join_pages, self.room.arena))
+                in_background(partial(join_pages, self.room.arena))
         if self._entry is not None and needed != self._told and max(needed, self._told) >= _LEAST:
-            do_later(partial(self._entry.write, needed))
+            in_background(partial(self._entry.write, needed))
 
     def _touch(self, arena: NDArray) -> None:
         self._has_small_pages = take_small_pages(arena)

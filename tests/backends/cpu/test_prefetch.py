@@ -19,14 +19,14 @@ import pytest
 
 import nnc
 import nnc.numpy as nnp
-from nnc.backends.cpu import ahead, pages
-from nnc.backends.cpu.ahead import Ahead, Preparing
+from nnc.backends.cpu import pages, prefetch
 from nnc.backends.cpu.jit import compiler
 from nnc.backends.cpu.pages import LARGE, are_for_who_asks, join_pages, take_small_pages
+from nnc.backends.cpu.prefetch import Prefetcher, Preparing
+from nnc.devices.cpu import aligned_bytes
+from nnc.lower.background import WRITER, deferring, in_background
 from nnc.lower.cache import Cache, Entry
-from nnc.lower.frame import aligned_bytes
 from nnc.lower.kept import is_alone
-from nnc.lower.later import WRITER, do_later, putting_off
 from nnc.lower.native_frame import NativeFrame, Room
 from nnc.machine import available_memory
 
@@ -38,10 +38,10 @@ pytestmark = [
 MANY = 1 << 24  # bytes: 4096 pages of the smallest kind
 
 
-def own() -> Ahead:
+def own() -> Prefetcher:
     found = compiler()
     assert found is not None
-    return found.ahead()
+    return found.prefetch()
 
 
 def finish(touching: Preparing) -> None:
@@ -116,7 +116,7 @@ def test_the_block_ends_though_not_all_is_touched_and_holds_nothing() -> None:
 def test_a_thread_that_comes_too_late_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     late: list[Any] = []
     monkeypatch.setattr(
-        "nnc.backends.cpu.ahead._thread.start_new_thread", lambda run, given: late.append(partial(run, *given))
+        "nnc.backends.cpu.prefetch._thread.start_new_thread", lambda run, given: late.append(partial(run, *given))
     )
     array = fresh()
     count = sys.getrefcount(array)
@@ -129,7 +129,7 @@ def test_a_thread_that_comes_too_late_finds_nothing(monkeypatch: pytest.MonkeyPa
 
 def test_who_ends_the_block_need_not_wait_for_the_compiler() -> None:
     array, ready = fresh(), threading.Event()
-    with Ahead(lambda: None if ready.wait(60) else 0) as block:
+    with Prefetcher(lambda: None if ready.wait(60) else 0) as block:
         block.arrays.begin([array])
     assert not ready.is_set() and is_idle(block.arrays)
     ready.set()
@@ -140,10 +140,10 @@ def test_what_its_threads_leave_for_later_waits_as_that_of_the_call() -> None:
     asked, did = threading.Event(), threading.Event()
 
     def find() -> None:
-        do_later(lambda: (done.append(1), did.set()))
+        in_background(lambda: (done.append(1), did.set()))
         asked.set()
 
-    with putting_off(), Ahead(find) as block:
+    with deferring(), Prefetcher(find) as block:
         block.arrays.begin([fresh()])
         assert asked.wait(60)
         assert not done
@@ -151,7 +151,7 @@ def test_what_its_threads_leave_for_later_waits_as_that_of_the_call() -> None:
 
 
 def test_where_memory_is_short_nothing_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "available_memory", lambda: 2 * MANY)
+    monkeypatch.setattr(prefetch, "available_memory", lambda: 2 * MANY)
     array = fresh()
     with own() as block:
         block.arrays.begin([array])
@@ -162,7 +162,7 @@ def test_where_memory_is_short_nothing_is_touched(monkeypatch: pytest.MonkeyPatc
 def test_without_a_compiler_that_works_nothing_is_touched() -> None:
     array = fresh()
     asked = threading.Event()
-    with Ahead(asked.set) as block:
+    with Prefetcher(asked.set) as block:
         block.arrays.begin([array])
         assert asked.wait(60)
     assert faults_of_writing(array) > 3000
@@ -193,7 +193,7 @@ class Notes(Preparing):
         super().begin(touched, copied)
 
 
-class Watched(Ahead):
+class Watched(Prefetcher):
     """A block of which one knows what it touched."""
 
     blocks: list[Watched]
@@ -210,7 +210,7 @@ class Watched(Ahead):
 def blocks(monkeypatch: pytest.MonkeyPatch) -> list[Watched]:
     """The blocks in which programs are made."""
     Watched.blocks = []
-    monkeypatch.setattr("nnc.backends.cpu.jit.Ahead", Watched)
+    monkeypatch.setattr("nnc.backends.cpu.jit.Prefetcher", Watched)
     return Watched.blocks
 
 
@@ -274,13 +274,13 @@ def test_arrays_that_others_see_are_left_alone(blocks: list[Watched]) -> None:
     assert memory.ctypes.data not in dict(blocks[0].touched[0])
 
 
-def test_arrays_that_others_see_are_copied_when_they_are_given_away() -> None:
+def test_arrays_that_others_see_are_copied_when_they_are_prefetch_donated() -> None:
     rng = np.random.default_rng(0)
     seen = [rng.normal(size=(600, 600 + odd)).astype(np.float32) for odd in range(3)]
     expected = [memory.copy() for memory in seen]
     given = [nnp.asarray(memory) for memory in seen]
     with own() as block:
-        block.given_away(given)
+        block.prefetch_donated(given)
         finish(block.arrays)
     assert all(is_alone(x) and not np.shares_memory(x.data, memory) for x, memory in zip(given, seen, strict=True))
     for memory in seen:
@@ -291,8 +291,8 @@ def test_arrays_that_others_see_are_copied_when_they_are_given_away() -> None:
 def test_an_array_that_is_gone_when_it_has_been_copied_stays_gone() -> None:
     ready, x = threading.Event(), nnp.asarray(np.ones((600, 600)))
     address = own().arrays._find()
-    with Ahead(lambda: address if ready.wait(60) else None) as block:
-        block.given_away([x])
+    with Prefetcher(lambda: address if ready.wait(60) else None) as block:
+        block.prefetch_donated([x])
         x.delete()
         ready.set()
         finish(block.arrays)
@@ -303,7 +303,7 @@ def test_a_copy_that_is_not_finished_is_not_used() -> None:
     memory = np.ones(16 * MANY, np.uint8)
     x, block = nnp.asarray(memory), own()
     block.arrays._stop.value = 1
-    block.given_away([x])
+    block.prefetch_donated([x])
     finish(block.arrays)
     assert np.shares_memory(x.data, memory)
 
@@ -331,7 +331,7 @@ def test_the_arena_is_touched_until_it_is_there_unless_there_is_no_program(monke
     compiled(nnp.ones((8, 8)))
     outside, rooms = program_of(compiled).outside, [Room(fresh(4 * MANY), []) for _ in range(2)]
     monkeypatch.setattr(Room, "of", lambda *_: rooms[-1])
-    with putting_off():  # its pages stay small meanwhile
+    with deferring():  # its pages stay small meanwhile
         with own() as block:
             block.expect(outside)
         finish(block.arena)

@@ -20,9 +20,9 @@ import nnc
 import nnc.numpy as nnp
 from nnc.errors import NncError
 from nnc.executable import Executable
-from nnc.lower import later, stored
+from nnc.lower import background, stored
+from nnc.lower.background import WRITER, deferring, in_background
 from nnc.lower.cache import Cache
-from nnc.lower.later import WRITER, do_later, putting_off
 
 pytestmark = pytest.mark.unguarded
 
@@ -31,15 +31,15 @@ X = np.linspace(-1, 1, 12, dtype=np.float32)
 
 def test_without_a_block_it_is_done_at_once() -> None:
     done: list[str] = []
-    do_later(lambda: done.append(threading.current_thread().name))
+    in_background(lambda: done.append(threading.current_thread().name))
     assert done == [threading.current_thread().name]
 
 
 def test_it_is_done_in_order_when_the_block_has_ended(written: Callable[[], None]) -> None:
     done: list[tuple[int, str]] = []
-    with putting_off():
+    with deferring():
         for i in range(5):
-            do_later(lambda i=i: done.append((i, threading.current_thread().name)))  # type: ignore[misc]
+            in_background(lambda i=i: done.append((i, threading.current_thread().name)))  # type: ignore[misc]
         assert not done
     written()
     assert done == [(i, WRITER) for i in range(5)]
@@ -49,8 +49,8 @@ def test_it_is_done_where_the_block_raises(written: Callable[[], None]) -> None:
     done: list[int] = []
 
     def fail() -> None:
-        with putting_off():
-            do_later(lambda: done.append(1))
+        with deferring():
+            in_background(lambda: done.append(1))
             raise KeyError
 
     with pytest.raises(KeyError):
@@ -65,8 +65,8 @@ def test_where_no_thread_can_be_had_it_is_done_by_the_caller(monkeypatch: pytest
 
     done: list[int] = []
     monkeypatch.setattr(threading.Thread, "start", start)
-    with putting_off():
-        do_later(lambda: done.append(1))
+    with deferring():
+        in_background(lambda: done.append(1))
     assert done == [1]
 
 
@@ -77,9 +77,9 @@ def test_nothing_of_what_is_done_is_held(written: Callable[[], None]) -> None:
 
     gone: list[weakref.ref[Big]] = []
     held: list[bool] = []
-    with putting_off():
-        do_later(Big().write)
-        do_later(lambda: held.append(gone[0]() is not None))
+    with deferring():
+        in_background(Big().write)
+        in_background(lambda: held.append(gone[0]() is not None))
     written()
     assert held == [False]
     assert not [thread for thread in threading.enumerate() if thread.name == WRITER]
@@ -88,12 +88,12 @@ def test_nothing_of_what_is_done_is_held(written: Callable[[], None]) -> None:
 def test_a_block_that_lasts_does_not_keep_others_waiting(
     monkeypatch: pytest.MonkeyPatch, written: Callable[[], None]
 ) -> None:
-    monkeypatch.setattr(later, "_PATIENCE", 0.0)
+    monkeypatch.setattr(background, "_PATIENCE", 0.0)
     first, done = threading.Event(), []
-    with putting_off():
-        do_later(first.set)
+    with deferring():
+        in_background(first.set)
         assert first.wait(60)
-        do_later(lambda: done.append(2))
+        in_background(lambda: done.append(2))
         assert not done
     written()
     assert done == [2]
@@ -101,20 +101,20 @@ def test_a_block_that_lasts_does_not_keep_others_waiting(
 
 def test_when_the_block_has_ended_it_is_done_at_once(written: Callable[[], None]) -> None:
     done: list[int] = []
-    with putting_off():
-        do_later(lambda: done.append(1))
+    with deferring():
+        in_background(lambda: done.append(1))
         of_a_thread = copy_context()
     written()
-    of_a_thread.run(do_later, lambda: done.append(2))
+    of_a_thread.run(in_background, lambda: done.append(2))
     assert done == [1, 2]
 
 
 def test_a_block_within_another_is_a_part_of_it(written: Callable[[], None]) -> None:
     done: list[int] = []
-    with putting_off():
-        with putting_off():
-            do_later(lambda: done.append(1))
-        do_later(lambda: done.append(2))
+    with deferring():
+        with deferring():
+            in_background(lambda: done.append(1))
+        in_background(lambda: done.append(2))
         assert not done
     written()
     assert done == [1, 2]
@@ -170,7 +170,7 @@ def test_a_program_is_kept_when_it_has_run(
 
 
 def test_what_is_compiled_ahead_of_time_is_kept_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(later, "threading", None)
+    monkeypatch.setattr(background, "threading", None)
     nnc.compile(lambda x: nnp.exp(x) - 2).lower(X).compile()
     assert programs(folder) == 1
 

@@ -1,6 +1,6 @@
 """Background work of a call of a compiled function: keeping its program and its code in files.
 
-`do_later` takes such work. Within the block of a call that makes its program it waits until the program
+`in_background` takes such work. Within the block of a call that makes its program it waits until the program
 has run, which needs all processors, or for two seconds: a program may run for hours, and be broken off. It is done by a thread for
 which the interpreter waits at its end. Elsewhere it is done at once.
 """
@@ -20,9 +20,9 @@ WRITER = "nnc keeps"  # the name of the threads
 _PATIENCE = 2.0  # seconds
 
 
-def do_later(task: Task) -> None:
-    """Does something at once, unless a block puts it off. Values that it reads must not change."""
-    put_off = get_context().later
+def in_background(task: Task) -> None:
+    """Does something at once, unless a block defers it. Values that it reads must not change."""
+    put_off = get_context().background
     if put_off is None:
         task()
     else:
@@ -30,18 +30,18 @@ def do_later(task: Task) -> None:
 
 
 @contextmanager
-def putting_off() -> Iterator[None]:
+def deferring() -> Iterator[None]:
     """A block whose tasks are done by a thread when it has ended, whether or not it raised, or some time after the first was put
     off. A block within another one is a part of that.
 
     A process that is forked off meanwhile has neither the thread nor its tasks.
     """
-    if get_context().later is not None:
+    if get_context().background is not None:
         yield
         return
     block = _Block()
     try:
-        with set_context(later=block.add):
+        with set_context(background=block.add):
             yield
     finally:
         block.end()
