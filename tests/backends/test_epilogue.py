@@ -24,6 +24,7 @@ from nnc.graph import Graph, GraphBuilder, Symbol, TensorSpec, reference
 from nnc.lower.codegen.epilogue import Epilogue
 from nnc.lower.stages import Step, View
 from tests.backends.cpu.against_reference import backwards, columns, spaced
+from tests.figures import set_figures
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no compiler")
 
@@ -142,7 +143,7 @@ def test_sums_of_more_terms_than_a_panel_has_are_complete_before_the_epilogue(
     dtype: str, size: tuple[int, int, int]
 ) -> None:
     m, k, n = size
-    assert k > gemm._PANEL_TERMS
+    assert k > gemm._PRODUCTS.panel_terms
     rng = np.random.default_rng(0)
     x = numbers(rng, (m, k), dtype)
     y = numbers(rng, (n, k), dtype).T  # packed, as it lies transposed
@@ -172,8 +173,7 @@ def test_shared_tiles_give_the_bits_that_a_kernels_own_do(size: tuple[int, int, 
     graph, found = graph_of(inputs, MATRICES, bias_and_residual), []
     for limit in (math.inf, 0):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(gemm, "_SHARED_VOLUME", limit)
-            patch.setattr(gemm, "_SHARED_TILE", 0)
+            set_figures(patch, gemm, "products", shared_volume=limit, shared_tile=0)
             found.append(np.full((m, n), 7, np.float32))
             call(graph, inputs, [found[-1]])
     np.testing.assert_array_equal(*found)

@@ -16,6 +16,7 @@ from nnc.backends.cpu.jit import compiler
 from nnc.errors import LinAlgError
 from nnc.graph import TensorSpec, command, kernel, reference
 from nnc.lower.stages import Step, View
+from tests.figures import set_figures
 
 with_lapack = pytest.mark.skipif(
     compiler() is None or lapack.lapack() is None, reason="NumPy brings no LAPACK that compiled code can call"
@@ -202,7 +203,7 @@ def test_triangles_are_solved_from_both_ends_in_any_layout(n: int, k: int, batch
 
 @with_compiler
 def test_triangles_too_long_for_a_buffer_read_what_is_solved_from_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triangular, "_BUFFER_BYTES", 64)
+    set_figures(monkeypatch, triangular, "products", solved_buffer_bytes=64)
     rng = np.random.default_rng(5)
     a, b = rng.normal(size=(31, 31)) / 31 + 2 * np.eye(31), rng.normal(size=(31, 40))
     step = Step(command("triangular_solve"), (view(a), view(b)), (view(b),), {"lower": True, "transpose_a": True})

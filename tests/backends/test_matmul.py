@@ -23,6 +23,7 @@ from nnc.backends.onednn.matmul import Combine, matmul_native
 from nnc.backends.products import gemm_of, product_of
 from nnc.graph import TensorSpec, command, reference
 from nnc.lower.stages import Step, View
+from tests.figures import set_figures
 
 dot = command("dot")
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no compiler")
@@ -259,16 +260,14 @@ def test_short_vectors_serve_machines_without_long_ones(monkeypatch: pytest.Monk
 def test_panels_are_packed_by_the_tiles_that_read_them_first(
     dtype: str, size: tuple[int, int, int], left: str, shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gemm, "_NEAREST_BYTES", 0)
-    monkeypatch.setattr(gemm, "_ENOUGH_ROWS", 16)
+    set_figures(monkeypatch, gemm, "products", nearest_bytes=0, enough_rows=16)
     m, k, n = size
     rng = np.random.default_rng(16)
     x, y = numbers(rng, (m, k), dtypes.as_dtype(dtype)), numbers(rng, (k, n), dtypes.as_dtype(dtype))
     x, params = laid_out(x, left), {"contract": ((1,), (0,)), "batch": ((), ())}
     wanted, groups = reference[dot](x, y, **params), set()
     for is_slow, near in ((False, 1 << 20), (True, 1 << 30), (True, 700 * k)):
-        monkeypatch.setattr(gemm, "is_slow_to_near", lambda slow=is_slow: slow)
-        monkeypatch.setattr(gemm, "_NEAR_BYTES", near)
+        set_figures(monkeypatch, gemm, "products", slow_second_cache=is_slow, near_bytes=near)
         out = np.full(wanted.shape, REFUSED, wanted.dtype)
         product = product_of(step_of(x, y, out, params))
         wide = product.dtype if dtypes.is_integer(product.dtype) else dtypes.accumulator(product.dtype)
@@ -283,7 +282,7 @@ def test_panels_are_packed_by_the_tiles_that_read_them_first(
 def test_columns_of_a_prime_number_of_vectors_are_not_taken_one_by_one(
     is_slow: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gemm, "is_slow_to_near", lambda: is_slow)
+    set_figures(monkeypatch, gemm, "products", slow_second_cache=is_slow)
     lanes = vector_bytes() // 4
     x, y = np.ones((64, 256), np.float32), np.ones((256, 97 * lanes), np.float32)
     params = {"contract": ((1,), (0,)), "batch": ((), ())}
@@ -294,8 +293,7 @@ def test_columns_of_a_prime_number_of_vectors_are_not_taken_one_by_one(
 def by_tiles(x: np.ndarray, y: np.ndarray, contract: Any, *, shared: bool) -> np.ndarray:
     """Computes a product with the tiles that products share, or with tiles in its own text."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gemm, "_SHARED_VOLUME", 0 if shared else math.inf)
-        patch.setattr(gemm, "_SHARED_TILE", 0)
+        set_figures(patch, gemm, "products", shared_volume=0 if shared else math.inf, shared_tile=0)
         params = {"contract": contract, "batch": ((), ())}
         out = np.full(reference[dot](x, y, **params).shape, REFUSED, x.dtype)
         native = _native(step_of(x, y, out, params))
@@ -311,7 +309,7 @@ def test_shared_tiles_compute_the_bits_that_a_products_own_do(dtype: str, size: 
     rng = np.random.default_rng(15)
     x, y = numbers(rng, (m, k), dtypes.as_dtype(dtype)), numbers(rng, (k, n), dtypes.as_dtype(dtype))
     for left, right in (("dense", "dense"), ("transposed", "transposed"), ("every third", "every third")):
-        if right != "dense" and dtype == "bfloat16" and k > gemm._PANEL_TERMS:
+        if right != "dense" and dtype == "bfloat16" and k > gemm._PRODUCTS.panel_terms:
             continue  # those are left to the reference
         operands = laid_out(x, left), laid_out(y, right)
         own, together = (by_tiles(*operands, ((1,), (0,)), shared=shared) for shared in (False, True))

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from nnc.backends.cpu.blocks import Matrix
 from nnc.backends.cpu.printer import Printer, add_native, times
-from nnc.backends.cpu.scores import KEYS, Block, Form, Tokens, exponential, finite, print_blocks, rows_of
+from nnc.backends.cpu.scores import Block, Form, Tokens, exponential, finite, print_blocks, rows_of
 from nnc.backends.cpu.vectors import write_row
 from nnc.commands.attention import Operands
+from nnc.devices.cpu import cpu_target
 from nnc.graph import TensorSpec
 from nnc.lower.codegen.builder import Value, has_code
 from nnc.lower.codegen.math.logarithm import log
@@ -22,13 +23,13 @@ from nnc.lower.codegen.math.terms import Term
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step
 
-_MOST_FEATURES = 256  # a block then takes a megabyte of stack
+_ATTENTION = cpu_target().attention
 
 
 def is_printed(specs: Sequence[TensorSpec], biased: bool) -> bool:
     """Whether the kernels take operands."""
     x = Operands.of(specs, biased)
-    return has_code(x.q.dtype) and max(x.q.shape[-1], x.v.shape[-1]) <= _MOST_FEATURES
+    return has_code(x.q.dtype) and max(x.q.shape[-1], x.v.shape[-1]) <= _ATTENTION.features
 
 
 def _native(step: Step) -> Native | None:
@@ -46,13 +47,13 @@ def _native(step: Step) -> Native | None:
         state = _State.start(block)
         packed = block.pack(q.rows, form.features)
         block.scale(packed, form.features)
-        room = form.tiling.room(code, KEYS, block.vectors)
+        room = form.tiling.room(code, _ATTENTION.keys, block.vectors)
 
         def keys(at_key: Value, n: Value, end: Value) -> None:
-            near = block.near(k.rows.at(code, at_key), n, KEYS, form.features)
+            near = block.near(k.rows.at(code, at_key), n, _ATTENTION.keys, form.features)
             ahead = k.ahead(code, at_key, end), q.following(block)
             block.print_scores(near, packed, room, at[3:-2], at_key, n, ahead)
-            values = block.near(v.rows.at(code, at_key), n, KEYS, form.value_features)
+            values = block.near(v.rows.at(code, at_key), n, _ATTENTION.keys, form.value_features)
             state.take(block, room, values, n, v.ahead(code, at_key, end))
 
         block.each_keys(0, form.keys, keys)

@@ -21,16 +21,18 @@ from typing import Any
 from nnc.backends.cpu.attention import is_printed
 from nnc.backends.cpu.blocks import Matrix, copy_rows
 from nnc.backends.cpu.printer import Bound, Printer, add_native, times
-from nnc.backends.cpu.scores import KEYS, PART_VOLUME, Block, Form, Helpers, Tokens, near, rows_of
+from nnc.backends.cpu.scores import Block, Form, Helpers, Tokens, near, rows_of
 from nnc.backends.cpu.vectors import masks_of, read_row, write_row
 from nnc.commands.attention import BIAS, Operands
+from nnc.devices.cpu import cpu_target
 from nnc.dtypes import accumulator
 from nnc.graph import TensorSpec
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step, View
 
-_SPAN_BYTES = 1 << 19  # of a span's keys, values and their gradients: half of a second-level cache of a megabyte
+_ATTENTION = cpu_target().attention
+_PRODUCTS = cpu_target().products
 
 
 def _supports(specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> bool:
@@ -55,7 +57,10 @@ def _room(scores: Sequence[int], q: TensorSpec, value_features: int, wrt: Sequen
 def _span(q: TensorSpec, value_features: int) -> int:
     """Keys of a span."""
     unit = accumulator(q.dtype).itemsize
-    return max(1, _SPAN_BYTES // (2 * max(1, q.shape[-1] + value_features) * unit * KEYS)) * KEYS
+    return (
+        max(1, _ATTENTION.span_bytes // (2 * max(1, q.shape[-1] + value_features) * unit * _ATTENTION.keys))
+        * _ATTENTION.keys
+    )
 
 
 class _Gradient:
@@ -94,7 +99,7 @@ class _Gradient:
             with code.loop(begin, end) as part:
                 self._print_part(code, part)
 
-        self.printer.parts(parts, max(1, PART_VOLUME // max(1, volume)), body)
+        self.printer.parts(parts, max(1, _PRODUCTS.part_volume // max(1, volume)), body)
         if self.bias:
             self._add_heads(self.printer.main)
         return self.printer.native()
@@ -176,7 +181,7 @@ class _Gradient:
         packed = block.pack(q, form.features)
         block.scale(packed, form.features)
         shifts = block.shifts(at[out + 1], self.logarithms.strides[-1])
-        weights, changes = (tiling.room(code, KEYS, block.vectors) for _ in range(2))
+        weights, changes = (tiling.room(code, _ATTENTION.keys, block.vectors) for _ in range(2))
         moves_scores = any(i != 2 for i in self.wrt)
         if moves_scores:
             packed_ct = block.pack(ct, form.value_features)

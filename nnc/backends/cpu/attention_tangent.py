@@ -15,13 +15,16 @@ from typing import Any
 from nnc.backends.cpu.attention import is_printed
 from nnc.backends.cpu.blocks import Matrix
 from nnc.backends.cpu.printer import Printer, add_native, times
-from nnc.backends.cpu.scores import KEYS, Block, Extra, Form, Tokens, print_blocks, rows_of
+from nnc.backends.cpu.scores import Block, Extra, Form, Tokens, print_blocks, rows_of
 from nnc.backends.cpu.vectors import write_row
 from nnc.commands.attention import BIAS, Operands
+from nnc.devices.cpu import cpu_target
 from nnc.graph import TensorSpec
 from nnc.lower.codegen.builder import Slot, Value
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step
+
+_ATTENTION = cpu_target().attention
 
 
 def _supports(specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> bool:
@@ -61,14 +64,14 @@ class _Tangent:
         for packed in turned.values():
             block.scale(packed, form.features)
         shifts = block.shifts(at[self.out + 1], self.views[self.out + 1].strides[-1])
-        weights, changes = (tiling.room(code, KEYS, block.vectors) for _ in range(2))
+        weights, changes = (tiling.room(code, _ATTENTION.keys, block.vectors) for _ in range(2))
         zero = code.constant(0, tiling.wide, tiling.lanes)
         sums = [code.slot(zero) for _ in range(block.vectors)]
         total = block.room(form.value_features)
         block.fill(total, form.value_features, 0)
 
         def keys(key: Value, n: Value, end: Value) -> None:
-            close = block.near(k.rows.at(code, key), n, KEYS, form.features)
+            close = block.near(k.rows.at(code, key), n, _ATTENTION.keys, form.features)
             ahead = k.ahead(code, key, end), q.following(block)
             block.print_scores(close, turned["q"], weights, at[first + 3 : self.out], key, n, ahead)
             block.weigh(weights, n, shifts)
@@ -93,7 +96,7 @@ class _Tangent:
         else:
             block.fill(changes, n, 0)
         if 1 in moved:
-            rows = block.near(moved[1].rows.at(code, key), n, KEYS, form.features)
+            rows = block.near(moved[1].rows.at(code, key), n, _ATTENTION.keys, form.features)
             ahead = [moved[1].ahead(code, key, end)]
             block.print_products(rows, turned["q"], changes, n, form.features, adds=True, ahead=ahead)
         if BIAS in self.wrt:
@@ -117,7 +120,7 @@ class _Tangent:
     ) -> None:
         """Adds values by factors."""
         code, columns = block.code, block.form.value_features
-        rows = block.near(values.rows.at(code, key), n, KEYS, columns).turned
+        rows = block.near(values.rows.at(code, key), n, _ATTENTION.keys, columns).turned
         ahead = [values.ahead(code, key, end)]
         block.products.print(
             code, rows, factors, total, columns, n, block.width, adds=True, divisor=columns, ahead=ahead

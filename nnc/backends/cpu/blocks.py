@@ -12,16 +12,18 @@ from nnc.backends.cpu.moves import turn
 from nnc.backends.cpu.printer import Bound, Printer, times
 from nnc.backends.cpu.tiles import alone
 from nnc.backends.cpu.vectors import masks_of, read_row, vector_bytes, write_row
+from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.masks import first_lanes
 from nnc.lower.codegen.native import Native
 
+_MEMORY = cpu_target().memory
+
 # Rows of a tile by its vectors, so that sums take half of the registers or more where there are enough vectors.
 _ROWS = {64: {1: 8, 2: 8, 3: 4, 4: 4}, 32: {1: 8, 2: 4}}
 MOST_ROWS = 8
 _NEAR = 4  # rows that are reached from one pointer, with few registers
-_LINE = 64  # bytes that memory is read in
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ class _Product:
             start, step = code.let(f"load ptr, ptr {entry}"), code.load(code.offset(entry, 8), dtypes.int64)
             row = code.offset(start, code.mul(first, step))
             for i in range(count):
-                for at in range(0, self.row_bytes, _LINE):
+                for at in range(0, self.row_bytes, _MEMORY.line_bytes):
                     place = code.offset(code.offset(row, times(code, step, i)), at)
                     code.line(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
 

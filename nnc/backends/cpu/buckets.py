@@ -15,13 +15,15 @@ from nnc import dtypes
 from nnc.backends.cpu.order import Layout
 from nnc.backends.cpu.printer import Printer
 from nnc.backends.cpu.shared import Shared
+from nnc.devices.cpu import cpu_target
 from nnc.lower.codegen.builder import Code, Value
+
+_SORTING = cpu_target().sorting
 
 _GROUPS = 16
 COUNT = _GROUPS * _GROUPS
 _SAMPLE = 32 * COUNT
-_LARGEST = 8192  # keys of a bucket
-_SHORTEST, _LONGEST = 2 * _SAMPLE, COUNT * _LARGEST * 2 // 3  # rows
+_SHORTEST, _LONGEST = 2 * _SAMPLE, COUNT * _SORTING.bucket_keys * 2 // 3  # rows
 
 Place = Callable[[Code, str, Value, Value, str], None]  # (code, shared fields, first position, count, sorted keys)
 
@@ -50,7 +52,7 @@ class Buckets:
         rank, move, sort = self._rank(printer), self._move(printer), self._sort(printer, place)
         shared.call(code, rank, args)
         largest = self._sums(code, args)
-        fits = code.compare("le", largest, code.integer(_LARGEST))
+        fits = code.compare("le", largest, code.integer(_SORTING.bucket_keys))
         with code.when(fits):
             shared.call(code, move, args)
             shared.call(code, sort, args, COUNT)
@@ -145,7 +147,10 @@ class Buckets:
         kind, shared, block = self.layout.kinds[0], self.shared, self.layout.block
         code = Code("KERNEL.bucket", [("ptr", "args"), ("i64", "first"), ("i64", "stop")], "internal void")
         counts, source = (shared.pointer(code, "%args", name) for name in ("counts", "to0"))
-        ends, room = code.offset(counts, 4 * COUNT * (shared.parts - 1)), code.room(_LARGEST * kind.itemsize)
+        ends, room = (
+            code.offset(counts, 4 * COUNT * (shared.parts - 1)),
+            code.room(_SORTING.bucket_keys * kind.itemsize),
+        )
         with code.loop(Value("%first", dtypes.int64), Value("%stop", dtypes.int64)) as bucket:
             before = code.intrinsic("smax", code.sub(bucket, code.integer(1)), code.integer(0))
             begin = code.convert(

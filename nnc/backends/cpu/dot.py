@@ -21,14 +21,15 @@ from nnc.backends.cpu.printer import Printer
 from nnc.backends.cpu.row_products import is_row_by_rows, print_row
 from nnc.backends.products import Product, product_of
 from nnc.devices import CPU
+from nnc.devices.cpu import cpu_target
 from nnc.graph import Kernel, TensorSpec, add_kernel
 from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.native import Native, Remembered
 from nnc.lower.stages import NDArray, Step
 
+_PRODUCTS = cpu_target().products
+
 _ROWS_BY_COLUMNS = ((1,), (0,))
-_INLINE = 1024  # multiplications of a product that loops take in
-_SMALL = 40**3  # multiplications, about two microseconds of NumPy's product in float64
 
 
 def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
@@ -51,7 +52,7 @@ def _native(step: Step) -> Native | None:
             return None
         light = shape.shared
         print_tiles(printer, product, shape)
-    return printer.native(inline=product.volume * product.count <= _INLINE, light=light)
+    return printer.native(inline=product.volume * product.count <= _PRODUCTS.inline_volume, light=light)
 
 
 def _oriented(product: Product) -> Product:
@@ -72,7 +73,7 @@ def _run(inputs: Sequence[NDArray], outputs: Sequence[NDArray], params: Mapping[
         x.ndim == y.ndim == 2
         and params["contract"] == _ROWS_BY_COLUMNS
         and not any(params.get("batch", ()))  # a batch axis that is no row comes behind the sum
-        and x.size * y.shape[1] <= _SMALL
+        and x.size * y.shape[1] <= _PRODUCTS.small_volume
         and x.dtype in (dtypes.float32, dtypes.float64)
     ):
         np.matmul(x, y, out=outputs[0])

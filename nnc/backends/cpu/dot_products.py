@@ -8,13 +8,14 @@ from nnc import dtypes
 from nnc.backends.cpu.printer import Bound, Printer, times
 from nnc.backends.cpu.vectors import add_product, advance, masks_of, split, vector_bytes
 from nnc.backends.products import Product
+from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Slot, Value
 
+_PRODUCTS = cpu_target().products
+
 # Rows of a tile by its columns, less one.
 _DOT_ROWS = {64: (8, 8, 6, 6, 4, 4, 3, 3), 32: (6, 4, 3, 2, 2, 1, 1, 1)}
-_PART_VOLUME = 1 << 17  # multiplications that a thread must have; it is memory that limits
-_FEW = 8  # columns up to which sums along neighbours are dot products
 
 
 def along_terms(product: Product) -> bool:
@@ -23,7 +24,9 @@ def along_terms(product: Product) -> bool:
     if inner.x != unit or inner.y != unit:
         return False
     n = product.columns.size
-    return n == 1 or (product.columns.y != unit and n <= _FEW and (n <= 3 or inner.size * unit >= 8 * vector_bytes()))
+    return n == 1 or (
+        product.columns.y != unit and n <= _PRODUCTS.few_columns and (n <= 3 or inner.size * unit >= 8 * vector_bytes())
+    )
 
 
 def print_dots(printer: Printer, product: Product, wide: DType) -> None:
@@ -36,7 +39,7 @@ def print_dots(printer: Printer, product: Product, wide: DType) -> None:
     tile = min(rows.size, _DOT_ROWS[vector_bytes()][columns.size - 1])
     tiles = -(-rows.size // tile)
     total = product.count * tiles
-    grain = max(1, _PART_VOLUME // max(1, product.volume * product.count // total))
+    grain = max(1, _PRODUCTS.streamed_part_volume // max(1, product.volume * product.count // total))
 
     def body(code: Code, begin: Bound, end: Bound) -> None:
         with code.loop(begin, end) as part:

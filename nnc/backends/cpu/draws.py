@@ -18,12 +18,14 @@ from nnc.backends.cpu.vectors import vector_bytes
 from nnc.backends.numpy_ref import reference_kernel
 from nnc.commands import draws
 from nnc.devices import CPU
+from nnc.devices.cpu import cpu_target
 from nnc.graph import Command, Graph, Kernel, Node, Symbol, TensorSpec, add_kernel
 from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.llvm import print_graph
 from nnc.lower.codegen.native import Native, Texts
-from nnc.lower.codegen.rows import GENERIC
 from nnc.lower.stages import Step, View
+
+_LOOPS = cpu_target().loops
 
 CALL = 1 << 14  # elements; a call of few costs as much of that, so that the kernel runs from the sixteenth on
 WORTH = 1 << 18  # elements; compiling takes about as long as the reference for so many (of a logarithm, measured)
@@ -37,7 +39,7 @@ def _native(step: Step) -> Native | None:
     singles = [out.spec.size > 1 and not any(view.strides) for view in inputs]
     if not all(view.is_dense or single for view, single in zip((*inputs, out), (*singles, False), strict=True)):
         return None
-    specs = [TensorSpec((GENERIC,), view.spec.dtype) for view in (*inputs, out)]
+    specs = [TensorSpec((_LOOPS.generic_elements,), view.spec.dtype) for view in (*inputs, out)]
     strides = [0 if single else spec.dtype.itemsize for spec, single in zip(specs, (*singles, False), strict=True)]
     views = tuple([View(0, spec, 0, (stride,)) for spec, stride in zip(specs, strides, strict=True)])
     found = _TEXTS.find((step.command, views), lambda: _print(step.command, views))

@@ -17,6 +17,7 @@ from nnc.backends.cpu.tiles import Target
 from nnc.backends.cpu.vectors import read_row, write_row
 from nnc.backends.products import Product, make_product
 from nnc.devices import CPU
+from nnc.devices.cpu import cpu_target
 from nnc.errors import InternalError
 from nnc.graph import Kernel, Symbol, TensorSpec, add_kernel, find_kernel
 from nnc.lower.codegen.builder import Code, Value
@@ -25,8 +26,8 @@ from nnc.lower.codegen.kernel_ir import graph_key
 from nnc.lower.codegen.native import PRINTED, Native
 from nnc.lower.stages import Step, View, row_major
 
-_LINE = 64  # bytes of a cache line
-_FEW = 8  # rows or columns up to which products without an epilogue are better: sums of dot products
+_MEMORY = cpu_target().memory
+_PRODUCTS = cpu_target().products
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class _Finish:
         with code.loop(0, rows) as i:
             for pointer, step, last, writes in far:
                 row = code.offset(pointer, times(code, i, step))
-                for at in (*range(0, last, _LINE), last):
+                for at in (*range(0, last, _MEMORY.line_bytes), last):
                     code.line(f"call void @llvm.prefetch.p0(ptr {code.offset(row, at)}, i32 {writes}, i32 3, i32 1)")
 
     def rows(
@@ -121,7 +122,7 @@ def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
     x, y = specs[:2]
     left, right = View.whole(0, x), View.whole(1, y)
     product = make_product(node.params, left, right, (row_major(node.outputs[0].spec),))
-    return min(product.rows.size, product.columns.size) > _FEW
+    return min(product.rows.size, product.columns.size) > _PRODUCTS.few_columns
 
 
 def print_epilogue(step: Step) -> Native:

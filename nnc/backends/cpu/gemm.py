@@ -27,28 +27,15 @@ from nnc.backends.cpu.tiles import (
     shared_panel,
     shared_sums,
 )
-from nnc.backends.cpu.vectors import TILE_ROWS, advance, is_slow_to_near, split, vector_bytes, write_row
+from nnc.backends.cpu.vectors import TILE_ROWS, advance, split, vector_bytes, write_row
 from nnc.backends.products import Axis, Product
+from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Value
 
-_PANEL_TERMS = 1024  # terms that a packed panel has at most, so that it stays in the second-level cache
-_SUMS = (
-    1 << 18
-)  # bytes on the stack for the sums of a part, where panels follow one another and an epilogue waits for the last
-_PART_VOLUME = 1 << 19  # multiplications that a thread must have, some ten microseconds
-_PARTS = 16
+_PRODUCTS = cpu_target().products
+
 _FREE_MASKS = vector_bytes() == 64  # of shorter vectors, stores under a mask take many cycles
-_LEAST_ROWS = 64  # rows of a part, which packs its own panel
-_PACKED_ROWS = 96  # of a part, for which a panel is packed
-# Where the way from the second-level cache is slow: bytes of a panel of four vectors that stay in the nearest one, bytes of the
-# left operand, or twice the bytes of some panels, that stay in the second, and rows that are enough of a part of several panels.
-_NEAREST_BYTES, _NEAR_BYTES, _ENOUGH_ROWS = 1 << 15, 1 << 20, 512
-_READ = 0.1  # of the time of a multiplication, to read a vector for it
-_FAR = 1 << 12  # bytes between rows of the right matrix, by which they displace each other in the nearest cache
-# Products of so many multiplications as the first, in tiles of more than the second, call code that others share: smaller ones
-# would take longer by a hundredth or two.
-_SHARED_VOLUME, _SHARED_TILE = 1 << 23, 1 << 16
 _NUMBERS = "first", "end", "width"  # that a kernel takes which finishes rows
 
 
@@ -70,11 +57,11 @@ class Shape:
 
     def is_long(self, product: Product) -> bool:
         """Whether a packed panel holds some of the terms only."""
-        return self.tile.packed and product.k > _PANEL_TERMS
+        return self.tile.packed and product.k > _PRODUCTS.panel_terms
 
     def panel_bytes(self, product: Product) -> int:
         """Bytes of a packed panel."""
-        return min(product.k, _PANEL_TERMS) * self.tile.row_bytes
+        return min(product.k, _PRODUCTS.panel_terms) * self.tile.row_bytes
 
 
 class Finish(Protocol):
@@ -116,10 +103,12 @@ def shape_of(product: Product, wide: DType, *, finished: bool = False) -> Shape 
         lanes //= 2
     needed = -(-n // lanes)
     table = TILE_ROWS[vector_bytes()]
-    terms = min(product.k, _PANEL_TERMS)
-    is_near = m * product.k * unit <= _NEAR_BYTES
+    terms = min(product.k, _PRODUCTS.panel_terms)
+    is_near = m * product.k * unit <= _PRODUCTS.near_bytes
     narrow = (
-        is_slow_to_near() and terms * 4 * vector_bytes() > _NEAREST_BYTES and (is_near or product.rows.x % _FAR != 0)
+        _PRODUCTS.slow_second_cache
+        and terms * 4 * vector_bytes() > _PRODUCTS.nearest_bytes
+        and (is_near or product.rows.x % _PRODUCTS.displacing_bytes != 0)
     )
     most = 2 if narrow else max(table)
     options = [v for v in table if v <= min(needed, most) and (table[v] >= 4 or m < 4)] or [1]
@@ -127,7 +116,7 @@ def shape_of(product: Product, wide: DType, *, finished: bool = False) -> Shape 
     # As few panels' vectors as possible, of tiles that read little for what they multiply: rows + vectors for rows · vectors.
     def cost(v: int) -> float:
         rows = min(table[v], m)
-        return -(-needed // v) * v * (1 + _READ * (rows + v) / (rows * v))
+        return -(-needed // v) * v * (1 + _PRODUCTS.read_cost * (rows + v) / (rows * v))
 
     vectors = min(options, key=cost)
     rows = min(table[vectors], m)
@@ -135,26 +124,29 @@ def shape_of(product: Product, wide: DType, *, finished: bool = False) -> Shape 
     direct = product.columns.y == unit or n == 1
     groups = panels = -(-needed // vectors)
     if narrow and not is_near:
-        groups = -(-panels // max(_NEAR_BYTES // (2 * terms * vectors * vector_bytes()), 1))
-        groups = min(max(groups, -(-_PARTS // (product.count * -(-m // _ENOUGH_ROWS)))), panels)
+        groups = -(-panels // max(_PRODUCTS.near_bytes // (2 * terms * vectors * vector_bytes()), 1))
+        groups = min(max(groups, -(-_PRODUCTS.parts // (product.count * -(-m // _PRODUCTS.enough_rows)))), panels)
     chunk = m
-    if groups * product.count < _PARTS and product.volume > _PART_VOLUME:
-        chunk = max(_LEAST_ROWS, -(-m // -(-_PARTS // (groups * product.count))))
+    if groups * product.count < _PRODUCTS.parts and product.volume > _PRODUCTS.part_volume:
+        chunk = max(_PRODUCTS.least_rows, -(-m // -(-_PRODUCTS.parts // (groups * product.count))))
         chunk = min(m, -(-chunk // rows) * rows)
     # A copy pays where it is read by many rows; sooner where it is converted on the way, or brings far rows together.
-    is_far = wide != product.dtype or any(abs(axis.y) >= _FAR for axis in product.depth)
-    many = chunk > rows if narrow else m >= 48 if is_far else chunk >= _PACKED_ROWS
-    rounds_twice = wide != product.dtype and product.k > _PANEL_TERMS and not finished
+    is_far = wide != product.dtype or any(abs(axis.y) >= _PRODUCTS.displacing_bytes for axis in product.depth)
+    many = chunk > rows if narrow else m >= 48 if is_far else chunk >= _PRODUCTS.packed_rows
+    rounds_twice = wide != product.dtype and product.k > _PRODUCTS.panel_terms and not finished
     packed = not direct or (product.k * n * unit > 1 << 17 and many and not rounds_twice)
     if packed and rounds_twice:
         return None
     tile = Tile(product.dtype, wide, lanes, rows, vectors, packed)
     group = -(-panels // groups) if packed else 1
-    if finished and packed and product.k > _PANEL_TERMS:
-        room = _SUMS // tile.row_bytes
+    if finished and packed and product.k > _PRODUCTS.panel_terms:
+        room = _PRODUCTS.sum_bytes // tile.row_bytes
         chunk, group = min(chunk, max(room // rows, 1) * rows), 1
     is_even = product.columns.out == unit and (packed or product.columns.y == unit)
-    is_large = product.volume * product.count >= _SHARED_VOLUME and rows * tile.width * product.k > _SHARED_TILE
+    is_large = (
+        product.volume * product.count >= _PRODUCTS.shared_volume
+        and rows * tile.width * product.k > _PRODUCTS.shared_tile
+    )
     return Shape(tile, chunk, group, is_even and is_large)
 
 
@@ -173,7 +165,7 @@ def print_tiles(printer: Printer, product: Product, shape: Shape, finish: Finish
     chunks = -(-product.rows.size // shape.chunk)
     total = product.count * groups * chunks
     volume = product.volume * product.count // total
-    grain = max(1, _PART_VOLUME // max(volume, 1))
+    grain = max(1, _PRODUCTS.part_volume // max(volume, 1))
     tensors = (*product.operands, "%out0", *(finish.pointers if finish is not None else ()))
 
     def body(code: Code, begin: Bound, end: Bound) -> None:
@@ -260,12 +252,12 @@ class _Part:
                 a, b = code.offset(x, times(code, first, inner.x)), code.offset(y, times(code, first, inner.y))
                 self._block(a, b, [replace(inner, size=terms)], more=True)
 
-            whole = inner.size // _PANEL_TERMS * _PANEL_TERMS
+            whole = inner.size // _PRODUCTS.panel_terms * _PRODUCTS.panel_terms
             if whole:
-                with code.loop(0, whole, _PANEL_TERMS) as first:
-                    block(first, _PANEL_TERMS)
-            if inner.size % _PANEL_TERMS:
-                block(whole, inner.size % _PANEL_TERMS)
+                with code.loop(0, whole, _PRODUCTS.panel_terms) as first:
+                    block(first, _PRODUCTS.panel_terms)
+            if inner.size % _PRODUCTS.panel_terms:
+                block(whole, inner.size % _PRODUCTS.panel_terms)
         if self.finish is not None and self.sums is not None:
             self._end(self.finish, self.sums, self.pointers[3:], 0, self.rows)
 

@@ -13,12 +13,15 @@ from dataclasses import dataclass, replace
 
 from nnc import dtypes
 from nnc.backends.cpu.moves import copy_bytes
-from nnc.backends.cpu.printer import PART_BYTES, grain_of
+from nnc.backends.cpu.printer import grain_of
+from nnc.devices.cpu import cpu_target
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step, View
 
-_ROW_BYTES = 2 * PART_BYTES  # what a row moves at most, so that threads get like parts,
+_THREADS = cpu_target().threads
+
+_ROW_BYTES = 2 * _THREADS.moved_part_bytes  # what a row moves at most, so that threads get like parts,
 _ROWS = 1 << 10  # and how many rows that may make beside one for each operand
 _WORD = 8
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from nnc import dtypes
 from nnc.backends.cpu.printer import (
-    INLINE_BYTES,
     Axes,
     Bound,
     Printer,
@@ -24,9 +23,12 @@ from nnc.backends.cpu.printer import (
     times,
     word_of,
 )
+from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
 from nnc.graph import TensorSpec
 from nnc.lower.codegen.builder import Code, Value
+
+_THREADS = cpu_target().threads
 
 Part = tuple[int, Bound, Bound]
 
@@ -67,7 +69,7 @@ def copy_box(
 
 def is_tiny(*specs: TensorSpec) -> bool:
     """Whether loops may take a copy of these in."""
-    return sum(spec.nbytes for spec in specs) <= INLINE_BYTES
+    return sum(spec.nbytes for spec in specs) <= _THREADS.inline_bytes
 
 
 class _Plan:

@@ -16,11 +16,13 @@ from dataclasses import dataclass
 
 from nnc import dtypes
 from nnc.backends.cpu.printer import looping
+from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Value
 
+_SORTING = cpu_target().sorting
+
 Element = tuple[Value, ...]  # a key, perhaps with the position beside it; a register of each
-REGISTERS = 4  # that a network sorts at a time
 
 
 def has_keys(dtype: DType) -> bool:
@@ -104,7 +106,7 @@ class Layout:
     @property
     def block(self) -> int:
         """Elements that a network sorts at a time."""
-        return REGISTERS * self.lanes
+        return _SORTING.registers * self.lanes
 
     def padded(self, n: int) -> int:
         """The elements of a row with its padding."""
@@ -204,7 +206,7 @@ def sort_function(name: str, layout: Layout) -> Code:
 
     def blocks(merge: bool) -> None:
         with code.loop(0, count, block) as at:
-            places = [code.add(at, code.integer(k * lanes)) for k in range(REGISTERS)]
+            places = [code.add(at, code.integer(k * lanes)) for k in range(_SORTING.registers)]
             registers = [layout.load(code, arrays, place, lanes) for place in places]
             registers = merge_registers(code, registers, block // 2) if merge else sort_registers(code, registers)
             for place, register in zip(places, registers, strict=True):

@@ -19,12 +19,12 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from nnc.devices.cpu import cpu_target
 from nnc.lower.stages import NDArray
 from nnc.machine import read_text
 
-LARGE = 1 << 21  # bytes of a page
-_LEAST = 1 << 22  # bytes, for which NumPy begins to ask
-_MOST = 1 << 28  # bytes, since of memory that was in use before there is not much more
+_MEMORY = cpu_target().memory
+
 _COLLAPSE = 25  # Linux's number for: make a large page of these (6.1 and later)
 _SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _PACE = 10  # the thread works for one part in so many of its time
@@ -32,7 +32,7 @@ _PACE = 10  # the thread works for one part in so many of its time
 
 def take_small_pages(array: NDArray) -> bool:
     """Has the system find small pages for an array to which nobody has written yet; returns whether it would have found others."""
-    if not _LEAST <= array.nbytes <= _MOST or not are_for_who_asks():
+    if not _MEMORY.least_paged_bytes <= array.nbytes <= _MEMORY.most_paged_bytes or not are_for_who_asks():
         return False
     return _advise(*_large_pages(array), mmap.MADV_NOHUGEPAGE)
 
@@ -47,9 +47,9 @@ def join_pages(array: NDArray) -> None:
 def _join(array: NDArray) -> None:
     """Puts the pages of an array together, one after the other, as far as the system obeys."""
     begin, end = _large_pages(array)
-    for at in range(begin, end, LARGE):
+    for at in range(begin, end, _MEMORY.large_page_bytes):
         start = time.perf_counter()
-        _advise(at, at + LARGE, _COLLAPSE)
+        _advise(at, at + _MEMORY.large_page_bytes, _COLLAPSE)
         time.sleep((_PACE - 1) * (time.perf_counter() - start))
 
 
@@ -61,8 +61,8 @@ def are_for_who_asks(setting: Path = _SETTING) -> bool:
 
 def _large_pages(array: NDArray) -> tuple[int, int]:
     """Where the large pages begin and end that fit into an array."""
-    begin = array.ctypes.data
-    return -(-begin // LARGE) * LARGE, (begin + array.nbytes) // LARGE * LARGE
+    begin, page = array.ctypes.data, _MEMORY.large_page_bytes
+    return -(-begin // page) * page, (begin + array.nbytes) // page * page
 
 
 def _advise(begin: int, end: int, advice: int) -> bool:

@@ -35,16 +35,14 @@ from types import MappingProxyType
 
 from nnc.backends.cpu.engine import Library
 from nnc.backends.cpu.float_mode import float_mode_text
+from nnc.devices.cpu import cpu_target
+
+_THREADS = cpu_target().threads
 
 WORK, WAKE = "nnc_work", "nnc_wake"
 POOL_EXPORTS = (WORK, WAKE)
 POOL_CALLS = ("syscall", "sched_yield")
-_PARTS_OF_A_THREAD = 16  # with 4, a product of 28 panels took a fifth longer: the last part was an eighth of it
 _MOST_PARTS = 1 << 14
-_CALLER_PAUSES = 8000  # 0.2 ms with 26 ns for a pause: a worker that takes much longer may have lost its processor
-# 2 ms, as libgomp's threads: a worker that sleeps is often woken on its caller's processor and stays there for a tick of 4 ms. To
-# offer the processor meanwhile (sched_yield) is worse: Linux takes a whole slice of time from who does.
-_WORKER_PAUSES = 80_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +147,10 @@ def pool_text(machine: str | None = None, more: str = "") -> str:
         "DECLARE_PAUSE": f"declare void @{processor.pause}({processor.operands.partition(' ')[0]})",
         "PAUSE": f"call void @{processor.pause}({processor.operands})",
         "FUTEX": processor.futex,
-        "PARTS_OF_A_THREAD": _PARTS_OF_A_THREAD,
+        "PARTS_OF_A_THREAD": _THREADS.parts_of_a_thread,
         "MOST_PARTS": _MOST_PARTS,
-        "CALLER_PAUSES": _CALLER_PAUSES,
-        "WORKER_PAUSES": _WORKER_PAUSES,
+        "CALLER_PAUSES": _THREADS.caller_pauses,
+        "WORKER_PAUSES": _THREADS.worker_pauses,
     }.items():
         text = text.replace(f"<{name}>", str(value))
     return text

@@ -26,7 +26,7 @@ import numpy as np
 
 from nnc.array import Array
 from nnc.backends.cpu.pages import join_pages, take_small_pages
-from nnc.devices.cpu import aligned_bytes
+from nnc.devices.cpu import aligned_bytes, cpu_target
 from nnc.fork import reset_after_fork
 from nnc.lower.background import in_background
 from nnc.lower.cache import Entry
@@ -36,10 +36,9 @@ from nnc.lower.native_program import Outside
 from nnc.lower.stages import NDArray
 from nnc.machine import available_memory
 
+_MEMORY = cpu_target().memory
+
 PREPARE = "nnc_prepare"
-_PAGE = 4096  # where pages are larger, more touches than pages cost little
-_LEAST = 1 << 20  # bytes; fewer are found sooner than a thread
-_SHARE = 4  # of what memory is available one part may be touched
 
 # nnc_prepare(rows, count, stop) -> i64: fills memory row by row (where to, where from, bytes), page by page, until the word `stop`
 # is not 0; returns how many rows are done. Where both places are the same, all pages are written to, with their own content: bytes
@@ -76,12 +75,12 @@ touch:
   br label %made
 copy:
   %source = getelementptr i8, ptr %from, i64 %offset
-  %is.short = icmp slt i64 %left, {_PAGE}
-  %length = select i1 %is.short, i64 %left, i64 {_PAGE}
+  %is.short = icmp slt i64 %left, {_MEMORY.page_bytes}
+  %length = select i1 %is.short, i64 %left, i64 {_MEMORY.page_bytes}
   call ptr @memcpy(ptr %target, ptr %source, i64 %length)
   br label %made
 made:
-  %further = add i64 %offset, {_PAGE}
+  %further = add i64 %offset, {_MEMORY.page_bytes}
   br label %page
 end:
   %next = add i64 %i, 1
@@ -176,10 +175,10 @@ class Preparing:
 
 def _is_worth_it(nbytes: int) -> bool:
     """Whether to prefetch so many bytes: they are neither few nor too many for the memory that there is."""
-    if nbytes < _LEAST:
+    if nbytes < _MEMORY.least_prefetched_bytes:
         return False
     available = available_memory()
-    return available is not None and nbytes <= available // _SHARE
+    return available is not None and nbytes <= available // _MEMORY.prefetched_share
 
 
 class Prefetcher:
@@ -239,7 +238,11 @@ class Prefetcher:
                 self._touch(self.room.arena)
             if self._has_small_pages:
                 in_background(partial(join_pages, self.room.arena))
-        if self._entry is not None and needed != self._told and max(needed, self._told) >= _LEAST:
+        if (
+            self._entry is not None
+            and needed != self._told
+            and max(needed, self._told) >= _MEMORY.least_prefetched_bytes
+        ):
             in_background(partial(self._entry.write, needed))
 
     def _touch(self, arena: NDArray) -> None:

@@ -13,18 +13,19 @@ from dataclasses import dataclass
 from nnc import dtypes
 from nnc.backends.cpu.jit import run_native
 from nnc.devices import CPU
+from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
 from nnc.graph import Kernel, TensorSpec, add_kernel
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.native import Native, Remembered
 from nnc.lower.stages import Step
 
+_THREADS = cpu_target().threads
+
 Shape = tuple[int, ...]
 Bound = Value | int
 Body = Callable[[Code, Bound, Bound], None]
 
-PART_BYTES = 1 << 17  # what a thread must have to move at least
-INLINE_BYTES = 64
 _WORDS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
 
 
@@ -264,4 +265,4 @@ def in_blocks(code: Code, begin: Bound, end: Bound, lanes: int, body: Callable[[
 
 def grain_of(count: int, nbytes: int) -> int:
     """The least number of positions for a thread, where `count` of them move so many bytes."""
-    return max(1, math.ceil(count * PART_BYTES / max(nbytes, 1)))
+    return max(1, math.ceil(count * _THREADS.moved_part_bytes / max(nbytes, 1)))

@@ -16,10 +16,12 @@ from nnc.backends.cpu.buckets import Buckets, Place, can_split, extra_bytes
 from nnc.backends.cpu.order import Layout
 from nnc.backends.cpu.printer import Printer, looping
 from nnc.backends.cpu.shared import Shared
+from nnc.devices.cpu import cpu_target
 from nnc.lower.codegen.builder import Code, Value
 
-DIGIT_BITS = 11
-_DIGITS = 1 << DIGIT_BITS
+_SORTING = cpu_target().sorting
+
+_DIGITS = 1 << _SORTING.digit_bits
 _FEW_PASSES = 3
 _LIMIT = 1 << 31  # counts and positions have 32 bits
 
@@ -103,7 +105,7 @@ class Radix:
     @contextmanager
     def _digits(self, code: Code, vary: Value) -> Iterator[Value]:
         """Loops over the digits, lowest first, in which keys differ; yields the lowest bit."""
-        top, step = code.integer(8 * self.layout.kinds[0].itemsize), code.integer(DIGIT_BITS)
+        top, step = code.integer(8 * self.layout.kinds[0].itemsize), code.integer(_SORTING.digit_bits)
         with looping(
             code, code.integer(self.low), lambda s: code.compare("lt", s, top), lambda s: code.add(s, step)
         ) as shift:

@@ -13,34 +13,35 @@ from contextlib import ExitStack
 from nnc.backends.cpu.printer import Bound, Printer, times
 from nnc.backends.cpu.vectors import add_product, advance, cases, masks_of, split, vector_bytes
 from nnc.backends.products import Product
+from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Value
 
-_LEAST_BYTES = 1 << 16  # of the matrix; below, the nearest cache serves panels as well
-_PANEL_BYTES = 1 << 13  # of sums: a part of the nearest cache, and rows of two pages
-_PART_VOLUME = 1 << 17  # multiplications of a part, some five microseconds
-_PARTS = 8
-_AHEAD = 2  # rows between the row that is added and the row that is prefetched: the processor does not look past a page
-_ROWS = 2  # of the matrix that are added at once, so that the sums are read and written half as often
+_PRODUCTS = cpu_target().products
 
 
 def is_row_by_rows(product: Product) -> bool:
     """Whether this is how to compute a product."""
     unit, columns = product.dtype.itemsize, product.columns
     lies_so = product.rows.size == 1 and len(product.depth) == 1 and columns.y == columns.out == unit
-    return lies_so and columns.size * unit >= vector_bytes() and product.k * columns.size * unit > _LEAST_BYTES
+    return (
+        lies_so
+        and columns.size * unit >= vector_bytes()
+        and product.k * columns.size * unit > _PRODUCTS.row_matrix_bytes
+    )
 
 
 def print_row(printer: Printer, product: Product, wide: DType) -> None:
     """Parts of some terms by some columns; where there is more than one part for a column, their sums are added in the end."""
     size, k, (depth,) = product.columns.size, product.k, product.depth
-    width = min(_PANEL_BYTES // wide.itemsize, size)
+    width = min(_PRODUCTS.row_panel_bytes // wide.itemsize, size)
     panels = -(-size // width)
-    chunks = max(1, min(_PARTS // (panels * product.count), product.volume // (_PART_VOLUME * panels)))
+    shares = _PRODUCTS.row_parts // (panels * product.count)
+    chunks = max(1, min(shares, product.volume // (_PRODUCTS.streamed_part_volume * panels)))
     terms = -(-k // chunks)
     chunks = -(-k // terms)
     total = product.count * panels * chunks
-    grain = max(1, _PART_VOLUME // max(1, product.volume * product.count // total))
+    grain = max(1, _PRODUCTS.streamed_part_volume // max(1, product.volume * product.count // total))
     pointers = [*product.operands, "%out0"]
     target = product.dtype
     if chunks > 1:
@@ -91,9 +92,8 @@ def _print_sums(
             at, row = (code.offset(p, times(code, j, n)) for p, n in ((sums, wide.itemsize), (b, unit)))
             total = code.load(at, wide, lanes)
             for i, factor in enumerate(factors):
-                code.line(
-                    f"call void @llvm.prefetch.p0(ptr {code.offset(row, (i + _AHEAD) * depth.y)}, i32 0, i32 3, i32 1)"
-                )
+                far = code.offset(row, (i + _PRODUCTS.prefetched_rows) * depth.y)
+                code.line(f"call void @llvm.prefetch.p0(ptr {far}, i32 0, i32 3, i32 1)")
                 term = code.load(code.offset(row, i * depth.y), product.dtype, lanes, mask)
                 total = add_product(code, factor, code.convert(term, wide), total)
             code.store(at, total)
@@ -102,9 +102,9 @@ def _print_sums(
 
     code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     _for_vectors(code, lanes, columns, zero)
-    even = code.and_(code.integer(terms), code.integer(-_ROWS))
-    with code.loop(0, even, _ROWS) as t:
-        add(t, _ROWS)
+    even = code.and_(code.integer(terms), code.integer(-_PRODUCTS.added_rows))
+    with code.loop(0, even, _PRODUCTS.added_rows) as t:
+        add(t, _PRODUCTS.added_rows)
     with code.loop(even, terms) as t:
         add(t, 1)
 

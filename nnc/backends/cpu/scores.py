@@ -18,14 +18,15 @@ from nnc.backends.cpu.printer import Axes, Bound, Printer, times
 from nnc.backends.cpu.vectors import cases, split
 from nnc.commands.attention import Operands
 from nnc.commands.attention_formulas import Reach
+from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Value, known_integer
 from nnc.lower.codegen.math.exponential import exp
 from nnc.lower.codegen.math.terms import Term
 from nnc.lower.stages import View
 
-KEYS = 64  # of a block
-PART_VOLUME = 1 << 19  # multiplications that a thread must have, some ten microseconds
+_ATTENTION = cpu_target().attention
+_PRODUCTS = cpu_target().products
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ def print_blocks(
             first = times(code, place, form.width)
             form.each_width(code, place, lambda vectors: body(Block(code, form, helpers, first, vectors), at, after))
 
-    printer.parts(total, max(1, PART_VOLUME // max(1, form.volume)), part)
+    printer.parts(total, max(1, _PRODUCTS.part_volume // max(1, form.volume)), part)
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ class Tokens:
 
     def ahead(self, code: Code, key: Value, end: Value) -> Matrix:
         """Returns the rows that are read after the block of keys at a place, of which the last one ends at `end`."""
-        following = code.add(key, code.integer(KEYS))
+        following = code.add(key, code.integer(_ATTENTION.keys))
         is_last = code.compare("ge", following, end)
         return self.rows.at(code, following).unless(code, is_last, rows_of(self.view, self.after))
 
@@ -257,8 +258,8 @@ class Block:
     def each_keys(self, begin: Bound, end: Bound, body: Callable[[Value, Value, Value], None]) -> None:
         """Runs `body(at, n, end)` for blocks of a span of keys, so far as queries of the block may attend to them."""
         code, (first, last) = self.code, self.range(begin, end)
-        with code.loop(first, last, KEYS) as at:
-            body(at, code.intrinsic("smin", code.sub(last, at), code.integer(KEYS)), last)
+        with code.loop(first, last, _ATTENTION.keys) as at:
+            body(at, code.intrinsic("smin", code.sub(last, at), code.integer(_ATTENTION.keys)), last)
 
     @contextmanager
     def each_vector(self) -> Iterator[Value]:
@@ -405,7 +406,7 @@ class Block:
     def _add_turned(self, extra: Extra, pointer: str, out: Matrix, at: Value, n: Value) -> None:
         """Adds a bias or mask that differs from query to query and from key to key: neighbours are keys, so it is turned."""
         code, wide = self.code, self.tiling.wide
-        room = self._squares.room(code, KEYS, 1)
+        room = self._squares.room(code, _ATTENTION.keys, 1)
         source = Matrix(pointer, extra.query, extra.key, extra.dtype)
         with code.loop(0, self.vectors) as v:
             self._squares.read(code, self.pointers(source.at(code, 0, at), v), source, n, room)

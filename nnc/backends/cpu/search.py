@@ -9,13 +9,15 @@ from typing import Any
 from nnc import dtypes
 from nnc.backends.cpu.order import has_keys, key_of
 from nnc.backends.cpu.printer import Axes, Bound, Printer, add_native, grain_of, in_blocks, longest, over
+from nnc.devices.cpu import cpu_target
 from nnc.graph import TensorSpec
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step
 
+_SORTING = cpu_target().sorting
+
 _LANES = 8
-_COST = 16  # a value takes about as long as it takes to move so many bytes
 
 
 def _searchsorted(step: Step) -> Native | None:
@@ -64,7 +66,7 @@ def _searchsorted(step: Step) -> Native | None:
 
             in_blocks(code, bounds[0], bounds[1], _LANES, block)
 
-    printer.parts(count if axes.size else 0, grain_of(count, math.prod(axes.shape) * _COST), body)
+    printer.parts(count if axes.size else 0, grain_of(count, math.prod(axes.shape) * _SORTING.searched_bytes), body)
     return printer.native()
 
 

@@ -19,20 +19,19 @@ from nnc.backends.cpu.quicksort import has_quicksort, quicksort
 from nnc.backends.cpu.radix import Radix, can_sort
 from nnc.backends.cpu.rows import Keys, Noted, Rows
 from nnc.backends.cpu.shared import Shared
+from nnc.devices.cpu import cpu_target
 from nnc.graph import TensorSpec
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.masks import known_lanes
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step
 
-_MOST_AT_ONCE = 16  # rows that are sorted side by side
-_LONG = 1 << 17  # rows that threads share
-_LEAST_QUICK = 1 << 18
+_SORTING = cpu_target().sorting
 
 
 def is_quick(keys: Keys, n: int) -> bool:
     """Whether a row is sorted by quicksort. Digits are faster for keys with positions, as long as the caches hold them."""
-    return has_quicksort(keys.layout) and not (keys.low and not is_short(keys, n) and n < _LEAST_QUICK)
+    return has_quicksort(keys.layout) and not (keys.low and not is_short(keys, n) and n < _SORTING.least_quick)
 
 
 def is_short(keys: Keys, n: int) -> bool:
@@ -172,7 +171,7 @@ def _nbytes(keys: Keys, n: int) -> int:
 
 def _at_once(rows: int, n: int) -> int:
     """How many rows have memory of their own at a time."""
-    return 1 if n >= _LONG else min(rows, _MOST_AT_ONCE)
+    return 1 if n >= _SORTING.shared_elements else min(rows, _SORTING.rows_at_once)
 
 
 def workspace_of(keys: Keys, n: int, rows: int) -> int:

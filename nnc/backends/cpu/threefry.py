@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 
 from nnc import dtypes
-from nnc.backends.cpu.printer import INLINE_BYTES, Axes, Printer, add_native, grain_of, over
+from nnc.backends.cpu.printer import Axes, Printer, add_native, grain_of, over
 from nnc.backends.cpu.rows import count_up
 from nnc.commands.random import PARITY, ROTATIONS
+from nnc.devices.cpu import cpu_target
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.masks import first_lanes
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step
 
+_SORTING = cpu_target().sorting
+_THREADS = cpu_target().threads
+
 _LANES = 16
-_COST = 16  # a word takes about as long as it takes to move so many bytes
 
 
 def cipher(code: Code, key: tuple[Value, Value], counter: tuple[Value, Value]) -> tuple[Value, Value]:
@@ -57,7 +60,7 @@ def _random_bits(step: Step) -> Native | None:
             target = code.offset(pointers[2], code.mul(i, code.integer(dtype.itemsize)))
             code.store(target, drawn_bits, first_lanes(code, code.sub(code.integer(end), i), _LANES))
 
-    work = out.spec.size * _COST
+    work = out.spec.size * _SORTING.drawn_bytes
     if outer.size > 1 and outer.size >= count // _LANES:  # many keys
         axis = outer.shape.index(max(outer.shape))
 
@@ -73,7 +76,7 @@ def _random_bits(step: Step) -> Native | None:
                 one(code, pointers, begin, end)
 
         printer.parts(count if outer.size else 0, grain_of(count, work), words)
-    return printer.native(inline=out.spec.nbytes <= INLINE_BYTES)
+    return printer.native(inline=out.spec.nbytes <= _THREADS.inline_bytes)
 
 
 add_native("random_bits", _random_bits)

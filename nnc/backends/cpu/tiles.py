@@ -17,12 +17,13 @@ from nnc import dtypes
 from nnc.backends.cpu.moves import turn
 from nnc.backends.cpu.printer import Bound, times
 from nnc.backends.cpu.vectors import add_product, masks_of, masks_up_to, read_row, write_row
+from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Carried, Code, Value
 from nnc.lower.codegen.native import Native
 
-_AHEAD = 8  # terms between the term that is multiplied and the term that is prefetched
-_LINE = 64  # bytes that memory is read in
+_MEMORY = cpu_target().memory
+_PRODUCTS = cpu_target().products
 
 
 @dataclass(frozen=True)
@@ -118,9 +119,9 @@ def print_sums(
             for v, term in enumerate(terms):
                 code.store(code.offset(_pointer(code, place), v * lanes * tile.wide.itemsize), term)
             packed.values = [code.add(place, code.integer(tile.row_bytes))]
-            _fetch(code, y, times(code, depth[-1].y, _AHEAD), tile.width * tile.dtype.itemsize)
+            _fetch(code, y, times(code, depth[-1].y, _PRODUCTS.prefetched_terms), tile.width * tile.dtype.itemsize)
         if row == tile.dtype.itemsize:
-            _fetch(code, x, times(code, depth[-1].x, _AHEAD), tile.rows * row)
+            _fetch(code, x, times(code, depth[-1].x, _PRODUCTS.prefetched_terms), tile.rows * row)
         for i in range(tile.rows):
             factor = code.load(code.offset(x, _several(code, row, i)), tile.dtype)
             factor = code.splat(code.convert(factor, tile.wide), lanes)
@@ -137,7 +138,7 @@ def _fetch(code: Code, place: str, distance: Bound, nbytes: int) -> None:
     """Asks memory for what lies at a distance: terms that are far from each other are no pattern for the processor."""
     code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     place = code.offset(place, distance)
-    for at in (*range(0, nbytes - 1, _LINE), nbytes - 1):  # it may begin anywhere in a line
+    for at in (*range(0, nbytes - 1, _MEMORY.line_bytes), nbytes - 1):  # it may begin anywhere in a line
         code.line(f"call void @llvm.prefetch.p0(ptr {code.offset(place, at)}, i32 0, i32 3, i32 1)")
 
 

@@ -16,14 +16,15 @@ from nnc import dtypes
 from nnc.backends.cpu.printer import Bound, Printer, add_native, times
 from nnc.backends.cpu.vectors import TILE_ROWS, advance, cases, masks_of, read_row, split, vector_bytes, write_row
 from nnc.backends.products import Axis, merge_axes
+from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
 from nnc.graph import TensorSpec
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step
 
-_BUFFER_BYTES = 1 << 19  # of solved rows, on a thread's stack
-_PART_VOLUME = 1 << 18  # multiplications that a thread must have
+_PRODUCTS = cpu_target().products
+
 _VECTORS = 3
 
 
@@ -86,7 +87,9 @@ class Solver:
             lanes //= 2
         vectors = min(-(-system.width // lanes), _VECTORS)
         rows = min(TILE_ROWS[vector_bytes()][vectors], 8, system.n)
-        return cls(system, lanes=lanes, rows=rows, buffered=system.n * lanes * vectors * size <= _BUFFER_BYTES)
+        return cls(
+            system, lanes=lanes, rows=rows, buffered=system.n * lanes * vectors * size <= _PRODUCTS.solved_buffer_bytes
+        )
 
     def native(self, step: Step) -> Native:
         """The finished kernel; it refuses a 0 on the diagonal."""
@@ -120,7 +123,7 @@ class Solver:
                         self._panel(code, pointers, buffer, width)
 
         volume = system.n * system.n * self.columns // 2
-        printer.parts(count, max(1, _PART_VOLUME // max(volume, 1)), body)
+        printer.parts(count, max(1, _PRODUCTS.solved_part_volume // max(volume, 1)), body)
         return printer.native(inline=volume * count <= 1024)
 
     def _check(self, printer: Printer, code: Code, a: str) -> None:

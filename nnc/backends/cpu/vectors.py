@@ -9,10 +9,13 @@ from pathlib import Path
 from nnc import dtypes
 from nnc.backends.cpu.printer import Bound, times
 from nnc.backends.products import Axis
+from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.masks import first_lanes, known_lanes
 from nnc.machine import processor
+
+_PRODUCTS = cpu_target().products
 
 # Rows of a tile by its vectors: as many sums as registers can hold beside the operands.
 TILE_ROWS = {64: {1: 14, 2: 14, 3: 8, 4: 6, 5: 5, 6: 4, 8: 3}, 32: {1: 8, 2: 5, 3: 4, 4: 2, 8: 1}}
@@ -27,14 +30,6 @@ def _processor() -> dict[str, str]:
 def vector_bytes() -> int:
     """Bytes of this machine's longest vectors."""
     return 64 if "avx512f" in _processor()["vector units"] else 32
-
-
-@cache
-def is_slow_to_near() -> bool:
-    """Whether tiles must spare the way from the second-level cache: Intel's cores are slower by a third where four vectors for
-    each term come from there (99 and 156 GFLOP/s on Granite Rapids, 128 x 784 x 512), AMD's are not.
-    """
-    return vector_bytes() == 64 and "Intel" in _processor()["model"]
 
 
 def cases(full: int, last: int, count: int) -> list[tuple[int, bool | None]]:

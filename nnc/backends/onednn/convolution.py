@@ -46,6 +46,7 @@ from nnc.backends.onednn.library import (
 from nnc.backends.onednn.primitives import Primitive
 from nnc.commands.pack import Blocks, packed_shape
 from nnc.commands.windows import Padding, Shape
+from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
 from nnc.errors import BackendError, InternalError
 from nnc.graph import Graph, Kernel, TensorSpec, add_kernel, infer_specs
@@ -53,6 +54,8 @@ from nnc.graph import command as get_command
 from nnc.lower.codegen.epilogue import Epilogue
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import NDArray, Step, Strides, row_major
+
+_CONVOLUTIONS = cpu_target().convolutions
 
 Arrays = Sequence[NDArray]
 Params = Mapping[str, Any]
@@ -64,9 +67,6 @@ _DESCRIBED = 128  # convolutions whose descriptions are remembered, 25 KB each; 
 _PLANNED = 16  # those whose calls are remembered, with up to 30 KB of descriptions of reorders, until they are printed
 _ALIGNMENT = 64
 _FLOATS = (dtypes.float32, dtypes.bfloat16, dtypes.float16)
-_LARGE_IMAGE = 512  # places from which on reordering activations costs a 1×1 convolution more than it brings
-_SHORT_ROW = 4  # places; kernels for channels that are last take one row at a time, and more than such a row pays for
-_FEW_ROWS = 1024  # of a product, below which reordering the weight costs more than it brings
 # Sums in float32 that a vector holds, by what implementations are named after.
 _LANES = MappingProxyType({"amx": 0, "avx512": 16, "avx2": 8})
 
@@ -262,7 +262,7 @@ def _choose(problem: _Problem, strides: _AllStrides) -> PrimitiveDesc | None:
     rows = row_major(specs[X]), row_major(specs[W]), row_major(specs[Y])
     lying = tuple(map(_dense_in, specs, strides))
     of_weight = problem.command == "conv_weight_grad"
-    large = math.prod(problem.shapes[Y][2:]) >= _LARGE_IMAGE and not of_weight
+    large = math.prod(problem.shapes[Y][2:]) >= _CONVOLUTIONS.large_image and not of_weight
     if problem.is_product and lying == rows and large:
         found = _primitive_desc(problem, rows)
         if found is not None:
@@ -275,7 +275,7 @@ def _choose(problem: _Problem, strides: _AllStrides) -> PrimitiveDesc | None:
         found = _primitive_desc(problem, (_dense_channels_last(specs[X]), None, _dense_channels_last(specs[Y])))
         if found is not None and "avx512" in found.implementation:
             return found
-    short = problem.shapes[Y][-1] <= _SHORT_ROW and not of_weight and not problem.is_product
+    short = problem.shapes[Y][-1] <= _CONVOLUTIONS.short_row and not of_weight and not problem.is_product
     kept = [lying[i] if lying[i] != rows[i] else None for i in (X, Y)]
     if any(kept) and not (short and free() is not None):
         found = _primitive_desc(problem, (kept[0], None, kept[1]))
@@ -381,7 +381,7 @@ def _product(problem: _Problem, strides: _AllStrides) -> _Plan | None:
     if not problem.is_product or problem.post_ops or problem.packed or not all(map(_is_dense, specs, strides, dense)):
         return None
     ins, outs, rows, size = x.shape[1], y.shape[1], y.size // y.shape[1], problem.dtype.itemsize
-    few = rows < _FEW_ROWS
+    few = rows < _CONVOLUTIONS.few_rows
     if problem.command == "conv" and few:  # y = x wᵀ
         shapes = (rows, ins), (ins, outs), (rows, outs)
         steps = (ins * size, size), (size, ins * size), (outs * size, size)

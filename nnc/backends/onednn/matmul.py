@@ -18,14 +18,16 @@ from nnc.backends.onednn.calls import Call, Operand, calls_native
 from nnc.backends.onednn.library import Attributes, Binary, Eltwise, MemoryDesc, PostOp, PrimitiveDesc, Sum
 from nnc.backends.onednn.primitives import Primitive
 from nnc.backends.products import Axis, Gemm, Matrix, gemm_of, product_of
+from nnc.devices.cpu import cpu_target
 from nnc.errors import BackendError
 from nnc.graph import Kernel, TensorSpec, add_kernel
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step, View
 
+_PRODUCTS = cpu_target().products
+
 _DTYPES = (dtypes.float32, dtypes.bfloat16)
 _MOST_AXES = 12
-_LEAST_VOLUME = 40**3
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
         depth, rows = (depth * size, rows) if axis in contract[0] else (depth, rows * (1 if axis in batch[0] else size))
     for axis, size in enumerate(specs[1].shape):
         columns *= 1 if axis in contract[1] or axis in batch[1] else size
-    return min(rows, columns, depth) > 1 and rows * columns * depth >= _LEAST_VOLUME and _has_instructions()
+    return min(rows, columns, depth) > 1 and rows * columns * depth >= _PRODUCTS.library_volume and _has_instructions()
 
 
 @cache

@@ -7,9 +7,9 @@ programs, which have many loops in a row.
 
 from __future__ import annotations
 
-PART_NS = 8000.0  # the least that one thread should have to do
-BYTES_PER_NS = 12.0  # that one core reads and writes of memory
-FLOPS_PER_NS = 16.0  # simple operations of one core on full vectors
+from nnc.devices.cpu import cpu_target
+
+_THREADS = cpu_target().threads
 
 
 def estimate_ns(nbytes: float, flops: float) -> float:
@@ -19,7 +19,7 @@ def estimate_ns(nbytes: float, flops: float) -> float:
         >>> estimate_ns(nbytes=1200, flops=160)
         100.0
     """
-    return max(nbytes / BYTES_PER_NS, flops / FLOPS_PER_NS)
+    return max(nbytes / _THREADS.bytes_per_ns, flops / _THREADS.flops_per_ns)
 
 
 def grain_of(item_ns: float) -> int:
@@ -29,4 +29,4 @@ def grain_of(item_ns: float) -> int:
         >>> grain_of(100.0), grain_of(1e9)
         (80, 1)
     """
-    return max(1, round(PART_NS / max(item_ns, 1e-3)))
+    return max(1, round(_THREADS.part_ns / max(item_ns, 1e-3)))

@@ -15,6 +15,7 @@ from enum import IntEnum
 from itertools import groupby
 
 from nnc import dtypes
+from nnc.devices.cpu import cpu_target
 from nnc.lower.codegen.arguments import Words
 from nnc.lower.codegen.builder import Code, Slot, Value
 from nnc.lower.codegen.native import Native
@@ -23,10 +24,11 @@ from nnc.lower.liveness import touched, walk
 from nnc.lower.report import step_bytes, step_flops
 from nnc.lower.stages import Branches, Kind, Loop, Planned, Round, Step, Steps, View
 
+_LOOPS = cpu_target().loops
+_SCHEDULE = cpu_target().schedule
+
 CALLS = 1 << 20  # a call back is numbered: a multiple of this, new each time, plus the number of the steps to be run
 POLL = CALLS - 1  # nothing: Python only looks for interrupts
-_CALL, _FLOPS, _BYTES = 2e-8, 2e10, 1e10  # seconds of a call; what a core does in a second
-_IN_REGISTERS = 64  # bytes of a buffer that a loop may keep there
 _POLL_SECONDS = 0.25
 _MOST_ROUNDS = 1 << 22  # between two looks for interrupts
 
@@ -81,7 +83,11 @@ class Outline:
     def seconds(self, steps: Iterable[Step]) -> float:
         """About how long steps take, each once."""
         inner = [step for step in walk(steps) if step.region is None]
-        return sum(_CALL + max(step_flops(step) / _FLOPS, step_bytes(step) / _BYTES) for step in inner)
+        return sum(
+            _SCHEDULE.compiled_call_seconds
+            + max(step_flops(step) / _SCHEDULE.flops_per_second, step_bytes(step) / _SCHEDULE.bytes_per_second)
+            for step in inner
+        )
 
 
 class StepCode(Code):
@@ -340,7 +346,7 @@ class StepCode(Code):
         numbers = sorted(touched((step,)))
         for number in numbers:
             buffer, offset = planned.bound.buffers[number], planned.offsets[number]
-            if buffer.nbytes > _IN_REGISTERS or buffer.kind is Kind.CONSTANT:
+            if buffer.nbytes > _LOOPS.register_bytes or buffer.kind is Kind.CONSTANT:
                 outside.add(number)
             if offset is not None:
                 ranges.append((offset, offset + buffer.nbytes, number))
@@ -418,7 +424,7 @@ class StepCode(Code):
         """A power of two: after so many iterations Python looks for interrupts; 0 where it is called often enough."""
         if not self.outline.is_native((step,)):
             return 0
-        one = max(self.outline.seconds(c.steps) for c in region.copies) + _CALL
+        one = max(self.outline.seconds(c.steps) for c in region.copies) + _SCHEDULE.compiled_call_seconds
         if region.length is not None and region.length * one < _POLL_SECONDS:
             return 0
         rounds = min(max(int(_POLL_SECONDS / one), 1), _MOST_ROUNDS)

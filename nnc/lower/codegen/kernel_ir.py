@@ -13,11 +13,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType, accumulator
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.remember import remembered
 from nnc.lower.codegen.domain import GATHER, REDUCTIONS, UNIT, Domain, Phases, is_reduction, is_view
 from nnc.lower.stages import View
+
+_LOOPS = cpu_target().loops
 
 Loops = tuple[int, ...]
 
@@ -31,10 +34,7 @@ _LIGHT = frozenset(
      "bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right", "integer_pow", "copy",
      "stop_gradient", "full", "iota", "multiply_add", "product")
 )  # fmt: skip
-_TRANSCENDENTAL = 16
 _PLACED = ("iota", "transpose", GATHER)  # commands for which it matters where an element stands
-_TILES = (64, 32, 16)  # iterations
-_STRIDED = 8  # what an element costs that does not lie next to the last one
 
 
 def weight(node: Node) -> int:
@@ -42,7 +42,7 @@ def weight(node: Node) -> int:
     name = node.command.name
     if is_view(node):
         return 0
-    return 1 if name in _LIGHT or name in REDUCTIONS else _HEAVY.get(name, _TRANSCENDENTAL)
+    return 1 if name in _LIGHT or name in REDUCTIONS else _HEAVY.get(name, _LOOPS.transcendental_instructions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +178,7 @@ def _tiled(nest: Nest) -> Nest:
     ]
     for loop in nest.outer:
         dense = any(s[loop] == unit for s, unit in zip(nest.strides, sizes, strict=True) if s in across)
-        tile = next((tile for tile in _TILES if nest.sizes[loop] % tile == 0), None)
+        tile = next((tile for tile in _LOOPS.tiles if nest.sizes[loop] % tile == 0), None)
         if loop != vector and dense and tile is not None and vector is not None:
             inner = len(nest.sizes)
             counts = [*nest.sizes, tile]
@@ -204,7 +204,7 @@ def _vector_loop(
         gathered = 0.0
         for steps, dtype in zip(strides, dtypes, strict=True):
             elements = math.prod(n for n, step in zip(sizes, steps, strict=True) if step)
-            gathered += elements * (_STRIDED if steps[loop] not in (0, dtype.itemsize) else 1)
+            gathered += elements * (_LOOPS.strided_instructions if steps[loop] not in (0, dtype.itemsize) else 1)
         return gathered / min(sizes[loop], 16), loop not in row, -sizes[loop]
 
     return min(range(len(sizes)), key=badness)

@@ -14,14 +14,17 @@ from dataclasses import replace
 from typing import Any
 
 from nnc import dtypes
+from nnc.devices.cpu import cpu_target
 from nnc.graph import Graph, Symbol
 from nnc.lower.codegen.builder import Code, Value
 from nnc.lower.codegen.domain import GATHER
 from nnc.lower.codegen.kernel_ir import generic_form, graph_key, make_nest
 from nnc.lower.codegen.native import PRINTED, Native
-from nnc.lower.codegen.rows import GENERIC, GRAIN, PARTS, Rows
+from nnc.lower.codegen.rows import Rows
 from nnc.lower.codegen.values import Block
 from nnc.lower.stages import Step, View
+
+_LOOPS = cpu_target().loops
 
 _PART = "@KERNEL.part"
 
@@ -40,7 +43,7 @@ def print_table(
     of its inputs, for each row the pointers of its outputs.
     """
     nest = make_nest(graph, inputs, outputs)
-    printer = _Printer(replace(nest, sizes=(GENERIC,)), vector_bytes)
+    printer = _Printer(replace(nest, sizes=(_LOOPS.generic_elements,)), vector_bytes)
     return printer.table(), printer.step
 
 
@@ -53,7 +56,7 @@ class KernelPrinter:
     def native(self, step: Step) -> Native:
         """The kernel of a `fused` step."""
         graph, views = step.graphs[0], (*step.inputs, *step.outputs)
-        form = generic_form(graph, views, GENERIC)
+        form = generic_form(graph, views, _LOOPS.generic_elements)
         if form is not None:
             length, key = form
             native = self._find(step, key)
@@ -199,8 +202,8 @@ class _Printer(Rows):
 
     def _in_parts(self, main: Code, names: Sequence[str]) -> Native:
         region = len(self.reductions) * self.sums_of_all_rows() * 8
-        sums = main.let(f"getelementptr i8, ptr {main.room(PARTS * region)}, i64 0")
-        self._call_parts(main, [*names, sums.removeprefix("%")], main.integer(PARTS), 1)
+        sums = main.let(f"getelementptr i8, ptr {main.room(_LOOPS.row_parts * region)}, i64 0")
+        self._call_parts(main, [*names, sums.removeprefix("%")], main.integer(_LOOPS.row_parts), 1)
         part, pointers = self._part_function(len(names) + 1)
         self._begin(part, pointers[:-1])
         self.partial = pointers[-1]
@@ -228,7 +231,7 @@ class _Printer(Rows):
         per_unit: float = nest.work * self.copies
         if not self.is_generic:
             per_unit = nest.size * nest.work / max(self.lanes, 1) / max(self.units(), 1)
-        return max(1, math.ceil(GRAIN / max(per_unit, 1)))
+        return max(1, math.ceil(_LOOPS.grain / max(per_unit, 1)))
 
     def _rows(self, first: Value, end: Value) -> None:
         """All iterations of the outer loops whose number as one lies in a range."""

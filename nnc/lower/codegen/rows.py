@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from nnc import dtypes
+from nnc.devices.cpu import cpu_target
 from nnc.graph import Node, Symbol
 from nnc.lower.codegen.builder import Slot, Value, known_integer
 from nnc.lower.codegen.kernel_ir import Nest
@@ -18,15 +19,7 @@ from nnc.lower.codegen.masks import first_lanes
 from nnc.lower.codegen.reductions import across, combine, identity, rounded
 from nnc.lower.codegen.values import Block, Values
 
-GRAIN = 16_000  # instructions of a part that a thread is woken for
-GENERIC = 1024  # elements; flat kernels from here on are printed for any length
-PARTS = 16  # of a long row that is summed in threads; a fixed number, so that sums do not depend on the threads
-_INLINE = 256  # instructions of a kernel that a loop takes in
-_UNROLLED = 24  # instructions of a vector loop's body, by which several steps are done at once
-_WIDTH = 16  # vectors of columns that are summed at once where rows are wide
-_FAR = 1024  # bytes from one row to the next, which is then on another page soon
-_SUMMANDS = 256  # of one sum, before it is put aside
-_COLUMNS = 1024  # rows at once that may be summed so
+_LOOPS = cpu_target().loops
 
 
 class Rows(Values):
@@ -35,12 +28,12 @@ class Rows(Values):
     def __init__(self, nest: Nest, vector_bytes: int) -> None:
         lanes, self.copies = _choose_lanes(nest, vector_bytes)
         super().__init__(nest, lanes)
-        self.is_inline = nest.size * nest.work <= _INLINE * max(self.lanes, 1)
-        self.is_generic = nest.is_flat and nest.size >= GENERIC
+        self.is_inline = nest.size * nest.work <= _LOOPS.inline_instructions * max(self.lanes, 1)
+        self.is_generic = nest.is_flat and nest.size >= _LOOPS.generic_elements
         self.is_split = self._sums_in_parts()
         self.is_wide = self._sums_wide_rows()
         if self.is_wide:
-            self.copies = min(_WIDTH, -(-nest.sizes[nest.outer[-1]] // lanes))
+            self.copies = min(_LOOPS.column_vectors, -(-nest.sizes[nest.outer[-1]] // lanes))
         self.size_of_vector_loop: Value | None = None
         self.part: Value | None = None  # which part of the rows is summed
         self.partial = ""  # where the sums of parts lie
@@ -48,11 +41,15 @@ class Rows(Values):
     def _sums_in_parts(self) -> bool:
         """Whether rows are so few and long that threads take parts of them, whose sums are put together in the end."""
         nest = self.nest
-        if not nest.row or self.phases.count != 1 or self.row_units() < PARTS:
+        if not nest.row or self.phases.count != 1 or self.row_units() < _LOOPS.row_parts:
             return False
         columns = math.prod(nest.sizes[loop] for loop in nest.outer)
         instructions = nest.size * nest.work / max(self.lanes, 1)
-        return self.units() < PARTS // 2 and columns <= _COLUMNS and instructions >= PARTS * GRAIN / 4
+        return (
+            self.units() < _LOOPS.row_parts // 2
+            and columns <= _LOOPS.summed_columns
+            and instructions >= _LOOPS.row_parts * _LOOPS.grain / 4
+        )
 
     def row_units(self) -> int:
         """Into how many pieces the outermost loop of a row can be cut."""
@@ -80,7 +77,7 @@ class Rows(Values):
             for block in columns:
                 width = 0 if self.nest.in_row else self.lanes
                 total = code.slot(identity(code, node, width))
-                with code.loop(0, PARTS) as part:
+                with code.loop(0, _LOOPS.row_parts) as part:
                     found = code.load(self.sum_at(part, r, block), total.dtype, width)
                     code.write(total, combine(code, node, code.read(total), found))
                 block.values[node.outputs[0]] = rounded(code, node, code.read(total))
@@ -92,7 +89,7 @@ class Rows(Values):
             return 0, n
         code, piece = self.code, self.step if loop == self.nest.vector else 1
         units = code.integer(self.row_units())
-        parts = code.integer(PARTS)
+        parts = code.integer(_LOOPS.row_parts)
         first = code.div(code.mul(self.part, units), parts)
         end = code.div(code.mul(code.add(self.part, code.integer(1)), units), parts)
         if piece == 1:
@@ -134,7 +131,7 @@ class Rows(Values):
         if nest.in_row or not nest.row or self.is_split or self.phases.count != 1 or nest.vector is None:
             return False
         far = max(abs(steps[loop]) for steps in nest.strides for loop in nest.row)
-        return far >= _FAR and nest.sizes[nest.vector] >= 4 * self.lanes * self.copies
+        return far >= _LOOPS.far_bytes and nest.sizes[nest.vector] >= 4 * self.lanes * self.copies
 
     def _wide_row(self, outer: Block) -> None:
         nest, code, vector = self.nest, self.code, self.nest.vector
@@ -177,7 +174,7 @@ class Rows(Values):
 
         columns({}, lambda block, total, piece: begin(total))
         n, others = nest.sizes[nest.row[0]], math.prod(nest.sizes[loop] for loop in nest.row[1:])
-        step = max(1, _SUMMANDS // others)
+        step = max(1, _LOOPS.summands // others)
         with code.loop(0, n, step) as first:
             columns({}, lambda block, total, piece: begin(piece))
             with ExitStack() as stack:
@@ -343,7 +340,7 @@ class Rows(Values):
         growing long before they end; 0 where rows are short.
         """
         rounds = [self.nest.sizes[loop] for loop, _, _ in loops]
-        return max(1, _SUMMANDS // math.prod(rounds[1:])) if math.prod(rounds) > 2 * _SUMMANDS else 0
+        return max(1, _LOOPS.summands // math.prod(rounds[1:])) if math.prod(rounds) > 2 * _LOOPS.summands else 0
 
     def _go_through(
         self, columns: Sequence[Block], loops: Sequence[tuple[int, Value | int, Value | int]], reduced: Sequence[Node],
@@ -419,7 +416,8 @@ def _choose_lanes(nest: Nest, vector_bytes: int) -> tuple[int, int]:
     lanes = most
     while lanes >= 2 * n and lanes > 2:
         lanes //= 2
-    copies = 4 if nest.work <= _UNROLLED // 4 else 2 if nest.work <= _UNROLLED // 2 else 1
+    most = _LOOPS.unrolled_instructions
+    copies = 4 if nest.work <= most // 4 else 2 if nest.work <= most // 2 else 1
     while copies > 1 and copies * lanes > n:
         copies //= 2
     return lanes, copies

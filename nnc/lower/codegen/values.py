@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from nnc import dtypes
 from nnc.commands.index import fill_value
+from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
 from nnc.graph import Node, Symbol
 from nnc.lower.codegen.builder import Code, Value
@@ -16,8 +17,7 @@ from nnc.lower.codegen.domain import GATHER, is_reduction, is_view
 from nnc.lower.codegen.kernel_ir import Nest, weight
 from nnc.lower.codegen.scalars import scalar
 
-_SAVED = 8  # instructions; a more expensive value of a row is kept for the next phase
-_ROOM = 1 << 16  # bytes on the stack for values of a row
+_LOOPS = cpu_target().loops
 
 
 def position(code: Code, index: Value, size: int, mode: str) -> tuple[Value, Value | None]:
@@ -87,11 +87,11 @@ class Values:
             return {}
         n = nest.sizes[nest.row[0]] + self.lanes
         rooms: dict[Symbol, str] = {}
-        left = _ROOM
+        left = _LOOPS.stack_bytes
         early = self._computed_early()
         for node in self.graph.nodes:
             symbol = node.outputs[0]
-            if symbol not in early or is_view(node) or weight(node) < _SAVED:
+            if symbol not in early or is_view(node) or weight(node) < _LOOPS.saved_instructions:
                 continue
             nbytes = n * symbol.dtype.itemsize
             if nbytes <= left and any(phases.rank[other] > phases.rank[symbol] for other in self._users(symbol)):

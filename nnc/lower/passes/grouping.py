@@ -15,15 +15,14 @@ from itertools import accumulate
 
 from nnc.commands.control import unit
 from nnc.commands.rules import effect, may_raise
+from nnc.devices.cpu import cpu_target
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.domain import GATHER, UNIT, Domain, can_fuse, is_reduction, is_view
 from nnc.lower.passes.at_readers import repeated
 
-ROW = 1 << 15  # elements of a row that is gone through in several phases: more would not stay in the cache
-COLUMN = 1 << 10  # the same for rows across memory, many of which are gone through at once
-MOST_NODES = 96  # in one kernel: a longer one spills registers and takes long to compile
-_OPERANDS = 32
+_FUSION = cpu_target().fusion
+
 _SMALL = 64  # nodes in between that make this part of what a group makes do not matter
 _SIBLINGS = 4  # how many earlier readers of an operand are tried
 
@@ -222,7 +221,7 @@ class Grouping:
         """
         i = mine.nodes[-1]
         count = other.count + mine.count
-        if count > MOST_NODES or (other.nodes[0] < self.early) != (i < self.early):
+        if count > _FUSION.nodes or (other.nodes[0] < self.early) != (i < self.early):
             return None
         members = other.members | mine.members
         if other.readers & ~members & ((1 << i) - 1):  # somebody needs a result earlier
@@ -233,7 +232,7 @@ class Grouping:
         read_by, others = self._read_by, ~members
         outputs = [j for j in sorted([*other.outputs, *mine.outputs]) if read_by[j] & others]
         reads = other.reads | mine.reads
-        if reads.bit_count() + len(outputs) > _OPERANDS + count:
+        if reads.bit_count() + len(outputs) > _FUSION.operands + count:
             return None
         chains = [self.chain(symbol) for j, symbol in mine.views if other.members >> j & 1] if mine.views else []
         domain = None
@@ -316,11 +315,13 @@ class Grouping:
         """Whether one kernel is no slower than two: rows that are gone through again must stay in the cache."""
         reduced = domain.reduced
         length = math.prod([domain.sizes[label] for label in reduced])
-        if length <= COLUMN:
+        if length <= _FUSION.column_elements:
             return True
         axes = domain.axes(max([self._widest(j) for j in nodes], key=_size))
         last = next((label for label in reversed(axes) if label != UNIT), UNIT)
-        return (last in reduced and length <= ROW) or self._is_gone_through_once(nodes, outputs, domain)
+        return (last in reduced and length <= _FUSION.row_elements) or self._is_gone_through_once(
+            nodes, outputs, domain
+        )
 
     def _widest(self, i: int) -> Symbol:
         """The largest of what a node reads and writes."""

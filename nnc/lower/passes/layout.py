@@ -14,15 +14,17 @@ from typing import Any
 
 from nnc.commands.rules import scalar
 from nnc.commands.shape import broadcast_axes, invert_permutation
+from nnc.devices.cpu import cpu_target
 from nnc.graph import Graph, Node, Symbol, TensorSpec, command, register_pass
 from nnc.lower.min_cut import INFINITE, MinCut
 from nnc.lower.passes.once import OncePerGraph
 from nnc.options import Options
 
+_CONVOLUTIONS_FIGURES = cpu_target().convolutions
+
 Axes = tuple[int, ...]
 Params = Mapping[str, Any]
 
-_CONVERSION = 3  # what it costs to turn a tensor's axes, in times of what a library's own reorder costs
 
 _CONVOLUTIONS: Mapping[str, tuple[bool, bool, bool]] = MappingProxyType({
     # which of the operands and the output are activations
@@ -193,7 +195,11 @@ def _choose(graph: Graph, ways: Mapping[Node, _Way]) -> dict[Node, _Way]:
     for symbol in symbols:
         if symbol.spec in free or symbol in made:
             continue
-        able, writer, cost = readers.get(symbol, ()), writers.get(symbol), _CONVERSION * symbol.spec.nbytes
+        able, writer, cost = (
+            readers.get(symbol, ()),
+            writers.get(symbol),
+            _CONVOLUTIONS_FIGURES.turning_cost * symbol.spec.nbytes,
+        )
         turned = cut.thing()  # a turned copy, for all that read it turned
         for reader in able:
             cut.cost_if(turned, reader, INFINITE)

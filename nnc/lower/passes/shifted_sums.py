@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 
 from nnc import dtypes
+from nnc.devices.cpu import cpu_target
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.codegen.domain import can_fuse
 from nnc.lower.passes.centred import Centred
-from nnc.lower.passes.grouping import COLUMN, ROW
 from nnc.lower.passes.once import OncePerGraph
 from nnc.lower.passes.remake import Remake
 from nnc.options import Options
+
+_FUSION = cpu_target().fusion
 
 _SAMPLES = 4  # along each axis
 
@@ -103,4 +105,6 @@ def _is_long(total: Node) -> bool:
     """Whether no kernel goes more than once through rows as long as the rows that a sum adds up."""
     shape, axes = total.inputs[0].shape, total.params["axes"]
     last = max((axis for axis, n in enumerate(shape) if n > 1), default=0)
-    return bool(math.prod(shape[axis] for axis in axes) > (ROW if last in axes else COLUMN))
+    return bool(
+        math.prod(shape[axis] for axis in axes) > (_FUSION.row_elements if last in axes else _FUSION.column_elements)
+    )

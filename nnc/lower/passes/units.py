@@ -13,13 +13,15 @@ from functools import partial
 
 from nnc.commands.control import unit
 from nnc.commands.rules import effect, scalar
+from nnc.devices.cpu import cpu_target
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray, new_symbol
 from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.domain import can_fuse, is_view
 from nnc.lower.passes.forms import Forms, copied, of_one_shape
-from nnc.lower.passes.grouping import MOST_NODES
 from nnc.options import Options
+
+_FUSION = cpu_target().fusion
 
 
 @register_pass("units")
@@ -100,7 +102,7 @@ def _find(graph: Graph) -> dict[Node, list[Node]]:
     place = {node: i for i, node in enumerate(tail)}
     found: dict[Node, list[Node]] = {}
     for group in dict.fromkeys(groups.values()):
-        if 1 < len(group.nodes) <= MOST_NODES and len(group.waits) < 2:
+        if 1 < len(group.nodes) <= _FUSION.nodes and len(group.waits) < 2:
             nodes = sorted(group.nodes, key=place.__getitem__)
             found[nodes[-1]] = sorted(nodes, key=lambda node: bool(needs[node.outputs[0]]))
     return found

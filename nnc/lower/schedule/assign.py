@@ -10,18 +10,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 
+from nnc.devices.cpu import cpu_target
 from nnc.lower.schedule.types import Schedule, Signal
 from nnc.machine import usable_threads
 from nnc.options import Options
 
-_CALL = 5e-6  # seconds that any kernel takes
-_FLOPS, _BYTES = 2e10, 1e10  # a second, on one core
-_SIGNAL = 3e-5  # seconds until a thread that waits goes on
+_SCHEDULE = cpu_target().schedule
 
-# `streams="auto"`: a step leaves the first stream only if it takes this long, since shorter kernels hold Python's lock for much of
-# their time; and there are several streams only if that saves so many seconds and such a part of the call.
-HEAVY = 1e-3
-_SAVED, _SAVED_PART = 1e-3, 0.2
+
 _ROOM, _SPARE = (
     1.25,
     1 << 20,
@@ -32,7 +28,7 @@ Before = Sequence[Sequence[int]]
 
 def estimate_seconds(flops: int, nbytes: int) -> float:
     """About how long a kernel of so many operations takes on one core if it reads and writes so many bytes."""
-    return _CALL + max(flops / _FLOPS, nbytes / _BYTES)
+    return _SCHEDULE.call_seconds + max(flops / _SCHEDULE.flops_per_second, nbytes / _SCHEDULE.bytes_per_second)
 
 
 def most_streams(options: Options) -> int:
@@ -67,12 +63,12 @@ def choose_streams(
         return one
     if options.streams != "auto":
         return assign(find_before(), seconds, must_stay, count)
-    must_stay = [stays or time < HEAVY for stays, time in zip(must_stay, seconds, strict=True)]
-    if all(must_stay) or sum(seconds) - max(seconds) < _SAVED:
+    must_stay = [stays or time < _SCHEDULE.heavy_seconds for stays, time in zip(must_stay, seconds, strict=True)]
+    if all(must_stay) or sum(seconds) - max(seconds) < _SCHEDULE.saved_seconds:
         return one
     found = assign(find_before(), seconds, must_stay, count)
     saved = one.seconds - found.seconds
-    return found if saved >= max(_SAVED, _SAVED_PART * one.seconds) else one
+    return found if saved >= max(_SCHEDULE.saved_seconds, _SCHEDULE.saved_part * one.seconds) else one
 
 
 def assign(before: Before, seconds: Sequence[float], must_stay: Sequence[bool], streams: int) -> Schedule:
@@ -89,7 +85,7 @@ def assign(before: Before, seconds: Sequence[float], must_stay: Sequence[bool], 
     stream_of = [0] * len(before)
 
     def start(step: int, stream: int) -> float:
-        known = (planned[i][1] + (_SIGNAL if stream_of[i] != stream else 0.0) for i in before[step])
+        known = (planned[i][1] + (_SCHEDULE.signal_seconds if stream_of[i] != stream else 0.0) for i in before[step])
         return max(free[stream], max(known, default=0.0))
 
     def place(step: int) -> None:

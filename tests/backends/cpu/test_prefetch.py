@@ -21,14 +21,17 @@ import nnc
 import nnc.numpy as nnp
 from nnc.backends.cpu import pages, prefetch
 from nnc.backends.cpu.jit import compiler
-from nnc.backends.cpu.pages import LARGE, are_for_who_asks, join_pages, take_small_pages
+from nnc.backends.cpu.pages import are_for_who_asks, join_pages, take_small_pages
 from nnc.backends.cpu.prefetch import Prefetcher, Preparing
-from nnc.devices.cpu import aligned_bytes
+from nnc.devices.cpu import aligned_bytes, cpu_target
 from nnc.lower.background import WRITER, deferring, in_background
 from nnc.lower.cache import Cache, Entry
 from nnc.lower.kept import is_alone
 from nnc.lower.native_frame import NativeFrame, Room
 from nnc.machine import available_memory
+from tests.figures import set_figures
+
+_MEMORY = cpu_target().memory
 
 pytestmark = [
     pytest.mark.skipif(compiler() is None or available_memory() is None, reason="LLVM is not installed, or no Linux"),
@@ -518,7 +521,7 @@ def test_the_arena_of_a_first_call_gets_large_pages_in_the_end() -> None:
 
 def test_arrays_that_are_small_or_very_large_keep_their_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not take_small_pages(np.empty(1 << 20, np.uint8))
-    monkeypatch.setattr(pages, "_MOST", MANY - 1)
+    set_figures(monkeypatch, pages, "memory", most_paged_bytes=MANY - 1)
     assert not take_small_pages(np.empty(MANY, np.uint8))
 
 
@@ -549,5 +552,8 @@ def test_pages_that_the_system_does_not_join_keep_no_others_apart(monkeypatch: p
 
     monkeypatch.setattr(pages, "_madvise", lambda: refuse)
     monkeypatch.setattr(pages, "_thread", SimpleNamespace(start_new_thread=lambda run, given: run(*given)))
-    join_pages(aligned_bytes(MANY, LARGE))
-    assert asked == [(MANY, mmap.MADV_HUGEPAGE), *[(LARGE, pages._COLLAPSE)] * (MANY // LARGE)]
+    join_pages(aligned_bytes(MANY, _MEMORY.large_page_bytes))
+    assert asked == [
+        (MANY, mmap.MADV_HUGEPAGE),
+        *[(_MEMORY.large_page_bytes, pages._COLLAPSE)] * (MANY // _MEMORY.large_page_bytes),
+    ]

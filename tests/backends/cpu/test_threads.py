@@ -22,9 +22,12 @@ from nnc.backends.cpu.openmp import Openmp, find_openmp, loaded_libraries
 from nnc.backends.cpu.pool import Pool, is_supported
 from nnc.backends.cpu.runtime import Runtime
 from nnc.backends.cpu.threads import Threads, find_blas_setters, most_threads, threads
+from nnc.devices.cpu import cpu_target
 from nnc.errors import ArgumentError, ArgumentTypeError, BackendError
-from nnc.lower.codegen.costs import PART_NS, estimate_ns, grain_of
+from nnc.lower.codegen.costs import estimate_ns, grain_of
 from nnc.lower.codegen.native import Native
+
+_THREADS = cpu_target().threads
 
 ENGINE = Engine()
 MISSING = Openmp(None, "no such library")
@@ -161,7 +164,7 @@ def test_libraries_take_the_number_in_whatever_thread_calls_them(openmp: Openmp)
 
 
 def test_the_grain_is_what_fills_a_part() -> None:
-    assert grain_of(2.0) == PART_NS / 2
+    assert grain_of(2.0) == _THREADS.part_ns / 2
     assert grain_of(0.0) > 1_000_000
     assert estimate_ns(nbytes=0, flops=32) < estimate_ns(nbytes=0, flops=64) < estimate_ns(nbytes=10_000, flops=64)
 

@@ -16,6 +16,7 @@ from nnc.lower.schedule.assign import assign, choose_streams, find_signals
 from nnc.lower.schedule.dependencies import find_dependencies
 from nnc.lower.schedule.types import Schedule, Signal
 from nnc.options import Options
+from tests.figures import set_figures
 from tests.lower.schedule.tools import compiled, two_chains
 
 FREE = [False] * 20
@@ -198,8 +199,7 @@ def test_chains_on_streams_have_memory_of_their_own_and_do_not_wait_for_each_oth
 
 def test_auto_takes_little_more_memory_than_one_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assign_module, "usable_threads", lambda: 2)
-    monkeypatch.setattr(assign_module, "HEAVY", 1e-5)
-    monkeypatch.setattr(assign_module, "_SAVED", 0.0)
+    set_figures(monkeypatch, assign_module, "schedule", heavy_seconds=1e-5, saved_seconds=0.0)
     one, two = compiled(two_chains(6), 1), compiled(two_chains(6), 2)
     assert compiled(two_chains(6), "auto", kernel_threads=1).memory_plan.peak == two.memory_plan.peak  # little anyway
     monkeypatch.setattr(assign_module, "_SPARE", 0)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from unittest import mock
-
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nnc.graph import Graph
+from nnc.lower.schedule import assign
 from nnc.lower.schedule.races import check_schedule
+from tests.figures import set_figures
 from tests.lower import test_random_graphs, test_random_loops
 from tests.lower.schedule.tools import Delays, check_same_bits, compiled, random_schedule, rescheduled
 
@@ -17,7 +18,8 @@ from tests.lower.schedule.tools import Delays, check_same_bits, compiled, random
 def check(graph: Graph, inputs: list[list[np.ndarray]], streams: int, seed: int, donated: tuple[int, ...] = ()) -> None:
     """Random schedules and the list schedule, with random delays, against the recorded order."""
     one = compiled(graph, 1, donated=donated)
-    with mock.patch("nnc.lower.schedule.assign._SIGNAL", 0.0):  # else small steps would stay together
+    with pytest.MonkeyPatch.context() as patch:  # else small steps would stay together
+        set_figures(patch, assign, "schedule", signal_seconds=0.0)
         many = compiled(graph, streams, donated=donated)
     schedule = random_schedule(one.planned, streams, seed)
     check_schedule(one.planned, schedule)

@@ -1,0 +1,1 @@
+"""Kinds of machines that were measured, one a file."""
