@@ -8,10 +8,12 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 
 VECTOR_UNITS = ("avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve")
 ABSENT = "absent"
+_LIBRARIES = ("llvmlite", "onednn-cpu-gomp")  # that compiled code and kernels come from
 _DESCRIPTION = ".dist-info"  # how the names of folders end that describe distributions
 
 
@@ -26,6 +28,12 @@ def version_of(*distributions: str) -> str:
         except metadata.PackageNotFoundError:
             continue
     return ABSENT
+
+
+def library_versions() -> dict[str, str]:
+    """The versions of the libraries on which programs and measurements depend. None is loaded for it."""
+    loaded = {"numpy": np.__version__, "ml_dtypes": ml_dtypes.__version__}
+    return loaded | {name: version_of(name) for name in _LIBRARIES}
 
 
 def _listed_version(distribution: str) -> str:

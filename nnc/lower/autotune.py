@@ -20,7 +20,7 @@ from nnc.commands.rules import effect
 from nnc.graph import Command, Kernel, TensorSpec, infer_specs, value_text
 from nnc.lower.cache import Cache
 from nnc.lower.stages import NDArray
-from nnc.machine import numpy_blas, processor, version_of
+from nnc.machine import library_versions, numpy_blas, processor, version_of
 from nnc.options import Options
 
 Candidates = Callable[[Command, tuple[TensorSpec, ...], Mapping[str, Any]], Sequence[Kernel]]
@@ -30,7 +30,6 @@ _RUNS = 10
 _HOPELESS = 4  # times the best so far: no further run
 _MARGIN = 0.95  # of the time of the kernel with the highest priority: another one must be that fast
 _KIND = "kernels"  # of entries in the cache
-_LIBRARIES = ("numpy", "ml_dtypes", "llvmlite", "onednn-cpu-gomp")
 
 
 class Tuner:
@@ -58,7 +57,7 @@ class Tuner:
         """Facts on which measurements depend beside the command."""
         facts = processor(Path("/proc/cpuinfo"))
         machine = {name: facts[name] for name in ("model", "system", "cores", "threads")}
-        versions = {name: version_of(name) for name in ("nnc", *_LIBRARIES)}
+        versions = {"nnc": version_of("nnc"), **library_versions()}
         return {**machine, "python": platform.python_version(), "BLAS": numpy_blas(), **versions}
 
     def _choose(self, command: Command, specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> Kernel:

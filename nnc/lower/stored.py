@@ -18,7 +18,6 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from nnc.context import timed
@@ -30,12 +29,11 @@ from nnc.lower.liveness import walk
 from nnc.lower.program import Program
 from nnc.lower.stages import Bound
 from nnc.lower.stored_form import StoredProgram, encode_program
-from nnc.machine import processor, version_of
+from nnc.machine import library_versions, processor
 from nnc.options import Options
 from nnc.source import SourceLine
 
 _KIND = "programs"
-_LIBRARIES = ("llvmlite", "onednn-cpu-gomp")  # of which to ask the version does not load them
 _FOLDER = Path(__file__).parents[1]
 # make graphs, and lower none
 _ABOVE = frozenset({"trace", "numpy", "random", "debug", "nn", "optim", "io", "data", "view"})
@@ -194,9 +192,7 @@ def _python_files(folder: os.PathLike[str] | str, without: Set[str] = frozenset(
 def _here() -> dict[str, str]:
     """The versions and the processor that programs are made for."""
     facts = processor(Path("/proc/cpuinfo"))
-    versions = {name: version_of(name) for name in _LIBRARIES}
-    loaded = {"numpy": np.__version__, "ml_dtypes": ml_dtypes.__version__}
-    return {**facts, "python": platform.python_version(), **loaded, **versions}
+    return {**facts, "python": platform.python_version(), **library_versions()}
 
 
 @lru_cache(maxsize=1)

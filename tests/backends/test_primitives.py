@@ -76,8 +76,8 @@ def test_the_library_is_loaded_by_a_thread_once_a_command_is_to_be_lowered_that_
 def test_lowering_says_at_first_which_kernels_it_will_look_for(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
-    def expect(targets: Any) -> None:
-        assert not seen
+    def expect(targets: Any, device: str) -> None:
+        assert not seen and device == "cpu"
         seen.extend(target.name for target in targets)
 
     monkeypatch.setattr("nnc.lower.pipeline.expect_kernels", expect)
