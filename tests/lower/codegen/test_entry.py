@@ -28,7 +28,7 @@ from nnc.lower.program import Program
 from nnc.options import Options
 from tests.lower.codegen.kernels import ELEMENTWISE, chooser, elementwise, jit, lower_twice
 from tests.lower.schedule.tools import Delays, two_chains
-from tests.lower.test_random_loops import arguments, graphs
+from tests.programs.test_graphs_of_loops import arguments, graphs
 
 ONE = np.asarray(1.0)
 

@@ -17,7 +17,7 @@ from nnc.graph import Graph, run_passes
 from nnc.lower.pipeline import REWRITES, lower
 from nnc.options import Options
 from tests.lower.passes.tools import evaluate, names
-from tests.lower.test_random_loops import arguments, graphs
+from tests.programs.test_graphs_of_loops import arguments, graphs
 
 PASSES = ("hoist_products", "sink_sums", "sink_products", "dce", "fewer_residuals", "dce")
 RNG = np.random.default_rng(0)

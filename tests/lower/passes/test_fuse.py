@@ -15,8 +15,8 @@ from nnc.graph import Graph, GraphBuilder, run_passes
 from nnc.lower.passes.grouping import Grouping
 from nnc.lower.pipeline import REWRITES
 from nnc.options import Options
-from tests.lower.passes.test_generated import graphs
 from tests.lower.passes.tools import check_same_bits
+from tests.programs.test_passes import graphs
 
 X = np.linspace(-2, 2, 48, dtype=np.float32).reshape(6, 8)
 

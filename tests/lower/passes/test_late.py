@@ -13,8 +13,8 @@ from nnc.graph import Graph, GraphBuilder, verify
 from nnc.lower.passes.late import late
 from nnc.lower.passes.order import Description
 from nnc.options import Options
-from tests.lower.passes.test_generated import graphs
 from tests.lower.passes.tools import check_same_bits, names, run
+from tests.programs.test_passes import graphs
 
 X = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
 

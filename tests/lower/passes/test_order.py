@@ -16,8 +16,8 @@ from nnc.lower.passes.order import order
 from nnc.lower.pipeline import REWRITES, plan
 from nnc.lower.views import find_views, runs
 from nnc.options import Options
-from tests.lower.passes.test_generated import graphs
 from tests.lower.passes.tools import check_same_bits, names, record, run
+from tests.programs.test_passes import graphs
 
 VECTOR = TensorSpec((1024,), "float32")
 

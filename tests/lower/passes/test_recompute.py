@@ -13,8 +13,8 @@ from nnc.lower.bind import bind_buffers
 from nnc.lower.passes.recompute import Peak, recompute
 from nnc.lower.pipeline import PIPELINE, REWRITES, plan_memory
 from nnc.options import Options
-from tests.lower.passes.test_generated import graphs
 from tests.lower.passes.tools import check_same_bits, names, run
+from tests.programs.test_passes import graphs
 
 
 def arena_bytes(graph: Graph) -> int:

@@ -18,8 +18,8 @@ from nnc.lower.passes.remat import frugal
 from nnc.lower.pipeline import lower
 from nnc.lower.program import Program
 from nnc.options import Options
-from tests.lower import test_random_graphs, test_random_loops
 from tests.lower.passes.tools import evaluate
+from tests.programs import test_graphs, test_graphs_of_loops
 
 KIB = 1024
 EXAMPLES = settings(max_examples=max(5, settings.default.max_examples // 3))  # each compiles three programs or more
@@ -224,7 +224,7 @@ def check_within(graph: Graph, inputs: list[Any], part: float, donated: tuple[in
 
 
 @EXAMPLES
-@given(test_random_graphs.graphs(), st.sets(st.integers(0, 2)), st.floats(0.1, 1.0))
+@given(test_graphs.graphs(), st.sets(st.integers(0, 2)), st.floats(0.1, 1.0))
 def test_random_graphs_within_random_budgets_give_the_same_bits(graph: Graph, donated: set[int], part: float) -> None:
     rng = np.random.default_rng(0)
     inputs = [rng.uniform(-1, 1, spec.shape).astype(spec.dtype) for spec in graph.input_specs]
@@ -232,10 +232,10 @@ def test_random_graphs_within_random_budgets_give_the_same_bits(graph: Graph, do
 
 
 @EXAMPLES
-@given(test_random_loops.graphs(), st.integers(0, 4), st.sets(st.integers(0, 6)), st.floats(0.1, 1.0))
+@given(test_graphs_of_loops.graphs(), st.integers(0, 4), st.sets(st.integers(0, 6)), st.floats(0.1, 1.0))
 def test_random_loops_within_random_budgets_give_the_same_bits(
     graph: Graph, rounds: int, donated: set[int], part: float
 ) -> None:
     note(str(graph))
-    inputs = [np.asarray(x) for x in test_random_loops.arguments(graph, rounds)]
+    inputs = [np.asarray(x) for x in test_graphs_of_loops.arguments(graph, rounds)]
     check_within(graph, inputs, part, tuple(sorted(i for i in donated if i < len(inputs))))

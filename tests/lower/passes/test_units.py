@@ -15,8 +15,8 @@ from nnc.lower.passes.order import Description, order
 from nnc.lower.passes.units import members, units
 from nnc.lower.pipeline import PIPELINE, REWRITES, plan
 from nnc.options import Options
-from tests.lower.passes.test_generated import arrays, graphs
 from tests.lower.passes.tools import check_same_bits, names, record, run
+from tests.programs.test_passes import arrays, graphs
 
 VECTOR = TensorSpec((1024,), "float32")
 X = np.linspace(-1, 1, 1024, dtype=np.float32)

@@ -337,4 +337,4 @@ def test_a_mismatch_names_the_lines_where_both_sides_were_written() -> None:
         assert f"test_control_flow_numbers.py:{fun.__code__.co_firstlineno}" in str(caught.value)
     with pytest.raises(nnc.errors.TreeError) as caught:
         nnc.while_loop(lambda c: c < 3, first, 1.0)
-    assert f"first at tests/trace/test_control_flow_numbers.py:{first.__code__.co_firstlineno}" in str(caught.value)
+    assert f"first at tests/programs/test_control_flow_numbers.py:{first.__code__.co_firstlineno}" in str(caught.value)

@@ -72,9 +72,7 @@ def test_the_source_of_an_error_is_the_innermost_line_of_the_user() -> None:
     for call in (loss, nnc.compile(loss), nnc.grad(loss), nnc.make_graph(loss), lambda x: nnc.vmap(loss)(x[None])):
         with pytest.raises(NncError) as caught:
             call(nnp.ones(3))
-        assert re.search(
-            r"at \S*test_source_errors\.py:\d+ in \S*inner:   return x @ nnp\.ones\(5\)", str(caught.value)
-        )
+        assert re.search(r"at \S*test_errors\.py:\d+ in \S*inner:   return x @ nnp\.ones\(5\)", str(caught.value))
 
 
 def test_what_was_being_done_is_listed_innermost_first() -> None:
@@ -111,7 +109,7 @@ def test_errors_of_a_running_program_name_the_line_that_made_the_step() -> None:
         y = x * 2
         return y[i] + 1
 
-    with pytest.raises(IndexError, match=r"(?s)test_source_errors.py:\d+ in .*pick:   return y\[i\] \+ 1"):
+    with pytest.raises(IndexError, match=r"(?s)test_errors.py:\d+ in .*pick:   return y\[i\] \+ 1"):
         nnc.compile(pick)(nnp.ones(3), 5)
 
 

@@ -11,8 +11,8 @@ from nnc.graph import Graph
 from nnc.lower.schedule import assign
 from nnc.lower.schedule.races import check_schedule
 from tests.figures import set_figures
-from tests.lower import test_random_graphs, test_random_loops
 from tests.lower.schedule.tools import Delays, check_same_bits, compiled, random_schedule, rescheduled
+from tests.programs import test_graphs, test_graphs_of_loops
 
 
 def check(graph: Graph, inputs: list[list[np.ndarray]], streams: int, seed: int, donated: tuple[int, ...] = ()) -> None:
@@ -31,7 +31,7 @@ def check(graph: Graph, inputs: list[list[np.ndarray]], streams: int, seed: int,
             assert sorted(position for _, position in delays.ran) == list(range(len(one.bound.steps)))
 
 
-@given(test_random_graphs.graphs(), st.sampled_from([2, 3]), st.integers(0, 99), st.sets(st.integers(0, 2)))
+@given(test_graphs.graphs(), st.sampled_from([2, 3]), st.integers(0, 99), st.sets(st.integers(0, 2)))
 def test_random_graphs_on_streams_compute_the_same_bits(
     graph: Graph, streams: int, seed: int, given_up: set[int]
 ) -> None:
@@ -40,6 +40,6 @@ def test_random_graphs_on_streams_compute_the_same_bits(
     check(graph, [arrays], streams, seed, tuple(sorted(i for i in given_up if i < len(arrays))))
 
 
-@given(test_random_loops.graphs(), st.sampled_from([2, 3]), st.integers(0, 99))
+@given(test_graphs_of_loops.graphs(), st.sampled_from([2, 3]), st.integers(0, 99))
 def test_random_loops_and_branches_on_streams_compute_the_same_bits(graph: Graph, streams: int, seed: int) -> None:
-    check(graph, [test_random_loops.arguments(graph, rounds) for rounds in (0, 3)], streams, seed)
+    check(graph, [test_graphs_of_loops.arguments(graph, rounds) for rounds in (0, 3)], streams, seed)

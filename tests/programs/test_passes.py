@@ -13,8 +13,8 @@ import nnc
 from nnc.graph import Graph, GraphBuilder, Symbol, structural_hash
 from nnc.lower.pipeline import REWRITES
 from tests.lower.passes.tools import EXACT, check_same_bits, evaluate, run
-from tests.lower.test_random_graphs import append
-from tests.trace.test_loop_programs import POINT, _program, loss, run_nnc
+from tests.programs.test_control_flow import POINT, _program, loss, run_nnc
+from tests.programs.test_graphs import append
 
 FLOAT = np.dtype("float32")
 NUMBERS = (0.0, -0.0, 1.0, -1.0, 2.0, 0.25, 3.0, np.inf, np.nan)

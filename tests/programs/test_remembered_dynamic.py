@@ -20,7 +20,7 @@ import nnc.numpy as nnp
 from nnc.context import with_mode
 from nnc.graph import specialise
 from nnc.trace import dynamic_routine
-from tests.trace.generated import NUMBERS, OPERATIONS, SIZES, Step, steps
+from tests.programs.generated import NUMBERS, OPERATIONS, SIZES, Step, steps
 
 DTYPES = ("float32", "float32", "float64", "int32")
 SMOOTH = [

@@ -19,7 +19,7 @@ import nnc.numpy as nnp
 from nnc.context import with_mode
 from nnc.graph import specialise
 from nnc.graph.specialise import specialised_in_traces
-from tests.trace.generated import NUMBERS, OPERATIONS, Step, check_same, leaves, run, steps
+from tests.programs.generated import NUMBERS, OPERATIONS, Step, check_same, leaves, run, steps
 
 FLOATS = ("float32", "float32", "float64")
 SMOOTH = [name for name in OPERATIONS if name not in ("astype", "full", "draw")]
