@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nnc import dtypes
-from nnc.casting import saturates
+from nnc.commands.rules import in_place_facts, numpy_into, ufunc_of
 from nnc.graph import Command, Kernel, TensorSpec, find_kernel, kernel, reference
 from nnc.lower.kernels import store
 from nnc.lower.stages import NDArray
@@ -22,22 +22,7 @@ Arrays = Sequence[NDArray]
 Params = Mapping[str, Any]
 Run = Callable[[Arrays, Arrays, Params], None]
 
-_UFUNCS: dict[str, np.ufunc] = {
-    "neg": np.negative, "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide,
-    "reciprocal": np.reciprocal, "remainder": np.remainder, "fmod": np.fmod,
-    "abs": np.absolute, "sign": np.sign, "square": np.square, "sqrt": np.sqrt, "cbrt": np.cbrt, "exp": np.exp,
-    "exp2": np.exp2, "log": np.log, "log2": np.log2, "log10": np.log10, "log1p": np.log1p,
-    "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
-    "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh,
-    "atanh": np.arctanh, "atan2": np.arctan2, "hypot": np.hypot, "logaddexp": np.logaddexp, "floor": np.floor,
-    "ceil": np.ceil, "trunc": np.trunc, "maximum": np.maximum, "minimum": np.minimum, "copysign": np.copysign,
-    "nextafter": np.nextafter, "equal": np.equal, "not_equal": np.not_equal, "less": np.less,
-    "less_equal": np.less_equal, "greater": np.greater, "greater_equal": np.greater_equal, "isnan": np.isnan,
-    "isinf": np.isinf, "isfinite": np.isfinite, "signbit": np.signbit, "bitwise_not": np.invert,
-    "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
-}  # fmt: skip
-_OWN_COMPLEX = frozenset({"tan", "tanh"})  # whose reference differs from NumPy's function at complex infinities
-_COPIES = frozenset({"copy", "stop_gradient", "convert"})
+# of 16-bit floats the column `numpy_call` says nothing; bools are no numbers to some of NumPy's functions
 _NATIVE = frozenset((*dtypes.SIGNED, *dtypes.UNSIGNED, dtypes.float32, dtypes.float64, *dtypes.COMPLEX))
 
 
@@ -74,7 +59,7 @@ def reference_kernel(command: Command, specs: tuple[TensorSpec, ...], params: Pa
         >>> out
         array([2., 2.])
     """
-    return Kernel(BACKEND, _fast_run(command.name, specs, params) or _reference_run(command), priority=0)
+    return Kernel(BACKEND, _fast_run(command, specs, params) or _reference_run(command), priority=0)
 
 
 def _reference_run(command: Command) -> Run:
@@ -86,73 +71,23 @@ def _reference_run(command: Command) -> Run:
     return run
 
 
-def _fast_run(name: str, specs: tuple[TensorSpec, ...], params: Params) -> Run | None:
+def _fast_run(command: Command, specs: tuple[TensorSpec, ...], params: Params) -> Run | None:
     """NumPy's own way to compute the command into its output; None where only the reference will do."""
-    if (
-        name in _UFUNCS
-        and specs[0].dtype in _NATIVE
-        and not (name in _OWN_COMPLEX and specs[0].dtype in dtypes.COMPLEX)
-    ):
-        return _unary(_UFUNCS[name]) if len(specs) == 1 else _binary(_UFUNCS[name])
-    if name == "convert" and saturates(specs[0].dtype, dtypes.as_dtype(params["dtype"])):
-        return None  # NumPy leaves numbers that do not fit undefined
-    if name in _COPIES:
-        return lambda inputs, outputs, params: np.copyto(outputs[0], inputs[0], casting="unsafe")
-    if name == "reshape":
-        return _reshape
-    if name == "full":
-        return lambda inputs, outputs, params: np.copyto(outputs[0], params["value"], casting="unsafe")
-    if name == "concatenate":
-        return _concatenate
-    if name == "dot" and specs[0].dtype in (dtypes.float32, dtypes.float64, *dtypes.COMPLEX):
-        return _matmul(specs, **params)
+    function: Callable[..., Any] | None = None
+    if specs and specs[0].dtype in _NATIVE:
+        function = ufunc_of(command, specs, params)
+    if function is None and command in numpy_into:
+        function = numpy_into[command](*specs, **params)
+    if function is not None:
+        return _writing(function)
+    identity = in_place_facts(command, params).identity
+    if identity and command.outputs == 1:
+        return lambda inputs, outputs, params: np.copyto(outputs[0], inputs[identity[0]])
     return None
 
 
-def _unary(function: np.ufunc) -> Run:
+def _writing(function: Callable[..., Any]) -> Run:
     def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
-        function(inputs[0], out=outputs[0])
-
-    return run
-
-
-def _binary(function: np.ufunc) -> Run:
-    def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
-        function(inputs[0], inputs[1], out=outputs[0])
-
-    return run
-
-
-def _reshape(inputs: Arrays, outputs: Arrays, params: Params) -> None:
-    (x,), (out,) = inputs, outputs
-    if out.flags.c_contiguous:
-        np.copyto(out.reshape(x.shape), x)
-    else:  # a part of a larger tensor
-        np.copyto(out, x.reshape(out.shape))
-
-
-def _concatenate(inputs: Arrays, outputs: Arrays, params: Params) -> None:
-    np.concatenate(inputs, params["axis"], out=outputs[0])
-
-
-def _matmul(
-    specs: tuple[TensorSpec, ...],
-    *,
-    contract: tuple[tuple[int, ...], tuple[int, ...]],
-    batch: tuple[tuple[int, ...], tuple[int, ...]] = ((), ()),
-) -> Run | None:
-    """`dot` as one matmul, where both operands have one free and one contracted axis beside the batch."""
-    x, y = specs
-    free_x = [axis for axis in range(x.ndim) if axis not in (*batch[0], *contract[0])]
-    free_y = [axis for axis in range(y.ndim) if axis not in (*batch[1], *contract[1])]
-    if not len(free_x) == len(free_y) == len(contract[0]) == 1:
-        return None
-    left = (*batch[0], *free_x, *contract[0])
-    right = (*batch[1], *contract[1], *free_y)
-    if left == tuple(range(x.ndim)) and right == tuple(range(y.ndim)):
-        return _binary(np.matmul)
-
-    def run(inputs: Arrays, outputs: Arrays, params: Params) -> None:
-        np.matmul(inputs[0].transpose(left), inputs[1].transpose(right), outputs[0])
+        function(*inputs, out=outputs[0])
 
     return run

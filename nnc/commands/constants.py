@@ -26,6 +26,7 @@ full: Command = register(
     infer=_full_infer,
     reference=lambda *, shape, dtype, value: np.full(shape, value, dtype),
     numpy_call=_full_call,
+    numpy_into=lambda **params: lambda out: np.copyto(out, params["value"], casting="unsafe"),
     scalar="value",
     batch=lambda size, operands, batched, **params: ((full(**params),), (False,)),
     cost=lambda **params: 0,

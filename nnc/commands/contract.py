@@ -22,6 +22,7 @@ from nnc.errors import ArgumentError, ShapeError, user_error
 from nnc.graph import TensorSpec, check_same_dtype, register, spec_of
 from nnc.graph.specialise import specialised
 
+_MATRICES = (dtypes.float32, dtypes.float64, *dtypes.COMPLEX)  # which BLAS multiplies
 Axes = tuple[int, ...]
 AxesPair = tuple[Axes, Axes]
 
@@ -99,6 +100,17 @@ def _dot_call(
     return np.matmul if is_plain and x.ndim <= 2 else None
 
 
+def _dot_into(
+    x: TensorSpec, y: TensorSpec, *, contract: AxesPair, batch: AxesPair = ((), ())
+) -> Callable[..., Any] | None:
+    """One call of matmul, where both operands have one free and one contracted axis beside the batch."""
+    of_x, of_y = _roles(x, y, contract, batch)
+    if x.dtype not in _MATRICES or not len(of_x.free) == len(of_y.free) == len(of_x.contract) == 1:
+        return None
+    left, right = (*of_x.batch, *of_x.free, *of_x.contract), (*of_y.batch, *of_y.contract, *of_y.free)
+    return lambda x, y, out: np.matmul(x.transpose(left), y.transpose(right), out)
+
+
 def _permute(x: Value, permutation: Axes) -> Value:
     return x if permutation == tuple(range(len(permutation))) else transpose(x, permutation=permutation)
 
@@ -157,6 +169,7 @@ dot = register(
     infer=_dot_infer,
     reference=_dot_reference,
     numpy_call=_dot_call,
+    numpy_into=_dot_into,
     derivative=linear_in("dot", {0: _cotangent_of_left, 1: _cotangent_of_right}),
     batch=_dot_batch,
     cost=_dot_cost,

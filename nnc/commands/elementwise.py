@@ -567,6 +567,13 @@ def _convert_call(x: TensorSpec, *, dtype: Any) -> Any:
     return caster(x.dtype, target) if saturates(x.dtype, target) else methodcaller("astype", target)
 
 
+def _convert_into(x: TensorSpec, *, dtype: Any) -> Callable[..., Any] | None:
+    """None where numbers may not fit, which NumPy leaves undefined."""
+    if saturates(x.dtype, dtypes.as_dtype(dtype)):
+        return None
+    return lambda array, out: np.copyto(out, array, casting="unsafe")
+
+
 def _convert_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[Value, ...], *, dtype: Any) -> Tangents:
     return (convert(tangents[0], dtype=dtype) if dtypes.is_inexact(dtypes.as_dtype(dtype)) else None,)
 
@@ -583,6 +590,7 @@ convert: Command = register(
     infer=_convert_infer,
     reference=_convert_reference,
     numpy_call=_convert_call,
+    numpy_into=_convert_into,
     scalar="convert(x)",
     derivative=Derivative(_convert_jvp, _convert_transpose),
     batch=batch_elementwise("convert"),

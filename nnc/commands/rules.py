@@ -86,6 +86,11 @@ numpy_call: Attribute[np.ufunc | Callable[..., Callable[..., Any] | None]] = Att
     "NumPy's function that is the command and broadcasts, or (*specs, **params) -> a function of the arrays that is the command in "
     "one call of NumPy, None where none is; of 16-bit floats nothing is said",
 )
+numpy_into: Attribute[Callable[..., Callable[..., Any] | None]] = Attribute(
+    "numpy_into",
+    "(*specs, **params) -> a function (*arrays, out=array) that writes the command's result into an array, None where none is; "
+    "commands that are a ufunc of NumPy need no cell",
+)
 effect: Attribute[str] = Attribute(
     "effect", "'random', 'debug' … for commands whose nodes must not be merged, nor removed unless it is 'random'"
 )
@@ -110,6 +115,14 @@ def may_raise(node: Node) -> bool:
     """Whether a node raises on some values of its operands."""
     rule = refuses.get(node.command, False)
     return rule(*(s.spec for s in node.inputs), **node.params) if callable(rule) else rule
+
+
+def ufunc_of(command: Command, specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> np.ufunc | None:
+    """NumPy's ufunc that is the command on operands of these specs; None where there is none that computes with machine numbers."""
+    call: Any = numpy_call.get(command, None)
+    if call is not None and not isinstance(call, np.ufunc):
+        call = call(*specs, **params)
+    return call if isinstance(call, np.ufunc) and "O" not in call.types[0] else None
 
 
 _NOTHING = InPlace()

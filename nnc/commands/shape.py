@@ -121,11 +121,19 @@ def _reshape_infer(x: TensorSpec, *, shape: Shape) -> TensorSpec:
     return x.update(shape=tuple(shape))
 
 
+def _reshape_into(x: Any, out: Any) -> None:
+    if out.flags.c_contiguous:
+        np.copyto(out.reshape(x.shape), x)
+    else:  # a part of a larger tensor
+        np.copyto(out, x.reshape(out.shape))
+
+
 reshape: Command = register(
     "reshape",
     infer=_reshape_infer,
     reference=lambda x, *, shape: x.reshape(shape),
     numpy_call=lambda x, *, shape: methodcaller("reshape", shape),
+    numpy_into=lambda x, *, shape: _reshape_into,
     derivative=linear_in("reshape", {0: lambda ct, x, shape: reshape(ct, shape=x.spec.shape)}),
     batch=lambda size, operands, batched, shape: ((reshape(operands[0], shape=(size, *shape)),), (True,)),
     alias="view",
@@ -287,6 +295,7 @@ concatenate: Command = register(
     infer=_concatenate_infer,
     reference=lambda *xs, axis: np.concatenate(xs, axis),
     numpy_call=lambda *specs, axis: lambda *xs: np.concatenate(xs, axis),
+    numpy_into=lambda *specs, axis: lambda *xs, out: np.concatenate(xs, axis, out=out),
     derivative=linear_in_all("concatenate", _concatenate_transpose),
     batch=batch_with("concatenate", lambda p: {"axis": behind_batch(p["axis"])}),
     alias="parts",

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import nnc  # noqa: F401  (registers every command)
-from nnc.backends.numpy_ref import _UFUNCS, choose_kernel, reference_kernel
+from nnc.backends.numpy_ref import choose_kernel, reference_kernel
+from nnc.commands.rules import numpy_call, ufunc_of
 from nnc.dtypes import BY_NAME
 from nnc.errors import BackendError, InternalError, NncError
 from nnc.graph import TensorSpec, command, infer_specs, reference, register, spec_of
@@ -32,13 +33,16 @@ def values(dtype: str, shape: tuple[int, ...], seed: int) -> Any:
         return np.abs(x).astype(dtype) if dtype.startswith("uint") else x.astype(BY_NAME[dtype])
 
 
+UFUNCS = ["tan", "tanh", *(target.name for target, call in numpy_call.items() if isinstance(call, np.ufunc))]
+
+
 def check_same(found: Any, expected: Any) -> None:
     """Equal but for the last bit, which depends on how NumPy walks the elements."""
     assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
     np.testing.assert_allclose(found.astype(np.complex128), expected.astype(np.complex128), rtol=1e-6, equal_nan=True)
 
 
-@pytest.mark.parametrize("name", sorted(_UFUNCS))
+@pytest.mark.parametrize("name", sorted(UFUNCS))
 def test_writing_into_the_result_gives_what_the_reference_gives(name: str) -> None:
     """In every dtype that the command takes, on plain, strided, empty and 0-d operands."""
     accepted = 0
@@ -54,6 +58,22 @@ def test_writing_into_the_result_gives_what_the_reference_gives(name: str) -> No
                 expected = reference[command(name)](*operands)
                 check_same(found[0], expected)
     assert accepted
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("tan", "float32"), ("mul", "complex64"), ("equal", "int8"), ("tanh", "float64")]
+)
+def test_commands_that_are_one_function_of_numpy_copy_nothing(name: str, dtype: str) -> None:
+    specs = (TensorSpec((2,), dtype),) * (command(name).arity or 0)
+    assert isinstance(ufunc_of(command(name), specs, {}), np.ufunc)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("tan", "complex64"), ("tanh", "complex128"), ("erf", "float32"), ("select", "float32")]
+)
+def test_commands_that_no_function_of_numpy_is_run_their_reference(name: str, dtype: str) -> None:
+    """NumPy's complex tangents differ at infinities; erf is a function of Python's numbers."""
+    assert ufunc_of(command(name), (TensorSpec((2,), dtype),) * (command(name).arity or 0), {}) is None
 
 
 CONTRACTIONS: list[tuple[tuple[int, ...], tuple[int, ...], Any, Any]] = [

@@ -8,10 +8,11 @@ from typing import Any
 
 from nnc.backends.cpu.vectors import vector_bytes
 from nnc.backends.numpy_ref import reference_kernel
+from nnc.commands.constants import full
 from nnc.devices import CPU
 from nnc.dtypes import TAPE, as_dtype
 from nnc.errors import InternalError
-from nnc.graph import Graph, Kernel, Node, Symbol, TensorSpec, add_kernel, command
+from nnc.graph import Graph, Kernel, Node, Symbol, TensorSpec, add_kernel
 from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.llvm import KernelPrinter, print_graph
 from nnc.lower.codegen.many import print_many
@@ -43,10 +44,14 @@ def _fill(step: Step) -> Native:
     return print_graph(graph, (), step.outputs, vector_bytes())
 
 
+def _run_fill(inputs: Any, outputs: Any, params: Mapping[str, Any]) -> None:
+    reference_kernel(full, (), params).run(inputs, outputs, params)
+
+
 def _can_fill(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
     return params["dtype"] != TAPE and has_code(as_dtype(params["dtype"])) and 0 not in params["shape"]
 
 
-add_kernel("full", Kernel(CPU, reference_kernel(command("full"), (), {}).run, _can_fill, native=Remembered(_fill)))
+add_kernel("full", Kernel(CPU, _run_fill, _can_fill, native=Remembered(_fill)))
 add_kernel("fused", Kernel(CPU, _run, native=_native))
 add_kernel("fused_many", Kernel(CPU, _run, native=_native_many))
