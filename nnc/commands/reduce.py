@@ -15,6 +15,9 @@ from nnc.commands.elementwise import (
     NUMERIC,
     ORDERED,
     Accepts,
+    add,
+    bitwise_and,
+    bitwise_or,
     convert,
     equal,
     greater,
@@ -27,6 +30,7 @@ from nnc.commands.elementwise import (
 from nnc.commands.rules import (
     Derivative,
     Linear,
+    Reduction,
     Tangents,
     Value,
     batch_with,
@@ -56,6 +60,7 @@ def _widened(x: Any) -> Any:
 def _reduction(
     name: str,
     function: np.ufunc,
+    by: Reduction,
     *,
     accepts: Accepts = NUMERIC,
     derivative: Derivative | None = None,
@@ -81,6 +86,7 @@ def _reduction(
         infer=infer,
         reference=reference,
         numpy_call=lambda x, *, axes: partial(function.reduce, axis=axes, dtype=x.dtype),
+        reduction=by,
         derivative=derivative,
         batch=batch_with(name, _shift_axes),
         cost=lambda x, axes: x.size,
@@ -96,9 +102,26 @@ def expand(x: Value, like: TensorSpec, axes: Shape) -> Value:
     return broadcast_to(x, shape=like.shape, axes=_kept(like.ndim, axes))
 
 
+def _lowest(dtype: dtypes.DType) -> Any:
+    if dtypes.is_bool(dtype):
+        return False
+    return -np.inf if dtypes.is_float(dtype) else np.iinfo(dtype).min
+
+
+def _highest(dtype: dtypes.DType) -> Any:
+    if dtypes.is_bool(dtype):
+        return True
+    return np.inf if dtypes.is_float(dtype) else np.iinfo(dtype).max
+
+
+_PRODUCT = Reduction(mul, lambda dtype: 1, ordered=True)
+_MAXIMUM = Reduction(maximum, _lowest, idempotent=True)
+_MINIMUM = Reduction(minimum, _highest, idempotent=True)
+
 reduce_sum: Command = _reduction(
     "reduce_sum",
     np.add,
+    Reduction(add, lambda dtype: 0),
     derivative=linear_in("reduce_sum", {0: lambda ct, x, axes: expand(ct, x.spec, axes)}),
 )
 
@@ -114,10 +137,10 @@ def _extremum_jvp(
 
 
 reduce_max: Command = _reduction(
-    "reduce_max", np.maximum, accepts=ORDERED, needs_elements=True, derivative=Derivative(_extremum_jvp)
+    "reduce_max", np.maximum, _MAXIMUM, accepts=ORDERED, needs_elements=True, derivative=Derivative(_extremum_jvp)
 )
 reduce_min: Command = _reduction(
-    "reduce_min", np.minimum, accepts=ORDERED, needs_elements=True, derivative=Derivative(_extremum_jvp)
+    "reduce_min", np.minimum, _MINIMUM, accepts=ORDERED, needs_elements=True, derivative=Derivative(_extremum_jvp)
 )
 
 
@@ -138,9 +161,16 @@ def _exclusive_prod(x: Value, axis: int) -> Value:
     return concatenate(first, slice_axis(cumprod(x, axis=axis), axis, 0, x.spec.shape[axis] - 1), axis=axis)
 
 
-reduce_prod: Command = _reduction("reduce_prod", np.multiply, derivative=Derivative(_prod_jvp))
-reduce_and: Command = _reduction("reduce_and", np.bitwise_and, accepts=BITS)
-reduce_or: Command = _reduction("reduce_or", np.bitwise_or, accepts=BITS)
+reduce_prod: Command = _reduction("reduce_prod", np.multiply, _PRODUCT, derivative=Derivative(_prod_jvp))
+reduce_and: Command = _reduction(
+    "reduce_and",
+    np.bitwise_and,
+    Reduction(bitwise_and, lambda dtype: True if dtypes.is_bool(dtype) else -1, idempotent=True),
+    accepts=BITS,
+)
+reduce_or: Command = _reduction(
+    "reduce_or", np.bitwise_or, Reduction(bitwise_or, lambda dtype: 0, idempotent=True), accepts=BITS
+)
 
 
 def _arg_reduction(name: str, function: Callable[..., Any]) -> Command:
@@ -170,7 +200,12 @@ argmin: Command = _arg_reduction("argmin", lambda x, axis: np.argmin(_widened(x)
 
 
 def _cumulative(
-    name: str, function: Callable[..., Any], *, accepts: Accepts = NUMERIC, derivative: Derivative | None = None
+    name: str,
+    function: Callable[..., Any],
+    by: Reduction,
+    *,
+    accepts: Accepts = NUMERIC,
+    derivative: Derivative | None = None,
 ) -> Command:
     def infer(x: TensorSpec, *, axis: int) -> TensorSpec:
         check_dtype(name, x, *accepts)
@@ -188,6 +223,7 @@ def _cumulative(
         derivative=derivative,
         batch=batch_with(name, lambda params: {"axis": behind_batch(params["axis"])}),
         cost=lambda x, axis: x.size,
+        cumulative=by,
     )
 
 
@@ -196,7 +232,10 @@ def _reverse_cumsum(ct: Value, x: Linear, *, axis: int) -> Value:
 
 
 cumsum: Command = _cumulative(
-    "cumsum", lambda x, axis: np.cumsum(x, axis, dtype=x.dtype), derivative=linear_in("cumsum", {0: _reverse_cumsum})
+    "cumsum",
+    lambda x, axis: np.cumsum(x, axis, dtype=x.dtype),
+    Reduction(add, lambda dtype: -0.0),  # -0 + -0 is -0: a row may begin with such
+    derivative=linear_in("cumsum", {0: _reverse_cumsum}),
 )
 
 
@@ -223,7 +262,7 @@ def _cumprod_jvp(primals: tuple[Value, ...], tangents: Tangents, outputs: tuple[
 
 
 cumprod: Command = _cumulative(
-    "cumprod", lambda x, axis: np.cumprod(x, axis, dtype=x.dtype), derivative=Derivative(_cumprod_jvp)
+    "cumprod", lambda x, axis: np.cumprod(x, axis, dtype=x.dtype), _PRODUCT, derivative=Derivative(_cumprod_jvp)
 )
 
 
@@ -240,8 +279,8 @@ def _running_extremum(pick: Command, beats: Command) -> Derivative:
 
 
 cummax: Command = _cumulative(
-    "cummax", np.maximum.accumulate, accepts=ORDERED, derivative=_running_extremum(maximum, greater)
+    "cummax", np.maximum.accumulate, _MAXIMUM, accepts=ORDERED, derivative=_running_extremum(maximum, greater)
 )
 cummin: Command = _cumulative(
-    "cummin", np.minimum.accumulate, accepts=ORDERED, derivative=_running_extremum(minimum, less)
+    "cummin", np.minimum.accumulate, _MINIMUM, accepts=ORDERED, derivative=_running_extremum(minimum, less)
 )

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nnc.dtypes import TAPE, is_inexact
+from nnc.dtypes import TAPE, DType, is_inexact
 from nnc.errors import AxisError, DTypeError, ShapeError, UnsupportedError, user_error
 from nnc.graph import Attribute, Command, Node, TensorSpec
 from nnc.graph import command as get_command
@@ -68,6 +68,23 @@ class InPlace:
     ignores: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """Combines elements into one, as a sum does: two at a time, in any grouping.
+
+    Attributes:
+        combine: elementwise command of two operands; associative, but for rounding, and commutative.
+        identity: dtype -> number that changes no other when it is combined with it.
+        idempotent: an element combined with itself stays as it is.
+        ordered: cumulative results of floats are made one after the other, since parts by themselves may lose all digits.
+    """
+
+    combine: Command
+    identity: Callable[[DType], Any]
+    idempotent: bool = False
+    ordered: bool = False
+
+
 derivative: Attribute[Derivative] = Attribute("derivative", "how the command is differentiated")
 batch: Attribute[BatchRule] = Attribute("batch", "how the command runs over a leading batch axis")
 alias: Attribute[str] = Attribute(
@@ -90,6 +107,12 @@ numpy_into: Attribute[Callable[..., Callable[..., Any] | None]] = Attribute(
     "numpy_into",
     "(*specs, **params) -> a function (*arrays, out=array) that writes the command's result into an array, None where none is; "
     "commands that are a ufunc of NumPy need no cell",
+)
+reduction: Attribute[Reduction] = Attribute(
+    "reduction", "how the command makes one element of those along its parameter `axes`, which the result has not"
+)
+cumulative: Attribute[Reduction] = Attribute(
+    "cumulative", "how the command combines each element with those before it along its parameter `axis`"
 )
 effect: Attribute[str] = Attribute(
     "effect", "'random', 'debug' … for commands whose nodes must not be merged, nor removed unless it is 'random'"

@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from nnc.commands.control import fused, unit
-from nnc.commands.rules import InPlace
+from nnc.commands.rules import InPlace, reduction
 from nnc.dtypes import DType
 from nnc.graph import Command, Graph, Kernel, Node, Symbol, kernel
 from nnc.graph.registry import REGISTRY
 from nnc.lower.codegen.builder import has_code
+from nnc.lower.codegen.reductions import has_reduction
 from nnc.lower.codegen.scalars import has_scalar
 
-REDUCTIONS = ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or")
 VIEWS = ("broadcast_to", "reshape", "transpose")
 GATHER = "gather"
 UNIT = -1  # the label of an axis of size 1
 
 _INDICES = 1 << 16
-_STRUCTURED = frozenset({*REDUCTIONS, *VIEWS, GATHER})  # commands whose operands differ in their axes
+_STRUCTURED = frozenset({*VIEWS, GATHER})  # commands whose operands differ in their axes, as those of reductions do
 
 Labels = tuple[int, ...]
 Axes = tuple[int, ...]
@@ -57,6 +57,8 @@ def _has_code(
         return False
     if command.name in _STRUCTURED or command.name == "iota":
         return True
+    if command in reduction:
+        return has_reduction(reduction[command], inputs[0])
     return has_scalar(command, inputs, output, dict.fromkeys(params))
 
 
@@ -78,7 +80,7 @@ def _better_kernels(command: Command, _version: int) -> tuple[Kernel, ...]:
 
 def is_reduction(node: Node) -> bool:
     """Whether a node makes one element of several."""
-    if node.command.name not in REDUCTIONS:
+    if node.command not in reduction:
         return False
     shape = node.inputs[0].shape
     return any(shape[axis] != 1 for axis in node.params["axes"])
@@ -86,7 +88,7 @@ def is_reduction(node: Node) -> bool:
 
 def is_view(node: Node) -> bool:
     """Whether a node shows its input in another form; a reduction of one element does, too."""
-    return node.command.name in VIEWS or (node.command.name in REDUCTIONS and not is_reduction(node))
+    return node.command.name in VIEWS or (node.command in reduction and not is_reduction(node))
 
 
 class Domain:
@@ -226,7 +228,9 @@ class Domain:
         name, params, out = node.command.name, node.params, node.outputs[0]
         if self._gathered and any(x in self._gathered for x in node.inputs[name == GATHER :]):
             return False
-        if name not in _STRUCTURED:
+        if node.command in reduction:
+            self._extend_by_reduction(node)
+        elif name not in _STRUCTURED:
             self._extend_by_elements(node)
         elif name == GATHER:
             return self._extend_by_gather(node)
@@ -243,16 +247,18 @@ class Domain:
             if [x.spec.shape[i] for i in mine] != [out.spec.shape[j] for j in yours]:
                 return False
             self._connect(x, out, list(zip(mine, yours, strict=True)))
-        elif name == "transpose":
-            self._connect(node.inputs[0], out, [(axis, i) for i, axis in enumerate(params["permutation"])])
         else:
-            (x,), gone = node.inputs, {axis % node.inputs[0].spec.ndim for axis in params["axes"]}
-            kept = [axis for axis in range(x.spec.ndim) if axis not in gone]
-            self._connect(x, out, [(axis, i) for i, axis in enumerate(kept)])
-            removed = tuple([axis for axis in sorted(gone) if x.spec.shape[axis] != 1])
-            if removed:
-                self._sums |= {(self._kind[x], removed, self._kind[out])}
+            self._connect(node.inputs[0], out, [(axis, i) for i, axis in enumerate(params["permutation"])])
         return True
+
+    def _extend_by_reduction(self, node: Node) -> None:
+        (x,), (out,) = node.inputs, node.outputs
+        gone = {axis % x.spec.ndim for axis in node.params["axes"]}
+        kept = [axis for axis in range(x.spec.ndim) if axis not in gone]
+        self._connect(x, out, [(axis, i) for i, axis in enumerate(kept)])
+        removed = tuple([axis for axis in sorted(gone) if x.spec.shape[axis] != 1])
+        if removed:
+            self._sums |= {(self._kind[x], removed, self._kind[out])}
 
     def _extend_by_elements(self, node: Node) -> None:
         """Ties the axes of all operands and results; symbols that are not known yet need no labels of their own."""

@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from nnc.commands.rules import reduction
 from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType, accumulator
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.remember import remembered
-from nnc.lower.codegen.domain import GATHER, REDUCTIONS, UNIT, Domain, Phases, is_reduction, is_view
+from nnc.lower.codegen.domain import GATHER, UNIT, Domain, Phases, is_reduction, is_view
 from nnc.lower.stages import View
 
 _LOOPS = cpu_target().loops
@@ -42,7 +43,7 @@ def weight(node: Node) -> int:
     name = node.command.name
     if is_view(node):
         return 0
-    return 1 if name in _LIGHT or name in REDUCTIONS else _HEAVY.get(name, _LOOPS.transcendental_instructions)
+    return 1 if name in _LIGHT or node.command in reduction else _HEAVY.get(name, _LOOPS.transcendental_instructions)
 
 
 @dataclass(frozen=True, eq=False)

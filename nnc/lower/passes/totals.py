@@ -7,14 +7,13 @@ kernels of the forward and the backward part, of which the one could be computed
 from __future__ import annotations
 
 from nnc import dtypes
-from nnc.commands.rules import alias, effect, expansion, scalar
+from nnc.commands.rules import alias, effect, expansion, reduction, scalar
 from nnc.graph import Graph, Node, Symbol, register_pass
 from nnc.lower.passes.once import OncePerGraph
 from nnc.lower.passes.remake import Remake
 from nnc.options import Options
 
 _LESS = 8  # times smaller is what a total may be made of than what that was made of
-_SUMS = ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod")
 _NODES = 32  # that are looked at for what an operand of a sum is made of
 
 
@@ -131,10 +130,9 @@ class _Last:
 
 def _is_cheap(node: Node, most: int) -> bool:
     """Whether a node is an elementwise command, a view or a sum of small tensors."""
-    name = node.command.name
     is_small = all(symbol.spec.size <= most for symbol in (*node.inputs, *node.outputs))
     return (
         is_small
         and node.command not in effect
-        and (node.command in scalar or alias.get(node.command, None) == "view" or name in _SUMS)
+        and (node.command in scalar or alias.get(node.command, None) == "view" or node.command in reduction)
     )

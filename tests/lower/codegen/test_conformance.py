@@ -26,10 +26,10 @@ from nnc import dtypes
 from nnc.backends.cpu.jit import compiler
 from nnc.backends.cpu.vectors import vector_bytes
 from nnc.backends.loaded import choose_kernel
+from nnc.commands.rules import reduction
 from nnc.errors import NncError
 from nnc.graph import Command, Graph, GraphBuilder, Symbol, TensorSpec, infer_specs, reference, spec_of
 from nnc.graph import command as command_of
-from nnc.lower.codegen.domain import REDUCTIONS
 from nnc.lower.codegen.llvm import print_graph
 from nnc.lower.codegen.native import Native
 from nnc.lower.pipeline import lower
@@ -187,7 +187,7 @@ def allowed(name: str, x: NDArray, axes: tuple[int, ...], wanted: NDArray) -> ND
 
 def reductions_of(x: NDArray) -> list[str]:
     """The reductions that take a dtype."""
-    return [name for name in REDUCTIONS if takes(command_of(name), [spec_of(x)], {"axes": (0,)})]
+    return [target.name for target in reduction if takes(target, [spec_of(x)], {"axes": (0,)})]
 
 
 def takes(target: Command, specs: Sequence[TensorSpec], params: dict[str, Any]) -> bool:
