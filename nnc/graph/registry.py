@@ -112,6 +112,7 @@ class Attribute(dict[Command, T]):
             )  # fmt: skip
         self.name, self.doc = name, doc
         self._priorities: dict[Command, int] = {}
+        self._followers: list[Callable[[Command], None]] = []
         ATTRIBUTES[name] = self
 
     def set(self, target: Command | str, value: T, *, priority: int = 10) -> None:
@@ -134,10 +135,24 @@ class Attribute(dict[Command, T]):
             )  # fmt: skip
         self._fill(at, value, priority)
 
+    def follow(self, follower: Callable[[Command], None]) -> None:
+        """Calls a function with each command that has a cell, and with others when they get one.
+
+        Args:
+            follower: called once for each command.
+        """
+        self._followers.append(follower)
+        for target in self:
+            follower(target)
+
     def _fill(self, target: Command, value: T, priority: int) -> None:
+        is_new = target not in self
         super().__setitem__(target, value)
         self._priorities[target] = priority
         REGISTRY.version += 1
+        if is_new:
+            for follower in self._followers:
+                follower(target)
 
     def __setitem__(self, target: Command, value: T) -> None:
         raise user_error(

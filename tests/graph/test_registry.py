@@ -81,6 +81,16 @@ def test_a_second_value_needs_a_higher_priority(cycles: Any, new_command: New) -
     assert cycles[new] == 5
 
 
+def test_a_follower_of_a_column_meets_each_command_once(cycles: Any, new_command: New) -> None:
+    """Commands with a cell first, others when they get one; a cell that is overruled is none that is new."""
+    met: list[Command] = []
+    cycles.set("add", 1)
+    cycles.follow(met.append)
+    new = new_command("test_new", test_cycles=4)
+    cycles.set(new, 5, priority=11)
+    assert met == [command("add"), new]
+
+
 def test_kernels_of_several_backends_stand_by_priority_and_one_backend_has_one(new_command: New) -> None:
     new = new_command("test_new")
     slow, fast = Kernel("slow", run, priority=0), Kernel("fast", run, priority=20)

@@ -8,57 +8,32 @@ so products of floats are always made in their order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from nnc import dtypes
 from nnc.backends.cpu.printer import Axes, Bound, Printer, add_native, grain_of, in_blocks, longest, over
+from nnc.commands.rules import Reduction, cumulative
 from nnc.dtypes import DType
-from nnc.graph import TensorSpec
+from nnc.graph import Command, TensorSpec
 from nnc.lower.codegen.builder import Code, Slot, Value
 from nnc.lower.codegen.native import Native
+from nnc.lower.codegen.reductions import combined, has_reduction
 from nnc.lower.stages import Step
 
-Combine = Callable[[Code, Value, Value], Value]  # of the result so far, and the next element
 
-
-def _extremum(name: str) -> Combine:
-    def combine(code: Code, x: Value, y: Value) -> Value:
-        if dtypes.is_integer(x.dtype):
-            return code.intrinsic(("u" if x.dtype in dtypes.UNSIGNED else "s") + name, x, y)
-        keeps = code.compare("ge" if name == "max" else "le", x, y)
-        return code.select(code.or_(keeps, code.compare("uno", x, x)), x, y)
-
-    return combine
-
-
-@dataclass(frozen=True, slots=True)
-class _Scan:
-    combine: Combine
-    neutral: float | None = None  # None: x combined with x is x
-    ordered: bool = False  # whether floats have to be combined one by one
-
-
-_SCANS = {
-    "cumsum": _Scan(lambda code, x, y: code.add(x, y), -0.0),
-    "cumprod": _Scan(lambda code, x, y: code.mul(x, y), 1, ordered=True),
-    "cummax": _Scan(_extremum("max")),
-    "cummin": _Scan(_extremum("min")),
-}
-
-
-def _prefixes(code: Code, scan: _Scan, x: Value) -> Value:
+def _prefixes(code: Code, by: Reduction, x: Value) -> Value:
     """Each lane combined with all before it."""
     step = 1
     while step < x.lanes:
-        if scan.neutral is None:
+        if by.idempotent:
             before = code.shuffle(x, [max(lane - step, 0) if lane >= step else lane for lane in range(x.lanes)])
         else:
             order = [lane - step if lane >= step else x.lanes + lane for lane in range(x.lanes)]
-            before = code.shuffle(x, order, code.like(x, scan.neutral))
-        x = scan.combine(code, before, x)
+            before = code.shuffle(x, order, code.like(x, by.identity(x.dtype)))
+        x = combined(code, by.combine, before, x)
         step *= 2
     return x
 
@@ -89,8 +64,7 @@ class _Kinds:
 
 def _cumulative(step: Step) -> Native | None:
     (x,), (out,) = step.inputs, step.outputs
-    scan = _SCANS[step.command.name]
-    memory = dtypes.uint8 if dtypes.is_bool(x.spec.dtype) else x.spec.dtype
+    by, memory = cumulative[step.command], _memory(x.spec.dtype)
     kinds = _Kinds(memory, dtypes.accumulator(memory))
     axis = step.params["axis"] % x.spec.ndim
     n, size = x.spec.shape[axis], memory.itemsize
@@ -108,14 +82,14 @@ def _cumulative(step: Step) -> Native | None:
         part = (chosen, begin, end)
         if not across:
             with over(code, axes, ["%in0", "%out0"], part) as (source, target):
-                _along(code, scan, kinds, n, source, target, steps)
+                _along(code, by, kinds, n, source, target, steps)
             return
         bounds = part[1:] if chosen == last else (0, axes.shape[last])
         with over(code, axes.without(last), ["%in0", "%out0"], part) as (source, target):
 
             def column(i: Value, lanes: int) -> None:
                 moved = code.mul(i, code.integer(size))
-                _single(code, scan, kinds, n, code.offset(source, moved), code.offset(target, moved), steps, lanes)
+                _single(code, by, kinds, n, code.offset(source, moved), code.offset(target, moved), steps, lanes)
 
             in_blocks(code, bounds[0], bounds[1], kinds.lanes, column)
 
@@ -123,44 +97,44 @@ def _cumulative(step: Step) -> Native | None:
     return printer.native()
 
 
-def _along(code: Code, scan: _Scan, kinds: _Kinds, n: int, source: str, target: str, steps: tuple[int, int]) -> None:
+def _along(code: Code, by: Reduction, kinds: _Kinds, n: int, source: str, target: str, steps: tuple[int, int]) -> None:
     """One row."""
     size, lanes = kinds.memory.itemsize, kinds.lanes
     full = n // lanes * lanes if abs(steps[0]) == size and steps[1] == size else 0
     floats = dtypes.is_float(kinds.wide)
-    if not full or (floats and scan.ordered):
-        _single(code, scan, kinds, n, source, target, steps, 0)
+    if not full or (floats and by.ordered):
+        _single(code, by, kinds, n, source, target, steps, 0)
         return
     first = kinds.load(code, source, code.integer(0), steps[0], 0)
-    carry = code.slot(first if scan.neutral is None else code.constant(scan.neutral, kinds.wide))
+    carry = code.slot(first if by.idempotent else code.constant(by.identity(kinds.wide), kinds.wide))
     with code.loop(0, full, lanes) as i:
-        prefixes = _prefixes(code, scan, kinds.load(code, source, i, steps[0], lanes))
-        joined = scan.combine(code, code.splat(code.read(carry), lanes), prefixes)
+        prefixes = _prefixes(code, by, kinds.load(code, source, i, steps[0], lanes))
+        joined = combined(code, by.combine, code.splat(code.read(carry), lanes), prefixes)
         overflown = None
-        if floats and scan.neutral is not None:
+        if floats and not by.idempotent:
             zeros = code.sub(joined, joined)  # NaN where a sum is not finite
             overflown = code.reduce("or", code.compare("uno", zeros, zeros))
             with code.when(overflown):
-                _finish(code, scan, kinds, (i, code.add(i, code.integer(lanes))), source, target, steps, carry)
+                _finish(code, by, kinds, (i, code.add(i, code.integer(lanes))), source, target, steps, carry)
         with code.when(code.not_(overflown)) if overflown is not None else nullcontext():
             text = code.let(f"extractelement {joined.typed}, i64 {lanes - 1}")
             code.write(carry, Value(text, kinds.wide))
             code.store(code.offset(target, code.mul(i, code.integer(size))), code.convert(joined, kinds.memory))
-    _finish(code, scan, kinds, (full, n), source, target, steps, carry)
+    _finish(code, by, kinds, (full, n), source, target, steps, carry)
 
 
 def _single(
-    code: Code, scan: _Scan, kinds: _Kinds, n: int, source: str, target: str, steps: tuple[int, int], lanes: int
+    code: Code, by: Reduction, kinds: _Kinds, n: int, source: str, target: str, steps: tuple[int, int], lanes: int
 ) -> None:
     """One row, or several side by side, value by value."""
     first = code.convert(code.load(source, kinds.memory, lanes), kinds.wide)
     code.store(target, code.convert(first, kinds.memory))
-    _finish(code, scan, kinds, (1, n), source, target, steps, code.slot(first))
+    _finish(code, by, kinds, (1, n), source, target, steps, code.slot(first))
 
 
 def _finish(
     code: Code,
-    scan: _Scan,
+    by: Reduction,
     kinds: _Kinds,
     bounds: tuple[Bound, Bound],
     source: str,
@@ -170,14 +144,20 @@ def _finish(
 ) -> None:
     with code.loop(*bounds) as i:
         x = code.load(code.offset(source, code.mul(i, code.integer(steps[0]))), kinds.memory, carry.lanes)
-        joined = scan.combine(code, code.read(carry), code.convert(x, kinds.wide))
+        joined = combined(code, by.combine, code.read(carry), code.convert(x, kinds.wide))
         code.write(carry, joined)
         code.store(code.offset(target, code.mul(i, code.integer(steps[1]))), code.convert(joined, kinds.memory))
 
 
-def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
-    return not dtypes.is_complex(specs[0].dtype)
+def _memory(dtype: DType) -> DType:
+    return dtypes.uint8 if dtypes.is_bool(dtype) else dtype
 
 
-for _name in _SCANS:
-    add_native(_name, _cumulative, _supports)
+def _add(target: Command) -> None:
+    def supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
+        return has_reduction(cumulative[target], _memory(specs[0].dtype))
+
+    add_native(target.name, _cumulative, supports)
+
+
+cumulative.follow(_add)

@@ -12,7 +12,7 @@ from nnc import dtypes
 from nnc.commands.rules import Reduction, reduction
 from nnc.dtypes import DType, accumulator
 from nnc.graph import Attribute, Command, Node
-from nnc.lower.codegen.builder import Code, Value, scalar_type
+from nnc.lower.codegen.builder import Code, Value, has_code, scalar_type
 from nnc.lower.codegen.scalars import has_scalar, scalar
 
 Combine = Callable[[Code, Value, Value], Value]
@@ -40,7 +40,7 @@ shortcut: Attribute[Shortcut] = Attribute(
 def has_reduction(by: Reduction, dtype: DType) -> bool:
     """Whether reductions of elements of this dtype can be printed."""
     wide = accumulator(dtype)
-    return by.combine in shortcut or has_scalar(by.combine, (wide, wide), wide, {})
+    return has_code(dtype) and (by.combine in shortcut or has_scalar(by.combine, (wide, wide), wide, {}))
 
 
 def identity(code: Code, node: Node, lanes: int) -> Value:
