@@ -47,6 +47,7 @@ iota: Command = register(
     0,
     infer=_iota_infer,
     reference=_iota_reference,
+    placed="counted",
     batch=lambda size, operands, batched, **params: ((iota(**params),), (False,)),
     cost=lambda **params: 0,
 )

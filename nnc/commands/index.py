@@ -241,6 +241,7 @@ gather = register(
     reference=_gather_reference,
     derivative=Derivative(_gather_jvp, _gather_transpose),
     batch=_gather_batch,
+    placed="gathered",
     refuses=is_strict,
     cost=lambda *specs, **params: 0,
 )

@@ -108,6 +108,16 @@ numpy_into: Attribute[Callable[..., Callable[..., Any] | None]] = Attribute(
     "(*specs, **params) -> a function (*arrays, out=array) that writes the command's result into an array, None where none is; "
     "commands that are a ufunc of NumPy need no cell",
 )
+same_axes: Attribute[Callable[..., Sequence[tuple[int, int]] | None]] = Attribute(
+    "same_axes",
+    "(spec, out, **params) -> pairs (axis of the input, axis of the output) along which a view shows each element of its input; it "
+    "repeats them along other axes, or where sizes differ. None where axes are merged or cut",
+)
+placed: Attribute[str] = Attribute(
+    "placed",
+    "for commands whose elements depend on their positions. 'counted': each is its position along `axis`; 'gathered': it stands in "
+    "input 0 where the other inputs say, as in `gather`",
+)
 reduction: Attribute[Reduction] = Attribute(
     "reduction", "how the command makes one element of those along its parameter `axes`, which the result has not"
 )

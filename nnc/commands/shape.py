@@ -105,6 +105,7 @@ broadcast_to: Command = register(
     derivative=linear_in("broadcast_to", {0: _broadcast_transpose}),
     batch=_broadcast_shift,
     alias="view",
+    same_axes=lambda x, out, *, shape, axes=None: list(enumerate(broadcast_axes(x.ndim, shape, axes))),
     cost=_no_cost,
 )
 
@@ -119,6 +120,13 @@ def _reshape_infer(x: TensorSpec, *, shape: Shape) -> TensorSpec:
             operands={"x": x}, fix="give a shape with as many elements; one size may be -1 in nnp.reshape.",
         )  # fmt: skip
     return x.update(shape=tuple(shape))
+
+
+def _reshaped_axes(x: TensorSpec, out: TensorSpec, *, shape: Shape) -> list[tuple[int, int]] | None:
+    mine, yours = ([axis for axis, n in enumerate(spec.shape) if n != 1] for spec in (x, out))
+    if [x.shape[i] for i in mine] != [out.shape[j] for j in yours]:
+        return None
+    return list(zip(mine, yours, strict=True))
 
 
 def _reshape_into(x: Any, out: Any) -> None:
@@ -137,6 +145,7 @@ reshape: Command = register(
     derivative=linear_in("reshape", {0: lambda ct, x, shape: reshape(ct, shape=x.spec.shape)}),
     batch=lambda size, operands, batched, shape: ((reshape(operands[0], shape=(size, *shape)),), (True,)),
     alias="view",
+    same_axes=_reshaped_axes,
     cost=_no_cost,
 )
 
@@ -168,6 +177,7 @@ transpose: Command = register(
     ),
     batch=batch_with("transpose", lambda p: {"permutation": (0, *(axis + 1 for axis in p["permutation"]))}),
     alias="view",
+    same_axes=lambda x, out, *, permutation: [(axis, i) for i, axis in enumerate(permutation)],
     cost=_no_cost,
 )
 

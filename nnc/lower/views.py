@@ -1,6 +1,7 @@
 """Strides of views: which results need no memory of their own, since they show another's elements in another order.
 
-The column `restride` says how a view command moves offset and strides; a command without a cell is run, and copies.
+The column `restride` says how a view command moves offset and strides; the column `same_axes` says it for views that keep their
+axes whole. A command with neither is run, and copies.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 import nnc.commands.shape  # noqa: F401  (registers the commands whose cells are filled here)
-from nnc.commands.rules import alias, in_place_facts, inplace
+from nnc.commands.rules import alias, in_place_facts, inplace, same_axes
 from nnc.graph import Attribute, Command, Graph, Node, Symbol, TensorSpec
 from nnc.lower.stages import Strides, SymbolView, View, is_contiguous, row_major
 
@@ -145,8 +147,19 @@ def within(view: View, place: View) -> View | None:
     return place.show(view.spec, at, tuple(strides))
 
 
-def _transpose(spec: TensorSpec, out: TensorSpec, strides: Strides, *, permutation: Axes) -> tuple[int, Strides]:
-    return 0, tuple(strides[axis] for axis in permutation)
+def _by_axes(command: Command) -> Restride:
+    """The rule of a view that keeps its axes whole."""
+
+    def rule(spec: TensorSpec, out: TensorSpec, strides: Strides, **params: Any) -> tuple[int, Strides] | None:
+        pairs = same_axes[command](spec, out, **params)
+        if pairs is None:
+            return None
+        result = [0] * out.ndim
+        for axis, place in pairs:
+            result[place] = strides[axis] if spec.shape[axis] == out.shape[place] else 0
+        return 0, tuple(result)
+
+    return rule
 
 
 def _slice(
@@ -160,16 +173,6 @@ def _flip(spec: TensorSpec, out: TensorSpec, strides: Strides, *, axes: Axes) ->
     flipped = {axis % spec.ndim for axis in axes}
     skipped = sum((spec.shape[axis] - 1) * strides[axis] for axis in flipped)
     return skipped, tuple(-step if axis in flipped else step for axis, step in enumerate(strides))
-
-
-def _broadcast(
-    spec: TensorSpec, out: TensorSpec, strides: Strides, *, shape: Axes, axes: Axes | None = None
-) -> tuple[int, Strides]:
-    where = axes if axes is not None else range(out.ndim - spec.ndim, out.ndim)
-    result = [0] * out.ndim
-    for axis, n, step in zip(where, spec.shape, strides, strict=True):
-        result[axis] = step if n == out.shape[axis] else 0
-    return 0, tuple(result)
 
 
 def _reshape(spec: TensorSpec, out: TensorSpec, strides: Strides, *, shape: Axes) -> tuple[int, Strides] | None:
@@ -197,11 +200,7 @@ def _reshape(spec: TensorSpec, out: TensorSpec, strides: Strides, *, shape: Axes
     return 0, tuple(result)
 
 
-for _name, _rule in (
-    ("transpose", _transpose),
-    ("slice", _slice),
-    ("flip", _flip),
-    ("broadcast_to", _broadcast),
-    ("reshape", _reshape),
-):
-    restride.set(_name, _rule)
+same_axes.follow(lambda command: restride.set(command, _by_axes(command), priority=0))
+restride.set("slice", _slice)
+restride.set("flip", _flip)
+restride.set("reshape", _reshape)

@@ -100,3 +100,52 @@ def test_a_new_cumulative_command_is_compiled(shape: tuple[int, ...], dtype: str
         wanted = function.accumulate(x, axis)
         np.testing.assert_allclose(nnc.compile(along)(x), wanted, rtol=1e-5, atol=1e-5)
         assert steps_of(along, x) == [("test_running", True)]
+
+
+# -- views -------------------------------------------------------------------------------------------------------------
+
+
+def add_view(
+    name: str, function: Callable[..., NDArray], pairs: Callable[[int, int], list[tuple[int, int]]]
+) -> Command:
+    """Registers a view of float arrays without parameters by its columns."""
+    return register(
+        name,
+        infer=lambda x: x.update(shape=function(np.empty(x.shape)).shape),
+        reference=function,
+        alias="view",
+        same_axes=lambda x, out: pairs(x.ndim, out.ndim),
+    )
+
+
+def test_a_new_view_of_whole_axes_is_read_by_kernels_without_a_copy() -> None:
+    swap = add_view("test_swap", lambda x: x.swapaxes(0, 1), lambda n, m: [(0, 1), (1, 0)])
+    rows = add_view(
+        "test_rows", lambda x: np.broadcast_to(x, (6, *x.shape)), lambda n, m: [(i, i + 1) for i in range(n)]
+    )
+    y = RNG.normal(size=(40, 6)).astype(np.float32)
+
+    def new(x: Any, y: Any) -> Any:
+        return swap(x * 2) + y, nnp.sum(rows(y[:, 0]) * x, axis=1)
+
+    def old(x: Any, y: Any) -> Any:
+        return nnp.transpose(x * 2) + y, nnp.sum(nnp.broadcast_to(y[:, 0], (6, 40)) * x, axis=1)
+
+    for found, wanted in zip(nnc.compile(new)(X, y), nnc.compile(old)(X, y), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    assert steps_of(new, X, y) == steps_of(old, X, y)
+    assert {name for name, _ in steps_of(new, X, y)} == {"fused"}
+
+
+def test_a_new_view_that_is_a_result_is_copied_by_machine_code() -> None:
+    swap = add_view("test_swap", lambda x: x.swapaxes(0, 1), lambda n, m: [(0, 1), (1, 0)])
+    np.testing.assert_array_equal(nnc.compile(swap)(X), X.T)
+    assert steps_of(swap, X) == steps_of(nnp.transpose, X) == [("copy", True)]
+
+
+def test_a_new_view_that_permutes_equal_axes_is_no_flat_kernel() -> None:
+    """All operands lie without gaps, so that going through them from the first byte to the last would look right."""
+    swap = add_view("test_swap", lambda x: x.swapaxes(0, 1), lambda n, m: [(0, 1), (1, 0)])
+    x = RNG.normal(size=(64, 64)).astype(np.float32)
+    np.testing.assert_array_equal(nnc.compile(lambda x: swap(x) + 1)(x), x.T + np.float32(1))
+    np.testing.assert_array_equal(nnc.compile(lambda x: swap(x) + x)(x), x.T + x)

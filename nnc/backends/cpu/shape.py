@@ -7,7 +7,7 @@ from dataclasses import replace
 from nnc.backends.cpu.joins import join_many
 from nnc.backends.cpu.moves import fill_box, is_tiny, move_box
 from nnc.backends.cpu.printer import Printer, Shape, add_native
-from nnc.graph import TensorSpec
+from nnc.graph import Command, TensorSpec, kernel
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step, View, is_contiguous, row_major
 from nnc.lower.views import restride
@@ -36,11 +36,18 @@ def _view(step: Step) -> Native | None:
     if not out.spec.size:
         return _moved(step, out.strides, out)
     shown = restride[step.command](x.spec, out.spec, x.strides, **step.params)
-    if shown is not None:
-        offset, strides = shown
-        return _moved(step, strides, out, offset)
-    if step.command.name != "reshape" or not is_contiguous(out.spec, out.strides):
+    if shown is None:
         return None
+    offset, strides = shown
+    return _moved(step, strides, out, offset)
+
+
+def _reshape(step: Step) -> Native | None:
+    """A view, or a copy in the order of the elements, which a result without gaps allows."""
+    (x,), (out,) = step.inputs, step.outputs
+    native = _view(step)
+    if native is not None or not is_contiguous(out.spec, out.strides):
+        return native
     return _moved(step, x.strides, replace(out, spec=x.spec, strides=row_major(x.spec)))
 
 
@@ -95,15 +102,15 @@ def _offset(start: Shape, strides: Shape) -> int:
     return sum(a * stride for a, stride in zip(start, strides, strict=True))
 
 
-for _name, _native in (
-    ("copy", _copy),
-    ("transpose", _view),
-    ("slice", _view),
-    ("flip", _view),
-    ("broadcast_to", _view),
-    ("reshape", _view),
-    ("reorder", _reorder),
-    ("concatenate", _concatenate),
-    ("pad", _pad),
-):
-    add_native(_name, _native)
+def _add_view(target: Command) -> None:
+    """Adds the kernel of views to one that has none of its own."""
+    if not any(each.backend == "cpu" for each in kernel.get(target, ())):
+        add_native(target.name, _view)
+
+
+add_native("reshape", _reshape)
+restride.follow(_add_view)
+add_native("copy", _copy)
+add_native("reorder", _reorder)
+add_native("concatenate", _concatenate)
+add_native("pad", _pad)

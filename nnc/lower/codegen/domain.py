@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from nnc.commands.control import fused, unit
-from nnc.commands.rules import InPlace, reduction
+from nnc.commands.rules import InPlace, placed, reduction, same_axes
 from nnc.dtypes import DType
 from nnc.graph import Command, Graph, Kernel, Node, Symbol, kernel
 from nnc.graph.registry import REGISTRY
@@ -20,12 +20,9 @@ from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.reductions import has_reduction
 from nnc.lower.codegen.scalars import has_scalar
 
-VIEWS = ("broadcast_to", "reshape", "transpose")
-GATHER = "gather"
 UNIT = -1  # the label of an axis of size 1
 
 _INDICES = 1 << 16
-_STRUCTURED = frozenset({*VIEWS, GATHER})  # commands whose operands differ in their axes, as those of reductions do
 
 Labels = tuple[int, ...]
 Axes = tuple[int, ...]
@@ -38,7 +35,7 @@ def can_fuse(node: Node) -> bool:
         return True
     if node.graphs or len(node.outputs) != 1 or has_better_kernel(node):
         return False
-    if node.command.name == GATHER and node.params["mode"] == "error" and node.inputs[1].spec.size > _INDICES:
+    if is_gather(node) and node.params["mode"] == "error" and node.inputs[1].spec.size > _INDICES:
         return False  # many indices are looked at by several threads in a kernel of their own
     specs = [symbol.spec for symbol in node.inputs]
     output = node.outputs[0].spec
@@ -55,7 +52,7 @@ def _has_code(
     """Whether a command can be printed, with parameters of these names and the kernels registered in this version."""
     if not all(map(has_code, (*inputs, output))):
         return False
-    if command.name in _STRUCTURED or command.name == "iota":
+    if command in same_axes or command in placed:
         return True
     if command in reduction:
         return has_reduction(reduction[command], inputs[0])
@@ -88,7 +85,27 @@ def is_reduction(node: Node) -> bool:
 
 def is_view(node: Node) -> bool:
     """Whether a node shows its input in another form; a reduction of one element does, too."""
-    return node.command.name in VIEWS or (node.command in reduction and not is_reduction(node))
+    return node.command in same_axes or (node.command in reduction and not is_reduction(node))
+
+
+def is_gather(node: Node) -> bool:
+    """Whether the elements of a node are those of its first input at computed places."""
+    return placed.get(node.command) == "gathered"
+
+
+def is_counted(node: Node) -> bool:
+    """Whether each element of a node is its own position along an axis."""
+    return placed.get(node.command) == "counted"
+
+
+def keeps_order(node: Node) -> bool:
+    """Whether the elements of a node stand in the order of its inputs' elements, and depend on no others."""
+    if node.command in placed:
+        return False
+    if node.command not in same_axes:
+        return True
+    pairs = same_axes[node.command](node.inputs[0].spec, node.outputs[0].spec, **node.params)
+    return pairs is not None and [axis for axis, _ in pairs] == sorted(axis for axis, _ in pairs)
 
 
 class Domain:
@@ -225,30 +242,28 @@ class Domain:
 
     def extend(self, node: Node) -> bool:
         """Adds a node that `can_fuse`; False where its axes do not fit, and the domain is of no use any more."""
-        name, params, out = node.command.name, node.params, node.outputs[0]
-        if self._gathered and any(x in self._gathered for x in node.inputs[name == GATHER :]):
+        gathers = is_gather(node)
+        if self._gathered and any(x in self._gathered for x in node.inputs[gathers:]):
             return False
+        if gathers:
+            return self._extend_by_gather(node)
+        if node.command in same_axes:
+            return self._extend_by_view(node)
         if node.command in reduction:
             self._extend_by_reduction(node)
-        elif name not in _STRUCTURED:
-            self._extend_by_elements(node)
-        elif name == GATHER:
-            return self._extend_by_gather(node)
-        elif name == "broadcast_to":
-            (x,), where = node.inputs, params.get("axes")
-            places = where if where is not None else range(out.spec.ndim - x.spec.ndim, out.spec.ndim)
-            if x in self._kind:
-                self._connect(x, out, list(enumerate(places)))
-            else:
-                self._connect(out, x, [(place, axis) for axis, place in enumerate(places)])
-        elif name == "reshape":
-            (x,) = node.inputs
-            mine, yours = ([axis for axis, n in enumerate(symbol.spec.shape) if n != 1] for symbol in (x, out))
-            if [x.spec.shape[i] for i in mine] != [out.spec.shape[j] for j in yours]:
-                return False
-            self._connect(x, out, list(zip(mine, yours, strict=True)))
         else:
-            self._connect(node.inputs[0], out, [(axis, i) for i, axis in enumerate(params["permutation"])])
+            self._extend_by_elements(node)
+        return True
+
+    def _extend_by_view(self, node: Node) -> bool:
+        (x,), (out,) = node.inputs, node.outputs
+        pairs = same_axes[node.command](x.spec, out.spec, **node.params)
+        if pairs is None:
+            return False
+        if x in self._kind or not _repeats(x, out, pairs):
+            self._connect(x, out, pairs)
+        else:  # the output has more loops, which get their labels first
+            self._connect(out, x, [(place, axis) for axis, place in pairs])
         return True
 
     def _extend_by_reduction(self, node: Node) -> None:
@@ -312,6 +327,12 @@ class Domain:
         return all(loops[self._kind[symbol]] in (every, rows) for symbol in outputs)
 
 
+def _repeats(x: Symbol, out: Symbol, pairs: Sequence[tuple[int, int]]) -> bool:
+    """Whether a view shows an element of its input several times."""
+    same = {place for axis, place in pairs if x.spec.shape[axis] == out.spec.shape[place]}
+    return any(n != 1 and place not in same for place, n in enumerate(out.spec.shape))
+
+
 @lru_cache(maxsize=1024)
 def _loops(labels: Labels) -> frozenset[int]:
     """The labels of axes that are loops."""
@@ -351,7 +372,7 @@ class Phases:
                 count = max(count, rank[out] + 1)
                 rank[out] += 1
                 varies[out] = False
-            elif node.command.name == "iota":
+            elif is_counted(node):
                 varies[out] = domain.axes(out)[node.params["axis"]] in reduced
             else:
                 varies[out] = any(varies[s] for s in node.inputs)
@@ -369,7 +390,7 @@ def overwrites(graph: Graph, domain: Domain) -> InPlace:
     """Returns pairs of an input of a fused graph and an output that may share memory: input elements are read for the last time
     where the output's element of the same place is written.
     """
-    anywhere = {node.inputs[0] for node in graph.nodes if node.command.name == GATHER}
+    anywhere = {node.inputs[0] for node in graph.nodes if is_gather(node)}
     inputs = [(i, x.spec.shape, domain.axes(x)) for i, x in enumerate(graph.inputs) if x not in anywhere]
     form = [(out.spec.shape, domain.axes(out)) for out in graph.outputs]
     pairs = [(i, j) for j, wanted in enumerate(form) for i, *given in inputs if tuple(given) == wanted]

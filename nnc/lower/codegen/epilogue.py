@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nnc.commands.rules import placed
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.remember import remembered
 from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.codegen.domain import GATHER, UNIT, Domain, Labels, can_fuse, is_reduction, is_view
+from nnc.lower.codegen.domain import UNIT, Domain, Labels, can_fuse, is_reduction, is_view
 from nnc.lower.codegen.kernel_ir import weight
 from nnc.lower.codegen.scalars import scalar
 from nnc.lower.stages import Strides, View
 
 PRODUCTS = ("conv", "dot")  # commands that may have an epilogue
-_ELSEWHERE = (GATHER, "iota")  # what depends on where an element lies
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ def _parts_of(graph: Graph) -> tuple[Node, tuple[Node, ...], Domain] | None:
     product, *nodes = graph.nodes
     if product.inputs != graph.inputs[:2]:
         return None
-    if any(not can_fuse(node) or is_reduction(node) or node.command.name in _ELSEWHERE for node in nodes):
+    if any(not can_fuse(node) or is_reduction(node) or node.command in placed for node in nodes):
         return None
     domain = Domain.of(graph.update(inputs=(product.outputs[0], *graph.inputs[2:]), nodes=tuple(nodes)))
     every = set(domain.axes(product.outputs[0])) - {UNIT}

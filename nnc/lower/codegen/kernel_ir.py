@@ -18,7 +18,7 @@ from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType, accumulator
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.remember import remembered
-from nnc.lower.codegen.domain import GATHER, UNIT, Domain, Phases, is_reduction, is_view
+from nnc.lower.codegen.domain import UNIT, Domain, Phases, is_counted, is_reduction, is_view, keeps_order
 from nnc.lower.stages import View
 
 _LOOPS = cpu_target().loops
@@ -35,7 +35,6 @@ _LIGHT = frozenset(
      "bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right", "integer_pow", "copy",
      "stop_gradient", "full", "iota", "multiply_add", "product")
 )  # fmt: skip
-_PLACED = ("iota", "transpose", GATHER)  # commands for which it matters where an element stands
 
 
 def weight(node: Node) -> int:
@@ -105,7 +104,7 @@ class Nest:
         """Whether all operands are gone through from the first byte to the last (or are one value), so that only the length
         tells such nests apart.
         """
-        if self.row or len(self.outer) != 1 or any(node.command.name in _PLACED for node in self.graph.nodes):
+        if self.row or len(self.outer) != 1 or not all(map(keeps_order, self.graph.nodes)):
             return False
         return all(s[0] in (0, x.dtype.itemsize) for s, x in zip(self.strides, self.operands, strict=True))
 
@@ -118,7 +117,7 @@ def make_nest(graph: Graph, inputs: Sequence[View], outputs: Sequence[View]) -> 
     for symbol, view in zip(operands, views, strict=True):
         labels = domain.axes(symbol)
         steps.append({label: step for label, step in zip(labels, view.strides, strict=True) if label != UNIT})
-    indexed = {domain.axes(node.outputs[0])[node.params["axis"]] for node in graph.nodes if node.command.name == "iota"}
+    indexed = {domain.axes(node.outputs[0])[node.params["axis"]] for node in graph.nodes if is_counted(node)}
     used = {label for symbol in _symbols(graph) for label in domain.axes(symbol)} - {UNIT}
     reduced = domain.reduced
     largest = max(range(len(operands)), key=lambda i: (len(steps[i]), i), default=None)
@@ -226,7 +225,7 @@ def flat_length(graph: Graph, views: Sequence[View]) -> int | None:
         return None
     for node in graph.nodes:
         spec = node.outputs[0].spec
-        if (spec.shape != shape and spec.size != 1) or node.command.name in _PLACED or is_reduction(node):
+        if (spec.shape != shape and spec.size != 1) or not keeps_order(node) or is_reduction(node):
             return None
     return math.prod(shape)
 
@@ -259,8 +258,9 @@ def graph_key(graph: Graph, with_shapes: bool) -> Any:
     nodes = []
     for node in graph.nodes:
         name, spec, given = node.command.name, node.outputs[0].spec, node.params
-        params = tuple(given.items()) if with_shapes or (name != "full" and not is_view(node)) else ()
-        value = repr(given["value"]) if "value" in given else ""
+        params = tuple(given.items()) if with_shapes or not is_view(node) else ()
+        params = tuple(item for item in params if item[0] != "value" and (with_shapes or item[0] != "shape"))
+        value = repr(given["value"]) if "value" in given else ""  # which tells -0 from 0, and NaN is itself
         shape = spec.shape if with_shapes else spec.size == 1
         nodes.append((name, tuple([number[s] for s in node.inputs]), params, value, spec.dtype, shape))
     return (

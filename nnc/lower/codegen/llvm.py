@@ -17,7 +17,7 @@ from nnc import dtypes
 from nnc.devices.cpu import cpu_target
 from nnc.graph import Graph, Symbol
 from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.codegen.domain import GATHER
+from nnc.lower.codegen.domain import is_gather
 from nnc.lower.codegen.kernel_ir import generic_form, graph_key, make_nest
 from nnc.lower.codegen.native import PRINTED, Native
 from nnc.lower.codegen.rows import Rows
@@ -170,7 +170,7 @@ class _Printer(Rows):
         """Refuses indices out of range, before anything is written."""
         looked: set[tuple[Symbol, int]] = set()
         for node in self.graph.nodes:
-            if node.command.name == GATHER and node.params["mode"] == "error":
+            if is_gather(node) and node.params["mode"] == "error":
                 sizes = [node.inputs[0].shape[axis] for axis in node.params["axes"]]
                 looked.update(zip(node.inputs[1:], sizes, strict=True))
         if not looked:

@@ -13,7 +13,7 @@ from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
 from nnc.graph import Node, Symbol
 from nnc.lower.codegen.builder import Code, Value
-from nnc.lower.codegen.domain import GATHER, is_reduction, is_view
+from nnc.lower.codegen.domain import is_counted, is_gather, is_reduction, is_view
 from nnc.lower.codegen.kernel_ir import Nest, weight
 from nnc.lower.codegen.scalars import scalar
 
@@ -146,9 +146,9 @@ class Values:
             return self.load(self.place[symbol], block)
         if is_view(node):
             return self.value(node.inputs[0], block)
-        if node.command.name == "iota":
+        if is_counted(node):
             return self._iota(node, block)
-        if node.command.name == GATHER:
+        if is_gather(node):
             return self._gather(node, block)
         operands = [self.value(x, block) for x in node.inputs]
         if operands:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import nnc.commands.normalize  # noqa: F401  (its commands have expansions)
+from nnc.commands.constants import full
 from nnc.commands.control import PRINTED, fused, unit
-from nnc.commands.rules import expansion
+from nnc.commands.rules import expansion, same_axes
 from nnc.graph import Graph, GraphBuilder, Node, Symbol, register_pass
 from nnc.graph.graph import NDArray
 from nnc.lower.codegen.builder import has_code
 from nnc.lower.codegen.domain import (
-    GATHER,
-    VIEWS,
     Domain,
     has_better_kernel,
+    is_gather,
     is_reduction,
     overwrites,
 )
@@ -23,8 +23,6 @@ from nnc.lower.passes.forms import Forms, Pairs, of_one_shape
 from nnc.lower.passes.grouping import Group, Grouping
 from nnc.lower.passes.units import members
 from nnc.options import Options
-
-_AS_THEY_ARE = (*VIEWS, "full")  # outside of kernels
 
 
 @register_pass("fuse")
@@ -113,7 +111,7 @@ class _Rebuilt:
         for i, node in enumerate(self.old.nodes):
             group = self.grouping.group[i]
             if group is not None:
-                if len(group.nodes) == 1 and node.command.name == GATHER:
+                if len(group.nodes) == 1 and is_gather(node):
                     self._append(node)  # its own kernel is as good
                 elif group.nodes[-1] == i and group.outputs:
                     self._append(self._fused(group))
@@ -136,7 +134,7 @@ class _Rebuilt:
         if symbol in self.present:
             return
         node = self.old.nodes[self.grouping.writer[symbol]]
-        stays = node.command.name in _AS_THEY_ARE
+        stays = node.command in same_axes or node.command is full  # outside of kernels
         self._append(
             node if stays else _fused_node((node,), {}, node.outputs, Domain.of_nodes((node,)), self.fuser.forms)
         )

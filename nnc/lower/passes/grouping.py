@@ -18,7 +18,7 @@ from nnc.commands.rules import effect, may_raise
 from nnc.devices.cpu import cpu_target
 from nnc.graph import Graph, Node, Symbol
 from nnc.lower.codegen.builder import has_code
-from nnc.lower.codegen.domain import GATHER, UNIT, Domain, can_fuse, is_reduction, is_view
+from nnc.lower.codegen.domain import UNIT, Domain, can_fuse, is_gather, is_reduction, is_view
 from nnc.lower.passes.at_readers import repeated
 
 _FUSION = cpu_target().fusion
@@ -101,7 +101,7 @@ class Grouping:
         self._nbytes.append(0 if free else sum([symbol.spec.nbytes for symbol in node.outputs]))
         if node.command in effect:
             self._effects |= 1 << i
-        if node.command.name == GATHER:
+        if is_gather(node):
             self._gathers |= 1 << i
             self._raising |= may_raise(node) << i
         made = 0
@@ -305,7 +305,7 @@ class Grouping:
     def _gathers_from_itself(self, nodes: Iterable[int]) -> bool:
         """Whether a kernel would read at computed places what it makes itself, or could not look at indices beforehand."""
         made = {self.nodes[j].outputs[0] for j in nodes}
-        gathers = [node for j in nodes if (node := self.nodes[j]).command.name == GATHER]
+        gathers = [node for j in nodes if is_gather(node := self.nodes[j])]
         return any(
             node.inputs[0] in self.small or not made.isdisjoint(node.inputs if may_raise(node) else node.inputs[:1])
             for node in gathers
