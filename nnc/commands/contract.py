@@ -170,6 +170,7 @@ dot = register(
     reference=_dot_reference,
     numpy_call=_dot_call,
     numpy_into=_dot_into,
+    takes_epilogue=True,
     derivative=linear_in("dot", {0: _cotangent_of_left, 1: _cotangent_of_right}),
     batch=_dot_batch,
     cost=_dot_cost,

@@ -337,6 +337,7 @@ conv: Command = register(
     ),
     batch=_batch_by_folding("conv", _CONV, ((0, False), (0, False)), ((0, True), (1, True)), (1, 0, 1)),
     packable=(1,),
+    takes_epilogue=True,
     cost=lambda x, w, **params: _work(x, _weight_shape(w, x, params), _conv_infer(x, w, **params), **params),
 )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -11,25 +13,33 @@ from nnc.commands import portable
 from nnc.commands.constants import full_like, ones_like
 from nnc.commands.elementwise import FLOAT, add, elementwise, exp, mul, neg, select, square, sub
 from nnc.commands.lanes import OnArrays
-from nnc.commands.rules import Value
+from nnc.commands.rules import Value, same_bits
 from nnc.commands.special import erfc
 from nnc.graph import Command
+
+
+def _draw(name: str, function: Callable[..., Any], scalar: str, **columns: Any) -> Command:
+    """Registers a command whose reference is a function of `portable`."""
+    command = elementwise(name, OnArrays(function), scalar, **columns)
+    same_bits.set(command, True)
+    return command
+
 
 product: Command = elementwise(
     "product", np.multiply, "x * y", arity=2, accepts=FLOAT, partials=(lambda x, y, out: y, lambda x, y, out: x)
 )
 """x · y, rounded to its dtype also where `nnc.compile(contract=True)` joins products with sums."""
 
-portable_log: Command = elementwise(
-    "portable_log", OnArrays(portable.log), "portable_log(x)", accepts=FLOAT, flops=20, singular=True,
+portable_log: Command = _draw(
+    "portable_log", portable.log, "portable_log(x)", accepts=FLOAT, flops=20, singular=True,
     partials=(lambda x, out: 1 / x,),
 )  # fmt: skip
-portable_log1p: Command = elementwise(
-    "portable_log1p", OnArrays(portable.log1p), "portable_log1p(x)", accepts=FLOAT, flops=25, singular=True,
+portable_log1p: Command = _draw(
+    "portable_log1p", portable.log1p, "portable_log1p(x)", accepts=FLOAT, flops=25, singular=True,
     partials=(lambda x, out: 1 / (x + 1),),
 )  # fmt: skip
-portable_exp: Command = elementwise(
-    "portable_exp", OnArrays(portable.exp), "portable_exp(x)", accepts=FLOAT, flops=20,
+portable_exp: Command = _draw(
+    "portable_exp", portable.exp, "portable_exp(x)", accepts=FLOAT, flops=20,
     partials=(lambda x, out: out,),
 )  # fmt: skip
 
@@ -39,8 +49,8 @@ def _inverse_density(x: Value) -> Value:
     return mul(exp(mul(square(x), full_like(x, 0.5))), full_like(x, math.sqrt(2 * math.pi)))
 
 
-normal_quantile: Command = elementwise(
-    "normal_quantile", OnArrays(portable.normal_quantile), "normal_quantile(x)", accepts=FLOAT, flops=40,
+normal_quantile: Command = _draw(
+    "normal_quantile", portable.normal_quantile, "normal_quantile(x)", accepts=FLOAT, flops=40,
     singular=True, partials=(lambda u, out: mul(_inverse_density(out), full_like(out, 0.5)),),
 )  # fmt: skip
 """The number that a standard normal one is below with probability (1 + x) / 2."""
@@ -60,8 +70,8 @@ def _bound_slope(share: Value, bound: Value, out: Value) -> Value:
     return mul(share, exp(mul(mul(sub(out, bound), add(out, bound)), full_like(out, 0.5))))
 
 
-truncated_normal_quantile: Command = elementwise(
-    "truncated_normal_quantile", OnArrays(portable.truncated_normal), "truncated_normal(x, y, z)", arity=3,
+truncated_normal_quantile: Command = _draw(
+    "truncated_normal_quantile", portable.truncated_normal, "truncated_normal(x, y, z)", arity=3,
     accepts=FLOAT, flops=150, singular=True,
     partials=(
         _between_slope,
@@ -71,31 +81,31 @@ truncated_normal_quantile: Command = elementwise(
 )  # fmt: skip
 """The number between two bounds that a standard normal one between them is below with probability x."""
 
-tan_of_turns: Command = elementwise(
-    "tan_of_turns", OnArrays(portable.tan_of_turns), "tan_of_turns(x)", accepts=FLOAT, flops=30, singular=True,
+tan_of_turns: Command = _draw(
+    "tan_of_turns", portable.tan_of_turns, "tan_of_turns(x)", accepts=FLOAT, flops=30, singular=True,
     partials=(lambda t, out: mul(add(square(out), ones_like(out)), full_like(out, math.pi)),),
 )  # fmt: skip
 """tan(πx) for |x| <= ½."""
 
-unit_of_words: Command = elementwise(
-    "unit_of_words", OnArrays(portable.unit_of_words), "unit_of_words(x)",
+unit_of_words: Command = _draw(
+    "unit_of_words", portable.unit_of_words, "unit_of_words(x)",
     accepts=(lambda dtype: dtype == dtypes.uint64, "uint64"), result=lambda dtype: dtypes.float64, flops=8,
 )  # fmt: skip
 """Words of 64 random bits as uniform numbers of 52 bits in (0, 1), in float64."""
 
-geometric_quantile: Command = elementwise(
-    "geometric_quantile", OnArrays(portable.geometric_quantile), "geometric_quantile(x, y)", arity=2, accepts=FLOAT,
+geometric_quantile: Command = _draw(
+    "geometric_quantile", portable.geometric_quantile, "geometric_quantile(x, y)", arity=2, accepts=FLOAT,
     flops=25, partials=(None, None),
 )  # fmt: skip
 """The number of the first trial that succeeds, of a uniform number x, where each fails with probability e^-y."""
 
-poisson_log_mass: Command = elementwise(
-    "poisson_log_mass", OnArrays(portable.poisson_log_mass), "poisson_log_mass(x, y)", arity=2, accepts=FLOAT,
+poisson_log_mass: Command = _draw(
+    "poisson_log_mass", portable.poisson_log_mass, "poisson_log_mass(x, y)", arity=2, accepts=FLOAT,
     flops=100,
 )  # fmt: skip
 """The logarithm of the probability of x events where y are expected."""
-binomial_log_mass: Command = elementwise(
-    "binomial_log_mass", OnArrays(portable.binomial_log_mass), "binomial_log_mass(x, y, z)", arity=3,
+binomial_log_mass: Command = _draw(
+    "binomial_log_mass", portable.binomial_log_mass, "binomial_log_mass(x, y, z)", arity=3,
     accepts=FLOAT, flops=250,
 )  # fmt: skip
 """The logarithm of the probability that x of y trials succeed, each with probability z."""

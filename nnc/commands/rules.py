@@ -103,6 +103,11 @@ numpy_call: Attribute[np.ufunc | Callable[..., Callable[..., Any] | None]] = Att
     "NumPy's function that is the command and broadcasts, or (*specs, **params) -> a function of the arrays that is the command in "
     "one call of NumPy, None where none is; of 16-bit floats nothing is said",
 )
+same_bits: Attribute[bool] = Attribute(
+    "same_bits",
+    "True where a kernel printed from the scalar expression gives the bits of the reference, and takes much less time: calls "
+    "outside of compiled functions run it, too",
+)
 numpy_into: Attribute[Callable[..., Callable[..., Any] | None]] = Attribute(
     "numpy_into",
     "(*specs, **params) -> a function (*arrays, out=array) that writes the command's result into an array, None where none is; "
@@ -117,6 +122,10 @@ placed: Attribute[str] = Attribute(
     "placed",
     "for commands whose elements depend on their positions. 'counted': each is its position along `axis`; 'gathered': it stands in "
     "input 0 where the other inputs say, as in `gather`",
+)
+takes_epilogue: Attribute[bool] = Attribute(
+    "takes_epilogue",
+    "True for products of two operands whose kernels may go on with each element as soon as it is known (`with_epilogue`)",
 )
 reduction: Attribute[Reduction] = Attribute(
     "reduction", "how the command makes one element of those along its parameter `axes`, which the result has not"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nnc.commands.control import fused
-from nnc.commands.rules import expansion
+from nnc.commands.rules import expansion, takes_epilogue
 from nnc.context import timed
 from nnc.dtypes import TAPE
 from nnc.graph import Graph, Kernel, Node, find_kernel, kernel
@@ -21,7 +21,6 @@ from nnc.lower.coalesce import JOINS
 from nnc.lower.codegen.arguments import is_layout_known
 from nnc.lower.codegen.domain import can_fuse, is_reduction, is_view
 from nnc.lower.codegen.entry import common
-from nnc.lower.codegen.epilogue import PRODUCTS
 from nnc.lower.codegen.native import Compiler, Native, Remembered
 from nnc.lower.emit import is_move
 from nnc.lower.liveness import walk
@@ -118,7 +117,7 @@ def settled(graph: Graph) -> Graph:
     known = {name: kernel.get(name, ()) for name in {node.command for node in nodes}}
     printed = {name for name, kernels in known.items() if any(isinstance(each.native, Remembered) for each in kernels)}
     kept = {node for node in nodes if node.command in printed and _stays(node)}
-    products = {node.outputs[0]: node for node in kept if node.command.name in PRODUCTS}
+    products = {node.outputs[0]: node for node in kept if node.command in takes_epilogue}
     if products:
         for node in nodes:
             for product in [products.pop(symbol) for symbol in node.inputs if symbol in products]:
@@ -132,7 +131,7 @@ def fused_alone(graph: Graph) -> Graph:
     read through. They are no epilogues of products, nor do others do the same to every element.
     """
     nodes = tuple(dict.fromkeys(graph.walk()))
-    products = {node.outputs[0] for node in nodes if node.command.name in PRODUCTS}
+    products = {node.outputs[0] for node in nodes if node.command in takes_epilogue}
     kept = {
         node
         for node in nodes

@@ -323,16 +323,6 @@ def _svd(p: _Printer, step: Step, pieces: Pieces) -> None:
 Calls = Callable[[_Printer, Step, Pieces], None]
 Needs = Callable[[Specs, Params], Pieces]
 
-COMMANDS: Mapping[str, tuple[Needs, Calls]] = {
-    "cholesky": (_cholesky_pieces, _cholesky),
-    "solve": (_solve_pieces, _solve),
-    "det": (_det_pieces, _det),
-    "slogdet": (_det_pieces, _slogdet),
-    "qr": (_qr_pieces, _qr),
-    "eigh": (_eigh_pieces, _eigh),
-    "svd": (_svd_pieces, _svd),
-}
-
 
 def _supports(specs: Specs, params: Params) -> bool:
     known = all(spec.dtype in (dtypes.float32, dtypes.float64) for spec in specs)
@@ -352,5 +342,10 @@ def _add(name: str, needs: Needs, calls: Calls) -> None:
     add_kernel(name, Kernel("blas", run_native(native, name), _supports, workspace=workspace, native=native))
 
 
-for _name, (_needs, _calls) in COMMANDS.items():
-    _add(_name, _needs, _calls)
+_add("cholesky", _cholesky_pieces, _cholesky)
+_add("solve", _solve_pieces, _solve)
+_add("det", _det_pieces, _det)
+_add("slogdet", _det_pieces, _slogdet)
+_add("qr", _qr_pieces, _qr)
+_add("eigh", _eigh_pieces, _eigh)
+_add("svd", _svd_pieces, _svd)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from nnc import dtypes
@@ -50,11 +51,12 @@ class _Record:
         return code.convert(x, dtypes.accumulator(self.kind))
 
 
-def _native(step: Step) -> Native | None:
+def _native(predicate: str, step: Step) -> Native | None:
+    """The kernel for a step, where one element beats another by this predicate."""
     (x,), (out,) = step.inputs, step.outputs
     axis = step.params["axis"] % x.spec.ndim
     kind = dtypes.uint8 if dtypes.is_bool(x.spec.dtype) else x.spec.dtype
-    record = _Record(kind, "gt" if step.command.name == "argmax" else "lt")
+    record = _Record(kind, predicate)
     n, stride = x.spec.shape[axis], x.strides[axis]
     kept = tuple(k for k in range(x.spec.ndim) if k != axis)
     shape, strides = tuple(x.spec.shape[k] for k in kept), tuple(x.strides[k] for k in kept)
@@ -162,5 +164,5 @@ def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
     return not dtypes.is_complex(specs[0].dtype)
 
 
-for _name in ("argmax", "argmin"):
-    add_native(_name, _native, _supports)
+add_native("argmax", partial(_native, "gt"), _supports)
+add_native("argmin", partial(_native, "lt"), _supports)

@@ -16,7 +16,7 @@ import numpy as np
 from nnc.backends.cpu.jit import Arrays, Params, run_native
 from nnc.backends.cpu.vectors import vector_bytes
 from nnc.backends.numpy_ref import reference_kernel
-from nnc.commands import draws
+from nnc.commands.rules import same_bits
 from nnc.devices import CPU
 from nnc.devices.cpu import cpu_target
 from nnc.graph import Command, Graph, Kernel, Node, Symbol, TensorSpec, add_kernel
@@ -76,8 +76,4 @@ def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
     return all(has_code(spec.dtype) and spec.size for spec in specs)
 
 
-for _command in (
-    draws.portable_log, draws.portable_log1p, draws.portable_exp, draws.normal_quantile, draws.truncated_normal_quantile,
-    draws.tan_of_turns, draws.unit_of_words, draws.geometric_quantile, draws.poisson_log_mass, draws.binomial_log_mass,
-):  # fmt: skip
-    add_kernel(_command, Kernel(CPU, _Run(_command), _supports, native=_native))
+same_bits.follow(lambda command: add_kernel(command, Kernel(CPU, _Run(command), _supports, native=_native)))

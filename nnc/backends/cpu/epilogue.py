@@ -16,6 +16,7 @@ from nnc.backends.cpu.printer import Bound, Printer, times
 from nnc.backends.cpu.tiles import Target
 from nnc.backends.cpu.vectors import read_row, write_row
 from nnc.backends.products import Product, make_product
+from nnc.commands.contract import dot
 from nnc.devices import CPU
 from nnc.devices.cpu import cpu_target
 from nnc.errors import InternalError
@@ -113,7 +114,7 @@ def _supports(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:
     """Products that the printed kernel would compute anyway, in tiles."""
     (graph,) = params["graphs"]
     epilogue = Epilogue.of(graph)
-    if epilogue is None or epilogue.product.command.name != "dot" or not graph.nodes[0].outputs[0].spec.size:
+    if epilogue is None or epilogue.product.command is not dot or not graph.nodes[0].outputs[0].spec.size:
         return False
     node = epilogue.product
     alone = find_kernel(node.command, specs[:2], node.params)

@@ -540,5 +540,5 @@ add_native("max_pool", _forward(_Maximum), _computes)
 add_native("max_pool_places", _forward(_Place), _computes)
 add_native("max_pool_both", _forward(_Both), _computes)
 add_native("sum_pool", _forward(_Sum), _computes)
-for _name in ("sum_pool_input_grad", "pick_pool_input_grad"):
-    add_native(_name, _backward, _computes, partial(_workspace, _name))
+add_native("sum_pool_input_grad", _backward, _computes, partial(_workspace, "sum_pool_input_grad"))
+add_native("pick_pool_input_grad", _backward, _computes, partial(_workspace, "pick_pool_input_grad"))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from nnc.backends.cpu.joins import join_many
 from nnc.backends.cpu.moves import fill_box, is_tiny, move_box
 from nnc.backends.cpu.printer import Printer, Shape, add_native
+from nnc.devices import CPU
 from nnc.graph import Command, TensorSpec, kernel
 from nnc.lower.codegen.native import Native
 from nnc.lower.stages import Step, View, is_contiguous, row_major
@@ -104,7 +105,7 @@ def _offset(start: Shape, strides: Shape) -> int:
 
 def _add_view(target: Command) -> None:
     """Adds the kernel of views to one that has none of its own."""
-    if not any(each.backend == "cpu" for each in kernel.get(target, ())):
+    if not any(each.backend == CPU for each in kernel.get(target, ())):
         add_native(target.name, _view)
 
 

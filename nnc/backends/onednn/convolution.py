@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-import nnc.commands.conv  # noqa: F401  (registers the commands)
 from nnc import dtypes
 from nnc.backends.cpu.jit import compiler, run_native
 from nnc.backends.onednn.calls import Call, Operand, calls_native
@@ -44,12 +43,13 @@ from nnc.backends.onednn.library import (
     post_op_argument,
 )
 from nnc.backends.onednn.primitives import Primitive
+from nnc.commands.conv import conv
 from nnc.commands.pack import Blocks, packed_shape
 from nnc.commands.windows import Padding, Shape
 from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
 from nnc.errors import BackendError, InternalError
-from nnc.graph import Graph, Kernel, TensorSpec, add_kernel, infer_specs
+from nnc.graph import Attribute, Command, Graph, Kernel, TensorSpec, add_kernel, infer_specs
 from nnc.graph import command as get_command
 from nnc.lower.codegen.epilogue import Epilogue
 from nnc.lower.codegen.native import Native
@@ -73,25 +73,31 @@ _LANES = MappingProxyType({"amx": 0, "avx512": 16, "avx2": 8})
 
 @dataclass(frozen=True)
 class _Form:
-    """A command: which tensors it takes and gives, and their roles in the primitive."""
+    """One of the three commands: which tensors it takes and gives, and their roles in the primitive."""
 
     operands: tuple[int, int, int]  # of the inputs and the output
     roles: tuple[int, int, int]  # of X, W and Y
     operation: str
 
+    @property
+    def sought(self) -> int:
+        """The tensor that the command computes."""
+        return self.operands[-1]
 
-_FORMS: Mapping[str, _Form] = MappingProxyType({
-    "conv": _Form((X, W, Y), (SRC, WEIGHTS, DST), "convolution_forward"),
-    "conv_input_grad": _Form((Y, W, X), (DIFF_SRC, WEIGHTS, DIFF_DST), "convolution_backward_data"),
-    "conv_weight_grad": _Form((X, Y, W), (SRC, DIFF_WEIGHTS, DIFF_DST), "convolution_backward_weights"),
-})  # fmt: skip
+
+_forms: Attribute[_Form] = Attribute(
+    "onednn_convolution", "the form in which oneDNN knows a convolution, or one of its gradients"
+)
+_forms.set("conv", _Form((X, W, Y), (SRC, WEIGHTS, DST), "convolution_forward"))
+_forms.set("conv_input_grad", _Form((Y, W, X), (DIFF_SRC, WEIGHTS, DIFF_DST), "convolution_backward_data"))
+_forms.set("conv_weight_grad", _Form((X, Y, W), (SRC, DIFF_WEIGHTS, DIFF_DST), "convolution_backward_weights"))
 
 
 @dataclass(frozen=True)
 class _Problem:
     """A convolution without layouts. The weight's shape begins with the groups, where there are several."""
 
-    command: str
+    form: _Form
     shapes: tuple[Shape, Shape, Shape]
     dtype: DType
     stride: Shape
@@ -100,10 +106,6 @@ class _Problem:
     channels_last: bool = False  # how activations without gaps lie
     post_ops: tuple[Eltwise | Combine, ...] = ()
     packed: str | None = None  # the layout of the weight, if it is a blocked one
-
-    @property
-    def form(self) -> _Form:
-        return _FORMS[self.command]
 
     @property
     def is_product(self) -> bool:
@@ -155,14 +157,15 @@ def _make_problem(
 ) -> _Problem:
     params = dict(named)
     (out,) = infer_specs(get_command(name), specs, params)
-    shapes = dict(zip(_FORMS[name].operands, (spec.shape for spec in (*specs, out)), strict=True))
+    form = _forms[get_command(name)]
+    shapes = dict(zip(form.operands, (spec.shape for spec in (*specs, out)), strict=True))
     groups, last, packed = params["groups"], params.get("channels_last", False), params.get("packed")
     w = shapes[W] if packed is None else packed_shape(packed, len(shapes[X]))
     if groups > 1:
         w = (groups, w[0] // groups, *w[1:])
     x, y = (_first(shapes[i]) if last else shapes[i] for i in (X, Y))
     windows = params["stride"], params["padding"], params["dilation"]
-    return _Problem(name, (x, w, y), specs[0].dtype, *windows, last, post_ops, packed)
+    return _Problem(form, (x, w, y), specs[0].dtype, *windows, last, post_ops, packed)
 
 
 # -- layouts -----------------------------------------------------------------------------------------------------------
@@ -216,12 +219,12 @@ def _is_sound(problem: _Problem, implementation: str) -> bool:
     if problem.post_ops and problem.dtype != dtypes.float32 and "gemm" in implementation:
         return False
     axes, has_short_rows = len(problem.stride), problem.shapes[X][-1] < problem.stride[-1]
-    if problem.command == "conv_weight_grad" and implementation.startswith("jit_bf16:"):
+    if problem.form.sought == W and implementation.startswith("jit_bf16:"):
         dilated_groups = len(problem.shapes[W]) > len(problem.shapes[X]) and max(problem.dilation) > 1
         return axes < 3 and not has_short_rows and not dilated_groups
-    if problem.command == "conv_weight_grad" and implementation.startswith("brgconv_bwd_w:"):
+    if problem.form.sought == W and implementation.startswith("brgconv_bwd_w:"):
         return not has_short_rows
-    if problem.command == "conv_input_grad" and implementation == "jit:avx512_core_amx":
+    if problem.form.sought == X and implementation == "jit:avx512_core_amx":
         return axes < 3 or max(problem.stride) == 1
     return True
 
@@ -261,7 +264,7 @@ def _choose(problem: _Problem, strides: _AllStrides) -> PrimitiveDesc | None:
     specs = tuple(map(problem.spec, (X, W, Y)))
     rows = row_major(specs[X]), row_major(specs[W]), row_major(specs[Y])
     lying = tuple(map(_dense_in, specs, strides))
-    of_weight = problem.command == "conv_weight_grad"
+    of_weight = problem.form.sought == W
     large = math.prod(problem.shapes[Y][2:]) >= _CONVOLUTIONS.large_image and not of_weight
     if problem.is_product and lying == rows and large:
         found = _primitive_desc(problem, rows)
@@ -382,11 +385,11 @@ def _product(problem: _Problem, strides: _AllStrides) -> _Plan | None:
         return None
     ins, outs, rows, size = x.shape[1], y.shape[1], y.size // y.shape[1], problem.dtype.itemsize
     few = rows < _CONVOLUTIONS.few_rows
-    if problem.command == "conv" and few:  # y = x wᵀ
+    if problem.form.sought == Y and few:  # y = x wᵀ
         shapes = (rows, ins), (ins, outs), (rows, outs)
         steps = (ins * size, size), (size, ins * size), (outs * size, size)
         pointers = "in0", "in1", "out0"
-    elif problem.command == "conv_weight_grad" and (few or outs > ins):  # w = yᵀ x
+    elif problem.form.sought == W and (few or outs > ins):  # w = yᵀ x
         shapes = (outs, rows), (rows, ins), (outs, ins)
         steps = (size, outs * size), (ins * size, size), (ins * size, size)
         pointers = "in1", "in0", "out0"
@@ -419,7 +422,7 @@ def _is_fast(problem: _Problem) -> bool:
 
 def _layouts(name: str, specs: tuple[TensorSpec, ...], params: Mapping[str, Any], once: bool) -> Mapping[int, str]:
     """How the weight should lie for activations without gaps."""
-    if _FORMS[name].operands[-1] == W or "packed" in params:
+    if _forms[get_command(name)].sought == W or "packed" in params:
         return {}
     layout = _layout(_problem(name, specs, params), once)
     return {} if layout is None else {1: layout}
@@ -501,19 +504,23 @@ def _run(name: str) -> Callable[[Arrays, Arrays, Params], None]:
     return run
 
 
-for _name in _FORMS:
-    _kernel = Kernel(
+def _add(target: Command) -> None:
+    name = target.name
+    kernel = Kernel(
         "onednn",
-        _run(_name),
-        partial(_supports, _name),
+        _run(name),
+        partial(_supports, name),
         priority=20,
-        workspace=partial(_workspace, _name),
+        workspace=partial(_workspace, name),
         native=_native,
-        layouts=partial(_layouts, _name),
-        lanes=partial(_lanes, _name),
+        layouts=partial(_layouts, name),
+        lanes=partial(_lanes, name),
         expect=expect_library,
     )
-    add_kernel(_name, _kernel)
+    add_kernel(target, kernel)
+
+
+_forms.follow(_add)
 
 
 # -- with an epilogue --------------------------------------------------------------------------------------------------
@@ -522,12 +529,12 @@ for _name in _FORMS:
 def _joined_problem(specs: Sequence[TensorSpec], graph: Graph) -> _Problem | None:
     """The convolution of a `with_epilogue` node with its post-ops; None where it is none, or the library has no such post-ops."""
     epilogue = Epilogue.of(graph)
-    if epilogue is None or epilogue.product.command.name != "conv" or not _is_possible(specs[0]):
+    if epilogue is None or epilogue.product.command is not conv or not _is_possible(specs[0]):
         return None
     params = epilogue.product.params
     channels = specs[0].ndim - 1 if params.get("channels_last", False) else 1
     post_ops = post_ops_of(epilogue, channels)
-    return _problem("conv", specs[:2], params, post_ops) if post_ops is not None else None
+    return _problem(conv.name, specs[:2], params, post_ops) if post_ops is not None else None
 
 
 def _supports_joined(specs: tuple[TensorSpec, ...], params: Mapping[str, Any]) -> bool:

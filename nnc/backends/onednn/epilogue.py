@@ -1,24 +1,30 @@
 """Epilogues as oneDNN's post-ops: chains of functions and of combinations with other tensors that begin at the product.
 
-`relu`, and the maximum of two tensors, are none of them: the library makes NaN a 0 there (3.2, on x86), which commands do not.
+`relu`, and the maximum of two tensors, are none of them: the library makes NaN a 0 there (3.2, on x86), which commands do not. Nor
+is `safe_mul`, whose product of 0 and infinity is 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from nnc.backends.onednn.library import Eltwise
-from nnc.graph import Node, Symbol
+from nnc.graph import Attribute, Node, Symbol
 from nnc.lower.codegen.domain import UNIT, is_view
 from nnc.lower.codegen.epilogue import Epilogue
+from nnc.lower.passes.cse import commutes
 
-_FUNCTIONS: Mapping[str, str] = MappingProxyType({"abs": "abs", "square": "square", "sqrt": "sqrt", "tanh": "tanh"})
-_COMBINED: Mapping[str, str] = MappingProxyType(
-    {"add": "add", "mul": "mul", "safe_mul": "mul", "sub": "sub", "div": "div"}
+post_op: Attribute[Eltwise | str] = Attribute(
+    "onednn_post_op", "oneDNN's function of a result, or the name of its operation on the result and another tensor"
 )
-_EITHER_SIDE = ("add", "mul")
+post_op.set("abs", Eltwise("abs"))
+post_op.set("square", Eltwise("square"))
+post_op.set("sqrt", Eltwise("sqrt"))
+post_op.set("tanh", Eltwise("tanh"))
+post_op.set("add", "add")
+post_op.set("mul", "mul")
+post_op.set("sub", "sub")
+post_op.set("div", "div")
 
 
 @dataclass(frozen=True)
@@ -52,22 +58,22 @@ class _Chain:
 
     def take(self, node: Node) -> bool:
         """Goes on by a node; False where there is no such post-op."""
-        name, out = node.command.name, node.outputs[0]
+        op, out = post_op.get(node.command), node.outputs[0]
         inputs = [self.same.get(symbol, symbol) for symbol in node.inputs]
         if is_view(node):
             self.same[out] = inputs[0]
             return inputs[0] is not self.present
         if out.dtype != self.present.dtype or inputs.count(self.present) != 1:
             return False
-        if name in _FUNCTIONS:
-            return self._add(Eltwise(_FUNCTIONS[name]), out)
-        if name not in _COMBINED or (inputs[0] is not self.present and name not in _EITHER_SIDE):
+        if isinstance(op, Eltwise):
+            return self._add(op, out)
+        if op is None or (inputs[0] is not self.present and node.command not in commutes):
             return False
         other = inputs[1] if inputs[0] is self.present else inputs[0]
         axes = self._axes(other)
         if axes is None or other.dtype != out.dtype:
             return False
-        return self._add(Combine(_COMBINED[name], self.epilogue.graph.inputs.index(other), axes), out)
+        return self._add(Combine(op, self.epilogue.graph.inputs.index(other), axes), out)
 
     def _add(self, op: Eltwise | Combine, out: Symbol) -> bool:
         self.found.append(op)

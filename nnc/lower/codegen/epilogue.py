@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nnc.commands.rules import placed
+from nnc.commands.rules import placed, takes_epilogue
 from nnc.graph import Graph, Node, Symbol
 from nnc.graph.remember import remembered
 from nnc.lower.codegen.builder import Code, Value
@@ -17,8 +17,6 @@ from nnc.lower.codegen.domain import UNIT, Domain, Labels, can_fuse, is_reductio
 from nnc.lower.codegen.kernel_ir import weight
 from nnc.lower.codegen.scalars import scalar
 from nnc.lower.stages import Strides, View
-
-PRODUCTS = ("conv", "dot")  # commands that may have an epilogue
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +59,7 @@ class Epilogue:
 @remembered  # passes and searches for kernels ask for each several times
 def _parts_of(graph: Graph) -> tuple[Node, tuple[Node, ...], Domain] | None:
     """Parts of an epilogue beside its sub-graph."""
-    if not graph.nodes or graph.nodes[0].command.name not in PRODUCTS:
+    if not graph.nodes or graph.nodes[0].command not in takes_epilogue:
         return None
     product, *nodes = graph.nodes
     if product.inputs != graph.inputs[:2]:

@@ -7,9 +7,10 @@ from types import MappingProxyType
 from typing import Any
 
 from nnc.commands.control import PRINTED, fused, with_epilogue
+from nnc.commands.rules import takes_epilogue
 from nnc.devices import kind_of
 from nnc.graph import Graph, Node, Symbol, find_kernel, register_pass
-from nnc.lower.codegen.epilogue import PRODUCTS, Epilogue
+from nnc.lower.codegen.epilogue import Epilogue
 from nnc.lower.passes.order import Description, overwritable
 from nnc.options import Options
 
@@ -104,7 +105,7 @@ class _Attached:
         products = [(self.writer[s], i) for i, s in enumerate(node.inputs) if s in self.writer]
         for place, operand in sorted(products, reverse=True):
             product = self.nodes[place]
-            if product is None or product.command.name not in PRODUCTS or (place < self.before) != (at < self.before):
+            if product is None or product.command not in takes_epilogue or (place < self.before) != (at < self.before):
                 continue
             readers = self.readers[product.outputs[0]]
             if readers[0] != at:

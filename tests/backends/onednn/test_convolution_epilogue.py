@@ -18,7 +18,7 @@ from nnc.backends.onednn.convolution import _native_joined, _supports_joined, _w
 from nnc.backends.onednn.library import library
 from nnc.commands.control import with_epilogue
 from nnc.devices.cpu import aligned_bytes
-from nnc.graph import Graph, GraphBuilder, Symbol, TensorSpec, reference
+from nnc.graph import Graph, GraphBuilder, Symbol, TensorSpec, command, reference
 from nnc.lower.pipeline import lower
 from nnc.lower.stages import Step, View
 from nnc.options import Options
@@ -153,6 +153,17 @@ def test_what_is_no_chain_of_post_ops_stays_apart(function: str) -> None:
     graph = graph_of(inputs, WINDOWS, bodies[function])
     specs = tuple(TensorSpec(x.shape, x.dtype) for x in inputs)
     assert not _supports_joined(specs, {"graphs": (graph,), "overwrite": ()})
+
+
+def test_a_zero_times_an_infinite_result_is_zero_where_the_command_says_so() -> None:
+    """oneDNN's product is NaN."""
+
+    def f(x: Any, w: Any, scale: Any) -> Any:
+        y = nn.conv(x, w, padding="SAME")
+        return command("safe_mul")(y, nnp.broadcast_to(scale[:, None, None], y.shape))
+
+    x = np.full((1, 16, 6, 7), np.inf, np.float32)
+    np.testing.assert_array_equal(nnc.compile(f)(x, np.ones_like(numbers(KERNEL)), np.zeros(CHANNELS, np.float32)), 0)
 
 
 def test_a_program_runs_them_and_agrees_with_the_steps_one_by_one() -> None:
