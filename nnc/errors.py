@@ -12,6 +12,34 @@ from typing import Any, TypeVar
 from nnc.context import get_context, set_context
 from nnc.source import SourceLine, user_source
 
+__all__ = [
+    "ArgumentError",
+    "ArgumentTypeError",
+    "AxisError",
+    "BackendError",
+    "DTypeError",
+    "FileAccessError",
+    "FileFormatError",
+    "GraphError",
+    "IndexingError",
+    "InternalError",
+    "LinAlgError",
+    "MemoryBudgetError",
+    "MissingFileError",
+    "MissingNameError",
+    "NncError",
+    "NotFiniteError",
+    "OutOfBoundsError",
+    "OutOfMemoryError",
+    "RegistryError",
+    "RetraceWarning",
+    "ShapeError",
+    "TraceError",
+    "TreeError",
+    "UnsupportedError",
+    "user_error",
+]
+
 
 class NncError(Exception):
     """Any mistake that nnc reports to its user."""
@@ -173,3 +201,7 @@ def shorten(value: Any) -> str:
     except RecursionError:  # a container of thousands of containers
         text = f"a deeply nested {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

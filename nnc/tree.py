@@ -24,6 +24,23 @@ from nnc.errors import ArgumentTypeError, TreeError, user_error
 from nnc.foreign import is_foreign
 from nnc.tracebacks import api_boundary
 
+__all__ = [
+    "all_leaves",
+    "broadcast_prefix",
+    "flatten",
+    "flatten_with_path",
+    "is_array",
+    "leaves",
+    "map",
+    "paths",
+    "reduce",
+    "register",
+    "register_dataclass",
+    "structure",
+    "transpose",
+    "unflatten",
+]
+
 NAMESPACE = "nnc"
 CHILDREN = "_tree_children"  # the attribute that holds which fields of a dataclass are children
 _CHILDREN = frozenset({list, tuple, dict, type(None)})  # whose objects are never settings
@@ -569,3 +586,7 @@ def unflatten_like(tree: Any, leaves: Sequence[Any]) -> Any:
         leaves: as many values as it has leaves.
     """
     return unflatten(structure(tree), leaves)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,5 +1,6 @@
 """Modules that `import nnc` loads, and modules that wait until they are asked for."""
 
+import importlib
 import subprocess
 import sys
 
@@ -49,3 +50,35 @@ def test_numbers_and_lists_load_no_masked_arrays() -> None:
         " x * np.float64(2) + [1.0, 2.0]; print('numpy.ma' in sys.modules)"
     )
     assert run(code).strip() == "False"
+
+
+ROOMS = (
+    "nnc", "nnc.data", "nnc.debug", "nnc.errors", "nnc.graph", "nnc.io", "nnc.nn", "nnc.nn.initializers", "nnc.nn.models",
+    "nnc.numpy", "nnc.numpy.fft", "nnc.numpy.linalg", "nnc.optim", "nnc.random", "nnc.testing", "nnc.tree", "nnc.view",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_a_public_module_lists_its_public_names_alone(name: str) -> None:
+    module = importlib.import_module(name)
+    assert dir(module) == sorted(module.__all__)
+    assert [x for x in dir(module) if not hasattr(module, x)] == []
+    assert {x for x in dir(module) if x.startswith("_")} <= {
+        "__array_api_version__",
+        "__array_namespace_info__",
+    }  # the standard's
+
+
+def test_names_of_imported_modules_are_in_no_list() -> None:
+    imported = {
+        "Any",
+        "TYPE_CHECKING",
+        "annotations",
+        "importlib",
+        "np",
+        "dtypes",
+        "elementwise",
+        "spelled",
+        "user_error",
+    }
+    assert imported & {*dir(nnc), *dir(nnc.numpy), *dir(nnc.numpy.linalg), *dir(nnc.nn), *dir(nnc.tree)} == set()

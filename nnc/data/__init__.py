@@ -3,3 +3,7 @@
 from nnc.data.batching import Batches, batches
 
 __all__ = ["Batches", "batches"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

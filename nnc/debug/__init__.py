@@ -24,3 +24,7 @@ __all__ = [
     "tape_memory",
     "trace_errors",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

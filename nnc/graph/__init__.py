@@ -93,3 +93,7 @@ __all__ = [
     "value_text",
     "verify",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -3,3 +3,7 @@
 from nnc.io.files import load, save
 
 __all__ = ["load", "save"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -212,3 +212,7 @@ __all__ = [
     "triplet_margin",
     "upsample",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -16,6 +16,25 @@ from nnc import dtypes, random
 from nnc.commands.rules import Value, check_axes
 from nnc.errors import ArgumentError, user_error
 
+__all__ = [
+    "Initializer",
+    "constant",
+    "fans",
+    "glorot_normal",
+    "glorot_uniform",
+    "he_normal",
+    "he_uniform",
+    "lecun_normal",
+    "lecun_uniform",
+    "normal",
+    "ones",
+    "orthogonal",
+    "truncated_normal",
+    "uniform",
+    "variance_scaling",
+    "zeros",
+]
+
 Axes = int | Sequence[int]
 Mode = Literal["fan_in", "fan_out", "fan_avg"]
 Distribution = Literal["normal", "truncated_normal", "uniform"]
@@ -307,3 +326,7 @@ def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = dtypes.fl
         return nnp.moveaxis(nnp.reshape(q * scale, (*others, columns)), -1, axis).astype(dtype)
 
     return init
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

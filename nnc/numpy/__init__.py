@@ -75,3 +75,7 @@ __all__ += special.__all__
 __all__ += statistics.__all__
 __all__ += text.__all__
 __all__ += types.__all__
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

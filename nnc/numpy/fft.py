@@ -508,3 +508,7 @@ def ifftshift(x: Any, axes: Axis = None) -> Value:
     x = to_value(x, "ifftshift")
     at = to_axes("ifftshift", axes, x.spec.ndim)
     return roll(x, tuple(-(x.spec.shape[i] // 2) for i in at), at)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

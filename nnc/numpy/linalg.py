@@ -363,3 +363,7 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Value:
         (5,)
     """
     return manipulation.trace(x, offset, -2, -1, dtype)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

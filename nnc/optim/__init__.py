@@ -262,3 +262,7 @@ __all__ = [
     "warmup_cosine_decay_schedule",
     "warmup_exponential_decay_schedule",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -66,3 +66,7 @@ __all__ = [
     "wald",
     "weibull_min",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

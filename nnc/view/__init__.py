@@ -20,3 +20,7 @@ class _CallableModule(ModuleType):
 sys.modules[__name__].__class__ = _CallableModule
 
 __all__ = ["Picture", "View", "memory", "schedule", "view"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -34,3 +34,7 @@ __all__ = [
     "vit_b32",
     "vit_l16",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
