@@ -170,7 +170,8 @@ def _branch(where: str, index: Value, branches: Sequence[Fun], operands: tuple[A
     captured, graphs = share_captures(stages)
     values = [astype(leaf, spec.dtype, where) for leaf, spec in zip(leaves, specs, strict=True)]
     results = bind(case_command, [index, *values, *captured], {"checked": checked}, graphs)
-    return traced[0][1].build(results)
+    weak = [all(column) for column in zip(*[weak for _, _, weak in traced], strict=True)]
+    return traced[0][1].build([x.as_weak() if w else x for x, w in zip(results, weak, strict=True)])
 
 
 def _common_dtypes(traced: Sequence[tuple[Staged, FlatTree, list[bool]]]) -> list[Staged]:

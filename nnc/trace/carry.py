@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nnc import dtypes, tree
@@ -21,6 +21,7 @@ class Carry:
         self.where = where
         self.tree = FlatTree(value)
         self.leaves = [as_operand(leaf, where, "a carried value") for leaf in self.tree.dynamic]
+        self._stays_weak = self.weak
 
     @property
     def specs(self) -> list[TensorSpec]:
@@ -74,6 +75,7 @@ class Carry:
                 changed[i] = have.dtype
             elif (have.shape, have.dtype) != (want.shape, want.dtype):
                 lines.append(f"  carry{path}: {want} at first, {have} after a round")
+            self._stays_weak[i] = is_weak(self.leaves[i]) and is_weak(value)
             result.append(value)
         if lines:
             raise user_error(
@@ -83,6 +85,11 @@ class Carry:
                 fix=f"convert the initial values, or what {source} returns, with .astype(...) or nnp.broadcast_to.",
             )  # fmt: skip
         return result, changed
+
+    def build(self, results: Sequence[Any]) -> Any:
+        """The carry after the loop: a value is weak where the first one was, and the ones that the function returns are."""
+        pairs = zip(results, self._stays_weak, strict=True)
+        return self.tree.build([x.as_weak() if weak else x for x, weak in pairs])
 
 
 def check_settings(where: str, left_name: str, left: FlatTree, right_name: str, right: FlatTree) -> None:

@@ -94,7 +94,7 @@ def while_loop(
         carry.take(box[1])
     params = {"carries": len(carry.leaves), "before": box[0], "max_steps": max_steps, "checkpoint": checkpoint}
     results = bind(while_, [*carry.values, *staged.captured], params, (staged.graph,))
-    return carry.tree.build(results[: len(carry.leaves)])
+    return carry.build(results[: len(carry.leaves)])
 
 
 def _condition(where: str, value: Any) -> Value:
@@ -278,7 +278,7 @@ def _scan(where: str, f: Fun, init: Any, xs: Any, count: int, reverse: bool, use
         carry.take(box[0])
     params = {"xs": len(elements), "carries": n, "length": count, "reverse": bool(reverse), "checkpoint": checkpoint}
     results = bind(scan_command, [*stacked, *carry.values, *staged.captured], params, (staged.graph,))
-    last = carry.tree.build(results[:n])
+    last = carry.build(results[:n])
     return last if indexed else (last, box[1].build(results[n:]))
 
 

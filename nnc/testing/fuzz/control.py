@@ -56,15 +56,9 @@ def carry(g: Any) -> list[Ref]:
     return found
 
 
-def _weak_free(g: Any, refs: Sequence[Ref]) -> bool:
-    return not any(g.scope[ref.name].weak for ref in refs)
-
-
 def fori_loop(g: Any) -> Step | None:
     """`nnc.fori_loop` of a few iterations, which may read their number."""
     init = carry(g)
-    if not _weak_free(g, init):
-        return None
     number = nnc.asarray(np.int64(0))
     params, steps, after, _ = body(g, [*(g.scope[x.name] for x in init), number], len(init), 0)
     block = Block((params[-1], tuple(params[:-1])), steps, tuple(after))
@@ -76,8 +70,6 @@ def fori_loop(g: Any) -> Step | None:
 def while_loop(g: Any) -> Step | None:
     """`nnc.while_loop` that counts."""
     init = carry(g)
-    if not _weak_free(g, init):
-        return None
     params, steps, after, _ = body(g, [g.scope[x.name] for x in init], len(init), 0)
     count, again = g.name(), g.name()
     increment = Step(again, "{0} + {1}", (Ref(count), 1))
@@ -106,8 +98,6 @@ def scan(g: Any) -> Step | None:
         rows.append(g.pick(lambda spec: spec.shape[:1] == length))
     rows = [x for x in rows if g.spec(x).shape[:1] == length]
     init = carry(g)
-    if not _weak_free(g, [*init, *rows]):
-        return None
     values = [*(g.scope[x.name] for x in init), *(g.scope[x.name][0] for x in rows)]
     params, steps, after, others = body(g, values, len(init), g.rng.randint(0, 2))
     block = Block((tuple(params[: len(init)]), tuple(params[len(init) :])), steps, (tuple(after), tuple(others)))
@@ -128,7 +118,7 @@ def branches(g: Any, operands: Sequence[Ref], count: int) -> tuple[tuple[Block, 
         g.visible = list(outer)
         params, steps, _, _ = body(g, values, 0, 0)
         own = [*params, *(name for step in steps for name in step.defines)]
-        fits = [[n for n in (*own, *g.visible) if g.scope[n].spec == spec and not g.scope[n].weak] for spec in specs]
+        fits = [[n for n in (*own, *g.visible) if g.scope[n].spec == spec] for spec in specs]
         found, fillers = [], []
         for spec, names in zip(specs, fits, strict=True):
             if names:
@@ -144,8 +134,6 @@ def branches(g: Any, operands: Sequence[Ref], count: int) -> tuple[tuple[Block, 
 def cond(g: Any) -> Step | None:
     """`nnc.cond` on a value that is known when it runs."""
     operands = carry(g)
-    if not _weak_free(g, operands):
-        return None
     x = g.pick(lambda spec: spec.size >= 1 and not dtypes.is_complex(spec.dtype))
     blocks, count = branches(g, operands, 2)
     pred = Code(f"nnp.ravel({{0}})[0] > {g.rng.choice((0, 1))}", (x,))
@@ -155,8 +143,6 @@ def cond(g: Any) -> Step | None:
 def switch(g: Any) -> Step | None:
     """`nnc.switch` on a value that is known when it runs."""
     operands = carry(g)
-    if not _weak_free(g, operands):
-        return None
     x = g.pick(lambda spec: spec.size >= 1 and not dtypes.is_complex(spec.dtype))
     number = g.rng.randint(1, 3)
     blocks, count = branches(g, operands, number)
