@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nnc.array import Array, new_array
-from nnc.backends.loaded import choose_kernel, compiler
+from nnc.backends.toolchain import toolchain
 from nnc.bounded import BoundedCache
 from nnc.commands.control import call as call_command
 from nnc.commands.promote import is_weak
@@ -205,7 +205,8 @@ class DynamicGraph(Recorder):
         Denormal numbers stay, as they do where commands run one by one: results do not depend on how often something ran.
         """
         options = Options.from_environment().update(flush_denormals=False)
-        return _lower(graph, options).run if options.native and compiler() is not None else None
+        compiler = toolchain(options.device).compiler() if options.native else None
+        return _lower(graph, options).run if compiler is not None and compiler.works() else None
 
     @api_boundary
     def apply_gradients(self, optimizer: Any) -> None:
@@ -384,7 +385,9 @@ class DynamicGraph(Recorder):
 
 
 def _lower(graph: Graph, options: Options | None = None) -> Program:
-    return lower(graph, options or Options.from_environment(), choose_kernel, compiler())
+    options = options or Options.from_environment()
+    tools = toolchain(options.device)
+    return lower(graph, options, tools.choose_kernel, tools.compiler())
 
 
 def _plan_call(executable: Executable, active: tuple[bool, ...]) -> Plan:

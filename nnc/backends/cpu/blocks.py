@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 from nnc import dtypes
 from nnc.backends.cpu.moves import turn
 from nnc.backends.cpu.printer import Bound, Printer, times
-from nnc.backends.cpu.tiles import alone
+from nnc.backends.cpu.tiles import TEXTS, alone
 from nnc.backends.cpu.vectors import masks_of, read_row, vector_bytes, write_row
 from nnc.devices.cpu import cpu_target
 from nnc.dtypes import DType
@@ -217,7 +217,7 @@ class _Product:
                 write_row(code, target, v * lanes, c.column, result, mask, c.dtype.itemsize)
 
 
-@cache
+@lru_cache(maxsize=TEXTS)
 def _printed(product: _Product) -> Native:
     return product.function()
 
@@ -278,7 +278,7 @@ class Squares:
             self._printer.call(code, function, rows, offset, turned.at(code, first).pointer, turned.row, left)
 
 
-@cache
+@lru_cache(maxsize=TEXTS)
 def _square(tiling: Tiling, dtype: DType, column: Bound, writes: bool) -> Native:
     """`(pointers of rows, bytes to the first column, vectors, bytes between vectors, columns that there are)`."""
     kinds = [("ptr", "rows"), ("i64", "offset"), ("ptr", "vectors"), ("i64", "step"), ("i64", "left")]

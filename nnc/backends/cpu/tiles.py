@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 from nnc import dtypes
@@ -24,6 +24,7 @@ from nnc.lower.codegen.native import Native
 
 _MEMORY = cpu_target().memory
 _PRODUCTS = cpu_target().products
+TEXTS = 256  # kernels of one form, for tiles and distances, whose texts are remembered
 
 
 @dataclass(frozen=True)
@@ -236,7 +237,7 @@ def _arguments(names: Sequence[str]) -> list[Value]:
     return [Value(f"%{name}", dtypes.int64) for name in names]
 
 
-@cache
+@lru_cache(maxsize=TEXTS)
 def shared_sums(
     tile: Tile, dtype: DType, axes: int, *, masked: bool, more: bool, packs: bool = False, turned: bool = False
 ) -> Native:
@@ -267,7 +268,7 @@ def shared_sums(
     return alone(code)
 
 
-@cache
+@lru_cache(maxsize=TEXTS)
 def shared_panel(tile: Tile, step: int | None, column: int | None, *, masked: bool, whole: bool) -> Native:
     """The packing of a panel: `kernel(source, buffer, terms, step, column, width)`.
 
