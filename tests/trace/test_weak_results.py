@@ -1,4 +1,4 @@
-"""Results of branches and loops take the dtype of arrays that they meet, as Python numbers do, where every value they may be does."""
+"""Results of branches and loops take the dtype of arrays that they meet, as Python numbers do, where all of their values do."""
 
 from __future__ import annotations
 
