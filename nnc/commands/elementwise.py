@@ -22,7 +22,6 @@ from nnc.commands.rules import (
     Derivative,
     InPlace,
     Linear,
-    Product,
     Tangents,
     TransposeRule,
     Value,
@@ -67,7 +66,6 @@ def elementwise(
     widen: bool = True,
     identity: bool = False,
     complex_function: Callable[..., Any] | None = None,
-    **attributes: Any,
 ) -> Command:
     """Registers an elementwise command.
 
@@ -85,7 +83,6 @@ def elementwise(
         widen: 16-bit floats are computed in float32.
         identity: the output equals the input.
         complex_function: the reference for complex operands, where it is another.
-        **attributes: cells of other columns.
     """
 
     def infer(*specs: TensorSpec) -> TensorSpec:
@@ -115,12 +112,12 @@ def elementwise(
         infer=infer,
         reference=reference,
         scalar=scalar,
+        exact=True if identity or not widen else None,
         numpy_call=numpy_call if is_ufunc else None,
         derivative=rule,
         batch=batch_elementwise(name),
         inplace=InPlace(tuple((i, 0) for i in range(arity)), (0,) if identity else ()) if result is None else None,
         cost=lambda *specs: flops * specs[0].size,
-        **attributes,
     )
 
 
@@ -160,17 +157,12 @@ def _dynamic_linearials(*signs: int) -> Derivative:
 # -- arithmetic --------------------------------------------------------------------------------------------------------
 
 
-neg: Command = elementwise("neg", np.negative, "-x", derivative=_dynamic_linearials(-1), weight=1, terms=(-1,))
-add: Command = elementwise(
-    "add", np.add, "x + y", arity=2, accepts=ANY, derivative=_dynamic_linearials(1, 1), weight=1, terms=(1, 1), commutes=True
-)  # fmt: skip
-sub: Command = elementwise(
-    "sub", np.subtract, "x - y", arity=2, derivative=_dynamic_linearials(1, -1), weight=1, terms=(1, -1)
-)
+neg: Command = elementwise("neg", np.negative, "-x", derivative=_dynamic_linearials(-1))
+add: Command = elementwise("add", np.add, "x + y", arity=2, accepts=ANY, derivative=_dynamic_linearials(1, 1))
+sub: Command = elementwise("sub", np.subtract, "x - y", arity=2, derivative=_dynamic_linearials(1, -1))
 mul: Command = elementwise(
     "mul", np.multiply, "x * y", arity=2, accepts=ANY,
     derivative=linear_in("mul", {0: lambda ct, x, y: safe_mul(ct, y), 1: lambda ct, x, y: safe_mul(ct, x)}),
-    weight=1, product=Product(), commutes=True,
 )  # fmt: skip
 
 
@@ -187,9 +179,6 @@ safe_mul: Command = elementwise(
     "safe_product(x, y)",  # as exact, but for the sign of 0
     arity=2,
     derivative=linear_in("safe_mul", {0: lambda ct, x, y: safe_mul(ct, y), 1: lambda ct, x, y: safe_mul(ct, x)}),
-    weight=1,
-    product=Product(keeps_zero=True),
-    commutes=True,
 )
 _PRODUCTS = {"mul": mul, "safe_mul": safe_mul}
 
@@ -235,17 +224,14 @@ fmod: Command = elementwise(
 abs_: Command = elementwise(
     "abs", np.abs, "abs(x)", result=dtypes.real_dtype,
     derivative=Derivative(lambda primals, tangents, outputs: (_abs_jvp(primals[0], tangents[0], outputs[0]),)),
-    weight=2,
 )  # fmt: skip
 sign: Command = elementwise(
     "sign", np.sign, "sign(x)",
     derivative=Derivative(lambda primals, tangents, outputs: (_sign_jvp(primals[0], tangents[0], outputs[0]),)),
-    weight=2,
 )  # fmt: skip
 square: Command = elementwise(
     "square", np.square, "x * x",
     derivative=Derivative(lambda primals, tangents, outputs: (primals[0] * tangents[0] * 2,)),  # keeps x, no double of it
-    weight=2, product=Product((0, 0)),
 )  # fmt: skip
 
 
@@ -420,11 +406,11 @@ def _winner(x: Value, y: Value) -> Value:
 
 maximum: Command = elementwise(
     "maximum", np.maximum, "max(x, y)", arity=2, accepts=ORDERED,
-    partials=(lambda x, y, out: _winner(x, y), lambda x, y, out: _winner(y, x)), singular=True, weight=2,
+    partials=(lambda x, y, out: _winner(x, y), lambda x, y, out: _winner(y, x)), singular=True,
 )  # fmt: skip
 minimum: Command = elementwise(
     "minimum", np.minimum, "min(x, y)", arity=2, accepts=ORDERED,
-    partials=(lambda x, y, out: _winner(y, x), lambda x, y, out: _winner(x, y)), singular=True, weight=2,
+    partials=(lambda x, y, out: _winner(y, x), lambda x, y, out: _winner(x, y)), singular=True,
 )  # fmt: skip
 copysign: Command = elementwise(
     "copysign", np.copysign, "copysign(x, y)", arity=2, accepts=FLOAT,
@@ -437,33 +423,23 @@ def _to_bool(dtype: dtypes.DType) -> dtypes.DType:
     return dtypes.bool_
 
 
-equal: Command = elementwise(
-    "equal", np.equal, "x == y", arity=2, accepts=ANY, result=_to_bool, weight=2, commutes=True
-)
-not_equal: Command = elementwise(
-    "not_equal", np.not_equal, "x != y", arity=2, accepts=ANY, result=_to_bool, weight=2, commutes=True
-)
-less: Command = elementwise("less", np.less, "x < y", arity=2, accepts=ORDERED, result=_to_bool, weight=2)
-less_equal: Command = elementwise(
-    "less_equal", np.less_equal, "x <= y", arity=2, accepts=ORDERED, result=_to_bool, weight=2
-)
-greater: Command = elementwise("greater", np.greater, "x > y", arity=2, accepts=ORDERED, result=_to_bool, weight=2)
+equal: Command = elementwise("equal", np.equal, "x == y", arity=2, accepts=ANY, result=_to_bool)
+not_equal: Command = elementwise("not_equal", np.not_equal, "x != y", arity=2, accepts=ANY, result=_to_bool)
+less: Command = elementwise("less", np.less, "x < y", arity=2, accepts=ORDERED, result=_to_bool)
+less_equal: Command = elementwise("less_equal", np.less_equal, "x <= y", arity=2, accepts=ORDERED, result=_to_bool)
+greater: Command = elementwise("greater", np.greater, "x > y", arity=2, accepts=ORDERED, result=_to_bool)
 greater_equal: Command = elementwise(
-    "greater_equal", np.greater_equal, "x >= y", arity=2, accepts=ORDERED, result=_to_bool, weight=2
+    "greater_equal", np.greater_equal, "x >= y", arity=2, accepts=ORDERED, result=_to_bool
 )
-isnan: Command = elementwise("isnan", np.isnan, "x != x", accepts=ANY, result=_to_bool, weight=2)
+isnan: Command = elementwise("isnan", np.isnan, "x != x", accepts=ANY, result=_to_bool)
 isinf: Command = elementwise("isinf", np.isinf, "abs(x) == inf", accepts=ANY, result=_to_bool)
-isfinite: Command = elementwise("isfinite", np.isfinite, "abs(x) < inf", accepts=ANY, result=_to_bool, weight=2)
+isfinite: Command = elementwise("isfinite", np.isfinite, "abs(x) < inf", accepts=ANY, result=_to_bool)
 signbit: Command = elementwise("signbit", np.signbit, "signbit(x)", accepts=FLOAT, result=_to_bool)
 
-bitwise_not: Command = elementwise("bitwise_not", np.invert, "~x", accepts=BITS, weight=2)
-bitwise_and: Command = elementwise(
-    "bitwise_and", np.bitwise_and, "x & y", arity=2, accepts=BITS, weight=2, commutes=True
-)
-bitwise_or: Command = elementwise("bitwise_or", np.bitwise_or, "x | y", arity=2, accepts=BITS, weight=2, commutes=True)
-bitwise_xor: Command = elementwise(
-    "bitwise_xor", np.bitwise_xor, "x ^ y", arity=2, accepts=BITS, weight=2, commutes=True
-)
+bitwise_not: Command = elementwise("bitwise_not", np.invert, "~x", accepts=BITS)
+bitwise_and: Command = elementwise("bitwise_and", np.bitwise_and, "x & y", arity=2, accepts=BITS)
+bitwise_or: Command = elementwise("bitwise_or", np.bitwise_or, "x | y", arity=2, accepts=BITS)
+bitwise_xor: Command = elementwise("bitwise_xor", np.bitwise_xor, "x ^ y", arity=2, accepts=BITS)
 
 
 def _shift(function: Any) -> Any:
@@ -520,10 +496,10 @@ select: Command = register(
     reference=np.where,
     numpy_call=lambda condition, x, y: _blend if x.size > _MANY and x.dtype.itemsize in _WORDS else np.where,
     scalar="select(x, y, z)",
+    exact=True,
     derivative=linear_in_all("select", _select_transpose),
     batch=batch_elementwise("select"),
     inplace=InPlace(((1, 0), (2, 0))),
-    weight=2,
     cost=lambda condition, x, y: x.size,
 )
 
@@ -618,15 +594,15 @@ convert: Command = register(
     numpy_call=_convert_call,
     numpy_into=_convert_into,
     scalar="convert(x)",
+    exact=True,
     derivative=Derivative(_convert_jvp, _convert_transpose),
     batch=batch_elementwise("convert"),
-    weight=1,
     cost=lambda x, dtype: 0,
 )
 
 stop_gradient: Command = elementwise(
-    "stop_gradient", np.array, "x", accepts=ANY, partials=(None,), flops=0, identity=True, weight=2
+    "stop_gradient", np.array, "x", accepts=ANY, partials=(None,), flops=0, identity=True
 )
 copy: Command = elementwise(
-    "copy", np.array, "x", accepts=ANY, derivative=_dynamic_linearials(1), flops=0, identity=True, weight=2
+    "copy", np.array, "x", accepts=ANY, derivative=_dynamic_linearials(1), flops=0, identity=True
 )

@@ -113,6 +113,7 @@ class Attribute(dict[Command, T]):
         self.name, self.doc = name, doc
         self._priorities: dict[Command, int] = {}
         self._followers: list[Callable[[Command], None]] = []
+        self._check: Callable[[Command, T], None] | None = None
         ATTRIBUTES[name] = self
 
     def set(self, target: Command | str, value: T, *, priority: int = 10) -> None:
@@ -124,7 +125,7 @@ class Attribute(dict[Command, T]):
             priority: values of a higher one replace those of a lower one.
 
         Raises:
-            RegistryError: the command is unknown, or the cell holds a value of the same or a higher priority.
+            RegistryError: the command is unknown, the cell holds a value of the same or a higher priority, or the value is wrong.
         """
         at = command(target)
         known = self._priorities.get(at)
@@ -133,7 +134,22 @@ class Attribute(dict[Command, T]):
                 RegistryError, at.name, f"attribute {self.name!r} is set already, with priority {known}.",
                 fix=f"pass priority={known + 1} or higher to replace it.",
             )  # fmt: skip
+        if self._check is not None:
+            self._check(at, value)
         self._fill(at, value, priority)
+
+    def check_with(self, check: Callable[[Command, T], None]) -> None:
+        """Has each value that is set from now on looked at before its cell is filled.
+
+        Args:
+            check: raises RegistryError for a wrong value. `register` fills the other cells of a command before.
+        """
+        self._check = check
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether values are looked at."""
+        return self._check is not None
 
     def follow(self, follower: Callable[[Command], None]) -> None:
         """Calls a function with each command that has a cell, and with others when they get one.
@@ -153,6 +169,10 @@ class Attribute(dict[Command, T]):
         if is_new:
             for follower in self._followers:
                 follower(target)
+
+    def _forget(self, target: Command) -> None:
+        self.pop(target, None)
+        self._priorities.pop(target, None)
 
     def __setitem__(self, target: Command, value: T) -> None:
         raise user_error(
@@ -183,7 +203,7 @@ def register(name: str, arity: int | None = 1, outputs: int | None = 1, **attrib
         **attributes: cells by the name of their column.
 
     Raises:
-        RegistryError: the command exists already, or there is no such column.
+        RegistryError: the command exists already, there is no such column, or a value is wrong.
 
     Example:
         >>> double = register("double_doctest", 1, infer=lambda x: x, reference=lambda x: x + x)
@@ -195,11 +215,17 @@ def register(name: str, arity: int | None = 1, outputs: int | None = 1, **attrib
             RegistryError, "register", f"command {name!r} exists already.",
             fix="choose another name, or add attributes to the one there.",
         )  # fmt: skip
-    columns = {key: attribute(key) for key in attributes}
+    cells = [(attribute(key), value) for key, value in attributes.items()]
     new = COMMANDS[name] = Command(name, arity, outputs)
-    for key, value in attributes.items():
-        if value is not None:
-            columns[key].set(new, value)
+    try:
+        for column, value in sorted(cells, key=lambda cell: cell[0].is_checked):
+            if value is not None:
+                column.set(new, value)
+    except RegistryError:  # of a wrong command nothing stays
+        del COMMANDS[name]
+        for column in ATTRIBUTES.values():
+            column._forget(new)
+        raise
     return new
 
 

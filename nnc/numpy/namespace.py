@@ -14,9 +14,10 @@ import nnc.trace.eager
 import nnc.trace.staged_call  # noqa: F401  (both register themselves: eager execution, and specialised calls)
 from nnc import dtypes
 from nnc.array import set_namespace
+from nnc.commands.rules import scalar
 from nnc.devices import CPU
 from nnc.devices import devices as all_devices
-from nnc.graph.registry import REGISTRY
+from nnc.graph.registry import REGISTRY, Command
 from nnc.numpy.interop import await_einops
 from nnc.numpy.types import isdtype
 from nnc.spelling import spelled
@@ -26,6 +27,14 @@ __all__ = ["__array_api_version__", "__array_namespace_info__"]
 __array_api_version__ = "2024.12"
 set_namespace(sys.modules["nnc.numpy"])
 await_einops()
+
+
+def _check_scalar(command: Command, expression: str) -> None:
+    """Checks a scalar expression; what is needed for that is imported when the first one comes from outside."""
+    importlib.import_module("nnc.lower.codegen.scalar_checks").check_scalar(command, expression)
+
+
+scalar.check_with(_check_scalar)
 REGISTRY.load_backends[CPU] = partial(importlib.import_module, "nnc.backends.loaded")
 
 

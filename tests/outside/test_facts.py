@@ -71,7 +71,7 @@ def test_a_new_reduction_by_a_command_of_nnc_is_compiled_in_every_dtype(dtype: s
 
 
 def test_a_reduction_whose_command_no_kernel_prints_runs_its_reference() -> None:
-    odd = elementwise("test_odd", np.gcd, "no_such_function(x, y)", arity=2, accepts=BITS)
+    odd = elementwise("test_odd", np.gcd, "gcd(x, y)", arity=2, accepts=BITS)
     common = add_reduction("test_common", Reduction(odd, lambda dtype: 0), np.gcd)
     x = nnp.asarray([[4, 6, 8], [9, 27, 36]])
     np.testing.assert_array_equal(nnc.compile(lambda x: common(x, axes=(1,)))(x), [2, 9])

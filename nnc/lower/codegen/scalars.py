@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from nnc import dtypes
+from nnc.commands.rules import exact
 from nnc.commands.rules import scalar as expressions
 from nnc.dtypes import DType
 from nnc.errors import InternalError
@@ -25,58 +26,90 @@ from nnc.lower.codegen.integers import integer_pow, shift
 from nnc.lower.codegen.math.table import FUNCTIONS as REAL_FUNCTIONS
 from nnc.lower.codegen.math.terms import Term, where
 
-_OPERANDS = ("x", "y", "z")
-_NARROW = frozenset({"nextafter", "select", "convert", "stop_gradient", "copy", "full"})  # exact in every dtype
+OPERANDS = ("x", "y", "z")
 
 
 def has_scalar(command: Command, input_dtypes: Sequence[DType], output_dtype: DType, params: Mapping[str, Any]) -> bool:
     """Whether `scalar` can print a command for operands of these dtypes."""
-    expression = expressions.get(command, None)
-    if not isinstance(expression, str) or len(input_dtypes) > len(_OPERANDS):
+    expression = expressions.get(command)
+    if expression is None or len(input_dtypes) > len(OPERANDS):
         return False
     if not all(has_code(dtype) for dtype in (*input_dtypes, output_dtype)):
         return False
-    parsed = _parse(expression)
-    known = {**dict.fromkeys(_OPERANDS[: len(input_dtypes)]), **params, "inf": None}
-    integers = bool(input_dtypes) and not dtypes.is_float(input_dtypes[-1])
-    return parsed.names <= known.keys() and all(
-        name in _SHARED or (name in INTEGER_FUNCTIONS if integers else name in REAL_FUNCTIONS)
-        for name in parsed.functions
-    )
+    parsed = parse(expression)
+    known = {**dict.fromkeys(OPERANDS[: len(input_dtypes)]), **params, "inf": None}
+    functions = functions_of(input_dtypes[-1] if input_dtypes else dtypes.float64)
+    return parsed.names <= known.keys() and all(name in SHARED or name in functions for name in parsed.functions)
 
 
 def scalar(code: Code, command: Command, operands: Sequence[Value], dtype: DType, params: Mapping[str, Any]) -> Value:
     """Prints a command on values with equally many lanes; the result has this dtype. See `has_scalar`."""
-    parsed = _parse(str(expressions[command]))
+    parsed = parse(expressions[command])
     terms = [Term(code, operand) for operand in operands]
-    if command.name not in _NARROW:
+    if command not in exact:
         terms = [term.to(dtypes.accumulator(term.dtype)) for term in terms]
-    names: dict[str, Any] = {"inf": math.inf, **params, **dict(zip(_OPERANDS, terms, strict=False))}
-    out = _Printer(names).visit(parsed.body)
+    names: dict[str, Any] = {"inf": math.inf, **params, **dict(zip(OPERANDS, terms, strict=False))}
+    out = evaluate(parsed, names, _PRINTED)
     return out.to(dtype).value if isinstance(out, Term) else code.constant(out, dtype)
 
 
 @dataclass(frozen=True, slots=True)
-class _Parsed:
+class Parsed:
+    """An expression, with the names of its numbers and of its functions."""
+
     body: ast.expr
     names: frozenset[str]
     functions: frozenset[str]
 
 
 @cache
-def _parse(expression: str) -> _Parsed:
+def parse(expression: str) -> Parsed:
+    """Reads an expression.
+
+    Raises:
+        SyntaxError: it is none.
+    """
     body = ast.parse(expression, mode="eval").body
     calls = [node.func for node in ast.walk(body) if isinstance(node, ast.Call)]
     functions = frozenset(node.id for node in calls if isinstance(node, ast.Name))
     names = frozenset(node.id for node in ast.walk(body) if isinstance(node, ast.Name)) - functions
-    return _Parsed(body, names, functions)
+    return Parsed(body, names, functions)
 
 
-class _Printer(ast.NodeVisitor):
+class Operations:
+    """Prints the operators and functions of expressions; an operand is a Term, or a number."""
+
+    def unary(self, operator: type[ast.unaryop], x: Any) -> Any:
+        """A sign, or the opposite of a bool or of bits."""
+        return -x if operator is ast.USub else ~x
+
+    def binary(self, operator: type[ast.operator], x: Any, y: Any) -> Any:
+        """Two operands of an operator."""
+        return BINARY[operator](x, y)
+
+    def compare(self, predicate: str, x: Any, y: Any) -> Any:
+        """A comparison with a Term on the left."""
+        if y == math.inf and not dtypes.is_float(x.dtype):  # integers are finite
+            return x.of(x.code.constant(predicate in ("lt", "le", "ne"), dtypes.bool_, x.value.lanes))
+        return x.compare(predicate, y)
+
+    def call(self, name: str, arguments: list[Any]) -> Any:
+        """A function of Terms; some of `SHARED` take numbers, too."""
+        if name in SHARED:
+            return SHARED[name](*arguments)
+        return functions_of(arguments[0].dtype)[name](*arguments)
+
+
+def evaluate(parsed: Parsed, names: Mapping[str, Any], operations: Operations) -> Any:
+    """The value of an expression, a Term or a number, where names have these values."""
+    return _Evaluator(names, operations).visit(parsed.body)
+
+
+class _Evaluator(ast.NodeVisitor):
     """Evaluates an expression; names and numbers are Python's numbers until they meet a Term."""
 
-    def __init__(self, names: Mapping[str, Any]) -> None:
-        self.names = names
+    def __init__(self, names: Mapping[str, Any], operations: Operations) -> None:
+        self.names, self.operations = names, operations
 
     def generic_visit(self, node: ast.AST) -> Any:
         raise InternalError(f"a scalar expression holds {ast.dump(node)}")
@@ -88,44 +121,49 @@ class _Printer(ast.NodeVisitor):
         return node.value
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
-        x = self.visit(node.operand)
-        return -x if isinstance(node.op, ast.USub) else ~x
+        return self.operations.unary(type(node.op), self.visit(node.operand))
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
-        return _BINARY[type(node.op)](self.visit(node.left), self.visit(node.right))
+        return self.operations.binary(type(node.op), self.visit(node.left), self.visit(node.right))
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        operator = ast.BitAnd if isinstance(node.op, ast.And) else ast.BitOr
         first, *others = (self.visit(value) for value in node.values)
         for other in others:
-            first = first & other if isinstance(node.op, ast.And) else first | other
+            first = self.operations.binary(operator, first, other)
         return first
 
     def visit_Compare(self, node: ast.Compare) -> Any:
-        x, y = self.visit(node.left), self.visit(node.comparators[0])
-        predicate = _PREDICATES[type(node.ops[0])]
-        if y == math.inf and not dtypes.is_float(x.dtype):  # integers are finite
-            return x.of(x.code.constant(predicate == "lt", dtypes.bool_, x.value.lanes))
-        return x.compare(predicate, y)
+        return self.operations.compare(
+            PREDICATES[type(node.ops[0])], self.visit(node.left), self.visit(node.comparators[0])
+        )
 
     def visit_Call(self, node: ast.Call) -> Any:
         assert isinstance(node.func, ast.Name)
-        name, arguments = node.func.id, [self.visit(argument) for argument in node.args]
-        if name in _SHARED:
-            return _SHARED[name](*arguments)
-        table = REAL_FUNCTIONS if dtypes.is_float(arguments[0].dtype) else INTEGER_FUNCTIONS
-        return table[name](*arguments)
+        return self.operations.call(node.func.id, [self.visit(argument) for argument in node.args])
+
+
+def functions_of(dtype: DType) -> Mapping[str, Callable[..., Term]]:
+    """The functions of floats, or of integers and bools, beside those that all dtypes share."""
+    return REAL_FUNCTIONS if dtypes.is_float(dtype) else INTEGER_FUNCTIONS
 
 
 def _add(x: Any, y: Any) -> Any:
-    return x | y if _are_bools(x, y) else x + y
+    bools = _of_bools(x, y)
+    return bools[0] | bools[1] if bools else x + y
 
 
 def _mul(x: Any, y: Any) -> Any:
-    return x & y if _are_bools(x, y) else x * y
+    bools = _of_bools(x, y)
+    return bools[0] & bools[1] if bools else x * y
 
 
-def _are_bools(x: Any, y: Any) -> bool:
-    return all(isinstance(term, Term) and dtypes.is_bool(term.dtype) for term in (x, y))
+def _of_bools(x: Any, y: Any) -> tuple[Term, Any] | None:
+    """Two operands of which one is a Term of bools, that one first; else None."""
+    for term, other in ((x, y), (y, x)):
+        if isinstance(term, Term) and dtypes.is_bool(term.dtype):
+            return term, other
+    return None
 
 
 def _power(x: Term, exponent: int) -> Term:
@@ -136,7 +174,7 @@ def _select(condition: Term, x: Any, y: Any) -> Term:
     return where(condition, x, y)
 
 
-_BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: _add,
     ast.Sub: lambda x, y: x - y,
     ast.Mult: _mul,
@@ -148,11 +186,12 @@ _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.LShift: lambda x, y: shift(x, y, left=True),
     ast.RShift: lambda x, y: shift(x, y, left=False),
 }
-_PREDICATES: Mapping[type[ast.cmpop], str] = {
+PREDICATES: Mapping[type[ast.cmpop], str] = {
     ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
 }  # fmt: skip
-_SHARED: Mapping[str, Callable[..., Any]] = {
+SHARED: Mapping[str, Callable[..., Any]] = {
     "select": _select,
     "convert": lambda x: x,
     "isnan": lambda x: x.compare("ne", x),
 }
+_PRINTED = Operations()
